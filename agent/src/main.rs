@@ -1,0 +1,2 @@
+//! The `contiv` binary.
+fn main() {}

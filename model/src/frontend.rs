@@ -1,0 +1,73 @@
+//! Where a service can be reached: an address, a protocol and a port.
+
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+};
+
+use serde::{Serialize, Serializer};
+
+/// The transport protocols a service can have, with their IANA numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Protocol {
+    /// IP protocol 6.
+    Tcp = 6,
+    /// IP protocol 17.
+    Udp = 17,
+    /// IP protocol 132.
+    Sctp = 132,
+}
+
+impl Protocol {
+    /// The IP protocol number.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
+        })
+    }
+}
+
+/// One thing a client can connect to. Two services cannot hold the same one: see [`crate::ContivService::lost`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Frontend {
+    /// A cluster, external or load-balancer address.
+    Address {
+        /// The service address.
+        address: IpAddr,
+        /// Its protocol.
+        protocol: Protocol,
+        /// The service port.
+        port: u16,
+    },
+    /// A node port, on every node-port address of this node and in both families.
+    NodePort {
+        /// Its protocol.
+        protocol: Protocol,
+        /// The node port.
+        port: u16,
+    },
+}
+
+impl fmt::Display for Frontend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address { address, protocol, port } => write!(f, "{}/{protocol}", SocketAddr::new(*address, *port)),
+            Self::NodePort { protocol, port } => write!(f, "node port {port}/{protocol}"),
+        }
+    }
+}
+
+impl Serialize for Frontend {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

@@ -1,0 +1,80 @@
+//! Typed ids. Two ids of different kinds cannot be mixed up; cloning one costs a reference count.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Serialize, Serializer};
+
+macro_rules! namespaced_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name {
+            /// The namespace.
+            pub namespace: Arc<str>,
+            /// The name within the namespace.
+            pub name: Arc<str>,
+        }
+
+        impl $name {
+            /// An id from its two parts.
+            pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+                Self { namespace: namespace.into(), name: name.into() }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}/{}", self.namespace, self.name)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    };
+}
+
+macro_rules! plain_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Arc<str>);
+
+        impl $name {
+            /// An id from its text.
+            pub fn new(name: impl Into<Arc<str>>) -> Self {
+                Self(name.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+namespaced_id!(
+    /// A service. Its endpoints object carries the same namespace and name.
+    ServiceId
+);
+namespaced_id!(
+    /// A pod.
+    PodId
+);
+namespaced_id!(
+    /// An endpoint slice; which service it belongs to is a field of the slice, not part of its id.
+    EndpointSliceId
+);
+plain_id!(
+    /// A node.
+    NodeName
+);
+plain_id!(
+    /// A network interface of this node.
+    InterfaceName
+);

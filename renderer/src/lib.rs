@@ -1,0 +1,13 @@
+//! Renderers: what turns the desired services into what a kernel does, or into text that says so.
+//!
+//! Planning is pure: a service becomes ordered values. Values are compared with what was applied before. Only an applier
+//! does I/O.
+
+pub mod dry_run;
+pub mod error;
+pub mod nftables;
+pub mod registry;
+pub mod renderer;
+
+pub use error::RenderError;
+pub use renderer::{Description, Rejected, Renderer, Report};

@@ -1,0 +1,63 @@
+//! The trait that every renderer implements.
+
+use contiv_model::{ChangeSet, ServiceId, Snapshot};
+use serde::Serialize;
+
+use crate::RenderError;
+
+/// Brings one kind of dataplane to the desired state, and keeps it there.
+///
+/// The first call is always [`Renderer::resync`]. Calls are blocking and never concurrent: each renderer has a thread of
+/// its own. After an error from [`Renderer::update`] the caller resyncs. Both are idempotent.
+pub trait Renderer: Send {
+    /// The name under which it is registered, as in `--renderers nftables`.
+    fn name(&self) -> &'static str;
+
+    /// Makes the dataplane equal to `snapshot`, whatever was there before; what is right already is left alone.
+    fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError>;
+
+    /// Applies what changed since the last successful call.
+    fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError>;
+
+    /// What is applied now, for people and for tests.
+    fn describe(&self) -> Description;
+
+    /// Removes everything this renderer ever put in place, and nothing else. Works without a resync before it.
+    fn cleanup(&mut self) -> Result<Report, RenderError>;
+}
+
+/// What one call did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Things added (elements, rules, routes).
+    pub added: usize,
+    /// Things removed.
+    pub removed: usize,
+    /// Kernel transactions.
+    pub transactions: usize,
+    /// Bytes sent to the kernel.
+    pub bytes: usize,
+    /// Objects left out because they cannot be rendered; the rest went in.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rejected: Vec<Rejected>,
+}
+
+/// An object that could not be rendered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rejected {
+    /// Which service.
+    pub service: ServiceId,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a renderer has applied.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Description {
+    /// Services that are applied.
+    pub services: usize,
+    /// Sizes by name of the thing counted, in a fixed order.
+    pub sizes: Vec<(String, usize)>,
+    /// The whole state as text in the renderer's own language, deterministic.
+    pub text: String,
+}

@@ -1,0 +1,70 @@
+//! Errors of stores, and problems with single objects that must not stop the rest.
+
+use std::{fmt, io};
+
+use serde::Serialize;
+use thiserror::Error;
+
+/// Why a store could not do what it was asked.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// The watch asked for revisions that the store no longer has. List again.
+    #[error("the store has compacted revision {requested}; its oldest is {oldest}")]
+    Compacted {
+        /// The revision asked for.
+        requested: i64,
+        /// The oldest one that is left.
+        oldest: i64,
+    },
+    /// The store cannot be reached, or went away. Try again later.
+    #[error("failed to reach the store at {endpoint}: {reason}")]
+    Unavailable {
+        /// What was contacted.
+        endpoint: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The store refused the request; trying again will not help.
+    #[error("the store refused to {action}: {reason}")]
+    Refused {
+        /// What was asked.
+        action: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A file or folder could not be read or written.
+    #[error("failed to {action} {path}: {source}")]
+    File {
+        /// Such as "read".
+        action: &'static str,
+        /// The file or folder.
+        path: String,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// Something wrong with one object, or with a whole file when no object can be named.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Problem {
+    /// Where it was read: a file (with its document number, from 1, where there are several), or a key.
+    pub source: String,
+    /// The object, as in "Service default/web", where it can be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// The field, as in `spec.ports[0].port`, where it can be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// What is wrong, and what would be right.
+    pub reason: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.source)?;
+        for part in [&self.object, &self.field].into_iter().flatten() {
+            write!(f, ": {part}")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
