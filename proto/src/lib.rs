@@ -1,0 +1,12 @@
+//! Wire messages of contiv, their JSON form and the etcd key schema. Nothing else.
+//!
+//! The messages carry Contiv's field numbers, so that the data of an existing cluster can be read as it is; what
+//! Kubernetes says beyond them has new numbers.
+
+pub mod key;
+pub mod kind;
+pub mod message;
+pub mod value;
+
+pub use key::{Key, KeyError};
+pub use kind::Kind;

@@ -1,0 +1,1 @@
+//! Values: JSON with proto field names as Contiv writes it, or binary protobuf.
