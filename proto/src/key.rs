@@ -64,8 +64,8 @@ impl Key {
         let segments: Vec<&str> = rest.split('/').collect();
         let (namespace, name) = match (kind, segments.as_slice()) {
             (Kind::Node | Kind::Namespace | Kind::VppNode, [name]) => ("", *name),
-            (Kind::IpAllocation, [name, namespace]) => (*namespace, *name),
-            (
+            (Kind::IpAllocation, [name, namespace])
+            | (
                 Kind::Pod | Kind::Service | Kind::Endpoints | Kind::EndpointSlice,
                 [name, "namespace", namespace],
             ) => (*namespace, *name),

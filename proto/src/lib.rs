@@ -6,7 +6,12 @@
 pub mod key;
 pub mod kind;
 pub mod message;
+pub mod object;
 pub mod value;
+pub mod wire;
 
 pub use key::{Key, KeyError};
-pub use kind::Kind;
+pub use kind::{Kind, UnknownKind};
+pub use object::Object;
+pub use value::{DecodeError, EncodeError};
+pub use wire::Wire;

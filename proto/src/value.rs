@@ -1,1 +1,138 @@
 //! Values: JSON with proto field names as Contiv writes it, or binary protobuf.
+//!
+//! Written is what Contiv's etcd serialiser writes (jsonpb with `OrigName`, cn-infra `db/keyval/proto_serializer.go`):
+//! proto field names in the order of the `.proto` file, zero values left out, enums as names, 64-bit integers in
+//! quotes, map keys sorted, no white space. One difference: a map that is empty is always left out, where Go tells an
+//! empty map from none and writes `"annotations":{}` for the former. Nothing depends on it, and both are read.
+//!
+//! Read is more than that, because values come from any client:
+//! - proto names and lowerCamelCase; where both are there the latter counts, and of two equal names the last, as in Go;
+//! - unknown fields, which an older or a newer Contiv may have written;
+//! - enums by name or by number, integers as numbers or in quotes, `null` for the default of whatever it stands for;
+//! - binary protobuf, as Contiv's other serialisers write it.
+
+mod lenient;
+
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::{key::Key, wire::Wire};
+use lenient::Lenient;
+
+/// Why a value is not the message that it should be.
+///
+/// An error here says nothing about whether the object exists: a value that cannot be read is never a deletion.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// There is nothing to read. Even a message with no field set is `{}`.
+    #[error("the value is empty; write a JSON object, or delete the key")]
+    Empty,
+    /// It begins as JSON and does not go on as JSON.
+    #[error("not valid JSON: {problem}")]
+    Json {
+        /// What the JSON parser says, with line and column.
+        problem: String,
+    },
+    /// One field holds what it cannot hold.
+    #[error("field {field}: {problem}")]
+    Field {
+        /// The path to the field, as in `port[0].node_port`, spelled as in the value.
+        field: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// It is no JSON object, and no protobuf message of this type either.
+    #[error("neither a JSON object nor a binary protobuf message: {problem}")]
+    Binary {
+        /// What the protobuf parser says.
+        problem: String,
+    },
+    /// The value names another object than its key does.
+    #[error("field {field} is {found:?}, but the key is that of {key}; correct one of them")]
+    Identity {
+        /// The field that disagrees.
+        field: &'static str,
+        /// What it holds.
+        found: String,
+        /// The key under which the value is stored.
+        key: Key,
+    },
+}
+
+/// Why a message cannot be written: a field holds a number that its enum does not have, which JSON cannot say.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("field {field}: {problem}")]
+pub struct EncodeError {
+    /// The path to the field, as in `addresses[0].type`.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// Reads a value as a message. Never panics, whatever the bytes, and what it returns can always be written again.
+pub fn decode<M: Wire>(value: &[u8]) -> Result<M, DecodeError> {
+    if value.is_empty() {
+        return Err(DecodeError::Empty);
+    }
+    if is_json(value) { decode_json(value) } else { decode_binary(value) }
+}
+
+/// Writes a message as compact JSON with proto field names.
+pub fn encode<M: Wire>(message: &M) -> Result<Vec<u8>, EncodeError> {
+    serde_json::to_vec(message).map_err(|error| match message.unknown_enum() {
+        Some((field, number)) => EncodeError { field, problem: unknown_number(number) },
+        None => EncodeError { field: ".".to_owned(), problem: error.to_string() },
+    })
+}
+
+/// Tells the two encodings apart.
+///
+/// No binary value begins with `{`: it would open a group, which proto3 does not have. After white space it can: a line
+/// feed is also the tag of field 1, and `{` its length, 123. Then what follows decides, because no name begins with a
+/// quotation mark or a closing brace, and every JSON object goes on with one of them.
+fn is_json(value: &[u8]) -> bool {
+    match value.trim_ascii_start().split_first() {
+        Some((b'{', rest)) => {
+            value[0] == b'{' || matches!(rest.trim_ascii_start().first(), Some(b'"' | b'}'))
+        }
+        _ => false,
+    }
+}
+
+fn decode_json<M: Wire>(value: &[u8]) -> Result<M, DecodeError> {
+    // What Contiv and we write goes this way. It is several times faster than the way below, and stricter.
+    if let Ok(message) = serde_json::from_slice(value) {
+        return Ok(message);
+    }
+    let tree: Value =
+        serde_json::from_slice(value).map_err(|error| DecodeError::Json { problem: error.to_string() })?;
+    serde_path_to_error::deserialize(Lenient(tree)).map_err(|error| DecodeError::Field {
+        field: error.path().to_string(),
+        problem: readable(&error.into_inner().to_string()),
+    })
+}
+
+fn decode_binary<M: Wire>(value: &[u8]) -> Result<M, DecodeError> {
+    let message = M::decode(value).map_err(|error| DecodeError::Binary { problem: error.to_string() })?;
+    // Protobuf skips what it does not know, so that short garbage often is a message with nothing in it.
+    if let Err(error) = message.key() {
+        return Err(DecodeError::Binary { problem: error.problem });
+    }
+    match message.unknown_enum() {
+        Some((field, number)) => Err(DecodeError::Field { field, problem: unknown_number(number) }),
+        None => Ok(message),
+    }
+}
+
+fn unknown_number(number: i32) -> String {
+    format!("the enum has no value with the number {number}")
+}
+
+/// The generated code's messages in words that help who wrote the value.
+fn readable(problem: &str) -> String {
+    if problem.contains("untagged enum") {
+        return "not a whole number in the range of this field".to_owned();
+    }
+    problem.replace("expected expected one of: ", "expected one of ")
+}
