@@ -1,0 +1,39 @@
+//! A lab of network namespaces: this node with two pods, a second node with two more, and a client outside.
+//!
+//! ```text
+//!    pod1  pod2                 pod3  pod4
+//!      └─┬──┘                     └─┬──┘        pods know only their node; nodes route the other's pods plainly
+//!      node ──────── external ──── node2
+//!                        │
+//!                      client                  knows the service ranges, via `node`, and no pod
+//! ```
+//!
+//! No root is needed: [`isolated`] runs a test again inside user, network, mount and process namespaces of its own, and
+//! everything in there ends with it. Where namespaces cannot be made, the test fails; it is never skipped.
+//!
+//! The client has no route to pods. So a reply that left a node without its address being translated back is seen as a
+//! failure, and not hidden by routing.
+
+mod agent;
+mod client;
+mod error;
+mod http;
+mod isolation;
+mod namespace;
+mod plan;
+mod process;
+mod server;
+mod topology;
+mod wait;
+
+pub use agent::{Agent, AgentOptions, binary};
+pub use client::{Answer, Outcome, Session};
+pub use error::{LabError, Result};
+pub use http::Response;
+pub use isolation::{isolated, isolated_program};
+pub use namespace::Namespace;
+pub use plan::{Family, Host, Protocol, Range, ranges};
+pub use process::{Process, scratch};
+pub use server::{Responder, Server};
+pub use topology::Lab;
+pub use wait::{wait_for, wait_until};

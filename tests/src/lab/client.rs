@@ -1,0 +1,188 @@
+//! Clients: what becomes of a connection or a datagram, and who answered.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, BufRead, BufReader, ErrorKind, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
+    time::{Duration, Instant},
+};
+
+use super::{LabError, Namespace, Protocol, Result};
+
+/// Long enough for any answer in the lab, even on a busy machine.
+const TIME_LIMIT: Duration = Duration::from_secs(3);
+
+/// What a server of the lab says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The name of the server.
+    pub by: String,
+    /// The client's address as the server sees it: after all translation.
+    pub seen_source: SocketAddr,
+}
+
+/// What became of one question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// A server answered.
+    Answered {
+        /// What it said.
+        answer: Answer,
+        /// From the first packet to the answer.
+        after: Duration,
+    },
+    /// A reset, or an ICMP "port unreachable".
+    Refused {
+        /// From the first packet to the refusal.
+        after: Duration,
+    },
+    /// There is no route, or an ICMP message said so.
+    Unreachable,
+    /// Nothing at all came back.
+    TimedOut,
+}
+
+impl Outcome {
+    /// The answer; anything else is an error.
+    pub fn answer(self) -> Result<Answer> {
+        match self {
+            Self::Answered { answer, .. } => Ok(answer),
+            other => Err(LabError::Unexpected(format!("expected an answer, got {other:?}"))),
+        }
+    }
+
+    /// How long the refusal took; anything else is an error.
+    pub fn refusal(self) -> Result<Duration> {
+        match self {
+            Self::Refused { after } => Ok(after),
+            other => Err(LabError::Unexpected(format!("expected a refusal, got {other:?}"))),
+        }
+    }
+}
+
+/// A connection (TCP), or a socket that keeps its port (UDP), on which one can ask again and again.
+#[derive(Debug)]
+pub enum Session {
+    /// A TCP connection.
+    Tcp(BufReader<TcpStream>),
+    /// A connected UDP socket, so that ICMP errors are seen.
+    Udp(UdpSocket),
+}
+
+impl Session {
+    /// The client's own end, before any translation.
+    pub fn local_address(&self) -> Result<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.get_ref().local_addr(),
+            Self::Udp(socket) => socket.local_addr(),
+        }
+        .map_err(|error| LabError::system("read the local address of a session", error))
+    }
+
+    /// Asks who is there. Also right after a failure: a UDP server may come back.
+    pub fn ask(&mut self) -> Result<Answer> {
+        let line = self.exchange().map_err(|error| LabError::system("ask within a session", error))?;
+        parse(&line)
+    }
+
+    fn open(protocol: Protocol, server: SocketAddr, limit: Duration) -> io::Result<Self> {
+        match protocol {
+            Protocol::Tcp => {
+                let stream = TcpStream::connect_timeout(&server, limit)?;
+                stream.set_read_timeout(Some(limit))?;
+                Ok(Self::Tcp(BufReader::new(stream)))
+            }
+            Protocol::Udp => {
+                let any = match server.ip() {
+                    IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                    IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+                };
+                let socket = UdpSocket::bind((any, 0))?;
+                socket.connect(server)?;
+                socket.set_read_timeout(Some(limit))?;
+                Ok(Self::Udp(socket))
+            }
+        }
+    }
+
+    fn exchange(&mut self) -> io::Result<String> {
+        match self {
+            Self::Tcp(stream) => {
+                stream.get_mut().write_all(b"who?\n")?;
+                let mut line = String::new();
+                match stream.read_line(&mut line)? {
+                    0 => Err(ErrorKind::UnexpectedEof.into()),
+                    _ => Ok(line),
+                }
+            }
+            Self::Udp(socket) => {
+                socket.send(b"who?\n")?;
+                let mut buffer = [0; 256];
+                let length = socket.recv(&mut buffer)?;
+                Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+            }
+        }
+    }
+}
+
+impl Namespace {
+    /// Opens a connection, or a UDP socket that keeps its port, from this namespace.
+    pub fn open(&self, protocol: Protocol, server: SocketAddr) -> Result<Session> {
+        let failed = |error| {
+            LabError::system(format!("connect from {} to {server} ({protocol:?})", self.host.name), error)
+        };
+        self.run(|| Session::open(protocol, server, TIME_LIMIT).map_err(failed))
+    }
+
+    /// Asks once, on a new connection or from a new UDP port, and says what became of it.
+    pub fn ask(&self, protocol: Protocol, server: SocketAddr) -> Result<Outcome> {
+        self.ask_within(protocol, server, TIME_LIMIT)
+    }
+
+    /// The same with a time limit of your own.
+    pub fn ask_within(&self, protocol: Protocol, server: SocketAddr, limit: Duration) -> Result<Outcome> {
+        self.run(|| ask_from_here(protocol, server, limit))
+    }
+
+    /// Asks `count` times, each on a new connection or from a new UDP port, and counts who answered.
+    ///
+    /// # Errors
+    /// When a single one gets anything but an answer.
+    pub fn distribution(
+        &self,
+        protocol: Protocol,
+        server: SocketAddr,
+        count: usize,
+    ) -> Result<BTreeMap<String, usize>> {
+        self.run(|| {
+            let mut answered = BTreeMap::new();
+            for _ in 0..count {
+                let Answer { by, .. } = ask_from_here(protocol, server, TIME_LIMIT)?.answer()?;
+                *answered.entry(by).or_default() += 1;
+            }
+            Ok(answered)
+        })
+    }
+}
+
+fn ask_from_here(protocol: Protocol, server: SocketAddr, limit: Duration) -> Result<Outcome> {
+    let start = Instant::now();
+    let line = Session::open(protocol, server, limit).and_then(|mut session| session.exchange());
+    let after = start.elapsed();
+    match line {
+        Ok(line) => Ok(Outcome::Answered { answer: parse(&line)?, after }),
+        Err(error) => match error.kind() {
+            ErrorKind::ConnectionRefused => Ok(Outcome::Refused { after }),
+            ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable => Ok(Outcome::Unreachable),
+            ErrorKind::TimedOut | ErrorKind::WouldBlock => Ok(Outcome::TimedOut),
+            _ => Err(LabError::system(format!("ask {server} ({protocol:?})"), error)),
+        },
+    }
+}
+
+fn parse(line: &str) -> Result<Answer> {
+    line.trim_end()
+        .split_once(' ')
+        .and_then(|(by, source)| Some(Answer { by: by.to_owned(), seen_source: source.parse().ok()? }))
+        .ok_or_else(|| LabError::Unexpected(format!("not an answer of a lab server: {line:?}")))
+}

@@ -1,0 +1,62 @@
+//! Why the lab could not do what a test asked of it.
+
+use std::{fmt, io, process::ExitStatus, time::Duration};
+
+use thiserror::Error;
+
+/// The result of everything in the lab.
+pub type Result<T, E = LabError> = std::result::Result<T, E>;
+
+/// Why the lab could not do what it was asked.
+#[derive(Error)]
+pub enum LabError {
+    /// A system call or a file failed.
+    #[error("failed to {action}: {source}")]
+    System {
+        /// As in "bind 10.96.0.1:80 in pod1".
+        action: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A command ended with anything but success.
+    #[error("`{command}` failed ({status}):\n{output}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// How it ended; 124 means that it took too long.
+        status: ExitStatus,
+        /// What it printed.
+        output: String,
+    },
+    /// Something that was waited for did not happen.
+    #[error("waited {limit:?} in vain: {what}")]
+    TooLate {
+        /// What should have happened, as a sentence.
+        what: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// The test could not be run in namespaces of its own.
+    #[error("not isolated: {0}")]
+    NotIsolated(String),
+    /// The run inside the namespaces failed; its output is printed before.
+    #[error("failed inside its namespaces ({0})")]
+    Inside(ExitStatus),
+    /// Something answered what nobody expected.
+    #[error("{0}")]
+    Unexpected(String),
+}
+
+impl LabError {
+    /// An error of the system, with what was tried.
+    pub fn system(action: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::System { action: action.into(), source: source.into() }
+    }
+}
+
+/// The test harness prints errors in their debug form; people should read the sentence.
+impl fmt::Debug for LabError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,175 @@
+//! Running a test, or a whole program, again inside namespaces of its own.
+//!
+//! A user namespace cannot be entered by a process with threads, and the test harness has threads. So the program is
+//! started again by `unshare`, this time for one test only, and finds the mark of the first run in its environment.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Seek, Write},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use nix::mount::{MsFlags, mount};
+
+use super::{Lab, LabError, Result, process::print_logs, wait_for};
+
+/// Set inside: a file that the inner run writes to, which proves that it was there.
+const MARK: &str = "CONTIV_LAB_MARK";
+/// Set by `scripts/test`: a file that collects the name of every test that ran inside.
+const LEDGER: &str = "CONTIV_LAB_LEDGER";
+/// After this a test, or program, is killed with all that it started.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// Runs `body` in a lab of its own. `test` is the path of the calling test, as `cargo test -- --list` prints it.
+///
+/// No root is needed. What the inner run prints is printed here, and everything that it made is gone afterwards.
+///
+/// # Errors
+/// When namespaces cannot be made, when `test` is not the name of the caller, when the time limit is over, and when
+/// `body` fails or panics.
+pub fn isolated(test: &str, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
+    isolated_within(TIME_LIMIT, test, body)
+}
+
+fn isolated_within(limit: Duration, test: &str, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
+    if let Some(mark) = env::var_os(MARK) {
+        return inside(Path::new(&mark), body);
+    }
+    let arguments =
+        [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"].map(OsString::from);
+    let mut output =
+        tempfile::tempfile().map_err(|error| LabError::system("make a file for output", error))?;
+    let outcome = run_again(limit, &arguments, |command| {
+        command.stdout(output.try_clone()?).stderr(output.try_clone()?);
+        Ok(())
+    });
+    show(&mut output);
+    outcome?;
+    record(test)
+}
+
+/// The same for a binary: it starts again with the arguments it has, and keeps the terminal.
+pub fn isolated_program(body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
+    match env::var_os(MARK) {
+        Some(mark) => inside(Path::new(&mark), body),
+        None => run_again(TIME_LIMIT, &env::args_os().skip(1).collect::<Vec<_>>(), |_| Ok(())),
+    }
+}
+
+fn inside(mark: &Path, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
+    let ours = network_namespace()?;
+    fs::write(mark, ours.as_os_str().as_encoded_bytes())
+        .map_err(|error| LabError::system(format!("write {}", mark.display()), error))?;
+    // `ip netns` keeps its names below /run; logs and state of the lab go there as well, and vanish with it.
+    mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), None::<&str>)
+        .map_err(|error| LabError::system("mount a tmpfs on /run", error))?;
+    let logs = PrintLogsUnlessPassed { passed: false };
+    let result = body(&Lab::build()?);
+    logs.passed_if(result.is_ok());
+    result
+}
+
+/// The logs of the lab's processes are worth reading exactly when a test failed, be it by error or by panic.
+struct PrintLogsUnlessPassed {
+    passed: bool,
+}
+
+impl PrintLogsUnlessPassed {
+    fn passed_if(mut self, passed: bool) {
+        self.passed = passed;
+    }
+}
+
+impl Drop for PrintLogsUnlessPassed {
+    fn drop(&mut self) {
+        if !self.passed {
+            print_logs();
+        }
+    }
+}
+
+fn run_again(
+    limit: Duration,
+    arguments: &[OsString],
+    redirect: impl FnOnce(&mut Command) -> io::Result<()>,
+) -> Result<()> {
+    let failed = |error| LabError::system("start this program again in new namespaces", error);
+    let mark = tempfile::NamedTempFile::new().map_err(failed)?;
+    let mut command = Command::new("setpriv");
+    // If this process is killed, unshare is; if unshare is killed, the first process inside is; and with that one the
+    // kernel ends all others inside. So nothing is ever left over.
+    command.args([
+        "--pdeathsig",
+        "KILL",
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--net",
+        "--mount",
+        "--pid",
+    ]);
+    command.args(["--fork", "--kill-child", "--mount-proc"]).arg(env::current_exe().map_err(failed)?);
+    command.args(arguments).env(MARK, mark.path()).stdin(Stdio::null());
+    redirect(&mut command).map_err(failed)?;
+    let status = wait(limit, command.spawn().map_err(failed)?)?;
+    let theirs = fs::read(mark.path()).map_err(failed)?;
+    if theirs.is_empty() {
+        return Err(LabError::NotIsolated(if status.success() {
+            format!("{arguments:?} named no test; the name given to `isolated` must be that of the test")
+        } else {
+            format!(
+                "`unshare` could not make namespaces ({status}). Unprivileged user namespaces must be allowed: \
+                 see the sysctls user.max_user_namespaces, kernel.unprivileged_userns_clone and \
+                 kernel.apparmor_restrict_unprivileged_userns; scripts/deps checks them"
+            )
+        }));
+    }
+    if theirs == network_namespace()?.as_os_str().as_encoded_bytes() {
+        return Err(LabError::NotIsolated("the inner run was in the namespace of the outer one".to_owned()));
+    }
+    if status.success() { Ok(()) } else { Err(LabError::Inside(status)) }
+}
+
+fn wait(limit: Duration, mut child: Child) -> Result<ExitStatus> {
+    let ended = wait_for("the run inside the namespaces ends", limit, || child.try_wait().transpose());
+    if ended.is_err() {
+        // It may have ended this very moment; then there is nothing to kill.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    ended?.map_err(|error| LabError::system("wait for the run inside the namespaces", error))
+}
+
+/// What the kernel calls the network namespace of this process: `net:[…]`.
+fn network_namespace() -> Result<PathBuf> {
+    fs::read_link("/proc/self/ns/net").map_err(|error| LabError::system("read /proc/self/ns/net", error))
+}
+
+/// Through `print!`, which the harness captures and shows when the test failed.
+#[expect(clippy::print_stdout, reason = "this is the output of the test")]
+fn show(output: &mut File) {
+    let mut bytes = Vec::new();
+    if output.rewind().and_then(|()| output.read_to_end(&mut bytes)).is_ok() {
+        print!("{}", String::from_utf8_lossy(&bytes));
+    }
+}
+
+/// Notes in the ledger, if there is one, that this test ran inside and passed.
+fn record(test: &str) -> Result<()> {
+    let Some(ledger) = env::var_os(LEDGER) else { return Ok(()) };
+    let failed =
+        |error| LabError::system(format!("write to the ledger {}", Path::new(&ledger).display()), error);
+    let program = env::current_exe().map_err(failed)?;
+    // Cargo names the program of a test target `target-hash`.
+    let stem = program.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+    let target = stem.rsplit_once('-').map_or(stem, |(target, _)| target);
+    let mut file = OpenOptions::new().create(true).append(true).open(&ledger).map_err(failed)?;
+    file.write_all(format!("{target}::{test}\n").as_bytes()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests;

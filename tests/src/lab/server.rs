@@ -1,0 +1,129 @@
+//! Servers that say who they are and whom they see.
+
+use std::{
+    io::{BufRead, BufReader, ErrorKind, Write},
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::fd::{AsFd, BorrowedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::{Family, LabError, Namespace, Protocol, Result};
+
+/// How often an idle server looks whether it is to stop; it answers without this delay.
+const STOP_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A server on one address. To each line (TCP) or datagram (UDP) it answers `<its name> <source address it sees>`.
+///
+/// Dropping it closes its socket and all its connections.
+#[derive(Debug)]
+pub struct Server {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts a server in a namespace, under a name of your choice.
+    pub fn start(namespace: &Namespace, name: &str, protocol: Protocol, address: SocketAddr) -> Result<Self> {
+        let failed = |error| {
+            LabError::system(format!("listen on {address} ({protocol:?}) in {}", namespace.host.name), error)
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let (name, seen) = (name.to_owned(), Arc::clone(&stop));
+        let thread = match protocol {
+            Protocol::Tcp => {
+                let listener = namespace.run(|| TcpListener::bind(address).map_err(failed))?;
+                listener.set_nonblocking(true).map_err(failed)?;
+                thread::spawn(move || serve_tcp(&listener, &name, &seen))
+            }
+            Protocol::Udp => {
+                let socket = namespace.run(|| UdpSocket::bind(address).map_err(failed))?;
+                thread::spawn(move || serve_udp(&socket, &name, &seen))
+            }
+        };
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // A server thread that panicked has nothing left to stop.
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Servers of one host, named after it: TCP and UDP, on its addresses of both families, on one port.
+#[derive(Debug)]
+pub struct Responder {
+    _servers: Vec<Server>,
+}
+
+impl Responder {
+    /// Starts all four.
+    pub fn start(namespace: &Namespace, port: u16) -> Result<Self> {
+        let host = namespace.host;
+        let start =
+            |protocol, family| Server::start(namespace, host.name, protocol, host.socket(family, port));
+        let servers = Protocol::BOTH
+            .into_iter()
+            .flat_map(|protocol| Family::BOTH.map(|family| start(protocol, family)))
+            .collect::<Result<_>>()?;
+        Ok(Self { _servers: servers })
+    }
+}
+
+fn serve_tcp(listener: &TcpListener, name: &str, stop: &AtomicBool) {
+    thread::scope(|connections| {
+        while !stop.load(Ordering::Relaxed) {
+            if !readable(listener.as_fd()) {
+                continue;
+            }
+            // A client that gave up in the meantime is no reason to stop.
+            if let Ok((stream, peer)) = listener.accept() {
+                connections.spawn(move || answer_lines(&stream, peer, name, stop));
+            }
+        }
+    });
+}
+
+fn answer_lines(stream: &TcpStream, peer: SocketAddr, name: &str, stop: &AtomicBool) {
+    let mut lines = BufReader::new(stream);
+    while !stop.load(Ordering::Relaxed) {
+        if lines.buffer().is_empty() && !readable(stream.as_fd()) {
+            continue;
+        }
+        let mut line = String::new();
+        match lines.read_line(&mut line) {
+            Ok(1..) if writeln!(&*stream, "{name} {peer}").is_ok() => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // The client is gone.
+            _ => return,
+        }
+    }
+}
+
+fn serve_udp(socket: &UdpSocket, name: &str, stop: &AtomicBool) {
+    let mut buffer = [0; 64];
+    while !stop.load(Ordering::Relaxed) {
+        if !readable(socket.as_fd()) {
+            continue;
+        }
+        if let Ok((_, peer)) = socket.recv_from(&mut buffer) {
+            // Whether the answer arrives is what the client finds out.
+            let _ = socket.send_to(format!("{name} {peer}\n").as_bytes(), peer);
+        }
+    }
+}
+
+/// Waits a moment for something to read or accept.
+fn readable(socket: BorrowedFd<'_>) -> bool {
+    let timeout = PollTimeout::try_from(STOP_INTERVAL).unwrap_or(PollTimeout::ZERO);
+    poll(&mut [PollFd::new(socket, PollFlags::POLLIN)], timeout).is_ok_and(|ready| ready > 0)
+}
