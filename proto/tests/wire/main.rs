@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail like tests")]
 
+mod documented;
 mod field_numbers;
 mod golden;
 mod identity;
