@@ -1,7 +1,7 @@
 //! What the processor hands to renderers: the complete state, or what changed in it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
 };
 
@@ -51,4 +51,110 @@ pub struct InterfaceChange {
     pub old: BTreeSet<InterfaceName>,
     /// After.
     pub new: BTreeSet<InterfaceName>,
+}
+
+impl Snapshot {
+    /// Brings the snapshot to the state after the changes.
+    pub fn apply(&mut self, changes: &ChangeSet) {
+        for (id, change) in &changes.services {
+            match &change.new {
+                Some(service) => self.services.insert(id.clone(), Arc::clone(service)),
+                None => self.services.remove(id),
+            };
+        }
+        if let Some(node) = &changes.node {
+            self.node.clone_from(node);
+        }
+        if let Some(change) = &changes.frontend_interfaces {
+            self.frontend_interfaces.clone_from(&change.new);
+        }
+        if let Some(change) = &changes.backend_interfaces {
+            self.backend_interfaces.clone_from(&change.new);
+        }
+    }
+}
+
+impl ChangeSet {
+    /// What leads from one snapshot to another.
+    pub fn between(old: &Snapshot, new: &Snapshot) -> Self {
+        let mut services = BTreeMap::new();
+        for (id, before) in &old.services {
+            if let Some(change) = ServiceChange::between(Some(before), new.services.get(id)) {
+                services.insert(id.clone(), change);
+            }
+        }
+        for (id, after) in new.services.iter().filter(|(id, _)| !old.services.contains_key(*id)) {
+            services.insert(id.clone(), ServiceChange { old: None, new: Some(Arc::clone(after)) });
+        }
+        Self {
+            services,
+            node: (old.node != new.node).then(|| new.node.clone()),
+            frontend_interfaces: InterfaceChange::between(&old.frontend_interfaces, &new.frontend_interfaces),
+            backend_interfaces: InterfaceChange::between(&old.backend_interfaces, &new.backend_interfaces),
+        }
+    }
+
+    /// Nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.services.is_empty()
+            && self.node.is_none()
+            && self.frontend_interfaces.is_none()
+            && self.backend_interfaces.is_none()
+    }
+
+    /// Adds changes that come after these. What ends where it began is dropped; only the node facts, whose value before
+    /// is not kept, stay once they have changed.
+    pub fn merge(&mut self, later: Self) {
+        for (id, change) in later.services {
+            match self.services.entry(id) {
+                Entry::Vacant(entry) => {
+                    entry.insert(change);
+                }
+                Entry::Occupied(mut entry) => {
+                    entry.get_mut().new = change.new;
+                    if same(entry.get().old.as_ref(), entry.get().new.as_ref()) {
+                        entry.remove();
+                    }
+                }
+            }
+        }
+        if later.node.is_some() {
+            self.node = later.node;
+        }
+        merge_interfaces(&mut self.frontend_interfaces, later.frontend_interfaces);
+        merge_interfaces(&mut self.backend_interfaces, later.backend_interfaces);
+    }
+}
+
+impl ServiceChange {
+    /// What leads from one value to another; none if they are equal.
+    pub(crate) fn between(
+        old: Option<&Arc<ContivService>>,
+        new: Option<&Arc<ContivService>>,
+    ) -> Option<Self> {
+        (!same(old, new)).then(|| Self { old: old.cloned(), new: new.cloned() })
+    }
+}
+
+impl InterfaceChange {
+    /// What leads from one set to another; none if they are equal.
+    pub(crate) fn between(old: &BTreeSet<InterfaceName>, new: &BTreeSet<InterfaceName>) -> Option<Self> {
+        (old != new).then(|| Self { old: old.clone(), new: new.clone() })
+    }
+}
+
+/// Services that are one value in memory are equal without a look at it.
+fn same(old: Option<&Arc<ContivService>>, new: Option<&Arc<ContivService>>) -> bool {
+    match (old, new) {
+        (Some(old), Some(new)) => Arc::ptr_eq(old, new) || old == new,
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+fn merge_interfaces(earlier: &mut Option<InterfaceChange>, later: Option<InterfaceChange>) {
+    *earlier = match (earlier.take(), later) {
+        (Some(earlier), Some(later)) => InterfaceChange::between(&earlier.old, &later.new),
+        (earlier, later) => earlier.or(later),
+    };
 }

@@ -32,7 +32,7 @@ pub struct ContivService {
     pub internal_policy: TrafficPolicy,
     /// Seconds a client stays with its backend; 0 means no affinity.
     pub session_affinity_timeout: u32,
-    /// Cluster addresses, at most one per family. Empty for a headless service.
+    /// Cluster addresses, at most one per family. Empty only outside Kubernetes: headless services are not rendered.
     pub cluster_ips: BTreeSet<IpAddr>,
     /// External addresses, including those of load-balancer ingress that this node must answer for.
     pub external_ips: BTreeSet<IpAddr>,
@@ -41,6 +41,22 @@ pub struct ContivService {
     /// Frontends that this service asks for and an older service (the value) holds. Renderers leave them out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<Frontend, ServiceId>,
+}
+
+impl ContivService {
+    /// Everything that clients can connect to by this service, whether or not another service holds it; each once, even
+    /// where an external address is a cluster address too.
+    pub fn frontends(&self) -> BTreeSet<Frontend> {
+        let addresses = || self.cluster_ips.iter().chain(&self.external_ips);
+        let of_port = |port: &ServicePort| {
+            let &ServicePort { port, protocol, node_port, .. } = port;
+            let of_addresses = addresses().map(move |&address| Frontend::Address { address, protocol, port });
+            of_addresses
+                .chain(node_port.map(|port| Frontend::NodePort { protocol, port }))
+                .collect::<Vec<_>>()
+        };
+        self.ports.iter().flat_map(of_port).collect()
+    }
 }
 
 /// One port of a service and the backends behind it.

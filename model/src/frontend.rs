@@ -60,7 +60,9 @@ pub enum Frontend {
 impl fmt::Display for Frontend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address { address, protocol, port } => write!(f, "{}/{protocol}", SocketAddr::new(*address, *port)),
+            Self::Address { address, protocol, port } => {
+                write!(f, "{}/{protocol}", SocketAddr::new(*address, *port))
+            }
             Self::NodePort { protocol, port } => write!(f, "node port {port}/{protocol}"),
         }
     }

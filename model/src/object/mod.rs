@@ -1,0 +1,58 @@
+//! Stored objects after validation: what the processor works on. One file per type.
+//!
+//! Only what the processor uses is kept. Every value here is valid; [`crate::wire`] is the only way in from outside.
+
+pub mod endpoint_slice;
+pub mod endpoints;
+pub mod ip_allocation;
+pub mod key;
+pub mod node;
+pub mod pod;
+pub mod service;
+pub mod vpp_node;
+
+use serde::Serialize;
+
+pub use endpoint_slice::{AddressType, Conditions, EndpointSlice, SliceEndpoint};
+pub use endpoints::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints};
+pub use ip_allocation::{CustomInterface, IpAllocation};
+pub use key::{ObjectKey, ObjectKind};
+pub use node::Node;
+pub use pod::Pod;
+pub use service::{Seniority, Service, ServicePortSpec, ServiceType};
+pub use vpp_node::VppNode;
+
+/// A stored object of any type that matters to the processor. As JSON it is the object itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Object {
+    /// A service.
+    Service(Service),
+    /// The older form of what backs a service.
+    Endpoints(Endpoints),
+    /// A part of what backs a service.
+    EndpointSlice(EndpointSlice),
+    /// A pod.
+    Pod(Pod),
+    /// A node.
+    Node(Node),
+    /// The dataplane addresses of a node.
+    VppNode(VppNode),
+    /// Additional interfaces of a pod.
+    IpAllocation(IpAllocation),
+}
+
+impl Object {
+    /// Identity of the object: its type and id.
+    pub fn key(&self) -> ObjectKey {
+        match self {
+            Self::Service(service) => ObjectKey::Service(service.id.clone()),
+            Self::Endpoints(endpoints) => ObjectKey::Endpoints(endpoints.id.clone()),
+            Self::EndpointSlice(slice) => ObjectKey::EndpointSlice(slice.id.clone()),
+            Self::Pod(pod) => ObjectKey::Pod(pod.id.clone()),
+            Self::Node(node) => ObjectKey::Node(node.name.clone()),
+            Self::VppNode(vpp_node) => ObjectKey::VppNode(vpp_node.id),
+            Self::IpAllocation(allocation) => ObjectKey::IpAllocation(allocation.pod.clone()),
+        }
+    }
+}

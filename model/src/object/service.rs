@@ -1,0 +1,91 @@
+//! Services as stored.
+
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+
+use serde::Serialize;
+
+use crate::{Protocol, ServiceId, TrafficPolicy};
+
+/// How far a service is meant to be reachable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub enum ServiceType {
+    /// On its cluster addresses.
+    #[default]
+    ClusterIp,
+    /// On a port of every node too.
+    NodePort,
+    /// On the addresses of a load balancer too.
+    LoadBalancer,
+    /// An alias in DNS: nothing for a proxy to do.
+    ExternalName,
+}
+
+/// A service as its author and the cluster describe it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Service {
+    /// Namespace and name.
+    pub id: ServiceId,
+    /// How far it is meant to be reachable.
+    pub service_type: ServiceType,
+    /// `cluster_ip` is "None": clients find the backends by DNS, without a proxy.
+    pub headless: bool,
+    /// At most one per family.
+    pub cluster_ips: BTreeSet<IpAddr>,
+    /// As the author of the service gave them.
+    pub external_ips: BTreeSet<IpAddr>,
+    /// Addresses of the load balancer that every node answers for (ingress of mode VIP).
+    pub load_balancer_ips: BTreeSet<IpAddr>,
+    /// No two with the same port and protocol, nor with the same node port and protocol.
+    pub ports: Vec<ServicePortSpec>,
+    /// For traffic to external addresses and node ports.
+    pub external_policy: TrafficPolicy,
+    /// For traffic to cluster addresses.
+    pub internal_policy: TrafficPolicy,
+    /// Seconds a client stays with its backend; 0 means no affinity.
+    pub session_affinity_timeout: u32,
+    /// Value of the label `service.kubernetes.io/service-proxy-name`: another proxy looks after this service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy_name: Option<Arc<str>>,
+    /// Which of two claims on the same frontend is the older.
+    pub seniority: Seniority,
+}
+
+/// A port as the author of the service describes it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct ServicePortSpec {
+    /// On cluster and external addresses.
+    pub port: u16,
+    /// Transport protocol.
+    pub protocol: Protocol,
+    /// Endpoints are found by it. Empty for the only port of a service.
+    pub name: Arc<str>,
+    /// On the addresses of the nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_port: Option<u16>,
+}
+
+/// Age of a service, the older the smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Seniority {
+    /// Seconds since 1970 in UTC. [`Seniority::UNKNOWN`], the newest, where the object does not say.
+    created: i64,
+    /// The store's revision that created the object: decides between services of the same second.
+    create_revision: i64,
+}
+
+impl Seniority {
+    /// The creation time of a service that does not have one: newer than any other.
+    pub const UNKNOWN: i64 = i64::MAX;
+
+    /// Older than or as old as any other.
+    pub(crate) const OLDEST: Self = Self { created: i64::MIN, create_revision: i64::MIN };
+
+    /// From the creation time in seconds since 1970 (none when unknown) and the store's creation revision.
+    pub const fn new(created: Option<i64>, create_revision: i64) -> Self {
+        let created = match created {
+            Some(created) => created,
+            None => Self::UNKNOWN,
+        };
+        Self { created, create_revision }
+    }
+}

@@ -1,0 +1,225 @@
+//! The objects as they are in the store, with the indexes that tell what a change touches.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::relation::{Least, Relation};
+use crate::{
+    EndpointSliceId, NodeName, Object, ObjectKey, PodId, ServiceId,
+    object::{
+        AddressType, EndpointAddress, EndpointSlice, Endpoints, IpAllocation, Node, Pod, Service, VppNode,
+    },
+};
+
+/// Every object of the store, by type.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Cache {
+    pub(super) services: BTreeMap<ServiceId, Service>,
+    pub(super) endpoints: BTreeMap<ServiceId, Endpoints>,
+    pub(super) endpoint_slices: BTreeMap<EndpointSliceId, EndpointSlice>,
+    pub(super) pods: BTreeMap<PodId, Pod>,
+    pub(super) nodes: BTreeMap<NodeName, Node>,
+    pub(super) vpp_nodes: BTreeMap<u32, VppNode>,
+    pub(super) ip_allocations: BTreeMap<PodId, IpAllocation>,
+    slices_of: Relation<ServiceId, EndpointSliceId>,
+    references: Relation<PodId, Source>,
+}
+
+/// An object that names pods as endpoints.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Endpoints(ServiceId),
+    EndpointSlice(EndpointSliceId),
+}
+
+impl Least for Source {
+    fn least() -> Self {
+        Self::Endpoints(ServiceId::least())
+    }
+}
+
+/// What has to be looked at again after changes to the cache.
+#[derive(Debug, Default)]
+pub(super) struct Touched {
+    /// These services.
+    pub(super) services: BTreeSet<ServiceId>,
+    /// Where addresses are.
+    pub(super) placement: bool,
+    /// The sets of interfaces.
+    pub(super) interfaces: bool,
+}
+
+impl Cache {
+    /// Takes in a new or changed object.
+    pub(super) fn put(&mut self, object: Object, touched: &mut Touched) {
+        match object {
+            Object::Service(service) => self.set_service(&service.id.clone(), Some(service), touched),
+            Object::Endpoints(endpoints) => {
+                self.set_endpoints(&endpoints.id.clone(), Some(endpoints), touched);
+            }
+            Object::EndpointSlice(slice) => self.set_slice(&slice.id.clone(), Some(slice), touched),
+            Object::Pod(pod) => self.set_pod(&pod.id.clone(), Some(pod), touched),
+            Object::Node(node) => {
+                touched.placement |= replace(&mut self.nodes, &node.name.clone(), Some(node)).is_some();
+            }
+            Object::VppNode(node) => {
+                touched.placement |= replace(&mut self.vpp_nodes, &node.id.clone(), Some(node)).is_some();
+            }
+            Object::IpAllocation(allocation) => {
+                self.set_ip_allocation(&allocation.pod.clone(), Some(allocation), touched);
+            }
+        }
+    }
+
+    /// Forgets an object.
+    pub(super) fn delete(&mut self, key: &ObjectKey, touched: &mut Touched) {
+        match key {
+            ObjectKey::Service(id) => self.set_service(id, None, touched),
+            ObjectKey::Endpoints(id) => self.set_endpoints(id, None, touched),
+            ObjectKey::EndpointSlice(id) => self.set_slice(id, None, touched),
+            ObjectKey::Pod(id) => self.set_pod(id, None, touched),
+            ObjectKey::Node(name) => touched.placement |= self.nodes.remove(name).is_some(),
+            ObjectKey::VppNode(id) => touched.placement |= self.vpp_nodes.remove(id).is_some(),
+            ObjectKey::IpAllocation(pod) => self.set_ip_allocation(pod, None, touched),
+        }
+    }
+
+    /// The object of this identity.
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<Object> {
+        match key {
+            ObjectKey::Service(id) => self.services.get(id).cloned().map(Object::Service),
+            ObjectKey::Endpoints(id) => self.endpoints.get(id).cloned().map(Object::Endpoints),
+            ObjectKey::EndpointSlice(id) => self.endpoint_slices.get(id).cloned().map(Object::EndpointSlice),
+            ObjectKey::Pod(id) => self.pods.get(id).cloned().map(Object::Pod),
+            ObjectKey::Node(name) => self.nodes.get(name).cloned().map(Object::Node),
+            ObjectKey::VppNode(id) => self.vpp_nodes.get(id).cloned().map(Object::VppNode),
+            ObjectKey::IpAllocation(pod) => self.ip_allocations.get(pod).cloned().map(Object::IpAllocation),
+        }
+    }
+
+    /// The slices of a service that a proxy can use.
+    pub(super) fn usable_slices(&self, service: &ServiceId) -> impl Iterator<Item = &EndpointSlice> {
+        self.slices_of
+            .of(service)
+            .filter_map(|id| self.endpoint_slices.get(id))
+            .filter(|slice| slice.address_type != AddressType::Fqdn)
+    }
+
+    /// Every address of every endpoint, with the service it belongs to.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = (&ServiceId, &EndpointAddress)> {
+        let endpoints = self.endpoints.values().flat_map(|endpoints| {
+            let addresses = endpoints.subsets.iter().flat_map(|subset| &subset.addresses);
+            addresses.map(|address| (&endpoints.id, address))
+        });
+        let slices = self.endpoint_slices.values().flat_map(|slice| {
+            let addresses = slice.endpoints.iter().map(|endpoint| &endpoint.address);
+            addresses.filter_map(|address| Some((slice.service.as_ref()?, address)))
+        });
+        endpoints.chain(slices)
+    }
+
+    fn set_service(&mut self, id: &ServiceId, new: Option<Service>, touched: &mut Touched) {
+        if replace(&mut self.services, id, new).is_some() {
+            touched.services.insert(id.clone());
+        }
+    }
+
+    fn set_endpoints(&mut self, id: &ServiceId, new: Option<Endpoints>, touched: &mut Touched) {
+        let Some(old) = replace(&mut self.endpoints, id, new) else { return };
+        let new = self.endpoints.get(id);
+        let source = Source::Endpoints(id.clone());
+        update_references(
+            &mut self.references,
+            &source,
+            &pods_of_endpoints(old.as_ref()),
+            &pods_of_endpoints(new),
+        );
+        touched.services.insert(id.clone());
+    }
+
+    fn set_slice(&mut self, id: &EndpointSliceId, new: Option<EndpointSlice>, touched: &mut Touched) {
+        let Some(old) = replace(&mut self.endpoint_slices, id, new) else { return };
+        let new = self.endpoint_slices.get(id);
+        let source = Source::EndpointSlice(id.clone());
+        update_references(&mut self.references, &source, &pods_of_slice(old.as_ref()), &pods_of_slice(new));
+
+        // An update can move the slice to another service: both are touched.
+        let old_service = old.and_then(|slice| slice.service);
+        let new_service = new.and_then(|slice| slice.service.clone());
+        if old_service != new_service {
+            if let Some(service) = &old_service {
+                self.slices_of.remove(service.clone(), id.clone());
+            }
+            if let Some(service) = &new_service {
+                self.slices_of.insert(service.clone(), id.clone());
+            }
+        }
+        touched.services.extend(old_service.into_iter().chain(new_service));
+    }
+
+    fn set_pod(&mut self, id: &PodId, new: Option<Pod>, touched: &mut Touched) {
+        let Some(old) = replace(&mut self.pods, id, new) else { return };
+        let host_network = |pod: Option<&Pod>| pod.is_some_and(|pod| pod.host_network);
+        if host_network(old.as_ref()) != host_network(self.pods.get(id)) {
+            for source in self.references.of(id) {
+                let service = match source {
+                    Source::Endpoints(service) => Some(service),
+                    Source::EndpointSlice(slice) => {
+                        self.endpoint_slices.get(slice).and_then(|slice| slice.service.as_ref())
+                    }
+                };
+                touched.services.extend(service.cloned());
+            }
+        }
+        if self.ip_allocations.contains_key(id) {
+            touched.placement = true;
+            touched.interfaces = true;
+        }
+    }
+
+    fn set_ip_allocation(&mut self, pod: &PodId, new: Option<IpAllocation>, touched: &mut Touched) {
+        if replace(&mut self.ip_allocations, pod, new).is_some() {
+            touched.placement = true;
+            touched.interfaces = true;
+        }
+    }
+}
+
+/// Sets or removes an entry. None if that changes nothing, otherwise what was there.
+#[expect(clippy::option_option, reason = "whether it changed, and what was there, are two questions")]
+fn replace<K: Ord + Clone, V: PartialEq>(
+    map: &mut BTreeMap<K, V>,
+    key: &K,
+    new: Option<V>,
+) -> Option<Option<V>> {
+    if map.get(key) == new.as_ref() {
+        return None;
+    }
+    Some(match new {
+        Some(value) => map.insert(key.clone(), value),
+        None => map.remove(key),
+    })
+}
+
+fn pods_of_endpoints(endpoints: Option<&Endpoints>) -> BTreeSet<&PodId> {
+    let subsets = endpoints.into_iter().flat_map(|endpoints| &endpoints.subsets);
+    subsets.flat_map(|subset| &subset.addresses).filter_map(|address| address.pod.as_ref()).collect()
+}
+
+fn pods_of_slice(slice: Option<&EndpointSlice>) -> BTreeSet<&PodId> {
+    let endpoints = slice.into_iter().flat_map(|slice| &slice.endpoints);
+    endpoints.filter_map(|endpoint| endpoint.address.pod.as_ref()).collect()
+}
+
+fn update_references(
+    references: &mut Relation<PodId, Source>,
+    source: &Source,
+    old: &BTreeSet<&PodId>,
+    new: &BTreeSet<&PodId>,
+) {
+    for pod in old.difference(new) {
+        references.remove((*pod).clone(), source.clone());
+    }
+    for pod in new.difference(old) {
+        references.insert((*pod).clone(), source.clone());
+    }
+}

@@ -1,0 +1,79 @@
+//! Who holds a frontend that several services ask for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::relation::{Least, Relation};
+use crate::{Frontend, ServiceId, object::Seniority};
+
+/// A service that asks for frontends. The least holds what several ask for: the oldest, then the smallest id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Claimant {
+    pub(super) seniority: Seniority,
+    pub(super) service: ServiceId,
+}
+
+impl Least for Claimant {
+    fn least() -> Self {
+        Self { seniority: Seniority::OLDEST, service: ServiceId::least() }
+    }
+}
+
+/// Every frontend with the services that ask for it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Claims {
+    claims: Relation<Frontend, Claimant>,
+    /// Frontends whose claimants have changed since the last [`Claims::take_affected`], with their holder before.
+    before: BTreeMap<Frontend, Option<ServiceId>>,
+}
+
+impl Claims {
+    /// Replaces what one service asks for.
+    pub(super) fn replace(
+        &mut self,
+        old: Option<(Claimant, BTreeSet<Frontend>)>,
+        new: Option<(Claimant, BTreeSet<Frontend>)>,
+    ) {
+        if old == new {
+            return;
+        }
+        for frontend in old.iter().chain(&new).flat_map(|(_, frontends)| frontends) {
+            if !self.before.contains_key(frontend) {
+                self.before.insert(*frontend, self.holder(frontend).cloned());
+            }
+        }
+        if let Some((claimant, frontends)) = old {
+            for frontend in frontends {
+                self.claims.remove(frontend, claimant.clone());
+            }
+        }
+        if let Some((claimant, frontends)) = new {
+            for frontend in frontends {
+                self.claims.insert(frontend, claimant.clone());
+            }
+        }
+    }
+
+    /// The services that ask for a frontend that has changed hands since the last call.
+    pub(super) fn take_affected(&mut self) -> BTreeSet<ServiceId> {
+        let before = std::mem::take(&mut self.before);
+        let changed = before.iter().filter(|(frontend, before)| self.holder(frontend) != before.as_ref());
+        changed.flat_map(|(frontend, _)| self.claims.of(frontend)).map(|c| c.service.clone()).collect()
+    }
+
+    /// Which of these frontends another service holds, and which service that is.
+    pub(super) fn lost(
+        &self,
+        service: &ServiceId,
+        frontends: &BTreeSet<Frontend>,
+    ) -> BTreeMap<Frontend, ServiceId> {
+        let lost = frontends.iter().filter_map(|frontend| {
+            let holder = self.holder(frontend).filter(|holder| *holder != service)?;
+            Some((*frontend, holder.clone()))
+        });
+        lost.collect()
+    }
+
+    fn holder(&self, frontend: &Frontend) -> Option<&ServiceId> {
+        self.claims.of(frontend).next().map(|claimant| &claimant.service)
+    }
+}

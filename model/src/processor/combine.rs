@@ -1,0 +1,67 @@
+//! Combines a service with what stands behind it.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{ProcessorConfig, backends, cache::Cache, placement::Placement};
+use crate::{
+    ContivService, PodId, ServiceId, ServicePort, TrafficPolicy,
+    object::{Seniority, Service, ServiceType},
+};
+
+/// A service as renderers get it, with what the processor remembers of it.
+#[derive(Debug, Clone)]
+pub(super) struct Combined {
+    pub(super) service: Arc<ContivService>,
+    pub(super) seniority: Seniority,
+    /// The pods on this node among its backends.
+    pub(super) local_pods: BTreeSet<PodId>,
+}
+
+/// Combines the service of this id; none if it does not exist or is not for this proxy.
+///
+/// Unlike in Contiv a service without endpoints of any kind is combined too: without backends, so that it is rejected
+/// and does not time out.
+pub(super) fn combine(
+    id: &ServiceId,
+    cache: &Cache,
+    placement: &Placement,
+    config: &ProcessorConfig,
+) -> Option<Combined> {
+    let spec = cache.services.get(id).filter(|spec| is_for_this_proxy(spec))?;
+    let mut backends = backends::collect(spec, cache, placement, config.local_endpoint_weight.max(1));
+    let ports = spec.ports.iter().zip(&mut backends.of_ports).map(|(port, backends)| ServicePort {
+        port: port.port,
+        protocol: port.protocol,
+        name: port.name.clone(),
+        node_port: port.node_port,
+        backends: std::mem::take(backends),
+    });
+    let service = ContivService {
+        id: id.clone(),
+        external_policy: spec.external_policy,
+        internal_policy: if config.contiv_local_policy && spec.external_policy == TrafficPolicy::Local {
+            TrafficPolicy::Local
+        } else {
+            spec.internal_policy
+        },
+        session_affinity_timeout: spec.session_affinity_timeout,
+        cluster_ips: spec.cluster_ips.clone(),
+        external_ips: spec.external_ips.union(&spec.load_balancer_ips).copied().collect(),
+        ports: ports.collect(),
+        lost: std::collections::BTreeMap::new(),
+    };
+    Some(Combined { service: Arc::new(service), seniority: spec.seniority, local_pods: backends.local_pods })
+}
+
+/// kube-proxy's `ShouldSkipService` and its watch's label selector. One difference: a service without a cluster address
+/// that has other frontends is used. Kubernetes never stores one; on machines without Kubernetes it is the normal case.
+fn is_for_this_proxy(spec: &Service) -> bool {
+    let has_frontends = !spec.cluster_ips.is_empty()
+        || !spec.external_ips.is_empty()
+        || !spec.load_balancer_ips.is_empty()
+        || spec.ports.iter().any(|port| port.node_port.is_some());
+    spec.service_type != ServiceType::ExternalName
+        && !spec.headless
+        && spec.proxy_name.is_none()
+        && has_frontends
+}

@@ -1,0 +1,34 @@
+//! What the processor is told.
+
+use std::collections::BTreeSet;
+
+use crate::{InterfaceName, Object, ObjectKey, PodId};
+
+/// The complete content of the store at one revision.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resync {
+    /// Every object that could be read.
+    pub objects: Vec<Object>,
+    /// Objects that are there but could not be read: what was known of them before stays in force.
+    pub undecodable: BTreeSet<ObjectKey>,
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// An object is new or different.
+    Put(Object),
+    /// An object is gone. For one that could not be read there is no event at all.
+    Delete(ObjectKey),
+    /// A pod was attached to this node's dataplane by this interface.
+    AddPod {
+        /// The pod.
+        pod: PodId,
+        /// Its main interface.
+        interface: InterfaceName,
+    },
+    /// A pod was detached.
+    DeletePod(PodId),
+    /// A pod could not be attached after all.
+    RevertAddPod(PodId),
+}

@@ -1,0 +1,44 @@
+//! The interfaces of the pods on this node. Source: Contiv's `processor_impl.go`, which counts where this derives.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{cache::Cache, placement::Placement, relation::Relation};
+use crate::{InterfaceName, PodId, ServiceId};
+
+/// The two sets of interfaces that renderers get.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Interfaces {
+    /// Those by which pods can be clients.
+    pub(super) frontends: BTreeSet<InterfaceName>,
+    /// Those by which services reach pods.
+    pub(super) backends: BTreeSet<InterfaceName>,
+}
+
+impl Interfaces {
+    /// Derives both sets from the attached pods, so that the order of events cannot matter.
+    pub(super) fn derive(
+        attached: &BTreeMap<PodId, InterfaceName>,
+        serving: &Relation<PodId, ServiceId>,
+        cache: &Cache,
+        placement: &Placement,
+    ) -> Self {
+        let mut interfaces = Self::default();
+        for (pod, main) in attached {
+            interfaces.frontends.insert(main.clone());
+            let allocation = cache.ip_allocations.get(pod);
+            for custom in allocation.into_iter().flat_map(|allocation| &allocation.interfaces) {
+                if custom.in_pod_network() {
+                    interfaces.frontends.insert(custom.name.clone());
+                }
+            }
+            if serving.has(pod) {
+                let redirected =
+                    cache.pods.get(pod).is_some_and(|stored| placement.is_redirected(pod, &stored.ips));
+                let custom =
+                    allocation.filter(|_| redirected).and_then(|allocation| allocation.service_endpoint());
+                interfaces.backends.insert(custom.map_or(main, |custom| &custom.name).clone());
+            }
+        }
+        interfaces
+    }
+}

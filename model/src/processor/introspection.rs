@@ -1,0 +1,68 @@
+//! Views of the processor's state for people.
+
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+
+use ipnetwork::IpNetwork;
+use serde::Serialize;
+
+use super::Processor;
+use crate::{ContivService, NodeName, Object, ServiceId, object::ObjectKind};
+
+/// A node with everything that is known of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeView {
+    /// Its name.
+    pub name: NodeName,
+    /// It is the node this process looks after.
+    pub this_node: bool,
+    /// The ids Contiv allocated to it.
+    pub vpp_node_ids: BTreeSet<u32>,
+    /// Its addresses from the node object and from Contiv's record.
+    pub ips: BTreeSet<IpAddr>,
+    /// The ranges of its pods.
+    pub pod_cidrs: BTreeSet<IpNetwork>,
+}
+
+impl Processor {
+    /// The objects of a type as they are in force, sorted by id.
+    pub fn objects(&self, kind: ObjectKind) -> Vec<Object> {
+        let cache = &self.cache;
+        match kind {
+            ObjectKind::Service => cache.services.values().cloned().map(Object::Service).collect(),
+            ObjectKind::Endpoints => cache.endpoints.values().cloned().map(Object::Endpoints).collect(),
+            ObjectKind::EndpointSlice => {
+                cache.endpoint_slices.values().cloned().map(Object::EndpointSlice).collect()
+            }
+            ObjectKind::Pod => cache.pods.values().cloned().map(Object::Pod).collect(),
+            ObjectKind::Node => cache.nodes.values().cloned().map(Object::Node).collect(),
+            ObjectKind::VppNode => cache.vpp_nodes.values().cloned().map(Object::VppNode).collect(),
+            ObjectKind::IpAllocation => {
+                cache.ip_allocations.values().cloned().map(Object::IpAllocation).collect()
+            }
+        }
+    }
+
+    /// Every node that any object names, sorted by name.
+    pub fn nodes(&self) -> Vec<NodeView> {
+        let names: BTreeSet<&NodeName> =
+            self.cache.nodes.keys().chain(self.cache.vpp_nodes.values().map(|node| &node.name)).collect();
+        let view = |name: &NodeName| {
+            let node = self.cache.nodes.get(name);
+            let vpp_nodes = || self.cache.vpp_nodes.values().filter(|vpp_node| vpp_node.name == *name);
+            let ips = node.into_iter().map(|node| &node.ips).chain(vpp_nodes().map(|vpp_node| &vpp_node.ips));
+            NodeView {
+                name: name.clone(),
+                this_node: *name == self.config.node_name,
+                vpp_node_ids: vpp_nodes().map(|vpp_node| vpp_node.id).collect(),
+                ips: ips.flatten().copied().collect(),
+                pod_cidrs: node.map(|node| node.pod_cidrs.clone()).unwrap_or_default(),
+            }
+        };
+        names.into_iter().map(view).collect()
+    }
+
+    /// A service as renderers have it; none if it does not exist or is not for this proxy.
+    pub fn service(&self, id: &ServiceId) -> Option<&Arc<ContivService>> {
+        self.combined.get(id).map(|combined| &combined.service)
+    }
+}

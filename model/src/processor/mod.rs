@@ -1,0 +1,226 @@
+//! The service processor: from stored objects and pod events to what renderers have to do. Pure.
+//!
+//! Source: Contiv's `plugins/service/processor` for the shape, kube-proxy for the rules. Everything that renderers get is
+//! derived from the objects and attached pods as they are, never counted up and down. So the order of events cannot
+//! matter, and a resync can only confirm what incremental changes have led to.
+
+mod backends;
+mod cache;
+mod claims;
+mod combine;
+mod config;
+mod event;
+mod interfaces;
+mod introspection;
+mod placement;
+mod relation;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::{
+    ChangeSet, ContivService, Frontend, InterfaceChange, InterfaceName, ObjectKey, PodId, ServiceChange,
+    ServiceId, Snapshot,
+};
+use cache::{Cache, Touched};
+use claims::{Claimant, Claims};
+use combine::{Combined, combine};
+use interfaces::Interfaces;
+use placement::Placement;
+use relation::Relation;
+
+pub use config::ProcessorConfig;
+pub use event::{Event, Resync};
+pub use introspection::NodeView;
+
+/// Holds the objects of the store and tells what changes for renderers when they change.
+#[derive(Debug, Clone)]
+pub struct Processor {
+    config: ProcessorConfig,
+    cache: Cache,
+    /// Pods on this node's dataplane with their main interface.
+    attached: BTreeMap<PodId, InterfaceName>,
+    placement: Placement,
+    combined: BTreeMap<ServiceId, Combined>,
+    claims: Claims,
+    /// Which services each pod of this node stands behind.
+    serving: Relation<PodId, ServiceId>,
+    interfaces: Interfaces,
+}
+
+impl Processor {
+    /// A processor that knows of no objects.
+    pub fn new(config: ProcessorConfig) -> Self {
+        let cache = Cache::default();
+        let placement = Placement::derive(&cache, &config);
+        Self {
+            config,
+            cache,
+            attached: BTreeMap::new(),
+            placement,
+            combined: BTreeMap::new(),
+            claims: Claims::default(),
+            serving: Relation::default(),
+            interfaces: Interfaces::default(),
+        }
+    }
+
+    /// Replaces all objects, and derives everything anew. Pods that are attached stay so: they are no part of the store.
+    pub fn resync(&mut self, resync: Resync) -> ChangeSet {
+        let before = self.snapshot();
+        let mut fresh = Self::new(self.config.clone());
+        // First what was known of the unreadable ones: where an object was read after all, it counts.
+        let kept = resync.undecodable.iter().filter_map(|key: &ObjectKey| self.cache.get(key));
+        let attached = self
+            .attached
+            .iter()
+            .map(|(pod, interface)| Event::AddPod { pod: pod.clone(), interface: interface.clone() });
+        fresh.apply(kept.chain(resync.objects).map(Event::Put).chain(attached));
+        fresh.share_unchanged_services(self);
+        *self = fresh;
+        ChangeSet::between(&before, &self.snapshot())
+    }
+
+    /// Takes in changes and tells what they come to, taken together.
+    pub fn apply(&mut self, events: impl IntoIterator<Item = Event>) -> ChangeSet {
+        let mut touched = Touched::default();
+        for event in events {
+            match event {
+                Event::Put(object) => self.cache.put(object, &mut touched),
+                Event::Delete(key) => self.cache.delete(&key, &mut touched),
+                Event::AddPod { pod, interface } => {
+                    self.attached.insert(pod, interface);
+                    touched.interfaces = true;
+                }
+                Event::DeletePod(pod) | Event::RevertAddPod(pod) => {
+                    touched.interfaces |= self.attached.remove(&pod).is_some();
+                }
+            }
+        }
+        self.settle(touched)
+    }
+
+    /// The complete state for renderers.
+    pub fn snapshot(&self) -> Snapshot {
+        let services = self.combined.iter().map(|(id, combined)| (id.clone(), combined.service.clone()));
+        Snapshot {
+            services: services.collect(),
+            node: self.placement.facts.clone(),
+            frontend_interfaces: self.interfaces.frontends.clone(),
+            backend_interfaces: self.interfaces.backends.clone(),
+        }
+    }
+
+    /// Derives anew what has been touched.
+    fn settle(&mut self, mut touched: Touched) -> ChangeSet {
+        let mut changes = ChangeSet::default();
+        if touched.placement {
+            let placement = Placement::derive(&self.cache, &self.config);
+            let before = std::mem::replace(&mut self.placement, placement);
+            if before.facts != self.placement.facts {
+                changes.node = Some(self.placement.facts.clone());
+            }
+            self.touch_moved(&before, &mut touched);
+        }
+        let mut results = BTreeMap::new();
+        for id in &touched.services {
+            let new = combine(id, &self.cache, &self.placement, &self.config);
+            let old = self.combined.get(id);
+            self.claims.replace(old.map(claim), new.as_ref().map(claim));
+            touched.interfaces |= update_serving(&mut self.serving, id, old, new.as_ref());
+            results.insert(id.clone(), new);
+        }
+        for id in self.claims.take_affected() {
+            let unchanged = self.combined.get(&id);
+            results.entry(id).or_insert_with(|| unchanged.cloned());
+        }
+        for (id, new) in results {
+            let new = new.map(|new| self.with_lost_frontends(new));
+            if let Some(change) = self.commit(&id, new) {
+                changes.services.insert(id, change);
+            }
+        }
+        if touched.interfaces {
+            let new = Interfaces::derive(&self.attached, &self.serving, &self.cache, &self.placement);
+            let old = std::mem::replace(&mut self.interfaces, new.clone());
+            changes.frontend_interfaces = InterfaceChange::between(&old.frontends, &new.frontends);
+            changes.backend_interfaces = InterfaceChange::between(&old.backends, &new.backends);
+        }
+        changes
+    }
+
+    /// Touches the services with an endpoint that is now elsewhere.
+    fn touch_moved(&self, before: &Placement, touched: &mut Touched) {
+        if *before == self.placement {
+            return;
+        }
+        for (service, address) in self.cache.addresses() {
+            if before.place(address) != self.placement.place(address) {
+                touched.services.insert(service.clone());
+            }
+        }
+    }
+
+    fn with_lost_frontends(&self, mut combined: Combined) -> Combined {
+        let lost = self.claims.lost(&combined.service.id, &combined.service.frontends());
+        if combined.service.lost != lost {
+            Arc::make_mut(&mut combined.service).lost = lost;
+        }
+        combined
+    }
+
+    /// Makes a result the current one. None if it is what was there.
+    fn commit(&mut self, id: &ServiceId, new: Option<Combined>) -> Option<ServiceChange> {
+        let old = self.combined.get(id).map(|combined| combined.service.clone());
+        match new {
+            None => {
+                self.combined.remove(id);
+                old.map(|old| ServiceChange { old: Some(old), new: None })
+            }
+            Some(mut new) => {
+                let change = ServiceChange::between(old.as_ref(), Some(&new.service));
+                if let (None, Some(old)) = (&change, old) {
+                    // Renderers hold the old value; a second copy of it would be kept for nothing.
+                    new.service = old;
+                }
+                self.combined.insert(id.clone(), new);
+                change
+            }
+        }
+    }
+
+    /// Takes over the values of services that are equal, so that they are in memory once.
+    fn share_unchanged_services(&mut self, other: &Self) {
+        for (id, combined) in &mut self.combined {
+            if let Some(same) = other.combined.get(id).filter(|other| other.service == combined.service) {
+                combined.service = Arc::clone(&same.service);
+            }
+        }
+    }
+}
+
+fn claim(combined: &Combined) -> (Claimant, BTreeSet<Frontend>) {
+    let ContivService { id, .. } = &*combined.service;
+    (Claimant { seniority: combined.seniority, service: id.clone() }, combined.service.frontends())
+}
+
+/// Notes which pods a service now has on this node. True if that differs from before.
+fn update_serving(
+    serving: &mut Relation<PodId, ServiceId>,
+    id: &ServiceId,
+    old: Option<&Combined>,
+    new: Option<&Combined>,
+) -> bool {
+    let none = BTreeSet::new();
+    let old = old.map_or(&none, |combined| &combined.local_pods);
+    let new = new.map_or(&none, |combined| &combined.local_pods);
+    for pod in old.difference(new) {
+        serving.remove(pod.clone(), id.clone());
+    }
+    for pod in new.difference(old) {
+        serving.insert(pod.clone(), id.clone());
+    }
+    old != new
+}

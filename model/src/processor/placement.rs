@@ -1,0 +1,106 @@
+//! Where an endpoint's address is: on this node or not, a node's own or a pod's, and what to send to instead.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use super::{ProcessorConfig, cache::Cache};
+use crate::{NodeFacts, NodeName, PodId, object::EndpointAddress};
+
+/// What endpoint addresses are judged by. Derived from the nodes and custom allocations as a whole, so that nothing of an
+/// object that is gone can stay behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Placement {
+    /// What renderers are told of this node.
+    pub(super) facts: NodeFacts,
+    node_name: NodeName,
+    own_ips: BTreeSet<IpAddr>,
+    all_node_ips: BTreeSet<IpAddr>,
+    /// From a pod's main address to that of its service-endpoint interface. Two pods can claim one address for a moment,
+    /// when it is reused.
+    redirects: BTreeMap<(IpAddr, PodId), IpAddr>,
+}
+
+/// Where one endpoint is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The address to send to.
+    pub(super) ip: IpAddr,
+    /// It is on this node.
+    pub(super) local: bool,
+    /// The address is a node's own.
+    pub(super) on_node_address: bool,
+}
+
+impl Placement {
+    /// Reads the nodes and allocations. What the configuration says of this node replaces what the store says.
+    pub(super) fn derive(cache: &Cache, config: &ProcessorConfig) -> Self {
+        let this = &config.node_name;
+        let of_nodes = cache.nodes.values().map(|node| (&node.name, &node.ips));
+        let of_vpp_nodes = cache.vpp_nodes.values().map(|node| (&node.name, &node.ips));
+        let mut own_ips = BTreeSet::new();
+        let mut all_node_ips = config.node_ips.clone();
+        for (name, ips) in of_nodes.chain(of_vpp_nodes) {
+            all_node_ips.extend(ips);
+            if name == this {
+                own_ips.extend(ips);
+            }
+        }
+        let stored_cidrs = cache.nodes.get(this).map(|node| &node.pod_cidrs);
+        let facts = NodeFacts {
+            node_ips: if config.node_ips.is_empty() { &own_ips } else { &config.node_ips }.clone(),
+            pod_cidrs: if config.pod_cidrs.is_empty() {
+                stored_cidrs.cloned().unwrap_or_default()
+            } else {
+                config.pod_cidrs.clone()
+            },
+        };
+        own_ips.extend(&config.node_ips);
+        Self { facts, node_name: this.clone(), own_ips, all_node_ips, redirects: redirects(cache) }
+    }
+
+    /// Where this address is.
+    pub(super) fn place(&self, address: &EndpointAddress) -> Place {
+        // Judged by the pod's main address: the custom one may be of any network.
+        let ip = address.ip;
+        let local = match &address.node_name {
+            Some(node_name) => *node_name == self.node_name,
+            None => self.facts.pod_cidrs.iter().any(|cidr| cidr.contains(ip)) || self.own_ips.contains(&ip),
+        };
+        Place {
+            ip: self.redirect(address).unwrap_or(ip),
+            local,
+            on_node_address: self.all_node_ips.contains(&ip),
+        }
+    }
+
+    /// Services reach this pod, known by these main addresses, through its custom interface.
+    pub(super) fn is_redirected(&self, pod: &PodId, ips: &BTreeSet<IpAddr>) -> bool {
+        ips.iter().any(|ip| self.redirects.contains_key(&(*ip, pod.clone())))
+    }
+
+    fn redirect(&self, address: &EndpointAddress) -> Option<IpAddr> {
+        if self.redirects.is_empty() {
+            return None;
+        }
+        if let Some(pod) = &address.pod {
+            return self.redirects.get(&(address.ip, pod.clone())).copied();
+        }
+        let from = (address.ip, PodId::new("", ""));
+        let (first, ip) = self.redirects.range(from..).next()?;
+        (first.0 == address.ip).then_some(*ip)
+    }
+}
+
+fn redirects(cache: &Cache) -> BTreeMap<(IpAddr, PodId), IpAddr> {
+    let mut redirects = BTreeMap::new();
+    for allocation in cache.ip_allocations.values() {
+        let Some(custom) = allocation.service_endpoint().and_then(|interface| interface.ip) else { continue };
+        let Some(pod) = cache.pods.get(&allocation.pod).filter(|pod| !pod.host_network) else { continue };
+        for main in pod.ips.iter().filter(|main| main.is_ipv4() == custom.is_ipv4()) {
+            redirects.insert((*main, pod.id.clone()), custom);
+        }
+    }
+    redirects
+}

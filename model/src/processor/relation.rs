@@ -1,0 +1,56 @@
+//! Which values belong to a key: an index of pairs.
+
+use std::collections::BTreeSet;
+
+use crate::{EndpointSliceId, ServiceId};
+
+/// A value that no other value of its type comes before, to begin a search with.
+pub(super) trait Least {
+    fn least() -> Self;
+}
+
+impl Least for ServiceId {
+    fn least() -> Self {
+        Self::new("", "")
+    }
+}
+
+impl Least for EndpointSliceId {
+    fn least() -> Self {
+        Self::new("", "")
+    }
+}
+
+/// Pairs, found by the first part. One flat set takes a fraction of the memory of a set for each key, because most keys
+/// have a single value.
+#[derive(Debug, Clone)]
+pub(super) struct Relation<K, V> {
+    pairs: BTreeSet<(K, V)>,
+}
+
+impl<K, V> Default for Relation<K, V> {
+    fn default() -> Self {
+        Self { pairs: BTreeSet::new() }
+    }
+}
+
+impl<K: Ord + Clone, V: Ord + Least> Relation<K, V> {
+    pub(super) fn insert(&mut self, key: K, value: V) {
+        self.pairs.insert((key, value));
+    }
+
+    pub(super) fn remove(&mut self, key: K, value: V) {
+        self.pairs.remove(&(key, value));
+    }
+
+    /// The values of a key in their order.
+    pub(super) fn of<'a>(&'a self, key: &K) -> impl Iterator<Item = &'a V> + use<'a, K, V> {
+        let key = key.clone();
+        let from = (key.clone(), V::least());
+        self.pairs.range(from..).take_while(move |(other, _)| *other == key).map(|(_, value)| value)
+    }
+
+    pub(super) fn has(&self, key: &K) -> bool {
+        self.of(key).next().is_some()
+    }
+}

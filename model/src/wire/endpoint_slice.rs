@@ -1,0 +1,109 @@
+//! Endpoint slices.
+
+use std::net::IpAddr;
+
+use contiv_proto::message::endpointslice as proto;
+
+use super::{
+    endpoints,
+    error::{FieldError, Problems},
+    field,
+};
+use crate::{
+    EndpointSliceId, ServiceId,
+    object::{AddressType, Conditions, EndpointPort, EndpointSlice, SliceEndpoint},
+};
+
+const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+
+/// Whatever its value: proxies leave such a slice alone.
+const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
+
+const ADDRESS_TYPES: [(&str, AddressType); 3] =
+    [("IPv4", AddressType::Ipv4), ("IPv6", AddressType::Ipv6), ("FQDN", AddressType::Fqdn)];
+
+pub(super) fn validate(message: &proto::EndpointSlice) -> Result<EndpointSlice, Vec<FieldError>> {
+    let mut problems = Problems::default();
+    problems.check("namespace", field::name(&message.namespace));
+    problems.check("name", field::name(&message.name));
+
+    let address_type = problems
+        .check("address_type", field::word(&message.address_type, &ADDRESS_TYPES))
+        .unwrap_or(AddressType::Fqdn);
+    let usable = address_type != AddressType::Fqdn;
+    let endpoints = message.endpoints.iter().enumerate().filter(|_| usable).filter_map(|(e, endpoint)| {
+        self::endpoint(e, endpoint, address_type, &message.namespace, &mut problems)
+    });
+    let endpoints = endpoints.collect();
+    let ports = message
+        .ports
+        .iter()
+        .enumerate()
+        .filter(|_| usable)
+        .filter_map(|(p, port)| self::port(p, port, &mut problems));
+    let ports = ports.collect();
+
+    problems.finish(EndpointSlice {
+        id: EndpointSliceId::new(message.namespace.as_str(), message.name.as_str()),
+        service: service(message),
+        address_type,
+        endpoints,
+        ports,
+    })
+}
+
+fn service(message: &proto::EndpointSlice) -> Option<ServiceId> {
+    let name = match message.service_name.as_str() {
+        "" => message.labels.get(SERVICE_LABEL).map(String::as_str).filter(|name| !name.is_empty())?,
+        name => name,
+    };
+    let headless = message.labels.contains_key(HEADLESS_LABEL);
+    (!headless).then(|| ServiceId::new(message.namespace.as_str(), name))
+}
+
+fn endpoint(
+    index: usize,
+    endpoint: &proto::endpoint_slice::Endpoint,
+    address_type: AddressType,
+    namespace: &str,
+    problems: &mut Problems,
+) -> Option<SliceEndpoint> {
+    let Some(first) = endpoint.addresses.first() else {
+        problems.add(
+            format_args!("endpoints[{index}].addresses"),
+            "it is empty; an endpoint has at least one address",
+        );
+        return None;
+    };
+    let path = format_args!("endpoints[{index}].addresses[0]");
+    let ip = problems.check(path, field::routable_ip(first).and_then(|ip| of_type(ip, address_type)))?;
+    let said = endpoint.conditions.unwrap_or_default();
+    Some(SliceEndpoint {
+        address: endpoints::address(ip, &endpoint.node_name, endpoint.target_ref.as_ref(), namespace),
+        conditions: Conditions {
+            ready: said.ready.unwrap_or(Conditions::READY.ready),
+            serving: said.serving.unwrap_or(Conditions::READY.serving),
+            terminating: said.terminating.unwrap_or(Conditions::READY.terminating),
+        },
+    })
+}
+
+fn of_type(ip: IpAddr, address_type: AddressType) -> Result<IpAddr, String> {
+    if ip.is_ipv4() == (address_type == AddressType::Ipv4) {
+        return Ok(ip);
+    }
+    let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
+    Err(format!("{ip} is an {family} address, which address_type does not allow in this slice"))
+}
+
+/// None, without a problem, for a port that kube-proxy ignores: one without a name or without a number.
+fn port(index: usize, port: &proto::endpoint_slice::Port, problems: &mut Problems) -> Option<EndpointPort> {
+    let path = format_args!("ports[{index}]");
+    let name = port.name.as_deref();
+    let number = match port.port {
+        None | Some(0) => None,
+        Some(number) => problems.check(format_args!("{path}.port"), field::port(number)),
+    };
+    let protocol = problems.check(format_args!("{path}.protocol"), field::protocol(&port.protocol));
+    Some(EndpointPort { name: name?.into(), protocol: protocol?, port: number? })
+}

@@ -1,0 +1,56 @@
+//! Endpoints, and what they share with endpoint slices.
+
+use std::net::IpAddr;
+
+use contiv_proto::message::endpoints as proto;
+
+use super::{
+    error::{FieldError, Problems},
+    field,
+};
+use crate::{
+    NodeName, PodId, ServiceId,
+    object::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints},
+};
+
+pub(super) fn validate(message: &proto::Endpoints) -> Result<Endpoints, Vec<FieldError>> {
+    let mut problems = Problems::default();
+    problems.check("namespace", field::name(&message.namespace));
+    problems.check("name", field::name(&message.name));
+
+    let mut subsets = Vec::with_capacity(message.endpoint_subsets.len());
+    for (s, subset) in message.endpoint_subsets.iter().enumerate() {
+        let path = format_args!("endpoint_subsets[{s}]");
+        let addresses = subset.addresses.iter().enumerate().filter_map(|(a, address)| {
+            let ip =
+                problems.check(format_args!("{path}.addresses[{a}].ip"), field::routable_ip(&address.ip))?;
+            Some(self::address(ip, &address.node_name, address.target_ref.as_ref(), &message.namespace))
+        });
+        let addresses = addresses.collect();
+        let ports = subset.ports.iter().enumerate().filter_map(|(p, port)| {
+            let path = format_args!("{path}.ports[{p}]");
+            let number = problems.check(format_args!("{path}.port"), field::port(port.port));
+            let protocol = problems.check(format_args!("{path}.protocol"), field::protocol(&port.protocol));
+            Some(EndpointPort { name: port.name.as_str().into(), protocol: protocol?, port: number? })
+        });
+        let ports = ports.collect();
+        subsets.push(EndpointSubset { addresses, ports });
+    }
+    let id = ServiceId::new(message.namespace.as_str(), message.name.as_str());
+    problems.finish(Endpoints { id, subsets })
+}
+
+/// An address with what is said about where it is. `namespace` is that of the object it is in.
+pub(super) fn address(
+    ip: IpAddr,
+    node_name: &str,
+    target: Option<&proto::ObjectReference>,
+    namespace: &str,
+) -> EndpointAddress {
+    let pod = target.filter(|target| target.kind == "Pod" && !target.name.is_empty()).map(|target| {
+        let namespace = if target.namespace.is_empty() { namespace } else { &target.namespace };
+        PodId::new(namespace, target.name.as_str())
+    });
+    let node_name = (!node_name.is_empty()).then(|| NodeName::new(node_name));
+    EndpointAddress { ip, node_name, pod }
+}

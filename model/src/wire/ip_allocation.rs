@@ -1,0 +1,43 @@
+//! Custom IP allocations.
+
+use contiv_proto::message::ipalloc as proto;
+
+use super::{
+    error::{FieldError, Problems},
+    field,
+};
+use crate::{
+    InterfaceName, PodId,
+    object::{CustomInterface, IpAllocation},
+};
+
+pub(super) fn validate(message: &proto::CustomIpAllocation) -> Result<IpAllocation, Vec<FieldError>> {
+    let mut problems = Problems::default();
+    problems.check("pod_namespace", field::name(&message.pod_namespace));
+    problems.check("pod_name", field::name(&message.pod_name));
+
+    let mut interfaces = Vec::with_capacity(message.custom_interfaces.len());
+    for (i, interface) in message.custom_interfaces.iter().enumerate() {
+        let path = format_args!("custom_interfaces[{i}]");
+        problems.check(format_args!("{path}.name"), field::name(&interface.name));
+        let ip = match interface.ip_address.as_str() {
+            "" if interface.service_endpoint => {
+                problems.add(
+                    format_args!("{path}.ip_address"),
+                    "it is empty; services need the address to reach the pod through this interface",
+                );
+                None
+            }
+            "" => None,
+            text => problems.check(format_args!("{path}.ip_address"), field::ip_of_interface(text)),
+        };
+        interfaces.push(CustomInterface {
+            name: InterfaceName::new(interface.name.as_str()),
+            network: interface.network.as_str().into(),
+            ip,
+            service_endpoint: interface.service_endpoint,
+        });
+    }
+    let pod = PodId::new(message.pod_namespace.as_str(), message.pod_name.as_str());
+    problems.finish(IpAllocation { pod, interfaces })
+}

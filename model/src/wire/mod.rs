@@ -1,0 +1,91 @@
+//! From stored messages to validated objects, one file per type. The only place that names [`contiv_proto`].
+//!
+//! Validation is strict: an object with one invalid field is refused whole, and whatever was known of it before stays in
+//! force. Accepted is all that real clusters contain, such as a load balancer that has a host name and no address.
+
+mod endpoint_slice;
+mod endpoints;
+mod error;
+mod field;
+mod ip_allocation;
+mod node;
+mod pod;
+mod service;
+mod vpp_node;
+
+use contiv_proto::{Key, Kind};
+
+use crate::{EndpointSliceId, NodeName, Object, ObjectKey, PodId, ServiceId, object::ObjectKind};
+
+pub use error::{FieldError, WireError};
+
+/// Reads and validates the value stored under `key`. `Ok(None)` for the types of no consequence to the processor.
+///
+/// The key decides which object it is: a name that the value leaves out is taken from the key. `create_revision` is the
+/// store's revision that created the key; it tells which of two services of the same age is the older.
+///
+/// # Errors
+/// When the value is not the message it should be, names another object than the key does, or has invalid fields; all
+/// of these are named. An error is never a deletion.
+pub fn decode(key: &Key, value: &[u8], create_revision: i64) -> Result<Option<Object>, WireError> {
+    let message = contiv_proto::Object::decode(key, value)
+        .map_err(|source| WireError::Undecodable { object: key.to_string(), source })?;
+    validate(&message, create_revision)
+        .map_err(|problems| WireError::Invalid { object: key.to_string(), problems })
+}
+
+/// Which object a key names. None for the types of no consequence to the processor.
+pub fn object_key(key: &Key) -> Option<ObjectKey> {
+    Some(match key.kind() {
+        Kind::Service => ObjectKey::Service(ServiceId::new(key.namespace(), key.name())),
+        Kind::Endpoints => ObjectKey::Endpoints(ServiceId::new(key.namespace(), key.name())),
+        Kind::EndpointSlice => ObjectKey::EndpointSlice(EndpointSliceId::new(key.namespace(), key.name())),
+        Kind::Pod => ObjectKey::Pod(PodId::new(key.namespace(), key.name())),
+        Kind::Node => ObjectKey::Node(NodeName::new(key.name())),
+        // The name of such a key is a number: `Key` has made sure of it.
+        Kind::VppNode => ObjectKey::VppNode(key.name().parse().ok()?),
+        Kind::IpAllocation => ObjectKey::IpAllocation(PodId::new(key.namespace(), key.name())),
+        Kind::Namespace => return None,
+    })
+}
+
+/// The type of objects that a stored type becomes. None for the types of no consequence to the processor.
+pub const fn object_kind(kind: Kind) -> Option<ObjectKind> {
+    Some(match kind {
+        Kind::Service => ObjectKind::Service,
+        Kind::Endpoints => ObjectKind::Endpoints,
+        Kind::EndpointSlice => ObjectKind::EndpointSlice,
+        Kind::Pod => ObjectKind::Pod,
+        Kind::Node => ObjectKind::Node,
+        Kind::VppNode => ObjectKind::VppNode,
+        Kind::IpAllocation => ObjectKind::IpAllocation,
+        Kind::Namespace => return None,
+    })
+}
+
+/// Validates a message that is decoded already, such as one made of a manifest.
+///
+/// # Errors
+/// Every invalid field.
+pub fn validate(
+    message: &contiv_proto::Object,
+    create_revision: i64,
+) -> Result<Option<Object>, Vec<FieldError>> {
+    let object = match message {
+        contiv_proto::Object::Service(message) => {
+            Object::Service(service::validate(message, create_revision)?)
+        }
+        contiv_proto::Object::Endpoints(message) => Object::Endpoints(endpoints::validate(message)?),
+        contiv_proto::Object::EndpointSlice(message) => {
+            Object::EndpointSlice(endpoint_slice::validate(message)?)
+        }
+        contiv_proto::Object::Pod(message) => Object::Pod(pod::validate(message)?),
+        contiv_proto::Object::Node(message) => Object::Node(node::validate(message)?),
+        contiv_proto::Object::VppNode(message) => Object::VppNode(vpp_node::validate(message)?),
+        contiv_proto::Object::IpAllocation(message) => {
+            Object::IpAllocation(ip_allocation::validate(message)?)
+        }
+        contiv_proto::Object::Namespace(_) => return Ok(None),
+    };
+    Ok(Some(object))
+}

@@ -1,0 +1,32 @@
+//! Nodes.
+
+use std::collections::BTreeSet;
+
+use contiv_proto::message::node::{self as proto, node_address::Type};
+
+use super::{
+    error::{FieldError, Problems},
+    field,
+};
+use crate::{NodeName, object::Node};
+
+pub(super) fn validate(message: &proto::Node) -> Result<Node, Vec<FieldError>> {
+    let mut problems = Problems::default();
+    problems.check("name", field::name(&message.name));
+
+    let mut ips = BTreeSet::new();
+    for (i, address) in message.addresses.iter().enumerate() {
+        // The other types are names.
+        if matches!(address.r#type(), Type::NodeInternalIp | Type::NodeExternalIp) {
+            ips.extend(problems.check(format_args!("addresses[{i}].address"), field::ip(&address.address)));
+        }
+    }
+    let mut pod_cidrs = BTreeSet::new();
+    if !message.pod_cidr.is_empty() {
+        pod_cidrs.extend(problems.check("pod_CIDR", field::cidr(&message.pod_cidr)));
+    }
+    for (i, cidr) in message.pod_cidrs.iter().enumerate() {
+        pod_cidrs.extend(problems.check(format_args!("pod_cidrs[{i}]"), field::cidr(cidr)));
+    }
+    problems.finish(Node { name: NodeName::new(message.name.as_str()), ips, pod_cidrs })
+}

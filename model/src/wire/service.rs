@@ -1,0 +1,173 @@
+//! Services.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use contiv_proto::message::service as proto;
+
+use super::{
+    error::{FieldError, Problems},
+    field,
+};
+use crate::{
+    ServiceId, TrafficPolicy,
+    object::{Seniority, Service, ServicePortSpec, ServiceType},
+};
+
+/// What Kubernetes takes where `ClientIP` affinity comes without a timeout: three hours.
+const DEFAULT_AFFINITY_TIMEOUT: u32 = 10_800;
+
+/// With this label another proxy looks after the service.
+const PROXY_NAME_LABEL: &str = "service.kubernetes.io/service-proxy-name";
+
+const SERVICE_TYPES: [(&str, ServiceType); 5] = [
+    ("ClusterIP", ServiceType::ClusterIp),
+    ("NodePort", ServiceType::NodePort),
+    ("LoadBalancer", ServiceType::LoadBalancer),
+    ("ExternalName", ServiceType::ExternalName),
+    ("", ServiceType::ClusterIp),
+];
+
+const POLICIES: [(&str, TrafficPolicy); 3] =
+    [("Cluster", TrafficPolicy::Cluster), ("Local", TrafficPolicy::Local), ("", TrafficPolicy::Cluster)];
+
+const AFFINITIES: [(&str, bool); 3] = [("None", false), ("ClientIP", true), ("", false)];
+
+const IP_MODES: [(&str, bool); 3] = [("VIP", true), ("Proxy", false), ("", true)];
+
+pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Result<Service, Vec<FieldError>> {
+    let mut problems = Problems::default();
+    problems.check("namespace", field::name(&message.namespace));
+    problems.check("name", field::name(&message.name));
+
+    let service_type = problems
+        .check("service_type", field::word(&message.service_type, &SERVICE_TYPES))
+        .unwrap_or_default();
+    let affinity = problems
+        .check("session_affinity", field::word(&message.session_affinity, &AFFINITIES))
+        .unwrap_or(false);
+    let external_policy =
+        problems.check("external_traffic_policy", field::word(&message.external_traffic_policy, &POLICIES));
+    let internal_policy =
+        problems.check("internal_traffic_policy", field::word(&message.internal_traffic_policy, &POLICIES));
+
+    // A port of an alias means nothing to a proxy, and none is required to make sense.
+    let ports =
+        if service_type == ServiceType::ExternalName { Vec::new() } else { ports(message, &mut problems) };
+    let service = Service {
+        id: ServiceId::new(message.namespace.as_str(), message.name.as_str()),
+        service_type,
+        headless: message.cluster_ip == "None" || message.cluster_ips.iter().any(|ip| ip == "None"),
+        cluster_ips: cluster_ips(message, &mut problems),
+        external_ips: external_ips(message, &mut problems),
+        load_balancer_ips: load_balancer_ips(message, service_type, &mut problems),
+        ports,
+        external_policy: external_policy.unwrap_or_default(),
+        internal_policy: internal_policy.unwrap_or_default(),
+        session_affinity_timeout: match (affinity, message.session_affinity_timeout) {
+            (false, _) => 0,
+            (true, 0) => DEFAULT_AFFINITY_TIMEOUT,
+            (true, timeout) => timeout,
+        },
+        proxy_name: message.labels.get(PROXY_NAME_LABEL).map(|name| name.as_str().into()),
+        seniority: Seniority::new(
+            Some(message.creation_timestamp).filter(|created| *created != 0),
+            create_revision,
+        ),
+    };
+    problems.finish(service)
+}
+
+fn cluster_ips(message: &proto::Service, problems: &mut Problems) -> BTreeSet<IpAddr> {
+    let single = [("cluster_ip".to_owned(), &message.cluster_ip)];
+    let many = message.cluster_ips.iter().enumerate().map(|(i, ip)| (format!("cluster_ips[{i}]"), ip));
+    let mut ips = BTreeSet::new();
+    for (path, text) in single.into_iter().chain(many) {
+        if matches!(text.as_str(), "" | "None") {
+            continue;
+        }
+        let Some(ip) = problems.check(&path, field::routable_ip(text)) else { continue };
+        match ips.iter().find(|other: &&IpAddr| other.is_ipv4() == ip.is_ipv4() && **other != ip) {
+            Some(other) => problems.add(
+                path,
+                format!("{ip} is of the same family as {other}; a service has at most one cluster address per family"),
+            ),
+            None => {
+                ips.insert(ip);
+            }
+        }
+    }
+    ips
+}
+
+fn external_ips(message: &proto::Service, problems: &mut Problems) -> BTreeSet<IpAddr> {
+    let checked = message
+        .external_ips
+        .iter()
+        .enumerate()
+        .filter_map(|(i, ip)| problems.check(format_args!("external_ips[{i}]"), field::routable_ip(ip)));
+    checked.collect()
+}
+
+/// The ingress addresses that this node answers for. An ingress may have a host name and no address.
+fn load_balancer_ips(
+    message: &proto::Service,
+    service_type: ServiceType,
+    problems: &mut Problems,
+) -> BTreeSet<IpAddr> {
+    let mut ips = BTreeSet::new();
+    if message.load_balancer_ingress.is_empty() {
+        for (i, ip) in message.lb_ingress_ips.iter().enumerate().filter(|(_, ip)| !ip.is_empty()) {
+            ips.extend(problems.check(format_args!("lb_ingress_ips[{i}]"), field::routable_ip(ip)));
+        }
+    }
+    for (i, ingress) in message.load_balancer_ingress.iter().enumerate().filter(|(_, ing)| !ing.ip.is_empty())
+    {
+        let path = format_args!("load_balancer_ingress[{i}]");
+        let ip = problems.check(format_args!("{path}.ip"), field::routable_ip(&ingress.ip));
+        let vip = problems.check(format_args!("{path}.ip_mode"), field::word(&ingress.ip_mode, &IP_MODES));
+        ips.extend(ip.filter(|_| vip == Some(true)));
+    }
+    // The status of a service that was a load balancer once may still have them.
+    if service_type == ServiceType::LoadBalancer { ips } else { BTreeSet::new() }
+}
+
+fn ports(message: &proto::Service, problems: &mut Problems) -> Vec<ServicePortSpec> {
+    let mut ports: Vec<ServicePortSpec> = Vec::with_capacity(message.port.len());
+    let mut by_port = BTreeMap::new();
+    let mut by_node_port = BTreeMap::new();
+    for (i, port) in message.port.iter().enumerate() {
+        let path = format_args!("port[{i}]");
+        problems.check(format_args!("{path}.name"), field::label(&port.name));
+        let number = problems.check(format_args!("{path}.port"), field::port(port.port));
+        let protocol = problems.check(format_args!("{path}.protocol"), field::protocol(&port.protocol));
+        let node_port = match port.node_port {
+            0 => Some(None),
+            number => problems.check(format_args!("{path}.node_port"), field::port(number)).map(Some),
+        };
+        let (Some(number), Some(protocol), Some(node_port)) = (number, protocol, node_port) else { continue };
+
+        if let Some(first) = by_port.insert((number, protocol), i) {
+            problems.add(
+                format_args!("{path}.port"),
+                format!("{number}/{protocol} is the port of port[{first}] already; give each its own"),
+            );
+        }
+        if let Some(node_port) = node_port
+            && let Some(first) = by_node_port.insert((node_port, protocol), i)
+        {
+            problems.add(
+                format_args!("{path}.node_port"),
+                format!(
+                    "{node_port}/{protocol} is the node port of port[{first}] already; give each its own"
+                ),
+            );
+        }
+        ports.push(ServicePortSpec { port: number, protocol, name: port.name.as_str().into(), node_port });
+    }
+    // Their order has no meaning, and two services that differ in it only are the same.
+    ports.sort();
+    ports
+}
