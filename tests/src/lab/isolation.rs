@@ -113,7 +113,7 @@ fn run_again(
         "--pid",
     ]);
     command.args(["--fork", "--kill-child", "--mount-proc"]).arg(env::current_exe().map_err(failed)?);
-    command.args(arguments).env(MARK, mark.path()).stdin(Stdio::null());
+    command.args(arguments).env(MARK, mark.path()).env("PATH", search_path()).stdin(Stdio::null());
     redirect(&mut command).map_err(failed)?;
     let status = wait(limit, command.spawn().map_err(failed)?)?;
     let theirs = fs::read(mark.path()).map_err(failed)?;
@@ -132,6 +132,13 @@ fn run_again(
         return Err(LabError::NotIsolated("the inner run was in the namespace of the outer one".to_owned()));
     }
     if status.success() { Ok(()) } else { Err(LabError::Inside(status)) }
+}
+
+/// Inside, everybody is root; but the search path of an ordinary user lacks the folders in which `ip` and `nft` are.
+fn search_path() -> OsString {
+    let mut path = env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/local/sbin:/usr/sbin:/sbin");
+    path
 }
 
 fn wait(limit: Duration, mut child: Child) -> Result<ExitStatus> {
