@@ -2,23 +2,18 @@
 
 use thiserror::Error;
 
-/// A call that did not reach its goal. The dataplane is as it was before the call.
+/// A call that did not reach its goal. Call [`crate::Renderer::resync`] to try again.
 #[derive(Debug, Error)]
 pub enum RenderError {
-    /// The kernel refused a transaction.
+    /// The kernel refused, or could not be spoken to.
     #[error("the kernel refused to {action}: {reason}")]
     Kernel {
         /// What was asked.
         action: String,
-        /// The kernel's error, and what to do about it.
+        /// What the kernel said, and what to do about it.
         reason: String,
     },
-    /// The kernel could not be spoken to.
-    #[error("failed to {action}: {source}")]
-    Socket {
-        /// Such as "open a netlink socket".
-        action: &'static str,
-        /// The system's error.
-        source: std::io::Error,
-    },
+    /// An update came before a successful resync.
+    #[error("the state of the dataplane is not known; a resync must come first")]
+    Unsynced,
 }

@@ -1,0 +1,124 @@
+//! The elements that make a frontend do what its plan says. Pure.
+
+use std::net::{IpAddr, SocketAddr};
+
+use contiv_model::NodeFacts;
+use ipnetwork::IpNetwork;
+
+use super::{
+    element::{Element, FrontendKey, Key, Value},
+    layout::{Family, PickChain, Set, SetKind},
+    plan::{FrontendPlan, Masquerade, Outside, Serving, Shares},
+    slots,
+};
+
+/// The elements of one frontend, sorted. `before` is what is programmed for it now, so that slots stay where they are.
+pub(crate) fn of_frontend(frontend: FrontendKey, plan: &FrontendPlan, before: &[Element]) -> Vec<Element> {
+    let mut elements = Vec::new();
+    let mut put = |kind, value| {
+        let set = Set::new(kind, frontend.family());
+        elements.push(Element { set, key: Key::Frontend(frontend), value });
+    };
+    match plan.masquerade {
+        Masquerade::ClusterIp => (),
+        Masquerade::Always => put(SetKind::MasqueradeAlways, Value::None),
+        Masquerade::Own => put(SetKind::MasqueradeOwn, Value::None),
+    }
+    match &plan.serving {
+        Serving::Backends(_) => (),
+        Serving::Reject => put(SetKind::Unserved, Value::Reject),
+        Serving::Drop => put(SetKind::Unserved, Value::Drop),
+    }
+    match &plan.outside {
+        Outside::Same | Outside::Backends(_) => (),
+        Outside::Drop => {
+            put(SetKind::ServicesOutside, Value::Accept);
+            put(SetKind::UnservedOutside, Value::None);
+        }
+    }
+    if let Serving::Backends(shares) = &plan.serving {
+        elements.extend(of_backends(frontend, shares, false, before));
+    }
+    if let Outside::Backends(shares) = &plan.outside {
+        elements.extend(of_backends(frontend, shares, true, before));
+    }
+    elements.sort_unstable();
+    elements
+}
+
+/// The elements that send new connections to backends.
+fn of_backends(frontend: FrontendKey, shares: &Shares, outside: bool, before: &[Element]) -> Vec<Element> {
+    let family = frontend.family();
+    let (services, backends) = if outside {
+        (SetKind::ServicesOutside, SetKind::BackendsOutside)
+    } else {
+        (SetKind::Services, SetKind::Backends)
+    };
+    let backends = Set::new(backends, family);
+    let slots = slots::assign(&slots_of(before, backends), shares);
+    #[allow(clippy::cast_possible_truncation)]
+    let count = slots.len() as u32;
+    let pick = PickChain { family, outside, node_port: frontend.is_node_port(), slots: count };
+    let service =
+        Element { set: Set::new(services, family), key: Key::Frontend(frontend), value: Value::Pick(pick) };
+    let slot = |(slot, backend)| Element {
+        set: backends,
+        key: Key::Slot(frontend, slot),
+        value: Value::Backend(backend),
+    };
+    std::iter::once(service).chain((0..).zip(slots).map(slot)).collect()
+}
+
+/// Who holds which slot; none for one that is missing.
+fn slots_of(elements: &[Element], backends: Set) -> Vec<Option<SocketAddr>> {
+    let mut slots = Vec::new();
+    for element in elements.iter().filter(|element| element.set == backends) {
+        if let (Key::Slot(_, slot), Value::Backend(backend)) = (element.key, element.value) {
+            let slot = slot as usize;
+            // A foreign slot far out must not make us allocate.
+            if slot < elements.len() {
+                slots.resize(slots.len().max(slot + 1), None);
+                slots[slot] = Some(backend);
+            }
+        }
+    }
+    slots
+}
+
+/// The element of a cluster address.
+pub(crate) fn of_cluster_ip(address: IpAddr) -> Element {
+    let set = Set::new(SetKind::ClusterIps, Family::of(&address));
+    Element { set, key: Key::Address(address), value: Value::None }
+}
+
+/// The element of a local backend.
+pub(crate) fn of_hairpin(address: IpAddr) -> Element {
+    let set = Set::new(SetKind::Hairpin, Family::of(&address));
+    Element { set, key: Key::Pair(address), value: Value::None }
+}
+
+/// The elements for the addresses of the node.
+pub(crate) fn of_node_ips(node: &NodeFacts) -> impl Iterator<Item = Element> {
+    node.node_ips.iter().map(|address| {
+        let set = Set::new(SetKind::NodeIps, Family::of(address));
+        Element { set, key: Key::Address(*address), value: Value::None }
+    })
+}
+
+/// The elements for the pods of the node, sorted. Ranges inside others are left out: the kernel refuses overlaps.
+pub(crate) fn of_pods(node: &NodeFacts) -> Vec<Element> {
+    let covers = |outer: &IpNetwork, inner: &IpNetwork| {
+        outer != inner && outer.prefix() <= inner.prefix() && outer.contains(inner.network())
+    };
+    let ranges =
+        node.pod_cidrs.iter().filter_map(|range| IpNetwork::new(range.network(), range.prefix()).ok());
+    let ranges: std::collections::BTreeSet<IpNetwork> = ranges.collect();
+    ranges
+        .iter()
+        .filter(|range| !ranges.iter().any(|other| covers(other, range)))
+        .map(|range| {
+            let set = Set::new(SetKind::Pods, Family::of(&range.ip()));
+            Element { set, key: Key::Range(*range), value: Value::None }
+        })
+        .collect()
+}

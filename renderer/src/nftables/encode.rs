@@ -1,0 +1,157 @@
+//! A transaction as netlink messages.
+
+use std::net::IpAddr;
+
+use super::{
+    element::{Element, FrontendKey, Key, Value},
+    layout::{PickChain, TABLE, write_verdict},
+    netlink::{
+        Batch, Writer,
+        constants::{LIST_ELEM, chain, data, elem, msg, verdict},
+    },
+    transaction::Transaction,
+};
+
+/// An upper bound for the bytes of one element in a message: two IPv6 addresses, or one and the name of a chain.
+pub(crate) const ELEMENT_BYTES: usize = 160;
+/// Elements per message: what fits the 16-bit length of the attribute that lists them.
+const ELEMENTS_PER_MESSAGE: usize = 256;
+
+/// Adds the messages of a transaction.
+pub(crate) fn write(transaction: &Transaction, batch: &mut Batch) {
+    for pick in &transaction.picks {
+        pick.write(batch);
+    }
+    for set in &transaction.flush {
+        // A deletion without elements deletes them all.
+        batch.delete(msg::DELSETELEM, format!("all elements of {}", set.name()), |message| {
+            message.text(elem::LIST_TABLE, TABLE);
+            message.text(elem::LIST_SET, &set.name());
+        });
+    }
+    let (remove, add) = transaction.elements();
+    for elements in messages(&remove) {
+        let subject = subject("remove", elements);
+        batch.delete(msg::DELSETELEM, subject, |message| write_elements(message, elements, false));
+    }
+    for elements in messages(&add) {
+        let subject = subject("add", elements);
+        batch.create(msg::NEWSETELEM, subject, |message| write_elements(message, elements, true));
+    }
+}
+
+/// Adds the message that deletes a pick chain.
+pub(crate) fn write_removal(pick: PickChain, batch: &mut Batch) {
+    batch.delete(msg::DELCHAIN, format!("remove chain {pick}"), |message| {
+        message.text(chain::TABLE, TABLE);
+        message.text(chain::NAME, &pick.to_string());
+    });
+}
+
+/// Cuts sorted elements into runs for one message each.
+fn messages(elements: &[Element]) -> impl Iterator<Item = &[Element]> {
+    elements.chunk_by(|a, b| a.set == b.set).flat_map(|of_set| of_set.chunks(ELEMENTS_PER_MESSAGE))
+}
+
+fn subject(verb: &str, elements: &[Element]) -> String {
+    let Some(first) = elements.first() else { return verb.to_owned() };
+    let more = if elements.len() > 1 { format!(" and {} more", elements.len() - 1) } else { String::new() };
+    format!("{verb} {} {{ {first} }}{more}", first.set.name())
+}
+
+fn write_elements(message: &mut Writer<'_>, elements: &[Element], with_values: bool) {
+    let Some(set) = elements.first().map(|element| element.set) else { return };
+    message.text(elem::LIST_TABLE, TABLE);
+    message.text(elem::LIST_SET, &set.name());
+    message.nested(elem::LIST_ELEMENTS, |list| {
+        for element in elements {
+            write_element(list, element, with_values);
+        }
+    });
+}
+
+fn write_element(list: &mut Writer<'_>, element: &Element, with_value: bool) {
+    if let Key::Range(range) = element.key {
+        return write_range(list, range);
+    }
+    list.nested(LIST_ELEM, |attributes| {
+        attributes.nested(elem::KEY, |key| key.bytes(data::VALUE, &key_bytes(&element.key)));
+        if with_value && element.value != Value::None {
+            attributes.nested(elem::DATA, |data| write_value(data, &element.value));
+        }
+    });
+}
+
+fn write_value(data: &mut Writer<'_>, value: &Value) {
+    match value {
+        Value::None => (),
+        Value::Backend(backend) => {
+            let mut bytes = Vec::with_capacity(20);
+            push_address(&mut bytes, &backend.ip());
+            push_port(&mut bytes, backend.port());
+            data.bytes(data::VALUE, &bytes);
+        }
+        Value::Pick(pick) => write_verdict(data, verdict::GOTO, Some(&pick.to_string())),
+        Value::Reject => write_verdict(data, verdict::GOTO, Some("reject-now")),
+        Value::Accept => write_verdict(data, verdict::ACCEPT, None),
+        Value::Drop => write_verdict(data, verdict::DROP, None),
+    }
+}
+
+/// An interval is two elements: its first address, and the one after its last, marked as an end.
+fn write_range(list: &mut Writer<'_>, range: ipnetwork::IpNetwork) {
+    let mut key = |address: IpAddr, end: bool| {
+        list.nested(LIST_ELEM, |attributes| {
+            if end {
+                attributes.u32(elem::FLAGS, elem::FLAG_INTERVAL_END);
+            }
+            attributes.nested(elem::KEY, |key| key.bytes(data::VALUE, &key_bytes(&Key::Address(address))));
+        });
+    };
+    key(range.network(), false);
+    let after = match range.broadcast() {
+        IpAddr::V4(end) => u32::from(end).checked_add(1).map(|next| IpAddr::V4(next.into())),
+        IpAddr::V6(end) => u128::from(end).checked_add(1).map(|next| IpAddr::V6(next.into())),
+    };
+    // A range up to the very last address has no end.
+    if let Some(after) = after {
+        key(after, true);
+    }
+}
+
+/// The key as the kernel has it: parts in network order padded to four bytes, the slot in host order.
+fn key_bytes(key: &Key) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(32);
+    match key {
+        Key::Frontend(frontend) => push_frontend(&mut bytes, frontend),
+        Key::Slot(frontend, slot) => {
+            push_frontend(&mut bytes, frontend);
+            bytes.extend_from_slice(&slot.to_ne_bytes());
+        }
+        Key::Address(address) => push_address(&mut bytes, address),
+        Key::Pair(address) => {
+            push_address(&mut bytes, address);
+            push_address(&mut bytes, address);
+        }
+        Key::Range(range) => push_address(&mut bytes, &range.network()),
+    }
+    bytes
+}
+
+fn push_frontend(bytes: &mut Vec<u8>, frontend: &FrontendKey) {
+    push_address(bytes, &frontend.address);
+    bytes.extend_from_slice(&[frontend.protocol.number(), 0, 0, 0]);
+    push_port(bytes, frontend.port);
+}
+
+fn push_address(bytes: &mut Vec<u8>, address: &IpAddr) {
+    match address {
+        IpAddr::V4(address) => bytes.extend_from_slice(&address.octets()),
+        IpAddr::V6(address) => bytes.extend_from_slice(&address.octets()),
+    }
+}
+
+fn push_port(bytes: &mut Vec<u8>, port: u16) {
+    bytes.extend_from_slice(&port.to_be_bytes());
+    bytes.extend_from_slice(&[0, 0]);
+}

@@ -1,0 +1,251 @@
+//! What rules are made of: the expressions that nft itself would write for the rules of this table, and no others.
+//!
+//! A rule that nft could not have written works in the kernel, but makes `nft list ruleset` abort.
+
+use super::{Family, Set, set::ANONYMOUS};
+use crate::nftables::netlink::{
+    Writer,
+    constants::{LIST_ELEM, NFPROTO_IPV4, NFPROTO_IPV6, data, expr, rule, verdict},
+};
+
+/// A 32-bit register, 0 to 15. A key is gathered in registers that follow one another.
+pub(super) type Register = u8;
+
+/// The register where every key begins.
+pub(super) const FIRST: Register = 0;
+
+/// One expression of a rule.
+#[derive(Debug, Clone)]
+pub(super) enum Expression {
+    /// Only this family goes on.
+    Family(Family),
+    /// Only this IP protocol goes on.
+    Protocol(u8),
+    /// Only the protocols in the anonymous set of this id go on.
+    Protocols(u32),
+    /// `ip saddr`, `ip6 saddr` into a register.
+    Saddr(Family, Register),
+    /// `ip daddr`, `ip6 daddr` into a register.
+    Daddr(Family, Register),
+    /// `ct original ip daddr` into a register.
+    OriginalDaddr(Family, Register),
+    /// Replaces the address in the register by all zeroes: `& 0.0.0.0`.
+    MaskAway(Family, Register),
+    /// `meta l4proto` into a register.
+    L4Proto(Register),
+    /// `th dport` into a register.
+    Dport(Register),
+    /// `ct original proto-dst` into a register.
+    OriginalDport(Register),
+    /// `numgen random mod N` into a register.
+    Random(u32, Register),
+    /// Whether the source address is one of this node's decides who goes on: only those (true), or only others.
+    SaddrLocal(bool),
+    /// `ct state new`
+    StateNew,
+    /// `ct status dnat`
+    StatusDnat,
+    /// The key at [`FIRST`] must be in the set.
+    In(Set),
+    /// The key at [`FIRST`] must not be in the set.
+    NotIn(Set),
+    /// Looks the key at [`FIRST`] up and takes the verdict found.
+    VerdictOf(Set),
+    /// Looks the key at [`FIRST`] up and puts what is found there.
+    DataOf(Set),
+    /// `dnat` to the address at [`FIRST`] and the port after it.
+    Dnat(Family),
+    /// `masquerade fully-random`
+    Masquerade,
+    /// `reject with tcp reset`
+    RejectTcpReset,
+    /// `reject`: ICMP or ICMPv6 port unreachable.
+    Reject,
+    Drop,
+    Goto(&'static str),
+    Jump(&'static str),
+}
+
+impl Expression {
+    pub(super) fn write(&self, expressions: &mut Writer<'_>) {
+        match self {
+            Self::Family(family) => {
+                meta(expressions, expr::META_NFPROTO, FIRST);
+                compare(expressions, expr::CMP_EQ, &[nfproto(*family)]);
+            }
+            Self::Protocol(protocol) => {
+                meta(expressions, expr::META_L4PROTO, FIRST);
+                compare(expressions, expr::CMP_EQ, &[*protocol]);
+            }
+            Self::Protocols(id) => {
+                meta(expressions, expr::META_L4PROTO, FIRST);
+                lookup(expressions, ANONYMOUS, |attributes| attributes.u32(expr::LOOKUP_SET_ID, *id));
+            }
+            Self::Saddr(Family::V4, at) => payload(expressions, expr::PAYLOAD_NETWORK_HEADER, 12, 4, *at),
+            Self::Saddr(Family::V6, at) => payload(expressions, expr::PAYLOAD_NETWORK_HEADER, 8, 16, *at),
+            Self::Daddr(Family::V4, at) => payload(expressions, expr::PAYLOAD_NETWORK_HEADER, 16, 4, *at),
+            Self::Daddr(Family::V6, at) => payload(expressions, expr::PAYLOAD_NETWORK_HEADER, 24, 16, *at),
+            Self::Dport(at) => payload(expressions, expr::PAYLOAD_TRANSPORT_HEADER, 2, 2, *at),
+            Self::L4Proto(at) => meta(expressions, expr::META_L4PROTO, *at),
+            Self::OriginalDaddr(Family::V4, at) => conntrack_original(expressions, expr::CT_DST_IP, *at),
+            Self::OriginalDaddr(Family::V6, at) => conntrack_original(expressions, expr::CT_DST_IP6, *at),
+            Self::OriginalDport(at) => conntrack_original(expressions, expr::CT_PROTO_DST, *at),
+            Self::MaskAway(family, at) => {
+                let zeroes = [0; 16];
+                bitwise(expressions, &zeroes[..usize::from(family.address_len())], *at);
+            }
+            Self::Random(modulus, at) => expression(expressions, "numgen", |attributes| {
+                attributes.u32(expr::NUMGEN_DREG, register(*at));
+                attributes.u32(expr::NUMGEN_MODULUS, *modulus);
+                attributes.u32(expr::NUMGEN_TYPE, expr::NUMGEN_RANDOM);
+                attributes.u32(expr::NUMGEN_OFFSET, 0);
+            }),
+            Self::SaddrLocal(wanted) => {
+                expression(expressions, "fib", |attributes| {
+                    attributes.u32(expr::FIB_FLAGS, expr::FIB_FLAG_SADDR);
+                    attributes.u32(expr::FIB_RESULT, expr::FIB_RESULT_ADDRTYPE);
+                    attributes.u32(expr::FIB_DREG, register(FIRST));
+                });
+                let operator = if *wanted { expr::CMP_EQ } else { expr::CMP_NEQ };
+                compare(expressions, operator, &expr::ADDRTYPE_LOCAL.to_ne_bytes());
+            }
+            Self::StateNew => conntrack_bit(expressions, expr::CT_STATE, expr::CT_STATE_NEW),
+            Self::StatusDnat => conntrack_bit(expressions, expr::CT_STATUS, expr::CT_STATUS_DNAT),
+            Self::In(set) => lookup(expressions, &set.name(), |_| ()),
+            Self::NotIn(set) => lookup(expressions, &set.name(), |attributes| {
+                attributes.u32(expr::LOOKUP_FLAGS, expr::LOOKUP_FLAG_INV);
+            }),
+            // Register 0 of the other numbering is the verdict.
+            Self::VerdictOf(set) => {
+                lookup(expressions, &set.name(), |attributes| attributes.u32(expr::LOOKUP_DREG, 0));
+            }
+            Self::DataOf(set) => lookup(expressions, &set.name(), |attributes| {
+                attributes.u32(expr::LOOKUP_DREG, register(FIRST));
+            }),
+            Self::Dnat(family) => expression(expressions, "nat", |attributes| {
+                attributes.u32(expr::NAT_TYPE, expr::NAT_TYPE_DNAT);
+                attributes.u32(expr::NAT_FAMILY, u32::from(nfproto(*family)));
+                attributes.u32(expr::NAT_REG_ADDR_MIN, register(FIRST));
+                attributes.u32(expr::NAT_REG_PROTO_MIN, register(after_address(*family)));
+            }),
+            Self::Masquerade => expression(expressions, "masq", |attributes| {
+                attributes.u32(expr::MASQ_FLAGS, expr::MASQ_FULLY_RANDOM);
+            }),
+            Self::RejectTcpReset => reject(expressions, expr::REJECT_TCP_RST, 0),
+            Self::Reject => reject(expressions, expr::REJECT_ICMPX, expr::REJECT_ICMPX_PORT_UNREACH),
+            Self::Drop => immediate(expressions, verdict::DROP, None),
+            Self::Goto(chain) => immediate(expressions, verdict::GOTO, Some(chain)),
+            Self::Jump(chain) => immediate(expressions, verdict::JUMP, Some(chain)),
+        }
+    }
+}
+
+/// The register after an address at [`FIRST`].
+pub(super) const fn after_address(family: Family) -> Register {
+    FIRST + family.address_len() / 4
+}
+
+/// The kernel's number of a 32-bit register: `NFT_REG32_00` is 8. Where one begins a 128-bit register it is written as
+/// that one (1 to 4), as nft does.
+const fn register(number: Register) -> u32 {
+    if number.is_multiple_of(4) { 1 + (number / 4) as u32 } else { 8 + number as u32 }
+}
+
+const fn nfproto(family: Family) -> u8 {
+    match family {
+        Family::V4 => NFPROTO_IPV4,
+        Family::V6 => NFPROTO_IPV6,
+    }
+}
+
+fn expression(expressions: &mut Writer<'_>, name: &str, fill: impl FnOnce(&mut Writer<'_>)) {
+    expressions.nested(LIST_ELEM, |one| {
+        one.text(rule::EXPR_NAME, name);
+        one.nested(rule::EXPR_DATA, fill);
+    });
+}
+
+fn meta(expressions: &mut Writer<'_>, key: u32, at: Register) {
+    expression(expressions, "meta", |attributes| {
+        attributes.u32(expr::META_KEY, key);
+        attributes.u32(expr::META_DREG, register(at));
+    });
+}
+
+fn compare(expressions: &mut Writer<'_>, operator: u32, value: &[u8]) {
+    expression(expressions, "cmp", |attributes| {
+        attributes.u32(expr::CMP_SREG, register(FIRST));
+        attributes.u32(expr::CMP_OP, operator);
+        attributes.nested(expr::CMP_DATA, |data| data.bytes(data::VALUE, value));
+    });
+}
+
+fn payload(expressions: &mut Writer<'_>, base: u32, offset: u32, len: u32, at: Register) {
+    expression(expressions, "payload", |attributes| {
+        attributes.u32(expr::PAYLOAD_DREG, register(at));
+        attributes.u32(expr::PAYLOAD_BASE, base);
+        attributes.u32(expr::PAYLOAD_OFFSET, offset);
+        attributes.u32(expr::PAYLOAD_LEN, len);
+    });
+}
+
+fn bitwise(expressions: &mut Writer<'_>, mask: &[u8], at: Register) {
+    expression(expressions, "bitwise", |attributes| {
+        attributes.u32(expr::BITWISE_SREG, register(at));
+        attributes.u32(expr::BITWISE_DREG, register(at));
+        #[allow(clippy::cast_possible_truncation)]
+        attributes.u32(expr::BITWISE_LEN, mask.len() as u32);
+        attributes.nested(expr::BITWISE_MASK, |data| data.bytes(data::VALUE, mask));
+        attributes.nested(expr::BITWISE_XOR, |data| data.bytes(data::VALUE, &[0; 16][..mask.len()]));
+    });
+}
+
+fn conntrack_original(expressions: &mut Writer<'_>, key: u32, at: Register) {
+    expression(expressions, "ct", |attributes| {
+        attributes.u32(expr::CT_KEY, key);
+        attributes.u32(expr::CT_DREG, register(at));
+        attributes.u8(expr::CT_DIRECTION, expr::CT_DIR_ORIGINAL);
+    });
+}
+
+/// Goes on only if one bit of a conntrack field is set.
+fn conntrack_bit(expressions: &mut Writer<'_>, key: u32, bit: u32) {
+    expression(expressions, "ct", |attributes| {
+        attributes.u32(expr::CT_KEY, key);
+        attributes.u32(expr::CT_DREG, register(FIRST));
+    });
+    bitwise(expressions, &bit.to_ne_bytes(), FIRST);
+    compare(expressions, expr::CMP_NEQ, &0u32.to_ne_bytes());
+}
+
+fn lookup(expressions: &mut Writer<'_>, set: &str, more: impl FnOnce(&mut Writer<'_>)) {
+    expression(expressions, "lookup", |attributes| {
+        attributes.u32(expr::LOOKUP_SREG, register(FIRST));
+        attributes.text(expr::LOOKUP_SET, set);
+        more(attributes);
+    });
+}
+
+fn reject(expressions: &mut Writer<'_>, kind: u32, code: u8) {
+    expression(expressions, "reject", |attributes| {
+        attributes.u32(expr::REJECT_TYPE, kind);
+        attributes.u8(expr::REJECT_ICMP_CODE, code);
+    });
+}
+
+fn immediate(expressions: &mut Writer<'_>, code: i32, chain: Option<&str>) {
+    expression(expressions, "immediate", |attributes| {
+        attributes.u32(expr::IMMEDIATE_DREG, 0);
+        attributes.nested(expr::IMMEDIATE_DATA, |data| write_verdict(data, code, chain));
+    });
+}
+
+/// The data of a verdict, in an expression or in an element of a verdict map.
+pub(crate) fn write_verdict(data: &mut Writer<'_>, code: i32, chain: Option<&str>) {
+    data.nested(data::VERDICT, |attributes| {
+        attributes.bytes(data::VERDICT_CODE, &code.to_be_bytes());
+        if let Some(chain) = chain {
+            attributes.text(data::VERDICT_CHAIN, chain);
+        }
+    });
+}

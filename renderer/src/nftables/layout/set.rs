@@ -1,0 +1,286 @@
+//! The sets and maps of the table.
+
+use std::net::IpAddr;
+
+use super::{
+    TABLE,
+    typeof_data::{self, Typeof},
+};
+use crate::nftables::netlink::{
+    Batch,
+    constants::{LIST_ELEM, msg, rule, set},
+};
+
+/// The two address families; each has its own sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub(crate) const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    pub(crate) const fn of(address: &IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
+
+    /// The digit in the names of sets and chains.
+    pub(crate) const fn digit(self) -> char {
+        match self {
+            Self::V4 => '4',
+            Self::V6 => '6',
+        }
+    }
+
+    /// Bytes of an address.
+    pub(crate) const fn address_len(self) -> u8 {
+        match self {
+            Self::V4 => 4,
+            Self::V6 => 16,
+        }
+    }
+}
+
+/// What a set is for. The comments in `skeleton.nft` say more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum SetKind {
+    Services,
+    ServicesOutside,
+    Backends,
+    BackendsOutside,
+    Unserved,
+    UnservedOutside,
+    MasqueradeAlways,
+    MasqueradeOwn,
+    ClusterIps,
+    Hairpin,
+    Pods,
+    NodeIps,
+}
+
+/// The form of a set's keys and data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Frontend -> verdict.
+    Verdicts { counter: bool },
+    /// Frontend and slot -> backend.
+    Slots,
+    /// Frontends.
+    Frontends,
+    /// Addresses.
+    Addresses,
+    /// Pairs of an address with itself.
+    Pairs,
+    /// Address ranges.
+    Ranges,
+}
+
+impl SetKind {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Services,
+        Self::ServicesOutside,
+        Self::Backends,
+        Self::BackendsOutside,
+        Self::Unserved,
+        Self::UnservedOutside,
+        Self::MasqueradeAlways,
+        Self::MasqueradeOwn,
+        Self::ClusterIps,
+        Self::Hairpin,
+        Self::Pods,
+        Self::NodeIps,
+    ];
+
+    const fn stem(self) -> &'static str {
+        match self {
+            Self::Services => "services",
+            Self::ServicesOutside => "services-outside",
+            Self::Backends => "backends",
+            Self::BackendsOutside => "backends-outside",
+            Self::Unserved => "unserved",
+            Self::UnservedOutside => "unserved-outside",
+            Self::MasqueradeAlways => "masquerade-always",
+            Self::MasqueradeOwn => "masquerade-own",
+            Self::ClusterIps => "cluster-ips",
+            Self::Hairpin => "hairpin",
+            Self::Pods => "pods",
+            Self::NodeIps => "node-ips",
+        }
+    }
+
+    pub(crate) const fn form(self) -> Form {
+        match self {
+            Self::Services | Self::ServicesOutside => Form::Verdicts { counter: true },
+            Self::Unserved => Form::Verdicts { counter: false },
+            Self::Backends | Self::BackendsOutside => Form::Slots,
+            Self::UnservedOutside | Self::MasqueradeAlways | Self::MasqueradeOwn => Form::Frontends,
+            Self::ClusterIps | Self::NodeIps => Form::Addresses,
+            Self::Hairpin => Form::Pairs,
+            Self::Pods => Form::Ranges,
+        }
+    }
+}
+
+/// One set of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Set {
+    pub(crate) kind: SetKind,
+    pub(crate) family: Family,
+}
+
+/// How a set is declared to the kernel: what must agree for a set to be usable as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Declaration {
+    pub(crate) flags: u32,
+    pub(crate) key_type: u32,
+    pub(crate) key_len: u32,
+    /// Type and length; none for a set that is no map.
+    pub(crate) data: Option<(u32, u32)>,
+}
+
+impl Declaration {
+    /// Whether a set that exists as `self` serves for one that is wanted as `wanted`. The kernel reports the flags of
+    /// attached expressions too.
+    pub(crate) fn agrees_with(&self, wanted: &Self) -> bool {
+        const RELEVANT: u32 = set::FLAG_INTERVAL | set::FLAG_MAP;
+        let relevant =
+            |declaration: &Self| Self { flags: declaration.flags & RELEVANT, ..declaration.clone() };
+        relevant(self) == relevant(wanted)
+    }
+}
+
+/// nft's numbers for data types; a concatenation packs them at six bits each. Source: nftables' `include/datatype.h`.
+mod datatype {
+    pub(super) const INTEGER: u32 = 4;
+    pub(super) const IPADDR: u32 = 7;
+    pub(super) const IP6ADDR: u32 = 8;
+    pub(super) const INET_PROTOCOL: u32 = 12;
+    pub(super) const INET_SERVICE: u32 = 13;
+    /// The kernel's `NFT_DATA_VERDICT`.
+    pub(super) const VERDICT: u32 = 0xffff_ff00;
+
+    /// The length the kernel gives any verdict, whatever it is told: `sizeof(struct nft_verdict)`.
+    pub(super) const VERDICT_LEN: u32 = 16;
+
+    pub(super) fn concatenation(parts: &[u32]) -> u32 {
+        parts.iter().fold(0, |packed, part| packed << 6 | part)
+    }
+}
+
+impl Set {
+    pub(crate) const fn new(kind: SetKind, family: Family) -> Self {
+        Self { kind, family }
+    }
+
+    /// Every set of the table, in the order of the skeleton.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        SetKind::ALL.into_iter().flat_map(|kind| Family::ALL.map(|family| Self { kind, family }))
+    }
+
+    pub(crate) fn name(self) -> String {
+        format!("{}{}", self.kind.stem(), self.family.digit())
+    }
+
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        Self::all().find(|set| set.name() == name)
+    }
+
+    pub(crate) fn declaration(self) -> Declaration {
+        let (address, width) = match self.family {
+            Family::V4 => (datatype::IPADDR, 4),
+            Family::V6 => (datatype::IP6ADDR, 16),
+        };
+        let frontend = [address, datatype::INET_PROTOCOL, datatype::INET_SERVICE];
+        let frontend_type = datatype::concatenation(&frontend);
+        let slot_type = datatype::concatenation(&[frontend[0], frontend[1], frontend[2], datatype::INTEGER]);
+        let backend_type = datatype::concatenation(&[address, datatype::INET_SERVICE]);
+        let (flags, key_type, key_len, data) = match self.kind.form() {
+            Form::Verdicts { .. } => {
+                (set::FLAG_MAP, frontend_type, width + 8, Some((datatype::VERDICT, datatype::VERDICT_LEN)))
+            }
+            Form::Slots => (set::FLAG_MAP, slot_type, width + 12, Some((backend_type, width + 4))),
+            Form::Frontends => (0, frontend_type, width + 8, None),
+            Form::Addresses => (0, address, width, None),
+            Form::Pairs => (0, datatype::concatenation(&[address, address]), 2 * width, None),
+            Form::Ranges => (set::FLAG_INTERVAL, address, width, None),
+        };
+        Declaration { flags, key_type, key_len, data }
+    }
+
+    /// What nft needs to print the set as it would have been written; the kernel only stores it.
+    fn userdata(self) -> Vec<u8> {
+        let frontend = [Typeof::Daddr(self.family), Typeof::L4Proto, Typeof::Dport];
+        match self.kind.form() {
+            Form::Verdicts { .. } => typeof_data::map(&frontend, typeof_data::VERDICT),
+            Form::Slots => {
+                let key = [frontend[0], frontend[1], frontend[2], Typeof::Slot];
+                let backend = typeof_data::concatenation(&[frontend[0], frontend[2]]);
+                typeof_data::map(&key, &backend)
+            }
+            Form::Frontends => typeof_data::set(&frontend),
+            Form::Addresses | Form::Ranges => typeof_data::plain_address(),
+            Form::Pairs => typeof_data::plain_concatenation(),
+        }
+    }
+
+    /// Adds the message that creates the set; `id` must differ between the sets of one batch.
+    pub(super) fn write(self, batch: &mut Batch, id: u32) {
+        let Declaration { flags, key_type, key_len, data } = self.declaration();
+        batch.create(msg::NEWSET, format!("set {}", self.name()), |message| {
+            message.text(set::TABLE, TABLE);
+            message.text(set::NAME, &self.name());
+            message.u32(set::FLAGS, flags);
+            message.u32(set::KEY_TYPE, key_type);
+            message.u32(set::KEY_LEN, key_len);
+            if let Some((data_type, data_len)) = data {
+                message.u32(set::DATA_TYPE, data_type);
+                message.u32(set::DATA_LEN, data_len);
+            }
+            message.u32(set::ID, id);
+            message.bytes(set::USERDATA, &self.userdata());
+            if self.kind.form() == (Form::Verdicts { counter: true }) {
+                message.nested(set::EXPR, |expression| {
+                    expression.text(rule::EXPR_NAME, "counter");
+                    expression.nested(rule::EXPR_DATA, |_| ());
+                });
+            }
+        });
+    }
+}
+
+/// Adds the anonymous set of the three protocols that a rule of its own needs, and returns its id.
+pub(super) fn write_protocols(batch: &mut Batch, id: u32) {
+    use crate::nftables::netlink::constants::{data, elem};
+    use contiv_model::Protocol;
+
+    const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+    batch.create(msg::NEWSET, "anonymous set of protocols", |message| {
+        message.text(set::TABLE, TABLE);
+        message.text(set::NAME, ANONYMOUS);
+        message.u32(set::FLAGS, set::FLAG_ANONYMOUS | set::FLAG_CONSTANT);
+        message.u32(set::KEY_TYPE, datatype::INET_PROTOCOL);
+        message.u32(set::KEY_LEN, 1);
+        message.u32(set::ID, id);
+        message.nested(set::DESC, |desc| desc.u32(set::DESC_SIZE, 3));
+        message.bytes(set::USERDATA, &typeof_data::l4proto());
+    });
+    batch.create(msg::NEWSETELEM, "elements of the anonymous set of protocols", |message| {
+        message.text(elem::LIST_TABLE, TABLE);
+        message.text(elem::LIST_SET, ANONYMOUS);
+        message.u32(elem::LIST_SET_ID, id);
+        message.nested(elem::LIST_ELEMENTS, |list| {
+            for protocol in PROTOCOLS {
+                list.nested(LIST_ELEM, |element| {
+                    element.nested(elem::KEY, |key| key.u8(data::VALUE, protocol.number()));
+                });
+            }
+        });
+    });
+}
+
+/// The kernel replaces `%d` with a free number.
+pub(super) const ANONYMOUS: &str = "__set%d";

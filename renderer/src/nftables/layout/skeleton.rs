@@ -1,0 +1,297 @@
+//! The constant part of the table as netlink messages; `skeleton.nft` is the same for people. A test compares the two.
+
+use super::{
+    Family, Set, SetKind, TABLE,
+    expression::{Expression, FIRST, after_address},
+    set::write_protocols,
+};
+use crate::nftables::netlink::{
+    Batch,
+    constants::{chain, msg, rule, table},
+};
+
+const TCP: u8 = 6;
+
+/// Where a base chain hangs in the kernel. Source: `include/uapi/linux/netfilter.h` and `netfilter_ipv4.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hook {
+    pub(crate) kind: &'static str,
+    pub(crate) number: u32,
+    pub(crate) priority: i32,
+}
+
+impl Hook {
+    const fn nat(number: u32, priority: i32) -> Self {
+        Self { kind: "nat", number, priority }
+    }
+
+    /// At the priority "filter".
+    const fn filter(number: u32) -> Self {
+        Self { kind: "filter", number, priority: 0 }
+    }
+}
+
+const PREROUTING: u32 = 0;
+const INPUT: u32 = 1;
+const FORWARD: u32 = 2;
+const OUTPUT: u32 = 3;
+const POSTROUTING: u32 = 4;
+const PRIORITY_DSTNAT: i32 = -100;
+const PRIORITY_SRCNAT: i32 = 100;
+
+/// One chain of the skeleton with its rules.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    pub(crate) name: &'static str,
+    /// None for a chain that only others lead to.
+    pub(crate) hook: Option<Hook>,
+    rules: Vec<Rule>,
+}
+
+/// A rule, and whether it needs an anonymous set of protocols, whose id [`Expression::Protocols`] then takes.
+type Rule = Vec<Expression>;
+
+/// Adds the message that creates the table.
+pub(crate) fn write_table(batch: &mut Batch) {
+    batch.create(msg::NEWTABLE, "the table", |message| {
+        message.text(table::NAME, TABLE);
+        message.u32(table::FLAGS, 0);
+    });
+}
+
+/// Adds the messages that create all sets.
+pub(crate) fn write_sets(batch: &mut Batch) {
+    for (id, set) in (1..).zip(Set::all()) {
+        set.write(batch, id);
+    }
+}
+
+/// Adds the messages that create the chains.
+pub(crate) fn write_chains(batch: &mut Batch) {
+    for one in chains() {
+        batch.create(msg::NEWCHAIN, format!("chain {}", one.name), |message| {
+            message.text(chain::TABLE, TABLE);
+            message.text(chain::NAME, one.name);
+            if let Some(hook) = one.hook {
+                message.text(chain::TYPE, hook.kind);
+                message.u32(chain::POLICY, chain::POLICY_ACCEPT);
+                message.nested(chain::HOOK, |attributes| {
+                    attributes.u32(chain::HOOK_HOOKNUM, hook.number);
+                    attributes.bytes(chain::HOOK_PRIORITY, &hook.priority.to_be_bytes());
+                });
+            }
+        });
+    }
+}
+
+/// Adds the messages that fill the chains, which must be empty, with their rules.
+pub(crate) fn write_rules(batch: &mut Batch) {
+    // Ids must differ from those of the sets in the same batch.
+    let mut id = 1000;
+    for one in chains() {
+        for mut rule in one.rules {
+            for expression in &mut rule {
+                if let Expression::Protocols(protocols) = expression {
+                    id += 1;
+                    *protocols = id;
+                    write_protocols(batch, id);
+                }
+            }
+            write_rule(batch, one.name, &rule);
+        }
+    }
+}
+
+/// Adds the message that appends a rule to a chain.
+pub(super) fn write_rule(batch: &mut Batch, chain: &str, expressions: &[Expression]) {
+    batch.append(msg::NEWRULE, format!("rule of chain {chain}"), |message| {
+        message.text(rule::TABLE, TABLE);
+        message.text(rule::CHAIN, chain);
+        message.nested(rule::EXPRESSIONS, |list| expressions.iter().for_each(|one| one.write(list)));
+    });
+}
+
+/// The chains of the skeleton, in the order of `skeleton.nft`.
+pub(crate) fn chains() -> Vec<Chain> {
+    let mut chains = vec![plain(
+        "reject-now",
+        vec![vec![Expression::Protocol(TCP), Expression::RejectTcpReset], vec![Expression::Reject]],
+    )];
+    for family in Family::ALL {
+        let names = names(family);
+        chains.extend([
+            plain(names.services, services(family, false, Some(names.node_ports))),
+            plain(names.node_ports, services(family, true, None)),
+            plain(names.check, check(family, false, Some(names.check_node_ports))),
+            plain(names.check_node_ports, check(family, true, None)),
+            plain(names.masquerade, masquerade(family)),
+        ]);
+    }
+    let (v4, v6) = (names(Family::V4), names(Family::V6));
+    let nat = |goto: &'static str, family| vec![Expression::Family(family), Expression::Goto(goto)];
+    let dispatch = vec![nat(v4.services, Family::V4), nat(v6.services, Family::V6)];
+    let source = |goto: &'static str, family| {
+        vec![Expression::Family(family), Expression::StatusDnat, Expression::Goto(goto)]
+    };
+    let new = |family, then| vec![Expression::Family(family), Expression::StateNew, then];
+    let checks = || {
+        vec![
+            new(Family::V4, Expression::Jump(v4.check)),
+            new(Family::V6, Expression::Jump(v6.check)),
+            vec![Expression::StateNew, Expression::Goto("unknown-port")],
+        ]
+    };
+    chains.extend([
+        plain("unknown-port", Family::ALL.map(unknown_port).to_vec()),
+        base("nat-prerouting", Hook::nat(PREROUTING, PRIORITY_DSTNAT), dispatch.clone()),
+        base("nat-output", Hook::nat(OUTPUT, PRIORITY_DSTNAT), dispatch),
+        base(
+            "nat-postrouting",
+            Hook::nat(POSTROUTING, PRIORITY_SRCNAT),
+            vec![source(v4.masquerade, Family::V4), source(v6.masquerade, Family::V6)],
+        ),
+        base(
+            "filter-input",
+            Hook::filter(INPUT),
+            vec![new(Family::V4, Expression::Goto(v4.check)), new(Family::V6, Expression::Goto(v6.check))],
+        ),
+        base("filter-forward", Hook::filter(FORWARD), checks()),
+        base("filter-output", Hook::filter(OUTPUT), checks()),
+    ]);
+    chains
+}
+
+/// The names of the chains that exist once per family.
+struct Names {
+    services: &'static str,
+    node_ports: &'static str,
+    check: &'static str,
+    check_node_ports: &'static str,
+    masquerade: &'static str,
+}
+
+const fn names(family: Family) -> Names {
+    match family {
+        Family::V4 => Names {
+            services: "services-v4",
+            node_ports: "node-ports-v4",
+            check: "check-v4",
+            check_node_ports: "check-node-ports-v4",
+            masquerade: "masquerade-v4",
+        },
+        Family::V6 => Names {
+            services: "services-v6",
+            node_ports: "node-ports-v6",
+            check: "check-v6",
+            check_node_ports: "check-node-ports-v6",
+            masquerade: "masquerade-v6",
+        },
+    }
+}
+
+const fn plain(name: &'static str, rules: Vec<Rule>) -> Chain {
+    Chain { name, hook: None, rules }
+}
+
+const fn base(name: &'static str, hook: Hook, rules: Vec<Rule>) -> Chain {
+    Chain { name, hook: Some(hook), rules }
+}
+
+fn services(family: Family, node_port: bool, node_ports: Option<&'static str>) -> Vec<Rule> {
+    let outside = Expression::VerdictOf(Set::new(SetKind::ServicesOutside, family));
+    let all = Expression::VerdictOf(Set::new(SetKind::Services, family));
+    let mut rules = vec![
+        [from_outside(family), frontend(family, node_port), vec![outside]].concat(),
+        [vec![Expression::Family(family)], frontend(family, node_port), vec![all]].concat(),
+    ];
+    rules.extend(node_ports.map(|chain| to_node_ip(family, chain)));
+    rules
+}
+
+fn check(family: Family, node_port: bool, node_ports: Option<&'static str>) -> Vec<Rule> {
+    let outside = Expression::In(Set::new(SetKind::UnservedOutside, family));
+    let all = Expression::VerdictOf(Set::new(SetKind::Unserved, family));
+    let mut rules = vec![
+        [from_outside(family), frontend(family, node_port), vec![outside, Expression::Drop]].concat(),
+        [vec![Expression::Family(family)], frontend(family, node_port), vec![all]].concat(),
+    ];
+    rules.extend(node_ports.map(|chain| to_node_ip(family, chain)));
+    rules
+}
+
+fn masquerade(family: Family) -> Vec<Rule> {
+    let always = Expression::In(Set::new(SetKind::MasqueradeAlways, family));
+    let own = Expression::In(Set::new(SetKind::MasqueradeOwn, family));
+    let cluster_ips = Expression::In(Set::new(SetKind::ClusterIps, family));
+    let rules = vec![
+        vec![
+            Expression::Family(family),
+            Expression::Saddr(family, FIRST),
+            Expression::Daddr(family, after_address(family)),
+            Expression::In(Set::new(SetKind::Hairpin, family)),
+        ],
+        [original_frontend(family, false), vec![always.clone()]].concat(),
+        [original_frontend(family, true), vec![always]].concat(),
+        vec![
+            Expression::Family(family),
+            Expression::Saddr(family, FIRST),
+            Expression::NotIn(Set::new(SetKind::Pods, family)),
+            Expression::OriginalDaddr(family, FIRST),
+            cluster_ips,
+        ],
+        [vec![Expression::SaddrLocal(true)], original_frontend(family, false), vec![own.clone()]].concat(),
+        [vec![Expression::SaddrLocal(true)], original_frontend(family, true), vec![own]].concat(),
+    ];
+    rules.into_iter().map(|rule| [rule, vec![Expression::Masquerade]].concat()).collect()
+}
+
+fn unknown_port(family: Family) -> Rule {
+    vec![
+        Expression::Family(family),
+        Expression::Daddr(family, FIRST),
+        Expression::In(Set::new(SetKind::ClusterIps, family)),
+        Expression::Goto("reject-now"),
+    ]
+}
+
+/// The client is neither a pod of this node nor the node itself.
+fn from_outside(family: Family) -> Rule {
+    vec![
+        Expression::Family(family),
+        Expression::Saddr(family, FIRST),
+        Expression::NotIn(Set::new(SetKind::Pods, family)),
+        Expression::SaddrLocal(false),
+    ]
+}
+
+/// Address, protocol and port as the packet has them.
+fn frontend(family: Family, node_port: bool) -> Rule {
+    let protocol = after_address(family);
+    let mut key = vec![Expression::Daddr(family, FIRST)];
+    if node_port {
+        key.push(Expression::MaskAway(family, FIRST));
+    }
+    key.extend([Expression::L4Proto(protocol), Expression::Dport(protocol + 1)]);
+    key
+}
+
+/// Address, protocol and port as the connection's first packet had them.
+fn original_frontend(family: Family, node_port: bool) -> Rule {
+    let protocol = after_address(family);
+    let mut key = vec![Expression::Protocols(0), Expression::OriginalDaddr(family, FIRST)];
+    if node_port {
+        key.push(Expression::In(Set::new(SetKind::NodeIps, family)));
+        key.extend([Expression::OriginalDaddr(family, FIRST), Expression::MaskAway(family, FIRST)]);
+    }
+    key.extend([Expression::L4Proto(protocol), Expression::OriginalDport(protocol + 1)]);
+    key
+}
+
+fn to_node_ip(family: Family, chain: &'static str) -> Rule {
+    vec![
+        Expression::Family(family),
+        Expression::Daddr(family, FIRST),
+        Expression::In(Set::new(SetKind::NodeIps, family)),
+        Expression::Goto(chain),
+    ]
+}

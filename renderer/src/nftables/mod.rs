@@ -1,0 +1,166 @@
+//! The nftables renderer: services become elements of maps, programmed through netlink without the `nft` binary.
+//!
+//! ```text
+//! ContivService ─ plan ─► elements ─ table (remembered) ─► transaction ─ encode ─► batch ─ netlink ─► kernel
+//! ```
+
+mod apply;
+mod element;
+mod elements;
+mod encode;
+mod layout;
+mod netlink;
+mod plan;
+mod read;
+mod slots;
+mod table;
+mod text;
+mod transaction;
+
+use contiv_model::{ChangeSet, Snapshot};
+
+use self::{
+    element::Element,
+    layout::Set,
+    netlink::{Batch, NetlinkError, Socket},
+    read::Elements,
+    table::Table,
+};
+use crate::{Description, RenderError, Renderer, Report};
+
+/// A resync with more elements than this replaces them all instead of comparing them with the kernel's: dumping a large
+/// set takes time quadratic in its size.
+const COMPARE_LIMIT: usize = 150_000;
+
+/// Programs the kernel's nf_tables.
+#[derive(Debug, Default)]
+pub struct Nftables {
+    socket: Option<Socket>,
+    /// None until the first resync, and after a failure: then the kernel's state is not known.
+    table: Option<Table>,
+}
+
+impl Nftables {
+    /// A renderer that opens its socket at the first call.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn socket(&mut self) -> Result<&mut Socket, NetlinkError> {
+        match self.socket.take() {
+            Some(socket) => Ok(self.socket.insert(socket)),
+            None => Ok(self.socket.insert(Socket::open()?)),
+        }
+    }
+
+    fn try_resync(&mut self, snapshot: &Snapshot) -> Result<Report, NetlinkError> {
+        self.table = None;
+        let socket = self.socket()?;
+        let existing = if read::table_exists(socket)? { Some(read::existing(socket)?) } else { None };
+        let mut batch = Batch::new();
+        let elements = match &existing {
+            Some(existing) if existing.usable => {
+                apply::write_repair(&mut batch, existing);
+                if Table::resync(snapshot, Elements::default()).0.len() > COMPARE_LIMIT {
+                    Elements { foreign: Set::all().collect(), ..Elements::default() }
+                } else {
+                    read::elements(socket)?
+                }
+            }
+            _ => {
+                apply::write_fresh(&mut batch, existing.is_some());
+                Elements::default()
+            }
+        };
+        let (table, transaction) = Table::resync(snapshot, elements);
+        let mut report = apply::commit(socket, batch, transaction)?;
+        let existing = existing.filter(|existing| existing.usable).unwrap_or_default();
+        apply::remove_leftovers(socket, &existing, &table, &mut report);
+        self.table = Some(table);
+        Ok(report)
+    }
+
+    fn try_update(&mut self, changes: &ChangeSet) -> Result<Option<Report>, NetlinkError> {
+        // Taken out, so that it is gone if anything fails.
+        let Some(mut table) = self.table.take() else { return Ok(None) };
+        let transaction = table.update(changes);
+        let mut report = Report::default();
+        if !transaction.is_empty() {
+            let socket = self.socket()?;
+            report = apply::commit(socket, Batch::new(), transaction)?;
+            let unused = table.unused_picks();
+            if !unused.is_empty() && apply::remove_picks(socket, &unused, &mut report).is_ok() {
+                table.forget_unused_picks();
+            }
+        }
+        self.table = Some(table);
+        Ok(Some(report))
+    }
+
+    fn try_cleanup(&mut self) -> Result<Report, NetlinkError> {
+        self.table = None;
+        let socket = self.socket()?;
+        if !read::table_exists(socket)? {
+            return Ok(Report::default());
+        }
+        let mut batch = Batch::new();
+        apply::write_removal(&mut batch);
+        let bytes = socket.commit(batch)?;
+        Ok(Report { removed: 1, transactions: 1, bytes, ..Report::default() })
+    }
+}
+
+impl Renderer for Nftables {
+    fn name(&self) -> &'static str {
+        "nftables"
+    }
+
+    fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
+        self.try_resync(snapshot).map_err(|error| explain("resync the table", &error))
+    }
+
+    fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
+        let report = self.try_update(changes).map_err(|error| explain("update the table", &error))?;
+        report.ok_or(RenderError::Unsynced)
+    }
+
+    fn describe(&self) -> Description {
+        let Some(table) = &self.table else { return Description::default() };
+        let elements = table.elements();
+        let size = |set: Set| (set.name(), elements.iter().filter(|element| element.set == set).count());
+        Description {
+            services: table.services().len(),
+            sizes: Set::all().map(size).collect(),
+            text: text::ruleset(table),
+        }
+    }
+
+    fn cleanup(&mut self) -> Result<Report, RenderError> {
+        self.try_cleanup().map_err(|error| explain("remove the table", &error))
+    }
+}
+
+/// The ruleset for a snapshot on an empty kernel, in nft's language.
+pub(crate) fn ruleset(snapshot: &Snapshot) -> String {
+    text::ruleset(&Table::resync(snapshot, Elements::default()).0)
+}
+
+/// The elements for a snapshot on an empty kernel, as name of the set and text, in the order of the text.
+pub(crate) fn element_lines(snapshot: &Snapshot) -> Vec<(String, String)> {
+    let elements = Table::resync(snapshot, Elements::default()).0.elements();
+    elements.iter().map(|element: &Element| (element.set.name(), element.to_string())).collect()
+}
+
+/// What the kernel said, and what to do about it.
+fn explain(action: &str, error: &NetlinkError) -> RenderError {
+    const EPERM: i32 = 1;
+    const EOPNOTSUPP: i32 = 95;
+    let hint = match error.errno() {
+        Some(EPERM) => "; run as root or with CAP_NET_ADMIN",
+        Some(EOPNOTSUPP) => {
+            "; does this kernel have nf_tables, nft_numgen, nft_fib_inet, nft_masq and nft_reject_inet?"
+        }
+        _ => "",
+    };
+    RenderError::Kernel { action: action.to_owned(), reason: format!("{error}{hint}") }
+}

@@ -1,0 +1,132 @@
+//! A batch: messages that the kernel applies all at once or not at all.
+
+use super::{
+    attributes::Writer,
+    constants::{NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES, NFPROTO_INET},
+};
+
+pub(super) const MESSAGE_HEADER: usize = 16;
+pub(super) const NFGEN_HEADER: usize = 4;
+pub(super) const NLM_F_REQUEST: u16 = 0x1;
+const NLM_F_ACK: u16 = 0x4;
+pub(super) const NLM_F_CREATE: u16 = 0x400;
+pub(super) const NLM_F_APPEND: u16 = 0x800;
+
+/// Messages of one transaction in the making.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    /// What each message is about, for error messages; the message with sequence number `i + 1` is at `i`.
+    subjects: Vec<String>,
+    /// Where the last message begins.
+    last: usize,
+}
+
+impl Batch {
+    pub(crate) fn new() -> Self {
+        let mut bytes = Vec::with_capacity(64 * 1024);
+        let nfgen = u16::from(NFNL_SUBSYS_NFTABLES);
+        begin_message(&mut bytes, NFNL_MSG_BATCH_BEGIN, NLM_F_REQUEST, 0, 0, nfgen);
+        end_message(&mut bytes, 0);
+        Self { bytes, subjects: Vec::new(), last: 0 }
+    }
+
+    /// Adds a message that creates something; nothing happens if it is there already in the same form.
+    pub(crate) fn create(
+        &mut self,
+        kind: u8,
+        subject: impl Into<String>,
+        fill: impl FnOnce(&mut Writer<'_>),
+    ) {
+        self.message(kind, NLM_F_CREATE, subject, fill);
+    }
+
+    /// Adds a message that appends something, such as a rule to its chain.
+    pub(crate) fn append(
+        &mut self,
+        kind: u8,
+        subject: impl Into<String>,
+        fill: impl FnOnce(&mut Writer<'_>),
+    ) {
+        self.message(kind, NLM_F_CREATE | NLM_F_APPEND, subject, fill);
+    }
+
+    /// Adds a message that deletes something.
+    pub(crate) fn delete(
+        &mut self,
+        kind: u8,
+        subject: impl Into<String>,
+        fill: impl FnOnce(&mut Writer<'_>),
+    ) {
+        self.message(kind, 0, subject, fill);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.subjects.is_empty()
+    }
+
+    /// Bytes so far.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// What the message with this sequence number was about.
+    pub(super) fn subject(&self, sequence: u32) -> Option<&str> {
+        self.subjects.get(sequence.checked_sub(1)? as usize).map(String::as_str)
+    }
+
+    /// The finished bytes, and the sequence number of the last message, which the kernel acknowledges.
+    pub(super) fn finish(&mut self) -> (&[u8], u32) {
+        #[allow(clippy::cast_possible_truncation)]
+        let sequence = self.subjects.len() as u32;
+        let flags = &mut self.bytes[self.last + 6..self.last + 8];
+        flags.copy_from_slice(&(u16::from_ne_bytes([flags[0], flags[1]]) | NLM_F_ACK).to_ne_bytes());
+        let start = self.bytes.len();
+        let nfgen = u16::from(NFNL_SUBSYS_NFTABLES);
+        begin_message(&mut self.bytes, NFNL_MSG_BATCH_END, NLM_F_REQUEST, sequence + 1, 0, nfgen);
+        end_message(&mut self.bytes, start);
+        (&self.bytes, sequence)
+    }
+
+    fn message(
+        &mut self,
+        kind: u8,
+        flags: u16,
+        subject: impl Into<String>,
+        fill: impl FnOnce(&mut Writer<'_>),
+    ) {
+        self.subjects.push(subject.into());
+        #[allow(clippy::cast_possible_truncation)]
+        let sequence = self.subjects.len() as u32;
+        self.last = self.bytes.len();
+        let kind = u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(kind);
+        begin_message(&mut self.bytes, kind, NLM_F_REQUEST | flags, sequence, NFPROTO_INET, 0);
+        fill(&mut Writer::new(&mut self.bytes));
+        end_message(&mut self.bytes, self.last);
+    }
+}
+
+/// Writes the headers of a message, with a length to be filled in by [`end_message`].
+pub(super) fn begin_message(
+    bytes: &mut Vec<u8>,
+    kind: u16,
+    flags: u16,
+    sequence: u32,
+    family: u8,
+    resource: u16,
+) {
+    bytes.extend_from_slice(&0u32.to_ne_bytes());
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(&flags.to_ne_bytes());
+    bytes.extend_from_slice(&sequence.to_ne_bytes());
+    bytes.extend_from_slice(&0u32.to_ne_bytes());
+    bytes.extend_from_slice(&[family, 0]);
+    bytes.extend_from_slice(&resource.to_be_bytes());
+}
+
+/// Fills in the length of the message that begins at `start`.
+pub(super) fn end_message(bytes: &mut [u8], start: usize) {
+    #[allow(clippy::cast_possible_truncation)]
+    let length = (bytes.len() - start) as u32;
+    bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());
+}

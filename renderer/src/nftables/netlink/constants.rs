@@ -1,0 +1,183 @@
+//! Numbers of the nf_tables netlink interface. Source: the kernel's `include/uapi/linux/netfilter/nf_tables.h` and
+//! `nfnetlink.h`; the names are the kernel's without their prefix `NFTA_` or `NFT_`.
+
+pub(crate) const NFNL_SUBSYS_NFTABLES: u8 = 10;
+pub(crate) const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
+pub(crate) const NFNL_MSG_BATCH_END: u16 = 0x11;
+
+pub(crate) const NFPROTO_INET: u8 = 1;
+pub(crate) const NFPROTO_IPV4: u8 = 2;
+pub(crate) const NFPROTO_IPV6: u8 = 10;
+
+/// Message types.
+pub(crate) mod msg {
+    pub(crate) const NEWTABLE: u8 = 0;
+    pub(crate) const GETTABLE: u8 = 1;
+    pub(crate) const DELTABLE: u8 = 2;
+    pub(crate) const NEWCHAIN: u8 = 3;
+    pub(crate) const GETCHAIN: u8 = 4;
+    pub(crate) const DELCHAIN: u8 = 5;
+    pub(crate) const NEWRULE: u8 = 6;
+    pub(crate) const DELRULE: u8 = 8;
+    pub(crate) const NEWSET: u8 = 9;
+    pub(crate) const GETSET: u8 = 10;
+    pub(crate) const DELSET: u8 = 11;
+    pub(crate) const NEWSETELEM: u8 = 12;
+    pub(crate) const GETSETELEM: u8 = 13;
+    pub(crate) const DELSETELEM: u8 = 14;
+}
+
+/// Attributes that are nothing but a list carry their items under this type.
+pub(crate) const LIST_ELEM: u16 = 1;
+
+pub(crate) mod table {
+    pub(crate) const NAME: u16 = 1;
+    pub(crate) const FLAGS: u16 = 2;
+}
+
+pub(crate) mod chain {
+    pub(crate) const TABLE: u16 = 1;
+    pub(crate) const NAME: u16 = 3;
+    pub(crate) const HOOK: u16 = 4;
+    pub(crate) const POLICY: u16 = 5;
+    pub(crate) const TYPE: u16 = 7;
+    pub(crate) const HOOK_HOOKNUM: u16 = 1;
+    pub(crate) const HOOK_PRIORITY: u16 = 2;
+    /// `NF_ACCEPT`
+    pub(crate) const POLICY_ACCEPT: u32 = 1;
+}
+
+pub(crate) mod rule {
+    pub(crate) const TABLE: u16 = 1;
+    pub(crate) const CHAIN: u16 = 2;
+    pub(crate) const EXPRESSIONS: u16 = 4;
+    pub(crate) const EXPR_NAME: u16 = 1;
+    pub(crate) const EXPR_DATA: u16 = 2;
+}
+
+pub(crate) mod set {
+    pub(crate) const TABLE: u16 = 1;
+    pub(crate) const NAME: u16 = 2;
+    pub(crate) const FLAGS: u16 = 3;
+    pub(crate) const KEY_TYPE: u16 = 4;
+    pub(crate) const KEY_LEN: u16 = 5;
+    pub(crate) const DATA_TYPE: u16 = 6;
+    pub(crate) const DATA_LEN: u16 = 7;
+    pub(crate) const DESC: u16 = 9;
+    pub(crate) const ID: u16 = 10;
+    pub(crate) const USERDATA: u16 = 13;
+    pub(crate) const EXPR: u16 = 17;
+    pub(crate) const DESC_SIZE: u16 = 1;
+
+    pub(crate) const FLAG_ANONYMOUS: u32 = 0x1;
+    pub(crate) const FLAG_CONSTANT: u32 = 0x2;
+    pub(crate) const FLAG_INTERVAL: u32 = 0x4;
+    pub(crate) const FLAG_MAP: u32 = 0x8;
+}
+
+pub(crate) mod elem {
+    pub(crate) const LIST_TABLE: u16 = 1;
+    pub(crate) const LIST_SET: u16 = 2;
+    pub(crate) const LIST_ELEMENTS: u16 = 3;
+    pub(crate) const LIST_SET_ID: u16 = 4;
+    pub(crate) const KEY: u16 = 1;
+    pub(crate) const DATA: u16 = 2;
+    pub(crate) const FLAGS: u16 = 3;
+    pub(crate) const FLAG_INTERVAL_END: u32 = 0x1;
+}
+
+pub(crate) mod data {
+    pub(crate) const VALUE: u16 = 1;
+    pub(crate) const VERDICT: u16 = 2;
+    pub(crate) const VERDICT_CODE: u16 = 1;
+    pub(crate) const VERDICT_CHAIN: u16 = 2;
+}
+
+/// Verdict codes; the negative ones are the kernel's `NFT_JUMP`, `NFT_GOTO`.
+pub(crate) mod verdict {
+    pub(crate) const DROP: i32 = 0;
+    pub(crate) const ACCEPT: i32 = 1;
+    pub(crate) const JUMP: i32 = -3;
+    pub(crate) const GOTO: i32 = -4;
+}
+
+/// Attributes of the expressions, one group per expression.
+pub(crate) mod expr {
+    pub(crate) const BITWISE_SREG: u16 = 1;
+    pub(crate) const BITWISE_DREG: u16 = 2;
+    pub(crate) const BITWISE_LEN: u16 = 3;
+    pub(crate) const BITWISE_MASK: u16 = 4;
+    pub(crate) const BITWISE_XOR: u16 = 5;
+
+    pub(crate) const CMP_SREG: u16 = 1;
+    pub(crate) const CMP_OP: u16 = 2;
+    pub(crate) const CMP_DATA: u16 = 3;
+    pub(crate) const CMP_EQ: u32 = 0;
+    pub(crate) const CMP_NEQ: u32 = 1;
+
+    pub(crate) const CT_DREG: u16 = 1;
+    pub(crate) const CT_KEY: u16 = 2;
+    pub(crate) const CT_DIRECTION: u16 = 3;
+    pub(crate) const CT_STATE: u32 = 0;
+    pub(crate) const CT_STATUS: u32 = 2;
+    pub(crate) const CT_PROTO_DST: u32 = 12;
+    pub(crate) const CT_DST_IP: u32 = 20;
+    pub(crate) const CT_DST_IP6: u32 = 22;
+    pub(crate) const CT_DIR_ORIGINAL: u8 = 0;
+    /// Bit of the connection state "new": `NF_CT_STATE_BIT(IP_CT_NEW)`.
+    pub(crate) const CT_STATE_NEW: u32 = 1 << 3;
+    /// `IPS_DST_NAT`
+    pub(crate) const CT_STATUS_DNAT: u32 = 1 << 5;
+
+    pub(crate) const FIB_DREG: u16 = 1;
+    pub(crate) const FIB_RESULT: u16 = 2;
+    pub(crate) const FIB_FLAGS: u16 = 3;
+    pub(crate) const FIB_RESULT_ADDRTYPE: u32 = 3;
+    pub(crate) const FIB_FLAG_SADDR: u32 = 1;
+    /// `RTN_LOCAL` of rtnetlink.h
+    pub(crate) const ADDRTYPE_LOCAL: u32 = 2;
+
+    pub(crate) const IMMEDIATE_DREG: u16 = 1;
+    pub(crate) const IMMEDIATE_DATA: u16 = 2;
+
+    pub(crate) const LOOKUP_SET: u16 = 1;
+    pub(crate) const LOOKUP_SREG: u16 = 2;
+    pub(crate) const LOOKUP_DREG: u16 = 3;
+    pub(crate) const LOOKUP_SET_ID: u16 = 4;
+    pub(crate) const LOOKUP_FLAGS: u16 = 5;
+    pub(crate) const LOOKUP_FLAG_INV: u32 = 1;
+
+    pub(crate) const MASQ_FLAGS: u16 = 1;
+    /// `NF_NAT_RANGE_PROTO_RANDOM_FULLY`
+    pub(crate) const MASQ_FULLY_RANDOM: u32 = 0x10;
+
+    pub(crate) const META_DREG: u16 = 1;
+    pub(crate) const META_KEY: u16 = 2;
+    pub(crate) const META_NFPROTO: u32 = 15;
+    pub(crate) const META_L4PROTO: u32 = 16;
+
+    pub(crate) const NAT_TYPE: u16 = 1;
+    pub(crate) const NAT_FAMILY: u16 = 2;
+    pub(crate) const NAT_REG_ADDR_MIN: u16 = 3;
+    pub(crate) const NAT_REG_PROTO_MIN: u16 = 5;
+    pub(crate) const NAT_TYPE_DNAT: u32 = 1;
+
+    pub(crate) const NUMGEN_DREG: u16 = 1;
+    pub(crate) const NUMGEN_MODULUS: u16 = 2;
+    pub(crate) const NUMGEN_TYPE: u16 = 3;
+    pub(crate) const NUMGEN_OFFSET: u16 = 4;
+    pub(crate) const NUMGEN_RANDOM: u32 = 1;
+
+    pub(crate) const PAYLOAD_DREG: u16 = 1;
+    pub(crate) const PAYLOAD_BASE: u16 = 2;
+    pub(crate) const PAYLOAD_OFFSET: u16 = 3;
+    pub(crate) const PAYLOAD_LEN: u16 = 4;
+    pub(crate) const PAYLOAD_NETWORK_HEADER: u32 = 1;
+    pub(crate) const PAYLOAD_TRANSPORT_HEADER: u32 = 2;
+
+    pub(crate) const REJECT_TYPE: u16 = 1;
+    pub(crate) const REJECT_ICMP_CODE: u16 = 2;
+    pub(crate) const REJECT_TCP_RST: u32 = 1;
+    pub(crate) const REJECT_ICMPX: u32 = 2;
+    pub(crate) const REJECT_ICMPX_PORT_UNREACH: u8 = 1;
+}

@@ -1,0 +1,174 @@
+//! What a service asks of the dataplane. Pure: a service in, ordered values out.
+//!
+//! Which backends serve which traffic follows kube-proxy; `docs/nft-layout.md` has the table.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+};
+
+use contiv_model::{Backend, ContivService, Frontend, ServicePort, TrafficPolicy};
+
+use super::{element::FrontendKey, layout::Family};
+
+/// Backends and how many slots each holds.
+pub(crate) type Shares = BTreeMap<SocketAddr, u32>;
+
+/// More slots than this for one frontend are scaled down: a rounding of the weights, not of the set of backends.
+const MAX_SLOTS: u32 = 16_384;
+
+/// Everything one service asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ServicePlan {
+    pub(crate) frontends: BTreeMap<FrontendKey, FrontendPlan>,
+    /// Addresses that belong to cluster IPs of this service.
+    pub(crate) cluster_ips: BTreeSet<IpAddr>,
+    /// Addresses of local backends: connections from one to itself must be masqueraded.
+    pub(crate) hairpins: BTreeSet<IpAddr>,
+}
+
+/// How one frontend is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FrontendPlan {
+    pub(crate) serving: Serving,
+    pub(crate) outside: Outside,
+    pub(crate) masquerade: Masquerade,
+}
+
+/// What happens to a new connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Serving {
+    /// It goes to one of these; never empty.
+    Backends(Shares),
+    /// It is refused at once: no backend anywhere.
+    Reject,
+    /// It is dropped: there are backends, but none that the policy allows.
+    Drop,
+}
+
+/// What is different for clients that are neither on this node nor its pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outside {
+    /// Nothing.
+    Same,
+    /// They reach only these; never empty.
+    Backends(Shares),
+    /// They are dropped, so that a load balancer's client tries again elsewhere.
+    Drop,
+}
+
+/// Whose source address is hidden from the backend, beyond the rule for cluster IPs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Masquerade {
+    /// The rule for cluster IPs decides.
+    ClusterIp,
+    /// Every client's: the answer must come back through this node.
+    Always,
+    /// Only that of connections from this node itself.
+    Own,
+}
+
+/// What `service` asks for.
+pub(crate) fn plan(service: &ContivService) -> ServicePlan {
+    let mut plan = ServicePlan { cluster_ips: service.cluster_ips.clone(), ..ServicePlan::default() };
+    // Kubernetes: a service lives in the families of its cluster IPs, and so do its other addresses.
+    let families: BTreeSet<Family> = service.cluster_ips.iter().map(Family::of).collect();
+    for port in &service.ports {
+        for (frontend, key, external) in frontends(service, port, &families) {
+            if !service.lost.contains_key(&frontend) {
+                plan.frontends.insert(key, frontend_plan(service, port, key.family(), external));
+            }
+        }
+        plan.hairpins
+            .extend(port.backends.iter().filter(|backend| backend.local).map(|backend| backend.address));
+    }
+    plan
+}
+
+/// The frontends of one port: what it is, its key, and whether the external policy rules it.
+fn frontends(
+    service: &ContivService,
+    port: &ServicePort,
+    families: &BTreeSet<Family>,
+) -> Vec<(Frontend, FrontendKey, bool)> {
+    let protocol = port.protocol;
+    let at = |address: IpAddr, external| {
+        let frontend = Frontend::Address { address, protocol, port: port.port };
+        (frontend, FrontendKey { address, protocol, port: port.port }, external)
+    };
+    let external_ips = service.external_ips.iter().filter(|address| families.contains(&Family::of(address)));
+    let mut all: Vec<_> = external_ips.map(|address| at(*address, true)).collect();
+    if let Some(node_port) = port.node_port {
+        let frontend = Frontend::NodePort { protocol, port: node_port };
+        all.extend(
+            families
+                .iter()
+                .map(|family| (frontend, FrontendKey::node_port(*family, protocol, node_port), true)),
+        );
+    }
+    // Last, so that an address that is both is served as a cluster IP.
+    all.extend(service.cluster_ips.iter().map(|address| at(*address, false)));
+    all
+}
+
+fn frontend_plan(
+    service: &ContivService,
+    port: &ServicePort,
+    family: Family,
+    external: bool,
+) -> FrontendPlan {
+    let of_family = |backends: Vec<&Backend>| {
+        shares(backends.into_iter().filter(|backend| Family::of(&backend.address) == family))
+    };
+    let everywhere = of_family(port.cluster_backends());
+    let here = of_family(port.local_backends());
+    let serve = |shares: Shares| if shares.is_empty() { Serving::Reject } else { Serving::Backends(shares) };
+    match (external, service.internal_policy, service.external_policy) {
+        (false, TrafficPolicy::Cluster, _) => FrontendPlan {
+            serving: serve(everywhere),
+            outside: Outside::Same,
+            masquerade: Masquerade::ClusterIp,
+        },
+        (false, TrafficPolicy::Local, _) => {
+            let serving = match (here.is_empty(), everywhere.is_empty()) {
+                (true, false) => Serving::Drop,
+                _ => serve(here),
+            };
+            FrontendPlan { serving, outside: Outside::Same, masquerade: Masquerade::ClusterIp }
+        }
+        (true, _, TrafficPolicy::Cluster) => FrontendPlan {
+            serving: serve(everywhere),
+            outside: Outside::Same,
+            masquerade: Masquerade::Always,
+        },
+        (true, _, TrafficPolicy::Local) => {
+            let outside = match (here.is_empty(), everywhere.is_empty()) {
+                (_, true) => Outside::Same,
+                (true, false) => Outside::Drop,
+                (false, false) => Outside::Backends(here),
+            };
+            FrontendPlan { serving: serve(everywhere), outside, masquerade: Masquerade::Own }
+        }
+    }
+}
+
+/// Slots in proportion to the weights, as few as that takes.
+fn shares<'a>(backends: impl Iterator<Item = &'a Backend>) -> Shares {
+    let weights: BTreeMap<SocketAddr, u32> =
+        backends.map(|backend| (backend.endpoint(), u32::from(backend.weight.max(1)))).collect();
+    let divisor = weights.values().copied().reduce(greatest_common_divisor).unwrap_or(1);
+    let total: u64 = weights.values().map(|weight| u64::from(weight / divisor)).sum();
+    let limit = u64::from(MAX_SLOTS);
+    weights
+        .into_iter()
+        .map(|(backend, weight)| {
+            let slots = weight / divisor;
+            let scaled = if total > limit { u64::from(slots) * limit / total } else { u64::from(slots) };
+            (backend, u32::try_from(scaled).unwrap_or(u32::MAX).max(1))
+        })
+        .collect()
+}
+
+fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}

@@ -1,0 +1,198 @@
+//! What is in the kernel: read once, when the agent resyncs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+};
+
+use contiv_model::Protocol;
+
+use super::{
+    element::{Element, FrontendKey, Key, Value},
+    layout::{Declaration, Family, Form, PickChain, Set, SetKind, TABLE, chains},
+    netlink::{
+        Attributes, NetlinkError, Socket,
+        constants::{LIST_ELEM, chain, data, elem, msg, set, table, verdict},
+    },
+};
+
+/// The table as the kernel has it, without its rules.
+#[derive(Debug, Default)]
+pub(crate) struct Existing {
+    /// Pick chains, used or not.
+    pub(crate) picks: BTreeSet<PickChain>,
+    /// Chains that are not the agent's.
+    pub(crate) foreign_chains: BTreeSet<String>,
+    /// Named sets that are not the agent's.
+    pub(crate) foreign_sets: BTreeSet<String>,
+    /// Sets and base chains are all there and declared as they must be.
+    pub(crate) usable: bool,
+}
+
+/// Whether the table is there.
+pub(crate) fn table_exists(socket: &mut Socket) -> Result<bool, NetlinkError> {
+    let dump = socket.dump(msg::GETTABLE, |_| ())?;
+    Ok(dump.objects().any(|object| object.text(table::NAME) == Some(TABLE)))
+}
+
+/// What there is besides elements and rules.
+pub(crate) fn existing(socket: &mut Socket) -> Result<Existing, NetlinkError> {
+    let mut existing = Existing { usable: true, ..Existing::default() };
+    let wanted = chains();
+    let mut hooks = 0;
+    let dump = socket.dump(msg::GETCHAIN, |_| ())?;
+    for object in dump.objects().filter(|object| object.text(chain::TABLE) == Some(TABLE)) {
+        let name = object.text(chain::NAME).unwrap_or_default();
+        let hook = object.nested(chain::HOOK).map(|hook| {
+            (hook.u32(chain::HOOK_HOOKNUM), hook.get(chain::HOOK_PRIORITY), object.text(chain::TYPE))
+        });
+        if let Some(ours) = wanted.iter().find(|ours| ours.name == name) {
+            let expected =
+                ours.hook.map(|hook| (Some(hook.number), Some(hook.priority.to_be_bytes()), Some(hook.kind)));
+            let found =
+                hook.map(|(number, priority, kind)| (number, priority.and_then(|p| p.try_into().ok()), kind));
+            existing.usable &= expected == found;
+            hooks += usize::from(found.is_some());
+        } else if let Some(pick) = PickChain::by_name(name).filter(|_| hook.is_none()) {
+            existing.picks.insert(pick);
+        } else {
+            existing.foreign_chains.insert(name.to_owned());
+        }
+    }
+    existing.usable &= hooks == wanted.iter().filter(|ours| ours.hook.is_some()).count();
+
+    let mut sets = 0;
+    let dump = socket.dump(msg::GETSET, |message| message.text(set::TABLE, TABLE))?;
+    for object in dump.objects().filter(|object| object.text(set::TABLE) == Some(TABLE)) {
+        let name = object.text(set::NAME).unwrap_or_default();
+        let flags = object.u32(set::FLAGS).unwrap_or_default();
+        if let Some(ours) = Set::by_name(name) {
+            let data = object.u32(set::DATA_TYPE).zip(object.u32(set::DATA_LEN));
+            let found = Declaration {
+                flags,
+                key_type: object.u32(set::KEY_TYPE).unwrap_or_default(),
+                key_len: object.u32(set::KEY_LEN).unwrap_or_default(),
+                data,
+            };
+            existing.usable &= found.agrees_with(&ours.declaration());
+            sets += 1;
+        } else if flags & set::FLAG_ANONYMOUS == 0 {
+            existing.foreign_sets.insert(name.to_owned());
+        }
+    }
+    existing.usable &= sets == Set::all().count();
+    Ok(existing)
+}
+
+/// The elements in the kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Elements {
+    /// Sorted, by the frontend they belong to.
+    pub(crate) frontends: BTreeMap<FrontendKey, Vec<Element>>,
+    /// Those that belong to no frontend.
+    pub(crate) others: BTreeSet<Element>,
+    /// Sets with elements that the agent cannot have written: they must be emptied.
+    pub(crate) foreign: BTreeSet<Set>,
+}
+
+/// Reads the elements of all sets but the ranges of pods, which are so few that they are always written anew.
+pub(crate) fn elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
+    let mut elements = Elements::default();
+    for set in Set::all().filter(|set| set.kind != SetKind::Pods) {
+        let dump = socket.dump(msg::GETSETELEM, |message| {
+            message.text(elem::LIST_TABLE, TABLE);
+            message.text(elem::LIST_SET, &set.name());
+        })?;
+        let lists = dump.objects().filter_map(|object| object.nested(elem::LIST_ELEMENTS));
+        let read = lists.flat_map(Attributes::iter).filter(|(kind, _)| *kind == LIST_ELEM);
+        let read: Option<Vec<Element>> =
+            read.map(|(_, element)| parse_element(set, Attributes(element))).collect();
+        let Some(read) = read else {
+            elements.foreign.insert(set);
+            continue;
+        };
+        for element in read {
+            match element.key {
+                Key::Frontend(frontend) | Key::Slot(frontend, _) => {
+                    elements.frontends.entry(frontend).or_default().push(element);
+                }
+                Key::Address(_) | Key::Pair(_) | Key::Range(_) => {
+                    elements.others.insert(element);
+                }
+            }
+        }
+    }
+    elements.frontends.values_mut().for_each(|of_frontend| of_frontend.sort_unstable());
+    Ok(elements)
+}
+
+/// An element as the agent could have written it; none for any other.
+fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Element> {
+    let mut key = Bytes(attributes.nested(elem::KEY)?.get(data::VALUE)?);
+    let form = set.kind.form();
+    let parsed = match form {
+        Form::Verdicts { .. } | Form::Frontends => Key::Frontend(key.frontend(set.family)?),
+        Form::Slots => Key::Slot(key.frontend(set.family)?, key.slot()?),
+        Form::Addresses => Key::Address(key.address(set.family)?),
+        Form::Pairs => {
+            let address = key.address(set.family)?;
+            (key.address(set.family)? == address).then_some(Key::Pair(address))?
+        }
+        Form::Ranges => return None,
+    };
+    let value = match form {
+        Form::Verdicts { .. } => parse_verdict(attributes.nested(elem::DATA)?.nested(data::VERDICT)?)?,
+        Form::Slots => {
+            let mut value = Bytes(attributes.nested(elem::DATA)?.get(data::VALUE)?);
+            Value::Backend(SocketAddr::new(value.address(set.family)?, value.port()?))
+        }
+        Form::Frontends | Form::Addresses | Form::Pairs | Form::Ranges => Value::None,
+    };
+    key.0.is_empty().then_some(Element { set, key: parsed, value })
+}
+
+fn parse_verdict(attributes: Attributes<'_>) -> Option<Value> {
+    let code = i32::from_be_bytes(attributes.get(data::VERDICT_CODE)?.try_into().ok()?);
+    match (code, attributes.text(data::VERDICT_CHAIN)) {
+        (verdict::ACCEPT, None) => Some(Value::Accept),
+        (verdict::DROP, None) => Some(Value::Drop),
+        (verdict::GOTO, Some("reject-now")) => Some(Value::Reject),
+        (verdict::GOTO, Some(name)) => PickChain::by_name(name).map(Value::Pick),
+        _ => None,
+    }
+}
+
+/// The parts of a key or value that are still to be read.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    fn address(&mut self, family: Family) -> Option<IpAddr> {
+        Some(match family {
+            Family::V4 => IpAddr::from(self.take::<4>()?),
+            Family::V6 => IpAddr::from(self.take::<16>()?),
+        })
+    }
+
+    fn port(&mut self) -> Option<u16> {
+        let [high, low, ..] = self.take::<4>()?;
+        Some(u16::from_be_bytes([high, low]))
+    }
+
+    fn slot(&mut self) -> Option<u32> {
+        self.take::<4>().map(u32::from_ne_bytes)
+    }
+
+    fn frontend(&mut self, family: Family) -> Option<FrontendKey> {
+        let address = self.address(family)?;
+        let [number, ..] = self.take::<4>()?;
+        let protocols = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+        let protocol = protocols.into_iter().find(|protocol| protocol.number() == number)?;
+        Some(FrontendKey { address, protocol, port: self.port()? })
+    }
+}

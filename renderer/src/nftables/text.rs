@@ -1,0 +1,67 @@
+//! The programmed table in nft's language: what `nft -f` loads and what people read.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use contiv_model::ServiceId;
+
+use super::{
+    element::{Element, FrontendKey, Key},
+    layout::{SKELETON, TABLE},
+    plan::plan,
+    table::Table,
+};
+
+/// The whole ruleset. Loads with `nft -f`.
+pub(crate) fn ruleset(table: &Table) -> String {
+    let mut text = String::from(SKELETON);
+    // Writing to a string cannot fail.
+    let _ = write_picks(&mut text, table);
+    let _ = write_elements(&mut text, table);
+    text
+}
+
+fn write_picks(text: &mut String, table: &Table) -> std::fmt::Result {
+    if table.picks().next().is_none() {
+        return Ok(());
+    }
+    writeln!(text, "\ntable inet {TABLE} {{")?;
+    for (index, pick) in table.picks().enumerate() {
+        let blank = if index == 0 { "" } else { "\n" };
+        writeln!(text, "{blank}\tchain {pick} {{\n\t\t{}\n\t}}", pick.rule_text())?;
+    }
+    writeln!(text, "}}")
+}
+
+fn write_elements(text: &mut String, table: &Table) -> std::fmt::Result {
+    let owners = owners(table);
+    for elements in table.elements().chunk_by(|a, b| a.set == b.set) {
+        let Some(set) = elements.first().map(|element| element.set) else { continue };
+        writeln!(text, "\nadd element inet {TABLE} {} {{", set.name())?;
+        for element in elements {
+            match owner(element, &owners) {
+                Some(owner) => writeln!(text, "\t{element}, # {owner}")?,
+                None => writeln!(text, "\t{element},")?,
+            }
+        }
+        writeln!(text, "}}")?;
+    }
+    Ok(())
+}
+
+/// Which service each frontend belongs to.
+fn owners(table: &Table) -> BTreeMap<FrontendKey, ServiceId> {
+    let services = table.services().values();
+    let of = |service: &std::sync::Arc<contiv_model::ContivService>| {
+        let id = service.id.clone();
+        plan(service).frontends.into_keys().map(move |frontend| (frontend, id.clone()))
+    };
+    services.flat_map(of).collect()
+}
+
+/// The owner of the element, where it does not repeat the line before.
+fn owner<'a>(element: &Element, owners: &'a BTreeMap<FrontendKey, ServiceId>) -> Option<&'a ServiceId> {
+    match element.key {
+        Key::Frontend(frontend) | Key::Slot(frontend, 0) => owners.get(&frontend),
+        Key::Slot(..) | Key::Address(_) | Key::Pair(_) | Key::Range(_) => None,
+    }
+}

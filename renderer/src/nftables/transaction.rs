@@ -1,0 +1,136 @@
+//! What a transaction does to the table, and how large ones are cut so that traffic never sees a frontend half done.
+
+use std::collections::BTreeSet;
+
+use super::{
+    element::Element,
+    layout::{PickChain, Set},
+};
+
+/// Element changes that must become visible together: those of one frontend, or a single address.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) remove: Vec<Element>,
+    pub(crate) add: Vec<Element>,
+}
+
+impl Group {
+    /// The changes that lead from `before` to `after`, both sorted.
+    pub(crate) fn between(before: &[Element], after: &[Element]) -> Self {
+        let mut group = Self::default();
+        let (mut old, mut new) = (before.iter().peekable(), after.iter().peekable());
+        loop {
+            match (old.peek(), new.peek()) {
+                (None, None) => return group,
+                (Some(a), Some(b)) if a == b => {
+                    old.next();
+                    new.next();
+                }
+                (Some(a), Some(b)) if a > b => group.add.extend(new.next()),
+                (None, Some(_)) => group.add.extend(new.next()),
+                (Some(_), _) => group.remove.extend(old.next()),
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        self.remove.len() + self.add.len()
+    }
+}
+
+/// Changes to the elements of the table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Transaction {
+    /// Sets to empty first.
+    pub(crate) flush: BTreeSet<Set>,
+    /// Pick chains that must exist before their first use.
+    pub(crate) picks: BTreeSet<PickChain>,
+    pub(crate) groups: Vec<Group>,
+}
+
+impl Transaction {
+    pub(crate) fn push(&mut self, group: Group) {
+        if !group.is_empty() {
+            self.groups.push(group);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.flush.is_empty() && self.picks.is_empty() && self.groups.is_empty()
+    }
+
+    /// Cuts off transactions of at most `limit` elements each. Whole groups stay together; only one that is larger than
+    /// the limit by itself is in a transaction that exceeds it.
+    pub(crate) fn split(mut self, limit: usize) -> Vec<Self> {
+        let mut parts = Vec::new();
+        let mut size = 0;
+        let groups = std::mem::take(&mut self.groups);
+        for group in groups {
+            if size > 0 && size + group.len() > limit {
+                parts.push(std::mem::take(&mut self));
+                size = 0;
+            }
+            size += group.len();
+            self.groups.push(group);
+        }
+        parts.push(self);
+        parts
+    }
+
+    /// Removals and additions of all groups, sorted so that those of one set are neighbours.
+    pub(crate) fn elements(&self) -> (Vec<Element>, Vec<Element>) {
+        let sorted = |pick: fn(&Group) -> &Vec<Element>| {
+            let mut elements: Vec<Element> = self.groups.iter().flat_map(pick).copied().collect();
+            elements.sort_unstable();
+            elements
+        };
+        (sorted(|group| &group.remove), sorted(|group| &group.add))
+    }
+
+    /// How many elements go, and how many come.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let sum = |pick: fn(&Group) -> &Vec<Element>| self.groups.iter().map(|group| pick(group).len()).sum();
+        (sum(|group| &group.remove), sum(|group| &group.add))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::nftables::elements;
+
+    fn element(number: u8) -> Element {
+        elements::of_cluster_ip(IpAddr::from([10, 0, 0, number]))
+    }
+
+    #[test]
+    fn a_group_holds_exactly_what_differs() {
+        let group =
+            Group::between(&[element(1), element(2), element(4)], &[element(2), element(3), element(5)]);
+        assert_eq!(group.remove, [element(1), element(4)]);
+        assert_eq!(group.add, [element(3), element(5)]);
+    }
+
+    #[test]
+    fn a_large_transaction_is_cut_between_groups_and_nothing_is_lost() {
+        let group =
+            |numbers: std::ops::Range<u8>| Group { remove: vec![], add: numbers.map(element).collect() };
+        let picks = BTreeSet::new();
+        let whole = Transaction {
+            flush: BTreeSet::from([element(1).set]),
+            picks,
+            groups: vec![group(0..2), group(2..4), group(4..9), group(9..10)],
+        };
+        let parts = whole.clone().split(4);
+        let sizes: Vec<usize> = parts.iter().map(|part| part.counts().1).collect();
+        assert_eq!(sizes, [4, 5, 1]);
+        assert_eq!((parts[0].flush.len(), parts[1].flush.len()), (1, 0));
+        assert_eq!(parts.into_iter().flat_map(|part| part.groups).collect::<Vec<_>>(), whole.groups);
+    }
+}
