@@ -1,1 +1,70 @@
-//! x
+//! The embedded backend: a folder of manifests, watched.
+//!
+//! - Every `*.yaml`, `*.yml` and `*.json` below the folder is read. Objects have the same keys and values as in etcd.
+//! - A change shows up when its writer closes the file, or renames it into place: never half of it.
+//! - What cannot be read is not deleted: a broken object keeps its last good state, and so do all objects of a file of
+//!   which some part cannot be told apart. The problem is reported, and everything else goes on.
+//! - Where two files define one object, the file with the smaller path is used.
+//! - Revisions count changes since the folder was opened.
+
+mod file;
+mod folder;
+mod history;
+mod index;
+mod owner;
+mod pending;
+mod watcher;
+mod write;
+
+use std::path::Path;
+
+use futures::{FutureExt, future::BoxFuture};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{Operation, Snapshot, Store, StoreError, WatchStream};
+use owner::Command;
+
+/// A store in a folder of manifests. One thread owns its state; this is the way to talk to it.
+#[derive(Debug, Clone)]
+pub struct DirStore {
+    path: String,
+    commands: mpsc::Sender<Command>,
+}
+
+impl DirStore {
+    /// Reads the folder, and follows it until the store and all its clones are dropped.
+    ///
+    /// # Errors
+    /// When `path` is no folder or cannot be read or watched. Broken manifests are no error.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        let commands = owner::start(path).await?;
+        Ok(Self { path: path.display().to_string(), commands })
+    }
+
+    /// Asks the owner, and awaits its answer.
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, StoreError> {
+        let gone = || StoreError::Unavailable {
+            endpoint: format!("dir:{}", self.path),
+            reason: "the thread that follows the folder has ended".to_owned(),
+        };
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(command(reply)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())
+    }
+}
+
+impl Store for DirStore {
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
+        self.ask(|reply| Command::List { prefix: prefix.to_owned(), reply }).boxed()
+    }
+
+    fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
+        let answer = self.ask(move |reply| Command::Watch { prefix: prefix.to_owned(), revision, reply });
+        answer.map(Result::flatten).boxed()
+    }
+
+    fn commit<'a>(&'a self, operations: Vec<Operation>) -> BoxFuture<'a, Result<i64, StoreError>> {
+        let answer = self.ask(|reply| Command::Commit { operations, reply });
+        answer.map(Result::flatten).boxed()
+    }
+}

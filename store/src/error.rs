@@ -16,6 +16,15 @@ pub enum StoreError {
         /// The oldest one that is left.
         oldest: i64,
     },
+    /// The store knows nothing of the revision that the watch asked for: it was restored from a backup, or emptied.
+    /// List again.
+    #[error("the store is at revision {newest}, before revision {requested}: its data went back")]
+    Rewound {
+        /// The revision asked for.
+        requested: i64,
+        /// The store's newest.
+        newest: i64,
+    },
     /// The store cannot be reached, or went away. Try again later.
     #[error("failed to reach the store at {endpoint}: {reason}")]
     Unavailable {

@@ -1,1 +1,222 @@
 //! List and watch, for ever: the one place that knows how to follow a store.
+
+mod backoff;
+
+use std::{convert::Infallible, ops::ControlFlow, sync::Arc};
+
+use futures::{FutureExt, StreamExt};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::Instant,
+};
+use tracing::{debug, warn};
+
+use crate::{Batch, Problem, Snapshot, Store, StoreError, WatchEvent, WatchStream};
+use backoff::Backoff;
+
+/// What a feed delivers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FeedEvent {
+    /// Everything there is. The first event with content, and again whenever changes may have been missed; what is not
+    /// in it is gone.
+    Snapshot(Snapshot),
+    /// What changed since the event before. Never empty.
+    Changed(Batch),
+    /// What the store itself cannot read is now this (the complete list; replaces the one before).
+    Problems(Vec<Problem>),
+    /// The store cannot be followed at the moment. Sent once per outage; what was delivered so far still holds.
+    Down {
+        /// What went wrong.
+        reason: String,
+    },
+    /// The store is followed again and nothing was missed: the end of an outage that needs no snapshot.
+    Up,
+}
+
+/// How many events may wait for a slow receiver before the feed stops reading from the store.
+const CAPACITY: usize = 64;
+
+/// Follows one prefix of a store, in a task of its own, until its receiver is dropped.
+pub struct Feed {
+    store: Arc<dyn Store>,
+    prefix: String,
+    events: mpsc::Sender<FeedEvent>,
+    resync: Arc<Notify>,
+    backoff: Backoff,
+    /// The newest revision that was delivered; none when a list is due.
+    revision: Option<i64>,
+    is_down: bool,
+}
+
+/// Asks a running feed to list again.
+#[derive(Debug, Clone)]
+pub struct FeedHandle {
+    resync: Arc<Notify>,
+}
+
+impl FeedHandle {
+    /// Lists again now, and delivers what is there as a [`FeedEvent::Snapshot`]. Requests that come before the list
+    /// begins are one request.
+    pub fn request_resync(&self) {
+        self.resync.notify_one();
+    }
+}
+
+/// Why following stopped.
+enum Stop {
+    /// Nobody listens.
+    ReceiverGone,
+    /// List again, now.
+    Resync,
+    Failed(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Feed {
+    /// Starts to follow everything below `prefix`. Must be called within a tokio runtime.
+    pub fn start(
+        store: Arc<dyn Store>,
+        prefix: impl Into<String>,
+    ) -> (mpsc::Receiver<FeedEvent>, FeedHandle) {
+        let (events, receiver) = mpsc::channel(CAPACITY);
+        let resync = Arc::new(Notify::new());
+        let handle = FeedHandle { resync: Arc::clone(&resync) };
+        let feed = Self {
+            store,
+            prefix: prefix.into(),
+            events,
+            resync,
+            backoff: Backoff::default(),
+            revision: None,
+            is_down: false,
+        };
+        tokio::spawn(feed.run());
+        (receiver, handle)
+    }
+
+    async fn run(mut self) {
+        loop {
+            let Err(stop) = self.follow().await;
+            let flow = match stop {
+                Stop::ReceiverGone => ControlFlow::Break(()),
+                Stop::Resync => {
+                    self.revision = None;
+                    ControlFlow::Continue(())
+                }
+                Stop::Failed(error) => self.recover(error).await,
+            };
+            if flow.is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Lists if that is due, then passes on what the watch says until it ends.
+    async fn follow(&mut self) -> Result<Infallible, Stop> {
+        let revision = match self.revision {
+            Some(revision) => revision,
+            None => self.list().await?,
+        };
+        let store = Arc::clone(&self.store);
+        let mut watch = self.unless_stopped(store.watch(&self.prefix, revision)).await??;
+        let healthy_since = Instant::now();
+        if self.is_down {
+            self.is_down = false;
+            self.send(FeedEvent::Up).await?;
+        }
+        let error = loop {
+            match self.next(&mut watch).await? {
+                Ok(event) => {
+                    self.backoff.reset();
+                    self.pass_on(event).await?;
+                }
+                Err(error) => break error,
+            }
+        };
+        self.backoff.reset_after(healthy_since.elapsed());
+        Err(error.into())
+    }
+
+    async fn list(&mut self) -> Result<i64, Stop> {
+        let store = Arc::clone(&self.store);
+        // Whatever resync was asked for until now is this list; one asked for while it runs is another.
+        self.resync.notified().now_or_never();
+        let listed = tokio::select! {
+            () = self.events.closed() => return Err(Stop::ReceiverGone),
+            listed = store.list(&self.prefix) => listed,
+        };
+        let snapshot = listed?;
+        debug!(revision = snapshot.revision, entries = snapshot.entries.len(), "listed the store");
+        let revision = snapshot.revision;
+        self.is_down = false;
+        self.send(FeedEvent::Snapshot(snapshot)).await?;
+        self.revision = Some(revision);
+        Ok(revision)
+    }
+
+    async fn next(&self, watch: &mut WatchStream) -> Result<Result<WatchEvent, StoreError>, Stop> {
+        let event = self.unless_stopped(watch.next()).await?;
+        Ok(event.unwrap_or_else(|| {
+            Err(StoreError::Unavailable {
+                endpoint: self.prefix.clone(),
+                reason: "the watch ended without saying why".to_owned(),
+            })
+        }))
+    }
+
+    async fn pass_on(&mut self, event: WatchEvent) -> Result<(), Stop> {
+        match event {
+            WatchEvent::Problems(problems) => self.send(FeedEvent::Problems(problems)).await,
+            WatchEvent::Changed(batch) => {
+                let revision = batch.revision;
+                if !batch.changes.is_empty() {
+                    self.send(FeedEvent::Changed(batch)).await?;
+                }
+                self.revision = Some(revision);
+                Ok(())
+            }
+        }
+    }
+
+    /// Says that the store is down, once, and waits before the next attempt.
+    async fn recover(&mut self, error: StoreError) -> ControlFlow<()> {
+        if matches!(error, StoreError::Compacted { .. } | StoreError::Rewound { .. }) {
+            warn!(%error, "changes were missed; listing again");
+            self.revision = None;
+        } else if !self.is_down {
+            warn!(%error, "lost the store");
+            self.is_down = true;
+            if self.send(FeedEvent::Down { reason: error.to_string() }).await.is_err() {
+                return ControlFlow::Break(());
+            }
+        } else {
+            debug!(%error, "the store is still lost");
+        }
+        let pause = tokio::time::sleep(self.backoff.next());
+        match self.unless_stopped(pause).await {
+            Err(Stop::ReceiverGone) => return ControlFlow::Break(()),
+            Err(_) => self.revision = None,
+            Ok(()) => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    async fn send(&self, event: FeedEvent) -> Result<(), Stop> {
+        self.events.send(event).await.map_err(|_| Stop::ReceiverGone)
+    }
+
+    /// Awaits `work`, unless the receiver goes or a resync is asked for.
+    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
+        tokio::select! {
+            biased;
+            () = self.events.closed() => Err(Stop::ReceiverGone),
+            () = self.resync.notified() => Err(Stop::Resync),
+            result = work => Ok(result),
+        }
+    }
+}

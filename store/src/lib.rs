@@ -1,4 +1,9 @@
 //! Where the state of contiv lives: one [`Store`] trait, with etcd and a folder of manifests behind it.
+//!
+//! - [`url`] reads store URLs and opens what they name.
+//! - [`etcd`] and [`dir`] are the backends. Both hold the same keys and the same values, those of Contiv.
+//! - [`feed`] follows a store for ever: snapshot, changes, reconnects.
+//! - [`manifest`] turns Kubernetes manifests into stored objects and back.
 
 pub mod dir;
 pub mod error;
@@ -6,7 +11,13 @@ pub mod etcd;
 pub mod feed;
 pub mod manifest;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod url;
 
 pub use error::{Problem, StoreError};
-pub use store::{Batch, Change, Entry, Operation, Snapshot, Store, WatchEvent, WatchStream};
+pub use feed::{Feed, FeedEvent, FeedHandle};
+pub use store::{
+    Batch, Change, Entry, Operation, Snapshot, Store, WatchEvent, WatchStream, commit_in_chunks,
+};
+pub use url::{StoreUrl, open};

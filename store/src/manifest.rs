@@ -1,1 +1,124 @@
-//! x
+//! Kubernetes manifests to stored objects, and back.
+//!
+//! Read are YAML (several documents in one file) and JSON, single objects and lists, as people write them and as
+//! `kubectl get -o yaml` prints them. Fields that contiv does not use are accepted and dropped; kinds it does not know
+//! are skipped. What an API server would refuse in a field that contiv uses is a [`Problem`] which names file, object
+//! and field; the other objects go on. What an API server would fill in (protocol TCP, namespace `default`) is filled
+//! in.
+
+mod check;
+mod document;
+mod endpoint_slice;
+mod endpoints;
+mod ip_allocation;
+mod kind;
+mod load;
+mod metadata;
+mod namespace;
+mod node;
+mod object;
+mod pod;
+mod reference;
+mod service;
+mod vpp_node;
+pub(crate) mod walk;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contiv_proto::{Key, Object};
+
+use crate::Problem;
+
+pub use load::load_path;
+pub(crate) use load::unreadable;
+pub use write::{to_value, to_yaml};
+
+/// One object of a manifest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ManifestObject {
+    /// Where it was read: the file, with the document number where there are several, and the place in a list.
+    pub source: String,
+    /// Its identity.
+    pub key: Key,
+    /// What it says.
+    pub object: Object,
+}
+
+/// What was found in one or more files.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Parsed {
+    /// The good objects, in the order in which they were read, each key once.
+    pub objects: Vec<ManifestObject>,
+    /// What is wrong with the others.
+    pub problems: Vec<Problem>,
+    /// Objects of kinds that contiv does not use, as in `web.yaml:2: ConfigMap default/settings`.
+    pub skipped: Vec<String>,
+    /// The objects that are there, but not usable: each has a problem. They were not deleted.
+    pub broken: BTreeSet<Key>,
+    /// Some part could not be told apart at all. It may have held any object, so nothing can be called deleted.
+    pub is_incomplete: bool,
+}
+
+impl Parsed {
+    /// Adds what was found in the next file. Of two objects with one key the first stays, and the second is a problem:
+    /// the files' order decides, which does not depend on when they were written.
+    pub fn append(&mut self, next: Self) {
+        self.extend(next);
+        self.drop_duplicates();
+    }
+
+    fn extend(&mut self, next: Self) {
+        self.objects.extend(next.objects);
+        self.problems.extend(next.problems);
+        self.skipped.extend(next.skipped);
+        self.broken.extend(next.broken);
+        self.is_incomplete |= next.is_incomplete;
+    }
+
+    fn drop_duplicates(&mut self) {
+        let mut first = BTreeMap::new();
+        let mut duplicates = Vec::new();
+        self.objects.retain(|object| match first.get(&object.key) {
+            None => {
+                first.insert(object.key.clone(), object.source.clone());
+                true
+            }
+            Some(source) => {
+                duplicates.push(duplicate(&object.source, &object.key, source));
+                false
+            }
+        });
+        self.problems.extend(duplicates);
+    }
+}
+
+/// The problem of an object at `source` that another one, read before it from `first`, keeps out.
+pub(crate) fn duplicate(source: &str, key: &Key, first: &str) -> Problem {
+    Problem {
+        source: source.to_owned(),
+        object: Some(kind::title(key)),
+        field: None,
+        reason: format!("defined in {first} too, and that one is used; remove one of them"),
+    }
+}
+
+/// Reads the text of one file. `name` is how the problems call it.
+pub fn parse_file(name: &str, text: &str) -> Parsed {
+    let mut parsed = Parsed::default();
+    let documents = document::split(text);
+    let is_single = documents.len() == 1;
+    for (position, document) in documents.into_iter().enumerate() {
+        let source = if is_single { name.to_owned() } else { format!("{name}:{}", position + 1) };
+        match document::parse(&document) {
+            Ok(Some(value)) => object::read(&source, value, &mut parsed),
+            Ok(None) => {}
+            Err(reason) => {
+                parsed.problems.push(Problem { source, object: None, field: None, reason });
+                parsed.is_incomplete = true;
+            }
+        }
+    }
+    parsed.drop_duplicates();
+    parsed
+}

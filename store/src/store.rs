@@ -42,6 +42,9 @@ pub enum Change {
 }
 
 /// Changes that became visible together, all of revision `revision` or before.
+///
+/// A batch without changes says that nothing else happened up to its revision. All changes of one revision are in one
+/// batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     /// The newest revision in the batch.
@@ -59,7 +62,7 @@ pub enum WatchEvent {
     Problems(Vec<Problem>),
 }
 
-/// The stream of a watch. It ends with an error: [`StoreError::Compacted`] means list again.
+/// The stream of a watch. It ends with an error: [`StoreError::Compacted`] and [`StoreError::Rewound`] mean list again.
 pub type WatchStream = BoxStream<'static, Result<WatchEvent, StoreError>>;
 
 /// One write of a transaction.
@@ -89,4 +92,24 @@ pub trait Store: Send + Sync + 'static {
 
     /// Applies all operations or none, and returns the revision they got.
     fn commit<'a>(&'a self, operations: Vec<Operation>) -> BoxFuture<'a, Result<i64, StoreError>>;
+}
+
+/// What one transaction may hold: etcd's `--max-txn-ops`, which is 128 unless its operator changed it.
+pub const TRANSACTION_LIMIT: usize = 128;
+
+/// Commits any number of operations, [`TRANSACTION_LIMIT`] at a time, and returns the last revision.
+///
+/// Not atomic: a reader can see the first chunks without the rest, and after an error the chunks before it stay.
+///
+/// # Errors
+/// The first error of [`Store::commit`].
+pub async fn commit_in_chunks(store: &dyn Store, operations: Vec<Operation>) -> Result<i64, StoreError> {
+    let mut revision = 0;
+    let mut rest = operations;
+    while !rest.is_empty() {
+        let later = rest.split_off(rest.len().min(TRANSACTION_LIMIT));
+        revision = store.commit(rest).await?;
+        rest = later;
+    }
+    Ok(revision)
 }

@@ -1,0 +1,107 @@
+//! What one file says, and what it said before it was broken.
+
+use std::{collections::BTreeSet, fs, io, os::unix::fs::MetadataExt, path::Path};
+
+use bytes::Bytes;
+use contiv_proto::Key;
+
+use crate::{
+    Problem,
+    manifest::{self, Parsed, walk::read_text},
+};
+
+/// One object of a file, in stored form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Definition {
+    pub(super) key: Key,
+    pub(super) value: Bytes,
+    /// Where it was read, for people.
+    pub(super) source: String,
+}
+
+/// What the file system says of a file; another value means that it may have changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fingerprint([i64; 4], [u64; 3]);
+
+impl Fingerprint {
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let of = fs::metadata(path)?;
+        Ok(Self([of.mtime(), of.mtime_nsec(), of.ctime(), of.ctime_nsec()], [of.dev(), of.ino(), of.size()]))
+    }
+}
+
+/// A file as it was last read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct File {
+    /// None when it could not be read.
+    fingerprint: Option<Fingerprint>,
+    /// The good objects, and the last good state of those that are broken now.
+    pub(super) definitions: Vec<Definition>,
+    pub(super) problems: Vec<Problem>,
+    /// The objects that are there but not usable.
+    pub(super) broken: BTreeSet<Key>,
+    /// Whether the file holds something that is neither in `definitions` nor in `broken`.
+    pub(super) holds_more: bool,
+}
+
+impl File {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Only when there is no such file. Any other trouble is in its problems.
+    pub(super) fn read(path: &Path, before: Option<&Self>) -> io::Result<Self> {
+        // Taken before the text: a change between the two is then seen as one.
+        let fingerprint = Fingerprint::of(path);
+        let parsed = match fingerprint.and_then(|fingerprint| Ok((fingerprint, read_text(path)?))) {
+            Ok((fingerprint, text)) => {
+                let parsed = manifest::parse_file(&path.display().to_string(), &text);
+                return Ok(Self { fingerprint: Some(fingerprint), ..Self::after(parsed, before) });
+            }
+            // A link to nothing is there, and says nothing.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
+                return Err(error);
+            }
+            Err(error) => manifest::unreadable(path, &error),
+        };
+        Ok(Self::after(parsed, before))
+    }
+
+    /// Whether the file on disk may say something else by now.
+    pub(super) fn is_stale(&self, path: &Path) -> bool {
+        self.fingerprint.is_none() || Fingerprint::of(path).ok() != self.fingerprint
+    }
+
+    /// Whether the file is there for this one object and nothing else.
+    pub(super) fn holds_only(&self, key: &Key) -> bool {
+        !self.holds_more
+            && self.definitions.iter().all(|definition| definition.key == *key)
+            && self.broken.iter().all(|broken| broken == key)
+    }
+
+    fn after(parsed: Parsed, before: Option<&Self>) -> Self {
+        let Parsed { objects, mut problems, skipped, broken, is_incomplete } = parsed;
+        let mut definitions = Vec::with_capacity(objects.len());
+        let mut there = BTreeSet::new();
+        for manifest::ManifestObject { source, key, object } in objects {
+            match object.encode() {
+                Ok(value) => {
+                    there.insert(key.clone());
+                    definitions.push(Definition { key, value: Bytes::from(value), source });
+                }
+                Err(error) => problems.push(Problem {
+                    source,
+                    object: Some(key.to_string()),
+                    field: Some(error.field),
+                    reason: error.problem,
+                }),
+            }
+        }
+        let holds_more = is_incomplete || !skipped.is_empty();
+        let is_kept = |definition: &&Definition| {
+            !there.contains(&definition.key) && (is_incomplete || broken.contains(&definition.key))
+        };
+        let before = before.map(|before| before.definitions.as_slice()).unwrap_or_default();
+        definitions.extend(before.iter().filter(is_kept).cloned());
+        Self { fingerprint: None, definitions, problems, broken, holds_more }
+    }
+}

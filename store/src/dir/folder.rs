@@ -1,0 +1,152 @@
+//! The state of a folder: every file as it was last read, and the entries that follow from them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::{Path, PathBuf},
+};
+
+use contiv_proto::Key;
+
+use super::{file::File, index::Index};
+use crate::{
+    Problem, Snapshot, WatchEvent,
+    manifest::{
+        self,
+        walk::{Walk, walk},
+    },
+};
+
+/// A folder of manifests. It reads when it is told to; what to read when is [`super::pending`]'s business.
+#[derive(Debug)]
+pub(super) struct Folder {
+    pub(super) root: PathBuf,
+    files: BTreeMap<PathBuf, File>,
+    pub(super) index: Index,
+    /// What cannot be read, apart from single files.
+    folder_problems: Vec<Problem>,
+    /// The complete list, as it was last published.
+    problems: Vec<Problem>,
+    revision: i64,
+}
+
+impl Folder {
+    pub(super) fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            files: BTreeMap::new(),
+            index: Index::default(),
+            folder_problems: Vec::new(),
+            problems: Vec::new(),
+            revision: 0,
+        }
+    }
+
+    /// What is below `prefix` now.
+    pub(super) fn snapshot(&self, prefix: &str) -> Snapshot {
+        Snapshot {
+            revision: self.revision,
+            entries: self.index.entries(prefix),
+            problems: self.problems.clone(),
+        }
+    }
+
+    /// Reads one file again. Returns whether there is one; a file that is gone is not forgotten here, because the next
+    /// moment it may be there again.
+    pub(super) fn refresh(&mut self, path: &Path) -> bool {
+        let before = self.files.get(path);
+        if before.is_some_and(|before| !before.is_stale(path)) {
+            return true;
+        }
+        let Ok(now) = File::read(path, before) else { return false };
+        self.put(path, now);
+        true
+    }
+
+    /// Forgets a file, and with it the objects it defined, unless it is there after all.
+    pub(super) fn refresh_or_forget(&mut self, path: &Path) {
+        if !self.refresh(path) {
+            self.forget(path);
+        }
+    }
+
+    /// Looks at the whole folder: reads what may have changed and forgets what is gone. `enter` is called for each
+    /// folder before it is read. Files for which `is_untouchable` says so stay as they are.
+    ///
+    /// # Errors
+    /// When the folder itself cannot be read. Everything then stays as it was, and that is one of the problems.
+    pub(super) fn rescan(
+        &mut self,
+        enter: impl FnMut(&Path) -> io::Result<()>,
+        is_untouchable: impl Fn(&Path) -> bool,
+    ) -> io::Result<Walk> {
+        let found = match walk(&self.root, enter) {
+            Ok(found) => found,
+            Err(error) => {
+                self.folder_problems = manifest::unreadable(&self.root, &error).problems;
+                return Err(error);
+            }
+        };
+        self.folder_problems = found
+            .unreadable
+            .iter()
+            .flat_map(|(folder, error)| manifest::unreadable(folder, error).problems)
+            .collect();
+        for path in found.files.iter().filter(|path| !is_untouchable(path)) {
+            self.refresh(path);
+        }
+        let is_gone = |path: &PathBuf| {
+            !found.files.contains(path)
+                && !is_untouchable(path)
+                && !found.unreadable.iter().any(|(folder, _)| path.starts_with(folder))
+        };
+        for path in self.files.keys().filter(|path| is_gone(path)).cloned().collect::<Vec<_>>() {
+            self.forget(&path);
+        }
+        Ok(found)
+    }
+
+    /// What changed since this was last called, each with its revision. A change of the problems has a revision too,
+    /// so that a watch that begins later learns of it.
+    pub(super) fn publish(&mut self) -> Vec<(i64, WatchEvent)> {
+        let mut events = Vec::new();
+        if let Some(batch) = self.index.settle(self.revision) {
+            self.revision = batch.revision;
+            events.push((self.revision, WatchEvent::Changed(batch)));
+        }
+        let files = self.files.values().flat_map(|file| file.problems.iter().cloned());
+        let folders = self.folder_problems.iter().cloned();
+        let mut problems: Vec<Problem> = files.chain(folders).chain(self.index.duplicates()).collect();
+        problems.sort();
+        if problems != self.problems {
+            self.problems.clone_from(&problems);
+            self.revision += 1;
+            events.push((self.revision, WatchEvent::Problems(problems)));
+        }
+        events
+    }
+
+    pub(super) fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    /// Every file that has to do with an object: those that define it, and those in which it is broken.
+    pub(super) fn files_with(&self, key: &Key) -> BTreeMap<&Path, &File> {
+        let defining: BTreeSet<&Path> = self.index.files(key).into_iter().collect();
+        let concerns = |path: &Path, file: &File| defining.contains(path) || file.broken.contains(key);
+        let files = self.files.iter().map(|(path, file)| (path.as_path(), file));
+        files.filter(|(path, file)| concerns(path, file)).collect()
+    }
+
+    fn put(&mut self, path: &Path, now: File) {
+        let before = self.files.get(path).map(|before| before.definitions.as_slice()).unwrap_or_default();
+        self.index.replace(path, before, &now.definitions);
+        self.files.insert(path.to_owned(), now);
+    }
+
+    fn forget(&mut self, path: &Path) {
+        if let Some(before) = self.files.remove(path) {
+            self.index.replace(path, &before.definitions, &[]);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Which file's word counts for each object, and what changed when a file did. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+use contiv_proto::Key;
+
+use super::file::Definition;
+use crate::{Batch, Change, Entry, Problem, manifest};
+
+/// All definitions of all files, and the entries they make.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// For each object its definitions by file. The first counts; others are only there by mistake.
+    claims: BTreeMap<Key, BTreeMap<PathBuf, Claim>>,
+    entries: BTreeMap<String, Entry>,
+    /// The objects with more than one claim.
+    contested: BTreeSet<Key>,
+    /// The objects whose claims changed since the last [`Index::settle`].
+    touched: BTreeSet<Key>,
+}
+
+#[derive(Debug)]
+struct Claim {
+    value: Bytes,
+    source: String,
+}
+
+impl Index {
+    /// Replaces what `path` says.
+    pub(super) fn replace(&mut self, path: &Path, before: &[Definition], now: &[Definition]) {
+        for Definition { key, .. } in before {
+            if let Some(claims) = self.claims.get_mut(key) {
+                claims.remove(path);
+                self.touched.insert(key.clone());
+            }
+        }
+        for Definition { key, value, source } in now {
+            let claim = Claim { value: value.clone(), source: source.clone() };
+            self.claims.entry(key.clone()).or_default().insert(path.to_owned(), claim);
+            self.touched.insert(key.clone());
+        }
+    }
+
+    /// Brings the entries up to date. What changed gets the revision after `revision`; none if nothing did.
+    pub(super) fn settle(&mut self, revision: i64) -> Option<Batch> {
+        let revision = revision + 1;
+        let mut changes = Vec::new();
+        for key in std::mem::take(&mut self.touched) {
+            let claims = self.claims.get(&key);
+            if claims.is_some_and(|claims| claims.len() > 1) {
+                self.contested.insert(key.clone());
+            } else {
+                self.contested.remove(&key);
+            }
+            let path = key.to_path();
+            let value = claims.and_then(|claims| claims.values().next()).map(|claim| claim.value.clone());
+            let Some(value) = value else {
+                self.claims.remove(&key);
+                if self.entries.remove(&path).is_some() {
+                    changes.push(Change::Delete { key: path });
+                }
+                continue;
+            };
+            let before = self.entries.get(&path);
+            if before.is_some_and(|before| before.value == value) {
+                continue;
+            }
+            let create_revision = before.map_or(revision, |before| before.create_revision);
+            let entry = Entry { key: path.clone(), value, create_revision, mod_revision: revision };
+            self.entries.insert(path, entry.clone());
+            changes.push(Change::Put(entry));
+        }
+        (!changes.is_empty()).then_some(Batch { revision, changes })
+    }
+
+    /// Every entry below `prefix`, sorted by key.
+    pub(super) fn entries(&self, prefix: &str) -> Vec<Entry> {
+        let from_prefix = self.entries.range(prefix.to_owned()..);
+        from_prefix.take_while(|(key, _)| key.starts_with(prefix)).map(|(_, entry)| entry.clone()).collect()
+    }
+
+    /// The files that define an object; the first one's word counts.
+    pub(super) fn files(&self, key: &Key) -> Vec<&Path> {
+        self.claims.get(key).into_iter().flat_map(BTreeMap::keys).map(PathBuf::as_path).collect()
+    }
+
+    /// One problem for each definition that another one keeps out.
+    pub(super) fn duplicates(&self) -> impl Iterator<Item = Problem> {
+        self.contested.iter().flat_map(|key| {
+            let mut claims = self.claims.get(key).into_iter().flat_map(BTreeMap::values);
+            let first = claims.next().map(|claim| claim.source.as_str()).unwrap_or_default();
+            claims.map(move |claim| manifest::duplicate(&claim.source, key, first))
+        })
+    }
+}

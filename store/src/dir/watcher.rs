@@ -1,0 +1,190 @@
+//! inotify: which folders are watched, and what its events mean.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use futures::StreamExt;
+use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
+
+use super::pending::Signal;
+use crate::manifest::walk::{is_hidden, is_manifest};
+
+/// The link that is renamed when a mounted `ConfigMap` changes.
+const CONFIG_MAP_LINK: &str = "..data";
+
+/// Room for several hundred events.
+const BUFFER: usize = 64 << 10;
+
+/// What a watch descriptor stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Watched {
+    /// A folder with manifests.
+    Folder(PathBuf),
+    /// The file behind a symbolic link.
+    Target(PathBuf),
+    /// The folder in which the root is: it may be a link that is pointed elsewhere.
+    Parent,
+}
+
+/// The watches on one tree of folders.
+pub(super) struct Watcher {
+    events: EventStream<Vec<u8>>,
+    root_name: Option<OsString>,
+    watches: Watches,
+    watched: BTreeMap<WatchDescriptor, Watched>,
+}
+
+impl Watcher {
+    /// A watcher that watches nothing yet but the folder in which `root` is. Must be called in a tokio runtime.
+    pub(super) fn new(root: &Path) -> io::Result<Self> {
+        let events = Inotify::init()?.into_event_stream(vec![0; BUFFER])?;
+        let root_name = root.file_name().map(Into::into);
+        Ok(Self { watches: events.watches(), events, root_name, watched: BTreeMap::new() })
+    }
+
+    /// The next event's meaning, if it has one. Waits.
+    pub(super) async fn next(&mut self) -> io::Result<Option<Signal>> {
+        match self.events.next().await {
+            Some(Ok(event)) => Ok(self.signal(&event.wd, event.mask, event.name)),
+            Some(Err(error)) => Err(error),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Begins to collect what is to be watched from now on.
+    pub(super) fn renew(&mut self) -> Renewal<'_> {
+        Renewal { watcher: self, watched: BTreeMap::new() }
+    }
+
+    fn signal(&self, wd: &WatchDescriptor, mask: EventMask, name: Option<OsString>) -> Option<Signal> {
+        if mask.contains(EventMask::Q_OVERFLOW) {
+            return Some(Signal::Lost);
+        }
+        match (self.watched.get(wd)?, name) {
+            (Watched::Folder(folder), Some(name)) => meaning(folder.join(name), mask),
+            // The folder itself. Its parent says so too, unless it is the root.
+            (Watched::Folder(_), None) => {
+                let is_gone =
+                    mask.intersects(EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT);
+                is_gone.then_some(Signal::MaybeMoved)
+            }
+            (Watched::Target(link), _) if mask.contains(EventMask::MODIFY) => {
+                Some(Signal::Written(link.clone()))
+            }
+            (Watched::Target(link), _) if mask.contains(EventMask::CLOSE_WRITE) => {
+                Some(Signal::Complete(link.clone()))
+            }
+            (Watched::Target(_), _) if mask.contains(EventMask::IGNORED) => None,
+            (Watched::Target(_), _) => Some(Signal::MaybeMoved),
+            (Watched::Parent, name) => {
+                (name.is_some() && name == self.root_name).then_some(Signal::MaybeMoved)
+            }
+        }
+    }
+}
+
+/// What an event on something in a watched folder means.
+fn meaning(path: PathBuf, mask: EventMask) -> Option<Signal> {
+    let came = mask.intersects(EventMask::CREATE | EventMask::MOVED_TO);
+    let went = mask.intersects(EventMask::DELETE | EventMask::MOVED_FROM);
+    if path.file_name().is_some_and(|name| name == CONFIG_MAP_LINK) {
+        return came.then_some(Signal::Moved);
+    }
+    if is_hidden(&path) {
+        return None;
+    }
+    if mask.contains(EventMask::ISDIR) {
+        return match (came, went) {
+            (true, _) => Some(Signal::Moved),
+            (_, true) => Some(Signal::MaybeMoved),
+            _ => mask.contains(EventMask::ATTRIB).then_some(Signal::MaybeMoved),
+        };
+    }
+    if !is_manifest(&path) {
+        // It may be a link to a folder.
+        return (came || went).then_some(Signal::MaybeMoved);
+    }
+    if mask.contains(EventMask::CREATE) {
+        // A link is complete from the start. It may also lead to what has to be watched.
+        return match fs::symlink_metadata(&path) {
+            Ok(of) if of.is_symlink() => Some(Signal::Moved),
+            Ok(of) if of.nlink() > 1 => Some(Signal::Complete(path)),
+            _ => Some(Signal::Created(path)),
+        };
+    }
+    if mask.contains(EventMask::MOVED_TO) {
+        let is_link = fs::symlink_metadata(&path).is_ok_and(|of| of.is_symlink());
+        return Some(if is_link { Signal::Moved } else { Signal::Complete(path) });
+    }
+    if mask.contains(EventMask::CLOSE_WRITE) {
+        return Some(Signal::Complete(path));
+    }
+    if mask.contains(EventMask::MODIFY) {
+        return Some(Signal::Written(path));
+    }
+    if went {
+        return Some(Signal::Gone(path));
+    }
+    mask.contains(EventMask::ATTRIB).then_some(Signal::Altered(path))
+}
+
+/// The watches of a rescan. What is not watched again is watched no more.
+pub(super) struct Renewal<'a> {
+    watcher: &'a mut Watcher,
+    watched: BTreeMap<WatchDescriptor, Watched>,
+}
+
+impl Renewal<'_> {
+    /// Watches a folder with manifests.
+    pub(super) fn folder(&mut self, path: &Path) -> io::Result<()> {
+        let mask = WatchMask::ONLYDIR
+            | WatchMask::CREATE
+            | WatchMask::MODIFY
+            | WatchMask::CLOSE_WRITE
+            | WatchMask::ATTRIB
+            | WatchMask::MOVE
+            | WatchMask::DELETE
+            | WatchMask::DELETE_SELF
+            | WatchMask::MOVE_SELF;
+        self.add(path, mask, Watched::Folder(path.to_owned()))
+    }
+
+    /// Watches the file behind a symbolic link. A link to nothing is watched by the folder it is in.
+    pub(super) fn target(&mut self, link: &Path) {
+        let mask = WatchMask::MODIFY
+            | WatchMask::CLOSE_WRITE
+            | WatchMask::ATTRIB
+            | WatchMask::DELETE_SELF
+            | WatchMask::MOVE_SELF;
+        let _ = self.add(link, mask, Watched::Target(link.to_owned()));
+    }
+
+    /// Ends the renewal with a watch on the folder in which `root` is.
+    pub(super) fn finish(mut self, root: &Path) {
+        if let Some(parent) = root.parent() {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            // Where it cannot be watched, a root that is replaced is not noticed. All else is.
+            let mask = WatchMask::ONLYDIR | WatchMask::CREATE | WatchMask::MOVE | WatchMask::DELETE;
+            let _ = self.add(parent, mask, Watched::Parent);
+        }
+        for (wd, _) in std::mem::replace(&mut self.watcher.watched, self.watched) {
+            if !self.watcher.watched.contains_key(&wd) {
+                // It fails for what was deleted, whose watch is gone already.
+                let _ = self.watcher.watches.remove(wd);
+            }
+        }
+    }
+
+    fn add(&mut self, path: &Path, mask: WatchMask, watched: Watched) -> io::Result<()> {
+        let wd = self.watcher.watches.add(path, mask)?;
+        // Events that come while this renewal is under way belong to it.
+        self.watcher.watched.insert(wd.clone(), watched.clone());
+        self.watched.insert(wd, watched);
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! What changes after a revision, without a gap.
+
+use bytes::Bytes;
+use etcd_client::{GetOptions, ResponseHeader, WatchOptions, WatchResponse, proto::PbEvent};
+use futures::{StreamExt, stream};
+
+use super::{EtcdStore, LARGEST_RESPONSE, list::key_text};
+use crate::{Batch, Change, Entry, StoreError, WatchEvent, WatchStream};
+
+/// `DELETE` of etcd's `mvccpb.Event.EventType`.
+const DELETE: i32 = 1;
+
+/// Opens a watch on everything below `prefix` that changes after `revision`.
+pub(super) async fn watch(store: &EtcdStore, prefix: &str, revision: i64) -> Result<WatchStream, StoreError> {
+    let options = match prefix {
+        "" => WatchOptions::new().with_all_keys(),
+        _ => WatchOptions::new().with_prefix(),
+    }
+    .with_start_revision(revision + 1)
+    .with_progress_notify()
+    .with_fragment();
+    let mut client = store.client.watch_client().max_decoding_message_size(LARGEST_RESPONSE);
+    let action = format!("watch {prefix}");
+    let mut responses = store.request(&action, client.watch(prefix, Some(options))).await?;
+
+    let created = store
+        .request(&action, responses.message())
+        .await?
+        .ok_or_else(|| store.unavailable("the watch was closed before it began".to_owned()))?;
+    refuse_canceled(store, &action, &created, revision)?;
+    let newest = created.header().map_or(0, ResponseHeader::revision);
+    if newest < revision {
+        refuse_rewound(store, revision).await?;
+    }
+
+    let watch = Watch { store: store.clone(), action, responses, revision };
+    Ok(stream::try_unfold(watch, |mut watch| async move {
+        let batch = watch.next().await?;
+        Ok(Some((WatchEvent::Changed(batch), watch)))
+    })
+    .boxed())
+}
+
+struct Watch {
+    store: EtcdStore,
+    action: String,
+    responses: etcd_client::WatchStream,
+    /// The newest one that the reader has.
+    revision: i64,
+}
+
+impl Watch {
+    async fn next(&mut self) -> Result<Batch, StoreError> {
+        let mut changes = Vec::new();
+        loop {
+            let response = match self.responses.message().await {
+                Ok(Some(response)) => response,
+                Ok(None) => return Err(self.store.unavailable("the watch was closed".to_owned())),
+                Err(error) => {
+                    return Err(super::failure::map(&self.store.endpoint, &self.action, error));
+                }
+            };
+            refuse_canceled(&self.store, &self.action, &response, self.revision)?;
+            let response = response.0;
+            if response.events.is_empty() && changes.is_empty() {
+                // A progress notification: everything up to this revision has been sent.
+                self.revision = response.header.map_or(0, |header| header.revision).max(self.revision);
+                return Ok(Batch { revision: self.revision, changes });
+            }
+            for event in response.events {
+                self.revision = event.kv.as_ref().map_or(0, |pair| pair.mod_revision).max(self.revision);
+                changes.extend(change(event));
+            }
+            if !response.fragment {
+                return Ok(Batch { revision: self.revision, changes });
+            }
+        }
+    }
+}
+
+fn change(event: PbEvent) -> Option<Change> {
+    let pair = event.kv?;
+    let key = key_text(pair.key);
+    Some(if event.r#type == DELETE {
+        Change::Delete { key }
+    } else {
+        let (create_revision, mod_revision) = (pair.create_revision, pair.mod_revision);
+        Change::Put(Entry { key, value: Bytes::from(pair.value), create_revision, mod_revision })
+    })
+}
+
+fn refuse_canceled(
+    store: &EtcdStore,
+    action: &str,
+    response: &WatchResponse,
+    revision: i64,
+) -> Result<(), StoreError> {
+    if !response.canceled() {
+        return Ok(());
+    }
+    Err(match (response.compact_revision(), response.cancel_reason()) {
+        (oldest, _) if oldest > 0 => StoreError::Compacted { requested: revision + 1, oldest },
+        (_, reason) if reason.contains("permission denied") => {
+            StoreError::Refused { action: action.to_owned(), reason: reason.to_owned() }
+        }
+        (_, reason) => store.unavailable(format!("the watch was canceled: {reason}")),
+    })
+}
+
+/// A member that lags behind is no reason to list again; a whole cluster at an older revision is. Only a read that all
+/// members agree on can tell.
+async fn refuse_rewound(store: &EtcdStore, revision: i64) -> Result<(), StoreError> {
+    let mut kv = store.kv();
+    let options = GetOptions::new().with_count_only();
+    let answer = store.request("read the revision", kv.get("/", Some(options))).await?;
+    let newest = answer.header().map_or(0, ResponseHeader::revision);
+    if newest < revision { Err(StoreError::Rewound { requested: revision, newest }) } else { Ok(()) }
+}

@@ -1,0 +1,77 @@
+//! What an API server checks in the fields that contiv uses.
+
+use std::{fmt::Arguments, net::IpAddr};
+
+use ipnetwork::IpNetwork;
+
+/// Collects what is wrong with one object. Fields are spelled as in the manifest.
+#[derive(Debug, Default)]
+pub(super) struct Check {
+    /// Field and reason, in the order in which they were found.
+    pub(super) findings: Vec<(String, String)>,
+}
+
+impl Check {
+    /// Notes what is wrong with a field.
+    pub(super) fn refuse(&mut self, field: Arguments<'_>, reason: impl Into<String>) {
+        self.findings.push((field.to_string(), reason.into()));
+    }
+
+    /// An IPv4 or IPv6 address.
+    pub(super) fn address(&mut self, field: Arguments<'_>, text: &str) {
+        if text.parse::<IpAddr>().is_err() {
+            self.refuse(field, format!("{text:?} is not an IP address, as in 10.0.0.1 or fd00::1"));
+        }
+    }
+
+    /// An address and a prefix length.
+    pub(super) fn network(&mut self, field: Arguments<'_>, text: &str) {
+        if !text.contains('/') || text.parse::<IpNetwork>().is_err() {
+            self.refuse(field, format!("{text:?} is not an address range, as in 10.0.0.0/16 or fd00::/64"));
+        }
+    }
+
+    /// A port number.
+    pub(super) fn port(&mut self, field: Arguments<'_>, port: i64) -> i32 {
+        self.number(field, port, 1, 65535)
+    }
+
+    /// A port number, or 0 for none.
+    pub(super) fn optional_port(&mut self, field: Arguments<'_>, port: i64) -> i32 {
+        self.number(field, port, 0, 65535)
+    }
+
+    /// A whole number from `least` to `most`.
+    pub(super) fn number(&mut self, field: Arguments<'_>, number: i64, least: i32, most: i32) -> i32 {
+        match i32::try_from(number) {
+            Ok(number) if (least..=most).contains(&number) => number,
+            _ => {
+                self.refuse(field, format!("{number} is not a number from {least} to {most}"));
+                0
+            }
+        }
+    }
+
+    /// One of a few words.
+    pub(super) fn one_of(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
+        if !words.contains(&word) {
+            self.refuse(field, format!("{word:?} is none of {}", words.join(", ")));
+        }
+    }
+
+    /// As [`Check::one_of`]; empty stands for the default.
+    pub(super) fn one_of_or_empty(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
+        if !word.is_empty() {
+            self.one_of(field, word, words);
+        }
+    }
+
+    /// A transport protocol; TCP where there is none, as the API server fills in.
+    pub(super) fn protocol(&mut self, field: Arguments<'_>, protocol: String) -> String {
+        if protocol.is_empty() {
+            return "TCP".to_owned();
+        }
+        self.one_of(field, &protocol, &["TCP", "UDP", "SCTP"]);
+        protocol
+    }
+}

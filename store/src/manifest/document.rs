@@ -1,0 +1,83 @@
+//! YAML documents: where one ends and the next begins, and what one holds.
+
+use serde_json::Value;
+
+/// One document and the line it begins on, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Document<'a> {
+    text: &'a str,
+    line: usize,
+}
+
+/// Cuts a file at its `---` lines, so that a broken document does not take the others with it.
+///
+/// A `---` line is one also within a block of text that is not indented, which no Kubernetes object has. Documents
+/// that hold nothing but comments are left out.
+pub(super) fn split(text: &str) -> Vec<Document<'_>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut documents = Vec::new();
+    let (mut start, mut start_line) = (0, 1);
+    let mut end = 0;
+    for (index, line) in text.split_inclusive('\n').enumerate() {
+        if is_separator(line) {
+            documents.push(Document { text: &text[start..end], line: start_line });
+            // The line stays with what follows: a document can begin on it, as in `--- {}`.
+            (start, start_line) = (end, index + 1);
+        }
+        end += line.len();
+    }
+    documents.push(Document { text: &text[start..], line: start_line });
+    documents.retain(|document| !is_blank(document.text));
+    documents
+}
+
+fn is_separator(line: &str) -> bool {
+    line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+}
+
+fn is_blank(document: &str) -> bool {
+    document.lines().all(|line| {
+        let line = line.strip_prefix("---").filter(|_| is_separator(line)).unwrap_or(line).trim();
+        line.is_empty() || line.starts_with('#') || line == "..."
+    })
+}
+
+/// Reads one document, YAML or JSON. Nothing but `null` is nothing.
+///
+/// Quoted numbers stay text, a key given twice is an error, and aliases cannot blow the document up: what they repeat
+/// is limited.
+///
+/// # Errors
+/// What is wrong, with line and column in the file.
+pub(super) fn parse(document: &Document<'_>) -> Result<Option<Value>, String> {
+    match parse_text(document.text) {
+        Ok(Value::Null) => Ok(None),
+        Ok(value) => Ok(Some(value)),
+        Err(error) if document.line == 1 => Err(error.to_string()),
+        Err(error) => {
+            // Once more with as many lines above as in the file, so that the error names the file's line.
+            let padded = "\n".repeat(document.line - 1) + document.text;
+            Err(parse_text(&padded).err().unwrap_or(error).to_string())
+        }
+    }
+}
+
+fn parse_text(text: &str) -> Result<Value, serde_saphyr::Error> {
+    let size = text.len().max(10_000);
+    let options = serde_saphyr::options! {
+        // Dumps of clusters are large, so the limits grow with the text: only aliases can exceed them.
+        budget: serde_saphyr::budget! {
+            max_events: size.saturating_mul(2),
+            max_nodes: size,
+            max_total_scalar_bytes: size.saturating_mul(2),
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
+        // YAML 1.2: `yes` and `on` are words. In manifests they are labels more often than truth values.
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options)
+}
+
+#[cfg(test)]
+mod tests;

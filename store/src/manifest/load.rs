@@ -1,0 +1,47 @@
+//! Manifests from files and folders.
+
+use std::{fs, io, path::Path};
+
+use super::{
+    Parsed, parse_file,
+    walk::{read_text, walk},
+};
+use crate::{Problem, StoreError};
+
+/// Reads one file, whatever its name, or every manifest below a folder: `*.yaml`, `*.yml` and `*.json`, in the order
+/// of their paths, without hidden ones. What cannot be read below the folder is a problem, and the rest goes on.
+///
+/// # Errors
+/// When `path` itself cannot be read.
+pub fn load_path(path: &Path) -> Result<Parsed, StoreError> {
+    let failed =
+        |source: io::Error| StoreError::File { action: "read", path: path.display().to_string(), source };
+    if !fs::metadata(path).map_err(failed)?.is_dir() {
+        let text = fs::read_to_string(path).map_err(failed)?;
+        return Ok(parse_file(&path.display().to_string(), &text));
+    }
+    let found = walk(path, |_| Ok(())).map_err(failed)?;
+    let mut parsed = Parsed::default();
+    for file in &found.files {
+        parsed.extend(match read_text(file) {
+            Ok(text) => parse_file(&file.display().to_string(), &text),
+            Err(error) => unreadable(file, &error),
+        });
+    }
+    for (folder, error) in &found.unreadable {
+        parsed.extend(unreadable(folder, error));
+    }
+    parsed.drop_duplicates();
+    Ok(parsed)
+}
+
+/// What is known of a file or folder that cannot be read: nothing.
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Parsed {
+    let problem = Problem {
+        source: path.display().to_string(),
+        object: None,
+        field: None,
+        reason: format!("cannot be read: {error}"),
+    };
+    Parsed { problems: vec![problem], is_incomplete: true, ..Parsed::default() }
+}

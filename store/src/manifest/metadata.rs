@@ -1,0 +1,50 @@
+//! `metadata`.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::check::Check;
+
+/// The parts of `metadata` that are kept.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Metadata {
+    pub(super) name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) namespace: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) labels: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) annotations: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) creation_timestamp: Option<String>,
+}
+
+impl Metadata {
+    pub(super) fn named(name: &str, namespace: &str) -> Self {
+        Self { name: name.to_owned(), namespace: namespace.to_owned(), ..Self::default() }
+    }
+
+    /// `creationTimestamp` (RFC 3339) as seconds since 1970; 0 where there is none.
+    pub(super) fn created(&self, check: &mut Check) -> i64 {
+        let Some(text) = &self.creation_timestamp else { return 0 };
+        match text.parse::<Timestamp>() {
+            Ok(time) => time.as_second(),
+            Err(_) => {
+                let field = format_args!("metadata.creationTimestamp");
+                check.refuse(field, format!("{text:?} is not a time, as in 2024-05-01T12:00:00Z"));
+                0
+            }
+        }
+    }
+}
+
+/// Seconds since 1970 as `creationTimestamp`. 0 is unknown, and so is what no calendar holds.
+pub(super) fn timestamp(seconds: i64) -> Option<String> {
+    if seconds == 0 {
+        return None;
+    }
+    Timestamp::from_second(seconds).ok().map(|time| time.to_string())
+}

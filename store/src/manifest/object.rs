@@ -1,0 +1,195 @@
+//! One manifest: what it is, and whether it is good.
+
+use contiv_proto::{Key, Kind, Object};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    ManifestObject, Parsed, check::Check, endpoint_slice::EndpointSlice, endpoints::Endpoints,
+    ip_allocation::CustomIpAllocation, kind, metadata::Metadata, namespace::Namespace, node::Node, pod::Pod,
+    service::Service, vpp_node::VppNode,
+};
+use crate::Problem;
+
+/// The manifest of one kind, as it is read and written. What contiv does not use is not in it.
+pub(super) trait Manifest: DeserializeOwned + Serialize {
+    /// The stored form.
+    type Message: Into<Object>;
+
+    /// The stored form of this manifest. What `check` refuses is not stored, so its value does not matter.
+    fn into_message(self, check: &mut Check) -> Self::Message;
+
+    /// The manifest of a stored message.
+    fn from_message(message: &Self::Message) -> Self;
+
+    /// `metadata`, with the defaults filled in.
+    fn metadata(&mut self) -> &mut Metadata;
+}
+
+/// Reads one manifest, or each of a list, into `parsed`.
+pub(super) fn read(source: &str, mut value: Value, parsed: &mut Parsed) {
+    drop_nulls(&mut value);
+    let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if !value.is_object() || kind.is_empty() {
+        parsed.is_incomplete = true;
+        parsed.problems.push(Problem {
+            source: source.to_owned(),
+            object: None,
+            field: value.is_object().then(|| "kind".to_owned()),
+            reason: "this is no Kubernetes object: expected apiVersion and kind".to_owned(),
+        });
+        return;
+    }
+    if let Some(item_kind) = kind.strip_suffix("List").filter(|_| value.get("spec").is_none()) {
+        return read_list(source, value, &api_version, item_kind, parsed);
+    }
+
+    let (namespace, name) = identity(&value);
+    let Some(known) = kind::lookup(&api_version, &kind) else {
+        parsed.skipped.push(format!("{source}: {}", kind::title_of(&kind, &namespace, &name)));
+        return;
+    };
+    let reader = Reader { source, kind: known, value };
+    match reader.read(&api_version) {
+        Ok(object) => parsed.objects.push(object),
+        Err(failure) => {
+            match failure.key {
+                Some(key) => drop(parsed.broken.insert(key)),
+                None => parsed.is_incomplete = true,
+            }
+            parsed.problems.extend(failure.problems);
+        }
+    }
+}
+
+fn read_list(source: &str, mut list: Value, api_version: &str, item_kind: &str, parsed: &mut Parsed) {
+    let items = match list.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) => items,
+        None => Vec::new(),
+        Some(_) => {
+            parsed.is_incomplete = true;
+            parsed.problems.push(Problem {
+                source: source.to_owned(),
+                object: Some(format!("{item_kind}List")),
+                field: Some("items".to_owned()),
+                reason: "expected a list".to_owned(),
+            });
+            return;
+        }
+    };
+    for (position, mut item) in items.into_iter().enumerate() {
+        // The items of a typed list, as the API server sends it, do not repeat their kind.
+        if let (Value::Object(fields), false) = (&mut item, item_kind.is_empty()) {
+            fields.entry("kind").or_insert_with(|| item_kind.into());
+            fields.entry("apiVersion").or_insert_with(|| api_version.into());
+        }
+        read(&format!("{source} items[{position}]"), item, parsed);
+    }
+}
+
+/// Namespace and name as far as they can be told, for kinds of any form.
+fn identity(value: &Value) -> (String, String) {
+    let field = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_owned();
+    (field("namespace"), field("name"))
+}
+
+/// Kubernetes takes `null` for a field that is not there.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+/// Why an object is not used.
+struct Failure {
+    /// The object's identity, where it can be told.
+    key: Option<Key>,
+    problems: Vec<Problem>,
+}
+
+struct Reader<'a> {
+    source: &'a str,
+    kind: Kind,
+    value: Value,
+}
+
+impl Reader<'_> {
+    fn read(self, api_version: &str) -> Result<ManifestObject, Failure> {
+        let (known_version, _) = kind::manifest_of(self.kind);
+        if api_version != known_version {
+            let reason = format!("{api_version:?} is not known for this kind; use {known_version}");
+            return Err(self.failure(vec![("apiVersion".to_owned(), reason)]));
+        }
+        match self.kind {
+            Kind::Pod => self.read_as::<Pod>(),
+            Kind::Service => self.read_as::<Service>(),
+            Kind::Endpoints => self.read_as::<Endpoints>(),
+            Kind::EndpointSlice => self.read_as::<EndpointSlice>(),
+            Kind::Node => self.read_as::<Node>(),
+            Kind::Namespace => self.read_as::<Namespace>(),
+            Kind::VppNode => self.read_as::<VppNode>(),
+            Kind::IpAllocation => self.read_as::<CustomIpAllocation>(),
+        }
+    }
+
+    fn read_as<M: Manifest>(self) -> Result<ManifestObject, Failure> {
+        let mut manifest: M = match serde_path_to_error::deserialize(&self.value) {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                let field = error.path().to_string();
+                return Err(self.failure(vec![(field, error.into_inner().to_string())]));
+            }
+        };
+        let mut check = Check::default();
+        let metadata = manifest.metadata();
+        if metadata.name.is_empty() {
+            check.refuse(format_args!("metadata.name"), "missing; an object needs a name");
+        }
+        if !self.kind.is_namespaced() {
+            // The API server ignores it too.
+            metadata.namespace.clear();
+        } else if metadata.namespace.is_empty() {
+            "default".clone_into(&mut metadata.namespace);
+        }
+        let object: Object = manifest.into_message(&mut check).into();
+        if !check.findings.is_empty() {
+            return Err(self.failure(check.findings));
+        }
+        match object.key() {
+            Ok(key) => Ok(ManifestObject { source: self.source.to_owned(), key, object }),
+            Err(error) => Err(self.failure(vec![("metadata.name".to_owned(), error.problem)])),
+        }
+    }
+
+    fn failure(&self, findings: Vec<(String, String)>) -> Failure {
+        let (mut namespace, name) = identity(&self.value);
+        if !self.kind.is_namespaced() {
+            namespace.clear();
+        } else if namespace.is_empty() {
+            "default".clone_into(&mut namespace);
+        }
+        let (_, kind) = kind::manifest_of(self.kind);
+        let title = kind::title_of(kind, &namespace, &name);
+        let problems = findings
+            .into_iter()
+            .map(|(field, reason)| Problem {
+                source: self.source.to_owned(),
+                object: Some(title.clone()),
+                field: Some(field),
+                reason,
+            })
+            .collect();
+        // The key of a VppNode is its number, wherever the name is.
+        let name = match self.kind {
+            Kind::VppNode => self.value["spec"]["id"].to_string(),
+            _ => name,
+        };
+        Failure { key: Key::new(self.kind, namespace, name).ok(), problems }
+    }
+}

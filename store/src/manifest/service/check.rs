@@ -1,0 +1,87 @@
+//! The rules for a Service's `spec` (Kubernetes `pkg/apis/core/validation`, `ValidateService`), as far as contiv uses it.
+
+use std::collections::BTreeMap;
+
+use super::{Check, Spec};
+
+/// The `clusterIP` of a service that has none.
+const NONE: &str = "None";
+
+impl Spec {
+    /// Fills in what the API server would.
+    pub(super) fn fill_in(&mut self) {
+        if self.service_type.is_empty() {
+            "ClusterIP".clone_into(&mut self.service_type);
+        }
+        if self.session_affinity.is_empty() {
+            NONE.clone_into(&mut self.session_affinity);
+        }
+        match self.cluster_ips.first() {
+            None if !self.cluster_ip.is_empty() => self.cluster_ips.push(self.cluster_ip.clone()),
+            Some(first) if self.cluster_ip.is_empty() => self.cluster_ip.clone_from(first),
+            _ => {}
+        }
+        for range in &mut self.load_balancer_source_ranges {
+            // People write them with blanks, and the API server takes them so.
+            *range = range.trim().to_owned();
+        }
+    }
+
+    /// Notes what the API server would refuse, apart from what concerns one port only.
+    pub(super) fn check(&self, check: &mut Check) {
+        let types = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"];
+        check.one_of(format_args!("spec.type"), &self.service_type, &types);
+        check.one_of(format_args!("spec.sessionAffinity"), &self.session_affinity, &[NONE, "ClientIP"]);
+        let policies = ["Cluster", "Local"];
+        let (external, internal) = (&self.external_traffic_policy, &self.internal_traffic_policy);
+        check.one_of_or_empty(format_args!("spec.externalTrafficPolicy"), external, &policies);
+        check.one_of_or_empty(format_args!("spec.internalTrafficPolicy"), internal, &policies);
+        self.check_addresses(check);
+        self.check_ports(check);
+    }
+
+    fn check_addresses(&self, check: &mut Check) {
+        if !self.cluster_ip.is_empty() && self.cluster_ip != NONE {
+            check.address(format_args!("spec.clusterIP"), &self.cluster_ip);
+        }
+        match self.cluster_ips.as_slice() {
+            // The default filled in above; it is checked already.
+            [only] if *only == self.cluster_ip => {}
+            [first, ..] if *first != self.cluster_ip => {
+                let reason = format!("{first:?} is not spec.clusterIP, {:?}", self.cluster_ip);
+                check.refuse(format_args!("spec.clusterIPs[0]"), reason);
+            }
+            addresses => {
+                for (i, address) in addresses.iter().enumerate() {
+                    check.address(format_args!("spec.clusterIPs[{i}]"), address);
+                }
+            }
+        }
+        for (i, address) in self.external_ips.iter().enumerate() {
+            check.address(format_args!("spec.externalIPs[{i}]"), address);
+        }
+        for (i, range) in self.load_balancer_source_ranges.iter().enumerate() {
+            check.network(format_args!("spec.loadBalancerSourceRanges[{i}]"), range);
+        }
+    }
+
+    /// Endpoints are found by the port's name, and packets by its number and protocol: both must be unique.
+    fn check_ports(&self, check: &mut Check) {
+        let mut names = BTreeMap::new();
+        let mut numbers = BTreeMap::new();
+        for (i, port) in self.ports.iter().enumerate() {
+            if port.name.is_empty() && self.ports.len() > 1 {
+                let reason = "missing; with more than one port each needs a name";
+                check.refuse(format_args!("spec.ports[{i}].name"), reason);
+            } else if let Some(first) = names.insert(port.name.as_str(), i) {
+                let reason = format!("{:?} is the name of spec.ports[{first}] too", port.name);
+                check.refuse(format_args!("spec.ports[{i}].name"), reason);
+            }
+            let protocol = if port.protocol.is_empty() { "TCP" } else { &port.protocol };
+            if let Some(first) = numbers.insert((port.port, protocol), i) {
+                let reason = format!("{protocol} port {} is that of spec.ports[{first}] too", port.port);
+                check.refuse(format_args!("spec.ports[{i}].port"), reason);
+            }
+        }
+    }
+}

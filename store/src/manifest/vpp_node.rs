@@ -1,0 +1,43 @@
+//! `contiv.io/v1` `VppNode`: the number of a node and the addresses of its dataplane. `spec` is the stored message as
+//! JSON; the object's name is that of the node.
+
+use contiv_proto::message::vppnode as wire;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{check::Check, ip_allocation::spec_to_message, metadata::Metadata, object::Manifest};
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(super) struct VppNode {
+    metadata: Metadata,
+    spec: Value,
+}
+
+impl Manifest for VppNode {
+    type Message = wire::VppNode;
+
+    fn metadata(&mut self) -> &mut Metadata {
+        &mut self.metadata
+    }
+
+    fn into_message(self, check: &mut Check) -> wire::VppNode {
+        let mut message: wire::VppNode = spec_to_message(&self.spec, check);
+        if message.id == 0 && check.findings.is_empty() {
+            check.refuse(format_args!("spec.id"), "missing; expected a number above zero");
+        }
+        // A node without a name is written under its number.
+        if message.name.is_empty() && self.metadata.name != message.id.to_string() {
+            message.name.clone_from(&self.metadata.name);
+        }
+        for (i, address) in message.ip_addresses.iter().enumerate() {
+            check.network(format_args!("spec.ip_addresses[{i}]"), address);
+        }
+        message
+    }
+
+    fn from_message(message: &wire::VppNode) -> Self {
+        let name = if message.name.is_empty() { message.id.to_string() } else { message.name.clone() };
+        Self { metadata: Metadata::named(&name, ""), spec: serde_json::to_value(message).unwrap_or_default() }
+    }
+}

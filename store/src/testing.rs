@@ -1,0 +1,5 @@
+//! What tests need of the outside.
+
+mod etcd;
+
+pub use etcd::Etcd;

@@ -1,0 +1,141 @@
+//! A real etcd, on free loopback ports and with a data folder of its own.
+
+use std::{io, net::TcpListener, path::Path, process::Stdio, time::Duration};
+
+use tempfile::TempDir;
+use tokio::{
+    net::TcpStream,
+    process::{Child, Command},
+    time::{Instant, sleep},
+};
+
+/// How long etcd may take to answer. It takes well under a second, unless the machine is busy with other tests.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// One etcd process. It is killed when this is dropped, and its data goes with it.
+#[derive(Debug)]
+pub struct Etcd {
+    process: Child,
+    port: u16,
+    peer_port: u16,
+    data: TempDir,
+}
+
+impl Etcd {
+    /// Starts etcd and waits until it answers.
+    ///
+    /// # Errors
+    /// When it is not installed, or does not answer.
+    pub async fn start() -> io::Result<Self> {
+        let data = tempfile::Builder::new().prefix("contiv-etcd-").tempdir()?;
+        let (port, peer_port) = (free_port()?, free_port()?);
+        let process = spawn(port, peer_port, data.path())?;
+        let mut etcd = Self { process, port, peer_port, data };
+        etcd.wait_until_ready().await?;
+        Ok(etcd)
+    }
+
+    /// The member's address as `HOST:PORT`.
+    pub fn endpoint(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The store URL.
+    pub fn url(&self) -> String {
+        format!("etcd://{}", self.endpoint())
+    }
+
+    /// Kills the process, as a power failure would. The data stays.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub async fn kill(&mut self) -> io::Result<()> {
+        self.process.kill().await
+    }
+
+    /// Starts the process again, on the same data and ports.
+    ///
+    /// # Errors
+    /// As [`Etcd::start`].
+    pub async fn start_again(&mut self) -> io::Result<()> {
+        self.process = spawn(self.port, self.peer_port, self.data.path())?;
+        self.wait_until_ready().await
+    }
+
+    /// Starts the process again with no data at all.
+    ///
+    /// # Errors
+    /// As [`Etcd::start`].
+    pub async fn start_empty(&mut self) -> io::Result<()> {
+        self.data = tempfile::Builder::new().prefix("contiv-etcd-").tempdir()?;
+        self.start_again().await
+    }
+
+    /// Runs `etcdctl` against this etcd, and returns what it prints.
+    ///
+    /// # Errors
+    /// When it is not installed or fails; with what it prints then.
+    pub async fn ctl(&self, arguments: &[&str]) -> io::Result<String> {
+        let output = Command::new("etcdctl")
+            .env("ETCDCTL_API", "3")
+            .arg(format!("--endpoints={}", self.endpoint()))
+            .args(arguments)
+            .output()
+            .await
+            .map_err(|error| missing("etcdctl", &error))?;
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        } else {
+            let problem = String::from_utf8_lossy(&output.stderr).into_owned();
+            Err(io::Error::other(format!("etcdctl {}: {problem}", arguments.join(" "))))
+        }
+    }
+
+    /// Waits until etcd answers a read that needs a leader.
+    async fn wait_until_ready(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            if let Some(status) = self.process.try_wait()? {
+                return Err(io::Error::other(format!("etcd ended at once: {status}")));
+            }
+            let is_listening = TcpStream::connect(("127.0.0.1", self.port)).await.is_ok();
+            if is_listening && self.ctl(&["get", "/", "--count-only"]).await.is_ok() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "etcd does not answer"));
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+fn spawn(port: u16, peer_port: u16, data: &Path) -> io::Result<Child> {
+    let client = format!("http://127.0.0.1:{port}");
+    let peer = format!("http://127.0.0.1:{peer_port}");
+    Command::new("etcd")
+        // Whatever the machine's own etcd is configured with is not meant for this one.
+        .env_clear()
+        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+        .arg("--data-dir")
+        .arg(data.join("member"))
+        .args(["--name=test", "--log-level=error", "--logger=zap"])
+        .args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")])
+        .args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")])
+        .arg(format!("--initial-cluster=test={peer}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| missing("etcd", &error))
+}
+
+fn missing(program: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot run {program} ({error}): run scripts/deps"))
+}
+
+/// A port that nobody listens on. Someone else may take it before etcd does; the kernel hands out others first.
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
