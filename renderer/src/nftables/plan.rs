@@ -108,6 +108,10 @@ fn frontends(
     }
     // Last, so that an address that is both is served as a cluster IP.
     all.extend(service.cluster_ips.iter().map(|address| at(*address, false)));
+    // As a key the unspecified address means the node ports; as a service address it means nothing.
+    all.retain(
+        |(frontend, ..)| !matches!(frontend, Frontend::Address { address, .. } if address.is_unspecified()),
+    );
     all
 }
 
@@ -172,3 +176,6 @@ fn shares<'a>(backends: impl Iterator<Item = &'a Backend>) -> Shares {
 fn greatest_common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -192,3 +192,6 @@ fn count_use(picks: &mut BTreeMap<PickChain, usize>, element: &Element, change: 
         *uses = uses.saturating_add_signed(change);
     }
 }
+
+#[cfg(test)]
+mod tests;

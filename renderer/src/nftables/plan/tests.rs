@@ -1,0 +1,164 @@
+//! The table of `docs/nft-layout.md`, row by row.
+
+use contiv_model::{BackendState, Protocol, ServiceId};
+
+use super::*;
+
+fn backend(address: &str, local: bool, state: BackendState) -> Backend {
+    let address = address.parse().unwrap();
+    Backend { address, port: 8080, local, host_network: false, weight: 1, state }
+}
+
+fn ready(address: &str, local: bool) -> Backend {
+    backend(address, local, BackendState::Ready)
+}
+
+fn service(internal: TrafficPolicy, external: TrafficPolicy, backends: Vec<Backend>) -> ContivService {
+    ContivService {
+        id: ServiceId::new("default", "web"),
+        external_policy: external,
+        internal_policy: internal,
+        session_affinity_timeout: 0,
+        cluster_ips: BTreeSet::from(["10.96.0.1".parse().unwrap()]),
+        external_ips: BTreeSet::from(["203.0.113.1".parse().unwrap()]),
+        ports: vec![ServicePort {
+            port: 80,
+            protocol: Protocol::Tcp,
+            name: "http".into(),
+            node_port: Some(30080),
+            backends,
+        }],
+        lost: BTreeMap::new(),
+    }
+}
+
+fn key(address: &str, port: u16) -> FrontendKey {
+    FrontendKey { address: address.parse().unwrap(), protocol: Protocol::Tcp, port }
+}
+
+fn equal_shares(addresses: &[&str]) -> Shares {
+    addresses.iter().map(|address| (SocketAddr::new(address.parse().unwrap(), 8080), 1)).collect()
+}
+
+/// The plans for the cluster address and for the external one, which must also be the plan of the node port.
+fn plans(service: &ContivService) -> (FrontendPlan, FrontendPlan) {
+    let plan = plan(service);
+    let external = plan.frontends[&key("203.0.113.1", 80)].clone();
+    assert_eq!(plan.frontends[&key("0.0.0.0", 30080)], external, "node ports follow the external policy");
+    assert_eq!(plan.frontends.len(), 3);
+    (plan.frontends[&key("10.96.0.1", 80)].clone(), external)
+}
+
+const HERE: &str = "10.244.1.10";
+const THERE: &str = "10.244.2.10";
+
+#[test]
+fn with_policy_cluster_everyone_reaches_all_backends_and_external_traffic_is_masqueraded() {
+    let backends = vec![ready(HERE, true), ready(THERE, false)];
+    let (cluster, external) = plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, backends));
+    let serving = Serving::Backends(equal_shares(&[HERE, THERE]));
+    let outside = Outside::Same;
+    let masquerade = Masquerade::ClusterIp;
+    assert_eq!(cluster, FrontendPlan { serving: serving.clone(), outside: Outside::Same, masquerade });
+    assert_eq!(external, FrontendPlan { serving, outside, masquerade: Masquerade::Always });
+}
+
+#[test]
+fn with_external_policy_local_the_outside_reaches_only_local_backends_and_keeps_its_address() {
+    let backends = vec![ready(HERE, true), ready(THERE, false)];
+    let (cluster, external) = plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, backends));
+    let serving = Serving::Backends(equal_shares(&[HERE, THERE]));
+    assert_eq!(cluster.serving, serving);
+    let outside = Outside::Backends(equal_shares(&[HERE]));
+    assert_eq!(external, FrontendPlan { serving, outside, masquerade: Masquerade::Own });
+}
+
+#[test]
+fn with_external_policy_local_and_no_local_backend_the_outside_is_dropped_and_the_inside_served() {
+    let (_, external) =
+        plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, vec![ready(THERE, false)]));
+    let serving = Serving::Backends(equal_shares(&[THERE]));
+    assert_eq!(external, FrontendPlan { serving, outside: Outside::Drop, masquerade: Masquerade::Own });
+}
+
+#[test]
+fn with_internal_policy_local_the_cluster_address_reaches_only_local_backends() {
+    let backends = vec![ready(HERE, true), ready(THERE, false)];
+    let (cluster, external) = plans(&service(TrafficPolicy::Local, TrafficPolicy::Cluster, backends));
+    assert_eq!(cluster.serving, Serving::Backends(equal_shares(&[HERE])));
+    assert_eq!(external.serving, Serving::Backends(equal_shares(&[HERE, THERE])));
+}
+
+#[test]
+fn with_internal_policy_local_and_no_local_backend_the_cluster_address_is_dropped() {
+    let (cluster, _) =
+        plans(&service(TrafficPolicy::Local, TrafficPolicy::Cluster, vec![ready(THERE, false)]));
+    assert_eq!(cluster.serving, Serving::Drop);
+}
+
+#[test]
+fn without_any_backend_every_address_rejects_whatever_the_policies() {
+    for internal in [TrafficPolicy::Cluster, TrafficPolicy::Local] {
+        for external in [TrafficPolicy::Cluster, TrafficPolicy::Local] {
+            let (cluster, external) = plans(&service(internal, external, vec![]));
+            assert_eq!((cluster.serving, cluster.outside), (Serving::Reject, Outside::Same));
+            assert_eq!((external.serving, external.outside), (Serving::Reject, Outside::Same));
+        }
+    }
+}
+
+#[test]
+fn terminating_backends_serve_only_where_no_ready_one_is_left_separately_here_and_everywhere() {
+    let backends = vec![backend(HERE, true, BackendState::Terminating), ready(THERE, false)];
+    let (_, external) = plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, backends));
+    assert_eq!(external.serving, Serving::Backends(equal_shares(&[THERE])));
+    assert_eq!(external.outside, Outside::Backends(equal_shares(&[HERE])));
+}
+
+#[test]
+fn a_service_answers_only_in_the_families_of_its_cluster_addresses() {
+    let mut v6 = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
+    v6.cluster_ips = BTreeSet::from(["fd00:10:96::1".parse().unwrap()]);
+    let plan = plan(&v6);
+    let keys: Vec<String> = plan.frontends.keys().map(ToString::to_string).collect();
+    assert_eq!(keys, [":: . tcp . 30080", "fd00:10:96::1 . tcp . 80"]);
+    assert!(
+        plan.frontends.values().all(|frontend| frontend.serving == Serving::Reject),
+        "no backend is IPv6"
+    );
+}
+
+#[test]
+fn an_address_that_an_older_service_holds_is_left_out() {
+    let mut loser = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
+    let lost = Frontend::NodePort { protocol: Protocol::Tcp, port: 30080 };
+    loser.lost.insert(lost, ServiceId::new("default", "older"));
+    let plan = plan(&loser);
+    assert_eq!(
+        plan.frontends.keys().copied().collect::<Vec<_>>(),
+        [key("10.96.0.1", 80), key("203.0.113.1", 80)]
+    );
+}
+
+#[test]
+fn an_unspecified_address_never_becomes_a_frontend_since_it_would_stand_for_all_node_ports() {
+    let mut odd = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
+    odd.external_ips = BTreeSet::from(["0.0.0.0".parse().unwrap()]);
+    assert!(!plan(&odd).frontends.contains_key(&key("0.0.0.0", 80)));
+}
+
+#[test]
+fn weights_become_the_smallest_numbers_of_slots_in_the_same_proportion() {
+    let weighted = |weights: &[u16]| {
+        let backends: Vec<Backend> = (1..)
+            .zip(weights)
+            .map(|(number, weight)| Backend { weight: *weight, ..ready(&format!("10.0.0.{number}"), false) })
+            .collect();
+        shares(backends.iter()).into_values().collect::<Vec<u32>>()
+    };
+    assert_eq!(weighted(&[1, 1, 1]), [1, 1, 1]);
+    assert_eq!(weighted(&[20, 10, 30]), [2, 1, 3]);
+    assert_eq!(weighted(&[0, 2]), [1, 2], "a weight of zero counts as one");
+    let large = weighted(&[u16::MAX, u16::MAX - 1, 1]);
+    assert!(large.iter().sum::<u32>() <= MAX_SLOTS + 3 && large[2] == 1, "{large:?}");
+}

@@ -1,0 +1,216 @@
+//! Laws of the remembered table, on a kernel that is only a set of elements.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use contiv_model::{
+    Backend, BackendState, ChangeSet, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot,
+    TrafficPolicy,
+};
+use proptest::{collection, option, prelude::*};
+
+use super::*;
+use crate::nftables::element::{Element, Key, Value};
+
+/// What a kernel would hold, with the kernel's strictness: no removal of what is not there, nothing added twice, no
+/// verdict to a chain that does not exist.
+#[derive(Debug, Default)]
+struct Kernel {
+    elements: BTreeMap<(Set, Key), Value>,
+    picks: BTreeSet<PickChain>,
+}
+
+impl Kernel {
+    fn commit(&mut self, transaction: &Transaction) {
+        self.picks.extend(&transaction.picks);
+        self.elements.retain(|(set, _), _| !transaction.flush.contains(set));
+        let (remove, add) = transaction.elements();
+        for element in remove {
+            assert_eq!(
+                self.elements.remove(&(element.set, element.key)),
+                Some(element.value),
+                "{element} was not there"
+            );
+        }
+        for element in add {
+            assert_eq!(
+                self.elements.insert((element.set, element.key), element.value),
+                None,
+                "{element} was there"
+            );
+            if let Value::Pick(pick) = element.value {
+                assert!(self.picks.contains(&pick), "{pick} does not exist");
+            }
+        }
+    }
+
+    fn elements(&self) -> Vec<Element> {
+        self.elements
+            .iter()
+            .map(|((set, key), value)| Element { set: *set, key: *key, value: *value })
+            .collect()
+    }
+
+    /// As a dump would return it.
+    fn read(&self) -> Elements {
+        let mut read = Elements::default();
+        for element in self.elements() {
+            match element.key {
+                Key::Frontend(frontend) | Key::Slot(frontend, _) => {
+                    read.frontends.entry(frontend).or_default().push(element);
+                }
+                Key::Address(_) | Key::Pair(_) => drop(read.others.insert(element)),
+                Key::Range(_) => (),
+            }
+        }
+        read
+    }
+}
+
+/// Which slot a backend has depends on history and is of no consequence; how many it has does not.
+fn without_slot_numbers(elements: &[Element]) -> BTreeMap<(Set, Key, Value), usize> {
+    let mut counted = BTreeMap::new();
+    for element in elements {
+        let key =
+            if let Key::Slot(frontend, _) = element.key { Key::Frontend(frontend) } else { element.key };
+        *counted.entry((element.set, key, element.value)).or_default() += 1;
+    }
+    counted
+}
+
+fn address(number: u8) -> IpAddr {
+    if number.is_multiple_of(2) {
+        IpAddr::from([10, 0, 0, number])
+    } else {
+        IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(number)])
+    }
+}
+
+fn backend() -> impl Strategy<Value = Backend> {
+    (100u8..108, 80u16..82, any::<bool>(), 1u16..4, any::<bool>()).prop_map(
+        |(number, port, local, weight, ready)| Backend {
+            address: address(number),
+            port,
+            local,
+            host_network: false,
+            weight,
+            state: if ready { BackendState::Ready } else { BackendState::Terminating },
+        },
+    )
+}
+
+fn policy() -> impl Strategy<Value = TrafficPolicy> {
+    prop_oneof![Just(TrafficPolicy::Cluster), Just(TrafficPolicy::Local)]
+}
+
+/// Services whose frontends differ from those of the others: conflicts are solved before a renderer sees them.
+fn service(number: u8) -> impl Strategy<Value = ContivService> {
+    let ports = collection::btree_map(
+        (80u16..82, prop_oneof![Just(Protocol::Tcp), Just(Protocol::Udp)]),
+        (option::of(Just(())), collection::btree_map((100u8..108, 80u16..82), backend(), 0..5)),
+        1..3,
+    );
+    (policy(), policy(), any::<[bool; 3]>(), ports).prop_map(move |(external, internal, has, ports)| {
+        let own = |offset: u8, present: bool| present.then(|| address(number * 4 + offset));
+        ContivService {
+            id: ServiceId::new("default", format!("s{number}")),
+            external_policy: external,
+            internal_policy: internal,
+            session_affinity_timeout: 0,
+            cluster_ips: [own(0, has[0]), own(1, has[1])].into_iter().flatten().collect(),
+            external_ips: [own(2, has[2]), own(3, has[2])].into_iter().flatten().collect(),
+            ports: ports
+                .into_iter()
+                .map(|((port, protocol), (node_port, backends))| ServicePort {
+                    port,
+                    protocol,
+                    name: "".into(),
+                    node_port: node_port.map(|()| 30_000 + u16::from(number) * 100 + port),
+                    backends: unique(backends.into_values()),
+                })
+                .collect(),
+            lost: BTreeMap::new(),
+        }
+    })
+}
+
+fn unique(backends: impl Iterator<Item = Backend>) -> Vec<Backend> {
+    backends
+        .map(|backend| (backend.endpoint(), backend))
+        .collect::<BTreeMap<SocketAddr, Backend>>()
+        .into_values()
+        .collect()
+}
+
+fn snapshot() -> impl Strategy<Value = Snapshot> {
+    let node = (collection::btree_set((1u8..5).prop_map(address), 0..3), collection::btree_set(0u8..3, 0..3));
+    let services = (option::of(service(5)), option::of(service(6)), option::of(service(7)));
+    (services, node).prop_map(|((a, b, c), (node_ips, pods))| Snapshot {
+        services: [a, b, c]
+            .into_iter()
+            .flatten()
+            .map(|service| (service.id.clone(), Arc::new(service)))
+            .collect(),
+        node: NodeFacts {
+            node_ips,
+            pod_cidrs: pods
+                .into_iter()
+                .filter_map(|number| format!("10.{number}.0.0/16").parse().ok())
+                .collect(),
+        },
+        ..Snapshot::default()
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_changes_lead_where_a_resync_from_nothing_leads(states in collection::vec(snapshot(), 1..6)) {
+        let mut kernel = Kernel::default();
+        let (mut table, transaction) = Table::resync(&states[0], Elements::default());
+        kernel.commit(&transaction);
+        for pair in states.windows(2) {
+            kernel.commit(&table.update(&ChangeSet::between(&pair[0], &pair[1])));
+            prop_assert_eq!(kernel.elements(), table.elements());
+        }
+        let last = states.last().unwrap();
+        let fresh = Table::resync(last, Elements::default()).0;
+        prop_assert_eq!(without_slot_numbers(&kernel.elements()), without_slot_numbers(&fresh.elements()));
+        let used: BTreeSet<PickChain> = table.picks().collect();
+        prop_assert_eq!(used, fresh.picks().collect::<BTreeSet<_>>());
+    }
+
+    #[test]
+    fn a_resync_over_any_older_state_leads_where_it_leads_from_nothing(old in snapshot(), new in snapshot()) {
+        let mut kernel = Kernel::default();
+        kernel.commit(&Table::resync(&old, Elements::default()).1);
+        let (table, transaction) = Table::resync(&new, kernel.read());
+        kernel.commit(&transaction);
+        prop_assert_eq!(kernel.elements(), table.elements());
+        let fresh = Table::resync(&new, Elements::default()).0;
+        prop_assert_eq!(without_slot_numbers(&kernel.elements()), without_slot_numbers(&fresh.elements()));
+    }
+
+    #[test]
+    fn a_second_resync_writes_nothing_but_the_ranges_of_pods(state in snapshot()) {
+        let mut kernel = Kernel::default();
+        kernel.commit(&Table::resync(&state, Elements::default()).1);
+        let (_, transaction) = Table::resync(&state, kernel.read());
+        let (remove, add) = transaction.elements();
+        prop_assert_eq!(remove, vec![]);
+        prop_assert!(add.iter().all(|element| element.set.kind == SetKind::Pods), "{:?}", add);
+    }
+
+    #[test]
+    fn changes_cut_into_small_transactions_lead_to_the_same(old in snapshot(), new in snapshot(), limit in 1usize..20) {
+        let mut kernel = Kernel::default();
+        let (mut table, transaction) = Table::resync(&old, Elements::default());
+        kernel.commit(&transaction);
+        for part in table.update(&ChangeSet::between(&old, &new)).split(limit) {
+            kernel.commit(&part);
+        }
+        prop_assert_eq!(kernel.elements(), table.elements());
+    }
+}
