@@ -11,8 +11,8 @@ const PORT: u16 = 8080;
 #[test]
 fn pods_reach_each_other_on_one_node_and_across_nodes_without_translation() -> Result<()> {
     isolated("pods_reach_each_other_on_one_node_and_across_nodes_without_translation", |lab| {
-        let pods = [&lab.pod1, &lab.pod2, &lab.pod3, &lab.pod4];
-        let _responders = pods.map(|pod| Responder::start(pod, PORT));
+        let pods = lab.pods();
+        let _responders = Responder::start_all(pods, PORT)?;
         for (from, to) in pods.iter().flat_map(|from| pods.map(|to| (from, to))) {
             for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::BOTH.map(|p| (f, p))) {
                 let Answer { by, seen_source } =
@@ -29,7 +29,7 @@ fn pods_reach_each_other_on_one_node_and_across_nodes_without_translation() -> R
 fn nodes_and_pods_reach_each_other() -> Result<()> {
     isolated("nodes_and_pods_reach_each_other", |lab| {
         let hosts = [&lab.node, &lab.node2, &lab.pod1, &lab.pod3];
-        let _responders = hosts.map(|host| Responder::start(host, PORT));
+        let _responders = Responder::start_all(hosts, PORT)?;
         for (from, to) in hosts.iter().flat_map(|from| hosts.map(|to| (from, to))) {
             for family in Family::BOTH {
                 let answer = from.ask(Protocol::Tcp, to.host.socket(family, PORT))?.answer()?;
@@ -43,8 +43,7 @@ fn nodes_and_pods_reach_each_other() -> Result<()> {
 #[test]
 fn the_client_reaches_nodes_but_no_pod() -> Result<()> {
     isolated("the_client_reaches_nodes_but_no_pod", |lab| {
-        let _responders =
-            [&lab.node, &lab.node2, &lab.pod1, &lab.pod3].map(|host| Responder::start(host, PORT));
+        let _responders = Responder::start_all([&lab.node, &lab.node2, &lab.pod1, &lab.pod3], PORT)?;
         for family in Family::BOTH {
             for node in [&lab.node, &lab.node2] {
                 let answer = lab.client.ask(Protocol::Tcp, node.host.socket(family, PORT))?.answer()?;

@@ -40,8 +40,15 @@ pub fn binary() -> Result<PathBuf> {
 pub struct AgentOptions {
     /// The store's URL, such as `dir:/run/manifests`.
     pub store: String,
-    /// As in `--renderers nftables`.
-    pub renderers: &'static str,
+    /// More flags, such as `--local-endpoint-weight=2`.
+    pub flags: Vec<String>,
+}
+
+impl AgentOptions {
+    /// The nftables renderer, fed from this store.
+    pub const fn with_store(store: String) -> Self {
+        Self { store, flags: Vec::new() }
+    }
 }
 
 /// A running agent on the node.
@@ -63,7 +70,8 @@ impl<'lab> Agent<'lab> {
     pub fn spawn(lab: &'lab Lab, options: &AgentOptions) -> Result<Self> {
         let mut command = Command::new(binary()?);
         command.args(["agent", "--node-name", lab.node.host.name]);
-        command.args(["--store", &options.store, "--renderers", options.renderers]);
+        command.args(["--store", &options.store, "--renderers", "nftables"]);
+        command.args(&options.flags);
         command.args(["--listen", &DEBUG_HTTP.to_string()]).arg("--state-dir").arg(scratch("agent-state")?);
         Ok(Self { lab, process: Process::start(&lab.node, "agent", &mut command)? })
     }

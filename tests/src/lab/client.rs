@@ -116,7 +116,11 @@ impl Session {
                 }
             }
             Self::Udp(socket) => {
-                socket.send(b"who?\n")?;
+                match socket.send(b"who?\n") {
+                    // A filter of this very host stopped it. Whether it was rejected or dropped shows in what follows.
+                    Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
+                    result => drop(result?),
+                }
                 let mut buffer = [0; 256];
                 let length = socket.recv(&mut buffer)?;
                 Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
@@ -144,24 +148,26 @@ impl Namespace {
         self.run(|| ask_from_here(protocol, server, limit))
     }
 
-    /// Asks `count` times, each on a new connection or from a new UDP port, and counts who answered.
+    /// Asks `count` times, each on a new connection or from a new UDP port.
     ///
     /// # Errors
     /// When a single one gets anything but an answer.
+    pub fn answers(&self, protocol: Protocol, server: SocketAddr, count: usize) -> Result<Vec<Answer>> {
+        self.run(|| (0..count).map(|_| ask_from_here(protocol, server, TIME_LIMIT)?.answer()).collect())
+    }
+
+    /// The same, and counts who answered.
     pub fn distribution(
         &self,
         protocol: Protocol,
         server: SocketAddr,
         count: usize,
     ) -> Result<BTreeMap<String, usize>> {
-        self.run(|| {
-            let mut answered = BTreeMap::new();
-            for _ in 0..count {
-                let Answer { by, .. } = ask_from_here(protocol, server, TIME_LIMIT)?.answer()?;
-                *answered.entry(by).or_default() += 1;
-            }
-            Ok(answered)
-        })
+        let mut counts = BTreeMap::new();
+        for Answer { by, .. } in self.answers(protocol, server, count)? {
+            *counts.entry(by).or_default() += 1;
+        }
+        Ok(counts)
     }
 }
 

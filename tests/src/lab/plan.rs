@@ -39,6 +39,8 @@ pub struct Host {
     pub v4: Ipv4Addr,
     /// IPv6 address.
     pub v6: Ipv6Addr,
+    /// The node it runs on; a machine is its own.
+    pub node: &'static str,
 }
 
 impl Host {
@@ -149,6 +151,7 @@ const fn on_external(name: &'static str, number: u8) -> Host {
         name,
         v4: Ipv4Addr::new(172, 31, 0, number),
         v6: Ipv6Addr::new(0xfd00, 0x172, 0x31, 0, 0, 0, 0, same_digits(number)),
+        node: name,
     }
 }
 
@@ -157,6 +160,7 @@ const fn pod(name: &'static str, node: u8, number: u8) -> Host {
         name,
         v4: Ipv4Addr::new(10, 244, node, number),
         v6: Ipv6Addr::new(0xfd00, 0x10, 0x244, node as u16, 0, 0, 0, same_digits(number)),
+        node: if node == 1 { NODE.name } else { NODE2.name },
     }
 }
 

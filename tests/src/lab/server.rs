@@ -66,7 +66,15 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Starts all four.
+    /// Starts one on each host.
+    pub fn start_all<'a>(
+        namespaces: impl IntoIterator<Item = &'a Namespace>,
+        port: u16,
+    ) -> Result<Vec<Self>> {
+        namespaces.into_iter().map(|namespace| Self::start(namespace, port)).collect()
+    }
+
+    /// Starts all four servers of one host.
     pub fn start(namespace: &Namespace, port: u16) -> Result<Self> {
         let host = namespace.host;
         let start =

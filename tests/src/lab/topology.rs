@@ -56,6 +56,11 @@ impl Lab {
         Ok(lab)
     }
 
+    /// The pods of both nodes.
+    pub const fn pods(&self) -> [&Namespace; 4] {
+        [&self.pod1, &self.pod2, &self.pod3, &self.pod4]
+    }
+
     /// Every namespace.
     pub const fn all(&self) -> [&Namespace; 7] {
         [&self.node, &self.node2, &self.client, &self.pod1, &self.pod2, &self.pod3, &self.pod4]
@@ -86,6 +91,10 @@ fn write_settings(forwards: bool) -> Result<()> {
         // Addresses can be used at once; nobody else could have them.
         ("ipv6/conf/all/accept_dad", "0"),
         ("ipv6/conf/default/accept_dad", "0"),
+        // The kernel rations "port unreachable", and to a client that it also sends redirects there may be none for a
+        // second. The tests count each refusal.
+        ("ipv4/icmp_ratelimit", "0"),
+        ("ipv6/icmp/ratelimit", "0"),
     ];
     for (name, value) in settings {
         let path = format!("/proc/sys/net/{name}");
@@ -122,7 +131,7 @@ fn on_external(host: &Host) -> Vec<String> {
 fn node_script(node: &Host, number: u8, pods: &[Host], other: &Host, pods_of_other: &Range) -> Vec<String> {
     let mut script = on_external(node);
     let Host { v4: ours4, v6: ours6, .. } = pod_gateway(number);
-    for Host { name, v4, v6 } in pods {
+    for Host { name, v4, v6, .. } in pods {
         script.push(format!("link add {name} type veth peer name eth0 netns {name}"));
         script.push(format!("link set {name} up"));
         script.push(format!("addr add {ours4}/32 dev {name}"));

@@ -1,0 +1,128 @@
+//! State in a real etcd, in Contiv's form.
+
+use std::{process::Command, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{
+    NAMESPACE, PORT, Service, State, TARGET_PORT,
+    service::{address_type, slice_name},
+};
+use crate::lab::{Family, Host, Lab, Process, Range, Result, ranges, scratch, wait_until};
+
+/// Inside the node's namespace.
+const CLIENT_ADDRESS: &str = "127.0.0.1:2379";
+const PEER_URL: &str = "http://127.0.0.1:2380";
+/// Where all objects are.
+const ROOT: &str = "/vnf-agent/contiv-ksr/k8s";
+
+/// An etcd of one member on the node.
+#[derive(Debug)]
+pub struct Etcd<'lab> {
+    lab: &'lab Lab,
+    _process: Process,
+}
+
+impl<'lab> Etcd<'lab> {
+    /// Starts etcd and puts the nodes into it.
+    pub fn start(lab: &'lab Lab) -> Result<Self> {
+        let client_url = format!("http://{CLIENT_ADDRESS}");
+        let mut command = Command::new("etcd");
+        command.arg("--data-dir").arg(scratch("etcd")?).args(["--name", "lab"]);
+        command.args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url]);
+        command.args(["--listen-peer-urls", PEER_URL, "--initial-advertise-peer-urls", PEER_URL]);
+        command.args(["--initial-cluster", &format!("lab={PEER_URL}")]);
+        let process = Process::start(&lab.node, "etcd", &mut command)?;
+        let etcd = Self { lab, _process: process };
+        wait_until("etcd answers", Duration::from_secs(20), || {
+            etcd.etcdctl(&["endpoint", "health"]).is_ok()
+        })?;
+        for (node, pods) in [(lab.node.host, &ranges::PODS), (lab.node2.host, &ranges::PODS2)] {
+            etcd.put_value(&format!("{ROOT}/node/{}", node.name), &node_value(node, pods).to_string())?;
+        }
+        Ok(etcd)
+    }
+
+    /// Writes any value, as a test of broken ones needs.
+    pub fn put_value(&self, key: &str, value: &str) -> Result<()> {
+        self.etcdctl(&["put", key, value]).map(drop)
+    }
+
+    /// The key of a service.
+    pub fn key(service: &Service) -> String {
+        format!("{ROOT}/service/{}/namespace/{NAMESPACE}", service.name)
+    }
+
+    /// Runs `etcdctl` on the node.
+    pub fn etcdctl(&self, arguments: &[&str]) -> Result<String> {
+        let command = ["env", "ETCDCTL_API=3", "etcdctl", "--endpoints", CLIENT_ADDRESS];
+        self.lab.node.exec(&[&command[..], arguments].concat())
+    }
+}
+
+impl State for Etcd<'_> {
+    fn url(&self) -> String {
+        format!("etcd://{CLIENT_ADDRESS}")
+    }
+
+    fn put(&self, service: &Service) -> Result<()> {
+        for family in Family::BOTH {
+            let key = format!("{ROOT}/endpointslice/{}/namespace/{NAMESPACE}", slice_name(service, family));
+            self.put_value(&key, &slice_value(service, family).to_string())?;
+        }
+        self.put_value(&Self::key(service), &service_value(service).to_string())
+    }
+
+    fn delete(&self, service: &Service) -> Result<()> {
+        self.etcdctl(&["del", &Self::key(service)]).map(drop)
+    }
+}
+
+fn node_value(node: &Host, pods: &Range) -> Value {
+    json!({
+        "name": node.name,
+        "pod_CIDR": pods.cidr(Family::V4),
+        "pod_cidrs": Family::BOTH.map(|family| pods.cidr(family)),
+        "addresses": Family::BOTH.map(|family| json!({
+            "type": "NodeInternalIP", "address": node.address(family)
+        })),
+    })
+}
+
+fn service_value(service: &Service) -> Value {
+    let port = |name: &str, protocol: &str| {
+        json!({
+            "name": name, "protocol": protocol, "port": PORT,
+            "target_port": {"int_val": TARGET_PORT}, "node_port": service.node_port(),
+        })
+    };
+    let cluster_ips = service.addresses(&ranges::SERVICES);
+    json!({
+        "name": service.name,
+        "namespace": NAMESPACE,
+        "port": [port("web", "TCP"), port("web-udp", "UDP")],
+        "cluster_ip": cluster_ips[0],
+        "cluster_ips": cluster_ips,
+        "service_type": "LoadBalancer",
+        "external_ips": service.addresses(&ranges::EXTERNAL_IPS),
+        "lb_ingress_ips": service.addresses(&ranges::LOAD_BALANCERS),
+        "annotations": {},
+    })
+}
+
+fn slice_value(service: &Service, family: Family) -> Value {
+    let endpoint = |host: &&Host| {
+        json!({
+            "addresses": [host.address(family)], "node_name": host.node, "conditions": {"ready": true},
+        })
+    };
+    let port = |name: &str, protocol: &str| json!({"name": name, "port": TARGET_PORT, "protocol": protocol});
+    json!({
+        "name": slice_name(service, family),
+        "namespace": NAMESPACE,
+        "service_name": service.name,
+        "address_type": address_type(family),
+        "endpoints": service.backends.iter().map(endpoint).collect::<Vec<_>>(),
+        "ports": [port("web", "TCP"), port("web-udp", "UDP")],
+    })
+}

@@ -1,0 +1,45 @@
+//! A service that nobody serves says so at once.
+
+use std::time::Duration;
+
+use contiv_tests::{
+    cluster::{Etcd, Frontend, Manifests, Service, State},
+    lab::{Agent, AgentOptions, Family, Lab, LabError, Protocol, Result, isolated},
+};
+
+/// What a person would not notice. A client that gets no answer at all waits for minutes.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
+#[test]
+fn a_service_without_backends_refuses_at_once_with_state_in_manifests() -> Result<()> {
+    isolated("a_service_without_backends_refuses_at_once_with_state_in_manifests", |lab| {
+        a_service_without_backends_refuses_at_once(lab, &Manifests::new(lab)?)
+    })
+}
+
+#[test]
+fn a_service_without_backends_refuses_at_once_with_state_in_etcd() -> Result<()> {
+    isolated("a_service_without_backends_refuses_at_once_with_state_in_etcd", |lab| {
+        a_service_without_backends_refuses_at_once(lab, &Etcd::start(lab)?)
+    })
+}
+
+fn a_service_without_backends_refuses_at_once(lab: &Lab, state: &dyn State) -> Result<()> {
+    let empty = Service::new("empty", 80, &[]);
+    state.put(&empty)?;
+    let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+    for from in [&lab.pod1, &lab.node, &lab.client] {
+        for (frontend, family) in
+            Frontend::ALL.into_iter().flat_map(|f| Family::BOTH.map(|family| (f, family)))
+        {
+            for protocol in Protocol::BOTH {
+                let address = empty.address(lab, frontend, family);
+                let flow = format!("{} -> {address} ({frontend:?}, {protocol:?})", from.host.name);
+                let refusal = from.ask(protocol, address)?.refusal();
+                let after = refusal.map_err(|error| LabError::Unexpected(format!("{flow}: {error}")))?;
+                assert!(after < AT_ONCE, "{flow}: only after {after:?}");
+            }
+        }
+    }
+    Ok(())
+}
