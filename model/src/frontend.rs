@@ -73,3 +73,24 @@ impl Serialize for Frontend {
         serializer.collect_str(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn frontends_read_well_in_text_and_as_keys_of_json_objects() {
+        let frontends = [
+            Frontend::Address { address: [10, 96, 0, 1].into(), protocol: Protocol::Tcp, port: 80 },
+            Frontend::Address { address: IpAddr::V6(1.into()), protocol: Protocol::Udp, port: 53 },
+            Frontend::NodePort { protocol: Protocol::Sctp, port: 30080 },
+        ];
+        let map: BTreeMap<Frontend, u8> = frontends.into_iter().zip(1..).collect();
+        assert_eq!(
+            serde_json::to_string(&map).unwrap(),
+            r#"{"10.96.0.1:80/tcp":1,"[::1]:53/udp":2,"node port 30080/sctp":3}"#
+        );
+    }
+}

@@ -1,6 +1,9 @@
 //! Combines a service with what stands behind it.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{ProcessorConfig, backends, cache::Cache, placement::Placement};
 use crate::{
@@ -28,14 +31,17 @@ pub(super) fn combine(
     config: &ProcessorConfig,
 ) -> Option<Combined> {
     let spec = cache.services.get(id).filter(|spec| is_for_this_proxy(spec))?;
-    let mut backends = backends::collect(spec, cache, placement, config.local_endpoint_weight.max(1));
-    let ports = spec.ports.iter().zip(&mut backends.of_ports).map(|(port, backends)| ServicePort {
+    let backends = backends::collect(spec, cache, placement, config.local_endpoint_weight.max(1));
+    let ports = spec.ports.iter().zip(backends.of_ports).map(|(port, backends)| ServicePort {
         port: port.port,
         protocol: port.protocol,
         name: port.name.clone(),
         node_port: port.node_port,
-        backends: std::mem::take(backends),
+        backends,
     });
+    let mut ports: Vec<ServicePort> = ports.collect();
+    // Their order in the object has no meaning.
+    ports.sort();
     let service = ContivService {
         id: id.clone(),
         external_policy: spec.external_policy,
@@ -47,8 +53,8 @@ pub(super) fn combine(
         session_affinity_timeout: spec.session_affinity_timeout,
         cluster_ips: spec.cluster_ips.clone(),
         external_ips: spec.external_ips.union(&spec.load_balancer_ips).copied().collect(),
-        ports: ports.collect(),
-        lost: std::collections::BTreeMap::new(),
+        ports,
+        lost: BTreeMap::new(),
     };
     Some(Combined { service: Arc::new(service), seniority: spec.seniority, local_pods: backends.local_pods })
 }

@@ -89,3 +89,6 @@ pub fn validate(
     };
     Ok(Some(object))
 }
+
+#[cfg(test)]
+mod tests;

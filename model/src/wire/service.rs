@@ -167,7 +167,5 @@ fn ports(message: &proto::Service, problems: &mut Problems) -> Vec<ServicePortSp
         }
         ports.push(ServicePortSpec { port: number, protocol, name: port.name.as_str().into(), node_port });
     }
-    // Their order has no meaning, and two services that differ in it only are the same.
-    ports.sort();
     ports
 }

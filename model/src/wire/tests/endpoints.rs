@@ -1,0 +1,94 @@
+use super::*;
+use crate::{
+    Protocol,
+    object::{AddressType, Conditions, Endpoints},
+};
+
+#[test]
+fn endpoints_as_contiv_stores_them_are_read() {
+    let object = read(
+        Kind::Endpoints,
+        r#"{"endpoint_subsets":[{"addresses":[{"ip":"10.1.2.8","node_name":"w1","target_ref":{"kind":"Pod",
+            "name":"nginx-x"}},{"ip":"10.1.2.9","target_ref":{"kind":"Node","name":"w1"}}],
+            "not_ready_addresses":[{"ip":"10.1.2.10"}],
+            "ports":[{"name":"http","port":8080,"protocol":"TCP"},{"name":"s","port":1,"protocol":"sctp"}]}]}"#,
+    );
+    let Object::Endpoints(Endpoints { id, subsets }) = object else { panic!("{object:?}") };
+    assert_eq!(id, ServiceId::new("default", "web"));
+    let [nginx, other] = subsets[0].addresses.as_slice() else { panic!("not ready ones are left out") };
+    assert_eq!(nginx.node_name, Some(NodeName::new("w1")));
+    assert_eq!(nginx.pod, Some(PodId::new("default", "nginx-x")), "the namespace is that of the endpoints");
+    assert_eq!((&other.node_name, &other.pod), (&None, &None));
+    assert_eq!(subsets[0].ports[1].protocol, Protocol::Sctp);
+}
+
+#[test]
+fn invalid_endpoints_are_named() {
+    let problems = problems(
+        Kind::Endpoints,
+        r#"{"endpoint_subsets":[{},{"addresses":[{"ip":"10.1.2.8"},{"ip":""}],"ports":[{"port":0}]}]}"#,
+    );
+    assert!(problems[0].starts_with("endpoint_subsets[1].addresses[1].ip: \"\""), "{problems:?}");
+    assert!(problems[1].starts_with("endpoint_subsets[1].ports[0].port: 0"), "{problems:?}");
+}
+
+#[test]
+fn a_slice_is_read_as_kube_proxy_reads_it() {
+    let object = read(
+        Kind::EndpointSlice,
+        r#"{"labels":{"kubernetes.io/service-name":"web"},"address_type":"IPv4","endpoints":[
+            {"addresses":["10.1.2.8","ignored"]},
+            {"addresses":["10.1.2.9"],"conditions":{"ready":false,"terminating":true}}],
+            "ports":[{"name":"","port":80},{"port":81},{"name":"all"},{"name":"zero","port":0}]}"#,
+    );
+    let Object::EndpointSlice(slice) = object else { panic!("{object:?}") };
+    assert_eq!(slice.service, Some(ServiceId::new("default", "web")));
+    assert_eq!(slice.endpoints[0].conditions, Conditions::READY);
+    assert_eq!(slice.endpoints[1].conditions, Conditions { ready: false, serving: true, terminating: true });
+    assert_eq!(slice.ports.len(), 1, "those without a name or number are ignored");
+    assert_eq!((&*slice.ports[0].name, slice.ports[0].protocol), ("", Protocol::Tcp));
+}
+
+#[test]
+fn a_slice_that_is_not_for_proxies_belongs_to_no_service() {
+    let service = |value| match read(Kind::EndpointSlice, value) {
+        Object::EndpointSlice(slice) => slice.service,
+        other => panic!("{other:?}"),
+    };
+    assert!(service(r#"{"address_type":"IPv4","service_name":"web"}"#).is_some());
+    assert!(service(r#"{"address_type":"IPv4"}"#).is_none());
+    let headless =
+        r#"{"address_type":"IPv4","service_name":"web","labels":{"service.kubernetes.io/headless":""}}"#;
+    assert!(service(headless).is_none());
+}
+
+#[test]
+fn a_slice_of_names_is_read_and_has_nothing_to_use() {
+    let object = read(
+        Kind::EndpointSlice,
+        r#"{"service_name":"web","address_type":"FQDN","endpoints":[{"addresses":["example.com"]}],
+            "ports":[{"name":"http","port":80}]}"#,
+    );
+    let Object::EndpointSlice(slice) = object else { panic!("{object:?}") };
+    assert_eq!(slice.address_type, AddressType::Fqdn);
+    assert!(slice.endpoints.is_empty() && slice.ports.is_empty());
+}
+
+#[test]
+fn invalid_slices_are_named() {
+    let problems = problems(
+        Kind::EndpointSlice,
+        r#"{"address_type":"IPv4","endpoints":[{},{"addresses":["fd00::1"]},{"addresses":["x"]}],
+            "ports":[{"name":"a","port":-1},{"name":"b","port":1,"protocol":"?"}]}"#,
+    );
+    let fields = problems.iter().map(|problem| problem.split(": ").next().unwrap());
+    let expected = [
+        "endpoints[0].addresses",
+        "endpoints[1].addresses[0]",
+        "endpoints[2].addresses[0]",
+        "ports[0].port",
+        "ports[1].protocol",
+    ];
+    assert!(fields.eq(expected), "{problems:#?}");
+    assert!(self::problems(Kind::EndpointSlice, "{}")[0].contains("IPv4, IPv6, FQDN"));
+}

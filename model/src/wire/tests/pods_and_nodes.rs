@@ -1,0 +1,61 @@
+use super::*;
+
+#[test]
+fn a_pod_on_the_host_network_says_so_or_has_the_address_of_its_host() {
+    let pod = |value| match read(Kind::Pod, value) {
+        Object::Pod(pod) => pod,
+        other => panic!("{other:?}"),
+    };
+    assert!(!pod(r#"{"ip_address":"10.1.1.3","host_ip_address":"192.168.1.1"}"#).host_network);
+    assert!(pod(r#"{"ip_address":"192.168.1.1","host_ip_address":"192.168.1.1"}"#).host_network);
+    assert!(pod(r#"{"host_network":true}"#).host_network);
+    assert_eq!(
+        pod(r#"{"ip_address":"10.1.1.3","ip_addresses":["10.1.1.3","fd00::3"]}"#).ips,
+        ips(&["10.1.1.3", "fd00::3"])
+    );
+}
+
+#[test]
+fn a_pod_that_has_finished_has_no_addresses_any_more() {
+    for (phase, expected) in [("Running", ips(&["10.1.1.3"])), ("Succeeded", ips(&[])), ("Failed", ips(&[]))]
+    {
+        let object = read(Kind::Pod, &format!(r#"{{"ip_address":"10.1.1.3","phase":"{phase}"}}"#));
+        let Object::Pod(pod) = object else { panic!("{object:?}") };
+        assert_eq!(pod.ips, expected, "{phase}");
+    }
+}
+
+#[test]
+fn of_a_nodes_addresses_those_that_are_ip_addresses_count() {
+    let object = read(
+        Kind::Node,
+        r#"{"pod_CIDR":" 10.1.1.0/24 ","pod_cidrs":["10.1.1.0/24","fd00:1::9/64"],"addresses":[
+            {"type":"NodeInternalIP","address":"192.168.1.1"},{"type":3,"address":"fd00::1"},
+            {"type":"NodeExternalIP","address":"203.0.113.1"},{"type":"NodeHostName","address":"web"},
+            {"type":"NodeInternalDNS","address":"web.example.com"},{"address":"?"}]}"#,
+    );
+    let Object::Node(node) = object else { panic!("{object:?}") };
+    assert_eq!(node.ips, ips(&["192.168.1.1", "fd00::1", "203.0.113.1"]));
+    let cidrs: Vec<String> = node.pod_cidrs.iter().map(ToString::to_string).collect();
+    assert_eq!(cidrs, ["10.1.1.0/24", "fd00:1::/64"]);
+}
+
+#[test]
+fn a_vpp_node_has_the_obsolete_address_too() {
+    let object =
+        read(Kind::VppNode, r#"{"name":"w","ip_address":"192.168.16.3","ip_addresses":["192.168.16.2/24"]}"#);
+    let Object::VppNode(node) = object else { panic!("{object:?}") };
+    assert_eq!((node.id, node.ips), (2, ips(&["192.168.16.2", "192.168.16.3"])));
+}
+
+#[test]
+fn an_interface_that_services_use_needs_an_address() {
+    let value = |ip| {
+        format!(r#"{{"custom_interfaces":[{{"name":"eth1","ip_address":"{ip}","service_endpoint":true}}]}}"#)
+    };
+    let object = read(Kind::IpAllocation, &value("10.5.0.1/24"));
+    let Object::IpAllocation(allocation) = object else { panic!("{object:?}") };
+    assert_eq!(allocation.service_endpoint().unwrap().ip, Some("10.5.0.1".parse().unwrap()));
+    let problems = problems(Kind::IpAllocation, &value(""));
+    assert!(problems[0].starts_with("custom_interfaces[0].ip_address: "), "{problems:?}");
+}

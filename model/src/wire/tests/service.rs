@@ -1,0 +1,115 @@
+use super::*;
+use crate::{
+    TrafficPolicy,
+    object::{Seniority, Service, ServiceType},
+};
+
+fn service(value: &str) -> Service {
+    match read(Kind::Service, value) {
+        Object::Service(service) => service,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_service_as_contiv_stores_it_is_read() {
+    let service = service(
+        r#"{"name":"web","namespace":"default","port":[{"name":"http","protocol":"TCP","port":80,
+            "target_port":{"int_val":8080},"node_port":30080}],"selector":{"app":"nginx"},
+            "cluster_ip":"10.104.58.114","service_type":"NodePort","session_affinity":"None",
+            "external_traffic_policy":"Local","annotations":{}}"#,
+    );
+    assert_eq!(service.id, ServiceId::new("default", "web"));
+    assert_eq!(service.service_type, ServiceType::NodePort);
+    assert_eq!(service.cluster_ips, ips(&["10.104.58.114"]));
+    assert_eq!(service.external_policy, TrafficPolicy::Local);
+    assert_eq!(service.internal_policy, TrafficPolicy::Cluster);
+    assert_eq!(service.session_affinity_timeout, 0);
+    assert_eq!((service.ports[0].port, service.ports[0].node_port), (80, Some(30080)));
+    assert_eq!(service.seniority, Seniority::new(None, 7));
+}
+
+#[test]
+fn headless_services_say_none_for_their_address() {
+    assert!(service(r#"{"cluster_ip":"None"}"#).headless);
+    assert!(service(r#"{"cluster_ips":["None"]}"#).headless);
+    assert!(!service("{}").headless);
+}
+
+#[test]
+fn client_affinity_lasts_three_hours_unless_it_says_otherwise() {
+    let timeout = |value| service(value).session_affinity_timeout;
+    assert_eq!(timeout(r#"{"session_affinity":"ClientIP"}"#), 10_800);
+    assert_eq!(timeout(r#"{"session_affinity":"ClientIP","session_affinity_timeout":60}"#), 60);
+    assert_eq!(timeout(r#"{"session_affinity":"None","session_affinity_timeout":60}"#), 0);
+}
+
+#[test]
+fn ingress_counts_for_load_balancers_and_where_it_is_an_address_of_mode_vip() {
+    let ingress = r#""lb_ingress_ips":["","192.0.2.1"]"#;
+    let read = |rest: &str| service(&format!("{{{ingress}{rest}}}")).load_balancer_ips;
+    assert_eq!(read(r#","service_type":"LoadBalancer""#), ips(&["192.0.2.1"]));
+    assert_eq!(read(r#","service_type":"NodePort""#), ips(&[]));
+    // The newer form replaces the older, which cannot say the mode.
+    let newer = r#","service_type":"LoadBalancer","load_balancer_ingress":[{"ip":"192.0.2.2","ip_mode":"VIP"},
+        {"ip":"192.0.2.3"},{"ip":"192.0.2.4","ip_mode":"Proxy"},{"hostname":"lb.example.com"}]"#;
+    assert_eq!(read(newer), ips(&["192.0.2.2", "192.0.2.3"]));
+}
+
+#[test]
+fn a_service_of_another_proxy_and_its_age_are_recognised() {
+    let service = service(
+        r#"{"labels":{"service.kubernetes.io/service-proxy-name":"x"},"creation_timestamp":"1700000000"}"#,
+    );
+    assert_eq!(service.proxy_name.as_deref(), Some("x"));
+    assert_eq!(service.seniority, Seniority::new(Some(1_700_000_000), 7));
+}
+
+#[test]
+fn an_alias_may_have_ports_that_mean_nothing() {
+    let service =
+        service(r#"{"service_type":"ExternalName","external_name":"example.com","port":[{"port":0}]}"#);
+    assert!(service.ports.is_empty());
+}
+
+#[test]
+fn every_invalid_field_of_a_service_is_named_with_what_would_be_right() {
+    let problems = problems(
+        Kind::Service,
+        r#"{"port":[{"port":70000,"name":"a b"},{"port":80,"protocol":"ICMP"},{"port":81,"node_port":-1}],
+            "cluster_ip":"10.96.0.300","cluster_ips":["10.96.0.1","10.96.0.2"],"external_ips":["127.0.0.1"],
+            "service_type":"Foo","session_affinity":"Cookie","external_traffic_policy":"local",
+            "internal_traffic_policy":"X","load_balancer_ingress":[{"ip":"192.0.2.1","ip_mode":"Q"}]}"#,
+    );
+    for (field, hint) in [
+        ("port[0].port: ", "1 to 65535"),
+        ("port[0].name: ", "hyphens"),
+        ("port[1].protocol: ", "TCP, UDP or SCTP"),
+        ("port[2].node_port: ", "1 to 65535"),
+        ("cluster_ip: ", "10.1.2.3"),
+        ("cluster_ips[1]: ", "at most one"),
+        ("external_ips[0]: ", "loopback"),
+        ("service_type: ", "ClusterIP, NodePort, LoadBalancer, ExternalName"),
+        ("session_affinity: ", "None, ClientIP"),
+        ("external_traffic_policy: ", "Cluster, Local"),
+        ("internal_traffic_policy: ", "Cluster, Local"),
+        ("load_balancer_ingress[0].ip_mode: ", "VIP, Proxy"),
+    ] {
+        let found = problems.iter().find(|problem| problem.starts_with(field));
+        assert!(found.is_some_and(|problem| problem.contains(hint)), "{field}: {problems:#?}");
+    }
+    assert_eq!(problems.len(), 12, "{problems:#?}");
+}
+
+#[test]
+fn a_port_cannot_be_twice_in_one_service() {
+    let twice = r#"{"port":[{"port":80,"node_port":30080},{"port":80,"protocol":"UDP","node_port":30080},
+        {"port":80,"name":"b"},{"port":81,"name":"c","node_port":30080}]}"#;
+    let problems = problems(Kind::Service, twice);
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(
+        problems[0].starts_with("port[2].port: 80/tcp") && problems[0].contains("port[0]"),
+        "{problems:?}"
+    );
+    assert!(problems[1].starts_with("port[3].node_port: 30080/tcp"), "{problems:?}");
+}

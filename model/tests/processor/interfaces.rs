@@ -1,0 +1,104 @@
+//! The interfaces of the pods on this node.
+
+use contiv_model::{Event, object::Pod};
+
+use crate::builders::*;
+
+fn web_at(addresses: &[contiv_model::object::EndpointAddress]) -> [Event; 2] {
+    let endpoints: Vec<_> = addresses.iter().cloned().map(ready).collect();
+    [
+        put(mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])),
+        put(mk_slice("default/web-1", "web", &endpoints, &["http:8080/tcp"])),
+    ]
+}
+
+fn this_node() -> Event {
+    put(mk_node(MASTER, &["192.168.1.1"], &["10.1.1.0/24"]))
+}
+
+#[test]
+fn every_attached_pod_can_be_a_client_and_those_behind_a_service_serve() {
+    let mut processor =
+        mk_processor_with([this_node(), add_pod("default/p1", "tap1"), add_pod("default/p2", "tap2")]);
+    assert_eq!(interfaces(&processor), (vec!["tap1".into(), "tap2".into()], vec![]));
+
+    let changes =
+        processor.apply(web_at(&[of_pod("default/p1", "10.1.1.3"), of_pod("default/p9", "10.1.2.3")]));
+    assert_eq!(interfaces(&processor).1, ["tap1"]);
+    assert!(changes.frontend_interfaces.is_none() && changes.backend_interfaces.is_some());
+
+    let changes = processor.apply([delete_service("default/web")]);
+    assert_eq!(
+        changes.backend_interfaces.unwrap().old,
+        processor.snapshot().frontend_interfaces.into_iter().take(1).collect()
+    );
+    assert!(interfaces(&processor).1.is_empty());
+}
+
+#[test]
+fn a_pod_that_is_of_no_use_to_its_service_does_not_serve() {
+    let endpoint = with(of_pod("default/p1", "10.1.1.3"), false, true, false);
+    let processor = mk_processor_with([
+        this_node(),
+        add_pod("default/p1", "tap1"),
+        put(mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])),
+        put(mk_slice("default/web-1", "web", &[endpoint], &["http:8080/tcp"])),
+    ]);
+    assert!(interfaces(&processor).1.is_empty(), "not ready");
+}
+
+#[test]
+fn a_pod_on_the_host_network_has_no_interface() {
+    let pod = Pod { host_network: true, ..mk_pod("default/p1", &["192.168.1.1"]) };
+    let processor = mk_processor_with(
+        [this_node(), put(pod)].into_iter().chain(web_at(&[of_pod("default/p1", "192.168.1.1")])),
+    );
+    assert_eq!(interfaces(&processor), (vec![], vec![]));
+}
+
+#[test]
+fn custom_interfaces_in_the_pod_network_are_for_clients_too() {
+    let allocation = mk_allocation(
+        "default/p1",
+        &[
+            mk_interface("eth1", "default", "10.5.0.1"),
+            mk_interface("eth2", "", "10.5.0.2"),
+            mk_interface("eth3", "stub", "10.6.0.1"),
+        ],
+    );
+    let processor = mk_processor_with([add_pod("default/p1", "tap1"), put(allocation)]);
+    assert_eq!(interfaces(&processor).0, ["eth1", "eth2", "tap1"]);
+}
+
+#[test]
+fn the_service_endpoint_interface_serves_instead_of_the_main_one() {
+    let custom = [mk_service_endpoint("eth1", "default", "10.5.0.1")];
+    let mut processor = mk_processor_with(
+        [this_node(), add_pod("default/p1", "tap1"), put(mk_allocation("default/p1", &custom))]
+            .into_iter()
+            .chain(web_at(&[of_pod("default/p1", "10.1.1.3")])),
+    );
+    assert_eq!(interfaces(&processor).1, ["tap1"], "the pod's main address is not known yet");
+
+    processor.apply([put(mk_pod("default/p1", &["10.1.1.3"]))]);
+    assert_eq!(interfaces(&processor), (vec!["eth1".into(), "tap1".into()], vec!["eth1".into()]));
+
+    processor.apply([delete_pod_object("default/p1")]);
+    assert_eq!(interfaces(&processor).1, ["tap1"]);
+}
+
+#[test]
+fn a_pod_that_could_not_be_attached_leaves_nothing_behind() {
+    let mut processor = mk_processor();
+    let added = processor.apply([add_pod("default/p1", "tap1")]);
+    assert_eq!(added.frontend_interfaces.unwrap().new.len(), 1);
+    let reverted = processor.apply([Event::RevertAddPod(pod_id("default/p1"))]);
+    assert!(reverted.frontend_interfaces.unwrap().new.is_empty());
+    assert!(processor.apply([Event::RevertAddPod(pod_id("default/p1"))]).is_empty());
+}
+
+#[test]
+fn a_pod_that_is_attached_again_has_its_new_interface_only() {
+    let processor = mk_processor_with([add_pod("default/p1", "tap1"), add_pod("default/p1", "tap2")]);
+    assert_eq!(interfaces(&processor).0, ["tap2"]);
+}

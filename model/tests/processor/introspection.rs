@@ -1,0 +1,70 @@
+//! What people can ask the processor.
+
+use contiv_model::object::ObjectKind;
+use serde_json::{Value, json};
+
+use crate::builders::*;
+
+#[test]
+fn objects_are_listed_by_type_in_the_order_of_their_ids() {
+    let processor = mk_processor_with([
+        put(mk_service("b/web", &["10.96.0.1"], &["http:80:30080/tcp"])),
+        put(mk_service("a/web", &["10.96.0.2"], &["http:80/tcp"])),
+        put(mk_endpoints("a/web", &[mk_subset(&[of_pod("a/p", "10.1.1.3")], &["http:8080/tcp"])])),
+        put(mk_slice("a/web-1", "web", &[ready(on(MASTER, "10.1.1.3"))], &["http:8080/tcp"])),
+        put(mk_pod("a/p", &["10.1.1.3"])),
+        put(mk_node(MASTER, &["192.168.1.1"], &["10.1.1.0/24"])),
+        put(mk_vpp_node(1, MASTER, &["192.168.16.1"])),
+        put(mk_allocation("a/p", &[mk_service_endpoint("eth1", "default", "10.5.0.1")])),
+    ]);
+    for kind in ObjectKind::ALL {
+        let objects = processor.objects(kind);
+        assert!(!objects.is_empty(), "{kind}");
+        assert!(objects.iter().all(|object| object.key().kind() == kind), "{kind}");
+        assert!(objects.is_sorted_by_key(contiv_model::Object::key), "{kind}");
+    }
+    let slices = serde_json::to_value(processor.objects(ObjectKind::EndpointSlice)).unwrap();
+    assert_eq!(
+        slices,
+        json!([{
+            "id": "a/web-1",
+            "service": "a/web",
+            "address_type": "IPv4",
+            "endpoints": [{
+                "ip": "10.1.1.3",
+                "node_name": "master",
+                "conditions": { "ready": true, "serving": true, "terminating": false }
+            }],
+            "ports": [{ "name": "http", "protocol": "TCP", "port": 8080 }]
+        }])
+    );
+}
+
+#[test]
+fn nodes_are_shown_with_what_each_of_their_records_says() {
+    let processor = mk_processor_with([
+        put(mk_vpp_node(7, "late", &["192.168.16.7"])),
+        put(mk_vpp_node(1, MASTER, &["192.168.16.1"])),
+        put(mk_node(MASTER, &["192.168.1.1"], &["10.1.1.0/24"])),
+    ]);
+    let nodes: Value = serde_json::to_value(processor.nodes()).unwrap();
+    assert_eq!(
+        nodes,
+        json!([
+            {
+                "name": "late",
+                "this_node": false,
+                "vpp_node_ids": [7],
+                "ips": ["192.168.16.7"],
+                "pod_cidrs": []
+            },
+            {
+                "name": "master",
+                "this_node": true,
+                "vpp_node_ids": [1],
+                "ips": ["192.168.1.1", "192.168.16.1"],
+                "pod_cidrs": ["10.1.1.0/24"]
+            }
+        ])
+    );
+}

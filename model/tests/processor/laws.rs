@@ -1,0 +1,151 @@
+//! Laws that hold for whatever happens, on small sets of ids and addresses so that things collide.
+
+mod happenings;
+
+use std::collections::BTreeMap;
+
+use contiv_model::{ChangeSet, Event, InterfaceName, Object, ObjectKey, PodId, Processor, Resync, Snapshot};
+use proptest::prelude::*;
+
+use crate::builders::{mk_processor, mk_resync};
+use happenings::{Step, steps};
+
+/// What the processor should know, kept in the simplest way there is.
+#[derive(Debug, Default)]
+struct Expected {
+    objects: BTreeMap<ObjectKey, Object>,
+    attached: BTreeMap<PodId, InterfaceName>,
+}
+
+impl Expected {
+    fn follow(&mut self, step: &Step) {
+        match step {
+            Step::Apply(events) => events.iter().for_each(|event| self.follow_event(event)),
+            Step::Resync(Resync { objects, undecodable }) => {
+                self.objects.retain(|key, _| undecodable.contains(key));
+                self.objects.extend(objects.iter().map(|object| (object.key(), object.clone())));
+            }
+        }
+    }
+
+    fn follow_event(&mut self, event: &Event) {
+        match event {
+            Event::Put(object) => drop(self.objects.insert(object.key(), object.clone())),
+            Event::Delete(key) => drop(self.objects.remove(key)),
+            Event::AddPod { pod, interface } => drop(self.attached.insert(pod.clone(), interface.clone())),
+            Event::DeletePod(pod) | Event::RevertAddPod(pod) => drop(self.attached.remove(pod)),
+        }
+    }
+
+    /// The state as events, each of which is independent of the others.
+    fn events(&self) -> Vec<Event> {
+        let objects = self.objects.values().cloned().map(Event::Put);
+        let attached = self
+            .attached
+            .iter()
+            .map(|(pod, interface)| Event::AddPod { pod: pod.clone(), interface: interface.clone() });
+        objects.chain(attached).collect()
+    }
+
+    /// What a processor says that is told nothing but the state.
+    fn snapshot(&self) -> Snapshot {
+        let mut processor = mk_processor();
+        processor.resync(mk_resync(self.objects.values().cloned()));
+        processor.apply(self.events().into_iter().filter(|event| matches!(event, Event::AddPod { .. })));
+        processor.snapshot()
+    }
+}
+
+fn take(processor: &mut Processor, step: Step) -> ChangeSet {
+    match step {
+        Step::Apply(events) => processor.apply(events),
+        Step::Resync(resync) => processor.resync(resync),
+    }
+}
+
+/// A change set says something new in every part, and what it says was there before was there.
+fn assert_honest(changes: &ChangeSet, before: &Snapshot) {
+    for (id, change) in &changes.services {
+        assert_ne!(change.old, change.new, "{id}");
+        assert_eq!(change.old.as_ref(), before.services.get(id), "{id}");
+    }
+    assert_ne!(changes.node.as_ref(), Some(&before.node));
+    for (change, before) in [
+        (&changes.frontend_interfaces, &before.frontend_interfaces),
+        (&changes.backend_interfaces, &before.backend_interfaces),
+    ] {
+        if let Some(change) = change {
+            assert_ne!(&change.old, &change.new);
+            assert_eq!(&change.old, before);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn any_steps_lead_to_the_same_as_a_resync_of_what_is_left(steps in steps()) {
+        let (mut processor, mut expected) = (mk_processor(), Expected::default());
+        for step in steps {
+            expected.follow(&step);
+            take(&mut processor, step);
+            prop_assert_eq!(processor.snapshot(), expected.snapshot());
+        }
+        let resync = mk_resync(expected.objects.into_values());
+        prop_assert!(processor.resync(resync.clone()).is_empty());
+        prop_assert!(processor.resync(resync).is_empty());
+    }
+
+    #[test]
+    fn changes_lead_from_each_snapshot_to_the_next(steps in steps()) {
+        let mut processor = mk_processor();
+        let mut followed = processor.snapshot();
+        for step in steps {
+            let changes = take(&mut processor, step);
+            assert_honest(&changes, &followed);
+            prop_assert_eq!(ChangeSet::between(&followed, &processor.snapshot()), changes.clone());
+            followed.apply(&changes);
+            prop_assert_eq!(&followed, &processor.snapshot());
+        }
+    }
+
+    #[test]
+    fn merged_changes_do_what_they_do_one_after_the_other(steps in steps()) {
+        let mut processor = mk_processor();
+        let first = processor.snapshot();
+        let mut merged = ChangeSet::default();
+        for step in steps {
+            merged.merge(take(&mut processor, step));
+        }
+        let last = processor.snapshot();
+        let direct = ChangeSet::between(&first, &last);
+        prop_assert_eq!(&merged.services, &direct.services);
+        prop_assert_eq!(&merged.frontend_interfaces, &direct.frontend_interfaces);
+        prop_assert_eq!(&merged.backend_interfaces, &direct.backend_interfaces);
+        let mut followed = first;
+        followed.apply(&merged);
+        prop_assert_eq!(followed, last);
+    }
+
+    #[test]
+    fn neither_order_nor_batches_show_in_the_result(
+        steps in steps(),
+        order in prop::collection::vec(any::<u32>(), 64),
+        batch in 1..8_usize,
+    ) {
+        let mut expected = Expected::default();
+        for step in &steps {
+            expected.follow(step);
+        }
+        let mut events: Vec<_> = expected.events().into_iter().zip(order.into_iter().cycle()).collect();
+        events.sort_by_key(|(_, order)| *order);
+        let events: Vec<_> = events.into_iter().map(|(event, _)| event).collect();
+        let mut processor = mk_processor();
+        for batch in events.chunks(batch) {
+            processor.apply(batch.to_vec());
+        }
+        let bytes = |snapshot: &Snapshot| serde_json::to_vec(snapshot).unwrap();
+        prop_assert_eq!(bytes(&processor.snapshot()), bytes(&expected.snapshot()));
+    }
+}

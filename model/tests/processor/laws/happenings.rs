@@ -1,0 +1,185 @@
+//! Random steps over few ids, addresses and ports.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use contiv_model::{
+    Event, InterfaceName, NodeName, Object, ObjectKey, PodId, Resync, ServiceId, TrafficPolicy,
+    object::{AddressType, Conditions, EndpointAddress, Seniority, Service, ServiceType, SliceEndpoint},
+};
+use proptest::{
+    collection::{btree_set, vec},
+    option,
+    prelude::*,
+    sample::{select, subsequence},
+};
+
+use crate::builders::*;
+
+/// What can happen to a processor.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    Apply(Vec<Event>),
+    Resync(Resync),
+}
+
+pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let apply = vec(event(), 0..5).prop_map(Step::Apply);
+    let resync = (vec(object(), 0..12), btree_set(key(), 0..6))
+        .prop_map(|(objects, undecodable)| Step::Resync(Resync { objects, undecodable }));
+    vec(prop_oneof![12 => apply, 1 => resync], 1..16)
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        10 => object().prop_map(Event::Put),
+        4 => key().prop_map(Event::Delete),
+        2 => (pod(), select(&["tap1", "tap2", "eth1"][..]))
+            .prop_map(|(pod, interface)| Event::AddPod { pod, interface: InterfaceName::new(interface) }),
+        1 => pod().prop_map(Event::DeletePod),
+        1 => pod().prop_map(Event::RevertAddPod),
+    ]
+}
+
+fn key() -> impl Strategy<Value = ObjectKey> {
+    // The key of any object: those are the ids that exist.
+    object().prop_map(|object| object.key())
+}
+
+fn object() -> impl Strategy<Value = Object> {
+    prop_oneof![
+        4 => service().prop_map(IntoObject::object),
+        2 => endpoints(),
+        4 => slice(),
+        2 => (pod(), address_set(), any::<bool>())
+            .prop_map(|(id, ips, host_network)| contiv_model::object::Pod { id, ips, host_network }.object()),
+        1 => (node(), address_set(), cidrs()).prop_map(|(name, ips, pod_cidrs)| {
+            contiv_model::object::Node { name, ips, pod_cidrs }.object()
+        }),
+        1 => (1..4_u32, node(), address_set())
+            .prop_map(|(id, name, ips)| contiv_model::object::VppNode { id, name, ips }.object()),
+        2 => allocation(),
+    ]
+}
+
+fn service() -> impl Strategy<Value = Service> {
+    let addresses = || subsequence(vec!["10.9.0.1", "10.9.0.2", "fd09::1"], 0..3);
+    let port = select(
+        &["a:80/tcp", "a:80:30080/tcp", "b:81:30080/tcp", "a:80/udp", "c:80/sctp", "b:81:30081/udp"][..],
+    );
+    let service_type = prop_oneof![
+        8 => Just(ServiceType::ClusterIp),
+        2 => Just(ServiceType::LoadBalancer),
+        1 => Just(ServiceType::ExternalName),
+    ];
+    let policy = || select(&[TrafficPolicy::Cluster, TrafficPolicy::Local][..]);
+    (
+        service_id(),
+        (addresses(), addresses(), addresses()),
+        btree_set(port, 0..4),
+        (service_type, prop::bool::weighted(0.1), prop::bool::weighted(0.1)),
+        (policy(), policy(), 0..2_u32),
+        (option::of(1..3_i64), 1..3_i64),
+    )
+        .prop_map(
+            |(id, addresses, ports, (service_type, headless, other_proxy), policies, (created, revision))| {
+                let ports: Vec<&str> = ports.into_iter().collect();
+                Service {
+                    service_type,
+                    headless,
+                    external_ips: ips(&addresses.1),
+                    load_balancer_ips: ips(&addresses.2),
+                    external_policy: policies.0,
+                    internal_policy: policies.1,
+                    session_affinity_timeout: policies.2,
+                    proxy_name: other_proxy.then(|| "other".into()),
+                    seniority: Seniority::new(created, revision),
+                    ..mk_service(&id.to_string(), &addresses.0, &ports)
+                }
+            },
+        )
+}
+
+fn endpoints() -> impl Strategy<Value = Object> {
+    let subset =
+        (vec(endpoint_address(), 0..3), ports()).prop_map(|(addresses, ports)| mk_subset(&addresses, &ports));
+    (service_id(), vec(subset, 0..3))
+        .prop_map(|(id, subsets)| mk_endpoints(&id.to_string(), &subsets).object())
+}
+
+fn slice() -> impl Strategy<Value = Object> {
+    let conditions = any::<(bool, bool, bool)>().prop_map(|(ready, serving, terminating)| Conditions {
+        ready,
+        serving,
+        terminating,
+    });
+    let endpoint = (endpoint_address(), conditions)
+        .prop_map(|(address, conditions)| SliceEndpoint { address, conditions });
+    let address_type =
+        prop_oneof![4 => Just(AddressType::Ipv4), 1 => Just(AddressType::Ipv6), 1 => Just(AddressType::Fqdn)];
+    (
+        select(&["a/s1", "a/s2", "b/s1"][..]),
+        option::weighted(0.9, service_id()),
+        vec(endpoint, 0..4),
+        ports(),
+        address_type,
+    )
+        .prop_map(|(id, service, endpoints, ports, address_type)| {
+            contiv_model::object::EndpointSlice {
+                service,
+                address_type,
+                ..mk_slice(id, "", &endpoints, &ports)
+            }
+            .object()
+        })
+}
+
+fn allocation() -> impl Strategy<Value = Object> {
+    let interface =
+        (select(&["eth1", "eth2"][..]), select(&["", "default", "stub"][..]), address(), any::<bool>());
+    (pod(), vec(interface, 0..3)).prop_map(|(pod, interfaces)| {
+        let interfaces = interfaces.into_iter().map(|(name, network, ip, service_endpoint)| {
+            contiv_model::object::CustomInterface {
+                service_endpoint,
+                ..mk_interface(name, network, &ip.to_string())
+            }
+        });
+        mk_allocation(&pod.to_string(), &interfaces.collect::<Vec<_>>()).object()
+    })
+}
+
+fn endpoint_address() -> impl Strategy<Value = EndpointAddress> {
+    (address(), option::of(node()), option::of(pod())).prop_map(|(ip, node_name, pod)| EndpointAddress {
+        ip,
+        node_name,
+        pod,
+    })
+}
+
+fn ports() -> impl Strategy<Value = Vec<&'static str>> {
+    subsequence(vec!["a:8080/tcp", "a:8081/udp", "b:8080/tcp", "b:8082/tcp", "c:8080/sctp"], 0..4)
+}
+
+fn service_id() -> impl Strategy<Value = ServiceId> {
+    select(&["a/web", "a/dns", "b/web"][..]).prop_map(crate::builders::service_id)
+}
+
+fn pod() -> impl Strategy<Value = PodId> {
+    select(&["a/p1", "a/p2", "b/p1"][..]).prop_map(pod_id)
+}
+
+fn node() -> impl Strategy<Value = NodeName> {
+    select(&[MASTER, WORKER][..]).prop_map(NodeName::new)
+}
+
+fn address() -> impl Strategy<Value = IpAddr> {
+    select(&["10.1.1.1", "10.1.1.2", "10.1.1.5", "10.1.2.1", "fd01::1"][..]).prop_map(ip)
+}
+
+fn address_set() -> impl Strategy<Value = BTreeSet<IpAddr>> {
+    btree_set(address(), 0..3)
+}
+
+fn cidrs() -> impl Strategy<Value = BTreeSet<ipnetwork::IpNetwork>> {
+    subsequence(vec!["10.1.1.0/30", "10.1.1.4/30", "10.1.2.0/24", "fd01::/64"], 0..3)
+        .prop_map(|cidrs| cidrs.into_iter().map(|cidr| cidr.parse().unwrap()).collect())
+}

@@ -1,0 +1,202 @@
+//! Local or not, host network or not, redirected or not; and what renderers are told of this node.
+
+use contiv_model::{
+    Event, NodeName, ObjectKey, Processor, ProcessorConfig,
+    object::{Pod, Service},
+};
+
+use crate::builders::*;
+
+fn web() -> Service {
+    mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])
+}
+
+fn nodes() -> [Event; 3] {
+    [
+        put(mk_node(MASTER, &["192.168.1.1"], &["10.1.1.0/24"])),
+        put(mk_node(WORKER, &["192.168.1.2"], &["10.1.2.0/24"])),
+        put(mk_vpp_node(2, WORKER, &["192.168.16.2"])),
+    ]
+}
+
+fn slice(addresses: &[contiv_model::object::EndpointAddress]) -> Event {
+    let endpoints: Vec<_> = addresses.iter().cloned().map(ready).collect();
+    put(mk_slice("default/web-1", "web", &endpoints, &["http:8080/tcp"]))
+}
+
+#[test]
+fn the_node_name_of_an_endpoint_decides_where_it_is_if_there_is_one() {
+    let processor = mk_processor_with(nodes().into_iter().chain([
+        put(web()),
+        // The ranges say the opposite of the names.
+        slice(&[on(MASTER, "10.1.2.3"), on(WORKER, "10.1.1.3"), at("10.1.1.4"), at("10.1.2.4")]),
+    ]));
+    assert_eq!(
+        backends(&processor, "default/web"),
+        [
+            "80/tcp -> 10.1.1.3:8080",
+            "80/tcp -> 10.1.1.4:8080 local",
+            "80/tcp -> 10.1.2.3:8080 local",
+            "80/tcp -> 10.1.2.4:8080"
+        ]
+    );
+}
+
+#[test]
+fn an_address_of_any_node_is_host_network_and_of_this_node_local_too() {
+    let processor = mk_processor_with(nodes().into_iter().chain([
+        put(web()),
+        slice(&[at("192.168.1.1"), at("192.168.1.2"), at("192.168.16.2"), at("198.51.100.1")]),
+    ]));
+    assert_eq!(
+        backends(&processor, "default/web"),
+        [
+            "80/tcp -> 192.168.1.1:8080 local host-network",
+            "80/tcp -> 192.168.1.2:8080 host-network",
+            "80/tcp -> 192.168.16.2:8080 host-network",
+            // Neither a node nor a pod: an endpoint outside the cluster, which Contiv took for host network.
+            "80/tcp -> 198.51.100.1:8080"
+        ]
+    );
+}
+
+#[test]
+fn a_pod_that_says_so_is_host_network_and_a_change_of_it_is_seen() {
+    let pod = Pod { host_network: true, ..mk_pod("default/p", &["192.168.1.9"]) };
+    let mut processor = mk_processor_with([put(web()), slice(&[of_pod("default/p", "192.168.1.9")])]);
+    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 192.168.1.9:8080"]);
+
+    assert_eq!(changed(&processor.apply([put(pod.clone())])), ["default/web"]);
+    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 192.168.1.9:8080 host-network"]);
+
+    assert_eq!(changed(&processor.apply([put(Pod { host_network: false, ..pod })])), ["default/web"]);
+    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 192.168.1.9:8080"]);
+}
+
+#[test]
+fn endpoints_of_the_older_form_learn_of_their_pods_too() {
+    let subset = mk_subset(&[of_pod("default/p", "192.168.1.9")], &["http:8080/tcp"]);
+    let mut processor = mk_processor_with([put(web()), put(mk_endpoints("default/web", &[subset]))]);
+    processor.apply([put(Pod { host_network: true, ..mk_pod("default/p", &["192.168.1.9"]) })]);
+    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 192.168.1.9:8080 host-network"]);
+}
+
+#[test]
+fn local_backends_have_the_configured_weight() {
+    for (weight, expected) in [(3, "80/tcp -> 10.1.1.3:8080 local x3"), (0, "80/tcp -> 10.1.1.3:8080 local")]
+    {
+        let config =
+            ProcessorConfig { local_endpoint_weight: weight, ..ProcessorConfig::new(NodeName::new(MASTER)) };
+        let mut processor = Processor::new(config);
+        processor.apply(nodes().into_iter().chain([put(web()), slice(&[at("10.1.1.3"), at("10.1.2.3")])]));
+        assert_eq!(backends(&processor, "default/web"), [expected, "80/tcp -> 10.1.2.3:8080"]);
+    }
+}
+
+#[test]
+fn facts_are_those_of_this_node_from_both_its_records() {
+    let mut processor = mk_processor_with(nodes());
+    let changes = processor.apply([put(mk_vpp_node(1, MASTER, &["192.168.16.1"]))]);
+    let facts = processor.snapshot().node;
+    assert_eq!(facts.node_ips, ips(&["192.168.1.1", "192.168.16.1"]));
+    assert_eq!(facts.pod_cidrs, ["10.1.1.0/24".parse().unwrap()].into());
+    assert_eq!(changes.node, Some(facts));
+}
+
+#[test]
+fn the_configuration_replaces_what_the_store_says_of_this_node() {
+    let mut processor = Processor::new(ProcessorConfig {
+        node_ips: ips(&["203.0.113.1"]),
+        pod_cidrs: ["10.7.0.0/16".parse().unwrap()].into(),
+        ..ProcessorConfig::new(NodeName::new(MASTER))
+    });
+    processor.apply(nodes());
+    let facts = processor.snapshot().node;
+    assert_eq!(facts.node_ips, ips(&["203.0.113.1"]));
+    assert_eq!(facts.pod_cidrs, ["10.7.0.0/16".parse().unwrap()].into());
+
+    // An endpoint at an address of this node is local, whether or not node ports answer there.
+    processor
+        .apply([put(web()), slice(&[at("192.168.1.1"), at("203.0.113.1"), at("10.7.1.1"), at("10.1.1.3")])]);
+    assert_eq!(
+        backends(&processor, "default/web"),
+        [
+            "80/tcp -> 10.1.1.3:8080",
+            "80/tcp -> 10.7.1.1:8080 local",
+            "80/tcp -> 192.168.1.1:8080 local host-network",
+            "80/tcp -> 203.0.113.1:8080 local host-network"
+        ]
+    );
+}
+
+#[test]
+fn a_node_that_comes_or_goes_touches_only_services_with_endpoints_there() {
+    let mut processor = mk_processor_with([
+        put(web()),
+        slice(&[at("192.168.1.2")]),
+        put(mk_service("default/api", &["10.96.0.2"], &["http:80/tcp"])),
+        put(mk_slice("default/api-1", "api", &[ready(at("10.1.9.9"))], &["http:80/tcp"])),
+    ]);
+    let changes = processor.apply(nodes());
+    assert_eq!(changed(&changes), ["default/web"]);
+    let changes = processor.apply([Event::Delete(ObjectKey::Node(NodeName::new(WORKER)))]);
+    assert_eq!(changed(&changes), ["default/web"]);
+    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 192.168.1.2:8080"]);
+}
+
+#[test]
+fn services_reach_a_pod_through_its_service_endpoint_interface() {
+    let allocation = mk_allocation(
+        "default/p",
+        &[mk_interface("eth1", "default", "10.5.0.1"), mk_service_endpoint("eth2", "default", "10.5.0.2")],
+    );
+    let processor = mk_processor_with(nodes().into_iter().chain([
+        put(web()),
+        slice(&[of_pod("default/p", "10.1.1.3"), at("10.1.1.4")]),
+        put(allocation),
+        put(mk_pod("default/p", &["10.1.1.3", "fd00:1::3"])),
+    ]));
+    // It is where its main address is, whatever network the custom one belongs to.
+    assert_eq!(
+        backends(&processor, "default/web"),
+        ["80/tcp -> 10.1.1.4:8080 local", "80/tcp -> 10.5.0.2:8080 local"]
+    );
+}
+
+#[test]
+fn an_endpoint_that_does_not_name_its_pod_is_redirected_by_its_address() {
+    let processor = mk_processor_with([
+        put(web()),
+        slice(&[at("10.1.1.3"), at("10.1.1.4")]),
+        put(mk_pod("default/p", &["10.1.1.3"])),
+        put(mk_allocation("default/p", &[mk_service_endpoint("eth1", "default", "10.5.0.1")])),
+    ]);
+    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 10.1.1.4:8080", "80/tcp -> 10.5.0.1:8080"]);
+}
+
+#[test]
+fn an_endpoint_of_another_pod_at_a_reused_address_is_not_redirected() {
+    let processor = mk_processor_with([
+        put(web()),
+        slice(&[of_pod("default/new", "10.1.1.3")]),
+        put(mk_pod("default/old", &["10.1.1.3"])),
+        put(mk_pod("default/new", &["10.1.1.3"])),
+        put(mk_allocation("default/old", &[mk_service_endpoint("eth1", "default", "10.5.0.1")])),
+    ]);
+    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 10.1.1.3:8080"]);
+}
+
+#[test]
+fn an_allocation_that_is_deleted_or_changed_takes_effect_at_once() {
+    let allocation = |ip| put(mk_allocation("default/p", &[mk_service_endpoint("eth1", "default", ip)]));
+    let mut processor = mk_processor_with([
+        put(web()),
+        slice(&[of_pod("default/p", "10.1.1.3")]),
+        put(mk_pod("default/p", &["10.1.1.3"])),
+        allocation("10.5.0.1"),
+    ]);
+    assert_eq!(changed(&processor.apply([allocation("10.5.0.2")])), ["default/web"]);
+    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 10.5.0.2:8080"]);
+    processor.apply([Event::Delete(ObjectKey::IpAllocation(pod_id("default/p")))]);
+    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 10.1.1.3:8080"]);
+}

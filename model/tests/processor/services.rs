@@ -1,0 +1,108 @@
+//! Which services are rendered, and what of them.
+
+use contiv_model::{
+    Frontend, NodeName, Processor, ProcessorConfig, Protocol, TrafficPolicy,
+    object::{Service, ServiceType},
+};
+
+use crate::builders::*;
+
+fn is_rendered(service: Service) -> bool {
+    let id = service.id.clone();
+    mk_processor_with([put(service)]).service(&id).is_some()
+}
+
+#[test]
+fn a_service_without_any_endpoints_is_rendered_without_backends() {
+    let processor = mk_processor_with([put(mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"]))]);
+    let service = processor.service(&service_id("default/web")).unwrap();
+    assert_eq!(service.ports.len(), 1);
+    assert!(service.ports[0].backends.is_empty());
+}
+
+#[test]
+fn headless_and_alias_services_and_those_of_another_proxy_are_not_rendered() {
+    let service = || mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"]);
+    assert!(is_rendered(service()));
+    assert!(!is_rendered(Service { headless: true, ..service() }));
+    assert!(!is_rendered(Service { service_type: ServiceType::ExternalName, ..service() }));
+    assert!(!is_rendered(Service { proxy_name: Some("other".into()), ..service() }));
+}
+
+#[test]
+fn without_a_cluster_address_a_service_is_rendered_if_it_has_another_frontend() {
+    assert!(!is_rendered(mk_service("default/web", &[], &["http:80/tcp"])));
+    assert!(is_rendered(mk_service("default/web", &[], &["http:80:30080/tcp"])));
+    let external_ips = ips(&["192.0.2.1"]);
+    assert!(is_rendered(Service { external_ips, ..mk_service("default/web", &[], &["http:80/tcp"]) }));
+}
+
+#[test]
+fn a_service_that_becomes_headless_is_removed() {
+    let service = mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"]);
+    let mut processor = mk_processor_with([put(service.clone())]);
+    let changes = processor.apply([put(Service { headless: true, ..service })]);
+    assert!(changes.services[&service_id("default/web")].new.is_none());
+}
+
+#[test]
+fn load_balancer_addresses_are_external_addresses() {
+    let service = Service {
+        service_type: ServiceType::LoadBalancer,
+        external_ips: ips(&["192.0.2.1"]),
+        load_balancer_ips: ips(&["192.0.2.2", "2001:db8::2"]),
+        ..mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])
+    };
+    let processor = mk_processor_with([put(service)]);
+    let service = processor.service(&service_id("default/web")).unwrap();
+    assert_eq!(service.external_ips, ips(&["192.0.2.1", "192.0.2.2", "2001:db8::2"]));
+}
+
+#[test]
+fn frontends_are_all_addresses_and_node_ports_each_once() {
+    let service = Service {
+        external_ips: ips(&["192.0.2.1", "10.96.0.1"]),
+        ..mk_service("default/web", &["10.96.0.1"], &["http:80:30080/tcp", "dns:53/udp"])
+    };
+    let processor = mk_processor_with([put(service)]);
+    let service = processor.service(&service_id("default/web")).unwrap();
+    let address = |address: &str, protocol, port| Frontend::Address { address: ip(address), protocol, port };
+    let expected = [
+        address("10.96.0.1", Protocol::Tcp, 80),
+        address("10.96.0.1", Protocol::Udp, 53),
+        address("192.0.2.1", Protocol::Tcp, 80),
+        address("192.0.2.1", Protocol::Udp, 53),
+        Frontend::NodePort { protocol: Protocol::Tcp, port: 30080 },
+    ];
+    assert_eq!(service.frontends(), expected.into_iter().collect());
+    assert!(service.lost.is_empty(), "a service does not compete with itself");
+}
+
+#[test]
+fn contivs_reading_of_the_local_policy_is_a_switch() {
+    let service = Service {
+        external_policy: TrafficPolicy::Local,
+        ..mk_service("default/web", &["10.96.0.1"], &["http:80:30080/tcp"])
+    };
+    for (contiv_local_policy, expected) in [(false, TrafficPolicy::Cluster), (true, TrafficPolicy::Local)] {
+        let config = ProcessorConfig { contiv_local_policy, ..ProcessorConfig::new(NodeName::new(MASTER)) };
+        let mut processor = Processor::new(config);
+        processor.apply([put(service.clone())]);
+        let rendered = processor.service(&service.id).unwrap();
+        assert_eq!((rendered.external_policy, rendered.internal_policy), (TrafficPolicy::Local, expected));
+    }
+}
+
+#[test]
+fn an_internal_policy_of_its_own_is_kept() {
+    let service = Service {
+        internal_policy: TrafficPolicy::Local,
+        session_affinity_timeout: 600,
+        ..mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])
+    };
+    let processor = mk_processor_with([put(service)]);
+    let service = processor.service(&service_id("default/web")).unwrap();
+    assert_eq!(service.internal_policy, TrafficPolicy::Local);
+    assert_eq!(service.external_policy, TrafficPolicy::Cluster);
+    assert_eq!(service.session_affinity_timeout, 600);
+}
