@@ -1,0 +1,359 @@
+//! What the nftables renderer leaves in a real kernel, held against readers that know nothing of it: the `nft` command
+//! and the crate `nftables`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use contiv_model::{
+    Backend, BackendState, ChangeSet, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot,
+    TrafficPolicy,
+};
+use contiv_renderer::{Renderer, Report, dry_run, nftables::Nftables};
+use contiv_tests::lab::{LabError, Namespace, Result, isolated};
+use nftables::expr::{Expression, NamedExpression, Verdict};
+
+#[test]
+fn the_skeleton_lists_the_same_whether_nft_loads_it_or_netlink_programs_it() -> Result<()> {
+    isolated("the_skeleton_lists_the_same_whether_nft_loads_it_or_netlink_programs_it", |lab| {
+        resync(&lab.node, &mut Nftables::new(), &Snapshot::default())?;
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../renderer/src/nftables/skeleton.nft");
+        lab.node2.exec(&["nft", "-f", file])?;
+        assert_same_listing(&lab.node, &lab.node2)
+    })
+}
+
+#[test]
+fn a_full_table_lists_the_same_whether_nft_loads_its_text_or_netlink_programs_it() -> Result<()> {
+    isolated("a_full_table_lists_the_same_whether_nft_loads_its_text_or_netlink_programs_it", |lab| {
+        let snapshot = snapshot(6, 3);
+        resync(&lab.node, &mut Nftables::new(), &snapshot)?;
+        lab.node2.exec_with_input(&["nft", "-f", "-"], &dry_run::nft(&snapshot))?;
+        assert_same_listing(&lab.node, &lab.node2)
+    })
+}
+
+#[test]
+fn another_reader_finds_exactly_the_elements_that_are_desired() -> Result<()> {
+    isolated("another_reader_finds_exactly_the_elements_that_are_desired", |lab| {
+        let mut renderer = Nftables::new();
+        let mut state = snapshot(0, 0);
+        resync(&lab.node, &mut renderer, &state)?;
+        // A walk through states that differ in services, backends, policies and node addresses.
+        for step in [(4, 1), (4, 2), (6, 5), (6, 3), (2, 3), (2, 0), (5, 7)] {
+            let next = snapshot(step.0, step.1);
+            let changes = ChangeSet::between(&state, &next);
+            state = next;
+            lab.node.run(|| renderer.update(&changes).map_err(unexpected))?;
+            assert_eq!(read_elements(&lab.node)?, desired_elements(&state), "after {step:?}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_resync_writes_nothing_where_all_is_right_and_counters_live_on() -> Result<()> {
+    isolated("a_resync_writes_nothing_where_all_is_right_and_counters_live_on", |lab| {
+        let snapshot = snapshot(4, 3);
+        resync(&lab.node, &mut Nftables::new(), &snapshot)?;
+        count_a_connection_by_hand(&lab.node)?;
+        let before = lab.node.exec(&["nft", "list", "ruleset"])?;
+        assert!(before.contains("counter packets 7 bytes 700"), "{before}");
+        let report = resync(&lab.node, &mut Nftables::new(), &snapshot)?;
+        let pods = snapshot.node.pod_cidrs.len();
+        assert_eq!((report.added, report.removed), (pods, 0), "only the few pod ranges are written anew");
+        assert_eq!(lab.node.exec(&["nft", "list", "ruleset"])?, before);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_resync_undoes_whatever_others_did_to_the_table() -> Result<()> {
+    isolated("a_resync_undoes_whatever_others_did_to_the_table", |lab| {
+        let snapshot = snapshot(5, 4);
+        resync(&lab.node, &mut Nftables::new(), &snapshot)?;
+        let right = lab.node.exec(&["nft", "list", "ruleset"])?;
+        let damages: [&[&str]; 12] = [
+            &["nft", "flush", "ruleset"],
+            &["nft", "flush", "chain", "inet", "contiv", "services-v4"],
+            &["nft", "insert", "rule", "inet", "contiv", "nat-prerouting", "accept"],
+            &["nft", "flush", "map", "inet", "contiv", "backends4"],
+            &["nft", "delete", "element", "inet", "contiv", "cluster-ips4", "{ 10.96.0.1 }"],
+            &["nft", "add", "element", "inet", "contiv", "cluster-ips4", "{ 192.0.2.1 }"],
+            &[
+                "nft",
+                "add",
+                "element",
+                "inet",
+                "contiv",
+                "services4",
+                "{ 192.0.2.1 . tcp . 80 : jump reject-now }",
+            ],
+            &["nft", "add", "element", "inet", "contiv", "hairpin6", "{ fd00::1 . fd00::2 }"],
+            &["nft", "add", "element", "inet", "contiv", "pods4", "{ 192.0.2.0/24 }"],
+            &["nft", "add", "chain", "inet", "contiv", "foreign"],
+            &["nft", "add", "set", "inet", "contiv", "foreign", "{ type ipv4_addr; }"],
+            &["nft", "add", "chain", "inet", "contiv", "pick-v4-99"],
+        ];
+        for damage in damages {
+            lab.node.exec(damage)?;
+            assert_ne!(lab.node.exec(&["nft", "list", "ruleset"])?, right, "{damage:?} damages nothing");
+            resync(&lab.node, &mut Nftables::new(), &snapshot)?;
+            assert_eq!(sorted(&lab.node.exec(&["nft", "list", "ruleset"])?), sorted(&right), "{damage:?}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_table_of_another_shape_is_replaced() -> Result<()> {
+    isolated("a_table_of_another_shape_is_replaced", |lab| {
+        let other = "table inet contiv { set pods4 { type inet_service; }\n chain nat-output { type nat hook output \
+                     priority 0; }\n chain x { tcp dport @pods4 accept; }\n }";
+        lab.node.exec_with_input(&["nft", "-f", "-"], other)?;
+        let snapshot = snapshot(3, 2);
+        resync(&lab.node, &mut Nftables::new(), &snapshot)?;
+        lab.node2.exec_with_input(&["nft", "-f", "-"], &dry_run::nft(&snapshot))?;
+        assert_same_listing(&lab.node, &lab.node2)
+    })
+}
+
+#[test]
+fn chains_that_no_service_needs_any_more_go_with_the_change_that_freed_them() -> Result<()> {
+    isolated("chains_that_no_service_needs_any_more_go_with_the_change_that_freed_them", |lab| {
+        let mut renderer = Nftables::new();
+        let (many, few) = (snapshot(3, 7), snapshot(3, 2));
+        resync(&lab.node, &mut renderer, &many)?;
+        lab.node.run(|| renderer.update(&ChangeSet::between(&many, &few)).map_err(unexpected))?;
+        resync(&lab.node2, &mut Nftables::new(), &few)?;
+        let chains = |namespace: &Namespace| namespace.exec(&["nft", "list", "chains", "inet"]);
+        assert_eq!(sorted(&chains(&lab.node)?), sorted(&chains(&lab.node2)?));
+        Ok(())
+    })
+}
+
+#[test]
+fn cleanup_removes_the_table_and_leaves_others_alone() -> Result<()> {
+    isolated("cleanup_removes_the_table_and_leaves_others_alone", |lab| {
+        let foreign = "table inet contiv-other { chain c { tcp dport 22 accept; }\n }\ntable ip contiv { }";
+        lab.node.exec_with_input(&["nft", "-f", "-"], foreign)?;
+        let before = lab.node.exec(&["nft", "list", "ruleset"])?;
+        resync(&lab.node, &mut Nftables::new(), &snapshot(3, 3))?;
+        assert_ne!(lab.node.exec(&["nft", "list", "ruleset"])?, before);
+        for removed in [1, 0] {
+            let report = lab.node.run(|| Nftables::new().cleanup().map_err(unexpected))?;
+            assert_eq!(report.removed, removed, "a second cleanup finds nothing to do");
+            assert_eq!(lab.node.exec(&["nft", "list", "ruleset"])?, before);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn thousands_of_services_go_in_although_the_send_buffer_is_small() -> Result<()> {
+    isolated("thousands_of_services_go_in_although_the_send_buffer_is_small", |lab| {
+        let snapshot = snapshot(4000, 3);
+        let mut renderer = Nftables::new();
+        let report = resync(&lab.node, &mut renderer, &snapshot)?;
+        // Outside the first user namespace the kernel caps the send buffer, so the batch must have been cut.
+        assert!(report.transactions > 1, "{report:?}");
+        assert_eq!(read_elements(&lab.node)?, desired_elements(&snapshot));
+        Ok(())
+    })
+}
+
+#[test]
+fn an_update_before_a_resync_is_refused_and_a_failed_call_asks_for_a_resync() -> Result<()> {
+    isolated("an_update_before_a_resync_is_refused_and_a_failed_call_asks_for_a_resync", |lab| {
+        let (old, new) = (snapshot(3, 2), snapshot(3, 3));
+        let changes = ChangeSet::between(&old, &new);
+        let mut renderer = Nftables::new();
+        lab.node.run(|| {
+            assert!(renderer.update(&changes).is_err());
+            renderer.resync(&old).map_err(unexpected)?;
+            Ok(())
+        })?;
+        lab.node.exec(&["nft", "delete", "table", "inet", "contiv"])?;
+        let refused = lab.node.run(|| Ok(renderer.update(&changes)))?;
+        let message = refused.map_err(|error| error.to_string()).err();
+        assert!(message.as_ref().is_some_and(|message| message.contains("No such file")), "{message:?}");
+        assert!(
+            lab.node.run(|| Ok(renderer.update(&changes)))?.is_err(),
+            "what is in the kernel is not known"
+        );
+        resync(&lab.node, &mut renderer, &new)?;
+        assert_eq!(read_elements(&lab.node)?, desired_elements(&new));
+        Ok(())
+    })
+}
+
+/// Some `services`, all different, with up to `backends` backends each: both families, three protocols, node ports,
+/// policies, weights, services without backends.
+fn snapshot(services: u16, backends: u16) -> Snapshot {
+    let services = (1..=services).map(|number| service(number, backends));
+    Snapshot {
+        services: services.map(|service| (service.id.clone(), Arc::new(service))).collect(),
+        node: NodeFacts {
+            node_ips: addresses(["172.31.0.1", "fd00:172:31::1"]),
+            pod_cidrs: ["10.244.1.0/24", "10.244.9.0/24", "fd00:10:244:1::/64"]
+                .iter()
+                .flat_map(|range| range.parse())
+                .collect(),
+        },
+        ..Snapshot::default()
+    }
+}
+
+fn service(number: u16, backends: u16) -> ContivService {
+    let [high, low] = number.to_be_bytes();
+    let policy = |local| if local { TrafficPolicy::Local } else { TrafficPolicy::Cluster };
+    let protocol = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp][usize::from(number % 3)];
+    ContivService {
+        id: ServiceId::new("default", format!("s{number}")),
+        external_policy: policy(number.is_multiple_of(2)),
+        internal_policy: policy(number.is_multiple_of(5)),
+        session_affinity_timeout: 0,
+        cluster_ips: BTreeSet::from([IpAddr::from([10, 96, high, low]), v6(0xfd00, number)]),
+        external_ips: BTreeSet::from([IpAddr::from([203, 0, high, low]), v6(0x2001, number)]),
+        ports: vec![ServicePort {
+            port: 80,
+            protocol,
+            name: "main".into(),
+            node_port: (number <= 2000).then_some(30_000 + number),
+            // Every third service has fewer, so that several numbers of slots are in use.
+            backends: (0..backends.saturating_sub(number % 3))
+                .flat_map(|backend| both_families(number, backend))
+                .collect(),
+        }],
+        lost: BTreeMap::new(),
+    }
+}
+
+fn both_families(service: u16, backend: u16) -> [Backend; 2] {
+    let [high, low] = service.to_be_bytes();
+    #[allow(clippy::cast_possible_truncation)]
+    let addresses =
+        [IpAddr::from([10, 128 + high, low, 1 + backend as u8]), v6(0xfd01, service * 16 + backend)];
+    addresses.map(|address| Backend {
+        address,
+        port: 8080,
+        local: backend.is_multiple_of(2),
+        host_network: false,
+        weight: 1 + backend % 2,
+        state: if backend < 5 { BackendState::Ready } else { BackendState::Terminating },
+    })
+}
+
+fn v6(prefix: u16, number: u16) -> IpAddr {
+    IpAddr::from([prefix, 0, 0, 0, 0, 0, 0, number])
+}
+
+fn addresses<const N: usize>(texts: [&str; N]) -> BTreeSet<IpAddr> {
+    texts.iter().flat_map(|text| text.parse()).collect()
+}
+
+fn resync(namespace: &Namespace, renderer: &mut Nftables, snapshot: &Snapshot) -> Result<Report> {
+    namespace.run(|| renderer.resync(snapshot).map_err(unexpected))
+}
+
+fn unexpected(error: impl ToString) -> LabError {
+    LabError::Unexpected(error.to_string())
+}
+
+/// The kernel lists elements of a hash in no order of ours, so lines are compared as sets of lines.
+fn assert_same_listing(ours: &Namespace, theirs: &Namespace) -> Result<()> {
+    let ours = ours.exec(&["nft", "list", "ruleset"])?;
+    let theirs = theirs.exec(&["nft", "list", "ruleset"])?;
+    assert!(ours.contains("chain nat-prerouting"), "{ours}");
+    assert_eq!(sorted(&ours), sorted(&theirs));
+    Ok(())
+}
+
+/// The lines in order, without what only depends on the place of an element in its list.
+fn sorted(listing: &str) -> Vec<String> {
+    let line = |line: &str| {
+        line.trim().trim_start_matches("elements = { ").trim_end_matches([',', '}', ' ']).to_owned()
+    };
+    let mut lines: Vec<String> = listing.lines().map(line).collect();
+    lines.sort();
+    lines
+}
+
+/// Gives one element a counter that a new element would not have.
+fn count_a_connection_by_hand(namespace: &Namespace) -> Result<()> {
+    let script = "delete element inet contiv services4 { 10.96.0.1 . udp . 80 }\nadd element inet contiv services4 { \
+                  10.96.0.1 . udp . 80 counter packets 7 bytes 700 : goto pick-v4-3 }\n";
+    namespace.exec_with_input(&["nft", "-f", "-"], script)?;
+    Ok(())
+}
+
+/// The elements of each set, as text. Which slot a backend has is of no consequence, so slots are left out and counted.
+type Elements = BTreeMap<String, BTreeMap<String, usize>>;
+
+fn desired_elements(snapshot: &Snapshot) -> Elements {
+    let json = dry_run::json(snapshot);
+    let sets = json["elements"].as_object().into_iter().flatten();
+    let mut elements = Elements::new();
+    for (set, texts) in sets {
+        for text in texts.as_array().into_iter().flatten().filter_map(serde_json::Value::as_str) {
+            count(&mut elements, set, text.to_owned());
+        }
+    }
+    elements
+}
+
+fn count(elements: &mut Elements, set: &str, mut text: String) {
+    if set.starts_with("backends")
+        && let Some((key, backend)) = text.split_once(" : ")
+        && let Some((frontend, _)) = key.rsplit_once(" . ")
+    {
+        text = format!("{frontend} : {backend}");
+    }
+    *elements.entry(set.to_owned()).or_default().entry(text).or_default() += 1;
+}
+
+/// What the crate `nftables` reads. Its types for elements know all of ours; those for whole maps lack the types
+/// `verdict` and `integer`, so the frame around the elements is taken apart here.
+fn read_elements(namespace: &Namespace) -> Result<Elements> {
+    let read = || {
+        nftables::helper::get_current_ruleset_raw(
+            nftables::helper::DEFAULT_NFT,
+            nftables::helper::DEFAULT_ARGS,
+        )
+    };
+    let ruleset = namespace.run(|| read().map_err(unexpected))?;
+    let ruleset: serde_json::Value = serde_json::from_str(&ruleset).map_err(unexpected)?;
+    let mut elements = Elements::new();
+    for object in ruleset["nftables"].as_array().into_iter().flatten() {
+        for set in [&object["set"], &object["map"]] {
+            let found: Option<Vec<Expression<'_>>> =
+                serde_json::from_value(set["elem"].clone()).map_err(unexpected)?;
+            for element in found.unwrap_or_default() {
+                count(&mut elements, set["name"].as_str().unwrap_or_default(), text(&element));
+            }
+        }
+    }
+    Ok(elements)
+}
+
+/// An element as nft writes it.
+fn text(expression: &Expression<'_>) -> String {
+    match expression {
+        Expression::String(value) => value.to_string(),
+        Expression::Number(value) => value.to_string(),
+        Expression::List(parts) => parts.iter().map(text).collect::<Vec<_>>().join(" : "),
+        Expression::Named(NamedExpression::Concat(parts)) => {
+            parts.iter().map(text).collect::<Vec<_>>().join(" . ")
+        }
+        Expression::Named(NamedExpression::Elem(element)) => text(&element.val),
+        Expression::Named(NamedExpression::Prefix(prefix)) => {
+            format!("{}/{}", text(&prefix.addr), prefix.len)
+        }
+        Expression::Verdict(Verdict::Goto(target)) => format!("goto {}", target.target),
+        Expression::Verdict(Verdict::Accept) => "accept".to_owned(),
+        Expression::Verdict(Verdict::Drop) => "drop".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
