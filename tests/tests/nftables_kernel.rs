@@ -258,6 +258,7 @@ fn resync(namespace: &Namespace, renderer: &mut Nftables, snapshot: &Snapshot) -
     namespace.run(|| renderer.resync(snapshot).map_err(unexpected))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it stands in for a closure in map_err")]
 fn unexpected(error: impl ToString) -> LabError {
     LabError::Unexpected(error.to_string())
 }
