@@ -14,19 +14,18 @@
 //! The client has no route to pods. So a reply that left a node without its address being translated back is seen as a
 //! failure, and not hidden by routing.
 
-mod agent;
 mod client;
 mod error;
 mod http;
 mod isolation;
 mod namespace;
 mod plan;
+mod prober;
 mod process;
 mod server;
 mod topology;
 mod wait;
 
-pub use agent::{Agent, AgentOptions, binary};
 pub use client::{Answer, Outcome, Session};
 pub use error::{LabError, Result};
 pub use http::Response;

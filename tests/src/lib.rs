@@ -3,5 +3,6 @@
 //! Tests live in `tests/`, one file per subject. Every test there but those of `architecture.rs` runs in namespaces of
 //! its own through [`lab::isolated`]; `scripts/test` checks that each of them really did.
 
+pub mod agent;
 pub mod cluster;
 pub mod lab;

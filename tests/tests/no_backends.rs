@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use contiv_tests::{
+    agent::{Agent, AgentOptions},
     cluster::{Etcd, Frontend, Manifests, Service, State},
-    lab::{Agent, AgentOptions, Family, Lab, LabError, Protocol, Result, isolated},
+    lab::{Family, Lab, LabError, Protocol, Result, isolated},
 };
 
 /// What a person would not notice. A client that gets no answer at all waits for minutes.

@@ -3,10 +3,9 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use contiv_tests::{
+    agent::{Agent, AgentOptions},
     cluster::{Etcd, Frontend, Manifests, Service, State, TARGET_PORT},
-    lab::{
-        Agent, AgentOptions, Answer, Family, Lab, LabError, Namespace, Protocol, Responder, Result, isolated,
-    },
+    lab::{Answer, Family, Lab, LabError, Namespace, Protocol, Responder, Result, isolated},
 };
 
 /// That one of three equal backends is missed by chance happens once in 10^10 runs.

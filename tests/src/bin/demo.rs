@@ -7,11 +7,9 @@ use std::{
 };
 
 use contiv_tests::{
+    agent::{Agent, AgentOptions, binary},
     cluster::{Frontend, Manifests, Service, State, TARGET_PORT},
-    lab::{
-        Agent, AgentOptions, Family, Host, Lab, Namespace, Outcome, Protocol, Responder, Result, binary,
-        isolated_program, wait_for,
-    },
+    lab::{Family, Host, Lab, Namespace, Outcome, Protocol, Responder, Result, isolated_program, wait_for},
 };
 
 const PICTURE: &str = "
@@ -109,9 +107,10 @@ fn table(lab: &Lab, service: &Service) -> Result<()> {
         (&lab.client, Frontend::NodePort, "node port", Family::V6),
     ];
     let cells = |cell: &dyn Fn(&Host) -> String| {
-        service.backends.iter().map(|host| format!("  {:<11}", cell(host))).collect::<String>()
+        let padded = service.backends.iter().map(|host| format!("{:<13}", cell(host)));
+        padded.collect::<Vec<_>>().concat()
     };
-    println!("   {:<6}   {:<37}{}", "from", "to", cells(&|host| format!("{:>4}", host.name)).trim_end());
+    println!("   {:<6}   {:<39}{}", "from", "to", cells(&|host| format!("{:>4}", host.name)).trim_end());
     for (from, frontend, name, family) in ways {
         let address = service.address(lab, frontend, family);
         let answered = from.distribution(Protocol::Tcp, address, CONNECTIONS)?;
@@ -119,12 +118,12 @@ fn table(lab: &Lab, service: &Service) -> Result<()> {
             let count = answered.get(host.name).copied().unwrap_or_default();
             format!("{count:>4} {}", "▇".repeat(count.div_ceil(PER_CHARACTER)))
         });
-        println!("   {:<6} → {name:<12}{:<25}{}", from.host.name, address.to_string(), bars.trim_end());
+        println!("   {:<6} → {name:<12}{:<27}{}", from.host.name, address.to_string(), bars.trim_end());
     }
     Ok(())
 }
 
 fn shown(duration: Duration) -> String {
     let milliseconds = duration.as_secs_f64() * 1000.0;
-    if milliseconds < 1.0 { format!("{:.2} ms", milliseconds) } else { format!("{:.0} ms", milliseconds) }
+    if milliseconds < 1.0 { format!("{milliseconds:.2} ms") } else { format!("{milliseconds:.0} ms") }
 }

@@ -1,6 +1,6 @@
 //! State in a real etcd, in Contiv's form.
 
-use std::{process::Command, time::Duration};
+use std::{env, process::Command, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -20,27 +20,34 @@ const ROOT: &str = "/vnf-agent/contiv-ksr/k8s";
 #[derive(Debug)]
 pub struct Etcd<'lab> {
     lab: &'lab Lab,
-    _process: Process,
+    process: Process,
 }
 
 impl<'lab> Etcd<'lab> {
     /// Starts etcd and puts the nodes into it.
     pub fn start(lab: &'lab Lab) -> Result<Self> {
-        let client_url = format!("http://{CLIENT_ADDRESS}");
-        let mut command = Command::new("etcd");
-        command.arg("--data-dir").arg(scratch("etcd")?).args(["--name", "lab"]);
-        command.args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url]);
-        command.args(["--listen-peer-urls", PEER_URL, "--initial-advertise-peer-urls", PEER_URL]);
-        command.args(["--initial-cluster", &format!("lab={PEER_URL}")]);
-        let process = Process::start(&lab.node, "etcd", &mut command)?;
-        let etcd = Self { lab, _process: process };
-        wait_until("etcd answers", Duration::from_secs(20), || {
-            etcd.etcdctl(&["endpoint", "health"]).is_ok()
-        })?;
+        let etcd = Self { lab, process: start_process(lab)? };
+        etcd.wait_until_ready()?;
         for (node, pods) in [(lab.node.host, &ranges::PODS), (lab.node2.host, &ranges::PODS2)] {
             etcd.put_value(&format!("{ROOT}/node/{}", node.name), &node_value(node, pods).to_string())?;
         }
         Ok(etcd)
+    }
+
+    /// Kills it, as a power failure would. Its data stays.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.kill()
+    }
+
+    /// Starts it again after [`Self::kill`], on the same data.
+    pub fn start_again(&mut self) -> Result<()> {
+        self.process = start_process(self.lab)?;
+        self.wait_until_ready()
+    }
+
+    fn wait_until_ready(&self) -> Result<()> {
+        wait_until("etcd answers", Duration::from_secs(20), || self.etcdctl(&["endpoint", "health"]).is_ok())
+            .map(drop)
     }
 
     /// Writes any value, as a test of broken ones needs.
@@ -76,6 +83,18 @@ impl State for Etcd<'_> {
     fn delete(&self, service: &Service) -> Result<()> {
         self.etcdctl(&["del", &Self::key(service)]).map(drop)
     }
+}
+
+fn start_process(lab: &Lab) -> Result<Process> {
+    let client_url = format!("http://{CLIENT_ADDRESS}");
+    let mut command = Command::new("etcd");
+    // Whatever the machine's own etcd is configured with is not meant for this one.
+    command.env_clear().env("PATH", env::var_os("PATH").unwrap_or_default());
+    command.arg("--data-dir").arg(scratch("etcd")?).args(["--name", "lab"]);
+    command.args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url]);
+    command.args(["--listen-peer-urls", PEER_URL, "--initial-advertise-peer-urls", PEER_URL]);
+    command.args(["--initial-cluster", &format!("lab={PEER_URL}")]);
+    Process::start(&lab.node, "etcd", &mut command)
 }
 
 fn node_value(node: &Host, pods: &Range) -> Value {

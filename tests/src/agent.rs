@@ -1,6 +1,7 @@
 //! The agent under test, as a process on the node.
 
 use std::{
+    collections::BTreeSet,
     env,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
@@ -9,8 +10,12 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
-use super::{Lab, LabError, Process, Response, Result, process::scratch, wait_until};
+use crate::{
+    cluster::{NAMESPACE, Service},
+    lab::{Family, Lab, LabError, Process, Response, Result, scratch, wait_until},
+};
 
 /// Where the agent's debug HTTP listens, inside the node's namespace.
 const DEBUG_HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9999);
@@ -83,6 +88,45 @@ impl<'lab> Agent<'lab> {
         })
     }
 
+    /// Waits until the kernel has what the store says of a service: exactly these backends.
+    pub fn wait_until_applied(&self, service: &Service) -> Result<()> {
+        let wanted: BTreeSet<IpAddr> = Family::BOTH
+            .into_iter()
+            .flat_map(|family| service.backends.iter().map(move |host| host.address(family)))
+            .collect();
+        let what = format!("service {} with {} backends is applied", service.name, service.backends.len());
+        wait_until(&what, TIME_LIMIT, || {
+            self.service(service).is_ok_and(|service| backend_addresses(&service).as_ref() == Some(&wanted))
+                && self.is_in_sync()
+        })
+        .map(drop)
+    }
+
+    /// Waits until the kernel has nothing of a service any more.
+    pub fn wait_until_gone(&self, service: &Service) -> Result<()> {
+        let what = format!("service {} is gone", service.name);
+        let path = service_path(service);
+        wait_until(&what, TIME_LIMIT, || {
+            self.http("GET", &path).is_ok_and(|response| response.status == 404) && self.is_in_sync()
+        })
+        .map(drop)
+    }
+
+    fn service(&self, service: &Service) -> Result<Value> {
+        self.http("GET", &service_path(service))?.json()
+    }
+
+    /// Whether every renderer has applied all there is. Asked after the wanted state was seen, this says that the wanted
+    /// state is in the kernel.
+    fn is_in_sync(&self) -> bool {
+        let at_rest = |renderer: &Value| {
+            renderer["state"] == "idle" && renderer["pending"] == "nothing" && renderer["failures"] == 0
+        };
+        self.http("GET", "/renderers").and_then(|response| response.json()).is_ok_and(|renderers| {
+            renderers.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(at_rest))
+        })
+    }
+
     /// A request to its debug HTTP.
     pub fn http(&self, method: &str, path: &str) -> Result<Response> {
         self.lab.node.http(method, DEBUG_HTTP, path)
@@ -103,4 +147,18 @@ impl<'lab> Agent<'lab> {
         self.process.signal(Signal::SIGKILL)?;
         self.process.wait(TIME_LIMIT).map(drop)
     }
+}
+
+fn service_path(service: &Service) -> String {
+    format!("/services/{NAMESPACE}/{}", service.name)
+}
+
+/// The addresses behind the ports of a service. Every port must have the same.
+fn backend_addresses(service: &Value) -> Option<BTreeSet<IpAddr>> {
+    let of_port = |port: &Value| -> Option<BTreeSet<IpAddr>> {
+        port["backends"].as_array()?.iter().map(|backend| backend["address"].as_str()?.parse().ok()).collect()
+    };
+    let ports: Option<BTreeSet<_>> = service["ports"].as_array()?.iter().map(of_port).collect();
+    let mut ports = ports?.into_iter();
+    ports.next().filter(|_| ports.next().is_none())
 }

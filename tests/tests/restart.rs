@@ -1,0 +1,105 @@
+//! The agent may stop, crash and come back, and etcd may vanish: connections do not notice.
+
+use std::time::Duration;
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions},
+    cluster::{Etcd, Frontend, Manifests, Service, State, TARGET_PORT},
+    lab::{Family, Lab, Protocol, Responder, Result, isolated},
+};
+
+/// The dataplane as text, without counters.
+fn ruleset(lab: &Lab) -> Result<String> {
+    lab.node.exec(&["nft", "--stateless", "list", "ruleset"])
+}
+
+#[test]
+fn connections_go_on_and_new_ones_succeed_while_the_agent_is_stopped_and_started() -> Result<()> {
+    isolated("connections_go_on_and_new_ones_succeed_while_the_agent_is_stopped_and_started", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
+        let state = Manifests::new(lab)?;
+        state.put(&web)?;
+        let options = AgentOptions::with_store(state.url());
+        let agent = Agent::start(lab, &options)?;
+        let mut sessions = Vec::new();
+        for (protocol, family) in Protocol::BOTH.into_iter().flat_map(|p| Family::BOTH.map(|f| (p, f))) {
+            let mut session = lab.client.open(protocol, web.address(lab, Frontend::ExternalIp, family))?;
+            let answer = session.ask()?;
+            sessions.push((session, answer));
+        }
+        let before = ruleset(lab)?;
+        let answered =
+            lab.client.ask_while(Protocol::Tcp, web.address(lab, Frontend::ClusterIp, Family::V4), || {
+                assert!(agent.stop()?.success(), "SIGTERM is a clean end");
+                assert_eq!(ruleset(lab)?, before, "the dataplane stays");
+                std::thread::sleep(Duration::from_millis(100));
+                let agent = Agent::start(lab, &options)?;
+                assert_eq!(ruleset(lab)?, before, "the same state is the same dataplane");
+                agent.kill()?;
+                std::thread::sleep(Duration::from_millis(100));
+                Agent::start(lab, &options)?.stop()?;
+                assert_eq!(ruleset(lab)?, before);
+                Ok(())
+            })?;
+        assert!(answered > 100, "only {answered} connections were tried");
+        for (session, answer) in &mut sessions {
+            assert_eq!(session.ask()?, *answer, "an open session keeps its backend and its source");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn what_changed_while_the_agent_was_away_is_in_force_when_it_is_ready() -> Result<()> {
+    isolated("what_changed_while_the_agent_was_away_is_in_force_when_it_is_ready", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let (web, gone) =
+            (Service::new("web", 80, &[lab.pod1.host]), Service::new("gone", 81, &[lab.pod1.host]));
+        let state = Manifests::new(lab)?;
+        state.put(&web)?;
+        state.put(&gone)?;
+        let options = AgentOptions::with_store(state.url());
+        Agent::start(lab, &options)?.stop()?;
+        let web = Service { backends: vec![lab.pod4.host], ..web };
+        let new = Service::new("new", 82, &[lab.pod2.host]);
+        state.put(&web)?;
+        state.put(&new)?;
+        state.delete(&gone)?;
+        let ask = |service: &Service| {
+            let address = service.address(lab, Frontend::NodePort, Family::V4);
+            lab.client.ask_within(Protocol::Tcp, address, Duration::from_millis(200))
+        };
+        assert_eq!(ask(&web)?.answer()?.by, "pod1", "before it is back, the old dataplane works on");
+        let _agent = Agent::start(lab, &options)?;
+        assert_eq!(ask(&web)?.answer()?.by, "pod4");
+        assert_eq!(ask(&new)?.answer()?.by, "pod2");
+        assert!(ask(&gone)?.answer().is_err());
+        Ok(())
+    })
+}
+
+#[test]
+fn a_lost_etcd_changes_nothing_and_its_return_is_followed() -> Result<()> {
+    isolated("a_lost_etcd_changes_nothing_and_its_return_is_followed", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let mut etcd = Etcd::start(lab)?;
+        let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
+        etcd.put(&web)?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
+        let before = ruleset(lab)?;
+        lab.client.ask_while(Protocol::Tcp, web.address(lab, Frontend::NodePort, Family::V6), || {
+            etcd.kill()?;
+            std::thread::sleep(Duration::from_millis(500));
+            assert_eq!(ruleset(lab)?, before);
+            etcd.start_again()?;
+            let web = Service { backends: vec![lab.pod4.host], ..web.clone() };
+            etcd.put(&web)?;
+            agent.wait_until_applied(&web)
+        })?;
+        let answer =
+            lab.client.ask(Protocol::Tcp, web.address(lab, Frontend::NodePort, Family::V6))?.answer()?;
+        assert_eq!(answer.by, "pod4");
+        Ok(())
+    })
+}
