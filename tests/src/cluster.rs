@@ -7,7 +7,7 @@ mod etcd;
 mod manifests;
 mod service;
 
-pub use etcd::Etcd;
+pub use etcd::{Etcd, ROOT};
 pub use manifests::Manifests;
 pub use service::{Frontend, PORT, Service, TARGET_PORT};
 

@@ -1,6 +1,11 @@
 //! State in a real etcd, in Contiv's form.
 
-use std::{env, process::Command, time::Duration};
+use std::{
+    env,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
@@ -8,13 +13,17 @@ use super::{
     NAMESPACE, PORT, Service, State, TARGET_PORT,
     service::{address_type, slice_name},
 };
-use crate::lab::{Family, Host, Lab, Process, Range, Result, ranges, scratch, wait_until};
+use crate::lab::{Family, Host, Lab, LabError, Process, Range, Result, ranges, scratch, wait_until};
 
 /// Inside the node's namespace.
-const CLIENT_ADDRESS: &str = "127.0.0.1:2379";
+const CLIENT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2379);
+/// Where `etcdctl` looks by itself.
+const ETCDCTL: [&str; 3] = ["env", "ETCDCTL_API=3", "etcdctl"];
+/// A request of this size is far below etcd's limit of 1.5 MB.
+const OPERATIONS_PER_TRANSACTION: usize = 1000;
 const PEER_URL: &str = "http://127.0.0.1:2380";
-/// Where all objects are.
-const ROOT: &str = "/vnf-agent/contiv-ksr/k8s";
+/// Below this key are the objects that Kubernetes has too.
+pub const ROOT: &str = "/vnf-agent/contiv-ksr/k8s";
 
 /// An etcd of one member on the node.
 #[derive(Debug)]
@@ -55,6 +64,30 @@ impl<'lab> Etcd<'lab> {
         self.etcdctl(&["put", key, value]).map(drop)
     }
 
+    /// Writes many values with few commands. No value may contain a single quote.
+    pub fn put_values(&self, values: &[(String, String)]) -> Result<()> {
+        for chunk in values.chunks(OPERATIONS_PER_TRANSACTION) {
+            let puts: Vec<String> =
+                chunk.iter().map(|(key, value)| format!("put {key} '{value}'\n")).collect();
+            // No conditions; what to do if they hold; nothing otherwise.
+            let transaction = format!("\n{}\n\n", puts.concat());
+            self.lab.node.exec_with_input(&[&ETCDCTL[..], &["txn"]].concat(), &transaction)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a service's endpoint slice of one family, without the cost of starting a command. Returns the moment
+    /// before the request went out.
+    pub fn put_slice_at_once(&self, service: &Service, family: Family) -> Result<Instant> {
+        let encode = |text: &str| self.lab.node.exec_with_input(&["base64", "--wrap=0"], text);
+        let key = encode(&slice_key(service, family))?;
+        let value = encode(&slice_value(service, family).to_string())?;
+        let body = json!({"key": key, "value": value}).to_string();
+        let start = Instant::now();
+        let response = self.lab.node.http_with_body("POST", CLIENT_ADDRESS, "/v3/kv/put", &body)?;
+        if response.status == 200 { Ok(start) } else { Err(LabError::Unexpected(response.body)) }
+    }
+
     /// The key of a service.
     pub fn key(service: &Service) -> String {
         format!("{ROOT}/service/{}/namespace/{NAMESPACE}", service.name)
@@ -62,8 +95,7 @@ impl<'lab> Etcd<'lab> {
 
     /// Runs `etcdctl` on the node.
     pub fn etcdctl(&self, arguments: &[&str]) -> Result<String> {
-        let command = ["env", "ETCDCTL_API=3", "etcdctl", "--endpoints", CLIENT_ADDRESS];
-        self.lab.node.exec(&[&command[..], arguments].concat())
+        self.lab.node.exec(&[&ETCDCTL[..], arguments].concat())
     }
 }
 
@@ -73,16 +105,19 @@ impl State for Etcd<'_> {
     }
 
     fn put(&self, service: &Service) -> Result<()> {
-        for family in Family::BOTH {
-            let key = format!("{ROOT}/endpointslice/{}/namespace/{NAMESPACE}", slice_name(service, family));
-            self.put_value(&key, &slice_value(service, family).to_string())?;
-        }
-        self.put_value(&Self::key(service), &service_value(service).to_string())
+        let slice = |family| (slice_key(service, family), slice_value(service, family).to_string());
+        let [slice4, slice6] = Family::BOTH.map(slice);
+        // In one transaction: the agent sees all of it, or nothing yet.
+        self.put_values(&[slice4, slice6, (Self::key(service), service_value(service).to_string())])
     }
 
     fn delete(&self, service: &Service) -> Result<()> {
         self.etcdctl(&["del", &Self::key(service)]).map(drop)
     }
+}
+
+fn slice_key(service: &Service, family: Family) -> String {
+    format!("{ROOT}/endpointslice/{}/namespace/{NAMESPACE}", slice_name(service, family))
 }
 
 fn start_process(lab: &Lab) -> Result<Process> {
@@ -93,6 +128,7 @@ fn start_process(lab: &Lab) -> Result<Process> {
     command.arg("--data-dir").arg(scratch("etcd")?).args(["--name", "lab"]);
     command.args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url]);
     command.args(["--listen-peer-urls", PEER_URL, "--initial-advertise-peer-urls", PEER_URL]);
+    command.args(["--max-txn-ops", &OPERATIONS_PER_TRANSACTION.to_string()]);
     command.args(["--initial-cluster", &format!("lab={PEER_URL}")]);
     Process::start(&lab.node, "etcd", &mut command)
 }

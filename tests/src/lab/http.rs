@@ -30,17 +30,31 @@ impl Response {
 impl Namespace {
     /// One request from this namespace, such as `GET` of `/readiness`.
     pub fn http(&self, method: &str, server: SocketAddr, path: &str) -> Result<Response> {
+        self.http_with_body(method, server, path, "")
+    }
+
+    /// The same with a body.
+    pub fn http_with_body(
+        &self,
+        method: &str,
+        server: SocketAddr,
+        path: &str,
+        body: &str,
+    ) -> Result<Response> {
         let failed = |error| LabError::system(format!("{method} http://{server}{path}"), error);
-        let answer = self.run(|| request(method, server, path).map_err(failed))?;
+        let answer = self.run(|| request(method, server, path, body).map_err(failed))?;
         parse(&answer).ok_or_else(|| LabError::Unexpected(format!("{method} {path}: not HTTP: {answer:?}")))
     }
 }
 
-fn request(method: &str, server: SocketAddr, path: &str) -> std::io::Result<String> {
+fn request(method: &str, server: SocketAddr, path: &str, body: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&server, TIME_LIMIT)?;
     stream.set_read_timeout(Some(TIME_LIMIT))?;
     // Version 1.0: the answer ends with the connection and comes in one piece.
-    write!(stream, "{method} {path} HTTP/1.0\r\nHost: {server}\r\nContent-Length: 0\r\n\r\n")?;
+    let length = body.len();
+    let request =
+        format!("{method} {path} HTTP/1.0\r\nHost: {server}\r\nContent-Length: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)

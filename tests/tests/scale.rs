@@ -1,0 +1,93 @@
+//! Many services: how long until all are in the kernel, and how long one change takes then.
+//!
+//! `cargo test --release -p contiv-tests --test scale -- --nocapture` prints the figures of an optimised build.
+
+use std::{
+    net::Ipv4Addr,
+    time::{Duration, Instant},
+};
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions},
+    cluster::{Etcd, Frontend, NAMESPACE, ROOT, Service, State, TARGET_PORT},
+    lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, wait_until},
+};
+use serde_json::json;
+
+const SERVICES: u16 = 10_000;
+const BACKENDS: u16 = 4;
+const CHANGES: usize = 50;
+/// An optimised build must keep what is promised. Otherwise these only show that nothing is badly wrong.
+const START_LIMIT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 1 });
+const CHANGE_LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 500 } else { 20 });
+
+/// Service `i` and its four backends, none of which answers.
+fn values(i: u16) -> [(String, String); 2] {
+    let name = format!("s{i}");
+    let cluster_ip = Ipv4Addr::from_bits(Ipv4Addr::new(10, 97, 0, 0).to_bits() + u32::from(i));
+    let backend = |n: u16| {
+        let number = u32::from(i) * u32::from(BACKENDS) + u32::from(n);
+        Ipv4Addr::from_bits(Ipv4Addr::new(10, 128, 0, 0).to_bits() + number)
+    };
+    let endpoints: Vec<_> =
+        (0..BACKENDS).map(|n| json!({"addresses": [backend(n)], "node_name": "node2"})).collect();
+    let service = json!({
+        "name": name, "namespace": NAMESPACE, "cluster_ip": cluster_ip,
+        "port": [{"name": "http", "protocol": "TCP", "port": 80}],
+    });
+    let slice = json!({
+        "name": name, "namespace": NAMESPACE, "service_name": name, "address_type": "IPv4",
+        "endpoints": endpoints, "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+    });
+    [
+        (format!("{ROOT}/service/{name}/namespace/{NAMESPACE}"), service.to_string()),
+        (format!("{ROOT}/endpointslice/{name}/namespace/{NAMESPACE}"), slice.to_string()),
+    ]
+}
+
+#[test]
+fn ten_thousand_services_are_programmed_and_changed_in_time() -> Result<()> {
+    isolated("ten_thousand_services_are_programmed_and_changed_in_time", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let etcd = Etcd::start(lab)?;
+        etcd.put_values(&(0..SERVICES).flat_map(values).collect::<Vec<_>>())?;
+        let mut web = Service::new("web", 80, &[lab.pod1.host]);
+        etcd.put(&web)?;
+
+        let start = Instant::now();
+        let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
+        let started = start.elapsed();
+        let elements =
+            lab.node.exec(&["nft", "--stateless", "list", "ruleset"])?.matches(" . tcp . 80").count();
+        assert!(elements > usize::from(SERVICES), "only {elements} elements are in the kernel");
+        println!(
+            "{SERVICES} services x {BACKENDS} backends: ready {started:?} after the start of the process"
+        );
+
+        let mut durations = Vec::new();
+        for change in 0..CHANGES {
+            web.backends = vec![if change % 2 == 0 { lab.pod3.host } else { lab.pod2.host }];
+            durations.push(change_until_seen(lab, &etcd, &web)?);
+        }
+        durations.sort();
+        let (median, worst) = (durations[CHANGES / 2], durations[CHANGES - 1]);
+        println!("one endpoint changed in etcd, answered by the new one: median {median:?}, worst {worst:?}");
+        agent.stop()?;
+        assert!(started < START_LIMIT, "{started:?}");
+        assert!(median < CHANGE_LIMIT, "{median:?}");
+        Ok(())
+    })
+}
+
+/// From the write to the first connection that the new backend answers.
+fn change_until_seen(lab: &Lab, etcd: &Etcd<'_>, web: &Service) -> Result<Duration> {
+    let address = web.address(lab, Frontend::ClusterIp, Family::V4);
+    let start = etcd.put_slice_at_once(web, Family::V4)?;
+    wait_until("the change is in force", Duration::from_secs(10), || {
+        let outcome = lab.pod1.ask(Protocol::Tcp, address);
+        outcome.is_ok_and(
+            |outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.by == web.backends[0].name),
+        )
+    })?;
+    Ok(start.elapsed())
+}
