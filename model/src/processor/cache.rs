@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::relation::{Least, Relation};
+use super::relation::Relation;
 use crate::{
     EndpointSliceId, NodeName, Object, ObjectKey, PodId, ServiceId,
     object::{
@@ -21,20 +21,6 @@ pub(super) struct Cache {
     pub(super) vpp_nodes: BTreeMap<u32, VppNode>,
     pub(super) ip_allocations: BTreeMap<PodId, IpAllocation>,
     slices_of: Relation<ServiceId, EndpointSliceId>,
-    references: Relation<PodId, Source>,
-}
-
-/// An object that names pods as endpoints.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Source {
-    Endpoints(ServiceId),
-    EndpointSlice(EndpointSliceId),
-}
-
-impl Least for Source {
-    fn least() -> Self {
-        Self::Endpoints(ServiceId::least())
-    }
 }
 
 /// What has to be looked at again after changes to the cache.
@@ -42,6 +28,8 @@ impl Least for Source {
 pub(super) struct Touched {
     /// These services.
     pub(super) services: BTreeSet<ServiceId>,
+    /// The endpoints of these pods, which have come to the host network or left it.
+    pub(super) pods: BTreeSet<PodId>,
     /// Where addresses are.
     pub(super) placement: bool,
     /// The sets of interfaces.
@@ -104,17 +92,29 @@ impl Cache {
             .filter(|slice| slice.address_type != AddressType::Fqdn)
     }
 
-    /// Every address of every endpoint, with the service it belongs to.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = (&ServiceId, &EndpointAddress)> {
-        let endpoints = self.endpoints.values().flat_map(|endpoints| {
-            let addresses = endpoints.subsets.iter().flat_map(|subset| &subset.addresses);
-            addresses.map(|address| (&endpoints.id, address))
+    /// The services with an endpoint address of this kind, besides those that are known already.
+    ///
+    /// Goes through all endpoints. An index by pod and address would take as much memory as the endpoints themselves,
+    /// and what needs it is rare: a change of nodes, of allocations, or of a pod on the host network.
+    pub(super) fn services_with(
+        &self,
+        wanted: impl Fn(&EndpointAddress) -> bool,
+        known: &BTreeSet<ServiceId>,
+    ) -> Vec<ServiceId> {
+        let of_endpoints = self.endpoints.values().map(|endpoints| {
+            let addresses = || endpoints.subsets.iter().flat_map(|subset| &subset.addresses);
+            (&endpoints.id, !known.contains(&endpoints.id) && addresses().any(&wanted))
         });
-        let slices = self.endpoint_slices.values().flat_map(|slice| {
-            let addresses = slice.endpoints.iter().map(|endpoint| &endpoint.address);
-            addresses.filter_map(|address| Some((slice.service.as_ref()?, address)))
+        let of_slices = self.endpoint_slices.values().filter_map(|slice| {
+            let service = slice.service.as_ref()?;
+            let addresses = || slice.endpoints.iter().map(|endpoint| &endpoint.address);
+            Some((service, !known.contains(service) && addresses().any(&wanted)))
         });
-        endpoints.chain(slices)
+        of_endpoints
+            .chain(of_slices)
+            .filter(|(_, found)| *found)
+            .map(|(service, _)| service.clone())
+            .collect()
     }
 
     fn set_service(&mut self, id: &ServiceId, new: Option<Service>, touched: &mut Touched) {
@@ -124,24 +124,14 @@ impl Cache {
     }
 
     fn set_endpoints(&mut self, id: &ServiceId, new: Option<Endpoints>, touched: &mut Touched) {
-        let Some(old) = replace(&mut self.endpoints, id, new) else { return };
-        let new = self.endpoints.get(id);
-        let source = Source::Endpoints(id.clone());
-        update_references(
-            &mut self.references,
-            &source,
-            &pods_of_endpoints(old.as_ref()),
-            &pods_of_endpoints(new),
-        );
-        touched.services.insert(id.clone());
+        if replace(&mut self.endpoints, id, new).is_some() {
+            touched.services.insert(id.clone());
+        }
     }
 
     fn set_slice(&mut self, id: &EndpointSliceId, new: Option<EndpointSlice>, touched: &mut Touched) {
         let Some(old) = replace(&mut self.endpoint_slices, id, new) else { return };
         let new = self.endpoint_slices.get(id);
-        let source = Source::EndpointSlice(id.clone());
-        update_references(&mut self.references, &source, &pods_of_slice(old.as_ref()), &pods_of_slice(new));
-
         // An update can move the slice to another service: both are touched.
         let old_service = old.and_then(|slice| slice.service);
         let new_service = new.and_then(|slice| slice.service.clone());
@@ -160,15 +150,7 @@ impl Cache {
         let Some(old) = replace(&mut self.pods, id, new) else { return };
         let host_network = |pod: Option<&Pod>| pod.is_some_and(|pod| pod.host_network);
         if host_network(old.as_ref()) != host_network(self.pods.get(id)) {
-            for source in self.references.of(id) {
-                let service = match source {
-                    Source::Endpoints(service) => Some(service),
-                    Source::EndpointSlice(slice) => {
-                        self.endpoint_slices.get(slice).and_then(|slice| slice.service.as_ref())
-                    }
-                };
-                touched.services.extend(service.cloned());
-            }
+            touched.pods.insert(id.clone());
         }
         if self.ip_allocations.contains_key(id) {
             touched.placement = true;
@@ -198,28 +180,4 @@ fn replace<K: Ord + Clone, V: PartialEq>(
         Some(value) => map.insert(key.clone(), value),
         None => map.remove(key),
     })
-}
-
-fn pods_of_endpoints(endpoints: Option<&Endpoints>) -> BTreeSet<&PodId> {
-    let subsets = endpoints.into_iter().flat_map(|endpoints| &endpoints.subsets);
-    subsets.flat_map(|subset| &subset.addresses).filter_map(|address| address.pod.as_ref()).collect()
-}
-
-fn pods_of_slice(slice: Option<&EndpointSlice>) -> BTreeSet<&PodId> {
-    let endpoints = slice.into_iter().flat_map(|slice| &slice.endpoints);
-    endpoints.filter_map(|endpoint| endpoint.address.pod.as_ref()).collect()
-}
-
-fn update_references(
-    references: &mut Relation<PodId, Source>,
-    source: &Source,
-    old: &BTreeSet<&PodId>,
-    new: &BTreeSet<&PodId>,
-) {
-    for pod in old.difference(new) {
-        references.remove((*pod).clone(), source.clone());
-    }
-    for pod in new.difference(old) {
-        references.insert((*pod).clone(), source.clone());
-    }
 }

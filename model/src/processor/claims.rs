@@ -53,10 +53,13 @@ impl Claims {
         }
     }
 
-    /// The services that ask for a frontend that has changed hands since the last call.
+    /// The services that ask for a frontend that has changed hands since the last call, but for those that asked for a
+    /// free one: they have called [`Claims::replace`] themselves.
     pub(super) fn take_affected(&mut self) -> BTreeSet<ServiceId> {
         let before = std::mem::take(&mut self.before);
-        let changed = before.iter().filter(|(frontend, before)| self.holder(frontend) != before.as_ref());
+        let changed = before
+            .iter()
+            .filter(|(frontend, before)| before.is_some() && self.holder(frontend) != before.as_ref());
         changed.flat_map(|(frontend, _)| self.claims.of(frontend)).map(|c| c.service.clone()).collect()
     }
 

@@ -6,7 +6,7 @@ use ipnetwork::IpNetwork;
 use serde::Serialize;
 
 use super::Processor;
-use crate::{ContivService, NodeName, Object, ServiceId, object::ObjectKind};
+use crate::{ContivService, NodeName, Object, ObjectKey, ServiceId, object::ObjectKind};
 
 /// A node with everything that is known of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,6 +24,11 @@ pub struct NodeView {
 }
 
 impl Processor {
+    /// The object of this identity as it is in force; none if nothing is known of it.
+    pub fn object(&self, key: &ObjectKey) -> Option<Object> {
+        self.cache.get(key)
+    }
+
     /// The objects of a type as they are in force, sorted by id.
     pub fn objects(&self, kind: ObjectKind) -> Vec<Object> {
         let cache = &self.cache;

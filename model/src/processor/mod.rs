@@ -22,7 +22,7 @@ use std::{
 
 use crate::{
     ChangeSet, ContivService, Frontend, InterfaceChange, InterfaceName, ObjectKey, PodId, ServiceChange,
-    ServiceId, Snapshot,
+    ServiceId, Snapshot, object::EndpointAddress,
 };
 use cache::{Cache, Touched};
 use claims::{Claimant, Claims};
@@ -122,15 +122,28 @@ impl Processor {
             if before.facts != self.placement.facts {
                 changes.node = Some(self.placement.facts.clone());
             }
-            self.touch_moved(&before, &mut touched);
+            if let Some(moves) = self.placement.moves_since(&before) {
+                let moved = |address: &EndpointAddress| {
+                    moves.concern(address.ip) && before.place(address) != self.placement.place(address)
+                };
+                touched.services.extend(self.cache.services_with(moved, &touched.services));
+            }
         }
-        let mut results = BTreeMap::new();
-        for id in &touched.services {
-            let new = combine(id, &self.cache, &self.placement, &self.config);
+        if !touched.pods.is_empty() {
+            let of_pod = |address: &EndpointAddress| {
+                address.pod.as_ref().is_some_and(|pod| touched.pods.contains(pod))
+            };
+            touched.services.extend(self.cache.services_with(of_pod, &touched.services));
+        }
+        let combined = touched.services.into_iter().map(|id| {
+            let new = combine(&id, &self.cache, &self.placement, &self.config);
+            (id, new)
+        });
+        let mut results: BTreeMap<ServiceId, Option<Combined>> = combined.collect();
+        for (id, new) in &results {
             let old = self.combined.get(id);
             self.claims.replace(old.map(claim), new.as_ref().map(claim));
             touched.interfaces |= update_serving(&mut self.serving, id, old, new.as_ref());
-            results.insert(id.clone(), new);
         }
         for id in self.claims.take_affected() {
             let unchanged = self.combined.get(&id);
@@ -149,18 +162,6 @@ impl Processor {
             changes.backend_interfaces = InterfaceChange::between(&old.backends, &new.backends);
         }
         changes
-    }
-
-    /// Touches the services with an endpoint that is now elsewhere.
-    fn touch_moved(&self, before: &Placement, touched: &mut Touched) {
-        if *before == self.placement {
-            return;
-        }
-        for (service, address) in self.cache.addresses() {
-            if before.place(address) != self.placement.place(address) {
-                touched.services.insert(service.clone());
-            }
-        }
     }
 
     fn with_lost_frontends(&self, mut combined: Combined) -> Combined {

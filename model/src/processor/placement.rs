@@ -10,17 +10,19 @@ use crate::{NodeFacts, NodeName, PodId, object::EndpointAddress};
 
 /// What endpoint addresses are judged by. Derived from the nodes and custom allocations as a whole, so that nothing of an
 /// object that is gone can stay behind.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Placement {
     /// What renderers are told of this node.
     pub(super) facts: NodeFacts,
     node_name: NodeName,
     own_ips: BTreeSet<IpAddr>,
     all_node_ips: BTreeSet<IpAddr>,
-    /// From a pod's main address to that of its service-endpoint interface. Two pods can claim one address for a moment,
-    /// when it is reused.
-    redirects: BTreeMap<(IpAddr, PodId), IpAddr>,
+    redirects: Redirects,
 }
+
+/// From a pod's main address to that of its service-endpoint interface. Two pods can claim one address for a moment, when
+/// it is reused.
+type Redirects = BTreeMap<(IpAddr, PodId), IpAddr>;
 
 /// Where one endpoint is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +33,24 @@ pub(super) struct Place {
     pub(super) local: bool,
     /// The address is a node's own.
     pub(super) on_node_address: bool,
+}
+
+/// Which addresses may be elsewhere after a change. It spares a look at all the others, which is nearly all.
+pub(super) enum Moves {
+    /// Any: the ranges of this node's pods changed.
+    Any,
+    /// These.
+    Of(BTreeSet<IpAddr>),
+}
+
+impl Moves {
+    /// This address may be elsewhere.
+    pub(super) fn concern(&self, ip: IpAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Of(ips) => ips.contains(&ip),
+        }
+    }
 }
 
 impl Placement {
@@ -75,6 +95,24 @@ impl Placement {
         }
     }
 
+    /// Which addresses may be elsewhere than they were; none if none can be.
+    pub(super) fn moves_since(&self, before: &Self) -> Option<Moves> {
+        if self.facts.pod_cidrs != before.facts.pod_cidrs {
+            return Some(Moves::Any);
+        }
+        let mut ips = BTreeSet::new();
+        ips.extend(self.own_ips.symmetric_difference(&before.own_ips));
+        ips.extend(self.all_node_ips.symmetric_difference(&before.all_node_ips));
+        // An entry whose target alone changed is different on both sides.
+        let differing = |these: &Redirects, those: &Redirects| -> Vec<IpAddr> {
+            let differs = these.iter().filter(|(from, to)| those.get(*from) != Some(*to));
+            differs.map(|((ip, _), _)| *ip).collect()
+        };
+        ips.extend(differing(&self.redirects, &before.redirects));
+        ips.extend(differing(&before.redirects, &self.redirects));
+        (!ips.is_empty()).then_some(Moves::Of(ips))
+    }
+
     /// Services reach this pod, known by these main addresses, through its custom interface.
     pub(super) fn is_redirected(&self, pod: &PodId, ips: &BTreeSet<IpAddr>) -> bool {
         ips.iter().any(|ip| self.redirects.contains_key(&(*ip, pod.clone())))
@@ -93,7 +131,7 @@ impl Placement {
     }
 }
 
-fn redirects(cache: &Cache) -> BTreeMap<(IpAddr, PodId), IpAddr> {
+fn redirects(cache: &Cache) -> Redirects {
     let mut redirects = BTreeMap::new();
     for allocation in cache.ip_allocations.values() {
         let Some(custom) = allocation.service_endpoint().and_then(|interface| interface.ip) else { continue };

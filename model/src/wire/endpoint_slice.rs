@@ -1,6 +1,6 @@
 //! Endpoint slices.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use contiv_proto::message::endpointslice as proto;
 
@@ -27,13 +27,15 @@ pub(super) fn validate(message: &proto::EndpointSlice) -> Result<EndpointSlice, 
     problems.check("namespace", field::name(&message.namespace));
     problems.check("name", field::name(&message.name));
 
+    let id = EndpointSliceId::new(message.namespace.as_str(), message.name.as_str());
     let address_type = problems
         .check("address_type", field::word(&message.address_type, &ADDRESS_TYPES))
         .unwrap_or(AddressType::Fqdn);
     let usable = address_type != AddressType::Fqdn;
-    let endpoints = message.endpoints.iter().enumerate().filter(|_| usable).filter_map(|(e, endpoint)| {
-        self::endpoint(e, endpoint, address_type, &message.namespace, &mut problems)
-    });
+    let endpoints =
+        message.endpoints.iter().enumerate().filter(|_| usable).filter_map(|(e, endpoint)| {
+            self::endpoint(e, endpoint, address_type, &id.namespace, &mut problems)
+        });
     let endpoints = endpoints.collect();
     let ports = message
         .ports
@@ -43,29 +45,23 @@ pub(super) fn validate(message: &proto::EndpointSlice) -> Result<EndpointSlice, 
         .filter_map(|(p, port)| self::port(p, port, &mut problems));
     let ports = ports.collect();
 
-    problems.finish(EndpointSlice {
-        id: EndpointSliceId::new(message.namespace.as_str(), message.name.as_str()),
-        service: service(message),
-        address_type,
-        endpoints,
-        ports,
-    })
+    problems.finish(EndpointSlice { service: service(message, &id), id, address_type, endpoints, ports })
 }
 
-fn service(message: &proto::EndpointSlice) -> Option<ServiceId> {
+fn service(message: &proto::EndpointSlice, id: &EndpointSliceId) -> Option<ServiceId> {
     let name = match message.service_name.as_str() {
         "" => message.labels.get(SERVICE_LABEL).map(String::as_str).filter(|name| !name.is_empty())?,
         name => name,
     };
     let headless = message.labels.contains_key(HEADLESS_LABEL);
-    (!headless).then(|| ServiceId::new(message.namespace.as_str(), name))
+    (!headless).then(|| ServiceId::new(id.namespace.clone(), name))
 }
 
 fn endpoint(
     index: usize,
     endpoint: &proto::endpoint_slice::Endpoint,
     address_type: AddressType,
-    namespace: &str,
+    namespace: &Arc<str>,
     problems: &mut Problems,
 ) -> Option<SliceEndpoint> {
     let Some(first) = endpoint.addresses.first() else {

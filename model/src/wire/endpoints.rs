@@ -1,6 +1,6 @@
 //! Endpoints, and what they share with endpoint slices.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use contiv_proto::message::endpoints as proto;
 
@@ -18,13 +18,15 @@ pub(super) fn validate(message: &proto::Endpoints) -> Result<Endpoints, Vec<Fiel
     problems.check("namespace", field::name(&message.namespace));
     problems.check("name", field::name(&message.name));
 
+    // One copy of the namespace serves all pods, which are nearly always in it.
+    let id = ServiceId::new(message.namespace.as_str(), message.name.as_str());
     let mut subsets = Vec::with_capacity(message.endpoint_subsets.len());
     for (s, subset) in message.endpoint_subsets.iter().enumerate() {
         let path = format_args!("endpoint_subsets[{s}]");
         let addresses = subset.addresses.iter().enumerate().filter_map(|(a, address)| {
             let ip =
                 problems.check(format_args!("{path}.addresses[{a}].ip"), field::routable_ip(&address.ip))?;
-            Some(self::address(ip, &address.node_name, address.target_ref.as_ref(), &message.namespace))
+            Some(self::address(ip, &address.node_name, address.target_ref.as_ref(), &id.namespace))
         });
         let addresses = addresses.collect();
         let ports = subset.ports.iter().enumerate().filter_map(|(p, port)| {
@@ -36,7 +38,6 @@ pub(super) fn validate(message: &proto::Endpoints) -> Result<Endpoints, Vec<Fiel
         let ports = ports.collect();
         subsets.push(EndpointSubset { addresses, ports });
     }
-    let id = ServiceId::new(message.namespace.as_str(), message.name.as_str());
     problems.finish(Endpoints { id, subsets })
 }
 
@@ -45,10 +46,11 @@ pub(super) fn address(
     ip: IpAddr,
     node_name: &str,
     target: Option<&proto::ObjectReference>,
-    namespace: &str,
+    namespace: &Arc<str>,
 ) -> EndpointAddress {
     let pod = target.filter(|target| target.kind == "Pod" && !target.name.is_empty()).map(|target| {
-        let namespace = if target.namespace.is_empty() { namespace } else { &target.namespace };
+        let same = target.namespace.is_empty() || *target.namespace == **namespace;
+        let namespace = if same { namespace.clone() } else { target.namespace.as_str().into() };
         PodId::new(namespace, target.name.as_str())
     });
     let node_name = (!node_name.is_empty()).then(|| NodeName::new(node_name));
