@@ -55,3 +55,6 @@ impl Renderer for DryRun {
         Ok(Report::default())
     }
 }
+
+#[cfg(test)]
+mod tests;

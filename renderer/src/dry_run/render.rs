@@ -1,9 +1,12 @@
 //! A snapshot as text, in the three forms of `contiv render`. The same snapshot gives the same bytes.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
 use comfy_table::{Table, presets::NOTHING};
-use contiv_model::{Backend, ContivService, ServicePort, Snapshot};
+use contiv_model::{Backend, ContivService, ServicePort, Snapshot, TrafficPolicy};
 use serde_json::{Value, json};
 
 use crate::nftables;
@@ -28,44 +31,50 @@ pub fn table(snapshot: &Snapshot) -> String {
     table.load_style(NOTHING).set_header(["SERVICE", "PORT", "ADDRESS", "TYPE", "POLICY", "BACKENDS"]);
     for service in snapshot.services.values() {
         for port in &service.ports {
-            for (address, kind, policy) in addresses(service, port) {
+            for (address, family, kind, policy) in addresses(service, port) {
                 table.add_row([
                     service.id.to_string(),
                     port.name.to_string(),
                     address,
                     kind.to_owned(),
-                    policy,
-                    backends(&port.backends),
+                    format!("{policy:?}"),
+                    backends(port, family),
                 ]);
             }
         }
     }
-    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    // The style without borders still pads on both sides.
+    table.lines().map(|line| line.trim_end().trim_start_matches(' ').to_owned() + "\n").collect()
 }
 
-/// The addresses of a port, with their type and policy.
-fn addresses(service: &ContivService, port: &ServicePort) -> Vec<(String, &'static str, String)> {
-    let at = |address| format!("{}/{}", std::net::SocketAddr::new(address, port.port), port.protocol);
-    let internal = format!("{:?}", service.internal_policy);
-    let external = format!("{:?}", service.external_policy);
-    let mut all = Vec::new();
-    all.extend(service.cluster_ips.iter().map(|address| (at(*address), "cluster", internal.clone())));
-    all.extend(service.external_ips.iter().map(|address| (at(*address), "external", external.clone())));
-    all.extend(
-        port.node_port.map(|number| (format!("*:{number}/{}", port.protocol), "node port", external.clone())),
-    );
-    all
+/// A line of the table: address, its family (none for all), type, policy.
+type Line = (String, Option<bool>, &'static str, TrafficPolicy);
+
+fn addresses(service: &ContivService, port: &ServicePort) -> Vec<Line> {
+    let at = |address: &IpAddr| {
+        (format!("{}/{}", SocketAddr::new(*address, port.port), port.protocol), Some(address.is_ipv4()))
+    };
+    let line = |(text, family), kind, policy| (text, family, kind, policy);
+    let cluster = service.cluster_ips.iter().map(|ip| line(at(ip), "cluster", service.internal_policy));
+    let external = service.external_ips.iter().map(|ip| line(at(ip), "external", service.external_policy));
+    let node_port = port.node_port.map(|number| {
+        line((format!("*:{number}/{}", port.protocol), None), "node port", service.external_policy)
+    });
+    cluster.chain(external).chain(node_port).collect()
 }
 
-fn backends(backends: &[Backend]) -> String {
+/// The first few backends that an address of this family can reach.
+fn backends(port: &ServicePort, ipv4: Option<bool>) -> String {
     const SHOWN: usize = 4;
-    if backends.is_empty() {
+    let of_family = |backend: &&Backend| ipv4.is_none_or(|ipv4| backend.address.is_ipv4() == ipv4);
+    let all: Vec<&Backend> = port.backends.iter().filter(of_family).collect();
+    if all.is_empty() {
         return "none: rejected".to_owned();
     }
     let mut shown: Vec<String> =
-        backends.iter().take(SHOWN).map(|backend| backend.endpoint().to_string()).collect();
-    if backends.len() > SHOWN {
-        shown.push(format!("and {} more", backends.len() - SHOWN));
+        all.iter().take(SHOWN).map(|backend| backend.endpoint().to_string()).collect();
+    if all.len() > SHOWN {
+        shown.push(format!("and {} more", all.len() - SHOWN));
     }
     shown.join(", ")
 }

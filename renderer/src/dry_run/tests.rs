@@ -1,0 +1,217 @@
+//! The three forms, to the letter.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use contiv_model::{
+    Backend, BackendState, ContivService, NodeFacts, Protocol, ServiceChange, ServiceId, ServicePort,
+    TrafficPolicy,
+};
+
+use super::*;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn port(port: u16, protocol: Protocol, node_port: Option<u16>, backends: &[(&str, bool)]) -> ServicePort {
+    let backend = |(address, local): &(&str, bool)| Backend {
+        address: ip(address),
+        port: 8080,
+        local: *local,
+        host_network: false,
+        weight: 1,
+        state: BackendState::Ready,
+    };
+    ServicePort {
+        port,
+        protocol,
+        name: "".into(),
+        node_port,
+        backends: backends.iter().map(backend).collect(),
+    }
+}
+
+fn service(name: &str, cluster_ips: &[&str], external: TrafficPolicy, port: ServicePort) -> ContivService {
+    ContivService {
+        id: ServiceId::new("default", name),
+        external_policy: external,
+        internal_policy: TrafficPolicy::Cluster,
+        session_affinity_timeout: 0,
+        cluster_ips: cluster_ips.iter().map(|address| ip(address)).collect(),
+        external_ips: BTreeSet::new(),
+        ports: vec![port],
+        lost: BTreeMap::new(),
+    }
+}
+
+fn snapshot() -> Snapshot {
+    let backends = [("10.244.1.10", true), ("10.244.2.10", false), ("fd00:10:244:1::10", true)];
+    let services = [
+        service("dns", &["10.96.0.10"], TrafficPolicy::Cluster, port(53, Protocol::Udp, None, &[])),
+        service(
+            "web",
+            &["10.96.0.1", "fd00:10:96::1"],
+            TrafficPolicy::Local,
+            port(80, Protocol::Tcp, Some(30080), &backends),
+        ),
+    ];
+    Snapshot {
+        services: services.into_iter().map(|service| (service.id.clone(), Arc::new(service))).collect(),
+        node: NodeFacts {
+            node_ips: BTreeSet::from([ip("172.31.0.1")]),
+            pod_cidrs: BTreeSet::from(["10.244.1.0/24".parse().unwrap()]),
+        },
+        ..Snapshot::default()
+    }
+}
+
+const ELEMENTS: &str = r"
+table inet contiv {
+	chain pick-v4-2 {
+		dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @backends4
+	}
+
+	chain pick-node-port-v4-2 {
+		dnat ip to ip daddr & 0.0.0.0 . meta l4proto . th dport . numgen random mod 2 map @backends4
+	}
+
+	chain pick-outside-node-port-v4-1 {
+		dnat ip to ip daddr & 0.0.0.0 . meta l4proto . th dport . numgen random mod 1 map @backends-outside4
+	}
+
+	chain pick-v6-1 {
+		dnat ip6 to ip6 daddr . meta l4proto . th dport . numgen random mod 1 map @backends6
+	}
+
+	chain pick-node-port-v6-1 {
+		dnat ip6 to ip6 daddr & :: . meta l4proto . th dport . numgen random mod 1 map @backends6
+	}
+
+	chain pick-outside-node-port-v6-1 {
+		dnat ip6 to ip6 daddr & :: . meta l4proto . th dport . numgen random mod 1 map @backends-outside6
+	}
+}
+
+add element inet contiv services4 {
+	0.0.0.0 . tcp . 30080 : goto pick-node-port-v4-2, # default/web
+	10.96.0.1 . tcp . 80 : goto pick-v4-2, # default/web
+}
+
+add element inet contiv services6 {
+	:: . tcp . 30080 : goto pick-node-port-v6-1, # default/web
+	fd00:10:96::1 . tcp . 80 : goto pick-v6-1, # default/web
+}
+
+add element inet contiv services-outside4 {
+	0.0.0.0 . tcp . 30080 : goto pick-outside-node-port-v4-1, # default/web
+}
+
+add element inet contiv services-outside6 {
+	:: . tcp . 30080 : goto pick-outside-node-port-v6-1, # default/web
+}
+
+add element inet contiv backends4 {
+	0.0.0.0 . tcp . 30080 . 0 : 10.244.1.10 . 8080, # default/web
+	0.0.0.0 . tcp . 30080 . 1 : 10.244.2.10 . 8080,
+	10.96.0.1 . tcp . 80 . 0 : 10.244.1.10 . 8080, # default/web
+	10.96.0.1 . tcp . 80 . 1 : 10.244.2.10 . 8080,
+}
+
+add element inet contiv backends6 {
+	:: . tcp . 30080 . 0 : fd00:10:244:1::10 . 8080, # default/web
+	fd00:10:96::1 . tcp . 80 . 0 : fd00:10:244:1::10 . 8080, # default/web
+}
+
+add element inet contiv backends-outside4 {
+	0.0.0.0 . tcp . 30080 . 0 : 10.244.1.10 . 8080, # default/web
+}
+
+add element inet contiv backends-outside6 {
+	:: . tcp . 30080 . 0 : fd00:10:244:1::10 . 8080, # default/web
+}
+
+add element inet contiv unserved4 {
+	10.96.0.10 . udp . 53 : goto reject-now, # default/dns
+}
+
+add element inet contiv masquerade-own4 {
+	0.0.0.0 . tcp . 30080, # default/web
+}
+
+add element inet contiv masquerade-own6 {
+	:: . tcp . 30080, # default/web
+}
+
+add element inet contiv cluster-ips4 {
+	10.96.0.1,
+	10.96.0.10,
+}
+
+add element inet contiv cluster-ips6 {
+	fd00:10:96::1,
+}
+
+add element inet contiv hairpin4 {
+	10.244.1.10 . 10.244.1.10,
+}
+
+add element inet contiv hairpin6 {
+	fd00:10:244:1::10 . fd00:10:244:1::10,
+}
+
+add element inet contiv pods4 {
+	10.244.1.0/24,
+}
+
+add element inet contiv node-ips4 {
+	172.31.0.1,
+}
+";
+
+#[test]
+fn the_nft_form_is_the_skeleton_followed_by_chains_and_elements_in_order() {
+    let text = nft(&snapshot());
+    let skeleton = nft(&Snapshot::default());
+    assert_eq!(text.strip_prefix(&skeleton), Some(ELEMENTS));
+}
+
+#[test]
+fn the_table_form_has_one_aligned_line_for_each_address() {
+    let expected = "\
+SERVICE      PORT  ADDRESS                 TYPE       POLICY   BACKENDS
+default/dns        10.96.0.10:53/udp       cluster    Cluster  none: rejected
+default/web        10.96.0.1:80/tcp        cluster    Cluster  10.244.1.10:8080, 10.244.2.10:8080
+default/web        [fd00:10:96::1]:80/tcp  cluster    Cluster  [fd00:10:244:1::10]:8080
+default/web        *:30080/tcp             node port  Local    10.244.1.10:8080, 10.244.2.10:8080, [fd00:10:244:1::10]:8080
+";
+    assert_eq!(table(&snapshot()), expected);
+}
+
+#[test]
+fn the_json_form_has_the_services_and_the_elements_of_each_set() {
+    let json = json(&snapshot());
+    assert_eq!(json["desired"]["services"]["default/web"]["ports"][0]["node_port"], 30080);
+    let expected = serde_json::json!(["10.96.0.10 . udp . 53 : goto reject-now"]);
+    assert_eq!(json["elements"]["unserved4"], expected);
+}
+
+#[test]
+fn a_dry_run_keeps_what_it_was_told_and_shows_it() {
+    let mut renderer = DryRun::new();
+    let old = snapshot();
+    assert!(renderer.update(&ChangeSet::default()).is_err(), "a resync comes first");
+    renderer.resync(&old).unwrap();
+    assert_eq!((renderer.describe().services, renderer.describe().text), (2, nft(&old)));
+
+    let id = ServiceId::new("default", "dns");
+    let gone = ServiceChange { old: old.services.get(&id).cloned(), new: None };
+    let changes = ChangeSet { services: BTreeMap::from([(id, gone)]), ..ChangeSet::default() };
+    let report = renderer.update(&changes).unwrap();
+    assert_eq!((report.added, report.removed), (0, 1));
+    assert_eq!(renderer.describe().services, 1);
+    assert!(!renderer.describe().text.contains("default/dns"));
+}
