@@ -220,3 +220,6 @@ impl Feed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

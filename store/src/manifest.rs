@@ -122,3 +122,6 @@ pub fn parse_file(name: &str, text: &str) -> Parsed {
     parsed.drop_duplicates();
     parsed
 }
+
+#[cfg(test)]
+mod tests;

@@ -143,7 +143,9 @@ impl Reader<'_> {
             Ok(manifest) => manifest,
             Err(error) => {
                 let field = error.path().to_string();
-                return Err(self.failure(vec![(field, error.into_inner().to_string())]));
+                let reason =
+                    error.into_inner().to_string().replace("expected i64", "expected a whole number");
+                return Err(self.failure(vec![(field, reason)]));
             }
         };
         let mut check = Check::default();

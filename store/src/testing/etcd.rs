@@ -99,7 +99,7 @@ impl Etcd {
                 return Err(io::Error::other(format!("etcd ended at once: {status}")));
             }
             let is_listening = TcpStream::connect(("127.0.0.1", self.port)).await.is_ok();
-            if is_listening && self.ctl(&["get", "/", "--count-only"]).await.is_ok() {
+            if is_listening && self.ctl(&["get", "/"]).await.is_ok() {
                 return Ok(());
             }
             if Instant::now() > deadline {

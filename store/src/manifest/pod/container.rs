@@ -36,10 +36,7 @@ fn is_zero(number: &i64) -> bool {
 impl Container {
     pub(super) fn into_message(self, i: usize, check: &mut Check) -> wire::Container {
         let port = |(j, port): (usize, Port)| port.into_message(i, j, check);
-        wire::Container {
-            name: self.name,
-            port: self.ports.into_iter().enumerate().filter_map(port).collect(),
-        }
+        wire::Container { name: self.name, port: self.ports.into_iter().enumerate().map(port).collect() }
     }
 
     pub(super) fn from_message(message: wire::Container) -> Self {
@@ -48,8 +45,7 @@ impl Container {
 }
 
 impl Port {
-    /// None for a port whose protocol the stored form has no word for, SCTP.
-    fn into_message(self, i: usize, j: usize, check: &mut Check) -> Option<wire::container::Port> {
+    fn into_message(self, i: usize, j: usize, check: &mut Check) -> wire::container::Port {
         let protocol =
             check.protocol(format_args!("spec.containers[{i}].ports[{j}].protocol"), self.protocol);
         let field = format_args!("spec.containers[{i}].ports[{j}].containerPort");
@@ -59,13 +55,13 @@ impl Port {
         if !self.host_ip.is_empty() {
             check.address(format_args!("spec.containers[{i}].ports[{j}].hostIP"), &self.host_ip);
         }
-        Some(wire::container::Port {
+        wire::container::Port {
             name: self.name,
             host_port,
             container_port,
-            protocol: Protocol::from_str_name(&protocol)?.into(),
+            protocol: Protocol::from_str_name(&protocol).unwrap_or_default().into(),
             host_ip_address: self.host_ip,
-        })
+        }
     }
 
     fn from_message(message: wire::container::Port) -> Self {

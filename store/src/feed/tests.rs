@@ -1,0 +1,215 @@
+//! The test plays the store: it answers each request of the feed as it likes.
+
+use std::time::Duration;
+
+use futures::{
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::{Change, Operation};
+
+enum Request {
+    List(oneshot::Sender<Result<Snapshot, StoreError>>),
+    Watch(i64, oneshot::Sender<Result<WatchStream, StoreError>>),
+}
+
+struct Played {
+    requests: mpsc::UnboundedSender<Request>,
+}
+
+impl Store for Played {
+    fn list<'a>(&'a self, _prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(Request::List(reply)).unwrap();
+        async { answer.await.unwrap() }.boxed()
+    }
+
+    fn watch<'a>(
+        &'a self,
+        _prefix: &'a str,
+        revision: i64,
+    ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(Request::Watch(revision, reply)).unwrap();
+        async { answer.await.unwrap() }.boxed()
+    }
+
+    fn commit(&self, _operations: Vec<Operation>) -> BoxFuture<'_, Result<i64, StoreError>> {
+        unreachable!("a feed never writes")
+    }
+}
+
+/// The store's side of a feed, and the receiver's.
+struct Stage {
+    requests: mpsc::UnboundedReceiver<Request>,
+    events: mpsc::Receiver<FeedEvent>,
+    handle: FeedHandle,
+}
+
+type Watch = mpsc::UnboundedSender<Result<WatchEvent, StoreError>>;
+
+impl Stage {
+    fn new() -> Self {
+        let (sender, requests) = mpsc::unbounded_channel();
+        let (events, handle) = Feed::start(Arc::new(Played { requests: sender }), "/");
+        Self { requests, events, handle }
+    }
+
+    async fn answer_list(&mut self, answer: Result<i64, StoreError>) {
+        let Some(Request::List(reply)) = self.requests.recv().await else { panic!("expected a list") };
+        reply.send(answer.map(snapshot)).unwrap();
+    }
+
+    async fn answer_watch(&mut self, expected: i64) -> Watch {
+        let Some(Request::Watch(revision, reply)) = self.requests.recv().await else {
+            panic!("expected a watch")
+        };
+        assert_eq!(revision, expected);
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let stream: BoxStream<'static, _> =
+            stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) })
+                .boxed();
+        assert!(reply.send(Ok(stream)).is_ok());
+        sender
+    }
+
+    async fn refuse_watch(&mut self, error: StoreError) {
+        let Some(Request::Watch(_, reply)) = self.requests.recv().await else { panic!("expected a watch") };
+        assert!(reply.send(Err(error)).is_ok());
+    }
+
+    async fn next(&mut self) -> FeedEvent {
+        self.events.recv().await.unwrap()
+    }
+
+    /// A feed that has listed at revision 5 and watches from there.
+    async fn watching() -> (Self, Watch) {
+        let mut stage = Self::new();
+        stage.answer_list(Ok(5)).await;
+        assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(5)));
+        let watch = stage.answer_watch(5).await;
+        (stage, watch)
+    }
+}
+
+fn snapshot(revision: i64) -> Snapshot {
+    Snapshot { revision, ..Snapshot::default() }
+}
+
+fn batch(revision: i64) -> Batch {
+    Batch { revision, changes: vec![Change::Delete { key: format!("/{revision}") }] }
+}
+
+fn lost() -> StoreError {
+    StoreError::Unavailable { endpoint: "there".to_owned(), reason: "gone".to_owned() }
+}
+
+fn down() -> FeedEvent {
+    FeedEvent::Down { reason: lost().to_string() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_comes_first_and_then_what_changes() {
+    let (mut stage, watch) = Stage::watching().await;
+    watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
+    watch.send(Ok(WatchEvent::Problems(vec![]))).unwrap();
+    watch.send(Ok(WatchEvent::Changed(batch(7)))).unwrap();
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(6)));
+    assert_eq!(stage.next().await, FeedEvent::Problems(vec![]));
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(7)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_watch_goes_on_where_it_was_and_is_reported_once() {
+    let (mut stage, watch) = Stage::watching().await;
+    watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
+    // Nothing changed, but the store is further: this is where the next watch begins.
+    watch.send(Ok(WatchEvent::Changed(Batch { revision: 9, changes: vec![] }))).unwrap();
+    watch.send(Err(lost())).unwrap();
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(6)));
+    assert_eq!(stage.next().await, down());
+    stage.refuse_watch(lost()).await;
+    stage.refuse_watch(lost()).await;
+    let watch = stage.answer_watch(9).await;
+    assert_eq!(stage.next().await, FeedEvent::Up);
+    watch.send(Err(lost())).unwrap();
+    assert_eq!(stage.next().await, down(), "the next outage is another one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_grow_while_the_store_is_down() {
+    let mut stage = Stage::new();
+    let start = Instant::now();
+    for _ in 0..20 {
+        stage.answer_list(Err(lost())).await;
+    }
+    stage.answer_list(Ok(1)).await;
+    let waited = start.elapsed();
+    assert!(waited > Duration::from_secs(30) && waited < Duration::from_secs(80), "{waited:?}");
+    assert_eq!(stage.next().await, down());
+    assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn missed_changes_make_it_list_again_without_an_outage() {
+    let (mut stage, watch) = Stage::watching().await;
+    watch.send(Err(StoreError::Compacted { requested: 6, oldest: 8 })).unwrap();
+    stage.answer_list(Ok(9)).await;
+    assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(9)));
+    stage.refuse_watch(StoreError::Rewound { requested: 9, newest: 2 }).await;
+    stage.answer_list(Ok(2)).await;
+    assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(2)));
+    stage.answer_watch(2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resync_lists_again_at_once() {
+    let (mut stage, _watch) = Stage::watching().await;
+    stage.handle.request_resync();
+    stage.handle.request_resync();
+    stage.answer_list(Ok(6)).await;
+    assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(6)));
+    stage.answer_watch(6).await;
+    assert!(stage.requests.try_recv().is_err(), "two requests before the list are one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resync_does_not_wait_for_the_next_attempt() {
+    let mut stage = Stage::new();
+    for _ in 0..15 {
+        stage.answer_list(Err(lost())).await;
+    }
+    let start = Instant::now();
+    stage.handle.request_resync();
+    stage.answer_list(Ok(6)).await;
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_receiver_holds_the_feed_back_and_loses_nothing() {
+    let (mut stage, watch) = Stage::watching().await;
+    for revision in 6..1000 {
+        watch.send(Ok(WatchEvent::Changed(batch(revision)))).unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    for revision in 6..1000 {
+        assert_eq!(stage.next().await, FeedEvent::Changed(batch(revision)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_with_its_receiver_whatever_it_waits_for() {
+    let (mut stage, watch) = Stage::watching().await;
+    drop(stage.events);
+    watch.closed().await;
+    assert!(stage.requests.recv().await.is_none());
+
+    let mut stage = Stage::new();
+    let Some(Request::List(mut reply)) = stage.requests.recv().await else { panic!("expected a list") };
+    drop(stage.events);
+    reply.closed().await;
+    assert!(stage.requests.recv().await.is_none());
+}

@@ -1,0 +1,205 @@
+//! What is wrong with a manifest is named in the manifest's own words.
+
+use super::*;
+
+#[test]
+fn every_bad_field_of_a_service_is_named() {
+    for (spec, expected) in [
+        ("ports: [{port: 0}]", "spec.ports[0].port: 0 is not a number from 1 to 65535"),
+        ("ports: [{port: 65536}]", "spec.ports[0].port: 65536 is not a number from 1 to 65535"),
+        ("ports: [{name: a}]", "spec.ports[0].port: 0 is not a number from 1 to 65535"),
+        (
+            "ports: [{port: \"80\"}]",
+            "spec.ports[0].port: invalid type: string \"80\", expected a whole number",
+        ),
+        ("ports: {port: 80}", "spec.ports: invalid type: map, expected a sequence"),
+        ("ports: [null]", "spec.ports[0]: invalid type: null"),
+        ("ports: [{port: 80, protocol: tcp}]", "spec.ports[0].protocol: \"tcp\" is none of TCP, UDP, SCTP"),
+        ("ports: [{port: 80, nodePort: -1}]", "spec.ports[0].nodePort: -1 is not"),
+        ("ports: [{port: 80, targetPort: 70000}]", "spec.ports[0].targetPort: 70000 is not"),
+        ("ports: [{port: 80, targetPort: \"\"}]", "spec.ports[0].targetPort: empty"),
+        (
+            "ports: [{port: 80, targetPort: [1]}]",
+            "spec.ports[0].targetPort: invalid type: sequence, expected a port number or the name of a port",
+        ),
+        ("ports: [{port: 80}, {port: 81, name: b}]", "spec.ports[0].name: missing"),
+        (
+            "ports: [{port: 80, name: a}, {port: 81, name: a}]",
+            "spec.ports[1].name: \"a\" is the name of spec.ports[0] too",
+        ),
+        (
+            "ports: [{port: 80, name: a}, {port: 80, name: b, protocol: TCP}]",
+            "spec.ports[1].port: TCP port 80 is that of spec.ports[0] too",
+        ),
+        ("clusterIP: 10.0.0", "spec.clusterIP: \"10.0.0\" is not an IP address"),
+        (
+            "clusterIP: 10.0.0.1, clusterIPs: [10.0.0.2]",
+            "spec.clusterIPs[0]: \"10.0.0.2\" is not spec.clusterIP",
+        ),
+        ("clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, x]", "spec.clusterIPs[1]: \"x\" is not an IP address"),
+        ("clusterIPs: [x]", "spec.clusterIP: \"x\" is not an IP address"),
+        ("externalIPs: [1.2.3.4, 1.2.3.4.5]", "spec.externalIPs[1]: \"1.2.3.4.5\" is not an IP address"),
+        (
+            "loadBalancerSourceRanges: [10.0.0.0]",
+            "spec.loadBalancerSourceRanges[0]: \"10.0.0.0\" is not an address range",
+        ),
+        (
+            "loadBalancerSourceRanges: [10.0.0.0/33]",
+            "spec.loadBalancerSourceRanges[0]: \"10.0.0.0/33\" is not",
+        ),
+        ("externalTrafficPolicy: local", "spec.externalTrafficPolicy: \"local\" is none of Cluster, Local"),
+        ("internalTrafficPolicy: None", "spec.internalTrafficPolicy: \"None\" is none of Cluster, Local"),
+        ("sessionAffinity: Cookie", "spec.sessionAffinity: \"Cookie\" is none of None, ClientIP"),
+        (
+            "sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 86401}}",
+            "spec.sessionAffinityConfig.clientIP.timeoutSeconds: 86401 is not",
+        ),
+        ("type: Loadbalancer", "spec.type: \"Loadbalancer\" is none of"),
+        ("healthCheckNodePort: 99999", "spec.healthCheckNodePort: 99999 is not"),
+        ("selector: {app: 1}", "spec.selector.app: invalid type: integer `1`, expected a string"),
+    ] {
+        let text = format!(
+            "{{apiVersion: v1, kind: Service, metadata: {{name: web, namespace: prod}}, spec: {{{spec}}}}}"
+        );
+        let found = problems(&text);
+        let expected = format!("web.yaml: Service prod/web: {expected}");
+        assert_eq!(found.len(), 1, "{spec}: {found:?}");
+        assert!(found[0].starts_with(&expected), "{spec}:\n{}\n{expected}", found[0]);
+        assert_eq!(parse(&text).broken.iter().map(Key::to_string).collect::<Vec<_>>(), ["service prod/web"]);
+    }
+}
+
+#[test]
+fn all_that_is_wrong_with_an_object_is_said_at_once() {
+    let text = "{apiVersion: v1, kind: Service, metadata: {name: a}, \
+                spec: {clusterIP: x, ports: [{port: 0, protocol: y}]}, \
+                status: {loadBalancer: {ingress: [{ip: z}, {ip: 1.2.3.4, ipMode: vip}]}}}";
+    let fields: Vec<_> = parse(text).problems.into_iter().filter_map(|problem| problem.field).collect();
+    let expected = [
+        "spec.clusterIP",
+        "spec.ports[0].protocol",
+        "spec.ports[0].port",
+        "status.loadBalancer.ingress[0].ip",
+        "status.loadBalancer.ingress[1].ipMode",
+    ];
+    assert_eq!(fields, expected);
+}
+
+#[test]
+fn bad_fields_of_the_other_kinds_are_named() {
+    for (manifest, expected) in [
+        (
+            "v1, kind: Endpoints, subsets: [{addresses: [{ip: 1.1.1.1}, {ip: x}]}]",
+            "subsets[0].addresses[1].ip",
+        ),
+        ("v1, kind: Endpoints, subsets: [{notReadyAddresses: [{}]}]", "subsets[0].notReadyAddresses[0].ip"),
+        ("v1, kind: Endpoints, subsets: [{ports: [{port: 0}]}]", "subsets[0].ports[0].port"),
+        (
+            "v1, kind: Endpoints, subsets: [{ports: [{port: 1, protocol: IP}]}]",
+            "subsets[0].ports[0].protocol",
+        ),
+        ("discovery.k8s.io/v1, kind: EndpointSlice, addressType: ipv4", "addressType"),
+        (
+            "discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, endpoints: [{}]",
+            "endpoints[0].addresses",
+        ),
+        (
+            "discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, endpoints: [{addresses: ['::1']}]",
+            "endpoints[0].addresses[0]",
+        ),
+        (
+            "discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv6, endpoints: [{addresses: [1.1.1.1]}]",
+            "endpoints[0].addresses[0]",
+        ),
+        ("discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, ports: [{port: -1}]", "ports[0].port"),
+        (
+            "discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, endpoints: [{addresses: [1.1.1.1], conditions: {ready: 1}}]",
+            "endpoints[0].conditions.ready",
+        ),
+        ("discovery.k8s.io/v1beta1, kind: EndpointSlice", "apiVersion"),
+        ("v2, kind: Pod", "apiVersion"),
+        ("v1, kind: Pod, status: {podIP: x}", "status.podIP"),
+        ("v1, kind: Pod, status: {podIP: 1.1.1.1, podIPs: [{ip: 1.1.1.2}]}", "status.podIPs[0].ip"),
+        ("v1, kind: Pod, status: {podIPs: [{ip: 1.1.1.1}, {ip: y}]}", "status.podIPs[1].ip"),
+        ("v1, kind: Pod, status: {hostIP: x}", "status.hostIP"),
+        (
+            "v1, kind: Pod, spec: {containers: [{ports: [{containerPort: 0}]}]}",
+            "spec.containers[0].ports[0].containerPort",
+        ),
+        ("v1, kind: Node, spec: {podCIDR: 10.0.0.1}", "spec.podCIDR"),
+        ("v1, kind: Node, spec: {podCIDR: 10.0.0.0/24, podCIDRs: [10.0.1.0/24]}", "spec.podCIDRs[0]"),
+        ("v1, kind: Node, spec: {podCIDRs: [10.0.0.0/24, x]}", "spec.podCIDRs[1]"),
+        (
+            "v1, kind: Node, status: {addresses: [{type: InternalIP, address: n1}]}",
+            "status.addresses[0].address",
+        ),
+        ("contiv.io/v1, kind: VppNode", "spec"),
+        ("contiv.io/v1, kind: VppNode, spec: {}", "spec.id"),
+        ("contiv.io/v1, kind: VppNode, spec: {id: -1}", "spec.id"),
+        ("contiv.io/v1, kind: VppNode, spec: {id: 1, ip_addresses: [x]}", "spec.ip_addresses[0]"),
+        ("contiv.io/v1, kind: CustomIPAllocation, spec: {pod_name: other}", "spec.pod_name"),
+        (
+            "contiv.io/v1, kind: CustomIPAllocation, spec: {custom_interfaces: [{ip_address: x}]}",
+            "spec.custom_interfaces[0].ip_address",
+        ),
+        (
+            "contiv.io/v1, kind: CustomIPAllocation, spec: {custom_interfaces: [{service_endpoint: 7}]}",
+            "spec.custom_interfaces[0].service_endpoint",
+        ),
+        ("v1, kind: Namespace, metadata: {name: 1}", "metadata.name"),
+        ("v1, kind: Namespace, metadata: {labels: {a: b}}", "metadata.name"),
+        ("v1, kind: Namespace, metadata: {name: a/b}", "metadata.name"),
+        (
+            "v1, kind: Service, metadata: {name: a, creationTimestamp: yesterday}",
+            "metadata.creationTimestamp",
+        ),
+    ] {
+        let metadata = if manifest.contains("metadata") { "" } else { ", metadata: {name: a}" };
+        let text = format!("{{apiVersion: {manifest}{metadata}}}");
+        let parsed = parse(&text);
+        let fields: Vec<_> = parsed.problems.iter().filter_map(|problem| problem.field.as_deref()).collect();
+        assert_eq!(fields, [expected], "{manifest}: {:?}", parsed.problems);
+        assert_eq!(parsed.objects, vec![], "{manifest}");
+        assert!(
+            parsed.is_incomplete || !parsed.broken.is_empty(),
+            "{manifest} could be taken for a deletion"
+        );
+    }
+}
+
+#[test]
+fn an_unknown_version_says_which_is_known() {
+    let found = problems("{apiVersion: discovery.k8s.io/v1beta1, kind: EndpointSlice, metadata: {name: a}}");
+    let expected = "web.yaml: EndpointSlice default/a: apiVersion: \"discovery.k8s.io/v1beta1\" is not known for \
+                    this kind; use discovery.k8s.io/v1";
+    assert_eq!(found, [expected]);
+}
+
+#[test]
+fn what_is_no_object_is_reported_and_may_be_anything() {
+    for text in ["just text", "[1, 2]", "{a: b}", "{apiVersion: v1}", "{kind: 7}", "a: [", "\tx: 1"] {
+        let parsed = parse(text);
+        assert_eq!(parsed.problems.len(), 1, "{text}");
+        assert!(parsed.is_incomplete, "{text}");
+    }
+}
+
+#[test]
+fn a_broken_object_does_not_stop_the_others() {
+    let text = format!(
+        "{SERVICE}\n---\nkind: Service\n  x: [\n---\n{}\n---\n{NODE}",
+        SERVICE.replace("web", "bad").replace("80", "0")
+    );
+    let parsed = parse(&text);
+    let keys: Vec<_> = parsed.objects.iter().map(|o| o.key.to_string()).collect();
+    assert_eq!(keys, ["service default/web", "node n1"]);
+    let sources: Vec<_> = parsed.problems.iter().map(|p| p.source.as_str()).collect();
+    assert_eq!(sources, ["web.yaml:2", "web.yaml:3"]);
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "(\\PC|[\\n\\t:{}\\[\\],&*-]|apiVersion: v1\\n|kind: (Service|Node|List)\\n|items:\\n|spec:\\n){0,40}") {
+        parse(&text);
+    }
+}

@@ -1,0 +1,215 @@
+//! The etcd backend against a real etcd.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use contiv_store::{
+    Batch, Change, Operation, Store, StoreError, WatchEvent, WatchStream, commit_in_chunks, etcd::EtcdStore,
+    testing::Etcd,
+};
+use futures::StreamExt;
+use tokio::time::timeout;
+
+const PREFIX: &str = "/vnf-agent/contiv-ksr/";
+
+async fn start() -> (Etcd, EtcdStore) {
+    let etcd = Etcd::start().await.unwrap();
+    let store = EtcdStore::connect(&[etcd.endpoint()]).await.unwrap();
+    (etcd, store)
+}
+
+fn put(key: impl Into<String>, value: impl Into<Bytes>) -> Operation {
+    Operation::Put { key: key.into(), value: value.into() }
+}
+
+async fn next(watch: &mut WatchStream) -> Batch {
+    match timeout(Duration::from_secs(10), watch.next()).await.expect("nothing within 10 s") {
+        Some(Ok(WatchEvent::Changed(batch))) => batch,
+        other => panic!("expected changes: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_etcdctl_writes_is_listed_and_watched() {
+    let (etcd, store) = start().await;
+    etcd.ctl(&["put", "/vnf-agent/contiv-ksr/k8s/node/n1", "{\"name\":\"n1\"}"]).await.unwrap();
+    etcd.ctl(&["put", "/vnf-agent/contiv-ksr0", "after the prefix"]).await.unwrap();
+    let snapshot = store.list(PREFIX).await.unwrap();
+    let [entry] = snapshot.entries.as_slice() else { panic!("{snapshot:?}") };
+    assert_eq!(
+        (entry.key.as_str(), &entry.value[..]),
+        ("/vnf-agent/contiv-ksr/k8s/node/n1", &b"{\"name\":\"n1\"}"[..])
+    );
+    assert_eq!((entry.create_revision, entry.mod_revision, snapshot.revision), (2, 2, 3));
+
+    let mut watch = store.watch(PREFIX, snapshot.revision).await.unwrap();
+    etcd.ctl(&["put", "/elsewhere", "x"]).await.unwrap();
+    etcd.ctl(&["put", "/vnf-agent/contiv-ksr/k8s/node/n1", "{}"]).await.unwrap();
+    etcd.ctl(&["del", "/vnf-agent/contiv-ksr/k8s/node/n1"]).await.unwrap();
+    let Batch { revision: 5, changes } = next(&mut watch).await else { panic!("wrong revision") };
+    let [Change::Put(entry)] = changes.as_slice() else { panic!("{changes:?}") };
+    assert_eq!((&entry.value[..], entry.create_revision, entry.mod_revision), (&b"{}"[..], 2, 5));
+    let delete = Change::Delete { key: "/vnf-agent/contiv-ksr/k8s/node/n1".to_owned() };
+    assert_eq!(next(&mut watch).await, Batch { revision: 6, changes: vec![delete] });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_many_pages_shows_one_revision_while_writes_go_on() {
+    const KEYS: usize = 2_500;
+    let (_etcd, store) = start().await;
+    // Two keys far apart always get the same value in one transaction.
+    let pair = |i: usize, round: usize| {
+        vec![put(format!("/a/{i:05}"), round.to_string()), put(format!("/z/{i:05}"), round.to_string())]
+    };
+    let first = (0..KEYS).flat_map(|i| pair(i, 0)).collect();
+    commit_in_chunks(&store, first).await.unwrap();
+
+    let writer = tokio::spawn({
+        let store = store.clone();
+        async move {
+            for round in 1.. {
+                store.commit(pair(round % KEYS, round)).await.unwrap();
+            }
+        }
+    });
+    let mut revisions = Vec::new();
+    for _ in 0..5 {
+        let snapshot = store.list("/").await.unwrap();
+        let (a, z) = snapshot.entries.split_at(KEYS);
+        assert_eq!((a.len(), z.len()), (KEYS, KEYS));
+        for (a, z) in a.iter().zip(z) {
+            assert_eq!(a.key.replace("/a/", "/z/"), z.key);
+            assert_eq!((&a.value, a.mod_revision), (&z.value, z.mod_revision));
+            assert!(a.mod_revision <= snapshot.revision);
+        }
+        revisions.push(snapshot.revision);
+    }
+    writer.abort();
+    assert!(
+        revisions.windows(2).all(|pair| pair[0] < pair[1]),
+        "nothing was written meanwhile: {revisions:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_misses_nothing_after_its_revision() {
+    let (_etcd, store) = start().await;
+    let start = store.list("/").await.unwrap().revision;
+    for i in 0..300 {
+        store.commit(vec![put(format!("/{i}"), "before")]).await.unwrap();
+    }
+    let mut watch = store.watch("/", start).await.unwrap();
+    for i in 300..600 {
+        store.commit(vec![put(format!("/{i}"), "after")]).await.unwrap();
+    }
+    let mut keys = Vec::new();
+    let mut last = start;
+    while keys.len() < 600 {
+        let batch = next(&mut watch).await;
+        assert!(batch.revision > last);
+        last = batch.revision;
+        keys.extend(batch.changes.into_iter().map(|change| match change {
+            Change::Put(entry) => entry.key,
+            Change::Delete { key } => panic!("{key} was never deleted"),
+        }));
+    }
+    let expected: Vec<_> = (0..600).map(|i| format!("/{i}")).collect();
+    assert_eq!(keys, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_is_one_batch_however_large() {
+    let (_etcd, store) = start().await;
+    let start = store.list("/").await.unwrap().revision;
+    // Six transactions of 1 MB: etcd sends them in fragments to a watch that comes later.
+    for round in 0..6_u8 {
+        let value = Bytes::from(vec![b'0' + round; 10_000]);
+        store.commit((0..100).map(|i| put(format!("/{i}"), value.clone())).collect()).await.unwrap();
+    }
+    let mut watch = store.watch("/", start).await.unwrap();
+    let mut seen = 0;
+    while seen < 600 {
+        let batch = next(&mut watch).await;
+        assert_eq!(batch.changes.len() % 100, 0, "a revision was cut in two");
+        seen += batch.changes.len();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_is_applied_as_a_whole_or_not_at_all() {
+    let (_etcd, store) = start().await;
+    let revision = store.commit(vec![put("/a", "1"), put("/b", "1")]).await.unwrap();
+    let snapshot = store.list("/").await.unwrap();
+    assert!(snapshot.entries.iter().all(|entry| entry.mod_revision == revision));
+
+    // etcd refuses two writes of one key, and with them the third.
+    let error = store.commit(vec![put("/c", "1"), put("/a", "2"), put("/a", "3")]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Refused { .. }), "{error}");
+    assert_eq!(store.list("/").await.unwrap(), snapshot);
+
+    let swap = vec![
+        Operation::Delete { key: "/a".to_owned() },
+        Operation::Delete { key: "/none".to_owned() },
+        put("/d", "1"),
+    ];
+    store.commit(swap).await.unwrap();
+    let keys: Vec<_> = store.list("/").await.unwrap().entries.into_iter().map(|entry| entry.key).collect();
+    assert_eq!(keys, ["/b", "/d"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_than_a_transaction_holds_goes_in_chunks() {
+    let (_etcd, store) = start().await;
+    let operations: Vec<_> = (0..300).map(|i| put(format!("/{i:03}"), "x")).collect();
+    let error = store.commit(operations.clone()).await.unwrap_err().to_string();
+    let expected = "the store refused to commit 300 operations at once: a transaction holds 128 at most; \
+                    commit them in chunks";
+    assert_eq!(error, expected);
+    assert_eq!(store.list("/").await.unwrap().entries, vec![]);
+    let revision = commit_in_chunks(&store, operations).await.unwrap();
+    let snapshot = store.list("/").await.unwrap();
+    assert_eq!((snapshot.entries.len(), snapshot.revision), (300, revision));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_of_a_compacted_revision_says_so() {
+    let (etcd, store) = start().await;
+    for i in 0..10 {
+        store.commit(vec![put("/a", i.to_string())]).await.unwrap();
+    }
+    etcd.ctl(&["compact", "9"]).await.unwrap();
+    let mut watch = store.watch("/", 3).await.unwrap();
+    let error = timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(error, StoreError::Compacted { requested: 4, oldest: 9 }), "{error}");
+    assert!(watch.next().await.is_none(), "the stream goes on after its error");
+    assert_eq!(store.list("/").await.unwrap().entries.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_larger_than_one_answer_may_be_comes_in_smaller_pages() {
+    let (_etcd, store) = start().await;
+    // 70 MB; the client takes 64 MB at once.
+    let value = Bytes::from(vec![b'x'; 1_400_000]);
+    for i in 0..50 {
+        store.commit(vec![put(format!("/{i:02}"), value.clone())]).await.unwrap();
+    }
+    let snapshot = store.list("/").await.unwrap();
+    assert_eq!(snapshot.entries.len(), 50);
+    assert!(snapshot.entries.iter().all(|entry| entry.value == value));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_that_is_not_there_is_unavailable_and_named() {
+    let (mut etcd, store) = start().await;
+    store.commit(vec![put("/a", "1")]).await.unwrap();
+    etcd.kill().await.unwrap();
+    let error =
+        timeout(Duration::from_secs(11), store.list("/")).await.expect("it waits for ever").unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Unavailable { endpoint, .. } if *endpoint == etcd.endpoint()),
+        "{error}"
+    );
+    println!("{error}");
+    etcd.start_again().await.unwrap();
+    assert_eq!(store.list("/").await.unwrap().entries.len(), 1);
+}
