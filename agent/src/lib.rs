@@ -1,1 +1,16 @@
-//! x
+//! The `contiv` binary: command line, configuration, event loop, debug HTTP.
+//!
+//! - [`cli`] has one file for each subcommand.
+//! - [`config`] is the agent's configuration: file, environment, flags.
+//! - [`agent`] puts the running agent together out of the parts below.
+//! - [`event_loop`] owns all state, and hands changes to the renderers' threads.
+//! - [`http`] answers questions about it; [`metrics`] counts.
+
+pub mod agent;
+pub mod cli;
+pub mod config;
+pub mod event_loop;
+pub mod http;
+pub mod logging;
+pub mod metrics;
+pub mod state_dir;

@@ -1,0 +1,162 @@
+//! The running agent, put together: store, event loop, renderers, debug HTTP, signals.
+
+use std::{io, sync::Arc, time::Duration};
+
+use anyhow::{Context, anyhow};
+use contiv_proto::key;
+use contiv_renderer::registry;
+use contiv_store::Feed;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    config::{Config, RendererName},
+    event_loop::{EventLoop, LoopConfig, LoopMetrics, RendererSpec, Request, StoreFeedEnded},
+    http::{self, Api},
+    metrics::Metrics,
+    state_dir::StateDir,
+};
+
+/// Work for the runtime is little: watching, and answering a few requests.
+const WORKERS: usize = 2;
+/// How many requests may wait for the loop before callers have to.
+const REQUESTS: usize = 64;
+/// How long requests that are under way at the end may take.
+const HTTP_DRAIN_LIMIT: Duration = Duration::from_millis(500);
+
+/// Runs the agent until it is told to stop by a signal.
+///
+/// # Errors
+/// When it cannot start: the state folder, the address or the store cannot be had. Never for what happens later to the
+/// store or a renderer.
+pub fn run(config: &Config) -> anyhow::Result<()> {
+    let _state_dir = StateDir::lock(&config.state_dir)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .context("failed to start the runtime")?;
+    let result = runtime.block_on(run_until_stopped(config));
+    // Nothing is left to do; what still hangs is not waited for.
+    runtime.shutdown_background();
+    result
+}
+
+async fn run_until_stopped(config: &Config) -> anyhow::Result<()> {
+    let names: Vec<&str> = config.renderers.iter().map(|name| name.as_str()).collect();
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        node = config.node_name,
+        store = %config.store,
+        renderers = names.join(","),
+        listen = %config.listen,
+        "starting"
+    );
+    let mut signals = Signals::install()?;
+    let listener = TcpListener::bind(config.listen).await.map_err(|error| listen_error(config, &error))?;
+    let store = contiv_store::open(&config.store)
+        .await
+        .with_context(|| format!("failed to open the store {}; set another with --store", config.store))?;
+    let feed = Feed::start(store, key::ROOT);
+    let metrics = Arc::new(Metrics::new());
+    let (requests, receiver) = mpsc::channel(REQUESTS);
+    let event_loop = EventLoop::new(
+        LoopConfig {
+            processor: config.processor(),
+            history_events: config.history_events,
+            history_age: config.history_age,
+        },
+        feed,
+        receiver,
+        config.renderers.iter().map(|name| spec(*name)).collect(),
+        LoopMetrics { events: metrics.events.clone(), renderers: metrics.renderers.clone() },
+    )
+    .context("failed to start a renderer's thread")?;
+
+    let stop = CancellationToken::new();
+    let api = Api::new(requests.clone(), metrics);
+    let server = tokio::spawn(http::serve(listener, api, stop.clone()));
+    let mut event_loop = tokio::spawn(event_loop.run());
+    let result = tokio::select! {
+        ended = &mut event_loop => ended_early(ended),
+        () = signals.forward(&requests) => {
+            ended_as_asked(event_loop.await)
+        }
+    };
+    stop.cancel();
+    // A request that does not end must not keep the agent from ending.
+    let _ = tokio::time::timeout(HTTP_DRAIN_LIMIT, server).await;
+    info!("stopped; the dataplane stays in place");
+    result
+}
+
+type LoopEnd = Result<Result<(), StoreFeedEnded>, tokio::task::JoinError>;
+
+fn ended_as_asked(end: LoopEnd) -> anyhow::Result<()> {
+    end.context("the event loop has failed")?.map_err(Into::into)
+}
+
+fn ended_early(end: LoopEnd) -> anyhow::Result<()> {
+    ended_as_asked(end)?;
+    Err(anyhow!("the event loop has ended without being asked to; this is a bug"))
+}
+
+fn spec(name: RendererName) -> RendererSpec {
+    let name = name.as_str();
+    RendererSpec::new(name, move || {
+        // The name has been looked up when the configuration was read.
+        registry::create(name).unwrap_or_else(|| unreachable!("renderer {name} is registered"))
+    })
+}
+
+fn listen_error(config: &Config, error: &io::Error) -> anyhow::Error {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => "another program listens there; stop it, or choose another with --listen",
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine does not have that address; choose another with --listen"
+        }
+        io::ErrorKind::PermissionDenied => "not allowed; choose a port above 1023 with --listen",
+        _ => "choose another with --listen",
+    };
+    anyhow!("failed to listen on {}: {error}: {hint}", config.listen)
+}
+
+/// The signals that the agent heeds.
+#[derive(Debug)]
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn install() -> anyhow::Result<Self> {
+        let install = |kind| signal(kind).context("failed to install a signal handler");
+        Ok(Self {
+            terminate: install(SignalKind::terminate())?,
+            interrupt: install(SignalKind::interrupt())?,
+            hangup: install(SignalKind::hangup())?,
+        })
+    }
+
+    /// Turns signals into requests, until one has asked for the end.
+    async fn forward(&mut self, requests: &mpsc::Sender<Request>) {
+        loop {
+            let request = tokio::select! {
+                _ = self.terminate.recv() => Request::Shutdown,
+                _ = self.interrupt.recv() => Request::Shutdown,
+                _ = self.hangup.recv() => Request::Resync { cause: "SIGHUP" },
+            };
+            let is_last = matches!(request, Request::Shutdown);
+            // A loop that is gone has ended, which is noticed elsewhere.
+            if requests.send(request).await.is_err() || is_last {
+                return;
+            }
+        }
+    }
+}

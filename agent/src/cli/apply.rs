@@ -1,0 +1,126 @@
+//! `contiv apply`
+
+use std::{
+    collections::BTreeMap,
+    io::{IsTerminal, Write},
+};
+
+use anyhow::Context;
+use clap::Args;
+use contiv_proto::{Key, Object};
+use contiv_store::{Entry, Operation, Store, manifest::ManifestObject, store::TRANSACTION_LIMIT};
+use jiff::Timestamp;
+
+use super::{
+    Outcome, Terminal,
+    input::Manifests,
+    store::{StoreArgument, read, title},
+};
+
+/// Put manifests into the store
+///
+/// Objects that are there already are changed to what the manifests say; others are left alone.
+#[derive(Debug, Args)]
+pub(super) struct Apply {
+    #[command(flatten)]
+    manifests: Manifests,
+
+    #[command(flatten)]
+    store: StoreArgument,
+}
+
+/// What becomes of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Created,
+    Configured,
+    Unchanged,
+}
+
+impl Verdict {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Configured => "configured",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+impl Apply {
+    pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        let parsed = self.manifests.read()?;
+        self.manifests.report(&parsed, &mut terminal.err)?;
+        let is_good = parsed.problems.is_empty();
+        if parsed.objects.is_empty() {
+            if is_good {
+                writeln!(terminal.err, "note: no objects to apply")?;
+            }
+            return Ok(Outcome::good_if(is_good));
+        }
+        self.store.run(async |store| apply(&*store, parsed.objects, terminal).await)?;
+        Ok(Outcome::good_if(is_good))
+    }
+}
+
+async fn apply(
+    store: &dyn Store,
+    objects: Vec<ManifestObject>,
+    terminal: &mut Terminal,
+) -> anyhow::Result<()> {
+    let keys: Vec<Key> = objects.iter().map(|object| object.key.clone()).collect();
+    let stored = read(store, &keys).await?;
+    let total = objects.len();
+    let mut done = 0;
+    let shows_progress = total > TRANSACTION_LIMIT && terminal.err.is_terminal();
+    for chunk in objects.chunks(TRANSACTION_LIMIT) {
+        let mut operations = Vec::new();
+        let mut verdicts = Vec::new();
+        for ManifestObject { source, key, object } in chunk {
+            let (verdict, object) = compare(key, object.clone(), &stored);
+            verdicts.push((key, verdict));
+            if verdict != Verdict::Unchanged {
+                let value = object.encode().with_context(|| format!("{source}: failed to write {key}"))?;
+                operations.push(Operation::Put { key: key.to_path(), value: value.into() });
+            }
+        }
+        if !operations.is_empty() {
+            store
+                .commit(operations)
+                .await
+                .with_context(|| format!("{done} of {total} objects are applied, the rest is not"))?;
+        }
+        for (key, verdict) in verdicts {
+            writeln!(terminal.out, "{} {}", title(key), verdict.word())?;
+        }
+        done += chunk.len();
+        if shows_progress {
+            write!(terminal.err, "\r{done} of {total}{}", if done == total { "\n" } else { "" })?;
+        }
+    }
+    Ok(())
+}
+
+/// What is to be stored, and what that means. As with an API server, a service is given the time of its creation, and
+/// keeps it.
+fn compare(key: &Key, mut object: Object, stored: &BTreeMap<String, Entry>) -> (Verdict, Object) {
+    let Some(entry) = stored.get(&key.to_path()) else {
+        set_creation_time(&mut object, Timestamp::now().as_second());
+        return (Verdict::Created, object);
+    };
+    // What cannot be read is overwritten.
+    let Ok(before) = Object::decode(key, &entry.value) else { return (Verdict::Configured, object) };
+    if let Object::Service(before) = &before {
+        set_creation_time(&mut object, before.creation_timestamp);
+    }
+    let verdict = if object == before { Verdict::Unchanged } else { Verdict::Configured };
+    (verdict, object)
+}
+
+fn set_creation_time(object: &mut Object, time: i64) {
+    if let Object::Service(service) = object
+        && service.creation_timestamp == 0
+    {
+        service.creation_timestamp = time;
+    }
+}

@@ -1,0 +1,218 @@
+//! The columns of each kind, as `kubectl get` has them, as far as the store knows.
+
+use contiv_proto::{
+    Key, Kind, Object,
+    message::{
+        endpoints::Endpoints,
+        endpointslice::EndpointSlice,
+        ipalloc::CustomIpAllocation,
+        node::{Node, node_address::Type},
+        pod::Pod,
+        service::Service,
+        vppnode::VppNode,
+    },
+};
+use jiff::Timestamp;
+
+/// How many of a list are shown.
+const SHOWN: usize = 3;
+const NONE: &str = "<none>";
+
+/// The titles of a kind's columns.
+pub(super) const fn header(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Service => &["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"],
+        Kind::Endpoints => &["NAME", "ENDPOINTS"],
+        Kind::EndpointSlice => &["NAME", "ADDRESSTYPE", "PORTS", "ENDPOINTS"],
+        Kind::Pod => &["NAME", "STATUS", "IP", "NODE"],
+        Kind::Node => &["NAME", "INTERNAL-IP", "EXTERNAL-IP", "POD-CIDR", "VERSION"],
+        Kind::Namespace => &["NAME"],
+        Kind::VppNode => &["ID", "NODE", "IPS"],
+        Kind::IpAllocation => &["POD", "INTERFACES"],
+    }
+}
+
+/// The cells of an object, one for each title.
+pub(super) fn row(key: &Key, object: &Object, now: Timestamp) -> Vec<String> {
+    let cells = match object {
+        Object::Service(service) => service_cells(service, now),
+        Object::Endpoints(endpoints) => endpoints_cells(endpoints),
+        Object::EndpointSlice(slice) => slice_cells(slice),
+        Object::Pod(pod) => pod_cells(pod),
+        Object::Node(node) => node_cells(node),
+        Object::Namespace(_) => Vec::new(),
+        Object::VppNode(vpp_node) => vpp_node_cells(vpp_node),
+        Object::IpAllocation(allocation) => allocation_cells(allocation),
+    };
+    std::iter::once(key.name().to_owned()).chain(cells).collect()
+}
+
+fn service_cells(service: &Service, now: Timestamp) -> Vec<String> {
+    let external = match service.service_type.as_str() {
+        "ExternalName" => vec![service.external_name.clone()],
+        _ => external_addresses(service),
+    };
+    let ports = service.port.iter().map(|port| match port.node_port {
+        0 => format!("{}/{}", port.port, or(&port.protocol, "TCP")),
+        node_port => format!("{}:{node_port}/{}", port.port, or(&port.protocol, "TCP")),
+    });
+    vec![
+        or(&service.service_type, "ClusterIP"),
+        or(&service.cluster_ip, NONE),
+        if external.is_empty() { NONE.to_owned() } else { external.join(",") },
+        joined(ports.collect()),
+        age(service.creation_timestamp, now),
+    ]
+}
+
+fn external_addresses(service: &Service) -> Vec<String> {
+    let ingress = service.load_balancer_ingress.iter();
+    let ingress = ingress.map(|ingress| or(&ingress.ip, &ingress.hostname));
+    let old = service.lb_ingress_ips.iter().filter(|_| service.load_balancer_ingress.is_empty()).cloned();
+    let mut addresses: Vec<String> = ingress.chain(old).chain(service.external_ips.iter().cloned()).collect();
+    addresses.dedup();
+    if addresses.is_empty() && service.service_type == "LoadBalancer" {
+        addresses.push("<pending>".to_owned());
+    }
+    addresses
+}
+
+fn endpoints_cells(endpoints: &Endpoints) -> Vec<String> {
+    let sockets = endpoints.endpoint_subsets.iter().flat_map(|subset| {
+        subset.addresses.iter().flat_map(|address| {
+            subset.ports.iter().map(|port| socket(&address.ip, port.port)).collect::<Vec<_>>()
+        })
+    });
+    vec![some(sockets.collect())]
+}
+
+fn slice_cells(slice: &EndpointSlice) -> Vec<String> {
+    let ports = slice.ports.iter().filter_map(|port| port.port).map(|port| port.to_string());
+    let addresses = slice.endpoints.iter().flat_map(|endpoint| endpoint.addresses.iter().cloned());
+    vec![slice.address_type.clone(), some(ports.collect()), some(addresses.collect())]
+}
+
+fn pod_cells(pod: &Pod) -> Vec<String> {
+    vec![or(&pod.phase, "Unknown"), or(&pod.ip_address, NONE), or(&pod.node_name, NONE)]
+}
+
+fn node_cells(node: &Node) -> Vec<String> {
+    let of_type = |wanted: Type| {
+        let addresses = node.addresses.iter().filter(|address| address.r#type() == wanted);
+        joined(addresses.map(|address| address.address.clone()).collect())
+    };
+    let ranges =
+        if node.pod_cidrs.is_empty() { std::slice::from_ref(&node.pod_cidr) } else { &node.pod_cidrs };
+    let ranges = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
+    let version = node.node_info.as_ref().map(|info| info.kubelet_version.as_str()).unwrap_or_default();
+    vec![of_type(Type::NodeInternalIp), of_type(Type::NodeExternalIp), joined(ranges), or(version, NONE)]
+}
+
+fn vpp_node_cells(vpp_node: &VppNode) -> Vec<String> {
+    let obsolete = Some(vpp_node.ip_address.clone()).filter(|address| !address.is_empty());
+    let addresses = vpp_node.ip_addresses.iter().cloned().chain(obsolete);
+    vec![or(&vpp_node.name, NONE), joined(addresses.collect())]
+}
+
+fn allocation_cells(allocation: &CustomIpAllocation) -> Vec<String> {
+    let interfaces = allocation.custom_interfaces.iter();
+    vec![some(interfaces.map(|interface| format!("{}={}", interface.name, interface.ip_address)).collect())]
+}
+
+fn socket(ip: &str, port: i32) -> String {
+    if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
+}
+
+fn or(text: &str, otherwise: &str) -> String {
+    if text.is_empty() { otherwise.to_owned() } else { text.to_owned() }
+}
+
+fn joined(items: Vec<String>) -> String {
+    if items.is_empty() { NONE.to_owned() } else { items.join(",") }
+}
+
+/// The first few of many, as kubectl shows endpoints.
+fn some(mut items: Vec<String>) -> String {
+    let more = items.len().saturating_sub(SHOWN);
+    items.truncate(SHOWN);
+    let shown = joined(items);
+    if more == 0 { shown } else { format!("{shown} + {more} more...") }
+}
+
+/// As kubectl shows it: in the largest unit that is worth it.
+fn age(creation_timestamp: i64, now: Timestamp) -> String {
+    if creation_timestamp == 0 {
+        return "<unknown>".to_owned();
+    }
+    let seconds = now.as_second().saturating_sub(creation_timestamp).max(0);
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{minutes}m"),
+        7200..172_800 => format!("{hours}h"),
+        _ if days < 730 => format!("{days}d"),
+        _ => format!("{}y", days / 365),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_proto::message::service::service::{LoadBalancerIngress, ServicePort};
+
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_cell_for_each_title() {
+        let now = Timestamp::UNIX_EPOCH;
+        for (kind, name) in
+            Kind::ALL.into_iter().map(|kind| (kind, if kind == Kind::VppNode { "1" } else { "n" }))
+        {
+            let key = Key::new(kind, if kind.is_namespaced() { "default" } else { "" }, name).unwrap();
+            let object = Object::decode(&key, b"{}").unwrap();
+            assert_eq!(row(&key, &object, now).len(), header(kind).len(), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_service_shows_what_kubectl_shows() {
+        let port = |port, node_port| ServicePort {
+            port,
+            node_port,
+            protocol: "TCP".into(),
+            ..ServicePort::default()
+        };
+        let service = Service {
+            service_type: "LoadBalancer".into(),
+            cluster_ip: "10.96.0.7".into(),
+            port: vec![port(80, 30080), port(443, 0)],
+            creation_timestamp: 1000,
+            ..Service::default()
+        };
+        let now = Timestamp::from_second(1000 + 7199).unwrap();
+        let cells = service_cells(&service, now);
+        assert_eq!(cells, ["LoadBalancer", "10.96.0.7", "<pending>", "80:30080/TCP,443/TCP", "119m"]);
+        let ingress = LoadBalancerIngress { ip: "1.2.3.4".into(), ..LoadBalancerIngress::default() };
+        let service =
+            Service { load_balancer_ingress: vec![ingress], external_ips: vec!["5.6.7.8".into()], ..service };
+        assert_eq!(service_cells(&service, now)[2], "1.2.3.4,5.6.7.8");
+    }
+
+    #[test]
+    fn ages_are_in_the_largest_unit_that_is_worth_it() {
+        let now = Timestamp::from_second(100_000_000).unwrap();
+        for (seconds, expected) in
+            [(-5, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (200_000, "2d"), (99_000_000, "3y")]
+        {
+            assert_eq!(age(now.as_second() - seconds, now), expected);
+        }
+        assert_eq!(age(0, now), "<unknown>");
+    }
+
+    #[test]
+    fn of_many_endpoints_the_first_are_shown() {
+        let items = |count: usize| (0..count).map(|i| i.to_string()).collect();
+        assert_eq!(some(items(0)), "<none>");
+        assert_eq!(some(items(3)), "0,1,2");
+        assert_eq!(some(items(5)), "0,1,2 + 2 more...");
+    }
+}

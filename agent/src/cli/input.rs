@@ -1,0 +1,74 @@
+//! Manifests from files, folders and standard input.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use clap::Args;
+use contiv_store::{
+    Problem,
+    manifest::{self, Parsed},
+};
+
+/// Which manifests to read.
+#[derive(Debug, Args)]
+pub(super) struct Manifests {
+    /// A file, a folder with all below it, or - for standard input; several are read in this order
+    #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1.., required = true)]
+    files: Vec<PathBuf>,
+
+    /// Name each object of a kind that contiv does not use
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+impl Manifests {
+    /// Reads all of them. A path that cannot be read is a problem like any other, and the rest goes on.
+    pub(super) fn read(&self) -> anyhow::Result<Parsed> {
+        read(&self.files)
+    }
+
+    /// Prints what is wrong, a line each, and what is left out.
+    pub(super) fn report(&self, parsed: &Parsed, err: &mut impl Write) -> io::Result<()> {
+        print_problems(&parsed.problems, err)?;
+        let skipped = parsed.skipped.len();
+        if self.verbose {
+            for object in &parsed.skipped {
+                writeln!(err, "{object}: skipped: contiv does not use this kind")?;
+            }
+        } else if skipped > 0 {
+            let objects = if skipped == 1 { "object" } else { "objects" };
+            writeln!(err, "note: {skipped} {objects} of kinds that contiv does not use; -v names them")?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads files in their order.
+pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Parsed> {
+    let mut parsed = Parsed::default();
+    for file in files {
+        let found = if file == Path::new("-") {
+            let text = io::read_to_string(io::stdin()).context("failed to read standard input")?;
+            manifest::parse_file("-", &text)
+        } else {
+            match manifest::load_path(file) {
+                Ok(found) => found,
+                Err(error) => {
+                    let source = file.display().to_string();
+                    let problem = Problem { source, object: None, field: None, reason: error.to_string() };
+                    Parsed { problems: vec![problem], is_incomplete: true, ..Parsed::default() }
+                }
+            }
+        };
+        parsed.append(found);
+    }
+    Ok(parsed)
+}
+
+/// A line for each problem, which names file, object and field as far as they can be told.
+pub(super) fn print_problems(problems: &[Problem], err: &mut impl Write) -> io::Result<()> {
+    problems.iter().try_for_each(|problem| writeln!(err, "{problem}"))
+}

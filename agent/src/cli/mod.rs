@@ -1,0 +1,95 @@
+//! The command line: one file for each subcommand.
+//!
+//! Exit codes: 0 all is well, 1 something failed or some input was bad, 2 wrong usage or configuration.
+
+mod agent;
+mod apply;
+mod cleanup;
+mod delete;
+mod get;
+mod input;
+mod render;
+mod store;
+mod table;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+use thiserror::Error;
+
+/// Services and their endpoints, from a store into this node's kernel.
+#[derive(Debug, Parser)]
+#[command(name = "contiv", version, max_term_width = 120)]
+#[command(after_help = "Exit codes: 0 all is well; 1 something failed; 2 wrong usage or configuration.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Agent(agent::Agent),
+    Render(render::Render),
+    Apply(apply::Apply),
+    Delete(delete::Delete),
+    Get(get::Get),
+    Cleanup(cleanup::Cleanup),
+}
+
+/// What a command has come to, when nothing stopped it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Good,
+    /// The rest went well; what did not has been printed.
+    SomeBad,
+}
+
+impl Outcome {
+    const fn good_if(is_good: bool) -> Self {
+        if is_good { Self::Good } else { Self::SomeBad }
+    }
+}
+
+/// Wrong usage or configuration, as opposed to something that failed.
+#[derive(Debug, Error)]
+#[error("{0}")]
+struct UsageError(String);
+
+/// Parses the command line, runs the command and says how that went.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut terminal = Terminal { out: io::stdout().lock(), err: io::stderr() };
+    let result = match cli.command {
+        Command::Agent(command) => command.run(&mut terminal),
+        Command::Render(command) => command.run(&mut terminal),
+        Command::Apply(command) => command.run(&mut terminal),
+        Command::Delete(command) => command.run(&mut terminal),
+        Command::Get(command) => command.run(&mut terminal),
+        Command::Cleanup(command) => command.run(&mut terminal),
+    };
+    let result = result.and_then(|outcome| Ok(terminal.out.flush().map(|()| outcome)?));
+    match result {
+        Ok(Outcome::Good) => ExitCode::SUCCESS,
+        Ok(Outcome::SomeBad) => ExitCode::from(1),
+        // Whoever reads has seen enough, as in `contiv get svc | head`.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // With nobody to tell there is nothing to do.
+            let _ = writeln!(terminal.err, "error: {error:#}");
+            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+        }
+    }
+}
+
+/// Where commands print to: results to `out`, everything else to `err`.
+struct Terminal {
+    out: io::StdoutLock<'static>,
+    err: io::Stderr,
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

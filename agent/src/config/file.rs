@@ -1,0 +1,59 @@
+//! The TOML file.
+
+use toml::de::DeTable;
+
+use super::{Config, ConfigError, flags};
+
+/// Reads the text of a file. `name` is how the problems call it.
+///
+/// # Errors
+/// Every key that is not known; else the first value that is wrong. Each with file, line and key.
+pub(super) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
+    let located = |error: &toml::de::Error| {
+        let line = error.span().map_or(1, |span| line(text, span.start));
+        // A value is named by the key before it on its line; the parser names none.
+        let key = text.lines().nth(line - 1).and_then(|line| line.split_once('=')).map(|(key, _)| key.trim());
+        let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
+        ConfigError::one(format!("{name}:{line}: {key}{}", error.message().trim()))
+    };
+    let table = DeTable::parse(text).map_err(|error| located(&error))?;
+    let known = flags::keys();
+    let unknown: Vec<String> = table
+        .get_ref()
+        .keys()
+        .filter(|key| !known.iter().any(|known| known == key.get_ref()))
+        .map(|key| format!("{name}:{}: {}", line(text, key.span().start), unknown_key(key.get_ref(), &known)))
+        .collect();
+    if !unknown.is_empty() {
+        return Err(ConfigError(unknown));
+    }
+    toml::from_str(text).map_err(|error| located(&error))
+}
+
+fn line(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}
+
+fn unknown_key(key: &str, known: &[String]) -> String {
+    let nearest = known.iter().min_by_key(|known| distance(key, known));
+    match nearest.filter(|known| distance(key, known) <= known.len() / 2) {
+        Some(nearest) => format!("unknown key {key:?}; did you mean {nearest:?}?"),
+        None => format!("unknown key {key:?}; known are {}", known.join(", ")),
+    }
+}
+
+/// Levenshtein's distance: how many letters have to be put in, taken out or changed.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, other) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

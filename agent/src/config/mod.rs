@@ -1,0 +1,262 @@
+//! The agent's configuration: every key, its default, and where its value comes from.
+//!
+//! Flags win over the environment, the environment over the file, the file over the defaults. One struct serves all of
+//! them, so that a key has the same name and the same form everywhere.
+
+mod file;
+mod flags;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt, fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
+
+use clap::{ArgAction, Args, ValueEnum};
+use contiv_model::{NodeName, ProcessorConfig};
+use contiv_store::StoreUrl;
+use ipnetwork::IpNetwork;
+use serde::{Deserialize, Deserializer, Serialize};
+use thiserror::Error;
+
+pub use flags::ConfigFlags;
+
+/// The file that is read when none is named, if it exists.
+pub const DEFAULT_FILE: &str = "/etc/contiv/agent.toml";
+
+/// The configuration of `contiv agent`. The comments are the help texts of the flags.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+#[command(next_help_heading = "Configuration (each also a key of the file)")]
+pub struct Config {
+    /// Name of this node in the store [default: the host name]
+    #[arg(long, env = "CONTIV_NODE_NAME", value_name = "NAME")]
+    pub node_name: String,
+
+    /// Where services and endpoints are: `dir:PATH` or `etcd://HOST:PORT[,HOST:PORT…]`
+    #[arg(long, env = "CONTIV_STORE", value_name = "URL")]
+    #[serde(with = "text")]
+    pub store: StoreUrl,
+
+    /// What to render to, in this order: nftables, dry-run
+    #[arg(long, env = "CONTIV_RENDERERS", value_name = "NAME,…", value_delimiter = ',')]
+    pub renderers: Vec<RendererName>,
+
+    /// Address and port of the debug HTTP
+    #[arg(long, env = "CONTIV_LISTEN", value_name = "ADDR:PORT")]
+    pub listen: SocketAddr,
+
+    /// Folder for what must survive a restart; one agent at a time
+    #[arg(long, env = "CONTIV_STATE_DIR", value_name = "DIR")]
+    pub state_dir: PathBuf,
+
+    /// Form of the log lines on standard error
+    #[arg(long, env = "CONTIV_LOG_FORMAT", value_name = "FORMAT")]
+    pub log_format: LogFormat,
+
+    /// What to log: error, warn, info, debug or trace; also by module, as in info,contiv_store=debug
+    #[arg(long, env = "CONTIV_LOG_LEVEL", value_name = "LEVEL")]
+    pub log_level: String,
+
+    /// Addresses on which node ports answer [default: those of the Node object]
+    #[arg(long, env = "CONTIV_NODE_IPS", value_name = "ADDR,…", value_delimiter = ',')]
+    pub node_ips: Vec<IpAddr>,
+
+    /// Address ranges of this node's pods [default: those of the Node object]
+    #[arg(long, env = "CONTIV_POD_CIDRS", value_name = "RANGE,…", value_delimiter = ',')]
+    pub pod_cidrs: Vec<IpNetwork>,
+
+    /// Weight of a backend on this node, where one elsewhere has 1
+    #[arg(long, env = "CONTIV_LOCAL_ENDPOINT_WEIGHT", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub local_endpoint_weight: u16,
+
+    /// Let `externalTrafficPolicy: Local` restrict the cluster addresses too, as Contiv did
+    // Not a flag without a value: that would be false when it is not given, and win over the file.
+    #[arg(long, env = "CONTIV_CONTIV_LOCAL_POLICY", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub contiv_local_policy: bool,
+
+    /// How many events the history keeps
+    #[arg(long, env = "CONTIV_HISTORY_EVENTS", value_name = "N")]
+    pub history_events: usize,
+
+    /// How long the history keeps an event, as in 90m or 24h
+    #[arg(long, env = "CONTIV_HISTORY_AGE", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[serde(with = "text::duration")]
+    pub history_age: Duration,
+}
+
+impl Default for Config {
+    /// The one place where the defaults are.
+    fn default() -> Self {
+        Self {
+            node_name: String::new(),
+            store: StoreUrl::Dir(PathBuf::from("/etc/contiv/manifests")),
+            renderers: vec![RendererName("nftables")],
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9999)),
+            state_dir: PathBuf::from("/var/lib/contiv"),
+            log_format: LogFormat::Text,
+            log_level: "info".to_owned(),
+            node_ips: Vec::new(),
+            pod_cidrs: Vec::new(),
+            local_endpoint_weight: 1,
+            contiv_local_policy: false,
+            history_events: 1000,
+            history_age: Duration::from_secs(24 * 60 * 60),
+        }
+    }
+}
+
+/// The forms of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// A renderer that exists, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct RendererName(&'static str);
+
+impl RendererName {
+    /// The name as it is registered.
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+/// A name that no renderer has.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("there is no renderer {0:?}; known are {known}", known = contiv_renderer::registry::NAMES.join(", "))]
+pub struct UnknownRenderer(String);
+
+impl FromStr for RendererName {
+    type Err = UnknownRenderer;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let known = contiv_renderer::registry::NAMES.into_iter().find(|known| *known == name);
+        known.map(Self).ok_or_else(|| UnknownRenderer(name.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for RendererName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text::deserialize(deserializer)
+    }
+}
+
+impl fmt::Display for RendererName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.0)
+    }
+}
+
+/// Everything that is wrong with the configuration, a line each.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", .0.join("\n"))]
+pub struct ConfigError(pub Vec<String>);
+
+impl ConfigError {
+    fn one(problem: impl Into<String>) -> Self {
+        Self(vec![problem.into()])
+    }
+}
+
+impl Config {
+    /// The effective configuration. Without a `file`, [`DEFAULT_FILE`] is read if there is one.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, or with the result.
+    pub fn load(file: Option<&Path>, flags: &ConfigFlags) -> Result<Self, ConfigError> {
+        let default_file = Path::new(DEFAULT_FILE);
+        let path = file.or_else(|| default_file.exists().then_some(default_file));
+        let mut config = match path {
+            None => Self::default(),
+            Some(path) => {
+                let text = fs::read_to_string(path).map_err(|error| {
+                    ConfigError::one(format!("failed to read the configuration {}: {error}", path.display()))
+                })?;
+                file::parse(&path.display().to_string(), &text)?
+            }
+        };
+        flags.update(&mut config)?;
+        config.fill_in_node_name()?;
+        let problems = config.problems();
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
+    }
+
+    /// The configuration as a file that says the same.
+    ///
+    /// # Errors
+    /// When a path is not UTF-8.
+    pub fn to_toml(&self) -> Result<String, ConfigError> {
+        toml::to_string(self).map_err(|error| ConfigError::one(format!("failed to print as TOML: {error}")))
+    }
+
+    /// What the service processor has to know.
+    pub fn processor(&self) -> ProcessorConfig {
+        ProcessorConfig {
+            node_name: NodeName::new(self.node_name.as_str()),
+            local_endpoint_weight: self.local_endpoint_weight,
+            node_ips: self.node_ips.iter().copied().collect(),
+            pod_cidrs: self.pod_cidrs.iter().copied().collect(),
+            contiv_local_policy: self.contiv_local_policy,
+        }
+    }
+
+    fn fill_in_node_name(&mut self) -> Result<(), ConfigError> {
+        if self.node_name.is_empty() {
+            let path = "/proc/sys/kernel/hostname";
+            let name = fs::read_to_string(path).map_err(|error| {
+                ConfigError::one(format!("node-name: failed to read {path}: {error}; set it"))
+            })?;
+            // As the kubelet does it.
+            self.node_name = name.trim().to_lowercase();
+        }
+        Ok(())
+    }
+
+    /// What is wrong with values that each have the right form.
+    fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.renderers.is_empty() {
+            problems.push(format!(
+                "renderers: name at least one of {}",
+                contiv_renderer::registry::NAMES.join(", ")
+            ));
+        }
+        for (position, name) in self.renderers.iter().enumerate() {
+            if self.renderers[..position].contains(name) {
+                problems.push(format!("renderers: {name} is named twice; name it once"));
+            }
+        }
+        if self.local_endpoint_weight == 0 {
+            problems.push("local-endpoint-weight: 0 would send nothing; the least is 1".to_owned());
+        }
+        if self.state_dir.as_os_str().is_empty() {
+            problems.push(format!(
+                "state-dir: empty; name a folder, as in {}",
+                Self::default().state_dir.display()
+            ));
+        }
+        if self.history_events == 0 {
+            problems.push("history-events: the least is 1".to_owned());
+        }
+        if let Err(error) = crate::logging::filter(&self.log_level) {
+            problems
+                .push(format!("log-level: {error}; use a level such as info, or info,contiv_store=debug"));
+        }
+        problems
+    }
+}

@@ -1,0 +1,61 @@
+//! Everything that can happen to the loop: one enum.
+
+use std::sync::Arc;
+
+use contiv_store::FeedEvent;
+
+use super::{query::Query, renderers::Done};
+
+/// One thing that happened.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// The store said something.
+    Store(FeedEvent),
+    /// A renderer's thread has finished what it was given.
+    Renderer(Done),
+    /// The moment that some renderer waits for has come.
+    Timer,
+    /// Somebody asks, and waits for the answer.
+    Query(Query),
+    /// The store is to be listed again and every renderer to be given everything again.
+    Resync {
+        /// Who wants it.
+        cause: &'static str,
+    },
+    /// A renderer that failed is to be given everything again.
+    Retry {
+        /// Which one.
+        renderer: Arc<str>,
+    },
+    /// A renderer has been busy for too long.
+    Slow {
+        /// Which one.
+        renderer: Arc<str>,
+    },
+    /// The end.
+    Shutdown,
+}
+
+/// What other tasks may ask of the loop.
+#[derive(Debug)]
+pub enum Request {
+    /// A question.
+    Query(Query),
+    /// List the store again, and give every renderer everything again.
+    Resync {
+        /// Who wants it, as in "SIGHUP".
+        cause: &'static str,
+    },
+    /// Stop, and leave the dataplane in place.
+    Shutdown,
+}
+
+impl From<Request> for Event {
+    fn from(request: Request) -> Self {
+        match request {
+            Request::Query(query) => Self::Query(query),
+            Request::Resync { cause } => Self::Resync { cause },
+            Request::Shutdown => Self::Shutdown,
+        }
+    }
+}

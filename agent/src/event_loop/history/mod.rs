@@ -1,0 +1,179 @@
+//! What happened, newest last, within limits of number and age.
+
+mod query;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use contiv_model::{ChangeSet, ServiceId};
+use contiv_renderer::Report;
+use jiff::Timestamp;
+use serde::Serialize;
+
+pub use query::HistoryQuery;
+
+/// How many names of changed services a record holds.
+const NAMES: usize = 20;
+
+/// One event: what happened, and what came of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Record {
+    /// Counts up from 1 since the agent has started.
+    pub seq_num: u64,
+    /// What kind of event: the values of the label of `contiv_events_total`.
+    pub kind: &'static str,
+    /// What happened, for people.
+    pub description: String,
+    /// When the loop took it up.
+    pub start: Timestamp,
+    /// How long the loop worked on it, without the renderers.
+    pub duration_ms: f64,
+    /// The store's revision after it.
+    pub revision: i64,
+    /// How many services changed for renderers.
+    pub changed: usize,
+    /// Their names: the first 20.
+    pub services: Vec<ServiceId>,
+    /// What each renderer made of it. Empty where there was nothing to do.
+    pub renderers: BTreeMap<Arc<str>, Outcome>,
+}
+
+/// What a renderer made of an event.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "status")]
+pub enum Outcome {
+    /// It is not done yet.
+    Pending,
+    /// It is in force.
+    Applied {
+        /// The first event that was applied in the same call.
+        with: u64,
+        /// What the call did.
+        report: Report,
+        /// How long the call took.
+        duration_ms: f64,
+    },
+    /// The call failed, and is tried again.
+    Failed {
+        /// Why.
+        error: String,
+        /// How long the call took.
+        duration_ms: f64,
+    },
+}
+
+/// A range of events, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Covers {
+    pub(super) first: u64,
+    pub(super) last: u64,
+}
+
+impl Covers {
+    pub(super) const fn one(seq_num: u64) -> Self {
+        Self { first: seq_num, last: seq_num }
+    }
+
+    /// The range from the start of one to the end of the other.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { first: self.first.min(other.first), last: self.last.max(other.last) }
+    }
+}
+
+/// What an event is, before it has a number.
+#[derive(Debug)]
+pub(super) struct Happening<'a> {
+    pub(super) kind: &'static str,
+    pub(super) description: String,
+    pub(super) start: Timestamp,
+    pub(super) duration: Duration,
+    pub(super) revision: i64,
+    /// What it changed, if that is known.
+    pub(super) changes: Option<&'a ChangeSet>,
+    /// The renderers that have something to do now.
+    pub(super) renderers: Vec<Arc<str>>,
+}
+
+/// The ring of records.
+#[derive(Debug)]
+pub(super) struct History {
+    records: VecDeque<Record>,
+    limit: usize,
+    age: Duration,
+    newest: u64,
+}
+
+impl History {
+    /// A history that keeps at most `limit` events, and none that is older than `age`.
+    pub(super) const fn new(limit: usize, age: Duration) -> Self {
+        Self { records: VecDeque::new(), limit, age, newest: 0 }
+    }
+
+    /// Adds an event and gives it its number.
+    pub(super) fn push(&mut self, happening: Happening<'_>) -> u64 {
+        let Happening { kind, description, start, duration, revision, changes, renderers } = happening;
+        self.newest += 1;
+        self.forget(start);
+        let services = changes.into_iter().flat_map(|changes| changes.services.keys());
+        self.records.push_back(Record {
+            seq_num: self.newest,
+            kind,
+            description,
+            start,
+            duration_ms: milliseconds(duration),
+            revision,
+            changed: changes.map_or(0, |changes| changes.services.len()),
+            services: services.take(NAMES).cloned().collect(),
+            renderers: renderers.into_iter().map(|name| (name, Outcome::Pending)).collect(),
+        });
+        self.newest
+    }
+
+    /// Notes what a renderer made of these events, where it had something to do.
+    pub(super) fn settle(&mut self, covers: Covers, renderer: &str, outcome: &Outcome) {
+        let start = self.records.partition_point(|record| record.seq_num < covers.first);
+        for record in self.records.range_mut(start..).take_while(|record| record.seq_num <= covers.last) {
+            if let Some(entry) = record.renderers.get_mut(renderer) {
+                entry.clone_from(outcome);
+            }
+        }
+    }
+
+    /// Makes room for one more, and lets go of what is too old.
+    fn forget(&mut self, now: Timestamp) {
+        while self.records.len() >= self.limit {
+            self.records.pop_front();
+        }
+        while self.records.front().is_some_and(|oldest| age(oldest, now) > self.age) {
+            self.records.pop_front();
+        }
+    }
+
+    /// How many events there have been.
+    pub(super) const fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// The records that a query asks for, oldest first.
+    pub(super) fn query(&mut self, query: HistoryQuery, now: Timestamp) -> Vec<Record> {
+        while self.records.front().is_some_and(|oldest| age(oldest, now) > self.age) {
+            self.records.pop_front();
+        }
+        query.select(self.records.make_contiguous()).to_vec()
+    }
+}
+
+fn age(record: &Record, now: Timestamp) -> Duration {
+    now.duration_since(record.start).try_into().unwrap_or_default()
+}
+
+/// For people and JSON: milliseconds with a fraction.
+pub(super) fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
+
+#[cfg(test)]
+mod tests;

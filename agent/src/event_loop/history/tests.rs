@@ -1,0 +1,112 @@
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn happening(second: i64) -> Happening<'static> {
+    Happening {
+        kind: "change",
+        description: String::new(),
+        start: at(second),
+        duration: Duration::ZERO,
+        revision: second,
+        changes: None,
+        renderers: vec!["a".into()],
+    }
+}
+
+/// Events 1 to 10, one a second from second 101 on.
+fn history(limit: usize) -> History {
+    let mut history = History::new(limit, Duration::from_secs(60));
+    for second in 101..=110 {
+        history.push(happening(second));
+    }
+    history
+}
+
+fn numbers(history: &mut History, query: HistoryQuery) -> Vec<u64> {
+    history.query(query, at(110)).iter().map(|record| record.seq_num).collect()
+}
+
+#[test]
+fn each_argument_selects_what_it_says() {
+    let mut history = history(100);
+    let none = HistoryQuery::default();
+    for (query, expected) in [
+        (none, 1..=10),
+        (HistoryQuery { seq_num: Some(4), ..none }, 4..=4),
+        (HistoryQuery { since: Some(108), ..none }, 8..=10),
+        (HistoryQuery { until: Some(102), ..none }, 1..=2),
+        (HistoryQuery { since: Some(103), until: Some(104), ..none }, 3..=4),
+        (HistoryQuery { from: Some(9), ..none }, 9..=10),
+        (HistoryQuery { to: Some(1), ..none }, 1..=1),
+        (HistoryQuery { from: Some(2), to: Some(3), ..none }, 2..=3),
+        (HistoryQuery { first: Some(2), ..none }, 1..=2),
+        (HistoryQuery { last: Some(2), ..none }, 9..=10),
+        (HistoryQuery { last: Some(99), ..none }, 1..=10),
+    ] {
+        assert_eq!(numbers(&mut history, query), expected.collect::<Vec<_>>(), "{query:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_there_selects_nothing() {
+    let mut history = history(100);
+    let none = HistoryQuery::default();
+    for query in [
+        HistoryQuery { seq_num: Some(11), ..none },
+        HistoryQuery { from: Some(5), to: Some(3), ..none },
+        HistoryQuery { since: Some(105), until: Some(103), ..none },
+        HistoryQuery { first: Some(0), ..none },
+    ] {
+        assert_eq!(numbers(&mut history, query), [0_u64; 0], "{query:?}");
+    }
+}
+
+#[test]
+fn of_several_arguments_the_first_in_contivs_order_counts() {
+    let mut history = history(100);
+    let mut query = HistoryQuery {
+        seq_num: Some(7),
+        since: Some(103),
+        until: Some(104),
+        from: Some(1),
+        to: Some(2),
+        first: Some(1),
+        last: Some(1),
+    };
+    assert_eq!(numbers(&mut history, query), [7]);
+    query.seq_num = None;
+    assert_eq!(numbers(&mut history, query), [3, 4]);
+    (query.since, query.until) = (None, None);
+    assert_eq!(numbers(&mut history, query), [1, 2]);
+    (query.from, query.to) = (None, None);
+    assert_eq!(numbers(&mut history, query), [1]);
+    query.first = None;
+    assert_eq!(numbers(&mut history, query), [10]);
+}
+
+#[test]
+fn the_oldest_go_when_there_are_too_many_or_they_are_too_old() {
+    let mut history = history(3);
+    assert_eq!(numbers(&mut history, HistoryQuery::default()), [8, 9, 10]);
+    let left = history.query(HistoryQuery::default(), at(169));
+    assert_eq!(left.iter().map(|record| record.seq_num).collect::<Vec<_>>(), [9, 10]);
+    assert_eq!(history.newest(), 10);
+}
+
+#[test]
+fn an_outcome_goes_to_the_events_it_covers_where_the_renderer_had_work() {
+    let mut history = history(100);
+    let outcome = Outcome::Failed { error: "no".to_owned(), duration_ms: 1.0 };
+    history.settle(Covers::one(4).and(Covers::one(5)), "a", &outcome);
+    history.settle(Covers::one(6), "b", &outcome);
+    let settled: Vec<u64> = history
+        .query(HistoryQuery::default(), at(110))
+        .iter()
+        .filter(|record| record.renderers.values().any(|outcome| *outcome != Outcome::Pending))
+        .map(|record| record.seq_num)
+        .collect();
+    assert_eq!(settled, [4, 5]);
+}

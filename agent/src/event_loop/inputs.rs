@@ -1,0 +1,63 @@
+//! Where events come from, and which comes first.
+
+use std::collections::VecDeque;
+
+use contiv_store::{Batch, FeedEvent};
+use tokio::{
+    sync::mpsc::Receiver,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    event::{Event, Request},
+    renderers::Done,
+};
+
+/// How many batches are taken in as one event, at most.
+const BATCHES_PER_EVENT: usize = 256;
+
+/// Every source of events.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    pub(super) store: Receiver<FeedEvent>,
+    pub(super) requests: Receiver<Request>,
+    pub(super) reports: Receiver<Done>,
+    /// What an event has led to. Comes before everything else.
+    pub(super) follow_ups: VecDeque<Event>,
+}
+
+impl Inputs {
+    /// The next event. None when the store's feed has ended.
+    pub(super) async fn next(&mut self, deadline: Option<Instant>) -> Option<Event> {
+        if let Some(event) = self.follow_ups.pop_front() {
+            return Some(event);
+        }
+        // A report frees a renderer for what is pending: so it comes before more of that.
+        tokio::select! {
+            biased;
+            Some(done) = self.reports.recv() => Some(Event::Renderer(done)),
+            Some(request) = self.requests.recv() => Some(request.into()),
+            () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Some(Event::Timer),
+            event = self.store.recv() => Some(Event::Store(self.with_what_came_too(event?))),
+        }
+    }
+
+    /// Joins changes that are there already; never waits for any.
+    fn with_what_came_too(&mut self, event: FeedEvent) -> FeedEvent {
+        let FeedEvent::Changed(mut joined) = event else { return event };
+        for _ in 1..BATCHES_PER_EVENT {
+            match self.store.try_recv() {
+                Ok(FeedEvent::Changed(Batch { revision, changes })) => {
+                    joined.revision = revision;
+                    joined.changes.extend(changes);
+                }
+                Ok(other) => {
+                    self.follow_ups.push_back(Event::Store(other));
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        FeedEvent::Changed(joined)
+    }
+}

@@ -1,0 +1,166 @@
+//! From what the store delivers to what the processor takes: decoding, with nothing lost on a bad value. Pure.
+
+use std::{num::NonZero, thread};
+
+use contiv_model::{Event, ObjectKey, Resync, wire};
+use contiv_proto::Key;
+use contiv_store::{Change, Entry, Snapshot};
+
+/// Below this many entries another thread costs more than it gains.
+const ENTRIES_PER_THREAD: usize = 2000;
+
+/// A value that cannot be used. It is never taken for a deletion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BadValue {
+    /// The full key.
+    pub(super) key: String,
+    /// The object, where the key names one.
+    pub(super) object: Option<ObjectKey>,
+    /// What is wrong.
+    pub(super) reason: String,
+}
+
+/// What one entry or change comes to.
+#[derive(Debug, PartialEq, Eq)]
+enum Decoded {
+    Good(Event),
+    /// Of no consequence to the processor.
+    Ignored,
+    Bad(BadValue),
+}
+
+/// What changes come to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Intake {
+    /// For the processor, in order.
+    pub(super) events: Vec<Event>,
+    /// Whether each value can be used, in order.
+    pub(super) verdicts: Vec<Verdict>,
+}
+
+/// Whether a value can be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The value of this key is good, or gone.
+    Good(String),
+    Bad(BadValue),
+}
+
+/// Decodes changes.
+pub(super) fn changes(changes: &[Change]) -> Intake {
+    let mut intake = Intake::default();
+    for change in changes {
+        let (key, decoded) = match change {
+            Change::Put(entry) => (&entry.key, decode(entry)),
+            Change::Delete { key } => (key, decode_deletion(key)),
+        };
+        match decoded {
+            Decoded::Good(event) => {
+                intake.events.push(event);
+                intake.verdicts.push(Verdict::Good(key.clone()));
+            }
+            Decoded::Ignored => intake.verdicts.push(Verdict::Good(key.clone())),
+            Decoded::Bad(bad) => intake.verdicts.push(Verdict::Bad(bad)),
+        }
+    }
+    intake
+}
+
+/// Decodes everything there is, on every processor there is.
+pub(super) fn snapshot(snapshot: &Snapshot) -> (Resync, Vec<BadValue>) {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let share = snapshot.entries.len().div_ceil(threads).max(ENTRIES_PER_THREAD);
+    let decoded: Vec<Vec<Decoded>> = thread::scope(|scope| {
+        let mut shares = snapshot.entries.chunks(share);
+        let own = shares.next().unwrap_or_default();
+        let others: Vec<_> = shares
+            .map(|entries| (entries, scope.spawn(|| entries.iter().map(decode).collect::<Vec<_>>())))
+            .collect();
+        let own = own.iter().map(decode).collect();
+        // Decoding does not panic; should it, it does so here where the panic is seen.
+        let others = others
+            .into_iter()
+            .map(|(entries, thread)| thread.join().unwrap_or_else(|_| entries.iter().map(decode).collect()));
+        std::iter::once(own).chain(others).collect()
+    });
+    let mut resync = Resync::default();
+    let mut bad_values = Vec::new();
+    for decoded in decoded.into_iter().flatten() {
+        match decoded {
+            Decoded::Good(Event::Put(object)) => resync.objects.push(object),
+            Decoded::Good(_) | Decoded::Ignored => {}
+            Decoded::Bad(bad) => {
+                resync.undecodable.extend(bad.object.clone());
+                bad_values.push(bad);
+            }
+        }
+    }
+    (resync, bad_values)
+}
+
+fn decode(entry: &Entry) -> Decoded {
+    let bad = |object, reason: String| Decoded::Bad(BadValue { key: entry.key.clone(), object, reason });
+    let key = match Key::parse(&entry.key) {
+        Ok(Some(key)) => key,
+        Ok(None) => return Decoded::Ignored,
+        Err(error) => return bad(None, error.problem),
+    };
+    match wire::decode(&key, &entry.value, entry.create_revision) {
+        Ok(Some(object)) => Decoded::Good(Event::Put(object)),
+        Ok(None) => Decoded::Ignored,
+        Err(error) => bad(wire::object_key(&key), error.to_string()),
+    }
+}
+
+/// A key that names no object held none, so its end changes nothing.
+fn decode_deletion(key: &str) -> Decoded {
+    let object = Key::parse(key).ok().flatten().and_then(|key| wire::object_key(&key));
+    object.map_or(Decoded::Ignored, |object| Decoded::Good(Event::Delete(object)))
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_model::ServiceId;
+    use contiv_proto::Kind;
+
+    use super::*;
+
+    fn entry(name: &str, value: &str) -> Entry {
+        let key = Key::new(Kind::Service, "default", name).unwrap().to_path();
+        Entry { key, value: value.to_owned().into(), create_revision: 1, mod_revision: 1 }
+    }
+
+    fn web() -> ObjectKey {
+        ObjectKey::Service(ServiceId::new("default", "web"))
+    }
+
+    #[test]
+    fn a_bad_value_is_neither_an_object_nor_a_deletion() {
+        let intake = changes(&[Change::Put(entry("web", "{oops"))]);
+        assert_eq!(intake.events, []);
+        let [Verdict::Bad(bad)] = intake.verdicts.as_slice() else { panic!("{:?}", intake.verdicts) };
+        assert_eq!(bad.object, Some(web()));
+        assert!(bad.reason.contains("service default/web"), "{}", bad.reason);
+    }
+
+    #[test]
+    fn a_deletion_is_good_news_of_its_key() {
+        let key = entry("web", "").key;
+        let intake = changes(&[Change::Delete { key: key.clone() }]);
+        assert_eq!((intake.events, intake.verdicts), (vec![Event::Delete(web())], vec![Verdict::Good(key)]));
+    }
+
+    #[test]
+    fn a_snapshot_is_decoded_in_order_whatever_its_size_and_what_is_bad_is_named() {
+        let count = ENTRIES_PER_THREAD * 3 + 7;
+        let mut entries: Vec<Entry> =
+            (0..count).map(|i| entry(&format!("s{i:05}"), r#"{"cluster_ip":"None"}"#)).collect();
+        entries[count / 2] = entry("web", "{");
+        entries.push(Entry { key: "/elsewhere".to_owned(), ..entry("x", "{}") });
+        let (resync, bad) = snapshot(&Snapshot { entries, ..Snapshot::default() });
+        assert_eq!(resync.objects.len(), count - 1);
+        assert!(resync.objects.is_sorted_by_key(contiv_model::Object::key));
+        assert_eq!(resync.undecodable.into_iter().collect::<Vec<_>>(), [web()]);
+        assert_eq!(bad.len(), 1);
+    }
+}

@@ -1,0 +1,277 @@
+//! The loop: one task owns the processor, the history, the quarantine and the books of the renderers. Everything that
+//! happens reaches it as one enum, in one order; everybody else asks it by message.
+//!
+//! No timer stands between a change and a renderer: changes go out at once to every idle renderer, and those that come
+//! while one is busy are merged and go out when it is done.
+
+mod event;
+mod history;
+mod inputs;
+mod intake;
+mod quarantine;
+mod query;
+mod renderers;
+mod store_events;
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::VecDeque, io, ops::ControlFlow, sync::Arc, time::Duration};
+
+use contiv_model::{ChangeSet, Processor, ProcessorConfig, ServiceId};
+use contiv_store::{FeedEvent, FeedHandle};
+use jiff::Timestamp;
+use thiserror::Error;
+use tokio::{sync::mpsc, time::Instant};
+use tracing::{info, warn};
+
+use crate::metrics::{EventMetrics, RendererMetrics};
+use event::Event;
+use history::{Happening, History};
+use inputs::Inputs;
+use quarantine::Quarantine;
+use renderers::Renderers;
+
+pub use event::Request;
+pub use history::{HistoryQuery, Outcome, Record};
+pub use quarantine::Quarantined;
+pub use query::{Query, Reply, Status, StoreDown};
+pub use renderers::{LastError, LastReport, RendererSpec, RendererView};
+
+/// How long the end waits for renderers that are at work.
+const DRAIN_LIMIT: Duration = Duration::from_secs(1);
+
+/// What the loop is told at the start.
+#[derive(Debug, Clone)]
+pub struct LoopConfig {
+    /// For the service processor.
+    pub processor: ProcessorConfig,
+    /// How many events the history keeps.
+    pub history_events: usize,
+    /// How long it keeps them.
+    pub history_age: Duration,
+}
+
+/// The loop's part of the metrics.
+#[derive(Debug, Clone)]
+pub struct LoopMetrics {
+    /// What happens.
+    pub events: EventMetrics,
+    /// What renderers do.
+    pub renderers: RendererMetrics,
+}
+
+/// Why the loop ended without being asked to.
+#[derive(Debug, Error)]
+#[error("the task that follows the store has ended; this is a bug, please report it with the log")]
+pub struct StoreFeedEnded;
+
+/// The loop and all it owns.
+#[derive(Debug)]
+pub struct EventLoop {
+    node: String,
+    processor: Processor,
+    quarantine: Quarantine,
+    history: History,
+    renderers: Renderers,
+    store: StoreState,
+    inputs: Inputs,
+    feed: FeedHandle,
+    metrics: EventMetrics,
+    started: Instant,
+    was_ready: bool,
+}
+
+/// What is known of the store.
+#[derive(Debug, Default)]
+struct StoreState {
+    is_synced: bool,
+    revision: i64,
+    down: Option<StoreDown>,
+}
+
+impl EventLoop {
+    /// A loop with a thread for each renderer. Nothing happens before [`EventLoop::run`].
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn new(
+        config: LoopConfig,
+        (store, feed): (mpsc::Receiver<FeedEvent>, FeedHandle),
+        requests: mpsc::Receiver<Request>,
+        renderers: Vec<RendererSpec>,
+        metrics: LoopMetrics,
+    ) -> io::Result<Self> {
+        let (renderers, reports) = Renderers::start(renderers, metrics.renderers)?;
+        Ok(Self {
+            node: config.processor.node_name.to_string(),
+            processor: Processor::new(config.processor),
+            quarantine: Quarantine::default(),
+            history: History::new(config.history_events, config.history_age),
+            renderers,
+            store: StoreState::default(),
+            inputs: Inputs { store, requests, reports, follow_ups: VecDeque::new() },
+            feed,
+            metrics: metrics.events,
+            started: Instant::now(),
+            was_ready: false,
+        })
+    }
+
+    /// Runs until it is asked to stop.
+    ///
+    /// # Errors
+    /// When nothing follows the store any more.
+    pub async fn run(mut self) -> Result<(), StoreFeedEnded> {
+        loop {
+            let event = self.inputs.next(self.renderers.deadline()).await.ok_or(StoreFeedEnded)?;
+            if self.handle(event).is_break() {
+                self.drain().await;
+                return Ok(());
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) -> ControlFlow<()> {
+        match event {
+            Event::Store(event) => self.take_in(event),
+            Event::Renderer(done) => {
+                if let Some(settled) = self.renderers.finish(done) {
+                    self.history.settle(settled.covers, &settled.renderer, &settled.outcome);
+                }
+                self.report_readiness();
+                self.dispatch();
+            }
+            Event::Timer => self.inputs.follow_ups.extend(self.renderers.due()),
+            Event::Query(query) => self.answer(query),
+            Event::Resync { cause } => self.resync(cause),
+            Event::Retry { renderer } => {
+                let error = self.renderers.last_error(&renderer);
+                let description = format!("renderer {renderer}, after: {error}");
+                let event = self.record("retry", description, None, vec![Arc::clone(&renderer)]);
+                self.renderers.retry(&renderer, event);
+                self.dispatch();
+            }
+            Event::Slow { renderer } => {
+                warn!(renderer = &*renderer, "busy for more than 10 s; the others go on");
+                self.record(
+                    "slow",
+                    format!("renderer {renderer} is busy for more than 10 s"),
+                    None,
+                    Vec::new(),
+                );
+            }
+            Event::Shutdown => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Lists the store again, and gives every renderer everything at once, so that this helps also while the store is
+    /// down.
+    fn resync(&mut self, cause: &'static str) {
+        info!(cause, "resync");
+        self.feed.request_resync();
+        // Before the first snapshot there is nothing to give.
+        let renderers = if self.store.is_synced { self.renderers.names() } else { Vec::new() };
+        let event = self.record("resync", cause.to_owned(), None, renderers);
+        if self.store.is_synced {
+            self.renderers.need_resync(event);
+            self.dispatch();
+        }
+    }
+
+    /// Hands out what is pending to whoever is idle.
+    fn dispatch(&mut self) {
+        self.renderers.dispatch(self.store.revision, || self.processor.snapshot());
+    }
+
+    /// Records an event that took no time of its own, and returns its number.
+    fn record(
+        &mut self,
+        kind: &'static str,
+        description: String,
+        changes: Option<&ChangeSet>,
+        renderers: Vec<Arc<str>>,
+    ) -> u64 {
+        self.record_timed(kind, description, changes, renderers, (Timestamp::now(), Instant::now()))
+    }
+
+    /// Records an event that began at this time.
+    fn record_timed(
+        &mut self,
+        kind: &'static str,
+        description: String,
+        changes: Option<&ChangeSet>,
+        renderers: Vec<Arc<str>>,
+        (start, since): (Timestamp, Instant),
+    ) -> u64 {
+        self.metrics.count(kind);
+        let (duration, revision) = (since.elapsed(), self.store.revision);
+        self.history.push(Happening { kind, description, start, duration, revision, changes, renderers })
+    }
+
+    fn report_readiness(&mut self) {
+        if !self.was_ready && self.renderers.are_ready() {
+            self.was_ready = true;
+            let after = humantime::format_duration(Duration::from_millis(
+                self.started.elapsed().as_millis().try_into().unwrap_or(u64::MAX),
+            ));
+            info!(%after, revision = self.store.revision, "ready: every renderer has applied its first snapshot");
+        }
+    }
+
+    /// Answers. Who no longer waits for an answer does not need it.
+    fn answer(&mut self, query: Query) {
+        match query {
+            Query::Status(reply) => drop(reply.send(self.status())),
+            Query::Services(reply) => {
+                drop(reply.send(self.processor.snapshot().services.into_values().collect()));
+            }
+            Query::Service(id, reply) => drop(reply.send(self.service(&id))),
+            Query::Objects(kind, reply) => drop(reply.send(self.processor.objects(kind))),
+            Query::Nodes(reply) => drop(reply.send(self.processor.nodes())),
+            Query::Renderers(reply) => drop(reply.send(self.renderers.views())),
+            Query::Dump(name, found, reply) => drop(found.send(self.renderers.ask(&name, reply))),
+            Query::Quarantine(reply) => {
+                let is_known = |object: &contiv_model::ObjectKey| self.processor.object(object).is_some();
+                drop(reply.send(self.quarantine.list(is_known)));
+            }
+            Query::History(query, reply) => drop(reply.send(self.history.query(query, Timestamp::now()))),
+        }
+    }
+
+    fn service(&self, id: &ServiceId) -> Option<Arc<contiv_model::ContivService>> {
+        self.processor.service(id).cloned()
+    }
+
+    fn status(&self) -> Status {
+        let services = self.processor.snapshot().services;
+        let ports = || services.values().flat_map(|service| &service.ports);
+        Status {
+            node: self.node.clone(),
+            ready: self.was_ready,
+            synced: self.store.is_synced,
+            revision: self.store.revision,
+            store_down: self.store.down.clone(),
+            services: services.len(),
+            service_ports: ports().count(),
+            backends: ports().map(|port| port.backends.len()).sum(),
+            quarantined: self.quarantine.len(),
+            events: self.history.newest(),
+        }
+    }
+
+    /// Lets renderers finish what they are at. What is pending stays undone: the next start does it.
+    async fn drain(mut self) {
+        let deadline = Instant::now() + DRAIN_LIMIT;
+        while self.renderers.are_busy() {
+            match tokio::time::timeout_at(deadline, self.inputs.reports.recv()).await {
+                Ok(Some(done)) => drop(self.renderers.finish(done)),
+                Ok(None) | Err(_) => {
+                    warn!("a renderer is still busy; leaving it");
+                    return;
+                }
+            }
+        }
+    }
+}

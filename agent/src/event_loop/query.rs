@@ -1,0 +1,77 @@
+//! What can be asked of the loop, and the answers. A question carries the channel for its answer.
+
+use std::sync::Arc;
+
+use contiv_model::{ContivService, Object, ServiceId, object::ObjectKind, processor::NodeView};
+use contiv_renderer::Description;
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use super::{
+    history::{HistoryQuery, Record},
+    quarantine::Quarantined,
+    renderers::RendererView,
+};
+
+/// Where an answer goes.
+pub type Reply<T> = oneshot::Sender<T>;
+
+/// A question.
+#[derive(Debug)]
+pub enum Query {
+    /// The main numbers.
+    Status(Reply<Status>),
+    /// Every service as renderers have it.
+    Services(Reply<Vec<Arc<ContivService>>>),
+    /// One of them.
+    Service(ServiceId, Reply<Option<Arc<ContivService>>>),
+    /// The objects of a type as they are in force.
+    Objects(ObjectKind, Reply<Vec<Object>>),
+    /// Every node.
+    Nodes(Reply<Vec<NodeView>>),
+    /// How the renderers are.
+    Renderers(Reply<Vec<RendererView>>),
+    /// What a renderer has applied. False if there is none of this name; else the description comes as soon as the
+    /// renderer is idle.
+    Dump(String, Reply<bool>, Reply<Description>),
+    /// What cannot be used.
+    Quarantine(Reply<Vec<Quarantined>>),
+    /// What happened.
+    History(HistoryQuery, Reply<Vec<Record>>),
+}
+
+/// The main numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// This node.
+    pub node: String,
+    /// Every renderer has applied its first snapshot.
+    pub ready: bool,
+    /// The store has been read completely, at least once.
+    pub synced: bool,
+    /// The newest revision that has been taken in.
+    pub revision: i64,
+    /// The store cannot be followed at the moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_down: Option<StoreDown>,
+    /// Services that renderers have.
+    pub services: usize,
+    /// Their ports.
+    pub service_ports: usize,
+    /// Their backends, over all ports.
+    pub backends: usize,
+    /// Objects that cannot be used.
+    pub quarantined: usize,
+    /// Events since the start.
+    pub events: u64,
+}
+
+/// Since when the store cannot be followed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StoreDown {
+    /// Since when.
+    pub since: Timestamp,
+    /// Why.
+    pub reason: String,
+}

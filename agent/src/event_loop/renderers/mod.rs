@@ -1,0 +1,218 @@
+//! All renderers: each has a thread of its own, so that none can hold up another, or the loop.
+
+mod backoff;
+mod state;
+mod view;
+mod worker;
+
+use std::{io, sync::Arc, time::Duration};
+
+use contiv_model::{ChangeSet, Snapshot};
+use contiv_renderer::Description;
+use jiff::Timestamp;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+use tracing::{debug, info, warn};
+
+use super::{
+    event::Event,
+    history::{Covers, Outcome, milliseconds},
+};
+use crate::metrics::RendererMetrics;
+use state::{RendererState, Task};
+
+pub use view::{LastError, LastReport, RendererView};
+pub(super) use worker::Done;
+pub use worker::RendererSpec;
+
+/// A call that takes longer is reported.
+const SLOW_AFTER: Duration = Duration::from_secs(10);
+
+/// Every renderer, in the order of the configuration.
+#[derive(Debug)]
+pub(super) struct Renderers {
+    all: Vec<RendererState>,
+    metrics: RendererMetrics,
+}
+
+/// What became of work that is done.
+#[derive(Debug)]
+pub(super) struct Settled {
+    pub(super) renderer: Arc<str>,
+    pub(super) covers: Covers,
+    pub(super) outcome: Outcome,
+}
+
+impl Renderers {
+    /// Starts a thread for each; the reports come through the receiver.
+    pub(super) fn start(
+        specs: Vec<RendererSpec>,
+        metrics: RendererMetrics,
+    ) -> io::Result<(Self, mpsc::Receiver<Done>)> {
+        // Each has at most one report under way.
+        let (reports, receiver) = mpsc::channel(specs.len().max(1));
+        let start = |spec: RendererSpec| {
+            let name = Arc::clone(spec.name());
+            Ok(RendererState::new(name, worker::start(spec, reports.clone())?))
+        };
+        let all = specs.into_iter().map(start).collect::<io::Result<_>>()?;
+        Ok((Self { all, metrics }, receiver))
+    }
+
+    /// All names.
+    pub(super) fn names(&self) -> Vec<Arc<str>> {
+        self.all.iter().map(|renderer| Arc::clone(&renderer.name)).collect()
+    }
+
+    /// Makes all of them get these changes next.
+    pub(super) fn add_changes(&mut self, changes: ChangeSet, event: u64) {
+        let changes = Arc::new(changes);
+        for renderer in &mut self.all {
+            renderer.add_changes(&changes, Covers::one(event));
+        }
+    }
+
+    /// Makes all of them get everything next, also those that wait after a failure.
+    pub(super) fn need_resync(&mut self, event: u64) {
+        for renderer in &mut self.all {
+            renderer.retry_at = None;
+            renderer.need_resync(Covers::one(event));
+        }
+    }
+
+    /// Gives up waiting after a failure: this one gets everything next.
+    pub(super) fn retry(&mut self, name: &str, event: u64) {
+        if let Some(renderer) = self.find(name) {
+            renderer.retry_at = None;
+            renderer.need_resync(Covers::one(event));
+        }
+    }
+
+    /// Hands out what is due to all that are idle. `snapshot` is called at most once.
+    pub(super) fn dispatch(&mut self, revision: i64, snapshot: impl Fn() -> Snapshot) {
+        let now = Instant::now();
+        let mut shared: Option<Arc<Snapshot>> = None;
+        for renderer in &mut self.all {
+            renderer
+                .dispatch(revision, now, || Arc::clone(shared.get_or_insert_with(|| Arc::new(snapshot()))));
+        }
+    }
+
+    /// Lets a renderer describe itself as soon as it is idle. False if there is none of this name.
+    pub(super) fn ask(&mut self, name: &str, asker: oneshot::Sender<Description>) -> bool {
+        let Some(renderer) = self.find(name) else { return false };
+        renderer.ask(asker);
+        renderer.describe(Instant::now());
+        true
+    }
+
+    /// Takes a report in. None if it was no call that changes anything.
+    pub(super) fn finish(&mut self, done: Done) -> Option<Settled> {
+        let Done { renderer: name, result, duration } = done;
+        let metrics = self.metrics.clone();
+        let renderer = self.find(&name)?;
+        let task = renderer.busy.take()?.task;
+        let (covers, revision) = match (task, &result) {
+            (Task::Resync { covers, revision } | Task::Update { covers, revision }, _) => (covers, revision),
+            (Task::Describe, Ok(_)) => return None,
+            // A panic: the new renderer knows nothing, so it has to be told again.
+            (Task::Describe, Err(error)) => {
+                Self::failed(renderer, error.clone());
+                return None;
+            }
+        };
+        let duration_ms = milliseconds(duration);
+        let outcome = match result {
+            Ok(report) => {
+                metrics.applied(&name, duration);
+                Self::succeeded(renderer, revision, LastReport::new(task, duration, report.clone()));
+                // Before what is pending, so that a steady stream of changes does not keep them waiting for ever.
+                renderer.describe(Instant::now());
+                Outcome::Applied { with: covers.first, report, duration_ms }
+            }
+            Err(error) => {
+                metrics.failed(&name);
+                Self::failed(renderer, error.clone());
+                renderer.need_resync(covers);
+                Outcome::Failed { error, duration_ms }
+            }
+        };
+        Some(Settled { renderer: name, covers, outcome })
+    }
+
+    fn succeeded(renderer: &mut RendererState, revision: i64, last: LastReport) {
+        let LastReport { call, duration_ms, report, .. } = &last;
+        debug!(renderer = &*renderer.name, call, revision, duration_ms, ?report, "applied");
+        for rejected in &report.rejected {
+            warn!(renderer = &*renderer.name, service = %rejected.service, reason = rejected.reason, "left out");
+        }
+        if renderer.backoff.failures() > 0 {
+            info!(renderer = &*renderer.name, failures = renderer.backoff.failures(), "recovered");
+            renderer.backoff.reset();
+        }
+        renderer.is_ready = true;
+        renderer.applied_revision = revision;
+        renderer.last_report = Some(last);
+    }
+
+    fn failed(renderer: &mut RendererState, error: String) {
+        if renderer.backoff.failures() == 0 {
+            warn!(renderer = &*renderer.name, error, "failed; trying again, with everything");
+        } else {
+            debug!(renderer = &*renderer.name, error, failures = renderer.backoff.failures(), "failed again");
+        }
+        renderer.retry_at = Some(Instant::now() + renderer.backoff.next());
+        renderer.last_error = Some(LastError { at: Timestamp::now(), error });
+    }
+
+    /// When to look at them again.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.all.iter().filter_map(RendererState::deadline).min()
+    }
+
+    /// What is due by now.
+    pub(super) fn due(&mut self) -> Vec<Event> {
+        let now = Instant::now();
+        let is_due = |renderer: &RendererState| renderer.deadline().is_some_and(|deadline| deadline <= now);
+        let due = self.all.iter_mut().filter(|renderer| is_due(renderer));
+        due.map(|renderer| {
+            let name = Arc::clone(&renderer.name);
+            match &mut renderer.busy {
+                None => Event::Retry { renderer: name },
+                Some(busy) => {
+                    busy.is_slow = true;
+                    Event::Slow { renderer: name }
+                }
+            }
+        })
+        .collect()
+    }
+
+    /// The error that a renderer failed with last.
+    pub(super) fn last_error(&self, name: &str) -> &str {
+        let renderer = self.all.iter().find(|renderer| &*renderer.name == name);
+        renderer.and_then(|renderer| renderer.last_error.as_ref()).map_or("", |last| &last.error)
+    }
+
+    /// Every renderer has applied its first snapshot.
+    pub(super) fn are_ready(&self) -> bool {
+        self.all.iter().all(|renderer| renderer.is_ready)
+    }
+
+    /// Some renderer is at work.
+    pub(super) fn are_busy(&self) -> bool {
+        self.all.iter().any(|renderer| renderer.busy.is_some())
+    }
+
+    /// How all of them are.
+    pub(super) fn views(&self) -> Vec<RendererView> {
+        let now = Instant::now();
+        self.all.iter().map(|renderer| RendererView::of(renderer, now)).collect()
+    }
+
+    fn find(&mut self, name: &str) -> Option<&mut RendererState> {
+        self.all.iter_mut().find(|renderer| &*renderer.name == name)
+    }
+}

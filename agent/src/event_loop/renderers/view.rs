@@ -1,0 +1,108 @@
+//! A renderer as it is shown to people.
+
+use std::{sync::Arc, time::Duration};
+
+use contiv_renderer::Report;
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::state::{Pending, RendererState, Task};
+use crate::event_loop::history::milliseconds;
+
+/// How a renderer is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RendererView {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it is at: `waiting` for the first snapshot, `idle`, `busy`, `slow` (busy for more than 10 s), or `retrying`
+    /// after a failure.
+    pub state: &'static str,
+    /// It has applied its first snapshot.
+    pub ready: bool,
+    /// The store's revision that is in force in its dataplane.
+    pub applied_revision: i64,
+    /// What waits for it: `nothing`, `changes` or `resync`.
+    pub pending: &'static str,
+    /// How many changed services wait for it.
+    pub pending_services: usize,
+    /// Since when it has been busy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_since: Option<Timestamp>,
+    /// After how long it is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_in_ms: Option<f64>,
+    /// Failures since the last success.
+    pub failures: u32,
+    /// The last call that succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_report: Option<LastReport>,
+    /// The last call that did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<LastError>,
+}
+
+/// A call that succeeded.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LastReport {
+    /// `resync` or `update`.
+    pub call: &'static str,
+    /// When it was finished.
+    pub at: Timestamp,
+    /// How long it took.
+    pub duration_ms: f64,
+    /// What it did.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+/// A call that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LastError {
+    /// When it failed.
+    pub at: Timestamp,
+    /// Why.
+    pub error: String,
+}
+
+impl RendererView {
+    pub(super) fn of(renderer: &RendererState, now: Instant) -> Self {
+        let (pending, pending_services) = match &renderer.pending {
+            Pending::Nothing => ("nothing", 0),
+            Pending::Changes { changes, .. } => ("changes", changes.services.len()),
+            Pending::Resync { .. } => ("resync", 0),
+        };
+        let state = match &renderer.busy {
+            Some(busy) if busy.is_slow => "slow",
+            Some(_) => "busy",
+            None if renderer.retry_at.is_some() => "retrying",
+            None if !renderer.is_ready => "waiting",
+            None => "idle",
+        };
+        let retry_in = |at: Instant| milliseconds(at.saturating_duration_since(now));
+        Self {
+            name: Arc::clone(&renderer.name),
+            state,
+            ready: renderer.is_ready,
+            applied_revision: renderer.applied_revision,
+            pending,
+            pending_services,
+            busy_since: renderer.busy.as_ref().map(|busy| busy.started),
+            retry_in_ms: renderer.retry_at.map(retry_in),
+            failures: renderer.backoff.failures(),
+            last_report: renderer.last_report.clone(),
+            last_error: renderer.last_error.clone(),
+        }
+    }
+}
+
+impl LastReport {
+    pub(super) fn new(task: Task, duration: Duration, report: Report) -> Self {
+        let call = match task {
+            Task::Resync { .. } => "resync",
+            Task::Update { .. } => "update",
+            Task::Describe => "describe",
+        };
+        Self { call, at: Timestamp::now(), duration_ms: milliseconds(duration), report }
+    }
+}

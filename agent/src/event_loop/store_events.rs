@@ -1,0 +1,116 @@
+//! What the loop does with what the store says.
+
+use contiv_model::{ChangeSet, Event};
+use contiv_store::{Batch, FeedEvent, Snapshot};
+use jiff::Timestamp;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::{
+    EventLoop, StoreDown,
+    intake::{self, Verdict},
+};
+
+/// How many objects the description of an event names.
+const NAMED: usize = 5;
+
+impl EventLoop {
+    pub(super) fn take_in(&mut self, event: FeedEvent) {
+        match event {
+            FeedEvent::Snapshot(snapshot) => self.take_in_snapshot(snapshot),
+            FeedEvent::Changed(batch) => self.take_in_changes(&batch),
+            FeedEvent::Problems(problems) => {
+                let description = format!("{} manifests or objects cannot be read", problems.len());
+                self.quarantine.replace_problems(problems, Timestamp::now());
+                self.record("problems", description, None, Vec::new());
+            }
+            FeedEvent::Down { reason } => {
+                warn!(reason, "the store is down; the dataplane stays as it is");
+                self.record("store-down", reason.clone(), None, Vec::new());
+                self.store.down = Some(StoreDown { since: Timestamp::now(), reason });
+            }
+            FeedEvent::Up => {
+                self.report_store_up();
+                self.record("store-up", "nothing was missed".to_owned(), None, Vec::new());
+            }
+        }
+    }
+
+    fn take_in_snapshot(&mut self, snapshot: Snapshot) {
+        let start = (Timestamp::now(), Instant::now());
+        self.report_store_up();
+        self.store.revision = snapshot.revision;
+        let (resync, bad) = intake::snapshot(&snapshot);
+        let objects = resync.objects.len();
+        let changes = self.processor.resync(resync);
+        self.quarantine.replace_values(bad, start.0);
+        self.quarantine.replace_problems(snapshot.problems, start.0);
+
+        let is_first = !std::mem::replace(&mut self.store.is_synced, true);
+        let unreadable = self.quarantine.len();
+        let description = format!("{objects} objects, {unreadable} that cannot be used");
+        let renderers = if is_first || !changes.is_empty() { self.renderers.names() } else { Vec::new() };
+        let event = self.record_timed("snapshot", description, Some(&changes), renderers, start);
+        if is_first {
+            info!(
+                objects,
+                unreadable,
+                services = changes.services.len(),
+                revision = self.store.revision,
+                duration = ?start.1.elapsed(),
+                "first snapshot of the store"
+            );
+            self.renderers.need_resync(event);
+        } else if !changes.is_empty() {
+            self.renderers.add_changes(changes, event);
+        }
+        self.dispatch();
+    }
+
+    fn take_in_changes(&mut self, batch: &Batch) {
+        let start = (Timestamp::now(), Instant::now());
+        self.store.revision = batch.revision;
+        let intake = intake::changes(&batch.changes);
+        let bad = intake.verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Bad(_))).count();
+        let description = describe(&intake.events, bad);
+        let changes = self.processor.apply(intake.events);
+        for verdict in intake.verdicts {
+            match verdict {
+                Verdict::Bad(bad) => self.quarantine.insert(bad, start.0),
+                Verdict::Good(key) => self.quarantine.remove(&key),
+            }
+        }
+        self.hand_out(description, changes, start);
+    }
+
+    fn hand_out(&mut self, description: String, changes: ChangeSet, start: (Timestamp, Instant)) {
+        let renderers = if changes.is_empty() { Vec::new() } else { self.renderers.names() };
+        let event = self.record_timed("change", description, Some(&changes), renderers, start);
+        if !changes.is_empty() {
+            self.renderers.add_changes(changes, event);
+            self.dispatch();
+        }
+    }
+
+    fn report_store_up(&mut self) {
+        if let Some(down) = self.store.down.take() {
+            info!(since = %down.since, "the store is followed again");
+        }
+    }
+}
+
+fn describe(events: &[Event], bad: usize) -> String {
+    let name = |event: &Event| match event {
+        Event::Put(object) => Some(object.key().to_string()),
+        Event::Delete(key) => Some(format!("{key} deleted")),
+        Event::AddPod { .. } | Event::DeletePod(_) | Event::RevertAddPod(_) => None,
+    };
+    let mut parts: Vec<String> = events.iter().filter_map(name).take(NAMED).collect();
+    if events.len() > NAMED {
+        parts.push(format!("{} more", events.len() - NAMED));
+    }
+    if bad > 0 {
+        parts.push(format!("{bad} that cannot be used"));
+    }
+    if parts.is_empty() { "nothing that matters".to_owned() } else { parts.join(", ") }
+}

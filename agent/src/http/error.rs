@@ -1,0 +1,51 @@
+//! Errors as JSON: `{"error": …}`.
+
+use axum::{
+    Json,
+    http::{Method, StatusCode, Uri},
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+use thiserror::Error;
+
+/// Why a request got no answer.
+#[derive(Debug, Error)]
+pub(super) enum ApiError {
+    #[error("{0}")]
+    BadRequest(String),
+    #[error("{0}")]
+    NotFound(String),
+    #[error("this changes state, and is only for callers on this machine (loopback)")]
+    NotLoopback,
+    #[error("{0}")]
+    NotReady(&'static str),
+    #[error("the agent is stopping")]
+    Stopping,
+    #[error("the event loop has not answered within 3 s; try again")]
+    LoopBusy,
+    #[error("renderer {0} has not answered within 3 s: it is busy or hangs; see /renderers, and try again")]
+    RendererBusy(String),
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::NotLoopback => StatusCode::FORBIDDEN,
+            Self::NotReady(_) | Self::Stopping | Self::LoopBusy | Self::RendererBusy(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+        };
+        (status, Json(json!({ "error": self.to_string() }))).into_response()
+    }
+}
+
+pub(super) async fn no_such_path(uri: Uri) -> ApiError {
+    ApiError::NotFound(format!("there is no {}; GET / lists what there is", uri.path()))
+}
+
+pub(super) async fn no_such_method(method: Method, uri: Uri) -> Response {
+    let error = format!("{} is not for {method}; GET / lists what there is", uri.path());
+    (StatusCode::METHOD_NOT_ALLOWED, Json(json!({ "error": error }))).into_response()
+}

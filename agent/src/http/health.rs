@@ -1,0 +1,37 @@
+//! Probes and metrics.
+
+use axum::{
+    Json,
+    extract::State,
+    http::header::CONTENT_TYPE,
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+
+use super::{Api, error::ApiError};
+use crate::event_loop::Query;
+
+pub(super) async fn liveness(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+    let status = api.ask(Query::Status).await?;
+    Ok(Json(json!({ "status": "ok", "events": status.events })))
+}
+
+pub(super) async fn readiness(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+    let status = api.ask(Query::Status).await?;
+    match status {
+        status if status.ready => Ok(Json(json!({ "status": "ready", "revision": status.revision }))),
+        status if status.synced => {
+            Err(ApiError::NotReady("not every renderer has applied its first snapshot; see /renderers"))
+        }
+        _ => Err(ApiError::NotReady("the store has not been read yet")),
+    }
+}
+
+/// While the loop does not answer, the sizes are those of the last time; the rest is current.
+pub(super) async fn metrics(State(api): State<Api>) -> Response {
+    if let Ok(status) = api.ask(Query::Status).await {
+        api.metrics.sizes.set(&status);
+    }
+    let text = api.metrics.text().unwrap_or_default();
+    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+}

@@ -1,0 +1,107 @@
+//! The debug HTTP: everything the agent knows, as JSON. Handlers ask the event loop by message and hold nothing.
+
+mod actions;
+mod error;
+mod health;
+mod loopback;
+mod page;
+mod views;
+
+#[cfg(test)]
+mod tests;
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    routing::{get, post},
+};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, oneshot},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    event_loop::{Query, Reply, Request},
+    metrics::Metrics,
+};
+use error::ApiError;
+
+/// How long a request waits for the event loop, or for a renderer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// Every endpoint, with what it is for. The page at `/` lists them.
+pub const ENDPOINTS: [(&str, &str, &str); 13] = [
+    ("GET", "/liveness", "200 while the event loop answers"),
+    ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
+    ("GET", "/metrics", "Prometheus metrics"),
+    ("GET", "/services", "every service as renderers have it"),
+    ("GET", "/services/{namespace}/{name}", "one service"),
+    ("GET", "/objects/{kind}", "stored objects as they are in force, as in /objects/endpointslice"),
+    ("GET", "/nodes", "every node"),
+    ("GET", "/renderers", "how the renderers are"),
+    ("GET", "/renderers/{name}/dump", "what a renderer has applied: text, or ?format=json"),
+    ("GET", "/quarantine", "what is stored and cannot be used"),
+    (
+        "GET",
+        "/controller/event-history",
+        "what happened: ?last=20, ?since=, ?until=, ?from=, ?to=, ?first=, ?seq-num=",
+    ),
+    ("POST", "/controller/resync", "read the store again and give every renderer everything again"),
+    ("GET", "/", "this page"),
+];
+
+/// What handlers have.
+#[derive(Debug, Clone)]
+pub struct Api {
+    requests: mpsc::Sender<Request>,
+    metrics: Arc<Metrics>,
+}
+
+impl Api {
+    /// Sends questions to the loop through `requests`.
+    pub const fn new(requests: mpsc::Sender<Request>, metrics: Arc<Metrics>) -> Self {
+        Self { requests, metrics }
+    }
+
+    /// Asks the loop. `question` wraps the channel for the answer.
+    async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Query) -> Result<T, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        let exchange = async {
+            self.requests.send(Request::Query(question(reply))).await.map_err(|_| ApiError::Stopping)?;
+            answer.await.map_err(|_| ApiError::Stopping)
+        };
+        tokio::time::timeout(ANSWER_LIMIT, exchange).await.map_err(|_| ApiError::LoopBusy)?
+    }
+}
+
+/// All endpoints.
+pub fn router(api: Api) -> Router {
+    Router::new()
+        .route("/", get(page::page))
+        .route("/liveness", get(health::liveness))
+        .route("/readiness", get(health::readiness))
+        .route("/metrics", get(health::metrics))
+        .route("/services", get(views::services))
+        .route("/services/{namespace}/{name}", get(views::service))
+        .route("/objects/{kind}", get(views::objects))
+        .route("/nodes", get(views::nodes))
+        .route("/renderers", get(views::renderers))
+        .route("/renderers/{name}/dump", get(views::dump))
+        .route("/quarantine", get(views::quarantine))
+        .route("/controller/event-history", get(views::history))
+        .route("/controller/resync", post(actions::resync))
+        .fallback(error::no_such_path)
+        .method_not_allowed_fallback(error::no_such_method)
+        .with_state(api)
+}
+
+/// Serves until `stop` is cancelled; requests that are under way then are finished.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(listener: TcpListener, api: Api, stop: CancellationToken) -> io::Result<()> {
+    let service = router(api).into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await
+}

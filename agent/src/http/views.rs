@@ -1,0 +1,106 @@
+//! What there is and what happened, as JSON.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, Query as Arguments, State, rejection::QueryRejection},
+    response::{IntoResponse, Response},
+};
+use contiv_model::{ContivService, Object, ServiceId, processor::NodeView, wire::object_kind};
+use contiv_proto::Kind;
+use serde::Deserialize;
+use tokio::sync::oneshot;
+
+use super::{ANSWER_LIMIT, Api, error::ApiError};
+use crate::event_loop::{HistoryQuery, Quarantined, Query, RendererView};
+
+pub(super) async fn services(State(api): State<Api>) -> Result<Json<Vec<Arc<ContivService>>>, ApiError> {
+    api.ask(Query::Services).await.map(Json)
+}
+
+pub(super) async fn service(
+    State(api): State<Api>,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Result<Json<Arc<ContivService>>, ApiError> {
+    let id = ServiceId::new(namespace, name);
+    let found = api.ask(|reply| Query::Service(id.clone(), reply)).await?;
+    let hint = "it is not stored, is headless, cannot be used (see /quarantine), or is for another proxy";
+    found.map(Json).ok_or_else(|| ApiError::NotFound(format!("renderers have no service {id}: {hint}")))
+}
+
+pub(super) async fn objects(
+    State(api): State<Api>,
+    Path(word): Path<String>,
+) -> Result<Json<Vec<Object>>, ApiError> {
+    let kind: Kind = word.parse().map_err(|error| ApiError::NotFound(format!("{error}")))?;
+    let kind = object_kind(kind)
+        .ok_or_else(|| ApiError::NotFound(format!("the agent keeps no {kind}s: nothing depends on them")))?;
+    api.ask(|reply| Query::Objects(kind, reply)).await.map(Json)
+}
+
+pub(super) async fn nodes(State(api): State<Api>) -> Result<Json<Vec<NodeView>>, ApiError> {
+    api.ask(Query::Nodes).await.map(Json)
+}
+
+pub(super) async fn renderers(State(api): State<Api>) -> Result<Json<Vec<RendererView>>, ApiError> {
+    api.ask(Query::Renderers).await.map(Json)
+}
+
+pub(super) async fn quarantine(State(api): State<Api>) -> Result<Json<Vec<Quarantined>>, ApiError> {
+    api.ask(Query::Quarantine).await.map(Json)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DumpArguments {
+    #[serde(default)]
+    format: Format,
+}
+
+pub(super) async fn dump(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    arguments: Result<Arguments<DumpArguments>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let Arguments(DumpArguments { format }) = arguments.map_err(bad_request)?;
+    let (reply, description) = oneshot::channel();
+    if !api.ask(|found| Query::Dump(name.clone(), found, reply)).await? {
+        return Err(ApiError::NotFound(format!("no renderer {name:?} runs here; see /renderers")));
+    }
+    let Ok(Ok(description)) = tokio::time::timeout(ANSWER_LIMIT, description).await else {
+        return Err(ApiError::RendererBusy(name));
+    };
+    Ok(match format {
+        Format::Text => description.text.into_response(),
+        Format::Json => Json(description).into_response(),
+    })
+}
+
+pub(super) async fn history(
+    State(api): State<Api>,
+    arguments: Result<Arguments<HistoryQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let Arguments(query) = arguments.map_err(bad_request)?;
+    let records = api.ask(|reply| Query::History(query, reply)).await?;
+    match (query.seq_num, records.first()) {
+        (None, _) => Ok(Json(records).into_response()),
+        (Some(_), Some(record)) => Ok(Json(record).into_response()),
+        (Some(number), None) => {
+            Err(ApiError::NotFound(format!("the history holds no event {number}: not yet, or no longer")))
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as an argument of map_err")]
+fn bad_request(rejection: QueryRejection) -> ApiError {
+    ApiError::BadRequest(rejection.body_text())
+}

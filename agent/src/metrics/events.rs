@@ -1,0 +1,31 @@
+//! What happens in the event loop.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
+
+/// Counts events. Clones count together.
+#[derive(Debug, Clone, Default)]
+pub struct EventMetrics {
+    total: Family<KindLabel, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+impl EventMetrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register("events", "Events of the event loop, by kind", metrics.total.clone());
+        metrics
+    }
+
+    /// One more event of this kind.
+    pub fn count(&self, kind: &'static str) {
+        self.total.get_or_create(&KindLabel { kind }).inc();
+    }
+}

@@ -1,0 +1,51 @@
+//! How much there is of everything: set from the loop's numbers when somebody looks.
+
+use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
+
+use crate::event_loop::Status;
+
+/// The gauges.
+#[derive(Debug, Clone, Default)]
+pub struct SizeMetrics {
+    services: Gauge,
+    service_ports: Gauge,
+    backends: Gauge,
+    quarantined: Gauge,
+    revision: Gauge,
+    ready: Gauge,
+    store_up: Gauge,
+}
+
+impl SizeMetrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let sizes = Self::default();
+        let gauges = [
+            ("services", "Services that renderers have", &sizes.services),
+            ("service_ports", "Their ports", &sizes.service_ports),
+            ("backends", "Their backends, over all ports", &sizes.backends),
+            ("quarantined_objects", "Stored objects that cannot be used", &sizes.quarantined),
+            ("store_revision", "The newest revision of the store that was taken in", &sizes.revision),
+            ("ready", "1 when every renderer has applied its first snapshot", &sizes.ready),
+            ("store_up", "1 when the store is followed", &sizes.store_up),
+        ];
+        for (name, help, gauge) in gauges {
+            registry.register(name, help, gauge.clone());
+        }
+        sizes
+    }
+
+    /// Sets all of them.
+    pub fn set(&self, status: &Status) {
+        for (gauge, size) in [
+            (&self.services, status.services),
+            (&self.service_ports, status.service_ports),
+            (&self.backends, status.backends),
+            (&self.quarantined, status.quarantined),
+        ] {
+            gauge.set(size.try_into().unwrap_or(i64::MAX));
+        }
+        self.revision.set(status.revision);
+        self.ready.set(status.ready.into());
+        self.store_up.set((status.synced && status.store_down.is_none()).into());
+    }
+}

@@ -1,0 +1,120 @@
+//! The agent's folder on disk, which one agent at a time may use.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, Read, Seek, Write},
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+const LOCK_FILE: &str = "agent.lock";
+
+/// Why the folder cannot be used.
+#[derive(Debug, Error)]
+pub enum StateDirError {
+    /// The folder, or the lock in it, cannot be made.
+    #[error("failed to {action} {path}: {source}; choose another folder with --state-dir, or run as root")]
+    File {
+        /// Such as "create".
+        action: &'static str,
+        /// What was to be made.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Two agents would fight over one node.
+    #[error(
+        "another agent (pid {pid}) holds {path}: stop it first, or give this one a folder of its own with --state-dir"
+    )]
+    Held {
+        /// The process that holds the lock, as it wrote into it.
+        pid: String,
+        /// The lock file.
+        path: PathBuf,
+    },
+}
+
+/// The folder, locked until this value is dropped. The lock ends with the process, however that ends.
+#[derive(Debug)]
+pub struct StateDir {
+    _lock: File,
+}
+
+impl StateDir {
+    /// Makes the folder if there is none, and locks it.
+    ///
+    /// # Errors
+    /// When it cannot be made or written to, or another agent uses it.
+    pub fn lock(folder: &Path) -> Result<Self, StateDirError> {
+        let failed = |action, path: &Path| {
+            let path = path.to_owned();
+            move |source| StateDirError::File { action, path, source }
+        };
+        fs::create_dir_all(folder).map_err(failed("create", folder))?;
+        let path = folder.join(LOCK_FILE);
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(&path).map_err(failed("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(StateDirError::Held { pid: holder(&mut file), path });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed("lock", &path)(source)),
+        }
+        let note = |file: &mut File| {
+            file.set_len(0)?;
+            file.rewind()?;
+            writeln!(file, "{}", std::process::id())
+        };
+        note(&mut file).map_err(failed("write", &path))?;
+        Ok(Self { _lock: file })
+    }
+}
+
+fn holder(file: &mut File) -> String {
+    let mut pid = String::new();
+    match file.read_to_string(&mut pid) {
+        Ok(_) if !pid.trim().is_empty() => pid.trim().to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// The pid of the agent that uses the folder now, if one does.
+pub fn holder_of(folder: &Path) -> Option<String> {
+    let mut file = File::open(folder.join(LOCK_FILE)).ok()?;
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => Some(holder(&mut file)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_for_one_agent_and_free_again_when_that_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        assert_eq!(holder_of(&path), None);
+        let first = StateDir::lock(&path).unwrap();
+        let error = StateDir::lock(&path).unwrap_err().to_string();
+        let own_pid = std::process::id().to_string();
+        assert!(error.contains(&format!("pid {own_pid}")) && error.contains("agent.lock"), "{error}");
+        assert_eq!(holder_of(&path), Some(own_pid));
+        drop(first);
+        assert_eq!(holder_of(&path), None);
+        StateDir::lock(&path).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_answered_with_the_flag() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = StateDir::lock(&file.join("state")).unwrap_err().to_string();
+        assert!(error.contains("--state-dir") && error.contains("file/state"), "{error}");
+    }
+}
