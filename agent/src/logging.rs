@@ -2,16 +2,36 @@
 
 use std::io;
 
-use tracing_subscriber::{EnvFilter, filter::ParseError, fmt};
+use thiserror::Error;
+use tracing_subscriber::{
+    EnvFilter,
+    filter::{LevelFilter, ParseError},
+    fmt,
+};
 
 use crate::config::LogFormat;
+
+/// Why a `log-level` is not understood.
+#[derive(Debug, Error)]
+pub enum LevelError {
+    /// A part that is neither a level nor a module with a level.
+    #[error("{0:?} is no level")]
+    NoLevel(String),
+    /// A module with a level, but not in the right form.
+    #[error(transparent)]
+    Directive(#[from] ParseError),
+}
 
 /// What a `log-level` lets through.
 ///
 /// # Errors
 /// When it is not understood.
-pub fn filter(level: &str) -> Result<EnvFilter, ParseError> {
-    EnvFilter::builder().parse(level)
+pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
+    // The filter itself would take a misspelt level for the name of a module.
+    for part in level.split(',').filter(|part| !part.contains('=')) {
+        part.parse::<LevelFilter>().map_err(|_| LevelError::NoLevel(part.to_owned()))?;
+    }
+    Ok(EnvFilter::builder().parse(level)?)
 }
 
 /// Starts logging for the whole process.

@@ -18,10 +18,11 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
     };
     let table = DeTable::parse(text).map_err(|error| located(&error))?;
     let known = flags::keys();
-    let unknown: Vec<String> = table
-        .get_ref()
-        .keys()
-        .filter(|key| !known.iter().any(|known| known == key.get_ref()))
+    let is_known = |key: &str| known.iter().any(|known| known == key);
+    let mut unknown: Vec<_> = table.get_ref().keys().filter(|key| !is_known(key.get_ref())).collect();
+    unknown.sort_by_key(|key| key.span().start);
+    let unknown: Vec<String> = unknown
+        .into_iter()
         .map(|key| format!("{name}:{}: {}", line(text, key.span().start), unknown_key(key.get_ref(), &known)))
         .collect();
     if !unknown.is_empty() {

@@ -2,11 +2,14 @@
 
 mod columns;
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    str::FromStr,
+};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use contiv_proto::{Key, Kind, Object};
+use contiv_proto::{Key, Kind, Object, UnknownKind};
 use contiv_store::{Entry, Store, manifest};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -24,8 +27,8 @@ use super::{
 #[derive(Debug, Args)]
 pub(super) struct Get {
     /// What kind of object, as in svc, endpoints, eps, po or no; several with commas between them
-    #[arg(value_name = "KIND", value_delimiter = ',', required = true, num_args = 1)]
-    kinds: Vec<Kind>,
+    #[arg(value_name = "KIND[,KIND]")]
+    kinds: Kinds,
 
     /// Only these
     #[arg(value_name = "NAME")]
@@ -45,6 +48,18 @@ pub(super) struct Get {
 
     #[command(flatten)]
     store: StoreArgument,
+}
+
+/// One or more kinds in one word, as in `svc,eps`.
+#[derive(Debug, Clone)]
+struct Kinds(Vec<Kind>);
+
+impl FromStr for Kinds {
+    type Err = UnknownKind;
+
+    fn from_str(words: &str) -> Result<Self, Self::Err> {
+        words.split(',').map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -68,7 +83,7 @@ impl Get {
         let mut is_good = true;
         let found = self.store.run(async |store| {
             let mut found = Vec::new();
-            for kind in &self.kinds {
+            for kind in &self.kinds.0 {
                 let (entries, listed_all) = self.fetch(*kind, &*store, terminal).await?;
                 let (objects, read_all) = decode(entries, &mut terminal.err)?;
                 is_good &= listed_all && read_all;
