@@ -22,6 +22,9 @@ pub enum TrafficPolicy {
 }
 
 /// A service with its backends. Complete: a renderer needs nothing else to render it but the [`NodeFacts`].
+///
+/// A service that nothing stands behind is one too, without backends, so that it can be rejected; Contiv left it out. Left
+/// out here are those that are not for this proxy: headless ones, aliases, those labelled for another proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContivService {
     /// Namespace and name.

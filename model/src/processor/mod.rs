@@ -21,8 +21,8 @@ use std::{
 };
 
 use crate::{
-    ChangeSet, ContivService, Frontend, InterfaceChange, InterfaceName, ObjectKey, PodId, ServiceChange,
-    ServiceId, Snapshot, object::EndpointAddress,
+    ChangeSet, ContivService, Frontend, InterfaceChange, InterfaceName, NodeFacts, ObjectKey, PodId,
+    ServiceChange, ServiceId, Snapshot, object::EndpointAddress,
 };
 use cache::{Cache, Touched};
 use claims::{Claimant, Claims};
@@ -115,26 +115,7 @@ impl Processor {
 
     /// Derives anew what has been touched.
     fn settle(&mut self, mut touched: Touched) -> ChangeSet {
-        let mut changes = ChangeSet::default();
-        if touched.placement {
-            let placement = Placement::derive(&self.cache, &self.config);
-            let before = std::mem::replace(&mut self.placement, placement);
-            if before.facts != self.placement.facts {
-                changes.node = Some(self.placement.facts.clone());
-            }
-            if let Some(moves) = self.placement.moves_since(&before) {
-                let moved = |address: &EndpointAddress| {
-                    moves.concern(address.ip) && before.place(address) != self.placement.place(address)
-                };
-                touched.services.extend(self.cache.services_with(moved, &touched.services));
-            }
-        }
-        if !touched.pods.is_empty() {
-            let of_pod = |address: &EndpointAddress| {
-                address.pod.as_ref().is_some_and(|pod| touched.pods.contains(pod))
-            };
-            touched.services.extend(self.cache.services_with(of_pod, &touched.services));
-        }
+        let mut changes = ChangeSet { node: self.locate(&mut touched), ..ChangeSet::default() };
         let combined = touched.services.into_iter().map(|id| {
             let new = combine(&id, &self.cache, &self.placement, &self.config);
             (id, new)
@@ -162,6 +143,28 @@ impl Processor {
             changes.backend_interfaces = InterfaceChange::between(&old.backends, &new.backends);
         }
         changes
+    }
+
+    /// Touches the services with an endpoint that is now elsewhere. Returns the facts about this node if they differ.
+    fn locate(&mut self, touched: &mut Touched) -> Option<NodeFacts> {
+        if !touched.pods.is_empty() {
+            let of_pod = |address: &EndpointAddress| {
+                address.pod.as_ref().is_some_and(|pod| touched.pods.contains(pod))
+            };
+            touched.services.extend(self.cache.services_with(of_pod, &touched.services));
+        }
+        if !touched.placement {
+            return None;
+        }
+        let placement = Placement::derive(&self.cache, &self.config);
+        let before = std::mem::replace(&mut self.placement, placement);
+        if let Some(moves) = self.placement.moves_since(&before) {
+            let moved = |address: &EndpointAddress| {
+                moves.concern(address.ip) && before.place(address) != self.placement.place(address)
+            };
+            touched.services.extend(self.cache.services_with(moved, &touched.services));
+        }
+        (before.facts != self.placement.facts).then(|| self.placement.facts.clone())
     }
 
     fn with_lost_frontends(&self, mut combined: Combined) -> Combined {

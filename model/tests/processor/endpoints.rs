@@ -2,7 +2,7 @@
 
 use contiv_model::{
     Event, ObjectKey, ServiceId,
-    object::{AddressType, EndpointSlice, SliceEndpoint},
+    object::{AddressType, EndpointSlice, Pod, SliceEndpoint},
 };
 
 use crate::builders::*;
@@ -135,6 +135,18 @@ fn of_two_endpoints_with_one_address_and_port_it_is_enough_that_one_is_known_to_
     let unknown = ready(at("10.2.0.1"));
     for endpoints in [[here.clone(), unknown.clone()], [unknown.clone(), here.clone()]] {
         assert_eq!(backends_of(&endpoints), ["80/tcp -> 10.2.0.1:8080 local"]);
+    }
+}
+
+#[test]
+fn of_two_endpoints_with_one_address_and_port_it_is_enough_that_one_is_known_to_be_host_network() {
+    let host_pod = Pod { host_network: true, ..mk_pod("default/p", &["192.168.1.9"]) };
+    let known = ready(of_pod("default/p", "192.168.1.9"));
+    let unknown = ready(at("192.168.1.9"));
+    for endpoints in [[known.clone(), unknown.clone()], [unknown.clone(), known.clone()]] {
+        let slice = mk_slice("default/web-1", "web", &endpoints, &["http:8080/tcp"]);
+        let processor = mk_processor_with([web(), put(host_pod.clone()), put(slice)]);
+        assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 192.168.1.9:8080 host-network"]);
     }
 }
 

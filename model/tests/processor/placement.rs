@@ -145,6 +145,18 @@ fn a_node_that_comes_or_goes_touches_only_services_with_endpoints_there() {
 }
 
 #[test]
+fn an_address_that_moves_from_another_node_to_this_one_makes_its_endpoints_local() {
+    let mut processor =
+        mk_processor_with(nodes().into_iter().chain([put(web()), slice(&[at("192.168.1.2")])]));
+    let moved = [
+        put(mk_node(WORKER, &[], &[])),
+        put(mk_node(MASTER, &["192.168.1.1", "192.168.1.2"], &["10.1.1.0/24"])),
+    ];
+    assert_eq!(changed(&processor.apply(moved)), ["default/web"]);
+    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 192.168.1.2:8080 local host-network"]);
+}
+
+#[test]
 fn services_reach_a_pod_through_its_service_endpoint_interface() {
     let allocation = mk_allocation(
         "default/p",

@@ -24,6 +24,20 @@ fn the_same_content_again_changes_nothing_and_keeps_the_values_in_memory() {
 }
 
 #[test]
+fn an_update_that_changes_nothing_for_renderers_keeps_the_value_in_memory() {
+    let slice = |addresses: [&str; 2]| {
+        let endpoints = addresses.map(|address| ready(at(address)));
+        put(mk_slice("default/web-1", "web", &endpoints, &["http:8080/tcp"]))
+    };
+    let mut processor = mk_processor_with(content().into_iter().map(Event::Put));
+    processor.apply([slice(["10.2.0.1", "10.2.0.2"])]);
+    let id = service_id("default/web");
+    let before = processor.service(&id).unwrap().clone();
+    assert!(processor.apply([slice(["10.2.0.2", "10.2.0.1"])]).is_empty());
+    assert!(std::sync::Arc::ptr_eq(&before, processor.service(&id).unwrap()));
+}
+
+#[test]
 fn what_is_no_longer_in_the_content_is_gone() {
     let mut processor = mk_processor_with(content().into_iter().map(Event::Put));
     let changes = processor.resync(Resync::default());
