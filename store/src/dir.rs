@@ -63,7 +63,7 @@ impl Store for DirStore {
         answer.map(Result::flatten).boxed()
     }
 
-    fn commit<'a>(&'a self, operations: Vec<Operation>) -> BoxFuture<'a, Result<i64, StoreError>> {
+    fn commit(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<i64, StoreError>> {
         let answer = self.ask(|reply| Command::Commit { operations, reply });
         answer.map(Result::flatten).boxed()
     }

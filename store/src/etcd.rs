@@ -82,7 +82,7 @@ impl Store for EtcdStore {
         watch::watch(self, prefix, revision).boxed()
     }
 
-    fn commit<'a>(&'a self, operations: Vec<Operation>) -> BoxFuture<'a, Result<i64, StoreError>> {
+    fn commit(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<i64, StoreError>> {
         commit::commit(self, operations).boxed()
     }
 }

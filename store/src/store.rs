@@ -91,7 +91,7 @@ pub trait Store: Send + Sync + 'static {
     fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>>;
 
     /// Applies all operations or none, and returns the revision they got.
-    fn commit<'a>(&'a self, operations: Vec<Operation>) -> BoxFuture<'a, Result<i64, StoreError>>;
+    fn commit(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<i64, StoreError>>;
 }
 
 /// What one transaction may hold: etcd's `--max-txn-ops`, which is 128 unless its operator changed it.

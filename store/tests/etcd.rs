@@ -1,5 +1,7 @@
 //! The etcd backend against a real etcd.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! A feed on a real etcd that goes away, comes back, forgets.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
 use std::{sync::Arc, time::Duration};
 
 use contiv_store::{

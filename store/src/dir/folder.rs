@@ -24,7 +24,7 @@ pub(super) struct Folder {
     files: BTreeMap<PathBuf, File>,
     pub(super) index: Index,
     /// What cannot be read, apart from single files.
-    folder_problems: Vec<Problem>,
+    unreadable: Vec<Problem>,
     /// The complete list, as it was last published.
     problems: Vec<Problem>,
     revision: i64,
@@ -36,7 +36,7 @@ impl Folder {
             root: root.to_owned(),
             files: BTreeMap::new(),
             index: Index::default(),
-            folder_problems: Vec::new(),
+            unreadable: Vec::new(),
             problems: Vec::new(),
             revision: 0,
         }
@@ -83,11 +83,11 @@ impl Folder {
         let found = match walk(&self.root, enter) {
             Ok(found) => found,
             Err(error) => {
-                self.folder_problems = manifest::unreadable(&self.root, &error).problems;
+                self.unreadable = manifest::unreadable(&self.root, &error).problems;
                 return Err(error);
             }
         };
-        self.folder_problems = found
+        self.unreadable = found
             .unreadable
             .iter()
             .flat_map(|(folder, error)| manifest::unreadable(folder, error).problems)
@@ -115,7 +115,7 @@ impl Folder {
             events.push((self.revision, WatchEvent::Changed(batch)));
         }
         let files = self.files.values().flat_map(|file| file.problems.iter().cloned());
-        let folders = self.folder_problems.iter().cloned();
+        let folders = self.unreadable.iter().cloned();
         let mut problems: Vec<Problem> = files.chain(folders).chain(self.index.duplicates()).collect();
         problems.sort();
         if problems != self.problems {

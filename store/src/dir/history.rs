@@ -83,3 +83,6 @@ fn below(prefix: &str, event: WatchEvent) -> Option<WatchEvent> {
     });
     (!changes.is_empty()).then_some(WatchEvent::Changed(Batch { revision, changes }))
 }
+
+#[cfg(test)]
+mod tests;

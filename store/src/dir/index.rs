@@ -97,3 +97,6 @@ impl Index {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

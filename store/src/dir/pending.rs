@@ -20,6 +20,13 @@ pub(super) const GRACE: Duration = Duration::from_millis(10);
 pub(super) enum Signal {
     /// A file is complete: closed, renamed or linked into place.
     Complete(PathBuf),
+    /// A file has another name, which is that of a manifest too.
+    Renamed {
+        /// The name it had.
+        from: PathBuf,
+        /// The name it has.
+        to: PathBuf,
+    },
     /// A file has begun to be.
     Created(PathBuf),
     /// Someone wrote to a file.
@@ -66,6 +73,12 @@ impl Pending {
                 self.being_written.remove(&path);
                 self.in_question.remove(&path);
                 self.complete.insert(path);
+            }
+            Signal::Renamed { from, to } => {
+                // Where it went is known, so nothing is waited for: its objects never have two files, or none.
+                self.note(Signal::Gone(from.clone()), now);
+                self.in_question.insert(from, now);
+                self.note(Signal::Complete(to), now);
             }
             Signal::Created(path) => {
                 self.being_written.insert(path.clone(), false);
@@ -136,3 +149,6 @@ impl Pending {
         self.being_written.contains_key(path) || self.in_question.contains_key(path)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::StreamExt;
-use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
+use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
 
 use super::pending::Signal;
 use crate::manifest::walk::{is_hidden, is_manifest};
@@ -37,6 +37,8 @@ pub(super) struct Watcher {
     root_name: Option<OsString>,
     watches: Watches,
     watched: BTreeMap<WatchDescriptor, Watched>,
+    /// The file that was last renamed, with the number that its new name will have too.
+    renamed: Option<(u32, PathBuf)>,
 }
 
 impl Watcher {
@@ -44,13 +46,13 @@ impl Watcher {
     pub(super) fn new(root: &Path) -> io::Result<Self> {
         let events = Inotify::init()?.into_event_stream(vec![0; BUFFER])?;
         let root_name = root.file_name().map(Into::into);
-        Ok(Self { watches: events.watches(), events, root_name, watched: BTreeMap::new() })
+        Ok(Self { watches: events.watches(), events, root_name, watched: BTreeMap::new(), renamed: None })
     }
 
     /// The next event's meaning, if it has one. Waits.
     pub(super) async fn next(&mut self) -> io::Result<Option<Signal>> {
         match self.events.next().await {
-            Some(Ok(event)) => Ok(self.signal(&event.wd, event.mask, event.name)),
+            Some(Ok(event)) => Ok(self.signal(event)),
             Some(Err(error)) => Err(error),
             None => Err(io::ErrorKind::UnexpectedEof.into()),
         }
@@ -61,7 +63,24 @@ impl Watcher {
         Renewal { watcher: self, watched: BTreeMap::new() }
     }
 
-    fn signal(&self, wd: &WatchDescriptor, mask: EventMask, name: Option<OsString>) -> Option<Signal> {
+    fn signal(&mut self, event: EventOwned) -> Option<Signal> {
+        let mask = event.mask;
+        let signal = self.meaning(&event.wd, mask, event.name)?;
+        match signal {
+            Signal::Gone(ref path) if mask.contains(EventMask::MOVED_FROM) => {
+                self.renamed = Some((event.cookie, path.clone()));
+            }
+            Signal::Complete(ref to) if mask.contains(EventMask::MOVED_TO) => {
+                if let Some((_, from)) = self.renamed.take_if(|(cookie, _)| *cookie == event.cookie) {
+                    return Some(Signal::Renamed { from, to: to.clone() });
+                }
+            }
+            _ => {}
+        }
+        Some(signal)
+    }
+
+    fn meaning(&self, wd: &WatchDescriptor, mask: EventMask, name: Option<OsString>) -> Option<Signal> {
         if mask.contains(EventMask::Q_OVERFLOW) {
             return Some(Signal::Lost);
         }
@@ -188,3 +207,6 @@ impl Renewal<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! `discovery.k8s.io/v1` EndpointSlice.
+//! `discovery.k8s.io/v1` `EndpointSlice`.
 
 mod endpoint;
 
@@ -23,6 +23,7 @@ pub(super) struct EndpointSlice {
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_field_names, reason = "the names are those of Kubernetes")]
 struct Port {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -79,11 +80,7 @@ impl Manifest for EndpointSlice {
 
 impl Port {
     fn into_message(self, i: usize, check: &mut Check) -> wire::endpoint_slice::Port {
-        let field = format_args!("ports[{i}].port");
-        let port = match self.port {
-            Some(port) => Some(check.port(field, port)),
-            None => None,
-        };
+        let port = self.port.map(|port| check.port(format_args!("ports[{i}].port"), port));
         wire::endpoint_slice::Port {
             // The API server makes an absent name an empty one.
             name: Some(self.name.unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! One of an EndpointSlice's `endpoints`.
+//! One of an `EndpointSlice`'s `endpoints`.
 
 use contiv_proto::message::endpointslice::endpoint_slice as wire;
 use serde::{Deserialize, Serialize};

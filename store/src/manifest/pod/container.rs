@@ -16,6 +16,7 @@ pub(super) struct Container {
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_field_names, reason = "the names are those of Kubernetes")]
 struct Port {
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,

@@ -10,6 +10,7 @@ use wire::service_port::{IntOrString, int_or_string::Type};
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_field_names, reason = "the names are those of Kubernetes")]
 pub(super) struct Port {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) name: String,

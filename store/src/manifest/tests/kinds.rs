@@ -106,7 +106,7 @@ fn what_an_api_server_fills_in_is_filled_in() {
 #[test]
 fn an_endpoint_slice_belongs_to_the_service_of_its_label() {
     let Object::EndpointSlice(slice) = object(
-        r#"
+        r"
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata:
@@ -128,7 +128,7 @@ endpoints:
 ports:
 - {name: http, port: 8080, protocol: TCP, appProtocol: http}
 - {}
-"#,
+",
     ) else {
         panic!("no slice")
     };

@@ -1,0 +1,65 @@
+use futures::FutureExt;
+
+use super::*;
+use crate::Entry;
+
+fn put(key: &str) -> Change {
+    Change::Put(Entry { key: key.to_owned(), value: "x".into(), create_revision: 1, mod_revision: 1 })
+}
+
+fn changed(revision: i64, keys: &[&str]) -> WatchEvent {
+    WatchEvent::Changed(Batch { revision, changes: keys.iter().map(|key| put(key)).collect() })
+}
+
+/// What a watch has to say without waiting.
+fn ready(watch: &mut WatchStream) -> Vec<Result<WatchEvent, StoreError>> {
+    std::iter::from_fn(|| watch.next().now_or_never().flatten()).collect()
+}
+
+#[test]
+fn a_watch_gets_what_it_missed_and_then_what_comes() {
+    let mut history = History::after(5);
+    history.push(6, changed(6, &["/a/1"]));
+    history.push(7, WatchEvent::Problems(Vec::new()));
+    history.push(8, changed(8, &["/a/2"]));
+    let mut watch = history.watch("/a/".to_owned(), 6, 8).unwrap();
+    history.push(9, changed(9, &["/a/3"]));
+    let seen: Vec<_> = ready(&mut watch).into_iter().map(Result::unwrap).collect();
+    assert_eq!(seen, [WatchEvent::Problems(Vec::new()), changed(8, &["/a/2"]), changed(9, &["/a/3"])]);
+}
+
+#[test]
+fn a_watch_sees_only_its_prefix() {
+    let mut history = History::after(0);
+    let mut watch = history.watch("/a/".to_owned(), 0, 0).unwrap();
+    history.push(1, changed(1, &["/a/1", "/b/1"]));
+    history.push(2, changed(2, &["/b/2"]));
+    let seen: Vec<_> = ready(&mut watch).into_iter().map(Result::unwrap).collect();
+    assert_eq!(seen, [changed(1, &["/a/1"])]);
+}
+
+#[test]
+fn what_was_forgotten_is_compacted_and_what_never_was_is_rewound() {
+    let mut history = History::after(0);
+    let newest = i64::try_from(CAPACITY).unwrap() + 1;
+    for revision in 1..=newest {
+        history.push(revision, changed(revision, &["/a"]));
+    }
+    assert!(history.watch(String::new(), 1, newest).is_ok());
+    let error = history.watch(String::new(), 0, newest).err().unwrap();
+    assert!(matches!(error, StoreError::Compacted { requested: 1, oldest: 2 }), "{error}");
+    let error = history.watch(String::new(), newest + 1, newest).err().unwrap();
+    assert!(matches!(error, StoreError::Rewound { .. }), "{error}");
+}
+
+#[test]
+fn a_watch_that_is_too_slow_ends_with_a_compacted_error() {
+    let mut history = History::after(0);
+    let mut watch = history.watch(String::new(), 0, 0).unwrap();
+    for revision in 1..=2 * i64::try_from(CAPACITY).unwrap() {
+        history.push(revision, changed(revision, &["/a"]));
+    }
+    let seen = ready(&mut watch);
+    assert_eq!(seen.len(), 1, "it goes on with a gap");
+    assert!(matches!(seen[0], Err(StoreError::Compacted { .. })), "{seen:?}");
+}

@@ -1,0 +1,86 @@
+use contiv_proto::Kind;
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+
+fn definition(name: u8, value: u8) -> Definition {
+    let key = Key::new(Kind::Service, "default", format!("s{name}")).unwrap();
+    Definition { key, value: Bytes::from(vec![value]), source: String::new() }
+}
+
+/// Files by number, each with its objects: number and value. No object is twice in one file.
+type Files = BTreeMap<u8, BTreeMap<u8, u8>>;
+
+fn definitions(file: &BTreeMap<u8, u8>) -> Vec<Definition> {
+    file.iter().map(|(name, value)| definition(*name, *value)).collect()
+}
+
+fn path(number: u8) -> PathBuf {
+    PathBuf::from(format!("{number}.yaml"))
+}
+
+/// What a reader of the batches has.
+fn apply(entries: &mut BTreeMap<String, Entry>, batch: Batch) {
+    for change in batch.changes {
+        match change {
+            Change::Put(entry) => {
+                assert!(entry.mod_revision == batch.revision);
+                let before = entries.insert(entry.key.clone(), entry.clone());
+                assert_eq!(
+                    before.map_or(batch.revision, |before| before.create_revision),
+                    entry.create_revision
+                );
+            }
+            Change::Delete { key } => assert!(entries.remove(&key).is_some(), "{key} was not there"),
+        }
+    }
+}
+
+fn file() -> impl Strategy<Value = (u8, BTreeMap<u8, u8>)> {
+    (0..4_u8, prop::collection::btree_map(0..5_u8, 0..3_u8, 0..5))
+}
+
+proptest! {
+    #[test]
+    fn any_sequence_of_changes_ends_where_reading_all_at_once_does(
+        changes in vec((file(), any::<bool>()), 0..40)
+    ) {
+        let mut files = Files::new();
+        let (mut index, mut seen, mut revision) = (Index::default(), BTreeMap::new(), 0);
+        for ((number, now), settles) in changes {
+            let before = files.insert(number, now.clone()).unwrap_or_default();
+            index.replace(&path(number), &definitions(&before), &definitions(&now));
+            if settles && let Some(batch) = index.settle(revision) {
+                revision = batch.revision;
+                apply(&mut seen, batch);
+            }
+        }
+        if let Some(batch) = index.settle(revision) {
+            apply(&mut seen, batch);
+        }
+
+        let mut expected = BTreeMap::new();
+        let mut duplicates = 0;
+        for (name, value) in files.values().flatten() {
+            let definition = definition(*name, *value);
+            match expected.entry(definition.key.to_path()) {
+                std::collections::btree_map::Entry::Vacant(free) => drop(free.insert(definition.value)),
+                std::collections::btree_map::Entry::Occupied(_) => duplicates += 1,
+            }
+        }
+        let values: BTreeMap<_, _> = seen.iter().map(|(key, entry)| (key.clone(), entry.value.clone())).collect();
+        prop_assert_eq!(values, expected);
+        prop_assert_eq!(index.entries(""), seen.into_values().collect::<Vec<_>>());
+        prop_assert_eq!(index.duplicates().count(), duplicates);
+    }
+}
+
+#[test]
+fn entries_are_those_below_the_prefix() {
+    let mut index = Index::default();
+    index.replace(&path(1), &[], &[definition(1, 1), definition(2, 1)]);
+    index.settle(0);
+    let one = index.entries("/vnf-agent/contiv-ksr/k8s/service/s1/");
+    assert_eq!(one.len(), 1);
+    assert_eq!(index.entries("/vnf-agent/contiv-ksr/k8s/service/t"), []);
+}

@@ -1,0 +1,90 @@
+use super::*;
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(name)
+}
+
+/// The work as words.
+fn words(work: Work) -> Vec<String> {
+    let complete = work.complete.iter().map(|path| format!("read {}", path.display()));
+    let overdue = work.overdue.iter().map(|path| format!("check {}", path.display()));
+    let rescan = work.rescan.then(|| "rescan".to_owned());
+    complete.chain(overdue).chain(rescan).collect()
+}
+
+/// What is to be done at once after some signals, and what when the grace is over.
+fn work(signals: &[Signal]) -> (Vec<String>, Vec<String>) {
+    let now = Instant::now();
+    let mut pending = Pending::default();
+    for signal in signals {
+        pending.note(signal.clone(), now);
+    }
+    let at_once = words(pending.take(now));
+    let later = words(pending.take(now + GRACE));
+    assert_eq!(pending.deadline(), None);
+    (at_once, later)
+}
+
+#[test]
+fn a_file_is_read_when_it_is_complete_and_not_before() {
+    use Signal::{Altered, Complete, Created, Written};
+    let none: Vec<String> = Vec::new();
+    for (signals, at_once, later) in [
+        (vec![Complete(path("a"))], vec!["read a"], vec![]),
+        (vec![Written(path("a"))], vec![], vec![]),
+        (vec![Written(path("a")), Complete(path("a"))], vec!["read a"], vec![]),
+        (vec![Created(path("a")), Written(path("a"))], vec![], vec![]),
+        (vec![Created(path("a")), Complete(path("a"))], vec!["read a"], vec![]),
+        // Linked into place: nobody will close it.
+        (vec![Created(path("a"))], vec![], vec!["check a"]),
+        (vec![Altered(path("a"))], vec!["read a"], vec![]),
+        (vec![Written(path("a")), Altered(path("a"))], vec![], vec![]),
+    ] {
+        let found = work(&signals);
+        assert_eq!(found.0, at_once, "{signals:?}");
+        assert_eq!(
+            found.1,
+            if later.is_empty() { none.clone() } else { vec!["check a".to_owned()] },
+            "{signals:?}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_goes_gets_its_grace() {
+    let gone = Signal::Gone(path("a"));
+    assert_eq!(work(&[gone.clone()]), (vec![], vec!["check a".to_owned()]));
+    assert_eq!(work(&[gone.clone(), Signal::Complete(path("a"))]), (vec!["read a".to_owned()], vec![]));
+    // vim: the new file is there, and still being written when the grace is over.
+    let slow = [gone, Signal::Created(path("a")), Signal::Written(path("a"))];
+    assert_eq!(work(&slow), (vec![], vec![]));
+}
+
+#[test]
+fn a_renamed_file_is_read_and_its_old_name_checked_in_one_go() {
+    let renamed = Signal::Renamed { from: path("a"), to: path("b") };
+    assert_eq!(work(&[renamed]).0, ["read b", "check a"]);
+}
+
+#[test]
+fn folders_are_looked_at_in_time() {
+    let rescan = || vec!["rescan".to_owned()];
+    assert_eq!(work(&[Signal::Moved]), (rescan(), vec![]));
+    assert_eq!(work(&[Signal::MaybeMoved]), (vec![], rescan()));
+    assert_eq!(work(&[Signal::Lost]), (rescan(), vec![]));
+}
+
+#[test]
+fn nothing_is_concluded_from_a_file_that_is_in_flux() {
+    let now = Instant::now();
+    let mut pending = Pending::default();
+    pending.note(Signal::Written(path("open")), now);
+    pending.note(Signal::Gone(path("gone")), now);
+    for file in ["open", "gone"] {
+        assert!(pending.is_untouchable(&path(file)), "{file}");
+    }
+    assert!(!pending.is_untouchable(&path("other")));
+    // With the queue the news that it was closed may be lost.
+    pending.note(Signal::Lost, now);
+    assert!(!pending.is_untouchable(&path("open")));
+}

@@ -1,0 +1,107 @@
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use super::*;
+
+fn watcher(root: &Path) -> Watcher {
+    let mut watcher = Watcher::new(root).unwrap();
+    let mut renewal = watcher.renew();
+    renewal.folder(root).unwrap();
+    renewal.finish(root);
+    watcher
+}
+
+/// What has happened up to now.
+async fn signals(watcher: &mut Watcher) -> Vec<Signal> {
+    let mut signals = Vec::new();
+    while let Ok(signal) = timeout(Duration::from_millis(50), watcher.next()).await {
+        signals.extend(signal.unwrap());
+    }
+    signals
+}
+
+#[tokio::test]
+async fn each_way_to_change_a_file_has_its_signal() {
+    let folder = TempDir::new().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut watcher = watcher(folder.path());
+
+    fs::write(at("a.yaml"), "x").unwrap();
+    let a = at("a.yaml");
+    let written = [Signal::Created(a.clone()), Signal::Written(a.clone()), Signal::Complete(a.clone())];
+    assert_eq!(signals(&mut watcher).await, written);
+
+    fs::rename(at("a.yaml"), at("b.yaml")).unwrap();
+    let renamed = Signal::Renamed { from: a, to: at("b.yaml") };
+    assert_eq!(signals(&mut watcher).await, [Signal::Gone(at("a.yaml")), renamed]);
+
+    fs::rename(at("b.yaml"), at("b.yaml~")).unwrap();
+    assert_eq!(signals(&mut watcher).await, [Signal::Gone(at("b.yaml")), Signal::MaybeMoved]);
+
+    fs::rename(at("b.yaml~"), at("c.yaml")).unwrap();
+    assert_eq!(signals(&mut watcher).await, [Signal::MaybeMoved, Signal::Complete(at("c.yaml"))]);
+
+    fs::hard_link(at("c.yaml"), at("d.yaml")).unwrap();
+    assert!(signals(&mut watcher).await.contains(&Signal::Complete(at("d.yaml"))));
+
+    std::os::unix::fs::symlink("c.yaml", at("e.yaml")).unwrap();
+    assert_eq!(signals(&mut watcher).await, [Signal::Moved]);
+
+    fs::remove_file(at("d.yaml")).unwrap();
+    assert!(signals(&mut watcher).await.contains(&Signal::Gone(at("d.yaml"))));
+
+    fs::create_dir(at("sub")).unwrap();
+    fs::remove_dir(at("sub")).unwrap();
+    assert_eq!(signals(&mut watcher).await, [Signal::Moved, Signal::MaybeMoved]);
+}
+
+#[tokio::test]
+async fn hidden_files_say_nothing_but_the_link_of_a_config_map_does() {
+    let folder = TempDir::new().unwrap();
+    let mut watcher = watcher(folder.path());
+    fs::write(folder.path().join(".a.yaml.swp"), "x").unwrap();
+    fs::create_dir(folder.path().join("..2024")).unwrap();
+    std::os::unix::fs::symlink("..2024", folder.path().join("..tmp")).unwrap();
+    assert_eq!(signals(&mut watcher).await, []);
+    fs::rename(folder.path().join("..tmp"), folder.path().join("..data")).unwrap();
+    assert_eq!(signals(&mut watcher).await, [Signal::Moved]);
+}
+
+#[tokio::test]
+async fn the_folder_itself_and_a_link_in_its_place_are_noticed() {
+    let outer = TempDir::new().unwrap();
+    let root = outer.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let mut watcher = watcher(&root);
+    fs::create_dir(outer.path().join("other")).unwrap();
+    assert_eq!(signals(&mut watcher).await, [], "its neighbours do not matter");
+    fs::rename(&root, outer.path().join("old")).unwrap();
+    assert!(signals(&mut watcher).await.contains(&Signal::MaybeMoved));
+    std::os::unix::fs::symlink("other", &root).unwrap();
+    assert_eq!(signals(&mut watcher).await, [Signal::MaybeMoved]);
+}
+
+#[tokio::test]
+async fn a_full_queue_says_that_events_were_lost() {
+    let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let limit: usize = limit.trim().parse().unwrap();
+    let folder = TempDir::new().unwrap();
+    let mut watcher = watcher(folder.path());
+    // Two files in turn: equal events one after the other are one event.
+    let files = ["a.yaml", "b.yaml"].map(|name| folder.path().join(name));
+    for i in 0..=limit {
+        fs::write(&files[i % 2], "x").unwrap();
+    }
+    assert!(signals(&mut watcher).await.contains(&Signal::Lost));
+}
+
+#[tokio::test]
+async fn what_is_not_watched_again_is_watched_no_more() {
+    let folder = TempDir::new().unwrap();
+    let mut watcher = watcher(folder.path());
+    watcher.renew().finish(Path::new("/"));
+    fs::write(folder.path().join("a.yaml"), "x").unwrap();
+    assert_eq!(signals(&mut watcher).await, []);
+}

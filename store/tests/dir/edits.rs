@@ -1,0 +1,114 @@
+//! Files change.
+
+use super::{folder::*, *};
+
+#[tokio::test]
+async fn an_edit_is_seen_at_once() {
+    let mut folder = Folder::with(&[("web.yaml", &service("web", 80))]).await;
+    assert_eq!(folder.ports().await, [("web".to_owned(), 80)]);
+    let start = Instant::now();
+    folder.write("web.yaml", &service("web", 81));
+    assert_eq!(folder.next_change().await, ["put web 81"]);
+    // Far below a second even on a busy machine: nothing waits for a timer.
+    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+    folder.write("new.json", &json_service("new", 1));
+    assert_eq!(folder.next_change().await, ["put new 1"]);
+    folder.remove("web.yaml");
+    assert_eq!(folder.next_change().await, ["delete web"]);
+    folder.is_quiet().await;
+}
+
+#[tokio::test]
+async fn revisions_count_changes_and_creation_is_remembered() {
+    let mut folder = Folder::with(&[("web.yaml", &service("web", 80))]).await;
+    let created = folder.entries().await[0].create_revision;
+    folder.write("web.yaml", &service("web", 81));
+    folder.next_change().await;
+    let entry = folder.entries().await.remove(0);
+    assert_eq!((entry.create_revision, entry.mod_revision), (created, created + 1));
+    // The same content is no change.
+    folder.write("web.yaml", &format!("# a comment\n{}", service("web", 81)));
+    folder.is_quiet().await;
+}
+
+#[tokio::test]
+async fn editors_that_write_beside_and_rename_over_delete_nothing() {
+    let mut folder = Folder::with(&[("web.yaml", &service("web", 80))]).await;
+    // sed -i, kubectl edit: a new file is renamed over the old one.
+    folder.write(".web.yaml.tmp", &service("web", 81));
+    folder.rename(".web.yaml.tmp", "web.yaml");
+    assert_eq!(folder.next_change().await, ["put web 81"]);
+    // vim: the old file becomes the backup, and a new one is written slowly.
+    folder.rename("web.yaml", "web.yaml~");
+    let mut file = fs::File::create(folder.path("web.yaml")).unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let text = service("web", 82);
+    std::io::Write::write_all(&mut file, &text.as_bytes()[..20]).unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    std::io::Write::write_all(&mut file, &text.as_bytes()[20..]).unwrap();
+    drop(file);
+    folder.remove("web.yaml~");
+    assert_eq!(folder.next_change().await, ["put web 82"]);
+    folder.is_quiet().await;
+}
+
+#[tokio::test]
+async fn a_renamed_file_keeps_its_objects() {
+    let mut folder = Folder::with(&[("a.yaml", &service("web", 80))]).await;
+    folder.rename("a.yaml", "b.yaml");
+    folder.is_quiet().await;
+    folder.write("b.yaml", &service("web", 81));
+    assert_eq!(folder.next_change().await, ["put web 81"]);
+}
+
+#[tokio::test]
+async fn half_a_file_is_never_read_even_when_others_change() {
+    let two = format!("{}---\n{}", service("a", 1), service("b", 1));
+    let mut folder = Folder::with(&[("two.yaml", &two)]).await;
+    let mut file = fs::File::create(folder.path("two.yaml")).unwrap();
+    std::io::Write::write_all(&mut file, service("a", 2).as_bytes()).unwrap();
+    fs::create_dir(folder.path("sub")).unwrap();
+    folder.write("sub/c.yaml", &service("c", 3));
+    assert_eq!(folder.next_change().await, ["put c 3"]);
+    std::io::Write::write_all(&mut file, format!("---\n{}", service("b", 2)).as_bytes()).unwrap();
+    drop(file);
+    assert_eq!(folder.next_change().await, ["put a 2", "put b 2"]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_linked_into_place_is_read_without_being_closed() {
+    let mut folder = Folder::with(&[(".draft", &service("web", 1))]).await;
+    fs::hard_link(folder.path(".draft"), folder.path("web.yaml")).unwrap();
+    assert_eq!(folder.next_change().await, ["put web 1"]);
+}
+
+#[tokio::test]
+async fn the_file_with_the_smaller_path_wins_and_the_other_takes_over() {
+    let mut folder = Folder::with(&[("b.yaml", &service("web", 2))]).await;
+    folder.write("a.yaml", &service("web", 1));
+    assert_eq!(folder.next_change().await, ["put web 1"]);
+    let problem = folder.next_problems().await.remove(0);
+    assert_eq!(problem.source, folder.path("b.yaml").display().to_string());
+    assert!(problem.reason.contains("a.yaml too"), "{problem}");
+    folder.remove("a.yaml");
+    assert_eq!(folder.next_change().await, ["put web 2"]);
+    assert_eq!(folder.next_problems().await, []);
+}
+
+#[tokio::test]
+async fn a_watch_begins_at_its_revision_and_not_before_the_history() {
+    let mut folder = Folder::with(&[("web.yaml", &service("web", 1))]).await;
+    let start = folder.store.list(ROOT).await.unwrap().revision;
+    for port in 2..5 {
+        folder.write("web.yaml", &service("web", port));
+        folder.next_change().await;
+    }
+    let mut late = folder.store.watch(ROOT, start + 1).await.unwrap();
+    assert_eq!(next_change_of(&mut late).await, ["put web 3"]);
+    assert_eq!(next_change_of(&mut late).await, ["put web 4"]);
+    let mut other = folder.store.watch("/vnf-agent/contiv-ksr/k8s/node/", start).await.unwrap();
+    assert!(timeout(Duration::from_millis(50), other.next()).await.is_err());
+
+    assert!(matches!(folder.store.watch(ROOT, 0).await, Err(StoreError::Compacted { .. })));
+    assert!(matches!(folder.store.watch(ROOT, 1_000).await, Err(StoreError::Rewound { .. })));
+}

@@ -1,0 +1,25 @@
+//! The folder store, as its users see it: files change, and the watch says what that means.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use contiv_store::{
+    Batch, Change, Entry, Operation, Problem, Store, StoreError, WatchEvent, WatchStream, dir::DirStore,
+};
+use futures::StreamExt;
+use tempfile::TempDir;
+use tokio::time::{Instant, timeout};
+
+mod broken;
+mod commit;
+mod edits;
+mod folder;
+mod trees;
+
+const ROOT: &str = "/vnf-agent/contiv-ksr/";

@@ -1,0 +1,95 @@
+//! Folders and links change.
+
+use super::{folder::*, *};
+
+#[tokio::test]
+async fn folders_come_move_and_go() {
+    let mut folder = Folder::with(&[]).await;
+    fs::create_dir_all(folder.path("a/b")).unwrap();
+    folder.write("a/b/web.yaml", &service("web", 1));
+    assert_eq!(folder.next_change().await, ["put web 1"]);
+    folder.write("a/b/web.yaml", &service("web", 2));
+    assert_eq!(folder.next_change().await, ["put web 2"]);
+    folder.rename("a", "c");
+    folder.is_quiet().await;
+    folder.write("c/b/web.yaml", &service("web", 3));
+    assert_eq!(folder.next_change().await, ["put web 3"]);
+    // Moved out of sight, it is gone, and what happens there does not matter.
+    let elsewhere = TempDir::new().unwrap();
+    fs::rename(folder.path("c"), elsewhere.path().join("c")).unwrap();
+    assert_eq!(folder.next_change().await, ["delete web"]);
+    fs::write(elsewhere.path().join("c/b/web.yaml"), service("web", 4)).unwrap();
+    folder.is_quiet().await;
+    fs::rename(elsewhere.path().join("c"), folder.path("d")).unwrap();
+    assert_eq!(folder.next_change().await, ["put web 4"]);
+    fs::remove_dir_all(folder.path("d")).unwrap();
+    assert_eq!(folder.next_change().await, ["delete web"]);
+}
+
+#[tokio::test]
+async fn a_mounted_config_map_changes_in_one_step() {
+    let mut folder = Folder::with(&[]).await;
+    let root = folder.path("");
+    let version = |number: u8, files: &[(&str, String)]| {
+        let name = format!("..2024_{number}");
+        fs::create_dir(root.join(&name)).unwrap();
+        for (file, text) in files {
+            fs::write(root.join(&name).join(file), text).unwrap();
+        }
+        symlink(&name, root.join("..data_tmp")).unwrap();
+        fs::rename(root.join("..data_tmp"), root.join("..data")).unwrap();
+    };
+    version(1, &[("a.yaml", service("a", 1)), ("b.yaml", service("b", 1))]);
+    for file in ["a.yaml", "b.yaml"] {
+        symlink(format!("..data/{file}"), folder.path(file)).unwrap();
+    }
+    let mut seen = folder.next_change().await;
+    if seen.len() == 1 {
+        seen.extend(folder.next_change().await);
+    }
+    assert_eq!(seen, ["put a 1", "put b 1"]);
+    version(2, &[("a.yaml", service("a", 2)), ("b.yaml", service("b", 2))]);
+    assert_eq!(folder.next_change().await, ["put a 2", "put b 2"]);
+    fs::remove_dir_all(folder.path("..2024_1")).unwrap();
+    folder.is_quiet().await;
+    version(3, &[("a.yaml", service("a", 3)), ("b.yaml", service("b", 2))]);
+    assert_eq!(folder.next_change().await, ["put a 3"]);
+}
+
+#[tokio::test]
+async fn the_file_behind_a_link_is_watched_too() {
+    let elsewhere = TempDir::new().unwrap();
+    let target = elsewhere.path().join("target");
+    fs::write(&target, service("web", 1)).unwrap();
+    let mut folder = Folder::with(&[]).await;
+    symlink(&target, folder.path("web.yaml")).unwrap();
+    assert_eq!(folder.next_change().await, ["put web 1"]);
+    fs::write(&target, service("web", 2)).unwrap();
+    assert_eq!(folder.next_change().await, ["put web 2"]);
+    let beside = elsewhere.path().join("beside");
+    fs::write(&beside, service("web", 3)).unwrap();
+    fs::rename(&beside, &target).unwrap();
+    assert_eq!(folder.next_change().await, ["put web 3"]);
+    fs::write(&target, service("web", 4)).unwrap();
+    assert_eq!(folder.next_change().await, ["put web 4"]);
+}
+
+#[tokio::test]
+async fn a_folder_that_goes_keeps_its_state_and_is_found_again() {
+    let outer = TempDir::new().unwrap();
+    let root = outer.path().join("manifests");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("web.yaml"), service("web", 1)).unwrap();
+    let mut folder = Folder::open(outer, root.clone()).await;
+    fs::rename(&root, folder.outer.path().join("old")).unwrap();
+    let problems = folder.next_problems().await;
+    assert!(problems[0].reason.starts_with("cannot be read"), "{problems:?}");
+    assert_eq!(folder.ports().await, [("web".to_owned(), 1)]);
+    fs::create_dir(folder.outer.path().join("new")).unwrap();
+    fs::write(folder.outer.path().join("new/web.yaml"), service("web", 2)).unwrap();
+    fs::rename(folder.outer.path().join("new"), &root).unwrap();
+    assert_eq!(folder.next_change().await, ["put web 2"]);
+    assert_eq!(folder.next_problems().await, []);
+    folder.write("web.yaml", &service("web", 3));
+    assert_eq!(folder.next_change().await, ["put web 3"]);
+}
