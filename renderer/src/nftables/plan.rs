@@ -71,8 +71,13 @@ pub(crate) enum Masquerade {
 /// What `service` asks for.
 pub(crate) fn plan(service: &ContivService) -> ServicePlan {
     let mut plan = ServicePlan { cluster_ips: service.cluster_ips.clone(), ..ServicePlan::default() };
-    // Kubernetes: a service lives in the families of its cluster IPs, and so do its other addresses.
-    let families: BTreeSet<Family> = service.cluster_ips.iter().map(Family::of).collect();
+    // Kubernetes: a service lives in the families of its cluster IPs, and so do its other addresses. One that has none,
+    // as there can be without Kubernetes, lives in both.
+    let families: BTreeSet<Family> = if service.cluster_ips.is_empty() {
+        BTreeSet::from(Family::ALL)
+    } else {
+        service.cluster_ips.iter().map(Family::of).collect()
+    };
     for port in &service.ports {
         for (frontend, key, external) in frontends(service, port, &families) {
             if !service.lost.contains_key(&frontend) {

@@ -129,6 +129,14 @@ fn a_service_answers_only_in_the_families_of_its_cluster_addresses() {
 }
 
 #[test]
+fn a_service_without_a_cluster_address_answers_in_both_families() {
+    let mut bare = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
+    bare.cluster_ips.clear();
+    let keys: Vec<String> = plan(&bare).frontends.keys().map(ToString::to_string).collect();
+    assert_eq!(keys, ["0.0.0.0 . tcp . 30080", "203.0.113.1 . tcp . 80", ":: . tcp . 30080"]);
+}
+
+#[test]
 fn an_address_that_an_older_service_holds_is_left_out() {
     let mut loser = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
     let lost = Frontend::NodePort { protocol: Protocol::Tcp, port: 30080 };
