@@ -12,7 +12,7 @@ use futures::{FutureExt, future::BoxFuture};
 
 use crate::{Operation, Snapshot, Store, StoreError, WatchStream};
 
-/// How long one request may take. A page of 1,000 large values takes far less.
+/// How long one request may take. A page takes a hundredth of that.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// etcd closes connections that ping more often than its `--grpc-keepalive-min-time`, which is 5 s.

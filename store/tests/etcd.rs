@@ -57,7 +57,7 @@ async fn what_etcdctl_writes_is_listed_and_watched() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_of_many_pages_shows_one_revision_while_writes_go_on() {
-    const KEYS: usize = 2_500;
+    const KEYS: usize = 6_000;
     let (_etcd, store) = start().await;
     // Two keys far apart always get the same value in one transaction.
     let pair = |i: usize, round: usize| {

@@ -17,6 +17,9 @@ use crate::manifest::walk::{is_hidden, is_manifest};
 /// The link that is renamed when a mounted `ConfigMap` changes.
 const CONFIG_MAP_LINK: &str = "..data";
 
+const EMFILE: i32 = 24;
+const ENOSPC: i32 = 28;
+
 /// Room for several hundred events.
 const BUFFER: usize = 64 << 10;
 
@@ -44,7 +47,8 @@ pub(super) struct Watcher {
 impl Watcher {
     /// A watcher that watches nothing yet but the folder in which `root` is. Must be called in a tokio runtime.
     pub(super) fn new(root: &Path) -> io::Result<Self> {
-        let events = Inotify::init()?.into_event_stream(vec![0; BUFFER])?;
+        let inotify = Inotify::init().map_err(explain)?;
+        let events = inotify.into_event_stream(vec![0; BUFFER])?;
         let root_name = root.file_name().map(Into::into);
         Ok(Self { watches: events.watches(), events, root_name, watched: BTreeMap::new(), renamed: None })
     }
@@ -105,6 +109,16 @@ impl Watcher {
             }
         }
     }
+}
+
+/// The system's words for inotify's limits name neither inotify nor the limit: see `inotify_init(2)` and `inotify_add_watch(2)`.
+fn explain(error: io::Error) -> io::Error {
+    let limit = match error.raw_os_error() {
+        Some(EMFILE) => "fs.inotify.max_user_instances",
+        Some(ENOSPC) => "fs.inotify.max_user_watches",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("too many are watched already; raise the sysctl {limit}"))
 }
 
 /// What an event on something in a watched folder means.
@@ -200,7 +214,7 @@ impl Renewal<'_> {
     }
 
     fn add(&mut self, path: &Path, mask: WatchMask, watched: Watched) -> io::Result<()> {
-        let wd = self.watcher.watches.add(path, mask)?;
+        let wd = self.watcher.watches.add(path, mask).map_err(explain)?;
         // Events that come while this renewal is under way belong to it.
         self.watcher.watched.insert(wd.clone(), watched.clone());
         self.watched.insert(wd, watched);

@@ -6,8 +6,9 @@ use etcd_client::{GetOptions, GetResponse, KvClient};
 use super::{EtcdStore, REQUEST_TIMEOUT, failure};
 use crate::{Entry, Snapshot, StoreError};
 
-/// Keys per page. Larger pages are hardly faster, and hold up etcd's other clients for longer.
-const PAGE: i64 = 1000;
+/// Keys per page. For each page etcd 3.4 counts all keys that are left, so small pages cost more than they carry: 50,000
+/// keys of 700 bytes took 0.61 s in pages of 200, 0.23 s of 1,000, 0.14 s of 5,000 and 0.16 s in one.
+const PAGE: i64 = 5000;
 /// How often a list may start again because its revision was compacted away.
 const ATTEMPTS: usize = 5;
 

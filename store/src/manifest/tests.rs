@@ -94,7 +94,7 @@ fn a_folder_is_read_in_the_order_of_its_paths() {
         std::fs::write(path, text).unwrap();
     };
     write("b.yml", NODE);
-    write("a/c.json", &NODE.replace("n1", "n2").replace("{", "{\"x\": 1, "));
+    write("a/c.json", &NODE.replace("n1", "n2").replace('{', "{\"x\": 1, "));
     write("c.yaml", "a: [");
     write(".hidden.yaml", "a: [");
     write(".git/x.yaml", "a: [");

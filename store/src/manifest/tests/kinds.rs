@@ -158,7 +158,7 @@ fn endpoints_keep_ready_and_not_ready_apart() {
     assert_eq!((subset.addresses[0].ip.as_str(), subset.addresses[0].host_name.as_str()), ("10.1.1.2", "h"));
     assert_eq!(subset.not_ready_addresses[0].ip, "fd00::1");
     assert_eq!((subset.ports[0].port, subset.ports[0].protocol.as_str()), (8080, "TCP"));
-    assert_eq!(*empty, Default::default());
+    assert_eq!(*empty, contiv_proto::message::endpoints::EndpointSubset::default());
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_node_has_its_ranges_addresses_and_labels() {
         panic!("no node")
     };
     assert_eq!((node.pod_cidr.as_str(), node.pod_cidrs.len()), ("10.1.1.0/24", 2));
-    let types: Vec<_> = node.addresses.iter().map(|address| address.r#type()).collect();
+    let types: Vec<_> = node.addresses.iter().map(contiv_proto::message::node::NodeAddress::r#type).collect();
     assert_eq!(types, [node_address::Type::NodeHostName, node_address::Type::NodeInternalIp]);
     let info = node.node_info.unwrap();
     assert_eq!((info.machine_id.as_str(), info.operating_system.as_str()), ("m", "linux"));
