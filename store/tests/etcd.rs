@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use contiv_store::{
-    Batch, Change, Operation, Store, StoreError, WatchEvent, WatchStream, commit_in_chunks, etcd::EtcdStore,
-    testing::Etcd,
+    Batch, Change, Operation, Store, StoreError, WatchEvent, WatchStream, commit_in_chunks,
+    etcd::EtcdStore,
+    testing::{Etcd, Proxy},
 };
 use futures::StreamExt;
 use tokio::time::timeout;
@@ -211,7 +212,26 @@ async fn an_etcd_that_is_not_there_is_unavailable_and_named() {
         matches!(&error, StoreError::Unavailable { endpoint, .. } if *endpoint == etcd.endpoint()),
         "{error}"
     );
-    println!("{error}");
     etcd.start_again().await.unwrap();
     assert_eq!(store.list("/").await.unwrap().entries.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_member_is_passed_over_and_all_dead_ones_are_named() {
+    let (mut etcd, _) = start().await;
+    let dead = Proxy::start(&etcd.endpoint()).await.unwrap();
+    dead.cut();
+    // Whichever it begins with.
+    for _ in 0..10 {
+        let store = EtcdStore::connect(&[dead.endpoint(), etcd.endpoint()]).await.unwrap();
+        let revision = store.commit(vec![put("/a", "1")]).await.unwrap();
+        assert_eq!(store.list("/").await.unwrap().revision, revision);
+        assert_eq!(next(&mut store.watch("/", revision - 1).await.unwrap()).await.revision, revision);
+    }
+    let store = EtcdStore::connect(&[dead.endpoint(), etcd.endpoint()]).await.unwrap();
+    etcd.kill().await.unwrap();
+    let error = store.list("/").await.unwrap_err().to_string();
+    for endpoint in [dead.endpoint(), etcd.endpoint()] {
+        assert!(error.contains(&format!("{endpoint}: tcp connect error")), "{error}");
+    }
 }

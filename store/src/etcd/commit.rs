@@ -2,11 +2,11 @@
 
 use etcd_client::{Txn, TxnOp};
 
-use super::EtcdStore;
+use super::member::Member;
 use crate::{Operation, StoreError, store::TRANSACTION_LIMIT};
 
 /// Applies all operations or none, and returns the revision they got.
-pub(super) async fn commit(store: &EtcdStore, operations: Vec<Operation>) -> Result<i64, StoreError> {
+pub(super) async fn commit(member: &Member, operations: Vec<Operation>) -> Result<i64, StoreError> {
     if operations.len() > TRANSACTION_LIMIT {
         return Err(StoreError::Refused {
             action: format!("commit {} operations at once", operations.len()),
@@ -14,8 +14,8 @@ pub(super) async fn commit(store: &EtcdStore, operations: Vec<Operation>) -> Res
         });
     }
     let operations: Vec<TxnOp> = operations.into_iter().map(operation).collect();
-    let mut kv = store.kv();
-    let answer = store.request("commit", kv.txn(Txn::new().and_then(operations))).await?;
+    let mut kv = member.kv();
+    let answer = member.request("commit", kv.txn(Txn::new().and_then(operations))).await?;
     Ok(answer.header().map_or(0, etcd_client::ResponseHeader::revision))
 }
 

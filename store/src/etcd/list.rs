@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use etcd_client::{GetOptions, GetResponse, KvClient};
 
-use super::{EtcdStore, REQUEST_TIMEOUT, failure};
+use super::{failure, member::Member};
 use crate::{Entry, Snapshot, StoreError};
 
 /// Keys per page. For each page etcd 3.4 counts all keys that are left, so small pages cost more than they carry: 50,000
@@ -22,11 +22,11 @@ enum Stop {
 }
 
 /// Everything below `prefix`, at one revision.
-pub(super) async fn list(store: &EtcdStore, prefix: &str) -> Result<Snapshot, StoreError> {
+pub(super) async fn list(member: &Member, prefix: &str) -> Result<Snapshot, StoreError> {
     let mut limit = PAGE;
     let mut attempts = 0;
     loop {
-        match pages(store, prefix, limit).await {
+        match pages(member, prefix, limit).await {
             Ok(snapshot) => return Ok(snapshot),
             Err(Stop::Failed(error)) => return Err(error),
             Err(Stop::TooLarge) if limit > 1 => limit = (limit / 8).max(1),
@@ -39,7 +39,7 @@ pub(super) async fn list(store: &EtcdStore, prefix: &str) -> Result<Snapshot, St
             Err(Stop::Compacted) => {
                 attempts += 1;
                 if attempts == ATTEMPTS {
-                    return Err(store.unavailable(format!(
+                    return Err(member.unavailable(format!(
                         "its revisions were compacted {ATTEMPTS} times while {prefix} was being listed"
                     )));
                 }
@@ -48,8 +48,8 @@ pub(super) async fn list(store: &EtcdStore, prefix: &str) -> Result<Snapshot, St
     }
 }
 
-async fn pages(store: &EtcdStore, prefix: &str, limit: i64) -> Result<Snapshot, Stop> {
-    let mut kv = store.kv();
+async fn pages(member: &Member, prefix: &str, limit: i64) -> Result<Snapshot, Stop> {
+    let mut kv = member.kv();
     let end = prefix_end(prefix);
     let mut snapshot = Snapshot::default();
     // etcd reads an empty key as none; this is the first key there can be.
@@ -57,7 +57,7 @@ async fn pages(store: &EtcdStore, prefix: &str, limit: i64) -> Result<Snapshot, 
     loop {
         let options =
             GetOptions::new().with_range(end.clone()).with_limit(limit).with_revision(snapshot.revision);
-        let mut page = page(store, &mut kv, from, options).await?;
+        let mut page = page(member, &mut kv, from, options).await?;
         if snapshot.revision == 0 {
             // etcd answers with the revision it read, which pins the pages that follow.
             snapshot.revision = page.header().map_or(0, etcd_client::ResponseHeader::revision);
@@ -72,17 +72,16 @@ async fn pages(store: &EtcdStore, prefix: &str, limit: i64) -> Result<Snapshot, 
 }
 
 async fn page(
-    store: &EtcdStore,
+    member: &Member,
     kv: &mut KvClient,
     from: Vec<u8>,
     options: GetOptions,
 ) -> Result<GetResponse, Stop> {
-    match tokio::time::timeout(REQUEST_TIMEOUT, kv.get(from, Some(options))).await {
-        Ok(Ok(page)) => Ok(page),
-        Ok(Err(error)) if failure::is_compacted(&error) => Err(Stop::Compacted),
-        Ok(Err(error)) if failure::is_too_large(&error) => Err(Stop::TooLarge),
-        Ok(Err(error)) => Err(Stop::Failed(failure::map(&store.endpoint, "list", error))),
-        Err(_) => Err(Stop::Failed(store.no_answer())),
+    match member.answer(kv.get(from, Some(options))).await.map_err(Stop::Failed)? {
+        Ok(page) => Ok(page),
+        Err(error) if failure::is_compacted(&error) => Err(Stop::Compacted),
+        Err(error) if failure::is_too_large(&error) => Err(Stop::TooLarge),
+        Err(error) => Err(Stop::Failed(failure::map(&member.endpoint, "list", error))),
     }
 }
 

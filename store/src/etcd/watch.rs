@@ -4,14 +4,14 @@ use bytes::Bytes;
 use etcd_client::{GetOptions, ResponseHeader, WatchOptions, WatchResponse, proto::PbEvent};
 use futures::{StreamExt, stream};
 
-use super::{EtcdStore, LARGEST_RESPONSE, list::key_text};
+use super::{list::key_text, member::Member};
 use crate::{Batch, Change, Entry, StoreError, WatchEvent, WatchStream};
 
 /// `DELETE` of etcd's `mvccpb.Event.EventType`.
 const DELETE: i32 = 1;
 
 /// Opens a watch on everything below `prefix` that changes after `revision`.
-pub(super) async fn watch(store: &EtcdStore, prefix: &str, revision: i64) -> Result<WatchStream, StoreError> {
+pub(super) async fn watch(member: &Member, prefix: &str, revision: i64) -> Result<WatchStream, StoreError> {
     let options = match prefix {
         "" => WatchOptions::new().with_all_keys(),
         _ => WatchOptions::new().with_prefix(),
@@ -19,21 +19,21 @@ pub(super) async fn watch(store: &EtcdStore, prefix: &str, revision: i64) -> Res
     .with_start_revision(revision + 1)
     .with_progress_notify()
     .with_fragment();
-    let mut client = store.client.watch_client().max_decoding_message_size(LARGEST_RESPONSE);
+    let mut client = member.watches();
     let action = format!("watch {prefix}");
-    let mut responses = store.request(&action, client.watch(prefix, Some(options))).await?;
+    let mut responses = member.request(&action, client.watch(prefix, Some(options))).await?;
 
-    let created = store
+    let created = member
         .request(&action, responses.message())
         .await?
-        .ok_or_else(|| store.unavailable("the watch was closed before it began".to_owned()))?;
-    refuse_canceled(store, &action, &created, revision)?;
+        .ok_or_else(|| member.unavailable("the watch was closed before it began".to_owned()))?;
+    refuse_canceled(member, &action, &created, revision)?;
     let newest = created.header().map_or(0, ResponseHeader::revision);
     if newest < revision {
-        refuse_rewound(store, revision).await?;
+        refuse_rewound(member, revision).await?;
     }
 
-    let watch = Watch { store: store.clone(), action, responses, revision };
+    let watch = Watch { member: member.clone(), action, responses, revision };
     Ok(stream::try_unfold(watch, |mut watch| async move {
         let batch = watch.next().await?;
         Ok(Some((WatchEvent::Changed(batch), watch)))
@@ -42,7 +42,7 @@ pub(super) async fn watch(store: &EtcdStore, prefix: &str, revision: i64) -> Res
 }
 
 struct Watch {
-    store: EtcdStore,
+    member: Member,
     action: String,
     responses: etcd_client::WatchStream,
     /// The newest one that the reader has.
@@ -55,12 +55,12 @@ impl Watch {
         loop {
             let response = match self.responses.message().await {
                 Ok(Some(response)) => response,
-                Ok(None) => return Err(self.store.unavailable("the watch was closed".to_owned())),
+                Ok(None) => return Err(self.member.unavailable("the watch was closed".to_owned())),
                 Err(error) => {
-                    return Err(super::failure::map(&self.store.endpoint, &self.action, error));
+                    return Err(super::failure::map(&self.member.endpoint, &self.action, error));
                 }
             };
-            refuse_canceled(&self.store, &self.action, &response, self.revision)?;
+            refuse_canceled(&self.member, &self.action, &response, self.revision)?;
             let response = response.0;
             if response.events.is_empty() && changes.is_empty() {
                 // A progress notification: everything up to this revision has been sent.
@@ -90,7 +90,7 @@ fn change(event: PbEvent) -> Option<Change> {
 }
 
 fn refuse_canceled(
-    store: &EtcdStore,
+    member: &Member,
     action: &str,
     response: &WatchResponse,
     revision: i64,
@@ -103,16 +103,16 @@ fn refuse_canceled(
         (_, reason) if reason.contains("permission denied") => {
             StoreError::Refused { action: action.to_owned(), reason: reason.to_owned() }
         }
-        (_, reason) => store.unavailable(format!("the watch was canceled: {reason}")),
+        (_, reason) => member.unavailable(format!("the watch was canceled: {reason}")),
     })
 }
 
 /// A member that lags behind is no reason to list again; a whole cluster at an older revision is. Only a read that all
 /// members agree on can tell.
-async fn refuse_rewound(store: &EtcdStore, revision: i64) -> Result<(), StoreError> {
-    let mut kv = store.kv();
+async fn refuse_rewound(member: &Member, revision: i64) -> Result<(), StoreError> {
+    let mut kv = member.kv();
     let options = GetOptions::new().with_count_only();
-    let answer = store.request("read the revision", kv.get("/", Some(options))).await?;
+    let answer = member.request("read the revision", kv.get("/", Some(options))).await?;
     let newest = answer.header().map_or(0, ResponseHeader::revision);
     if newest < revision { Err(StoreError::Rewound { requested: revision, newest }) } else { Ok(()) }
 }
