@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    env,
+    env, fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::{Command, ExitStatus},
@@ -66,26 +66,11 @@ pub struct Agent<'lab> {
 impl<'lab> Agent<'lab> {
     /// Starts the agent on the node and waits until it is ready: every renderer has applied its first snapshot.
     pub fn start(lab: &'lab Lab, options: &AgentOptions) -> Result<Self> {
-        let agent = Self::spawn(lab, options)?;
-        agent.wait_until_ready()?;
-        Ok(agent)
-    }
-
-    /// Starts the agent and does not wait.
-    pub fn spawn(lab: &'lab Lab, options: &AgentOptions) -> Result<Self> {
-        let mut command = Command::new(binary()?);
-        command.args(["agent", "--node-name", lab.node.host.name]);
-        command.args(["--store", &options.store, "--renderers", "nftables"]);
-        command.args(&options.flags);
-        command.args(["--listen", &DEBUG_HTTP.to_string()]).arg("--state-dir").arg(scratch("agent-state")?);
-        Ok(Self { lab, process: Process::start(&lab.node, "agent", &mut command)? })
-    }
-
-    /// Waits for `/readiness`.
-    pub fn wait_until_ready(&self) -> Result<Duration> {
+        let agent = Self { lab, process: Process::start(&lab.node, "agent", &mut command(lab, options)?)? };
         wait_until("the agent is ready", TIME_LIMIT, || {
-            self.http("GET", "/readiness").is_ok_and(|response| response.status == 200)
-        })
+            agent.http("GET", "/readiness").is_ok_and(|response| response.status == 200)
+        })?;
+        Ok(agent)
     }
 
     /// Waits until the kernel has what the store says of a service: exactly these backends.
@@ -132,11 +117,6 @@ impl<'lab> Agent<'lab> {
         self.lab.node.http(method, DEBUG_HTTP, path)
     }
 
-    /// The process, for its log and its signals.
-    pub const fn process(&self) -> &Process {
-        &self.process
-    }
-
     /// Stops it by SIGTERM, which leaves the dataplane in place.
     pub fn stop(mut self) -> Result<ExitStatus> {
         self.process.terminate(TIME_LIMIT)
@@ -147,6 +127,18 @@ impl<'lab> Agent<'lab> {
         self.process.signal(Signal::SIGKILL)?;
         self.process.wait(TIME_LIMIT).map(drop)
     }
+}
+
+fn command(lab: &Lab, options: &AgentOptions) -> Result<Command> {
+    // Whatever an agent of this machine is configured with is not meant for this one.
+    let config = scratch("agent.toml")?;
+    fs::write(&config, "").map_err(|error| LabError::system(format!("write {}", config.display()), error))?;
+    let mut command = Command::new(binary()?);
+    command.env_clear().env("RUST_BACKTRACE", "1");
+    command.args(["agent", "--node-name", lab.node.host.name]).arg("--config").arg(config);
+    command.args(["--store", &options.store, "--renderers", "nftables"]).args(&options.flags);
+    command.args(["--listen", &DEBUG_HTTP.to_string()]).arg("--state-dir").arg(scratch("agent-state")?);
+    Ok(command)
 }
 
 fn service_path(service: &Service) -> String {

@@ -13,6 +13,13 @@ fn ruleset(lab: &Lab) -> Result<String> {
     lab.node.exec(&["nft", "--stateless", "list", "ruleset"])
 }
 
+/// How many connections the kernel has counted.
+fn counted(lab: &Lab) -> Result<u64> {
+    let listed = lab.node.exec(&["nft", "list", "table", "inet", "contiv"])?;
+    let counts = listed.split("counter packets ").skip(1);
+    Ok(counts.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).sum())
+}
+
 #[test]
 fn connections_go_on_and_new_ones_succeed_while_the_agent_is_stopped_and_started() -> Result<()> {
     isolated("connections_go_on_and_new_ones_succeed_while_the_agent_is_stopped_and_started", |lab| {
@@ -46,6 +53,24 @@ fn connections_go_on_and_new_ones_succeed_while_the_agent_is_stopped_and_started
         for (session, answer) in &mut sessions {
             assert_eq!(session.ask()?, *answer, "an open session keeps its backend and its source");
         }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_restart_leaves_alone_what_is_right() -> Result<()> {
+    isolated("a_restart_leaves_alone_what_is_right", |lab| {
+        let _responder = Responder::start(&lab.pod1, TARGET_PORT)?;
+        let web = Service::new("web", 80, &[lab.pod1.host]);
+        let state = Manifests::new(lab)?;
+        state.put(&web)?;
+        let options = AgentOptions::with_store(state.url());
+        let agent = Agent::start(lab, &options)?;
+        lab.pod2.distribution(Protocol::Tcp, web.address(lab, Frontend::ClusterIp, Family::V4), 10)?;
+        assert_eq!(counted(lab)?, 10);
+        agent.stop()?;
+        let _agent = Agent::start(lab, &options)?;
+        assert_eq!(counted(lab)?, 10, "an element that is written anew counts from 0");
         Ok(())
     })
 }

@@ -28,9 +28,9 @@ impl Manifests {
         Ok(manifests)
     }
 
-    /// The file of one service, with its endpoint slices.
-    pub fn path(&self, service: &Service) -> PathBuf {
-        self.folder.join(format!("{}.yaml", service.name))
+    /// Where the manifests are.
+    pub fn folder(&self) -> String {
+        self.folder.display().to_string()
     }
 
     /// Writes any file, as a test of broken ones needs.
@@ -45,7 +45,7 @@ impl Manifests {
 
 impl State for Manifests {
     fn url(&self) -> String {
-        format!("dir:{}", self.folder.display())
+        format!("dir:{}", self.folder())
     }
 
     fn put(&self, service: &Service) -> Result<()> {

@@ -53,11 +53,6 @@ impl Process {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Its process id.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Sends a signal to it.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal)

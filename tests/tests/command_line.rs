@@ -1,0 +1,60 @@
+//! The commands beside the agent, together with it: what they say and do is what the agent does.
+
+use std::time::Duration;
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions, binary},
+    cluster::{Etcd, Frontend, Manifests, Service, State, TARGET_PORT},
+    lab::{Family, Lab, Protocol, Responder, Result, isolated},
+};
+
+fn contiv(lab: &Lab, arguments: &[&str]) -> Result<String> {
+    lab.node.exec(&[&[&*binary()?.to_string_lossy()], arguments].concat())
+}
+
+#[test]
+fn manifests_applied_to_etcd_reach_the_kernel_and_leave_it_when_deleted() -> Result<()> {
+    isolated("manifests_applied_to_etcd_reach_the_kernel_and_leave_it_when_deleted", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let (etcd, manifests) = (Etcd::start(lab)?, Manifests::new(lab)?);
+        let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
+        let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
+        manifests.put(&web)?;
+        contiv(lab, &["apply", "--store", &etcd.url(), "-f", &manifests.folder()])?;
+        agent.wait_until_applied(&web)?;
+        for (frontend, family) in
+            Frontend::ALL.into_iter().flat_map(|f| Family::BOTH.map(|family| (f, family)))
+        {
+            lab.client.ask(Protocol::Tcp, web.address(lab, frontend, family))?.answer()?;
+        }
+        let printed = contiv(lab, &["get", "--store", &etcd.url(), "svc", "web", "-o", "yaml"])?;
+        assert!(printed.contains("kind: Service") && printed.contains("name: web"), "{printed}");
+
+        contiv(lab, &["delete", "--store", &etcd.url(), "svc", "web"])?;
+        agent.wait_until_gone(&web)?;
+        let address = web.address(lab, Frontend::NodePort, Family::V4);
+        let outcome = lab.client.ask_within(Protocol::Tcp, address, Duration::from_millis(100))?;
+        outcome.refusal()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn the_rendered_rules_are_those_that_the_agent_programs() -> Result<()> {
+    isolated("the_rendered_rules_are_those_that_the_agent_programs", |lab| {
+        let manifests = Manifests::new(lab)?;
+        manifests.put(&Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]))?;
+        manifests.put(&Service::new("db", 81, &[lab.pod2.host]))?;
+        manifests.put(&Service::new("empty", 82, &[]))?;
+        let _agent = Agent::start(lab, &AgentOptions::with_store(manifests.url()))?;
+        let rendered = contiv(
+            lab,
+            &["render", "-o", "nft", "--node-name", lab.node.host.name, "-f", &manifests.folder()],
+        )?;
+        // The other node has no agent: there the text is loaded by nft itself.
+        lab.node2.exec_with_input(&["nft", "-f", "-"], &rendered)?;
+        let list = ["nft", "--stateless", "list", "ruleset"];
+        assert_eq!(lab.node2.exec(&list)?, lab.node.exec(&list)?);
+        Ok(())
+    })
+}
