@@ -54,11 +54,12 @@ async fn run_until_stopped(config: &Config) -> anyhow::Result<()> {
         node = config.node_name,
         store = %config.store,
         renderers = names.join(","),
-        listen = %config.listen,
         "starting"
     );
     let mut signals = Signals::install()?;
     let listener = TcpListener::bind(config.listen).await.map_err(|error| listen_error(config, &error))?;
+    // With port 0 the system has chosen one.
+    info!(listen = %listener.local_addr().unwrap_or(config.listen), "debug HTTP");
     let store = contiv_store::open(&config.store)
         .await
         .with_context(|| format!("failed to open the store {}; set another with --store", config.store))?;

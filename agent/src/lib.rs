@@ -14,3 +14,6 @@ pub mod http;
 pub mod logging;
 pub mod metrics;
 pub mod state_dir;
+
+#[cfg(test)]
+mod test_support;

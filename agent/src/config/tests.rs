@@ -1,1 +1,142 @@
+use clap::{Args as _, Command, FromArgMatches};
 
+use super::*;
+
+/// What the file says, with these flags over it.
+fn load(file: &str, flags: &[&str]) -> Result<Config, ConfigError> {
+    let command = ConfigFlags::augment_args(Command::new("test").no_binary_name(true));
+    let matches = command.try_get_matches_from(flags).map_err(|error| ConfigError::one(error.to_string()))?;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.toml");
+    fs::write(&path, file).unwrap();
+    Config::load(Some(&path), &ConfigFlags::from_arg_matches(&matches).unwrap())
+}
+
+fn problem(file: &str, flags: &[&str]) -> String {
+    load(file, flags).unwrap_err().to_string()
+}
+
+/// Every key, with a value that is not the default, as in the file and as a flag.
+const VALUES: [(&str, &str, &str); 13] = [
+    ("node-name", "\"n1\"", "n2"),
+    ("store", "\"etcd://127.0.0.1:1\"", "dir:/2"),
+    ("renderers", "[\"dry-run\"]", "dry-run,nftables"),
+    ("listen", "\"[::1]:1\"", "[::1]:2"),
+    ("state-dir", "\"/1\"", "/2"),
+    ("log-format", "\"json\"", "text"),
+    ("log-level", "\"debug\"", "warn,contiv_store=trace"),
+    ("node-ips", "[\"10.0.0.1\", \"fd00::1\"]", "10.0.0.2,fd00::2"),
+    ("pod-cidrs", "[\"10.1.0.0/16\"]", "10.2.0.0/16"),
+    ("local-endpoint-weight", "3", "4"),
+    ("contiv-local-policy", "true", "false"),
+    ("history-events", "5", "6"),
+    ("history-age", "\"7m\"", "8m"),
+];
+
+#[test]
+fn every_key_of_the_file_counts_and_its_flag_counts_more() {
+    let keys: Vec<&str> = VALUES.iter().map(|(key, _, _)| *key).collect();
+    assert_eq!(flags::keys(), keys, "a key is missing here");
+    let named = load("node-name = \"n\"", &[]).unwrap();
+    for (key, in_file, as_flag) in VALUES {
+        let file = format!("{key} = {in_file}\n");
+        let file = if key == "node-name" { file } else { file + "node-name = \"n\"\n" };
+        let of_file = load(&file, &[]).unwrap();
+        assert_ne!(of_file, named, "{key}");
+        let of_flag = load(&file, &[&format!("--{key}={as_flag}")]).unwrap();
+        assert_ne!(of_flag, of_file, "{key}");
+        let flag_alone = load("node-name = \"n\"", &[&format!("--{key}={as_flag}")]).unwrap();
+        assert_eq!(of_flag, flag_alone, "{key}: the file's value is gone");
+    }
+}
+
+#[test]
+fn the_effective_configuration_is_a_file_that_says_the_same() {
+    let file: String = VALUES.iter().map(|(key, value, _)| format!("{key} = {value}\n")).collect();
+    let config = load(&file, &[]).unwrap();
+    assert_eq!(load(&config.to_toml().unwrap(), &[]).unwrap(), config);
+}
+
+#[test]
+fn the_commented_default_file_documents_every_key_with_its_default() {
+    let text = include_str!("../../../systemd/agent.toml");
+    // Commented keys have no space after the sign; sentences do.
+    let uncommented: String = text
+        .lines()
+        .map(|line| {
+            line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line).to_owned() + "\n"
+        })
+        .collect();
+    assert_eq!(file::parse("agent.toml", &uncommented).unwrap(), Config::default());
+    assert_eq!(file::parse("agent.toml", text).unwrap(), Config::default());
+    let documented: toml::Table = toml::from_str(&uncommented).unwrap();
+    let mut keys = flags::keys();
+    keys.sort();
+    assert_eq!(documented.keys().cloned().collect::<Vec<_>>(), keys);
+}
+
+#[test]
+fn an_unset_node_name_is_the_host_name_as_the_kubelet_has_it() {
+    let name = load("", &[]).unwrap().node_name;
+    assert!(!name.is_empty() && name == name.trim().to_lowercase(), "{name:?}");
+}
+
+#[test]
+fn unknown_keys_are_named_with_file_line_and_the_nearest_known_key() {
+    let problems = problem("\nzzz = 1\nnode-nam = \"x\"\nlog_level = \"info\"\n", &[]);
+    let lines: Vec<&str> = problems.lines().collect();
+    assert_eq!(lines.len(), 3, "{problems}");
+    assert!(lines[0].contains("agent.toml:2: unknown key \"zzz\"; known are node-name, store"), "{problems}");
+    assert!(
+        lines[1].ends_with("agent.toml:3: unknown key \"node-nam\"; did you mean \"node-name\"?"),
+        "{problems}"
+    );
+    assert!(
+        lines[2].ends_with("agent.toml:4: unknown key \"log_level\"; did you mean \"log-level\"?"),
+        "{problems}"
+    );
+}
+
+#[test]
+fn a_wrong_value_is_named_with_file_line_and_key() {
+    for (file, expected) in [
+        ("\nlisten = \"127.0.0.1\"", "agent.toml:2: listen: "),
+        ("store = \"zookeeper://a\"", "agent.toml:1: store: store URL \"zookeeper://a\": expected dir:PATH"),
+        (
+            "renderers = [\"nft\"]",
+            "agent.toml:1: renderers: there is no renderer \"nft\"; known are nftables",
+        ),
+        ("node-ips = [\"10.0.0\"]", "agent.toml:1: node-ips: "),
+        ("history-age = \"long\"", "agent.toml:1: history-age: "),
+        ("history-events = -1", "agent.toml:1: history-events: "),
+        ("log-format = \"xml\"", "agent.toml:1: log-format: "),
+        ("\n\nstore = dir:/", "agent.toml:3: store: "),
+    ] {
+        let problem = problem(file, &[]);
+        assert!(problem.contains(expected), "{file}: {problem}");
+    }
+}
+
+#[test]
+fn what_has_the_right_form_and_makes_no_sense_is_refused_with_the_way_out() {
+    for (file, flags, expected) in [
+        ("renderers = []", &[][..], "renderers: name at least one of nftables"),
+        ("", &["--renderers=dry-run,dry-run"], "renderers: dry-run is named twice"),
+        ("state-dir = \"\"", &[], "state-dir: empty; name a folder, as in /var/lib/contiv"),
+        ("history-events = 0", &[], "history-events: the least is 1"),
+        ("local-endpoint-weight = 0", &[], "local-endpoint-weight: "),
+        ("", &["--log-level=inof"], "log-level: \"inof\" is no level"),
+        ("", &["--log-level=a=b=c"], "log-level: "),
+        ("", &["--local-endpoint-weight=0"], "--local-endpoint-weight"),
+    ] {
+        let problem = problem(file, flags);
+        assert!(problem.contains(expected), "{file} {flags:?}: {problem}");
+    }
+}
+
+#[test]
+fn a_file_that_is_named_must_be_there() {
+    let path = Path::new("/nowhere/agent.toml");
+    let problem = Config::load(Some(path), &ConfigFlags::default()).unwrap_err().to_string();
+    assert!(problem.contains("/nowhere/agent.toml"), "{problem}");
+}

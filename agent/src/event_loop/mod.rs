@@ -18,7 +18,7 @@ mod tests;
 
 use std::{collections::VecDeque, io, ops::ControlFlow, sync::Arc, time::Duration};
 
-use contiv_model::{ChangeSet, Processor, ProcessorConfig, ServiceId};
+use contiv_model::{ChangeSet, ObjectKey, Processor, ProcessorConfig};
 use contiv_store::{FeedEvent, FeedHandle};
 use jiff::Timestamp;
 use thiserror::Error;
@@ -35,7 +35,7 @@ use renderers::Renderers;
 pub use event::Request;
 pub use history::{HistoryQuery, Outcome, Record};
 pub use quarantine::Quarantined;
-pub use query::{Query, Reply, Status, StoreDown};
+pub use query::{Query, Reply, Sizes, Status, StoreDown};
 pub use renderers::{LastError, LastReport, RendererSpec, RendererView};
 
 /// How long the end waits for renderers that are at work.
@@ -224,40 +224,42 @@ impl EventLoop {
     fn answer(&mut self, query: Query) {
         match query {
             Query::Status(reply) => drop(reply.send(self.status())),
+            Query::Sizes(reply) => drop(reply.send(self.sizes())),
             Query::Services(reply) => {
                 drop(reply.send(self.processor.snapshot().services.into_values().collect()));
             }
-            Query::Service(id, reply) => drop(reply.send(self.service(&id))),
+            Query::Service(id, reply) => drop(reply.send(self.processor.service(&id).cloned())),
             Query::Objects(kind, reply) => drop(reply.send(self.processor.objects(kind))),
             Query::Nodes(reply) => drop(reply.send(self.processor.nodes())),
             Query::Renderers(reply) => drop(reply.send(self.renderers.views())),
             Query::Dump(name, found, reply) => drop(found.send(self.renderers.ask(&name, reply))),
             Query::Quarantine(reply) => {
-                let is_known = |object: &contiv_model::ObjectKey| self.processor.object(object).is_some();
+                let is_known = |object: &ObjectKey| self.processor.object(object).is_some();
                 drop(reply.send(self.quarantine.list(is_known)));
             }
             Query::History(query, reply) => drop(reply.send(self.history.query(query, Timestamp::now()))),
         }
     }
 
-    fn service(&self, id: &ServiceId) -> Option<Arc<contiv_model::ContivService>> {
-        self.processor.service(id).cloned()
-    }
-
     fn status(&self) -> Status {
-        let services = self.processor.snapshot().services;
-        let ports = || services.values().flat_map(|service| &service.ports);
         Status {
             node: self.node.clone(),
             ready: self.was_ready,
             synced: self.store.is_synced,
             revision: self.store.revision,
             store_down: self.store.down.clone(),
+            quarantined: self.quarantine.len(),
+            events: self.history.newest(),
+        }
+    }
+
+    fn sizes(&self) -> Sizes {
+        let services = self.processor.snapshot().services;
+        let ports = || services.values().flat_map(|service| &service.ports);
+        Sizes {
             services: services.len(),
             service_ports: ports().count(),
             backends: ports().map(|port| port.backends.len()).sum(),
-            quarantined: self.quarantine.len(),
-            events: self.history.newest(),
         }
     }
 

@@ -8,7 +8,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tracing::{info, warn};
 
-use super::intake::BadValue;
+use super::intake::{BadValue, Verdict};
+
+/// How many new values of one event are logged one by one.
+const LOGGED: usize = 10;
 
 /// Values and manifests that cannot be used, until they are good or gone.
 #[derive(Debug, Default)]
@@ -47,23 +50,16 @@ pub struct Quarantined {
 }
 
 impl Quarantine {
-    /// Takes a value in. It is logged when it is new, or wrong in another way than before.
-    pub(super) fn insert(&mut self, bad: BadValue, now: Timestamp) {
-        let BadValue { key, object, reason } = bad;
-        let since = match self.values.get(&key) {
-            Some(known) if known.reason == reason => return,
-            Some(known) => known.since,
-            None => now,
-        };
-        warn!(key, reason, "a stored value cannot be used; what was known of it before stays in force");
-        self.values.insert(key, BadEntry { object, reason, since });
-    }
-
-    /// Lets a value go: it is good, or gone.
-    pub(super) fn remove(&mut self, key: &str) {
-        if self.values.remove(key).is_some() {
-            info!(key, "left the quarantine");
+    /// Takes in whether values can be used, in order.
+    pub(super) fn judge(&mut self, verdicts: Vec<Verdict>, now: Timestamp) {
+        let mut news = Vec::new();
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Bad(bad) => news.extend(self.insert(bad, now)),
+                Verdict::Good(key) => self.remove(&key),
+            }
         }
+        self.announce(&news);
     }
 
     /// Makes these the only values.
@@ -71,7 +67,41 @@ impl Quarantine {
         let keys: BTreeSet<&String> = bad.iter().map(|bad| &bad.key).collect();
         let gone: Vec<String> = self.values.keys().filter(|key| !keys.contains(key)).cloned().collect();
         gone.iter().for_each(|key| self.remove(key));
-        bad.into_iter().for_each(|bad| self.insert(bad, now));
+        let news: Vec<String> = bad.into_iter().filter_map(|bad| self.insert(bad, now)).collect();
+        self.announce(&news);
+    }
+
+    /// Takes a value in. Its key, if it is new or wrong in another way than before.
+    fn insert(&mut self, bad: BadValue, now: Timestamp) -> Option<String> {
+        let BadValue { key, object, reason } = bad;
+        let since = match self.values.get(&key) {
+            Some(known) if known.reason == reason => return None,
+            Some(known) => known.since,
+            None => now,
+        };
+        self.values.insert(key.clone(), BadEntry { object, reason, since });
+        Some(key)
+    }
+
+    /// Lets a value go: it is good, or gone.
+    fn remove(&mut self, key: &str) {
+        if self.values.remove(key).is_some() {
+            info!(key, "left the quarantine");
+        }
+    }
+
+    /// Logs what is new: the first few, and how many more there are.
+    fn announce(&self, keys: &[String]) {
+        for (key, entry) in keys.iter().filter_map(|key| self.values.get_key_value(key)).take(LOGGED) {
+            let reason = &entry.reason;
+            warn!(key, reason, "a stored value cannot be used; what was known of it before stays in force");
+        }
+        if keys.len() > LOGGED {
+            warn!(
+                more = keys.len() - LOGGED,
+                "more stored values that cannot be used; GET /quarantine lists all"
+            );
+        }
     }
 
     /// Makes these the only problems of the store itself.
@@ -156,13 +186,23 @@ mod tests {
     #[test]
     fn a_value_keeps_its_time_until_it_is_good_or_gone() {
         let mut quarantine = Quarantine::default();
-        quarantine.insert(bad("web", "one"), at(1));
-        quarantine.insert(bad("web", "two"), at(2));
-        quarantine.insert(bad("db", "one"), at(3));
+        for (second, key, reason) in [(1, "web", "one"), (2, "web", "two"), (3, "db", "one")] {
+            quarantine.judge(vec![Verdict::Bad(bad(key, reason))], at(second));
+        }
         assert_eq!(brief(&quarantine), [("db".into(), 3, "nothing"), ("web".into(), 1, "last good")]);
         assert_eq!(quarantine.list(|_| true)[1].reason, "two");
-        quarantine.remove("web");
+        quarantine.judge(vec![Verdict::Good("web".to_owned())], at(4));
         assert_eq!(quarantine.len(), 1);
+    }
+
+    #[test]
+    fn of_several_values_of_one_key_the_last_counts() {
+        let mut quarantine = Quarantine::default();
+        let good = || Verdict::Good("web".to_owned());
+        quarantine.judge(vec![good(), Verdict::Bad(bad("web", "one"))], at(1));
+        assert_eq!(quarantine.len(), 1);
+        quarantine.judge(vec![Verdict::Bad(bad("web", "two")), good()], at(2));
+        assert_eq!(quarantine.len(), 0);
     }
 
     #[test]

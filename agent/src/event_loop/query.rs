@@ -20,8 +20,10 @@ pub type Reply<T> = oneshot::Sender<T>;
 /// A question.
 #[derive(Debug)]
 pub enum Query {
-    /// The main numbers.
+    /// How the agent is. Costs next to nothing, so that probes may ask often.
     Status(Reply<Status>),
+    /// How much there is.
+    Sizes(Reply<Sizes>),
     /// Every service as renderers have it.
     Services(Reply<Vec<Arc<ContivService>>>),
     /// One of them.
@@ -41,7 +43,7 @@ pub enum Query {
     History(HistoryQuery, Reply<Vec<Record>>),
 }
 
-/// The main numbers.
+/// How the agent is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Status {
     /// This node.
@@ -55,16 +57,21 @@ pub struct Status {
     /// The store cannot be followed at the moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_down: Option<StoreDown>,
+    /// Objects that cannot be used.
+    pub quarantined: usize,
+    /// Events since the start.
+    pub events: u64,
+}
+
+/// How much there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Sizes {
     /// Services that renderers have.
     pub services: usize,
     /// Their ports.
     pub service_ports: usize,
     /// Their backends, over all ports.
     pub backends: usize,
-    /// Objects that cannot be used.
-    pub quarantined: usize,
-    /// Events since the start.
-    pub events: u64,
 }
 
 /// Since when the store cannot be followed.

@@ -74,12 +74,7 @@ impl EventLoop {
         let bad = intake.verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Bad(_))).count();
         let description = describe(&intake.events, bad);
         let changes = self.processor.apply(intake.events);
-        for verdict in intake.verdicts {
-            match verdict {
-                Verdict::Bad(bad) => self.quarantine.insert(bad, start.0),
-                Verdict::Good(key) => self.quarantine.remove(&key),
-            }
-        }
+        self.quarantine.judge(intake.verdicts, start.0);
         self.hand_out(description, changes, start);
     }
 

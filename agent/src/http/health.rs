@@ -29,8 +29,8 @@ pub(super) async fn readiness(State(api): State<Api>) -> Result<Json<Value>, Api
 
 /// While the loop does not answer, the sizes are those of the last time; the rest is current.
 pub(super) async fn metrics(State(api): State<Api>) -> Response {
-    if let Ok(status) = api.ask(Query::Status).await {
-        api.metrics.sizes.set(&status);
+    if let (Ok(status), Ok(sizes)) = (api.ask(Query::Status).await, api.ask(Query::Sizes).await) {
+        api.metrics.sizes.set(&status, sizes);
     }
     let text = api.metrics.text().unwrap_or_default();
     ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()

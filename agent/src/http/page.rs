@@ -5,7 +5,7 @@ use std::fmt::Write;
 use axum::{extract::State, response::Html};
 
 use super::{Api, ENDPOINTS, error::ApiError};
-use crate::event_loop::{Query, RendererView, Status};
+use crate::event_loop::{Query, RendererView, Sizes, Status};
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em;\
     color-scheme:light dark}table{border-collapse:collapse;margin:0 0 1.5em}\
@@ -13,11 +13,12 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60em;marg
 
 pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiError> {
     let status = api.ask(Query::Status).await?;
+    let sizes = api.ask(Query::Sizes).await?;
     let renderers = api.ask(Query::Renderers).await?;
-    Ok(Html(render(&status, &renderers)))
+    Ok(Html(render(&status, sizes, &renderers)))
 }
 
-fn render(status: &Status, renderers: &[RendererView]) -> String {
+fn render(status: &Status, sizes: Sizes, renderers: &[RendererView]) -> String {
     let node = escape(&status.node);
     let mut page = format!(
         "<!doctype html><html lang=en><meta charset=utf-8><title>contiv on {node}</title><style>{STYLE}</style>\
@@ -32,9 +33,9 @@ fn render(status: &Status, renderers: &[RendererView]) -> String {
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
         ("state", if status.ready { "ready" } else { "not ready" }.to_owned()),
         ("store", store),
-        ("services", status.services.to_string()),
-        ("service ports", status.service_ports.to_string()),
-        ("backends", status.backends.to_string()),
+        ("services", sizes.services.to_string()),
+        ("service ports", sizes.service_ports.to_string()),
+        ("backends", sizes.backends.to_string()),
         ("in quarantine", status.quarantined.to_string()),
         ("events", status.events.to_string()),
     ] {

@@ -1,1 +1,242 @@
+use std::net::SocketAddr;
 
+use axum::{
+    body::{Body, to_bytes},
+    extract::ConnectInfo,
+    http::{Request, StatusCode},
+};
+use contiv_store::FeedEvent;
+use serde_json::Value;
+use tower::ServiceExt;
+
+use super::{Api, ENDPOINTS, router};
+use crate::test_support::{Call, Harness, Mode, Scripted, bad_service, batch, put, service, slice, snapshot};
+
+const HERE: &str = "127.0.0.1:4000";
+
+fn web() -> FeedEvent {
+    snapshot(7, vec![slice("web", 1), service("web", 1)])
+}
+
+/// A request from a peer, and the answer.
+async fn request(harness: &Harness, peer: &str, method: &str, path: &str) -> (StatusCode, String) {
+    let api = Api::new(harness.requests.clone(), harness.metrics.clone());
+    let mut request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    request.extensions_mut().insert(ConnectInfo(peer.parse::<SocketAddr>().unwrap()));
+    let response = router(api).oneshot(request).await.unwrap();
+    let status = response.status();
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+async fn get(harness: &Harness, path: &str) -> (StatusCode, Value) {
+    let (status, body) = request(harness, HERE, "GET", path).await;
+    (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}")))
+}
+
+async fn ok(harness: &Harness, path: &str) -> Value {
+    let (status, body) = get(harness, path).await;
+    assert_eq!(status, StatusCode::OK, "{path}: {body}");
+    body
+}
+
+/// The error of a request that fails.
+async fn error(harness: &Harness, path: &str) -> (StatusCode, String) {
+    let (status, body) = get(harness, path).await;
+    (status, body["error"].as_str().unwrap_or_else(|| panic!("{path}: {body}")).to_owned())
+}
+
+async fn ready(renderers: Vec<crate::event_loop::RendererSpec>) -> Harness {
+    let harness = Harness::start(renderers, vec![web()]);
+    harness.renderer("dry-run", |view| view.state == "idle").await;
+    harness
+}
+
+#[tokio::test]
+async fn readiness_waits_for_the_store_and_for_every_renderer() {
+    let (spec, renderer) = Scripted::new("test");
+    renderer.set(Mode::Hang);
+    let harness = Harness::start(vec![spec], vec![]);
+    assert_eq!(ok(&harness, "/liveness").await["status"], "ok");
+    let (status, reason) = error(&harness, "/readiness").await;
+    assert_eq!((status, reason.contains("store")), (StatusCode::SERVICE_UNAVAILABLE, true), "{reason}");
+    harness.say(web()).await;
+    harness.renderer("dry-run", |view| view.ready).await;
+    let (status, reason) = error(&harness, "/readiness").await;
+    assert_eq!((status, reason.contains("renderer")), (StatusCode::SERVICE_UNAVAILABLE, true), "{reason}");
+    renderer.set(Mode::Work);
+    harness.renderer("test", |view| view.ready).await;
+    assert_eq!(ok(&harness, "/readiness").await["status"], "ready");
+}
+
+#[tokio::test]
+async fn everything_there_is_can_be_seen() {
+    let harness = ready(vec![]).await;
+    harness.say(batch(8, vec![put(bad_service("db"))])).await;
+    harness.history(|records| records.len() == 2).await;
+
+    let services = ok(&harness, "/services").await;
+    assert_eq!(services[0]["id"], "default/web");
+    let web = ok(&harness, "/services/default/web").await;
+    assert_eq!(web, services[0]);
+    assert_eq!(web["ports"][0]["backends"][0]["address"], "10.1.0.1");
+    assert_eq!(ok(&harness, "/objects/eps").await[0]["id"], "default/web");
+    assert_eq!(ok(&harness, "/objects/services").await[0]["id"], "default/web");
+    assert!(ok(&harness, "/nodes").await.as_array().unwrap().is_empty());
+    let renderers = ok(&harness, "/renderers").await;
+    assert_eq!((&renderers[0]["name"], &renderers[0]["ready"]), (&"dry-run".into(), &true.into()));
+    assert_eq!(ok(&harness, "/quarantine").await[0]["object"], "service default/db");
+
+    let (_, text) = request(&harness, HERE, "GET", "/renderers/dry-run/dump").await;
+    let description = ok(&harness, "/renderers/dry-run/dump?format=json").await;
+    assert_eq!(description["text"], text);
+    assert_eq!(description["services"], 1);
+    assert!(text.contains("10.96.0.1"), "{text}");
+
+    let (_, metrics) = request(&harness, HERE, "GET", "/metrics").await;
+    for expected in
+        ["contiv_services 1", "contiv_backends 1", "contiv_quarantined_objects 1", "contiv_store_revision 8"]
+    {
+        assert!(metrics.contains(expected), "{expected} is not in:\n{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_lists_every_endpoint_and_the_main_numbers() {
+    let harness = ready(vec![]).await;
+    let (status, page) = request(&harness, HERE, "GET", "/").await;
+    assert_eq!(status, StatusCode::OK);
+    for (_, path, _) in ENDPOINTS {
+        assert!(page.contains(path), "{path} is not in:\n{page}");
+    }
+    assert!(page.contains("<th>services<td>1") && page.contains("contiv on n1"), "{page}");
+}
+
+#[tokio::test]
+async fn the_endpoints_listed_are_those_that_are_served() {
+    let harness = ready(vec![]).await;
+    for (method, path, _) in ENDPOINTS {
+        let path = path.replace("{namespace}", "default").replace("{kind}", "svc");
+        let path =
+            path.replace("/services/default/{name}", "/services/default/web").replace("{name}", "dry-run");
+        let (status, body) = request(&harness, HERE, method, &path).await;
+        assert!(status.is_success(), "{method} {path}: {status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn the_history_is_selected_by_its_arguments() {
+    let harness = ready(vec![]).await;
+    harness.say(batch(8, vec![put(slice("web", 2))])).await;
+    harness.history(|records| records.len() == 2).await;
+    let numbers = async |arguments: &str| {
+        let records = ok(&harness, &format!("/controller/event-history{arguments}")).await;
+        let records = records.as_array().unwrap().iter().map(|record| record["seq_num"].as_u64().unwrap());
+        records.collect::<Vec<_>>()
+    };
+    assert_eq!(numbers("").await, [1, 2]);
+    assert_eq!(numbers("?last=1").await, [2]);
+    assert_eq!(numbers("?first=1").await, [1]);
+    assert_eq!(numbers("?from=2&to=9&last=2").await, [2]);
+    assert_eq!(numbers("?until=1").await, [0_u64; 0]);
+    assert_eq!(numbers("?since=1").await, [1, 2]);
+    assert_eq!(ok(&harness, "/controller/event-history?seq-num=2").await["kind"], "change");
+    let (status, reason) = error(&harness, "/controller/event-history?seq-num=3").await;
+    assert_eq!((status, reason.contains("no event 3")), (StatusCode::NOT_FOUND, true), "{reason}");
+    for wrong in ["?last=x", "?seqnum=1"] {
+        let (status, _) = error(&harness, &format!("/controller/event-history{wrong}")).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_answered_with_where_to_look() {
+    let harness = ready(vec![]).await;
+    for (path, expected) in [
+        ("/services/default/none", "/quarantine"),
+        ("/objects/deployment", "known are"),
+        ("/objects/ns", "namespace"),
+        ("/renderers/none/dump", "/renderers"),
+        ("/nothing", "GET /"),
+    ] {
+        let (status, reason) = error(&harness, path).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
+        assert!(reason.contains(expected), "{path}: {reason}");
+    }
+    let (status, body) = request(&harness, HERE, "POST", "/services").await;
+    assert_eq!((status, body.contains("not for POST")), (StatusCode::METHOD_NOT_ALLOWED, true), "{body}");
+}
+
+#[tokio::test]
+async fn a_resync_is_only_for_callers_on_this_machine() {
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = ready(vec![spec]).await;
+    renderer.call().await;
+    for peer in ["10.0.0.1:4000", "[fd00::1]:4000"] {
+        let (status, body) = request(&harness, peer, "POST", "/controller/resync").await;
+        assert_eq!((status, body.contains("\"error\"")), (StatusCode::FORBIDDEN, true), "{body}");
+    }
+    assert_eq!(harness.status().await.events, 1);
+    assert_eq!(renderer.call_so_far(), None);
+    let (status, body) = request(&harness, "[::1]:4000", "POST", "/controller/resync").await;
+    assert_eq!((status, body.as_str()), (StatusCode::ACCEPTED, r#"{"after":1,"resync":"requested"}"#));
+    assert!(matches!(renderer.call().await, Call::Resync(_)));
+}
+
+#[tokio::test]
+async fn a_dump_of_a_renderer_that_hangs_is_an_error_and_not_a_wait() {
+    let (spec, mut renderer) = Scripted::new("test");
+    renderer.set(Mode::Hang);
+    let harness = ready(vec![spec]).await;
+    renderer.call().await;
+    // The clock jumps as soon as nothing but the thread that hangs is at work.
+    tokio::time::pause();
+    let (status, reason) = error(&harness, "/renderers/test/dump").await;
+    tokio::time::resume();
+    assert_eq!(
+        (status, reason.contains("renderer test")),
+        (StatusCode::SERVICE_UNAVAILABLE, true),
+        "{reason}"
+    );
+    let (status, _) = request(&harness, HERE, "GET", "/renderers/dry-run/dump").await;
+    assert_eq!(status, StatusCode::OK, "the other one is not held up");
+}
+
+#[tokio::test]
+async fn a_dump_waits_for_a_renderer_that_is_busy_and_shows_what_it_has_applied() {
+    let (spec, mut renderer) = Scripted::new("test");
+    renderer.set(Mode::Hang);
+    let harness = ready(vec![spec]).await;
+    renderer.call().await;
+    let dump = async { request(&harness, HERE, "GET", "/renderers/test/dump").await };
+    let release = async {
+        harness.say(batch(8, vec![put(service("other", 2))])).await;
+        harness.history(|records| records.len() == 2).await;
+        renderer.set(Mode::Work);
+    };
+    let ((status, text), ()) = tokio::join!(dump, release);
+    assert_eq!((status, text.contains("10.96.0.1 ")), (StatusCode::OK, true), "{text}");
+    harness.renderer("test", |view| view.applied_revision == 8).await;
+}
+
+#[tokio::test]
+async fn a_renderer_that_panics_over_a_dump_is_made_anew() {
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = ready(vec![spec]).await;
+    renderer.call().await;
+    harness.renderer("test", |view| view.ready).await;
+    renderer.set(Mode::Panic);
+    let (status, _) = error(&harness, "/renderers/test/dump").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    renderer.set(Mode::Work);
+    assert!(matches!(renderer.call().await, Call::Resync(_)));
+    harness.renderer("test", |view| view.state == "idle").await;
+}
+
+#[tokio::test]
+async fn an_agent_that_stops_says_so() {
+    let harness = ready(vec![]).await;
+    harness.requests.send(crate::event_loop::Request::Shutdown).await.unwrap();
+    let (status, reason) = error(&harness, "/liveness").await;
+    assert_eq!((status, reason.contains("stopping")), (StatusCode::SERVICE_UNAVAILABLE, true), "{reason}");
+}

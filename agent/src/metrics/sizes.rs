@@ -2,7 +2,7 @@
 
 use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 
-use crate::event_loop::Status;
+use crate::event_loop::{Sizes, Status};
 
 /// The gauges.
 #[derive(Debug, Clone, Default)]
@@ -35,11 +35,11 @@ impl SizeMetrics {
     }
 
     /// Sets all of them.
-    pub fn set(&self, status: &Status) {
+    pub fn set(&self, status: &Status, sizes: Sizes) {
         for (gauge, size) in [
-            (&self.services, status.services),
-            (&self.service_ports, status.service_ports),
-            (&self.backends, status.backends),
+            (&self.services, sizes.services),
+            (&self.service_ports, sizes.service_ports),
+            (&self.backends, sizes.backends),
             (&self.quarantined, status.quarantined),
         ] {
             gauge.set(size.try_into().unwrap_or(i64::MAX));

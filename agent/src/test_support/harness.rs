@@ -1,0 +1,140 @@
+//! An event loop that runs on what the test says its store says.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use contiv_model::{NodeName, ProcessorConfig};
+use contiv_renderer::dry_run::DryRun;
+use contiv_store::{Feed, FeedEvent, FeedHandle, Operation, Snapshot, Store, StoreError, WatchStream};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
+
+use crate::{
+    event_loop::{
+        EventLoop, HistoryQuery, LoopConfig, LoopMetrics, Query, Record, RendererSpec, RendererView, Reply,
+        Request, Status, StoreFeedEnded,
+    },
+    metrics::Metrics,
+};
+
+/// After this time of real clocks, what a test waits for does not come any more.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A running loop with a renderer `dry-run` and those of the test.
+#[derive(Debug)]
+pub(crate) struct Harness {
+    /// What the store says.
+    pub(crate) store: mpsc::Sender<FeedEvent>,
+    pub(crate) requests: mpsc::Sender<Request>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) task: JoinHandle<Result<(), StoreFeedEnded>>,
+    lists: mpsc::UnboundedReceiver<()>,
+}
+
+impl Harness {
+    /// Starts the loop; `events` are there before it runs.
+    pub(crate) fn start(renderers: Vec<RendererSpec>, events: Vec<FeedEvent>) -> Self {
+        let (store, receiver) = mpsc::channel(64);
+        for event in events {
+            store.try_send(event).expect("room for it");
+        }
+        let (feed, lists) = listed();
+        let (requests, asked) = mpsc::channel(64);
+        let metrics = Arc::new(Metrics::new());
+        let dry_run = RendererSpec::new("dry-run", || Box::new(DryRun::new()));
+        let event_loop = EventLoop::new(
+            LoopConfig {
+                processor: ProcessorConfig::new(NodeName::new("n1")),
+                history_events: 100,
+                history_age: Duration::from_secs(3600),
+            },
+            (receiver, feed),
+            asked,
+            std::iter::once(dry_run).chain(renderers).collect(),
+            LoopMetrics { events: metrics.events.clone(), renderers: metrics.renderers.clone() },
+        )
+        .expect("threads");
+        Self { store, requests, metrics, task: tokio::spawn(event_loop.run()), lists }
+    }
+
+    pub(crate) async fn say(&self, event: FeedEvent) {
+        self.store.send(event).await.expect("the loop runs");
+    }
+
+    /// Asks, and so waits until everything that was said before is done: but not for renderers.
+    pub(crate) async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Query) -> T {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(Request::Query(question(reply))).await.expect("the loop runs");
+        answer.await.expect("the loop answers")
+    }
+
+    pub(crate) async fn status(&self) -> Status {
+        self.ask(Query::Status).await
+    }
+
+    /// One of the renderers, as soon as it is as the test wants it.
+    pub(crate) async fn renderer(
+        &self,
+        name: &str,
+        is_wanted: impl Fn(&RendererView) -> bool,
+    ) -> RendererView {
+        let start = Instant::now();
+        loop {
+            let views = self.ask(Query::Renderers).await;
+            assert!(start.elapsed() < LIMIT, "in vain: {views:#?}");
+            if let Some(view) = views.into_iter().find(|view| &*view.name == name && is_wanted(view)) {
+                return view;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The whole history, as soon as it is as the test wants it.
+    pub(crate) async fn history(&self, is_wanted: impl Fn(&[Record]) -> bool) -> Vec<Record> {
+        let start = Instant::now();
+        loop {
+            let records = self.ask(|reply| Query::History(HistoryQuery::default(), reply)).await;
+            assert!(start.elapsed() < LIMIT, "in vain: {records:#?}");
+            if is_wanted(&records) {
+                return records;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until the store has been listed once more than before.
+    pub(crate) async fn next_list(&mut self) {
+        self.lists.recv().await.expect("the feed runs");
+    }
+}
+
+/// The handle of a feed that tells of each list, and of nothing else.
+fn listed() -> (FeedHandle, mpsc::UnboundedReceiver<()>) {
+    let (lists, receiver) = mpsc::unbounded_channel();
+    let (mut events, handle) = Feed::start(Arc::new(Listed(lists)), "/");
+    // The feed ends with its receiver.
+    tokio::spawn(async move { while events.recv().await.is_some() {} });
+    (handle, receiver)
+}
+
+struct Listed(mpsc::UnboundedSender<()>);
+
+impl Store for Listed {
+    fn list<'a>(&'a self, _prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
+        let _ = self.0.send(());
+        async { Ok(Snapshot::default()) }.boxed()
+    }
+
+    fn watch<'a>(&'a self, _: &'a str, _: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
+        async { Ok(stream::pending().boxed()) }.boxed()
+    }
+
+    fn commit(&self, _: Vec<Operation>) -> BoxFuture<'_, Result<i64, StoreError>> {
+        async { Ok(0) }.boxed()
+    }
+}

@@ -1,0 +1,9 @@
+//! What tests of this crate share: a renderer that fails on demand, and an event loop that runs on events of the test.
+
+mod harness;
+mod renderer;
+mod values;
+
+pub(crate) use harness::Harness;
+pub(crate) use renderer::{Call, Mode, Scripted};
+pub(crate) use values::{bad_service, batch, delete, put, service, slice, snapshot};

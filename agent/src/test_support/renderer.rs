@@ -1,0 +1,109 @@
+//! A renderer that stands beside the real ones, and fails, panics or hangs when the test wants it to.
+
+use contiv_model::{ChangeSet, Snapshot};
+use contiv_renderer::{Description, RenderError, Renderer, Report, dry_run::DryRun};
+use futures::executor::block_on;
+use tokio::sync::{mpsc, watch};
+
+use crate::event_loop::RendererSpec;
+
+/// How the renderer behaves, from its next call on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Work,
+    Fail,
+    Panic,
+    /// Calls do not return until the mode is another.
+    Hang,
+}
+
+/// A call that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// With the names of all services.
+    Resync(Vec<String>),
+    /// With the names of the services that changed.
+    Update(Vec<String>),
+}
+
+/// The test's end of a renderer.
+#[derive(Debug)]
+pub(crate) struct Scripted {
+    mode: watch::Sender<Mode>,
+    calls: mpsc::UnboundedReceiver<Call>,
+}
+
+impl Scripted {
+    /// A renderer of this name, and the test's end of it.
+    pub(crate) fn new(name: &'static str) -> (RendererSpec, Self) {
+        let (mode, receiver) = watch::channel(Mode::Work);
+        let (sender, calls) = mpsc::unbounded_channel();
+        let create = move || {
+            let (mode, calls) = (receiver.clone(), sender.clone());
+            Box::new(Faulty { name, mode, calls, inner: DryRun::new() }) as Box<dyn Renderer>
+        };
+        (RendererSpec::new(name, create), Self { mode, calls })
+    }
+
+    pub(crate) fn set(&self, mode: Mode) {
+        self.mode.send_replace(mode);
+    }
+
+    /// The next call, as soon as there is one.
+    pub(crate) async fn call(&mut self) -> Call {
+        self.calls.recv().await.expect("the renderer's thread runs")
+    }
+
+    /// A call that has begun already.
+    pub(crate) fn call_so_far(&mut self) -> Option<Call> {
+        self.calls.try_recv().ok()
+    }
+}
+
+struct Faulty {
+    name: &'static str,
+    mode: watch::Receiver<Mode>,
+    calls: mpsc::UnboundedSender<Call>,
+    inner: DryRun,
+}
+
+impl Faulty {
+    fn begin(&mut self, call: Call) -> Result<(), RenderError> {
+        let _ = self.calls.send(call);
+        // A test that is over has dropped its end; then nothing hangs any more.
+        let mode = block_on(self.mode.wait_for(|mode| *mode != Mode::Hang)).map_or(Mode::Work, |mode| *mode);
+        match mode {
+            Mode::Work | Mode::Hang => Ok(()),
+            Mode::Panic => panic!("as the test wants it"),
+            Mode::Fail => {
+                let reason = "as the test wants it".to_owned();
+                Err(RenderError::Kernel { action: "do anything".to_owned(), reason })
+            }
+        }
+    }
+}
+
+impl Renderer for Faulty {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
+        self.begin(Call::Resync(snapshot.services.keys().map(ToString::to_string).collect()))?;
+        self.inner.resync(snapshot)
+    }
+
+    fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
+        self.begin(Call::Update(changes.services.keys().map(ToString::to_string).collect()))?;
+        self.inner.update(changes)
+    }
+
+    fn describe(&self) -> Description {
+        assert!(*self.mode.borrow() != Mode::Panic, "as the test wants it");
+        self.inner.describe()
+    }
+
+    fn cleanup(&mut self) -> Result<Report, RenderError> {
+        self.inner.cleanup()
+    }
+}

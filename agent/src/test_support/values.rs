@@ -1,0 +1,48 @@
+//! Stored values, and what a store says of them.
+
+use contiv_proto::{Key, Kind};
+use contiv_store::{Batch, Change, Entry, FeedEvent, Snapshot};
+use serde_json::json;
+
+fn entry(kind: Kind, name: &str, value: String) -> Entry {
+    let key = Key::new(kind, "default", name).expect("a good name").to_path();
+    Entry { key, value: value.into(), create_revision: 1, mod_revision: 1 }
+}
+
+/// A service on port 80 of 10.96.0.`last`.
+pub(crate) fn service(name: &str, last: u8) -> Entry {
+    let port = json!([{"name": "http", "protocol": "TCP", "port": 80}]);
+    let value = json!({"cluster_ip": format!("10.96.0.{last}"), "port": port});
+    entry(Kind::Service, name, value.to_string())
+}
+
+/// A service whose value cannot be read.
+pub(crate) fn bad_service(name: &str) -> Entry {
+    entry(Kind::Service, name, "{\"port\": 1}".to_owned())
+}
+
+/// The only slice of a service, with one endpoint 10.1.0.`last`.
+pub(crate) fn slice(name: &str, last: u8) -> Entry {
+    let value = json!({
+        "service_name": name, "address_type": "IPv4",
+        "ports": [{"name": "http", "protocol": "TCP", "port": 8080}],
+        "endpoints": [{"addresses": [format!("10.1.0.{last}")]}],
+    });
+    entry(Kind::EndpointSlice, name, value.to_string())
+}
+
+pub(crate) fn snapshot(revision: i64, entries: Vec<Entry>) -> FeedEvent {
+    FeedEvent::Snapshot(Snapshot { revision, entries, problems: Vec::new() })
+}
+
+pub(crate) fn put(entry: Entry) -> Change {
+    Change::Put(entry)
+}
+
+pub(crate) fn delete(entry: Entry) -> Change {
+    Change::Delete { key: entry.key }
+}
+
+pub(crate) fn batch(revision: i64, changes: Vec<Change>) -> FeedEvent {
+    FeedEvent::Changed(Batch { revision, changes })
+}

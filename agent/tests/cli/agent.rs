@@ -1,0 +1,174 @@
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, ChildStderr, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::contiv::{Run, command, run, text, web};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A running agent on a folder of manifests, with the dry-run renderer.
+struct Agent {
+    process: Child,
+    log: BufReader<ChildStderr>,
+    address: String,
+}
+
+impl Agent {
+    /// Starts it and waits until it is ready.
+    fn start(folder: &Path) -> Self {
+        let mut command = command(&arguments(folder, "127.0.0.1:0"));
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(process.stderr.take().unwrap());
+        let mut address = None;
+        loop {
+            let mut line = String::new();
+            assert_ne!(log.read_line(&mut line).unwrap(), 0, "the agent ended");
+            if let Some((_, rest)) = line.split_once("listen=") {
+                address = Some(rest.trim().to_owned());
+            }
+            if line.contains("ready: ") {
+                return Self { process, log, address: address.unwrap() };
+            }
+        }
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
+    /// Asks again and again until the answer is as it should be.
+    fn wait_for(&self, path: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+        let start = Instant::now();
+        loop {
+            let answer = self.get(path);
+            if is_wanted(&answer) {
+                return answer;
+            }
+            assert!(start.elapsed() < LIMIT, "in vain: {answer}");
+        }
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn arguments(folder: &Path, listen: &str) -> Vec<&'static str> {
+    let store = format!("dir:{}", text(&folder.join("manifests")));
+    let state = text(&folder.join("state")).to_owned();
+    [
+        "agent",
+        "--renderers",
+        "dry-run",
+        "--node-name",
+        "n1",
+        "--listen",
+        listen,
+        "--store",
+        &store,
+        "--state-dir",
+        &state,
+    ]
+    .map(|argument| &*argument.to_owned().leak())
+    .to_vec()
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("manifests")).unwrap();
+    fs::write(folder.path().join("manifests/web.yaml"), web("web", 7)).unwrap();
+    folder
+}
+
+#[test]
+fn a_changed_manifest_is_rendered_and_a_broken_one_leaves_the_last_good_one_in_force() {
+    let folder = folder();
+    let agent = Agent::start(folder.path());
+    let file = folder.path().join("manifests/web.yaml");
+    assert!(agent.get("/renderers/dry-run/dump").contains("10.1.0.7 . 8080"));
+    fs::write(&file, web("web", 7).replace("10.1.0.7", "10.1.0.9")).unwrap();
+    agent.wait_for("/renderers/dry-run/dump", |dump| dump.contains("10.1.0.9 . 8080"));
+    fs::write(&file, web("web", 7).replace("clusterIP: 10.96.0.7", "clusterIP: 10.96.0.777")).unwrap();
+    let quarantine = agent.wait_for("/quarantine", |quarantine| quarantine != "[]");
+    for part in ["Service shop/web", "spec.clusterIP", "last good"] {
+        assert!(quarantine.contains(part), "{part} is not in: {quarantine}");
+    }
+    assert!(agent.get("/services/shop/web").contains("10.96.0.7\""));
+}
+
+#[test]
+fn sigterm_ends_it_at_once_and_sighup_is_a_resync() {
+    let folder = folder();
+    let mut agent = Agent::start(folder.path());
+    agent.signal("HUP");
+    agent.wait_for("/controller/event-history", |history| history.contains("\"SIGHUP\""));
+    let start = Instant::now();
+    agent.signal("TERM");
+    let status = agent.process.wait().unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    let mut log = String::new();
+    agent.log.read_to_string(&mut log).unwrap();
+    assert!(log.contains("the dataplane stays in place"), "{log}");
+}
+
+#[test]
+fn a_second_agent_and_a_cleanup_are_refused_while_one_runs() {
+    let folder = folder();
+    let agent = Agent::start(folder.path());
+    let pid = format!("pid {}", agent.process.id());
+    let second = run(&arguments(folder.path(), "127.0.0.1:0"));
+    assert!(
+        second.code == 1 && second.err.contains(&pid) && second.err.contains("--state-dir"),
+        "{second:?}"
+    );
+    let state = folder.path().join("state");
+    let cleanup = run(&["cleanup", "--renderers", "dry-run", "--state-dir", text(&state)]);
+    assert!(cleanup.code == 1 && cleanup.err.contains(&pid), "{cleanup:?}");
+    drop(agent);
+    let cleanup = run(&["cleanup", "--renderers", "dry-run", "--state-dir", text(&state)]);
+    assert_eq!((cleanup.code, cleanup.out.as_str()), (0, "dry-run: nothing to remove\n"));
+}
+
+#[test]
+fn what_keeps_it_from_starting_is_named_with_the_way_out() {
+    let folder = folder();
+    let agent = Agent::start(folder.path());
+    let taken = agent.address.clone();
+    let with = |flag: &str, value: &str| -> Run {
+        let other = tempfile::tempdir().unwrap();
+        fs::create_dir(other.path().join("manifests")).unwrap();
+        let mut arguments = arguments(other.path(), "127.0.0.1:0");
+        let position = arguments.iter().position(|argument| *argument == flag).unwrap();
+        arguments[position + 1] = value.to_owned().leak();
+        run(&arguments)
+    };
+    for (flag, value, expected) in [
+        ("--listen", taken.as_str(), &["--listen", taken.as_str(), "in use"][..]),
+        ("--store", "dir:/nowhere", &["--store", "/nowhere"]),
+        ("--state-dir", "/proc/nowhere", &["--state-dir", "/proc/nowhere"]),
+    ] {
+        let run = with(flag, value);
+        assert_eq!(run.code, 1, "{run:?}");
+        for part in expected {
+            assert!(run.err.contains(part), "{part} is not in: {}", run.err);
+        }
+    }
+}

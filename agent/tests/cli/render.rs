@@ -1,0 +1,102 @@
+use std::fs;
+
+use crate::contiv::{run, run_with_input, text, web};
+
+const NODES: &str = "
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n2}
+status: {addresses: [{type: InternalIP, address: 192.168.0.2}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {addresses: [{type: InternalIP, address: 192.168.0.1}]}
+";
+
+#[test]
+fn manifests_on_standard_input_become_a_ruleset() {
+    let run = run_with_input(&["render", "-f", "-"], &web("web", 7));
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    assert!(run.out.contains("10.96.0.7 . tcp . 80") && run.out.contains("10.1.0.7 . 8080"), "{}", run.out);
+}
+
+#[test]
+fn the_result_does_not_depend_on_the_order_of_the_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let [a, b] = ["a.yaml", "b.yaml"].map(|name| folder.path().join(name));
+    fs::write(&a, web("a", 1)).unwrap();
+    fs::write(&b, web("b", 2)).unwrap();
+    for output in ["nft", "json", "table"] {
+        let one = run(&["render", "-o", output, "-f", text(&a), text(&b)]);
+        let other = run(&["render", "-o", output, "-f", text(&b), "-f", text(&a)]);
+        let whole = run(&["render", "-o", output, "-f", text(folder.path())]);
+        assert_eq!((one.code, &one.out), (0, &other.out), "{output}");
+        assert_eq!(one.out, whole.out, "{output}");
+    }
+}
+
+#[test]
+fn json_is_what_renderers_are_told_and_a_table_is_for_people() {
+    let run_as = |output| run_with_input(&["render", "-f", "-", "-o", output], &web("web", 7)).out;
+    let json: serde_json::Value = serde_json::from_str(&run_as("json")).unwrap();
+    assert_eq!(json["desired"]["services"]["shop/web"]["cluster_ips"][0], "10.96.0.7", "{json:#}");
+    let table = run_as("table");
+    assert!(
+        table.lines().any(|line| line.starts_with("shop/web ") && line.contains("10.1.0.7:8080")),
+        "{table}"
+    );
+}
+
+#[test]
+fn what_is_broken_is_named_with_file_object_and_field_and_the_rest_is_rendered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("bad-port.yaml"), web("broken", 8).replace("port: 80,", "port: 99999,")).unwrap();
+    fs::write(path("bad-yaml.yaml"), "apiVersion: v1\nkind: [\n").unwrap();
+    fs::write(path("good.yaml"), web("web", 7)).unwrap();
+    let run = run(&["render", "-f", text(folder.path())]);
+    assert_eq!(run.code, 1);
+    assert!(run.out.contains("10.96.0.7") && !run.out.contains("10.96.0.8"), "{}", run.out);
+    let line = |name: &str| run.err.lines().find(|line| line.contains(name)).unwrap().to_owned();
+    let problem = line("bad-port.yaml");
+    for part in ["Service shop/broken", "spec.ports[0].port", "99999"] {
+        assert!(problem.contains(part), "{part} is not in: {problem}");
+    }
+    assert!(line("bad-yaml.yaml").contains("line"), "{}", run.err);
+    assert_eq!(run.err.lines().count(), 2, "{}", run.err);
+}
+
+#[test]
+fn kinds_that_are_of_no_use_are_counted_or_named() {
+    let input = web("web", 7) + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n";
+    let brief = run_with_input(&["render", "-f", "-"], &input);
+    assert_eq!(brief.code, 0);
+    assert_eq!(brief.err, "note: 1 object of kinds that contiv does not use; -v names them\n");
+    let verbose = run_with_input(&["render", "-v", "-f", "-"], &input);
+    assert!(verbose.err.contains("ConfigMap settings"), "{}", verbose.err);
+}
+
+#[test]
+fn a_path_that_is_not_there_is_named_and_the_rest_is_rendered() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("web.yaml");
+    fs::write(&file, web("web", 7)).unwrap();
+    let run = run(&["render", "-f", "/nowhere.yaml", text(&file)]);
+    assert_eq!(run.code, 1);
+    assert!(run.out.contains("10.96.0.7"), "{}", run.out);
+    assert!(run.err.contains("/nowhere.yaml"), "{}", run.err);
+}
+
+#[test]
+fn of_several_nodes_the_first_is_rendered_and_that_is_said() {
+    let input = web("web", 7) + NODES;
+    let first = run_with_input(&["render", "-o", "json", "-f", "-"], &input);
+    assert_eq!(first.code, 0);
+    assert_eq!(first.err, "note: rendered for node n1, the first of 2; --node-name chooses another\n");
+    assert!(first.out.contains("192.168.0.1") && !first.out.contains("192.168.0.2"), "{}", first.out);
+    let chosen = run_with_input(&["render", "-o", "json", "-f", "-", "--node-name", "n2"], &input);
+    assert_eq!((chosen.code, chosen.err.as_str()), (0, ""));
+    assert!(chosen.out.contains("192.168.0.2"), "{}", chosen.out);
+}
