@@ -24,6 +24,46 @@ impl Check {
         }
     }
 
+    /// An address that other hosts can send to: Kubernetes' rule for the addresses of services and endpoints
+    /// (`ValidateNonSpecialIP`). It keeps who writes endpoints from reaching into the loopback of a node.
+    pub(super) fn routable_address(&mut self, field: Arguments<'_>, text: &str) {
+        match text.parse::<IpAddr>() {
+            Ok(address) if is_special(address.to_canonical()) => {
+                self.refuse(field, format!("{text:?} is not an address that other hosts can send to"));
+            }
+            _ => self.address(field, text),
+        }
+    }
+
+    /// An address, with a prefix length or without.
+    pub(super) fn address_of_interface(&mut self, field: Arguments<'_>, text: &str) {
+        if text.parse::<IpNetwork>().is_err() {
+            self.refuse(field, format!("{text:?} is not an address of an interface, as in 192.168.16.2/24"));
+        }
+    }
+
+    /// The name of an object, an interface or a node.
+    pub(super) fn name(&mut self, field: Arguments<'_>, text: &str) {
+        if text.is_empty() {
+            self.refuse(field, "missing; expected a name");
+        } else if text.len() > 253 {
+            self.refuse(field, format!("{} characters long; 253 are allowed", text.len()));
+        } else {
+            self.plain(field, text);
+        }
+    }
+
+    /// Text that can stand in any output as it is. It may be empty.
+    pub(super) fn plain(&mut self, field: Arguments<'_>, text: &str) {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if !text.chars().all(is_plain) {
+            self.refuse(
+                field,
+                format!("{text:?} holds more than letters, digits, hyphens, underscores and dots"),
+            );
+        }
+    }
+
     /// An address and a prefix length.
     pub(super) fn network(&mut self, field: Arguments<'_>, text: &str) {
         if !text.contains('/') || text.parse::<IpNetwork>().is_err() {
@@ -74,4 +114,12 @@ impl Check {
         self.one_of(field, &protocol, &["TCP", "UDP", "SCTP"]);
         protocol
     }
+}
+
+fn is_special(address: IpAddr) -> bool {
+    let is_local = match address {
+        IpAddr::V4(v4) => v4.is_broadcast() || v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    is_local || address.is_unspecified() || address.is_loopback() || address.is_multicast()
 }

@@ -79,7 +79,7 @@ impl Subset {
     fn into_message(self, i: usize, check: &mut Check) -> wire::EndpointSubset {
         let mut addresses = |field: &str, addresses: Vec<Address>| -> Vec<EndpointAddress> {
             for (j, address) in addresses.iter().enumerate() {
-                check.address(format_args!("subsets[{i}].{field}[{j}].ip"), &address.ip);
+                check.routable_address(format_args!("subsets[{i}].{field}[{j}].ip"), &address.ip);
             }
             addresses.into_iter().map(Address::into_message).collect()
         };

@@ -45,12 +45,12 @@ impl Manifest for CustomIpAllocation {
         fill_in("pod_name", &mut message.pod_name, self.metadata.name, check);
         fill_in("pod_namespace", &mut message.pod_namespace, self.metadata.namespace, check);
         for (i, interface) in message.custom_interfaces.iter().enumerate() {
-            // With or without a prefix length, as Contiv's IPAM takes it.
+            check.name(format_args!("spec.custom_interfaces[{i}].name"), &interface.name);
             let field = format_args!("spec.custom_interfaces[{i}].ip_address");
-            if interface.ip_address.contains('/') {
-                check.network(field, &interface.ip_address);
-            } else if !interface.ip_address.is_empty() {
-                check.address(field, &interface.ip_address);
+            if !interface.ip_address.is_empty() {
+                check.address_of_interface(field, &interface.ip_address);
+            } else if interface.service_endpoint {
+                check.refuse(field, "missing; services reach the pod through this interface");
             }
         }
         message
@@ -64,8 +64,8 @@ impl Manifest for CustomIpAllocation {
     }
 }
 
-/// The pod is given twice, in `metadata` and in `spec`; the latter may be left out, but not differ.
-fn fill_in(field: &str, found: &mut String, wanted: String, check: &mut Check) {
+/// What is given twice, in `metadata` and in `spec`, may be left out of the latter, but not differ.
+pub(super) fn fill_in(field: &str, found: &mut String, wanted: String, check: &mut Check) {
     if found.is_empty() {
         *found = wanted;
     } else if *found != wanted {

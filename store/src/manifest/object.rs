@@ -150,14 +150,14 @@ impl Reader<'_> {
         };
         let mut check = Check::default();
         let metadata = manifest.metadata();
-        if metadata.name.is_empty() {
-            check.refuse(format_args!("metadata.name"), "missing; an object needs a name");
-        }
+        check.name(format_args!("metadata.name"), &metadata.name);
         if !self.kind.is_namespaced() {
             // The API server ignores it too.
             metadata.namespace.clear();
         } else if metadata.namespace.is_empty() {
             "default".clone_into(&mut metadata.namespace);
+        } else {
+            check.name(format_args!("metadata.namespace"), &metadata.namespace);
         }
         let object: Object = manifest.into_message(&mut check).into();
         if !check.findings.is_empty() {

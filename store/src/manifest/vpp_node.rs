@@ -5,7 +5,12 @@ use contiv_proto::message::vppnode as wire;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{check::Check, ip_allocation::spec_to_message, metadata::Metadata, object::Manifest};
+use super::{
+    check::Check,
+    ip_allocation::{fill_in, spec_to_message},
+    metadata::Metadata,
+    object::Manifest,
+};
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
@@ -26,17 +31,18 @@ impl Manifest for VppNode {
         if message.id == 0 && check.findings.is_empty() {
             check.refuse(format_args!("spec.id"), "missing; expected a number above zero");
         }
-        // A node without a name is written under its number.
-        if message.name.is_empty() && self.metadata.name != message.id.to_string() {
-            message.name.clone_from(&self.metadata.name);
-        }
+        fill_in("name", &mut message.name, self.metadata.name, check);
         for (i, address) in message.ip_addresses.iter().enumerate() {
-            check.network(format_args!("spec.ip_addresses[{i}]"), address);
+            check.address_of_interface(format_args!("spec.ip_addresses[{i}]"), address);
+        }
+        if !message.ip_address.is_empty() {
+            check.address_of_interface(format_args!("spec.ip_address"), &message.ip_address);
         }
         message
     }
 
     fn from_message(message: &wire::VppNode) -> Self {
+        // Contiv may have stored a node before it knew its name.
         let name = if message.name.is_empty() { message.id.to_string() } else { message.name.clone() };
         Self { metadata: Metadata::named(&name, ""), spec: serde_json::to_value(message).unwrap_or_default() }
     }

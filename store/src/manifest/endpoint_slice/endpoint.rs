@@ -1,5 +1,7 @@
 //! One of an `EndpointSlice`'s `endpoints`.
 
+use std::net::IpAddr;
+
 use contiv_proto::message::endpointslice::endpoint_slice as wire;
 use serde::{Deserialize, Serialize};
 
@@ -95,12 +97,16 @@ impl Endpoint {
 
 fn check_family(i: usize, j: usize, address: &str, address_type: &str, check: &mut Check) {
     let field = format_args!("endpoints[{i}].addresses[{j}]");
+    let family = address.parse::<IpAddr>().map(|address| address.to_canonical().is_ipv4());
     let is_right = match address_type {
-        "IPv4" => address.parse::<std::net::Ipv4Addr>().is_ok(),
-        "IPv6" => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        _ => !address.is_empty(),
+        "IPv4" => family == Ok(true),
+        "IPv6" => family == Ok(false),
+        _ if address.is_empty() => false,
+        _ => return,
     };
-    if !is_right {
+    if is_right {
+        check.routable_address(field, address);
+    } else {
         check.refuse(field, format!("{address:?} is not an address of the slice's type, {address_type}"));
     }
 }

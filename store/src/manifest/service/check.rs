@@ -1,6 +1,6 @@
 //! The rules for a Service's `spec` (Kubernetes `pkg/apis/core/validation`, `ValidateService`), as far as contiv uses it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use super::{Check, Spec};
 
@@ -42,7 +42,7 @@ impl Spec {
 
     fn check_addresses(&self, check: &mut Check) {
         if !self.cluster_ip.is_empty() && self.cluster_ip != NONE {
-            check.address(format_args!("spec.clusterIP"), &self.cluster_ip);
+            check.routable_address(format_args!("spec.clusterIP"), &self.cluster_ip);
         }
         match self.cluster_ips.as_slice() {
             // The default filled in above; it is checked already.
@@ -52,16 +52,30 @@ impl Spec {
                 check.refuse(format_args!("spec.clusterIPs[0]"), reason);
             }
             addresses => {
-                for (i, address) in addresses.iter().enumerate() {
-                    check.address(format_args!("spec.clusterIPs[{i}]"), address);
+                for (i, address) in addresses.iter().enumerate().skip(1) {
+                    check.routable_address(format_args!("spec.clusterIPs[{i}]"), address);
                 }
+                self.check_families(check);
             }
         }
         for (i, address) in self.external_ips.iter().enumerate() {
-            check.address(format_args!("spec.externalIPs[{i}]"), address);
+            check.routable_address(format_args!("spec.externalIPs[{i}]"), address);
         }
         for (i, range) in self.load_balancer_source_ranges.iter().enumerate() {
             check.network(format_args!("spec.loadBalancerSourceRanges[{i}]"), range);
+        }
+    }
+
+    /// One address per family.
+    fn check_families(&self, check: &mut Check) {
+        let mut families = BTreeMap::new();
+        for (i, address) in self.cluster_ips.iter().enumerate() {
+            let Ok(address) = address.parse::<IpAddr>() else { continue };
+            if let Some(first) = families.insert(address.to_canonical().is_ipv4(), i) {
+                let reason =
+                    format!("{address} is of the family of spec.clusterIPs[{first}]; one of each is allowed");
+                check.refuse(format_args!("spec.clusterIPs[{i}]"), reason);
+            }
         }
     }
 
@@ -69,6 +83,7 @@ impl Spec {
     fn check_ports(&self, check: &mut Check) {
         let mut names = BTreeMap::new();
         let mut numbers = BTreeMap::new();
+        let mut node_ports = BTreeMap::new();
         for (i, port) in self.ports.iter().enumerate() {
             if port.name.is_empty() && self.ports.len() > 1 {
                 let reason = "missing; with more than one port each needs a name";
@@ -81,6 +96,14 @@ impl Spec {
             if let Some(first) = numbers.insert((port.port, protocol), i) {
                 let reason = format!("{protocol} port {} is that of spec.ports[{first}] too", port.port);
                 check.refuse(format_args!("spec.ports[{i}].port"), reason);
+            }
+            check.plain(format_args!("spec.ports[{i}].name"), &port.name);
+            if port.node_port == 0 {
+                continue;
+            }
+            if let Some(first) = node_ports.insert((port.node_port, protocol), i) {
+                let reason = format!("{protocol} port {} is that of spec.ports[{first}] too", port.node_port);
+                check.refuse(format_args!("spec.ports[{i}].nodePort"), reason);
             }
         }
     }

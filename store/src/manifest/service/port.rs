@@ -20,7 +20,7 @@ pub(super) struct Port {
     #[serde(skip_serializing_if = "Option::is_none")]
     target_port: Option<TargetPort>,
     #[serde(skip_serializing_if = "is_zero")]
-    node_port: i64,
+    pub(super) node_port: i64,
     #[serde(skip_serializing_if = "String::is_empty")]
     app_protocol: String,
 }

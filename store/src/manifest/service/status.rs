@@ -36,7 +36,7 @@ impl Status {
     pub(super) fn into_message(self, check: &mut Check) -> Vec<wire::service::LoadBalancerIngress> {
         let convert = |(i, ingress): (usize, Ingress)| {
             if !ingress.ip.is_empty() {
-                check.address(format_args!("status.loadBalancer.ingress[{i}].ip"), &ingress.ip);
+                check.routable_address(format_args!("status.loadBalancer.ingress[{i}].ip"), &ingress.ip);
             }
             let field = format_args!("status.loadBalancer.ingress[{i}].ipMode");
             check.one_of_or_empty(field, &ingress.ip_mode, &["VIP", "Proxy"]);

@@ -38,6 +38,20 @@ fn every_bad_field_of_a_service_is_named() {
         ),
         ("clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, x]", "spec.clusterIPs[1]: \"x\" is not an IP address"),
         ("clusterIPs: [x]", "spec.clusterIP: \"x\" is not an IP address"),
+        (
+            "clusterIP: 127.0.0.1",
+            "spec.clusterIP: \"127.0.0.1\" is not an address that other hosts can send to",
+        ),
+        (
+            "clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, 10.0.0.2]",
+            "spec.clusterIPs[1]: 10.0.0.2 is of the family of spec.clusterIPs[0]",
+        ),
+        ("externalIPs: [224.0.0.1]", "spec.externalIPs[0]: \"224.0.0.1\" is not an address that other hosts"),
+        ("ports: [{port: 80, name: 'a b'}]", "spec.ports[0].name: \"a b\" holds more than letters"),
+        (
+            "ports: [{port: 80, name: a, nodePort: 300}, {port: 81, name: b, nodePort: 300}]",
+            "spec.ports[1].nodePort: TCP port 300 is that of spec.ports[0] too",
+        ),
         ("externalIPs: [1.2.3.4, 1.2.3.4.5]", "spec.externalIPs[1]: \"1.2.3.4.5\" is not an IP address"),
         (
             "loadBalancerSourceRanges: [10.0.0.0]",
@@ -139,7 +153,7 @@ fn bad_fields_of_the_other_kinds_are_named() {
         ("contiv.io/v1, kind: VppNode, spec: {id: 1, ip_addresses: [x]}", "spec.ip_addresses[0]"),
         ("contiv.io/v1, kind: CustomIPAllocation, spec: {pod_name: other}", "spec.pod_name"),
         (
-            "contiv.io/v1, kind: CustomIPAllocation, spec: {custom_interfaces: [{ip_address: x}]}",
+            "contiv.io/v1, kind: CustomIPAllocation, spec: {custom_interfaces: [{name: e, ip_address: x}]}",
             "spec.custom_interfaces[0].ip_address",
         ),
         (

@@ -42,11 +42,16 @@ fn words() -> impl Strategy<Value = BTreeMap<String, String>> {
     prop::collection::btree_map(text(), text(), 0..4)
 }
 
+fn ipv4() -> impl Strategy<Value = String> {
+    any::<[u8; 3]>().prop_map(|[a, b, c]| format!("10.{a}.{b}.{c}"))
+}
+
+fn ipv6() -> impl Strategy<Value = String> {
+    any::<u64>().prop_map(|low| std::net::Ipv6Addr::from(0xfd00_u128 << 112 | u128::from(low)).to_string())
+}
+
 fn address() -> impl Strategy<Value = String> {
-    prop_oneof![
-        any::<std::net::Ipv4Addr>().prop_map(|a| a.to_string()),
-        any::<std::net::Ipv6Addr>().prop_map(|a| a.to_string()),
-    ]
+    prop_oneof![ipv4(), ipv6()]
 }
 
 fn range() -> impl Strategy<Value = String> {
@@ -83,7 +88,7 @@ prop_compose! {
 
 prop_compose! {
     fn service()(name in name(), namespace in name(), ports in vec(service_port(), 0..4),
-        cluster_ips in vec(address(), 0..3), external_ips in vec(address(), 0..3),
+        cluster_ips in (option::of(ipv4()), option::of(ipv6())), external_ips in vec(address(), 0..3),
         service_type in one_of(&["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"]),
         (labels, annotations, selector) in (words(), words(), words()),
         (external_name, class, distribution) in (text(), text(), text()),
@@ -94,7 +99,8 @@ prop_compose! {
         -> service::Service
     {
         let ports = ports.into_iter().zip(1..).map(|(port, i)| service::service::ServicePort {
-            name: format!("p{i}"), port: i, ..port });
+            name: format!("p{i}"), port: i, node_port: if port.node_port > 0 { i } else { 0 }, ..port });
+        let cluster_ips: Vec<_> = [cluster_ips.0, cluster_ips.1].into_iter().flatten().collect();
         let ingress = ingress.into_iter().map(|(ip, hostname, ip_mode)| {
             service::service::LoadBalancerIngress { ip, hostname, ip_mode } });
         service::Service {
@@ -140,13 +146,13 @@ fn endpoints() -> impl Strategy<Value = endpoints::Endpoints> {
 }
 
 prop_compose! {
-    fn endpoint()(address in any::<std::net::Ipv4Addr>(), conditions in option::of(any::<[Option<bool>; 3]>()),
+    fn endpoint()(address in ipv4(), conditions in option::of(any::<[Option<bool>; 3]>()),
         (host_name, node_name, zone) in (text(), text(), text()), target_ref in option::of(reference()),
         hints in option::of((vec(text(), 0..3), vec(text(), 0..3)))) -> endpointslice::endpoint_slice::Endpoint
     {
         use endpointslice::endpoint_slice::{Conditions, Endpoint, Hints};
         Endpoint {
-            addresses: vec![address.to_string()], host_name, node_name, zone, target_ref,
+            addresses: vec![address], host_name, node_name, zone, target_ref,
             conditions: conditions.map(|[ready, serving, terminating]| Conditions { ready, serving, terminating }),
             hints: hints.map(|(for_zones, for_nodes)| Hints { for_zones, for_nodes }),
         }
@@ -210,13 +216,13 @@ fn namespace() -> impl Strategy<Value = namespace::Namespace> {
 }
 
 fn vpp_node() -> impl Strategy<Value = vppnode::VppNode> {
-    (1..=u32::MAX, "[a-z0-9]{0,3}", prop_oneof![Just(String::new()), address()], vec(range(), 0..3)).prop_map(
+    (1..=u32::MAX, name(), prop_oneof![Just(String::new()), address()], vec(range(), 0..3)).prop_map(
         |(id, name, ip_address, ip_addresses)| vppnode::VppNode { id, name, ip_address, ip_addresses },
     )
 }
 
 fn allocation() -> impl Strategy<Value = ipalloc::CustomIpAllocation> {
-    let interface = (text(), text(), address(), any::<bool>()).prop_map(
+    let interface = (name(), text(), address(), any::<bool>()).prop_map(
         |(name, network, ip_address, service_endpoint)| ipalloc::CustomPodInterface {
             name,
             network,
