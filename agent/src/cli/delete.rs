@@ -43,13 +43,12 @@ pub(super) struct Delete {
 
 impl Delete {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        let (keys, mut is_good) = match self.kind {
-            Some(kind) => (self.named(kind)?, true),
-            None => {
-                let parsed = input::read(&self.files)?;
-                print_problems(&parsed.problems, &mut terminal.err)?;
-                (parsed.objects.into_iter().map(|object| object.key).collect(), parsed.problems.is_empty())
-            }
+        let (keys, mut is_good) = if let Some(kind) = self.kind {
+            (self.named(kind)?, true)
+        } else {
+            let parsed = input::read(&self.files)?;
+            print_problems(&parsed.problems, &mut terminal.err)?;
+            (parsed.objects.into_iter().map(|object| object.key).collect(), parsed.problems.is_empty())
         };
         is_good &= self.store.run(async |store| self.delete(&*store, &keys, terminal).await)?;
         Ok(Outcome::good_if(is_good))

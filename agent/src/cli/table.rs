@@ -28,10 +28,8 @@ impl Table {
         };
         let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
         for row in &self.rows {
-            let mut line = String::new();
-            for (cell, width) in row.iter().zip(&widths) {
-                line.push_str(&format!("{cell:<width$}", width = width + GAP));
-            }
+            let pad = |(cell, width): (&String, &usize)| format!("{cell:<width$}", width = width + GAP);
+            let line: String = row.iter().zip(&widths).map(pad).collect();
             writeln!(out, "{}", line.trim_end())?;
         }
         Ok(())

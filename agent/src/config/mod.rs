@@ -5,16 +5,16 @@
 
 mod file;
 mod flags;
+mod renderer_name;
 mod text;
 
 #[cfg(test)]
 mod tests;
 
 use std::{
-    fmt, fs,
+    fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    str::FromStr,
     time::Duration,
 };
 
@@ -22,10 +22,11 @@ use clap::{ArgAction, Args, ValueEnum};
 use contiv_model::{NodeName, ProcessorConfig};
 use contiv_store::StoreUrl;
 use ipnetwork::IpNetwork;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use flags::ConfigFlags;
+pub use renderer_name::{RendererName, UnknownRenderer};
 
 /// The file that is read when none is named, if it exists.
 pub const DEFAULT_FILE: &str = "/etc/contiv/agent.toml";
@@ -60,7 +61,7 @@ pub struct Config {
     #[arg(long, env = "CONTIV_LOG_FORMAT", value_name = "FORMAT")]
     pub log_format: LogFormat,
 
-    /// What to log: error, warn, info, debug or trace; also by module, as in info,contiv_store=debug
+    /// What to log: error, warn, info, debug or trace; also by module, as in `info,contiv_store=debug`
     #[arg(long, env = "CONTIV_LOG_LEVEL", value_name = "LEVEL")]
     pub log_level: String,
 
@@ -99,7 +100,7 @@ impl Default for Config {
         Self {
             node_name: String::new(),
             store: StoreUrl::Dir(PathBuf::from("/etc/contiv/manifests")),
-            renderers: vec![RendererName("nftables")],
+            renderers: vec![RendererName::NFTABLES],
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9999)),
             state_dir: PathBuf::from("/var/lib/contiv"),
             log_format: LogFormat::Text,
@@ -122,44 +123,6 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
-}
-
-/// A renderer that exists, by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct RendererName(&'static str);
-
-impl RendererName {
-    /// The name as it is registered.
-    pub const fn as_str(self) -> &'static str {
-        self.0
-    }
-}
-
-/// A name that no renderer has.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("there is no renderer {0:?}; known are {known}", known = contiv_renderer::registry::NAMES.join(", "))]
-pub struct UnknownRenderer(String);
-
-impl FromStr for RendererName {
-    type Err = UnknownRenderer;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let known = contiv_renderer::registry::NAMES.into_iter().find(|known| *known == name);
-        known.map(Self).ok_or_else(|| UnknownRenderer(name.to_owned()))
-    }
-}
-
-impl<'de> Deserialize<'de> for RendererName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text::deserialize(deserializer)
-    }
-}
-
-impl fmt::Display for RendererName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.0)
-    }
 }
 
 /// Everything that is wrong with the configuration, a line each.

@@ -52,7 +52,8 @@ fn every_key_of_the_file_counts_and_its_flag_counts_more() {
 
 #[test]
 fn the_effective_configuration_is_a_file_that_says_the_same() {
-    let file: String = VALUES.iter().map(|(key, value, _)| format!("{key} = {value}\n")).collect();
+    let lines: Vec<String> = VALUES.iter().map(|(key, value, _)| format!("{key} = {value}")).collect();
+    let file = lines.join("\n");
     let config = load(&file, &[]).unwrap();
     assert_eq!(load(&config.to_toml().unwrap(), &[]).unwrap(), config);
 }

@@ -267,13 +267,11 @@ impl EventLoop {
     async fn drain(mut self) {
         let deadline = Instant::now() + DRAIN_LIMIT;
         while self.renderers.are_busy() {
-            match tokio::time::timeout_at(deadline, self.inputs.reports.recv()).await {
-                Ok(Some(done)) => drop(self.renderers.finish(done)),
-                Ok(None) | Err(_) => {
-                    warn!("a renderer is still busy; leaving it");
-                    return;
-                }
-            }
+            let Ok(Some(done)) = tokio::time::timeout_at(deadline, self.inputs.reports.recv()).await else {
+                warn!("a renderer is still busy; leaving it");
+                return;
+            };
+            self.renderers.finish(done);
         }
     }
 }

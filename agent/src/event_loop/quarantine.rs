@@ -66,7 +66,9 @@ impl Quarantine {
     pub(super) fn replace_values(&mut self, bad: Vec<BadValue>, now: Timestamp) {
         let keys: BTreeSet<&String> = bad.iter().map(|bad| &bad.key).collect();
         let gone: Vec<String> = self.values.keys().filter(|key| !keys.contains(key)).cloned().collect();
-        gone.iter().for_each(|key| self.remove(key));
+        for key in &gone {
+            self.remove(key);
+        }
         let news: Vec<String> = bad.into_iter().filter_map(|bad| self.insert(bad, now)).collect();
         self.announce(&news);
     }

@@ -4,7 +4,7 @@ use contiv_model::{ChangeSet, Event};
 use contiv_store::{Batch, FeedEvent, Snapshot};
 use jiff::Timestamp;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{
     EventLoop, StoreDown,
@@ -25,7 +25,8 @@ impl EventLoop {
                 self.record("problems", description, None, Vec::new());
             }
             FeedEvent::Down { reason } => {
-                warn!(reason, "the store is down; the dataplane stays as it is");
+                // Why it is down has been logged by the feed.
+                info!("the dataplane stays as it is while the store is down");
                 self.record("store-down", reason.clone(), None, Vec::new());
                 self.store.down = Some(StoreDown { since: Timestamp::now(), reason });
             }

@@ -36,7 +36,7 @@ impl Metrics {
         Self { registry, events, renderers, sizes }
     }
 
-    /// Everything in the text form of OpenMetrics.
+    /// Everything in the text form of `OpenMetrics`.
     ///
     /// # Errors
     /// Never: text can be written to memory.

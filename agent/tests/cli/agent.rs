@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::contiv::{Run, command, run, text, web};
+use crate::contiv::{Run, command, finish, run, text, web};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -23,18 +23,17 @@ impl Agent {
     fn start(folder: &Path) -> Self {
         let mut command = command(&arguments(folder, "127.0.0.1:0"));
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut log = BufReader::new(process.stderr.take().unwrap());
-        let mut address = None;
-        loop {
-            let mut line = String::new();
-            assert_ne!(log.read_line(&mut line).unwrap(), 0, "the agent ended");
-            if let Some((_, rest)) = line.split_once("listen=") {
-                address = Some(rest.trim().to_owned());
-            }
-            if line.contains("ready: ") {
-                return Self { process, log, address: address.unwrap() };
+        let log = BufReader::new(process.stderr.take().unwrap());
+        let mut agent = Self { process, log, address: String::new() };
+        let mut line = String::new();
+        while !line.contains("ready: ") {
+            line.clear();
+            assert_ne!(agent.log.read_line(&mut line).unwrap(), 0, "the agent ended");
+            if let Some((_, address)) = line.split_once("listen=") {
+                address.trim().clone_into(&mut agent.address);
             }
         }
+        agent
     }
 
     fn get(&self, path: &str) -> String {
@@ -70,24 +69,18 @@ impl Drop for Agent {
     }
 }
 
-fn arguments(folder: &Path, listen: &str) -> Vec<&'static str> {
+fn arguments(folder: &Path, listen: &str) -> Vec<String> {
     let store = format!("dir:{}", text(&folder.join("manifests")));
-    let state = text(&folder.join("state")).to_owned();
-    [
-        "agent",
-        "--renderers",
-        "dry-run",
-        "--node-name",
-        "n1",
-        "--listen",
-        listen,
-        "--store",
-        &store,
-        "--state-dir",
-        &state,
-    ]
-    .map(|argument| &*argument.to_owned().leak())
-    .to_vec()
+    let state = folder.join("state");
+    ["agent", "--renderers", "dry-run", "--node-name", "n1", "--listen", listen, "--store", &store]
+        .into_iter()
+        .chain(["--state-dir", text(&state)])
+        .map(str::to_owned)
+        .collect()
+}
+
+fn run_owned(arguments: &[String]) -> Run {
+    finish(command(arguments))
 }
 
 fn folder() -> tempfile::TempDir {
@@ -134,7 +127,7 @@ fn a_second_agent_and_a_cleanup_are_refused_while_one_runs() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let pid = format!("pid {}", agent.process.id());
-    let second = run(&arguments(folder.path(), "127.0.0.1:0"));
+    let second = run_owned(&arguments(folder.path(), "127.0.0.1:0"));
     assert!(
         second.code == 1 && second.err.contains(&pid) && second.err.contains("--state-dir"),
         "{second:?}"
@@ -157,8 +150,8 @@ fn what_keeps_it_from_starting_is_named_with_the_way_out() {
         fs::create_dir(other.path().join("manifests")).unwrap();
         let mut arguments = arguments(other.path(), "127.0.0.1:0");
         let position = arguments.iter().position(|argument| *argument == flag).unwrap();
-        arguments[position + 1] = value.to_owned().leak();
-        run(&arguments)
+        value.clone_into(&mut arguments[position + 1]);
+        run_owned(&arguments)
     };
     for (flag, value, expected) in [
         ("--listen", taken.as_str(), &["--listen", taken.as_str(), "in use"][..]),

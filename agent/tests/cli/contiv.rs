@@ -1,6 +1,7 @@
 //! Running the binary.
 
 use std::{
+    ffi::OsStr,
     io::Write,
     path::Path,
     process::{Command, Stdio},
@@ -15,7 +16,7 @@ pub(crate) struct Run {
 }
 
 /// The binary, in an environment without any setting of ours.
-pub(crate) fn command(arguments: &[&str]) -> Command {
+pub(crate) fn command(arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_contiv"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CONTIV_")) {
         command.env_remove(name);

@@ -60,7 +60,7 @@ fn service_cells(service: &Service, now: Timestamp) -> Vec<String> {
         or(&service.service_type, "ClusterIP"),
         or(&service.cluster_ip, NONE),
         if external.is_empty() { NONE.to_owned() } else { external.join(",") },
-        joined(ports.collect()),
+        joined(&ports.collect::<Vec<_>>()),
         age(service.creation_timestamp, now),
     ]
 }
@@ -99,19 +99,19 @@ fn pod_cells(pod: &Pod) -> Vec<String> {
 fn node_cells(node: &Node) -> Vec<String> {
     let of_type = |wanted: Type| {
         let addresses = node.addresses.iter().filter(|address| address.r#type() == wanted);
-        joined(addresses.map(|address| address.address.clone()).collect())
+        joined(&addresses.map(|address| address.address.clone()).collect::<Vec<_>>())
     };
     let ranges =
         if node.pod_cidrs.is_empty() { std::slice::from_ref(&node.pod_cidr) } else { &node.pod_cidrs };
-    let ranges = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
+    let ranges: Vec<String> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
     let version = node.node_info.as_ref().map(|info| info.kubelet_version.as_str()).unwrap_or_default();
-    vec![of_type(Type::NodeInternalIp), of_type(Type::NodeExternalIp), joined(ranges), or(version, NONE)]
+    vec![of_type(Type::NodeInternalIp), of_type(Type::NodeExternalIp), joined(&ranges), or(version, NONE)]
 }
 
 fn vpp_node_cells(vpp_node: &VppNode) -> Vec<String> {
     let obsolete = Some(vpp_node.ip_address.clone()).filter(|address| !address.is_empty());
     let addresses = vpp_node.ip_addresses.iter().cloned().chain(obsolete);
-    vec![or(&vpp_node.name, NONE), joined(addresses.collect())]
+    vec![or(&vpp_node.name, NONE), joined(&addresses.collect::<Vec<_>>())]
 }
 
 fn allocation_cells(allocation: &CustomIpAllocation) -> Vec<String> {
@@ -127,7 +127,7 @@ fn or(text: &str, otherwise: &str) -> String {
     if text.is_empty() { otherwise.to_owned() } else { text.to_owned() }
 }
 
-fn joined(items: Vec<String>) -> String {
+fn joined(items: &[String]) -> String {
     if items.is_empty() { NONE.to_owned() } else { items.join(",") }
 }
 
@@ -135,7 +135,7 @@ fn joined(items: Vec<String>) -> String {
 fn some(mut items: Vec<String>) -> String {
     let more = items.len().saturating_sub(SHOWN);
     items.truncate(SHOWN);
-    let shown = joined(items);
+    let shown = joined(&items);
     if more == 0 { shown } else { format!("{shown} + {more} more...") }
 }
 

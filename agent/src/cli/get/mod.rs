@@ -137,7 +137,10 @@ impl Get {
             match stored.remove(&key.to_path()) {
                 Some(entry) => entries.push(entry),
                 None => {
-                    writeln!(terminal.err, "error: {key} is not there; `contiv get {kind} -A` lists what is")?
+                    writeln!(
+                        terminal.err,
+                        "error: {key} is not there; `contiv get {kind} -A` lists what is"
+                    )?;
                 }
             }
         }

@@ -1,0 +1,63 @@
+//! The names of renderers, checked where they are read.
+
+use std::{fmt, str::FromStr};
+
+use contiv_renderer::registry;
+use serde::{Deserialize, Deserializer, Serialize};
+use thiserror::Error;
+
+/// A renderer that exists, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct RendererName(&'static str);
+
+impl RendererName {
+    /// The one that programs the kernel.
+    pub const NFTABLES: Self = Self("nftables");
+
+    /// The name as it is registered.
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+/// A name that no renderer has.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("there is no renderer {0:?}; known are {known}", known = registry::NAMES.join(", "))]
+pub struct UnknownRenderer(String);
+
+impl FromStr for RendererName {
+    type Err = UnknownRenderer;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let known = registry::NAMES.into_iter().find(|known| *known == name);
+        known.map(Self).ok_or_else(|| UnknownRenderer(name.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for RendererName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        super::text::deserialize(deserializer)
+    }
+}
+
+impl fmt::Display for RendererName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_are_those_of_the_registry() {
+        for name in registry::NAMES {
+            assert_eq!(name.parse::<RendererName>().unwrap().as_str(), name);
+            assert!(registry::create(name).is_some_and(|renderer| renderer.name() == name));
+        }
+        assert!(registry::NAMES.contains(&RendererName::NFTABLES.as_str()));
+        assert!("nft".parse::<RendererName>().is_err());
+    }
+}
