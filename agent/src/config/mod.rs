@@ -170,11 +170,11 @@ impl Config {
     /// What the service processor has to know.
     pub fn processor(&self) -> ProcessorConfig {
         ProcessorConfig {
-            node_name: NodeName::new(self.node_name.as_str()),
             local_endpoint_weight: self.local_endpoint_weight,
             node_ips: self.node_ips.iter().copied().collect(),
             pod_cidrs: self.pod_cidrs.iter().copied().collect(),
             contiv_local_policy: self.contiv_local_policy,
+            ..ProcessorConfig::new(NodeName::new(self.node_name.as_str()))
         }
     }
 

@@ -100,6 +100,7 @@ async fn changes_that_come_while_a_renderer_is_busy_go_out_together_when_it_is_d
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
+    harness.renderer("test", |view| view.ready).await;
     renderer.set(Mode::Hang);
     harness.say(batch(8, vec![put(service("a", 2))])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["a"])));
@@ -130,7 +131,9 @@ async fn a_renderer_that_fails_gets_everything_again_while_the_others_go_on() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
-    harness.renderer("test", |view| view.ready).await;
+    for name in ["test", "dry-run"] {
+        harness.renderer(name, |view| view.ready).await;
+    }
     renderer.set(Mode::Fail);
     harness.say(batch(8, vec![put(service("a", 2))])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["a"])));
@@ -140,7 +143,9 @@ async fn a_renderer_that_fails_gets_everything_again_while_the_others_go_on() {
     harness.renderer("dry-run", |view| view.applied_revision == 8).await;
 
     assert_eq!(renderer.call().await, Call::Resync(names(&["a", "web"])), "tried again");
+    harness.renderer("test", |view| view.failures > 1).await;
     harness.say(batch(9, vec![put(service("b", 3))])).await;
+    harness.history(|records| records.iter().any(|record| record.revision == 9)).await;
     renderer.set(Mode::Work);
     loop {
         if renderer.call().await == Call::Resync(names(&["a", "b", "web"])) {
@@ -164,6 +169,7 @@ async fn a_renderer_that_panics_is_made_anew_and_gets_everything() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
+    harness.renderer("test", |view| view.ready).await;
     renderer.set(Mode::Panic);
     harness.say(batch(8, vec![put(service("a", 2))])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["a"])));

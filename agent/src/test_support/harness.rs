@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// After this time of real clocks, what a test waits for does not come any more.
-const LIMIT: Duration = Duration::from_secs(20);
+pub(super) const LIMIT: Duration = Duration::from_secs(20);
 
 /// A running loop with a renderer `dry-run` and those of the test.
 #[derive(Debug)]

@@ -1,10 +1,13 @@
 //! A renderer that stands beside the real ones, and fails, panics or hangs when the test wants it to.
 
+use std::time::Instant;
+
 use contiv_model::{ChangeSet, Snapshot};
 use contiv_renderer::{Description, RenderError, Renderer, Report, dry_run::DryRun};
 use futures::executor::block_on;
 use tokio::sync::{mpsc, watch};
 
+use super::harness::LIMIT;
 use crate::event_loop::RendererSpec;
 
 /// How the renderer behaves, from its next call on.
@@ -51,7 +54,14 @@ impl Scripted {
 
     /// The next call, as soon as there is one.
     pub(crate) async fn call(&mut self) -> Call {
-        self.calls.recv().await.expect("the renderer's thread runs")
+        let start = Instant::now();
+        loop {
+            if let Some(call) = self.call_so_far() {
+                return call;
+            }
+            assert!(start.elapsed() < LIMIT, "no call of the renderer comes");
+            tokio::task::yield_now().await;
+        }
     }
 
     /// A call that has begun already.
