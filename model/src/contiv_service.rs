@@ -2,14 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::Arc,
 };
 
 use ipnetwork::IpNetwork;
 use serde::Serialize;
 
-use crate::{Frontend, Protocol, ServiceId};
+use crate::{Backend, Frontend, Protocol, ServiceId};
 
 /// Which backends a kind of traffic may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
@@ -21,7 +21,18 @@ pub enum TrafficPolicy {
     Local,
 }
 
-/// A service with its backends. Complete: a renderer needs nothing else to render it but the [`NodeFacts`].
+/// How a backend is chosen for a new connection, among those that its traffic may reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
+pub enum Balance {
+    /// At random, by weight.
+    #[default]
+    Random,
+    /// By the address of the client, so that all nodes choose alike; backends that come or go move few clients.
+    ClientAddress,
+}
+
+/// A service with its backends. Complete: a renderer needs nothing else to render it but the
+/// [`NodeFacts`](crate::NodeFacts).
 ///
 /// A service that nothing stands behind is one too, without backends, so that it can be rejected; Contiv left it out. Left
 /// out here are those that are not for this proxy: headless ones, aliases, those labelled for another proxy.
@@ -35,10 +46,28 @@ pub struct ContivService {
     pub internal_policy: TrafficPolicy,
     /// Seconds a client stays with its backend; 0 means no affinity.
     pub session_affinity_timeout: u32,
+    /// A client has one backend for all ports of the service, where one serves several. Never without affinity.
+    pub affinity_shared: bool,
+    /// How a backend is chosen for a new connection.
+    pub balance: Balance,
+    /// Established TCP connections to a backend that is gone are reset, so that they do not hang.
+    pub reset_connections: bool,
     /// Cluster addresses, at most one per family. Empty only outside Kubernetes: headless services are not rendered.
     pub cluster_ips: BTreeSet<IpAddr>,
     /// External addresses, including those of load-balancer ingress that this node must answer for.
     pub external_ips: BTreeSet<IpAddr>,
+    /// Those of `external_ips` that are addresses of a load balancer.
+    pub load_balancer_ips: BTreeSet<IpAddr>,
+    /// Sources that may connect to `load_balancer_ips`. Each family counts for itself, as in kube-proxy: where none of the
+    /// ranges is of a family, everyone may connect in it. A range of all addresses (`/0`) allows everyone too, so it is
+    /// left out together with the others of its family.
+    pub source_ranges: BTreeSet<IpNetwork>,
+    /// The ranges restrict the node ports too. Never without ranges.
+    pub source_ranges_on_node_ports: bool,
+    /// On this port the node tells a load balancer over HTTP whether it has local backends. Only load balancers with
+    /// external policy Local have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health_check_node_port: Option<u16>,
     /// Sorted by port, protocol and name.
     pub ports: Vec<ServicePort>,
     /// Frontends that this service asks for and an older service (the value) holds. Renderers leave them out.
@@ -47,6 +76,27 @@ pub struct ContivService {
 }
 
 impl ContivService {
+    /// A service without addresses and ports, with what Kubernetes takes where nothing is said.
+    pub const fn new(id: ServiceId) -> Self {
+        Self {
+            id,
+            external_policy: TrafficPolicy::Cluster,
+            internal_policy: TrafficPolicy::Cluster,
+            session_affinity_timeout: 0,
+            affinity_shared: false,
+            balance: Balance::Random,
+            reset_connections: false,
+            cluster_ips: BTreeSet::new(),
+            external_ips: BTreeSet::new(),
+            load_balancer_ips: BTreeSet::new(),
+            source_ranges: BTreeSet::new(),
+            source_ranges_on_node_ports: false,
+            health_check_node_port: None,
+            ports: Vec::new(),
+            lost: BTreeMap::new(),
+        }
+    }
+
     /// Everything that clients can connect to by this service, whether or not another service holds it; each once, even
     /// where an external address is a cluster address too.
     pub fn frontends(&self) -> BTreeSet<Frontend> {
@@ -74,48 +124,6 @@ pub struct ServicePort {
     /// On the addresses of the node; none if the service has no node port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_port: Option<u16>,
-    /// Sorted, each address and port once. Only backends in a [`BackendState`]; see [`crate::selection`].
+    /// Sorted, each address and port once. Only backends in a [`BackendState`](crate::BackendState); see [`crate::selection`].
     pub backends: Vec<Backend>,
-}
-
-/// Where connections of a service port can go.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Backend {
-    /// The address the kernel is to send to.
-    pub address: IpAddr,
-    /// The port on that address.
-    pub port: u16,
-    /// It runs on this node.
-    pub local: bool,
-    /// Its address is one of a node, not of a pod's own.
-    pub host_network: bool,
-    /// Share of new connections relative to the other backends of the port; at least 1.
-    pub weight: u16,
-    /// Whether it takes connections, or only as a last resort.
-    pub state: BackendState,
-}
-
-impl Backend {
-    /// Address and port as one value.
-    pub const fn endpoint(&self) -> SocketAddr {
-        SocketAddr::new(self.address, self.port)
-    }
-}
-
-/// The states in which a backend is of any use (KEP-1669). Others never reach a renderer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum BackendState {
-    /// Takes new connections.
-    Ready,
-    /// On its way out but still serving: used only where no ready one is left.
-    Terminating,
-}
-
-/// Facts about this node that renderers need next to the services.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct NodeFacts {
-    /// Addresses of this node on which node ports answer.
-    pub node_ips: BTreeSet<IpAddr>,
-    /// Ranges of the pods on this node: their traffic keeps its source address. Sorted, without duplicates.
-    pub pod_cidrs: BTreeSet<IpNetwork>,
 }

@@ -3,21 +3,31 @@
 use crate::{Backend, BackendState, ServicePort};
 
 impl ServicePort {
-    /// Backends for traffic with policy Cluster: the ready ones, or else those terminating but still serving.
+    /// Backends for traffic with policy Cluster: those ready ones that topology does not leave to others, or else, where
+    /// none is ready, those terminating but still serving. Each family for itself.
     pub fn cluster_backends(&self) -> Vec<&Backend> {
-        prefer_ready(self.backends.iter())
+        self.choose(|backend| backend.in_topology, |_| true)
     }
 
-    /// Backends for traffic with policy Local: the same choice among those on this node.
+    /// Backends for traffic with policy Local: the ready ones on this node, or else those terminating but still serving.
+    /// Topology has no part in it. Each family for itself.
     pub fn local_backends(&self) -> Vec<&Backend> {
-        prefer_ready(self.backends.iter().filter(|backend| backend.local))
+        self.choose(|backend| backend.local, |backend| backend.local)
     }
-}
 
-fn prefer_ready<'a>(backends: impl Iterator<Item = &'a Backend>) -> Vec<&'a Backend> {
-    let (ready, terminating): (Vec<_>, Vec<_>) =
-        backends.partition(|backend| backend.state == BackendState::Ready);
-    if ready.is_empty() { terminating } else { ready }
+    /// Of each family the ready backends that are wanted, or else the terminating ones that are.
+    fn choose(&self, ready: fn(&Backend) -> bool, terminating: fn(&Backend) -> bool) -> Vec<&Backend> {
+        // No traffic goes from one family to the other: a backend in one is no reason to do without those in the other.
+        let of_family = |ipv4: bool| {
+            let all = move || self.backends.iter().filter(move |backend| backend.address.is_ipv4() == ipv4);
+            let in_state = move |state, is_wanted: fn(&Backend) -> bool| {
+                all().filter(move |backend| backend.state == state && is_wanted(backend)).peekable()
+            };
+            let mut chosen = in_state(BackendState::Ready, ready);
+            if chosen.peek().is_none() { in_state(BackendState::Terminating, terminating) } else { chosen }
+        };
+        of_family(true).chain(of_family(false)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -26,7 +36,7 @@ mod tests {
     use crate::Protocol;
 
     fn backend(last: u8, local: bool, state: BackendState) -> Backend {
-        Backend { address: [10, 0, 0, last].into(), port: 80, local, host_network: false, weight: 1, state }
+        Backend { local, state, ..Backend::new(([10, 0, 0, last], 80).into()) }
     }
 
     fn chosen(backends: &[Backend]) -> (Vec<String>, Vec<String>) {

@@ -3,6 +3,7 @@
 //! The messages carry Contiv's field numbers, so that the data of an existing cluster can be read as it is; what
 //! Kubernetes says beyond them has new numbers.
 
+pub mod annotation;
 pub mod key;
 pub mod kind;
 pub mod message;

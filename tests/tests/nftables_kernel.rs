@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
 };
 
@@ -201,6 +201,7 @@ fn snapshot(services: u16, backends: u16) -> Snapshot {
                 .iter()
                 .flat_map(|range| range.parse())
                 .collect(),
+            ..NodeFacts::default()
         },
         ..Snapshot::default()
     }
@@ -211,10 +212,8 @@ fn service(number: u16, backends: u16) -> ContivService {
     let policy = |local| if local { TrafficPolicy::Local } else { TrafficPolicy::Cluster };
     let protocol = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp][usize::from(number % 3)];
     ContivService {
-        id: ServiceId::new("default", format!("s{number}")),
         external_policy: policy(number.is_multiple_of(2)),
         internal_policy: policy(number.is_multiple_of(5)),
-        session_affinity_timeout: 0,
         cluster_ips: BTreeSet::from([IpAddr::from([10, 96, high, low]), v6(0xfd00, number)]),
         external_ips: BTreeSet::from([IpAddr::from([203, 0, high, low]), v6(0x2001, number)]),
         ports: vec![ServicePort {
@@ -227,7 +226,7 @@ fn service(number: u16, backends: u16) -> ContivService {
                 .flat_map(|backend| both_families(number, backend))
                 .collect(),
         }],
-        lost: BTreeMap::new(),
+        ..ContivService::new(ServiceId::new("default", format!("s{number}")))
     }
 }
 
@@ -237,12 +236,10 @@ fn both_families(service: u16, backend: u16) -> [Backend; 2] {
     let addresses =
         [IpAddr::from([10, 128 + high, low, 1 + backend as u8]), v6(0xfd01, service * 16 + backend)];
     addresses.map(|address| Backend {
-        address,
-        port: 8080,
         local: backend.is_multiple_of(2),
-        host_network: false,
         weight: 1 + backend % 2,
         state: if backend < 5 { BackendState::Ready } else { BackendState::Terminating },
+        ..Backend::new(SocketAddr::new(address, 8080))
     })
 }
 

@@ -1,9 +1,11 @@
 //! Endpoint slices, parts of what backs a service.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use serde::Serialize;
 
 use crate::{
-    EndpointSliceId, ServiceId,
+    EndpointSliceId, NodeName, ServiceId,
     object::{EndpointAddress, EndpointPort},
 };
 
@@ -46,6 +48,25 @@ pub struct SliceEndpoint {
     pub address: EndpointAddress,
     /// How it is.
     pub conditions: Conditions,
+    /// For whom it is.
+    #[serde(skip_serializing_if = "Hints::is_empty")]
+    pub hints: Hints,
+}
+
+/// For whose traffic an endpoint is meant (KEP-2433, KEP-3015). Hints only count if all endpoints have them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Hints {
+    /// For traffic of these nodes.
+    pub nodes: BTreeSet<NodeName>,
+    /// For traffic of the nodes in these zones.
+    pub zones: BTreeSet<Arc<str>>,
+}
+
+impl Hints {
+    /// It is not said for whom.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.zones.is_empty()
+    }
 }
 
 /// The condition of an endpoint (KEP-1672).

@@ -9,17 +9,19 @@ pub mod key;
 pub mod node;
 pub mod pod;
 pub mod service;
+pub mod service_options;
 pub mod vpp_node;
 
 use serde::Serialize;
 
-pub use endpoint_slice::{AddressType, Conditions, EndpointSlice, SliceEndpoint};
+pub use endpoint_slice::{AddressType, Conditions, EndpointSlice, Hints, SliceEndpoint};
 pub use endpoints::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints};
 pub use ip_allocation::{CustomInterface, IpAllocation};
 pub use key::{ObjectKey, ObjectKind};
 pub use node::Node;
 pub use pod::Pod;
 pub use service::{Seniority, Service, ServicePortSpec, ServiceType};
+pub use service_options::ServiceOptions;
 pub use vpp_node::VppNode;
 
 /// A stored object of any type that matters to the processor. As JSON it is the object itself.

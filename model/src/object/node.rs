@@ -1,6 +1,6 @@
 //! Nodes as stored.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use ipnetwork::IpNetwork;
 use serde::Serialize;
@@ -16,4 +16,7 @@ pub struct Node {
     pub ips: BTreeSet<IpAddr>,
     /// The ranges its pods have their addresses from, without host bits.
     pub pod_cidrs: BTreeSet<IpNetwork>,
+    /// The zone it is in: its label `topology.kubernetes.io/zone`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Arc<str>>,
 }

@@ -16,4 +16,6 @@ pub struct Pod {
     pub ips: BTreeSet<IpAddr>,
     /// It uses the network of its node, so its addresses are those of the node.
     pub host_network: bool,
+    /// Its weight as a backend, at least 1.
+    pub weight: u8,
 }

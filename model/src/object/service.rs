@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
+use ipnetwork::IpNetwork;
 use serde::Serialize;
 
+use super::ServiceOptions;
 use crate::{Protocol, ServiceId, TrafficPolicy};
 
 /// How far a service is meant to be reachable.
@@ -35,6 +37,11 @@ pub struct Service {
     pub external_ips: BTreeSet<IpAddr>,
     /// Addresses of the load balancer that every node answers for (ingress of mode VIP).
     pub load_balancer_ips: BTreeSet<IpAddr>,
+    /// Sources that the load balancer's addresses are for, as the author gave them, without host bits.
+    pub source_ranges: BTreeSet<IpNetwork>,
+    /// Where nodes tell the load balancer whether they have local backends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health_check_node_port: Option<u16>,
     /// No two with the same port and protocol, nor with the same node port and protocol.
     pub ports: Vec<ServicePortSpec>,
     /// For traffic to external addresses and node ports.
@@ -43,6 +50,8 @@ pub struct Service {
     pub internal_policy: TrafficPolicy,
     /// Seconds a client stays with its backend; 0 means no affinity.
     pub session_affinity_timeout: u32,
+    /// What it asks for by annotation.
+    pub options: ServiceOptions,
     /// Value of the label `service.kubernetes.io/service-proxy-name`: another proxy looks after this service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy_name: Option<Arc<str>>,

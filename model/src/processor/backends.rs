@@ -103,6 +103,7 @@ fn merge(
             port: best.port,
             local,
             host_network: same.iter().any(|candidate| candidate.host_network),
+            in_topology: true,
             weight: if local { local_weight } else { 1 },
             state,
         });

@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use ipnetwork::IpNetwork;
+
 use super::{ProcessorConfig, backends, cache::Cache, placement::Placement};
 use crate::{
     ContivService, PodId, ServiceId, ServicePort, TrafficPolicy,
@@ -42,6 +44,7 @@ pub(super) fn combine(
     let mut ports: Vec<ServicePort> = ports.collect();
     // Their order in the object has no meaning.
     ports.sort();
+    let source_ranges = restricting(&spec.source_ranges);
     let service = ContivService {
         id: id.clone(),
         external_policy: spec.external_policy,
@@ -51,12 +54,27 @@ pub(super) fn combine(
             spec.internal_policy
         },
         session_affinity_timeout: spec.session_affinity_timeout,
+        affinity_shared: spec.options.affinity_shared && spec.session_affinity_timeout != 0,
+        balance: spec.options.balance,
+        reset_connections: spec.options.reset_connections,
         cluster_ips: spec.cluster_ips.clone(),
         external_ips: spec.external_ips.union(&spec.load_balancer_ips).copied().collect(),
+        load_balancer_ips: spec.load_balancer_ips.clone(),
+        source_ranges_on_node_ports: config.source_ranges_on_node_ports && !source_ranges.is_empty(),
+        source_ranges,
+        health_check_node_port: spec.health_check_node_port,
         ports,
         lost: BTreeMap::new(),
     };
     Some(Combined { service: Arc::new(service), seniority: spec.seniority, local_pods: backends.local_pods })
+}
+
+/// The ranges of the families that they restrict: one of all addresses makes the others of its family meaningless.
+fn restricting(ranges: &BTreeSet<IpNetwork>) -> BTreeSet<IpNetwork> {
+    let is_open = |ipv4: bool| ranges.iter().any(|range| range.prefix() == 0 && range.is_ipv4() == ipv4);
+    let (ipv4_is_open, ipv6_is_open) = (is_open(true), is_open(false));
+    let restricts = |range: &IpNetwork| if range.is_ipv4() { !ipv4_is_open } else { !ipv6_is_open };
+    ranges.iter().copied().filter(restricts).collect()
 }
 
 /// kube-proxy's `ShouldSkipService` and its watch's label selector. One difference: a service without a cluster address

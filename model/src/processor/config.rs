@@ -1,6 +1,6 @@
 //! What the processor is told about this node, rather than reading it from the store.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use ipnetwork::IpNetwork;
 
@@ -17,6 +17,12 @@ pub struct ProcessorConfig {
     pub node_ips: BTreeSet<IpAddr>,
     /// Ranges of the pods on this node. Empty: those that the store has for this node.
     pub pod_cidrs: BTreeSet<IpNetwork>,
+    /// Ranges that cluster addresses are taken from. Empty: not known.
+    pub service_cidrs: BTreeSet<IpNetwork>,
+    /// The zone this node is in. None: that which the store has for this node.
+    pub zone: Option<Arc<str>>,
+    /// Source ranges of a load balancer restrict its node ports too. In Kubernetes they do not.
+    pub source_ranges_on_node_ports: bool,
     /// Contiv's reading of `externalTrafficPolicy: Local`: it restricts the cluster addresses too.
     pub contiv_local_policy: bool,
 }
@@ -29,6 +35,9 @@ impl ProcessorConfig {
             local_endpoint_weight: 1,
             node_ips: BTreeSet::new(),
             pod_cidrs: BTreeSet::new(),
+            service_cidrs: BTreeSet::new(),
+            zone: None,
+            source_ranges_on_node_ports: false,
             contiv_local_policy: false,
         }
     }

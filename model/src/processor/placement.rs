@@ -75,6 +75,7 @@ impl Placement {
             } else {
                 config.pod_cidrs.clone()
             },
+            service_cidrs: config.service_cidrs.clone(),
         };
         own_ips.extend(&config.node_ips);
         Self { facts, node_name: this.clone(), own_ips, all_node_ips, redirects: redirects(cache) }

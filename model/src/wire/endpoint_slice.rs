@@ -10,8 +10,8 @@ use super::{
     field,
 };
 use crate::{
-    EndpointSliceId, ServiceId,
-    object::{AddressType, Conditions, EndpointPort, EndpointSlice, SliceEndpoint},
+    EndpointSliceId, NodeName, ServiceId,
+    object::{AddressType, Conditions, EndpointPort, EndpointSlice, Hints, SliceEndpoint},
 };
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
@@ -81,7 +81,15 @@ fn endpoint(
             serving: said.serving.unwrap_or(Conditions::READY.serving),
             terminating: said.terminating.unwrap_or(Conditions::READY.terminating),
         },
+        hints: endpoint.hints.as_ref().map(hints).unwrap_or_default(),
     })
+}
+
+fn hints(hints: &proto::endpoint_slice::Hints) -> Hints {
+    Hints {
+        nodes: hints.for_nodes.iter().map(|node| NodeName::new(node.as_str())).collect(),
+        zones: hints.for_zones.iter().map(|zone| zone.as_str().into()).collect(),
+    }
 }
 
 fn of_type(ip: IpAddr, address_type: AddressType) -> Result<IpAddr, String> {

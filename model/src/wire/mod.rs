@@ -3,6 +3,7 @@
 //! Validation is strict: an object with one invalid field is refused whole, and whatever was known of it before stays in
 //! force. Accepted is all that real clusters contain, such as a load balancer that has a host name and no address.
 
+mod annotations;
 mod endpoint_slice;
 mod endpoints;
 mod error;

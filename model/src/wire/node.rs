@@ -10,6 +10,8 @@ use super::{
 };
 use crate::{NodeName, object::Node};
 
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+
 pub(super) fn validate(message: &proto::Node) -> Result<Node, Vec<FieldError>> {
     let mut problems = Problems::default();
     problems.check("name", field::name(&message.name));
@@ -28,5 +30,11 @@ pub(super) fn validate(message: &proto::Node) -> Result<Node, Vec<FieldError>> {
     for (i, cidr) in message.pod_cidrs.iter().enumerate() {
         pod_cidrs.extend(problems.check(format_args!("pod_cidrs[{i}]"), field::cidr(cidr)));
     }
-    problems.finish(Node { name: NodeName::new(message.name.as_str()), ips, pod_cidrs })
+    let zone = message.labels.get(ZONE_LABEL).filter(|zone| !zone.is_empty());
+    problems.finish(Node {
+        name: NodeName::new(message.name.as_str()),
+        ips,
+        pod_cidrs,
+        zone: zone.map(|zone| zone.as_str().into()),
+    })
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use contiv_proto::message::pod as proto;
 
 use super::{
+    annotations,
     error::{FieldError, Problems},
     field,
 };
@@ -32,5 +33,6 @@ pub(super) fn validate(message: &proto::Pod) -> Result<Pod, Vec<FieldError>> {
         ips.clear();
     }
     let id = PodId::new(message.namespace.as_str(), message.name.as_str());
-    problems.finish(Pod { id, ips, host_network })
+    let weight = annotations::weight(&message.annotations, &mut problems);
+    problems.finish(Pod { id, ips, host_network, weight })
 }

@@ -6,8 +6,10 @@ use std::{
 };
 
 use contiv_proto::message::service as proto;
+use ipnetwork::IpNetwork;
 
 use super::{
+    annotations,
     error::{FieldError, Problems},
     field,
 };
@@ -66,11 +68,14 @@ pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Result
         ports,
         external_policy: external_policy.unwrap_or_default(),
         internal_policy: internal_policy.unwrap_or_default(),
+        source_ranges: source_ranges(message, service_type, &mut problems),
+        health_check_node_port: health_check_node_port(message, service_type, external_policy, &mut problems),
         session_affinity_timeout: match (affinity, message.session_affinity_timeout) {
             (false, _) => 0,
             (true, 0) => DEFAULT_AFFINITY_TIMEOUT,
             (true, timeout) => timeout,
         },
+        options: annotations::options(&message.annotations, &mut problems),
         proxy_name: message.labels.get(PROXY_NAME_LABEL).map(|name| name.as_str().into()),
         seniority: Seniority::new(
             Some(message.creation_timestamp).filter(|created| *created != 0),
@@ -132,6 +137,35 @@ fn load_balancer_ips(
     }
     // The status of a service that was a load balancer once may still have them.
     if service_type == ServiceType::LoadBalancer { ips } else { BTreeSet::new() }
+}
+
+/// Blanks around them are allowed, as in Kubernetes.
+fn source_ranges(
+    message: &proto::Service,
+    service_type: ServiceType,
+    problems: &mut Problems,
+) -> BTreeSet<IpNetwork> {
+    let ranges = message.loadbalancer_source_ranges.iter().enumerate().filter_map(|(i, range)| {
+        problems.check(format_args!("loadbalancer_source_ranges[{i}]"), field::cidr(range))
+    });
+    let ranges = ranges.collect();
+    if service_type == ServiceType::LoadBalancer { ranges } else { BTreeSet::new() }
+}
+
+/// Kubernetes gives one to load balancers whose external policy is Local (`NeedsHealthCheck`).
+fn health_check_node_port(
+    message: &proto::Service,
+    service_type: ServiceType,
+    external_policy: Option<TrafficPolicy>,
+    problems: &mut Problems,
+) -> Option<u16> {
+    if message.health_check_node_port == 0 {
+        return None;
+    }
+    let port = problems.check("health_check_node_port", field::port(message.health_check_node_port));
+    let is_needed =
+        service_type == ServiceType::LoadBalancer && external_policy == Some(TrafficPolicy::Local);
+    port.filter(|_| is_needed)
 }
 
 fn ports(message: &proto::Service, problems: &mut Problems) -> Vec<ServicePortSpec> {

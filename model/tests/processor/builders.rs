@@ -7,8 +7,8 @@ use contiv_model::{
     PodId, Processor, ProcessorConfig, Protocol, Resync, ServiceId, TrafficPolicy,
     object::{
         AddressType, Conditions, CustomInterface, EndpointAddress, EndpointPort, EndpointSlice,
-        EndpointSubset, Endpoints, IpAllocation, Node, Pod, Seniority, Service, ServicePortSpec, ServiceType,
-        SliceEndpoint, VppNode,
+        EndpointSubset, Endpoints, Hints, IpAllocation, Node, Pod, Seniority, Service, ServiceOptions,
+        ServicePortSpec, ServiceType, SliceEndpoint, VppNode,
     },
 };
 
@@ -77,10 +77,13 @@ pub(crate) fn mk_service(id: &str, cluster_ips: &[&str], ports: &[&str]) -> Serv
         cluster_ips: ips(cluster_ips),
         external_ips: BTreeSet::new(),
         load_balancer_ips: BTreeSet::new(),
+        source_ranges: BTreeSet::new(),
+        health_check_node_port: None,
         ports: ports.iter().map(|port| mk_service_port(port)).collect(),
         external_policy: TrafficPolicy::Cluster,
         internal_policy: TrafficPolicy::Cluster,
         session_affinity_timeout: 0,
+        options: ServiceOptions::default(),
         proxy_name: None,
         seniority: Seniority::new(Some(1), 1),
     }
@@ -114,12 +117,12 @@ pub(crate) fn mk_endpoints(id: &str, subsets: &[EndpointSubset]) -> Endpoints {
 
 /// An endpoint that is ready.
 pub(crate) fn ready(address: EndpointAddress) -> SliceEndpoint {
-    SliceEndpoint { address, conditions: Conditions::READY }
+    SliceEndpoint { address, conditions: Conditions::READY, hints: Hints::default() }
 }
 
 /// An endpoint with the conditions ready, serving and terminating.
 pub(crate) fn with(address: EndpointAddress, ready: bool, serving: bool, terminating: bool) -> SliceEndpoint {
-    SliceEndpoint { address, conditions: Conditions { ready, serving, terminating } }
+    SliceEndpoint { conditions: Conditions { ready, serving, terminating }, ..self::ready(address) }
 }
 
 /// An IPv4 slice, named `namespace/name`, of a service in the same namespace.
@@ -140,7 +143,7 @@ pub(crate) fn mk_slice(
 }
 
 pub(crate) fn mk_pod(id: &str, addresses: &[&str]) -> Pod {
-    Pod { id: pod_id(id), ips: ips(addresses), host_network: false }
+    Pod { id: pod_id(id), ips: ips(addresses), host_network: false, weight: 1 }
 }
 
 pub(crate) fn mk_node(name: &str, addresses: &[&str], pod_cidrs: &[&str]) -> Node {
@@ -148,6 +151,7 @@ pub(crate) fn mk_node(name: &str, addresses: &[&str], pod_cidrs: &[&str]) -> Nod
         name: NodeName::new(name),
         ips: ips(addresses),
         pod_cidrs: pod_cidrs.iter().map(|cidr| cidr.parse().unwrap()).collect(),
+        zone: None,
     }
 }
 

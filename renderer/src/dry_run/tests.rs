@@ -2,13 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
 };
 
 use contiv_model::{
-    Backend, BackendState, ContivService, NodeFacts, Protocol, ServiceChange, ServiceId, ServicePort,
-    TrafficPolicy,
+    Backend, ContivService, NodeFacts, Protocol, ServiceChange, ServiceId, ServicePort, TrafficPolicy,
 };
 
 use super::*;
@@ -19,12 +18,8 @@ fn ip(text: &str) -> IpAddr {
 
 fn port(port: u16, protocol: Protocol, node_port: Option<u16>, backends: &[(&str, bool)]) -> ServicePort {
     let backend = |(address, local): &(&str, bool)| Backend {
-        address: ip(address),
-        port: 8080,
         local: *local,
-        host_network: false,
-        weight: 1,
-        state: BackendState::Ready,
+        ..Backend::new(SocketAddr::new(ip(address), 8080))
     };
     ServicePort {
         port,
@@ -37,14 +32,10 @@ fn port(port: u16, protocol: Protocol, node_port: Option<u16>, backends: &[(&str
 
 fn service(name: &str, cluster_ips: &[&str], external: TrafficPolicy, port: ServicePort) -> ContivService {
     ContivService {
-        id: ServiceId::new("default", name),
         external_policy: external,
-        internal_policy: TrafficPolicy::Cluster,
-        session_affinity_timeout: 0,
         cluster_ips: cluster_ips.iter().map(|address| ip(address)).collect(),
-        external_ips: BTreeSet::new(),
         ports: vec![port],
-        lost: BTreeMap::new(),
+        ..ContivService::new(ServiceId::new("default", name))
     }
 }
 
@@ -64,6 +55,7 @@ fn snapshot() -> Snapshot {
         node: NodeFacts {
             node_ips: BTreeSet::from([ip("172.31.0.1")]),
             pod_cidrs: BTreeSet::from(["10.244.1.0/24".parse().unwrap()]),
+            ..NodeFacts::default()
         },
         ..Snapshot::default()
     }

@@ -1,10 +1,12 @@
 //! Random steps over few ids, addresses and ports.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use contiv_model::{
     Event, InterfaceName, NodeName, Object, ObjectKey, PodId, Resync, ServiceId, TrafficPolicy,
-    object::{AddressType, Conditions, EndpointAddress, Seniority, Service, ServiceType, SliceEndpoint},
+    object::{
+        AddressType, Conditions, EndpointAddress, Hints, Seniority, Service, ServiceType, SliceEndpoint,
+    },
 };
 use proptest::{
     collection::{btree_set, vec},
@@ -50,10 +52,11 @@ fn object() -> impl Strategy<Value = Object> {
         4 => service().prop_map(IntoObject::object),
         2 => endpoints(),
         4 => slice(),
-        2 => (pod(), address_set(), any::<bool>())
-            .prop_map(|(id, ips, host_network)| contiv_model::object::Pod { id, ips, host_network }.object()),
-        1 => (node(), address_set(), cidrs()).prop_map(|(name, ips, pod_cidrs)| {
-            contiv_model::object::Node { name, ips, pod_cidrs }.object()
+        2 => (pod(), address_set(), any::<bool>(), 1..3_u8).prop_map(|(id, ips, host_network, weight)| {
+            contiv_model::object::Pod { id, ips, host_network, weight }.object()
+        }),
+        1 => (node(), address_set(), cidrs(), option::of(zone())).prop_map(|(name, ips, pod_cidrs, zone)| {
+            contiv_model::object::Node { name, ips, pod_cidrs, zone }.object()
         }),
         1 => (1..4_u32, node(), address_set())
             .prop_map(|(id, name, ips)| contiv_model::object::VppNode { id, name, ips }.object()),
@@ -112,8 +115,13 @@ fn slice() -> impl Strategy<Value = Object> {
         serving,
         terminating,
     });
-    let endpoint = (endpoint_address(), conditions)
-        .prop_map(|(address, conditions)| SliceEndpoint { address, conditions });
+    // Half of them have no hints, so that others are decided by.
+    let hints = prop_oneof![
+        1 => Just(Hints::default()),
+        1 => (btree_set(node(), 0..2), btree_set(zone(), 0..3)).prop_map(|(nodes, zones)| Hints { nodes, zones }),
+    ];
+    let endpoint = (endpoint_address(), conditions, hints)
+        .prop_map(|(address, conditions, hints)| SliceEndpoint { address, conditions, hints });
     let address_type =
         prop_oneof![4 => Just(AddressType::Ipv4), 1 => Just(AddressType::Ipv6), 1 => Just(AddressType::Fqdn)];
     (
@@ -169,6 +177,10 @@ fn pod() -> impl Strategy<Value = PodId> {
 
 fn node() -> impl Strategy<Value = NodeName> {
     select(&[MASTER, WORKER][..]).prop_map(NodeName::new)
+}
+
+fn zone() -> impl Strategy<Value = Arc<str>> {
+    select(&["z1", "z2"][..]).prop_map(Arc::from)
 }
 
 fn address() -> impl Strategy<Value = IpAddr> {

@@ -6,7 +6,7 @@ use super::*;
 
 fn backend(address: &str, local: bool, state: BackendState) -> Backend {
     let address = address.parse().unwrap();
-    Backend { address, port: 8080, local, host_network: false, weight: 1, state }
+    Backend { local, state, ..Backend::new(SocketAddr::new(address, 8080)) }
 }
 
 fn ready(address: &str, local: bool) -> Backend {
@@ -15,10 +15,8 @@ fn ready(address: &str, local: bool) -> Backend {
 
 fn service(internal: TrafficPolicy, external: TrafficPolicy, backends: Vec<Backend>) -> ContivService {
     ContivService {
-        id: ServiceId::new("default", "web"),
         external_policy: external,
         internal_policy: internal,
-        session_affinity_timeout: 0,
         cluster_ips: BTreeSet::from(["10.96.0.1".parse().unwrap()]),
         external_ips: BTreeSet::from(["203.0.113.1".parse().unwrap()]),
         ports: vec![ServicePort {
@@ -28,7 +26,7 @@ fn service(internal: TrafficPolicy, external: TrafficPolicy, backends: Vec<Backe
             node_port: Some(30080),
             backends,
         }],
-        lost: BTreeMap::new(),
+        ..ContivService::new(ServiceId::new("default", "web"))
     }
 }
 

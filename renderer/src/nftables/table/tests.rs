@@ -92,12 +92,10 @@ fn address(number: u8) -> IpAddr {
 fn backend() -> impl Strategy<Value = Backend> {
     (100u8..108, 80u16..82, any::<bool>(), 1u16..4, any::<bool>()).prop_map(
         |(number, port, local, weight, ready)| Backend {
-            address: address(number),
-            port,
             local,
-            host_network: false,
             weight,
             state: if ready { BackendState::Ready } else { BackendState::Terminating },
+            ..Backend::new(SocketAddr::new(address(number), port))
         },
     )
 }
@@ -116,10 +114,8 @@ fn service(number: u8) -> impl Strategy<Value = ContivService> {
     (policy(), policy(), any::<[bool; 3]>(), ports).prop_map(move |(external, internal, has, ports)| {
         let own = |offset: u8, present: bool| present.then(|| address(number * 4 + offset));
         ContivService {
-            id: ServiceId::new("default", format!("s{number}")),
             external_policy: external,
             internal_policy: internal,
-            session_affinity_timeout: 0,
             cluster_ips: [own(0, has[0]), own(1, has[1])].into_iter().flatten().collect(),
             external_ips: [own(2, has[2]), own(3, has[2])].into_iter().flatten().collect(),
             ports: ports
@@ -132,7 +128,7 @@ fn service(number: u8) -> impl Strategy<Value = ContivService> {
                     backends: unique(backends.into_values()),
                 })
                 .collect(),
-            lost: BTreeMap::new(),
+            ..ContivService::new(ServiceId::new("default", format!("s{number}")))
         }
     })
 }
@@ -160,6 +156,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
                 .into_iter()
                 .filter_map(|number| format!("10.{number}.0.0/16").parse().ok())
                 .collect(),
+            ..NodeFacts::default()
         },
         ..Snapshot::default()
     })

@@ -1,0 +1,96 @@
+//! The annotations by which objects say what Kubernetes has no field for.
+
+use std::collections::BTreeMap;
+
+/// Annotations as they are in a message.
+type Annotations = BTreeMap<String, String>;
+
+/// An annotation of services with two values, of which one is the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Switch {
+    /// Name of the annotation.
+    pub name: &'static str,
+    /// Means the same as no annotation.
+    pub default: &'static str,
+    /// The other value.
+    pub other: &'static str,
+}
+
+/// Whether a client with affinity has a backend for each port, or one for all ports of the service.
+pub const SESSION_AFFINITY_SCOPE: Switch =
+    Switch { name: "contiv.io/session-affinity-scope", default: "port", other: "service" };
+
+/// Whether backends are chosen at random, or by the address of the client.
+pub const BALANCE: Switch = Switch { name: "contiv.io/balance", default: "random", other: "client-address" };
+
+/// Whether traffic with policy Cluster stays on the node as long as there is a ready backend.
+pub const PREFER_LOCAL: Switch = Switch { name: "contiv.io/prefer-local", default: "false", other: "true" };
+
+/// Whether established TCP connections to a backend that is gone are reset.
+pub const RESET_CONNECTIONS: Switch =
+    Switch { name: "contiv.io/reset-connections", default: "false", other: "true" };
+
+/// All annotations of services.
+pub const OF_SERVICES: [Switch; 4] = [SESSION_AFFINITY_SCOPE, BALANCE, PREFER_LOCAL, RESET_CONNECTIONS];
+
+/// Annotation of pods: their weight as backends.
+pub const WEIGHT: &str = "contiv.io/weight";
+
+impl Switch {
+    /// Whether the annotations have the other value rather than the default.
+    ///
+    /// # Errors
+    /// What is wrong with a value that is neither.
+    pub fn is_set(&self, annotations: &Annotations) -> Result<bool, String> {
+        match annotations.get(self.name) {
+            None => Ok(false),
+            Some(value) if value == self.default => Ok(false),
+            Some(value) if value == self.other => Ok(true),
+            Some(value) => Err(format!("{value:?} is neither {} nor {}", self.default, self.other)),
+        }
+    }
+}
+
+/// The weight of a pod, from 1, the default, to 255.
+///
+/// # Errors
+/// What is wrong with a value that is no such number.
+pub fn weight(annotations: &Annotations) -> Result<u8, String> {
+    let Some(value) = annotations.get(WEIGHT) else { return Ok(1) };
+    match value.parse() {
+        Ok(weight) if weight > 0 => Ok(weight),
+        _ => Err(format!("{value:?} is not a whole number from 1 to 255")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn annotated(name: &str, value: &str) -> Annotations {
+        Annotations::from([(name.to_owned(), value.to_owned())])
+    }
+
+    #[test]
+    fn a_switch_is_set_by_its_other_value_only() {
+        for switch in OF_SERVICES {
+            assert_eq!(switch.is_set(&Annotations::new()), Ok(false));
+            assert_eq!(switch.is_set(&annotated(switch.name, switch.default)), Ok(false));
+            assert_eq!(switch.is_set(&annotated(switch.name, switch.other)), Ok(true));
+            for wrong in ["", "True", "yes", "1", " true"] {
+                let problem = switch.is_set(&annotated(switch.name, wrong)).unwrap_err();
+                assert!(problem.contains(switch.default) && problem.contains(switch.other), "{problem}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_weight_is_a_number_from_1_to_255() {
+        assert_eq!(weight(&Annotations::new()), Ok(1));
+        assert_eq!(weight(&annotated(WEIGHT, "1")), Ok(1));
+        assert_eq!(weight(&annotated(WEIGHT, "255")), Ok(255));
+        for wrong in ["", "0", "256", "-1", "1.5", "x", " 2"] {
+            assert!(weight(&annotated(WEIGHT, wrong)).unwrap_err().contains("from 1 to 255"), "{wrong:?}");
+        }
+    }
+}
