@@ -5,6 +5,7 @@
 
 pub mod dry_run;
 pub mod error;
+mod netlink;
 pub mod nftables;
 pub mod registry;
 pub mod renderer;

@@ -1,16 +1,13 @@
 //! A batch: messages that the kernel applies all at once or not at all.
 
-use super::{
-    attributes::Writer,
-    constants::{NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES, NFPROTO_INET},
+use super::constants::{NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES, NFPROTO_INET};
+use crate::netlink::{
+    Writer,
+    message::{NLM_F_ACK, NLM_F_REQUEST, begin_message, end_message},
 };
 
-pub(super) const MESSAGE_HEADER: usize = 16;
-pub(super) const NFGEN_HEADER: usize = 4;
-pub(super) const NLM_F_REQUEST: u16 = 0x1;
-const NLM_F_ACK: u16 = 0x4;
-pub(super) const NLM_F_CREATE: u16 = 0x400;
-pub(super) const NLM_F_APPEND: u16 = 0x800;
+const NLM_F_CREATE: u16 = 0x400;
+const NLM_F_APPEND: u16 = 0x800;
 
 /// Messages of one transaction in the making.
 #[derive(Debug)]
@@ -20,6 +17,8 @@ pub(crate) struct Batch {
     subjects: Vec<String>,
     /// Where the last message begins.
     last: usize,
+    /// The last id given to a set.
+    last_set_id: u32,
 }
 
 impl Batch {
@@ -28,7 +27,7 @@ impl Batch {
         let nfgen = u16::from(NFNL_SUBSYS_NFTABLES);
         begin_message(&mut bytes, NFNL_MSG_BATCH_BEGIN, NLM_F_REQUEST, 0, 0, nfgen);
         end_message(&mut bytes, 0);
-        Self { bytes, subjects: Vec::new(), last: 0 }
+        Self { bytes, subjects: Vec::new(), last: 0, last_set_id: 0 }
     }
 
     /// Adds a message that creates something; nothing happens if it is there already in the same form.
@@ -59,6 +58,12 @@ impl Batch {
         fill: impl FnOnce(&mut Writer<'_>),
     ) {
         self.message(kind, 0, subject, fill);
+    }
+
+    /// An id that no other set of this batch has: by it a rule finds an anonymous set before the kernel named it.
+    pub(crate) fn new_set_id(&mut self) -> u32 {
+        self.last_set_id += 1;
+        self.last_set_id
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -104,29 +109,4 @@ impl Batch {
         fill(&mut Writer::new(&mut self.bytes));
         end_message(&mut self.bytes, self.last);
     }
-}
-
-/// Writes the headers of a message, with a length to be filled in by [`end_message`].
-pub(super) fn begin_message(
-    bytes: &mut Vec<u8>,
-    kind: u16,
-    flags: u16,
-    sequence: u32,
-    family: u8,
-    resource: u16,
-) {
-    bytes.extend_from_slice(&0u32.to_ne_bytes());
-    bytes.extend_from_slice(&kind.to_ne_bytes());
-    bytes.extend_from_slice(&flags.to_ne_bytes());
-    bytes.extend_from_slice(&sequence.to_ne_bytes());
-    bytes.extend_from_slice(&0u32.to_ne_bytes());
-    bytes.extend_from_slice(&[family, 0]);
-    bytes.extend_from_slice(&resource.to_be_bytes());
-}
-
-/// Fills in the length of the message that begins at `start`.
-pub(super) fn end_message(bytes: &mut [u8], start: usize) {
-    #[allow(clippy::cast_possible_truncation)]
-    let length = (bytes.len() - start) as u32;
-    bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());
 }

@@ -1,10 +1,10 @@
-//! nf_tables over netlink: messages, batches, dumps. Knows the kernel's language, and nothing of services.
+//! nf_tables over netlink: batches, dumps. Knows the kernel's language, and nothing of services.
 
-mod attributes;
 mod batch;
+mod commit;
 pub(crate) mod constants;
-mod socket;
+mod dump;
 
-pub(crate) use attributes::{Attributes, Writer};
 pub(crate) use batch::Batch;
-pub(crate) use socket::{NetlinkError, Socket};
+
+pub(crate) use crate::netlink::{Attributes, NetlinkError, Socket, Writer};

@@ -1,0 +1,75 @@
+//! Messages of the netfilter subsystems: written with their two headers, and split again. Source: the kernel's
+//! `include/uapi/linux/netlink.h` and `netfilter/nfnetlink.h`.
+
+use super::attributes::Attributes;
+
+const MESSAGE_HEADER: usize = 16;
+const NFGEN_HEADER: usize = 4;
+pub(crate) const NLM_F_REQUEST: u16 = 0x1;
+pub(crate) const NLM_F_ACK: u16 = 0x4;
+pub(crate) const NLM_F_DUMP: u16 = 0x300;
+pub(super) const NLM_F_DUMP_INTR: u16 = 0x10;
+pub(crate) const NLMSG_ERROR: u16 = 2;
+pub(super) const NLMSG_DONE: u16 = 3;
+
+/// Writes the headers of a message, with a length to be filled in by [`end_message`].
+pub(crate) fn begin_message(
+    bytes: &mut Vec<u8>,
+    kind: u16,
+    flags: u16,
+    sequence: u32,
+    family: u8,
+    resource: u16,
+) {
+    bytes.extend_from_slice(&0u32.to_ne_bytes());
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(&flags.to_ne_bytes());
+    bytes.extend_from_slice(&sequence.to_ne_bytes());
+    bytes.extend_from_slice(&0u32.to_ne_bytes());
+    bytes.extend_from_slice(&[family, 0]);
+    bytes.extend_from_slice(&resource.to_be_bytes());
+}
+
+/// Fills in the length of the message that begins at `start`.
+pub(crate) fn end_message(bytes: &mut [u8], start: usize) {
+    #[allow(clippy::cast_possible_truncation)]
+    let length = (bytes.len() - start) as u32;
+    bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());
+}
+
+/// One received message.
+pub(crate) struct Message<'a> {
+    pub(crate) kind: u16,
+    pub(super) flags: u16,
+    pub(crate) sequence: u32,
+    payload: &'a [u8],
+}
+
+impl<'a> Message<'a> {
+    /// Of a message about an object: what it says of it; none for other messages.
+    pub(crate) fn object(self, subsystem: u8) -> Option<Attributes<'a>> {
+        (self.kind >> 8 == u16::from(subsystem))
+            .then(|| Attributes(self.payload.get(NFGEN_HEADER..).unwrap_or_default()))
+    }
+
+    /// Of an error message: zero for an acknowledgement, else the negative error number.
+    pub(crate) fn error_code(&self) -> i32 {
+        self.payload.first_chunk().copied().map_or(0, i32::from_ne_bytes)
+    }
+}
+
+/// Splits what was received into messages. Ends at the first one that is malformed.
+pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    std::iter::from_fn(move || {
+        let header = bytes.first_chunk::<MESSAGE_HEADER>()?;
+        let length = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
+        let message = Message {
+            kind: u16::from_ne_bytes([header[4], header[5]]),
+            flags: u16::from_ne_bytes([header[6], header[7]]),
+            sequence: u32::from_ne_bytes([header[8], header[9], header[10], header[11]]),
+            payload: bytes.get(MESSAGE_HEADER..length)?,
+        };
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(message)
+    })
+}

@@ -1,0 +1,8 @@
+//! Netlink to the netfilter subsystems of the kernel: attributes, messages, the socket. Knows nothing of what is said.
+
+mod attributes;
+pub(crate) mod message;
+mod socket;
+
+pub(crate) use attributes::{Attributes, Writer};
+pub(crate) use socket::{NetlinkError, Socket};

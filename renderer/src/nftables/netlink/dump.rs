@@ -1,0 +1,49 @@
+//! Dumps of nf_tables objects, whole and consistent.
+
+use std::io;
+
+use super::constants::{NFNL_SUBSYS_NFTABLES, NFPROTO_INET};
+use crate::netlink::{
+    Attributes, NetlinkError, Socket, Writer,
+    message::{NLM_F_DUMP, NLM_F_REQUEST, begin_message, end_message, messages},
+};
+
+/// How often a dump that the kernel calls inconsistent is asked for again.
+const DUMP_TRIES: usize = 5;
+
+impl Socket {
+    /// Dumps all objects of one kind; `fill` narrows down which.
+    pub(crate) fn dump(
+        &mut self,
+        kind: u8,
+        fill: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<Dump, NetlinkError> {
+        let mut request = Vec::new();
+        let kind = u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(kind);
+        begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_DUMP, 1, NFPROTO_INET, 0);
+        fill(&mut Writer::new(&mut request));
+        end_message(&mut request, 0);
+        for _ in 0..DUMP_TRIES {
+            let mut dump = Dump { received: Vec::new() };
+            if self.stream(&request, |piece| dump.received.push(piece))? {
+                return Ok(dump);
+            }
+        }
+        let source = io::Error::other("something else keeps changing it");
+        Err(NetlinkError::Socket { action: "dump the table", source })
+    }
+}
+
+/// What a dump returned.
+#[derive(Debug)]
+pub(crate) struct Dump {
+    received: Vec<Vec<u8>>,
+}
+
+impl Dump {
+    /// The attributes of each object.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = Attributes<'_>> {
+        let messages = self.received.iter().flat_map(|bytes| messages(bytes));
+        messages.filter_map(|message| message.object(NFNL_SUBSYS_NFTABLES))
+    }
+}
