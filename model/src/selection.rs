@@ -70,4 +70,27 @@ mod tests {
         assert_eq!(chosen(&[local_terminating]), (vec!["10.0.0.3".into()], vec!["10.0.0.3".into()]));
         assert_eq!(chosen(&[remote_ready]), (vec!["10.0.0.1".into()], vec![]));
     }
+
+    #[test]
+    fn backends_outside_the_topology_are_for_policy_local_only() {
+        use BackendState::{Ready, Terminating};
+        let elsewhere = Backend { in_topology: false, ..backend(1, true, Ready) };
+        let here = backend(2, false, Ready);
+        assert_eq!(chosen(&[elsewhere.clone(), here]), (vec!["10.0.0.2".into()], vec!["10.0.0.1".into()]));
+        // With a ready one the terminating ones are for nobody.
+        let (cluster, _) = chosen(&[backend(2, false, Ready), backend(3, false, Terminating)]);
+        assert_eq!(cluster, ["10.0.0.2"]);
+    }
+
+    #[test]
+    fn a_ready_backend_of_one_family_does_not_keep_the_other_from_its_last_resort() {
+        let v6 = |state| Backend {
+            local: true,
+            state,
+            ..Backend::new((std::net::Ipv6Addr::from([0xfd00, 0, 0, 0, 0, 0, 0, 1]), 80).into())
+        };
+        let v4 = backend(1, true, BackendState::Ready);
+        let both = vec!["10.0.0.1".to_owned(), "fd00::1".to_owned()];
+        assert_eq!(chosen(&[v4, v6(BackendState::Terminating)]), (both.clone(), both));
+    }
 }

@@ -6,6 +6,7 @@
 //! and field; the other objects go on. What an API server would fill in (protocol TCP, namespace `default`) is filled
 //! in.
 
+mod annotation;
 mod check;
 mod document;
 mod endpoint_slice;

@@ -1,8 +1,16 @@
 //! Finds the backends of a service in its endpoint slices or endpoints. Source: kube-proxy's `endpointslicecache.go`.
 
-use std::{cmp::Reverse, collections::BTreeSet, net::IpAddr};
+use std::{
+    cmp::Reverse,
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
 
-use super::{cache::Cache, placement::Placement};
+use super::{
+    cache::Cache,
+    placement::Placement,
+    topology::{self, Hinted},
+};
 use crate::{
     Backend, BackendState, PodId,
     object::{Conditions, EndpointAddress, EndpointPort, Service},
@@ -18,11 +26,20 @@ pub(super) struct Backends {
 
 /// An endpoint of a port before those of the same address and port are merged.
 struct Candidate<'a> {
-    ip: IpAddr,
     port: u16,
+    endpoint: Endpoint<'a>,
+}
+
+/// An endpoint, whatever its port.
+#[derive(Clone, Copy)]
+struct Endpoint<'a> {
+    ip: IpAddr,
     conditions: Conditions,
+    hinted: Hinted,
     local: bool,
     host_network: bool,
+    /// That of the pod behind it.
+    weight: u8,
     pod: Option<&'a PodId>,
 }
 
@@ -32,50 +49,66 @@ pub(super) fn collect(spec: &Service, cache: &Cache, placement: &Placement, loca
     let mut slices = cache.usable_slices(&spec.id).peekable();
     if slices.peek().is_some() {
         for slice in slices {
-            let endpoints = slice.endpoints.iter().map(|endpoint| (&endpoint.address, endpoint.conditions));
-            add(&mut candidates, spec, endpoints, &slice.ports, cache, placement);
+            let endpoints = slice.endpoints.iter().map(|endpoint| {
+                let hinted = Hinted::new(&endpoint.hints, placement);
+                Endpoint::new(&endpoint.address, endpoint.conditions, hinted, cache, placement)
+            });
+            add(&mut candidates, spec, endpoints, &slice.ports);
         }
     } else {
         let subsets = cache.endpoints.get(&spec.id).into_iter().flat_map(|endpoints| &endpoints.subsets);
         for subset in subsets {
-            let endpoints = subset.addresses.iter().map(|address| (address, Conditions::READY));
-            add(&mut candidates, spec, endpoints, &subset.ports, cache, placement);
+            let endpoints = subset
+                .addresses
+                .iter()
+                .map(|address| Endpoint::new(address, Conditions::READY, Hinted::NOT, cache, placement));
+            add(&mut candidates, spec, endpoints, &subset.ports);
         }
     }
     let mut local_pods = BTreeSet::new();
-    let of_ports =
-        candidates.into_iter().map(|candidates| merge(candidates, local_weight, &mut local_pods)).collect();
-    Backends { of_ports, local_pods }
+    let of_ports = candidates.into_iter().map(|candidates| {
+        let mut merged = merge(candidates, local_weight, &mut local_pods);
+        topology::steer(&mut merged, spec.options.prefer_local);
+        merged.into_iter().map(|(backend, _)| backend).collect()
+    });
+    Backends { of_ports: of_ports.collect(), local_pods }
+}
+
+impl<'a> Endpoint<'a> {
+    fn new(
+        address: &'a EndpointAddress,
+        conditions: Conditions,
+        hinted: Hinted,
+        cache: &Cache,
+        placement: &Placement,
+    ) -> Self {
+        let place = placement.place(address);
+        let pod = address.pod.as_ref().and_then(|pod| cache.pods.get(pod));
+        Self {
+            ip: place.ip,
+            conditions,
+            hinted,
+            local: place.local,
+            host_network: place.on_node_address || pod.is_some_and(|pod| pod.host_network),
+            weight: pod.map_or(1, |pod| pod.weight),
+            pod: address.pod.as_ref(),
+        }
+    }
 }
 
 /// Adds the endpoints of one slice or subset to the service ports that its ports belong to.
 fn add<'a>(
     candidates: &mut [Vec<Candidate<'a>>],
     spec: &Service,
-    endpoints: impl Iterator<Item = (&'a EndpointAddress, Conditions)>,
+    endpoints: impl Iterator<Item = Endpoint<'a>>,
     ports: &[EndpointPort],
-    cache: &Cache,
-    placement: &Placement,
 ) {
-    // Each endpoint is placed once, however many ports it has.
-    for (address, conditions) in endpoints {
-        let place = placement.place(address);
-        let of_host_network_pod = || {
-            let pod = address.pod.as_ref().and_then(|pod| cache.pods.get(pod));
-            pod.is_some_and(|pod| pod.host_network)
-        };
-        let host_network = place.on_node_address || of_host_network_pod();
+    // Each endpoint is looked at once, however many ports it has.
+    for endpoint in endpoints {
         for port in ports {
             for (spec, candidates) in spec.ports.iter().zip(candidates.iter_mut()) {
                 if spec.name == port.name && spec.protocol == port.protocol {
-                    candidates.push(Candidate {
-                        ip: place.ip,
-                        port: port.port,
-                        conditions,
-                        local: place.local,
-                        host_network,
-                        pod: address.pod.as_ref(),
-                    });
+                    candidates.push(Candidate { port: port.port, endpoint });
                 }
             }
         }
@@ -83,30 +116,34 @@ fn add<'a>(
 }
 
 /// Merges candidates of the same address and port and drops those that are of no use. The result does not depend on the
-/// order of the candidates.
+/// order of the candidates, and is sorted.
 fn merge(
     mut candidates: Vec<Candidate<'_>>,
     local_weight: u16,
     local_pods: &mut BTreeSet<PodId>,
-) -> Vec<Backend> {
-    candidates.sort_by_key(|candidate| (candidate.ip, candidate.port, Reverse(rank(candidate.conditions))));
+) -> Vec<(Backend, Hinted)> {
+    let key = |Candidate { port, endpoint }: &Candidate<'_>| (endpoint.ip, *port);
+    candidates.sort_by_key(|candidate| (key(candidate), Reverse(rank(candidate.endpoint.conditions))));
     let mut backends = Vec::with_capacity(candidates.len());
-    for same in candidates.chunk_by(|a, b| (a.ip, a.port) == (b.ip, b.port)) {
-        let Some(best) = same.first() else { continue };
+    for same in candidates.chunk_by(|a, b| key(a) == key(b)) {
+        let Some(&Candidate { port, endpoint: best }) = same.first() else { continue };
         let Some(state) = state(best.conditions) else { continue };
-        let local = same.iter().any(|candidate| candidate.local);
+        let same = || same.iter().map(|candidate| candidate.endpoint);
+        let local = same().any(|endpoint| endpoint.local);
         if local {
-            local_pods.extend(same.iter().filter_map(|candidate| candidate.pod.cloned()));
+            local_pods.extend(same().filter_map(|endpoint| endpoint.pod.cloned()));
         }
-        backends.push(Backend {
-            address: best.ip,
-            port: best.port,
+        // What a pod says that is on its way out is not for the one that has taken over its address.
+        let best_ones = || same().filter(|endpoint| rank(endpoint.conditions) == rank(best.conditions));
+        let pod_weight = best_ones().map(|endpoint| endpoint.weight).fold(1, u8::max);
+        let backend = Backend {
             local,
-            host_network: same.iter().any(|candidate| candidate.host_network),
-            in_topology: true,
-            weight: if local { local_weight } else { 1 },
+            host_network: same().any(|endpoint| endpoint.host_network),
+            weight: u16::from(pod_weight).saturating_mul(if local { local_weight.max(1) } else { 1 }),
             state,
-        });
+            ..Backend::new(SocketAddr::new(best.ip, port))
+        };
+        backends.push((backend, best_ones().map(|endpoint| endpoint.hinted).fold(Hinted::NOT, Hinted::and)));
     }
     backends
 }

@@ -28,7 +28,7 @@ pub(super) struct Cache {
 pub(super) struct Touched {
     /// These services.
     pub(super) services: BTreeSet<ServiceId>,
-    /// The endpoints of these pods, which have come to the host network or left it.
+    /// The endpoints of these pods, which have come to the host network or left it, or have another weight.
     pub(super) pods: BTreeSet<PodId>,
     /// Where addresses are.
     pub(super) placement: bool,
@@ -95,7 +95,7 @@ impl Cache {
     /// The services with an endpoint address of this kind, besides those that are known already.
     ///
     /// Goes through all endpoints. An index by pod and address would take as much memory as the endpoints themselves,
-    /// and what needs it is rare: a change of nodes, of allocations, or of a pod on the host network.
+    /// and what needs it is rare: a change of nodes, of allocations, or of a pod with a weight or on the host network.
     pub(super) fn services_with(
         &self,
         wanted: impl Fn(&EndpointAddress) -> bool,
@@ -115,6 +115,16 @@ impl Cache {
             .filter(|(_, found)| *found)
             .map(|(service, _)| service.clone())
             .collect()
+    }
+
+    /// The services with an endpoint that is meant for some zones, besides those that are known already.
+    pub(super) fn services_with_zone_hints(&self, known: &BTreeSet<ServiceId>) -> Vec<ServiceId> {
+        let services = self.endpoint_slices.values().filter_map(|slice| {
+            let service = slice.service.as_ref().filter(|service| !known.contains(service))?;
+            let is_hinted = slice.endpoints.iter().any(|endpoint| !endpoint.hints.zones.is_empty());
+            is_hinted.then(|| service.clone())
+        });
+        services.collect()
     }
 
     fn set_service(&mut self, id: &ServiceId, new: Option<Service>, touched: &mut Touched) {
@@ -148,8 +158,9 @@ impl Cache {
 
     fn set_pod(&mut self, id: &PodId, new: Option<Pod>, touched: &mut Touched) {
         let Some(old) = replace(&mut self.pods, id, new) else { return };
-        let host_network = |pod: Option<&Pod>| pod.is_some_and(|pod| pod.host_network);
-        if host_network(old.as_ref()) != host_network(self.pods.get(id)) {
+        // A pod that is not known is like one of which nothing special is said.
+        let as_backend = |pod: Option<&Pod>| pod.map_or((false, 1), |pod| (pod.host_network, pod.weight));
+        if as_backend(old.as_ref()) != as_backend(self.pods.get(id)) {
             touched.pods.insert(id.clone());
         }
         if self.ip_allocations.contains_key(id) {

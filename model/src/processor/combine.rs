@@ -33,7 +33,7 @@ pub(super) fn combine(
     config: &ProcessorConfig,
 ) -> Option<Combined> {
     let spec = cache.services.get(id).filter(|spec| is_for_this_proxy(spec))?;
-    let backends = backends::collect(spec, cache, placement, config.local_endpoint_weight.max(1));
+    let backends = backends::collect(spec, cache, placement, config.local_endpoint_weight);
     let ports = spec.ports.iter().zip(backends.of_ports).map(|(port, backends)| ServicePort {
         port: port.port,
         protocol: port.protocol,

@@ -11,7 +11,8 @@ use crate::NodeName;
 pub struct ProcessorConfig {
     /// This node: endpoints that name it are local.
     pub node_name: NodeName,
-    /// Weight of a local backend, where a remote one has 1 (Contiv's `serviceLocalEndpointWeight`). 0 counts as 1.
+    /// Weight of a local backend, where a remote one has 1 (Contiv's `serviceLocalEndpointWeight`). 0 counts as 1. The
+    /// weight of the pod multiplies both.
     pub local_endpoint_weight: u16,
     /// Addresses on which node ports answer. Empty: those that the store has for this node.
     pub node_ips: BTreeSet<IpAddr>,

@@ -21,6 +21,9 @@ pub struct NodeView {
     pub ips: BTreeSet<IpAddr>,
     /// The ranges of its pods.
     pub pod_cidrs: BTreeSet<IpNetwork>,
+    /// The zone it is in, as the node object says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Arc<str>>,
 }
 
 impl Processor {
@@ -61,6 +64,7 @@ impl Processor {
                 vpp_node_ids: vpp_nodes().map(|vpp_node| vpp_node.id).collect(),
                 ips: ips.flatten().copied().collect(),
                 pod_cidrs: node.map(|node| node.pod_cidrs.clone()).unwrap_or_default(),
+                zone: node.and_then(|node| node.zone.clone()),
             }
         };
         names.into_iter().map(view).collect()

@@ -14,6 +14,7 @@ mod interfaces;
 mod introspection;
 mod placement;
 mod relation;
+mod topology;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -158,6 +159,9 @@ impl Processor {
         }
         let placement = Placement::derive(&self.cache, &self.config);
         let before = std::mem::replace(&mut self.placement, placement);
+        if before.zone != self.placement.zone {
+            touched.services.extend(self.cache.services_with_zone_hints(&touched.services));
+        }
         if let Some(moves) = self.placement.moves_since(&before) {
             let moved = |address: &EndpointAddress| {
                 moves.concern(address.ip) && before.place(address) != self.placement.place(address)

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 use super::{ProcessorConfig, cache::Cache};
@@ -14,7 +15,10 @@ use crate::{NodeFacts, NodeName, PodId, object::EndpointAddress};
 pub(super) struct Placement {
     /// What renderers are told of this node.
     pub(super) facts: NodeFacts,
-    node_name: NodeName,
+    /// This node.
+    pub(super) node_name: NodeName,
+    /// The zone of this node.
+    pub(super) zone: Option<Arc<str>>,
     own_ips: BTreeSet<IpAddr>,
     all_node_ips: BTreeSet<IpAddr>,
     redirects: Redirects,
@@ -67,18 +71,19 @@ impl Placement {
                 own_ips.extend(ips);
             }
         }
-        let stored_cidrs = cache.nodes.get(this).map(|node| &node.pod_cidrs);
+        let stored = cache.nodes.get(this);
         let facts = NodeFacts {
             node_ips: if config.node_ips.is_empty() { &own_ips } else { &config.node_ips }.clone(),
             pod_cidrs: if config.pod_cidrs.is_empty() {
-                stored_cidrs.cloned().unwrap_or_default()
+                stored.map(|node| node.pod_cidrs.clone()).unwrap_or_default()
             } else {
                 config.pod_cidrs.clone()
             },
             service_cidrs: config.service_cidrs.clone(),
         };
         own_ips.extend(&config.node_ips);
-        Self { facts, node_name: this.clone(), own_ips, all_node_ips, redirects: redirects(cache) }
+        let zone = config.zone.clone().or_else(|| stored.and_then(|node| node.zone.clone()));
+        Self { facts, node_name: this.clone(), zone, own_ips, all_node_ips, redirects: redirects(cache) }
     }
 
     /// Where this address is.

@@ -1,6 +1,6 @@
 //! Short forms for objects, and readable forms of results.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use contiv_model::{
     Backend, BackendState, ChangeSet, EndpointSliceId, Event, InterfaceName, NodeName, Object, ObjectKey,
@@ -125,6 +125,15 @@ pub(crate) fn with(address: EndpointAddress, ready: bool, serving: bool, termina
     SliceEndpoint { conditions: Conditions { ready, serving, terminating }, ..self::ready(address) }
 }
 
+/// An endpoint that is ready, meant for these nodes and zones.
+pub(crate) fn meant_for(address: EndpointAddress, nodes: &[&str], zones: &[&str]) -> SliceEndpoint {
+    let hints = Hints {
+        nodes: nodes.iter().map(|node| NodeName::new(*node)).collect(),
+        zones: zones.iter().map(|zone| Arc::from(*zone)).collect(),
+    };
+    SliceEndpoint { hints, ..ready(address) }
+}
+
 /// An IPv4 slice, named `namespace/name`, of a service in the same namespace.
 pub(crate) fn mk_slice(
     id: &str,
@@ -153,6 +162,11 @@ pub(crate) fn mk_node(name: &str, addresses: &[&str], pod_cidrs: &[&str]) -> Nod
         pod_cidrs: pod_cidrs.iter().map(|cidr| cidr.parse().unwrap()).collect(),
         zone: None,
     }
+}
+
+/// A node in a zone, of which nothing else is said.
+pub(crate) fn mk_node_in(zone: &str, name: &str) -> Node {
+    Node { zone: Some(zone.into()), ..mk_node(name, &[], &[]) }
 }
 
 pub(crate) fn mk_vpp_node(id: u32, name: &str, addresses: &[&str]) -> VppNode {
@@ -236,13 +250,14 @@ pub(crate) fn mk_resync(objects: impl IntoIterator<Item = Object>) -> Resync {
     Resync { objects: objects.into_iter().collect(), undecodable: BTreeSet::new() }
 }
 
-/// A backend as text: `10.1.1.3:8080 local host-network terminating x2`, with what applies.
+/// A backend as text: `10.1.1.3:8080 local host-network terminating elsewhere x2`, with what applies.
 fn describe(backend: &Backend) -> String {
     let mut text = backend.endpoint().to_string();
     for (applies, word) in [
         (backend.local, " local"),
         (backend.host_network, " host-network"),
         (backend.state == BackendState::Terminating, " terminating"),
+        (!backend.in_topology, " elsewhere"),
     ] {
         if applies {
             text += word;

@@ -4,7 +4,10 @@ mod happenings;
 
 use std::collections::BTreeMap;
 
-use contiv_model::{ChangeSet, Event, InterfaceName, Object, ObjectKey, PodId, Processor, Resync, Snapshot};
+use contiv_model::{
+    Backend, ChangeSet, ContivService, Event, InterfaceName, Object, ObjectKey, PodId, Processor, Resync,
+    Snapshot,
+};
 use proptest::prelude::*;
 
 use crate::builders::{mk_processor, mk_resync};
@@ -81,8 +84,42 @@ fn assert_honest(changes: &ChangeSet, before: &Snapshot) {
     }
 }
 
+/// What holds of every service, whatever it was made from.
+fn assert_sound(service: &ContivService) {
+    let ContivService { id, source_ranges, external_ips, .. } = service;
+    assert!(service.load_balancer_ips.is_subset(external_ips), "{id}");
+    assert!(source_ranges.iter().all(|range| range.prefix() > 0), "{id}: {source_ranges:?}");
+    assert!(!service.affinity_shared || service.session_affinity_timeout > 0, "{id}");
+    for port in &service.ports {
+        assert!(port.backends.is_sorted_by_key(Backend::endpoint), "{id}: sorted, each once");
+        for ipv4 in [true, false] {
+            let of_family = |backends: Vec<&Backend>| {
+                backends.into_iter().filter(|backend| backend.address.is_ipv4() == ipv4).cloned().collect()
+            };
+            let all: Vec<Backend> = of_family(port.backends.iter().collect());
+            let cluster: Vec<Backend> = of_family(port.cluster_backends());
+            let local: Vec<Backend> = of_family(port.local_backends());
+            assert_eq!(all.is_empty(), cluster.is_empty(), "{id}: no hint takes the last backend away");
+            assert_eq!(all.iter().any(|backend| backend.local), !local.is_empty(), "{id}");
+            assert!(local.iter().all(|backend| backend.local), "{id}");
+            for chosen in [&cluster, &local] {
+                assert!(chosen.iter().all(|backend| backend.state == chosen[0].state), "{id}: never mixed");
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn every_service_is_sound_after_any_steps(steps in steps()) {
+        let mut processor = mk_processor();
+        for step in steps {
+            take(&mut processor, step);
+        }
+        processor.snapshot().services.values().for_each(|service| assert_sound(service));
+    }
 
     #[test]
     fn any_steps_lead_to_the_same_as_a_resync_of_what_is_left(steps in steps()) {

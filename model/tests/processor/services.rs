@@ -1,11 +1,30 @@
 //! Which services are rendered, and what of them.
 
+use std::collections::BTreeSet;
+
 use contiv_model::{
-    Frontend, NodeName, Processor, ProcessorConfig, Protocol, TrafficPolicy,
-    object::{Service, ServiceType},
+    Balance, ContivService, Frontend, NodeName, Processor, ProcessorConfig, Protocol, TrafficPolicy,
+    object::{Service, ServiceOptions, ServiceType},
 };
+use ipnetwork::IpNetwork;
 
 use crate::builders::*;
+
+/// What the service becomes, with this configuration.
+fn rendered(service: Service, config: ProcessorConfig) -> ContivService {
+    let id = service.id.clone();
+    let mut processor = Processor::new(config);
+    processor.apply([put(service)]);
+    ContivService::clone(processor.service(&id).unwrap())
+}
+
+fn config() -> ProcessorConfig {
+    ProcessorConfig::new(NodeName::new(MASTER))
+}
+
+fn ranges(texts: &[&str]) -> BTreeSet<IpNetwork> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
 
 fn is_rendered(service: Service) -> bool {
     let id = service.id.clone();
@@ -56,6 +75,7 @@ fn load_balancer_addresses_are_external_addresses() {
     let processor = mk_processor_with([put(service)]);
     let service = processor.service(&service_id("default/web")).unwrap();
     assert_eq!(service.external_ips, ips(&["192.0.2.1", "192.0.2.2", "2001:db8::2"]));
+    assert_eq!(service.load_balancer_ips, ips(&["192.0.2.2", "2001:db8::2"]));
 }
 
 #[test]
@@ -105,4 +125,62 @@ fn an_internal_policy_of_its_own_is_kept() {
     assert_eq!(service.internal_policy, TrafficPolicy::Local);
     assert_eq!(service.external_policy, TrafficPolicy::Cluster);
     assert_eq!(service.session_affinity_timeout, 600);
+}
+
+#[test]
+fn a_range_of_all_addresses_lifts_the_restriction_of_its_family() {
+    for (given, expected) in [
+        (&["10.0.0.0/8", "fd00::/8"][..], &["10.0.0.0/8", "fd00::/8"][..]),
+        (&["10.0.0.0/8", "0.0.0.0/0", "fd00::/8"], &["fd00::/8"]),
+        (&["10.0.0.0/8", "::/0"], &["10.0.0.0/8"]),
+        (&["0.0.0.0/0", "::/0"], &[]),
+    ] {
+        let service = Service {
+            source_ranges: ranges(given),
+            ..mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])
+        };
+        assert_eq!(rendered(service, config()).source_ranges, ranges(expected), "{given:?}");
+    }
+}
+
+#[test]
+fn source_ranges_restrict_node_ports_only_where_that_is_configured_and_there_are_any() {
+    for (configured, given, expected) in
+        [(false, "10.0.0.0/8", false), (true, "10.0.0.0/8", true), (true, "0.0.0.0/0", false)]
+    {
+        let service = Service {
+            source_ranges: ranges(&[given]),
+            ..mk_service("default/web", &["10.96.0.1"], &["http:80:30080/tcp"])
+        };
+        let config = ProcessorConfig { source_ranges_on_node_ports: configured, ..config() };
+        assert_eq!(rendered(service, config).source_ranges_on_node_ports, expected, "{configured} {given}");
+    }
+}
+
+#[test]
+fn options_reach_renderers_and_a_shared_affinity_only_where_there_is_affinity() {
+    let service = |session_affinity_timeout| Service {
+        session_affinity_timeout,
+        health_check_node_port: Some(32000),
+        options: ServiceOptions {
+            affinity_shared: true,
+            balance: Balance::ClientAddress,
+            prefer_local: false,
+            reset_connections: true,
+        },
+        ..mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])
+    };
+    for (timeout, expected) in [(0, false), (600, true)] {
+        let rendered = rendered(service(timeout), config());
+        assert_eq!(rendered.affinity_shared, expected);
+        assert_eq!((rendered.balance, rendered.reset_connections), (Balance::ClientAddress, true));
+        assert_eq!(rendered.health_check_node_port, Some(32000));
+    }
+}
+
+#[test]
+fn the_service_ranges_of_the_configuration_are_facts_about_the_node() {
+    let service_cidrs = ranges(&["10.96.0.0/12", "fd00:10:96::/108"]);
+    let processor = Processor::new(ProcessorConfig { service_cidrs: service_cidrs.clone(), ..config() });
+    assert_eq!(processor.snapshot().node.service_cidrs, service_cidrs);
 }

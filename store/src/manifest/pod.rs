@@ -5,7 +5,7 @@ mod container;
 use contiv_proto::message::pod as wire;
 use serde::{Deserialize, Serialize};
 
-use super::{check::Check, metadata::Metadata, object::Manifest};
+use super::{annotation, check::Check, metadata::Metadata, object::Manifest};
 use container::Container;
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -54,6 +54,7 @@ impl Manifest for Pod {
 
     fn into_message(self, check: &mut Check) -> wire::Pod {
         let Self { metadata, spec, status } = self;
+        annotation::check_pod(&metadata.annotations, check);
         if !status.host_ip.is_empty() {
             check.address(format_args!("status.hostIP"), &status.host_ip);
         }

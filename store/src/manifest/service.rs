@@ -10,6 +10,7 @@ use contiv_proto::message::service as wire;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    annotation,
     check::Check,
     metadata::{Metadata, timestamp},
     object::Manifest,
@@ -98,6 +99,7 @@ impl Manifest for Service {
         let Self { metadata, mut spec, status } = self;
         spec.fill_in();
         spec.check(check);
+        annotation::check_service(&metadata.annotations, check);
         let port = spec.ports.into_iter().enumerate().map(|(i, port)| port.into_message(i, check)).collect();
         let session_affinity_timeout = match spec.session_affinity.as_str() {
             "ClientIP" => {

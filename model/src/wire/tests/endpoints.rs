@@ -50,6 +50,20 @@ fn a_slice_is_read_as_kube_proxy_reads_it() {
 }
 
 #[test]
+fn hints_are_read() {
+    let object = read(
+        Kind::EndpointSlice,
+        r#"{"address_type":"IPv4","endpoints":[{"addresses":["10.1.2.8"],"zone":"z9"},
+            {"addresses":["10.1.2.9"],"hints":{"for_zones":["z2","z1"],"for_nodes":["w1"]}}]}"#,
+    );
+    let Object::EndpointSlice(slice) = object else { panic!("{object:?}") };
+    assert!(slice.endpoints[0].hints.is_empty(), "where it is does not say for whom it is");
+    let hints = &slice.endpoints[1].hints;
+    assert!(hints.zones.iter().map(AsRef::as_ref).eq(["z1", "z2"]));
+    assert!(hints.nodes.iter().eq([&NodeName::new("w1")]));
+}
+
+#[test]
 fn a_slice_that_is_not_for_proxies_belongs_to_no_service() {
     let service = |value| match read(Kind::EndpointSlice, value) {
         Object::EndpointSlice(slice) => slice.service,

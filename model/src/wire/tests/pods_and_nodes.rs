@@ -59,3 +59,27 @@ fn an_interface_that_services_use_needs_an_address() {
     let problems = problems(Kind::IpAllocation, &value(""));
     assert!(problems[0].starts_with("custom_interfaces[0].ip_address: "), "{problems:?}");
 }
+
+#[test]
+fn the_weight_of_a_pod_is_an_annotation() {
+    let weight = |value: &str| match read(Kind::Pod, value) {
+        Object::Pod(pod) => pod.weight,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(weight("{}"), 1);
+    assert_eq!(weight(r#"{"annotations":{"contiv.io/weight":"255"}}"#), 255);
+    let problems = problems(Kind::Pod, r#"{"annotations":{"contiv.io/weight":"256"}}"#);
+    assert!(problems[0].starts_with("annotations[contiv.io/weight]: \"256\""), "{problems:?}");
+}
+
+#[test]
+fn the_zone_of_a_node_is_a_label() {
+    for (value, expected) in [
+        ("{}", None),
+        (r#"{"labels":{"topology.kubernetes.io/zone":""}}"#, None),
+        (r#"{"labels":{"topology.kubernetes.io/zone":"z1"}}"#, Some("z1")),
+    ] {
+        let Object::Node(node) = read(Kind::Node, value) else { panic!("{value}") };
+        assert_eq!(node.zone.as_deref(), expected);
+    }
+}

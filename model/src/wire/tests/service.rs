@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    TrafficPolicy,
-    object::{Seniority, Service, ServiceType},
+    Balance, TrafficPolicy,
+    object::{Seniority, Service, ServiceOptions, ServiceType},
 };
 
 fn service(value: &str) -> Service {
@@ -54,6 +54,73 @@ fn ingress_counts_for_load_balancers_and_where_it_is_an_address_of_mode_vip() {
     let newer = r#","service_type":"LoadBalancer","load_balancer_ingress":[{"ip":"192.0.2.2","ip_mode":"VIP"},
         {"ip":"192.0.2.3"},{"ip":"192.0.2.4","ip_mode":"Proxy"},{"hostname":"lb.example.com"}]"#;
     assert_eq!(read(newer), ips(&["192.0.2.2", "192.0.2.3"]));
+}
+
+#[test]
+fn source_ranges_count_for_load_balancers_and_may_have_blanks_around_them() {
+    let read = |service_type: &str| {
+        let value = format!(
+            r#"{{"service_type":"{service_type}","loadbalancer_source_ranges":[" 10.0.0.7/8 ","fd00::/8\n"]}}"#
+        );
+        service(&value).source_ranges.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(read("LoadBalancer"), ["10.0.0.0/8", "fd00::/8"]);
+    assert!(read("NodePort").is_empty());
+}
+
+#[test]
+fn only_load_balancers_with_external_policy_local_have_a_health_check_port() {
+    let read = |service_type: &str, policy: &str, port: u16| {
+        let value = format!(
+            r#"{{"service_type":"{service_type}","external_traffic_policy":"{policy}","health_check_node_port":{port}}}"#
+        );
+        service(&value).health_check_node_port
+    };
+    assert_eq!(read("LoadBalancer", "Local", 32000), Some(32000));
+    assert_eq!(read("LoadBalancer", "Local", 0), None);
+    assert_eq!(read("LoadBalancer", "Cluster", 32000), None);
+    assert_eq!(read("NodePort", "Local", 32000), None);
+}
+
+#[test]
+fn options_are_annotations_and_others_mean_nothing() {
+    let read = |annotations: &str| service(&format!(r#"{{"annotations":{{{annotations}}}}}"#)).options;
+    let default = ServiceOptions::default();
+    assert_eq!(read(r#""example.com/balance":"x","contiv.io/other":"x""#), default);
+    for (annotation, expected) in [
+        (r#""contiv.io/session-affinity-scope":"port""#, default),
+        (
+            r#""contiv.io/session-affinity-scope":"service""#,
+            ServiceOptions { affinity_shared: true, ..default },
+        ),
+        (
+            r#""contiv.io/balance":"client-address""#,
+            ServiceOptions { balance: Balance::ClientAddress, ..default },
+        ),
+        (r#""contiv.io/prefer-local":"true""#, ServiceOptions { prefer_local: true, ..default }),
+        (r#""contiv.io/reset-connections":"true""#, ServiceOptions { reset_connections: true, ..default }),
+    ] {
+        assert_eq!(read(annotation), expected, "{annotation}");
+    }
+}
+
+#[test]
+fn invalid_annotations_ranges_and_health_check_ports_are_named() {
+    let problems = problems(
+        Kind::Service,
+        r#"{"annotations":{"contiv.io/balance":"least-conn","contiv.io/prefer-local":"1"},
+            "loadbalancer_source_ranges":["10.0.0.0/8","10.0.0.1"],"health_check_node_port":-1}"#,
+    );
+    for (field, hint) in [
+        ("annotations[contiv.io/balance]: ", "neither random nor client-address"),
+        ("annotations[contiv.io/prefer-local]: ", "neither false nor true"),
+        ("loadbalancer_source_ranges[1]: ", "address range"),
+        ("health_check_node_port: ", "1 to 65535"),
+    ] {
+        let found = problems.iter().find(|problem| problem.starts_with(field));
+        assert!(found.is_some_and(|problem| problem.contains(hint)), "{field}: {problems:#?}");
+    }
+    assert_eq!(problems.len(), 4, "{problems:#?}");
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use contiv_model::{
-    Event, InterfaceName, NodeName, Object, ObjectKey, PodId, Resync, ServiceId, TrafficPolicy,
+    Balance, Event, InterfaceName, NodeName, Object, ObjectKey, PodId, Resync, ServiceId, TrafficPolicy,
     object::{
-        AddressType, Conditions, EndpointAddress, Hints, Seniority, Service, ServiceType, SliceEndpoint,
+        AddressType, Conditions, EndpointAddress, Hints, Seniority, Service, ServiceOptions, ServiceType,
+        SliceEndpoint,
     },
 };
 use proptest::{
@@ -82,15 +83,27 @@ fn service() -> impl Strategy<Value = Service> {
         (service_type, prop::bool::weighted(0.1), prop::bool::weighted(0.1)),
         (policy(), policy(), 0..2_u32),
         (option::of(1..3_i64), 1..3_i64),
+        (options(), source_ranges(), option::of(32_000..32_002_u16)),
     )
         .prop_map(
-            |(id, addresses, ports, (service_type, headless, other_proxy), policies, (created, revision))| {
+            |(
+                id,
+                addresses,
+                ports,
+                (service_type, headless, other_proxy),
+                policies,
+                (created, revision),
+                (options, source_ranges, health_check_node_port),
+            )| {
                 let ports: Vec<&str> = ports.into_iter().collect();
                 Service {
                     service_type,
                     headless,
                     external_ips: ips(&addresses.1),
                     load_balancer_ips: ips(&addresses.2),
+                    source_ranges,
+                    health_check_node_port,
+                    options,
                     external_policy: policies.0,
                     internal_policy: policies.1,
                     session_affinity_timeout: policies.2,
@@ -100,6 +113,21 @@ fn service() -> impl Strategy<Value = Service> {
                 }
             },
         )
+}
+
+fn options() -> impl Strategy<Value = ServiceOptions> {
+    (any::<[bool; 3]>(), select(&[Balance::Random, Balance::ClientAddress][..])).prop_map(
+        |([affinity_shared, prefer_local, reset_connections], balance)| ServiceOptions {
+            affinity_shared,
+            balance,
+            prefer_local,
+            reset_connections,
+        },
+    )
+}
+
+fn source_ranges() -> impl Strategy<Value = BTreeSet<ipnetwork::IpNetwork>> {
+    ranges(&["10.0.0.0/8", "192.0.2.0/24", "0.0.0.0/0", "fd00::/8", "::/0"])
 }
 
 fn endpoints() -> impl Strategy<Value = Object> {
@@ -115,10 +143,10 @@ fn slice() -> impl Strategy<Value = Object> {
         serving,
         terminating,
     });
-    // Half of them have no hints, so that others are decided by.
+    // Hints decide only where all have them.
     let hints = prop_oneof![
         1 => Just(Hints::default()),
-        1 => (btree_set(node(), 0..2), btree_set(zone(), 0..3)).prop_map(|(nodes, zones)| Hints { nodes, zones }),
+        3 => (btree_set(node(), 0..2), btree_set(zone(), 0..3)).prop_map(|(nodes, zones)| Hints { nodes, zones }),
     ];
     let endpoint = (endpoint_address(), conditions, hints)
         .prop_map(|(address, conditions, hints)| SliceEndpoint { address, conditions, hints });
@@ -192,6 +220,10 @@ fn address_set() -> impl Strategy<Value = BTreeSet<IpAddr>> {
 }
 
 fn cidrs() -> impl Strategy<Value = BTreeSet<ipnetwork::IpNetwork>> {
-    subsequence(vec!["10.1.1.0/30", "10.1.1.4/30", "10.1.2.0/24", "fd01::/64"], 0..3)
-        .prop_map(|cidrs| cidrs.into_iter().map(|cidr| cidr.parse().unwrap()).collect())
+    ranges(&["10.1.1.0/30", "10.1.1.4/30", "10.1.2.0/24", "fd01::/64"])
+}
+
+/// Up to two of these ranges.
+fn ranges(of: &'static [&'static str]) -> impl Strategy<Value = BTreeSet<ipnetwork::IpNetwork>> {
+    subsequence(of, 0..3).prop_map(|ranges| ranges.into_iter().map(|range| range.parse().unwrap()).collect())
 }

@@ -140,6 +140,26 @@ fn bad_fields_of_the_other_kinds_are_named() {
             "v1, kind: Pod, spec: {containers: [{ports: [{containerPort: 0}]}]}",
             "spec.containers[0].ports[0].containerPort",
         ),
+        (
+            "v1, kind: Pod, metadata: {name: a, annotations: {contiv.io/weight: '0'}}",
+            "metadata.annotations[contiv.io/weight]",
+        ),
+        (
+            "v1, kind: Service, metadata: {name: a, annotations: {contiv.io/balance: least-conn}}",
+            "metadata.annotations[contiv.io/balance]",
+        ),
+        (
+            "v1, kind: Service, metadata: {name: a, annotations: {contiv.io/session-affinity-scope: ''}}",
+            "metadata.annotations[contiv.io/session-affinity-scope]",
+        ),
+        (
+            "v1, kind: Service, metadata: {name: a, annotations: {contiv.io/prefer-local: yes}}",
+            "metadata.annotations[contiv.io/prefer-local]",
+        ),
+        (
+            "v1, kind: Service, metadata: {name: a, annotations: {contiv.io/reset-connections: 'True'}}",
+            "metadata.annotations[contiv.io/reset-connections]",
+        ),
         ("v1, kind: Node, spec: {podCIDR: 10.0.0.1}", "spec.podCIDR"),
         ("v1, kind: Node, spec: {podCIDR: 10.0.0.0/24, podCIDRs: [10.0.1.0/24]}", "spec.podCIDRs[0]"),
         ("v1, kind: Node, spec: {podCIDRs: [10.0.0.0/24, x]}", "spec.podCIDRs[1]"),
