@@ -192,3 +192,31 @@ fn replace<K: Ord + Clone, V: PartialEq>(
         None => map.remove(key),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Conditions, Hints, SliceEndpoint};
+
+    fn slice(service: &str, zones: &[&str]) -> Object {
+        let address = EndpointAddress { ip: [10, 0, 0, 1].into(), node_name: None, pod: None };
+        let hints = Hints { zones: zones.iter().map(|zone| (*zone).into()).collect(), ..Hints::default() };
+        Object::EndpointSlice(EndpointSlice {
+            id: EndpointSliceId::new("default", service),
+            service: Some(ServiceId::new("default", service)),
+            address_type: AddressType::Ipv4,
+            endpoints: vec![SliceEndpoint { address, conditions: Conditions::READY, hints }],
+            ports: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn a_change_of_zone_concerns_services_with_hints_for_zones_only() {
+        let mut cache = Cache::default();
+        for object in [slice("hinted", &["z1"]), slice("known", &["z1"]), slice("plain", &[])] {
+            cache.put(object, &mut Touched::default());
+        }
+        let known = BTreeSet::from([ServiceId::new("default", "known")]);
+        assert_eq!(cache.services_with_zone_hints(&known), [ServiceId::new("default", "hinted")]);
+    }
+}

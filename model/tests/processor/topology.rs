@@ -97,6 +97,12 @@ fn terminating_endpoints_are_used_whatever_their_hints() {
     // They do not decide either: the only ready one is elsewhere.
     let ready = meant_for(at("10.2.0.3"), &[], &["z2"]);
     assert_eq!(cluster(&with_endpoints(web(), &[going[0].clone(), ready])), ["10.2.0.3"]);
+    // Nor does it show that the ready ones have been decided on.
+    let ready = meant_for(at("10.2.0.3"), &[], &["z1"]);
+    assert_eq!(
+        backends(&with_endpoints(web(), &[going[1].clone(), ready]), "default/web"),
+        ["80/tcp -> 10.2.0.2:8080 terminating", "80/tcp -> 10.2.0.3:8080"]
+    );
 }
 
 #[test]

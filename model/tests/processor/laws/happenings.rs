@@ -146,7 +146,7 @@ fn slice() -> impl Strategy<Value = Object> {
     // Hints decide only where all have them.
     let hints = prop_oneof![
         1 => Just(Hints::default()),
-        3 => (btree_set(node(), 0..2), btree_set(zone(), 0..3)).prop_map(|(nodes, zones)| Hints { nodes, zones }),
+        3 => (btree_set(node(), 0..2), btree_set(zone(), 1..3)).prop_map(|(nodes, zones)| Hints { nodes, zones }),
     ];
     let endpoint = (endpoint_address(), conditions, hints)
         .prop_map(|(address, conditions, hints)| SliceEndpoint { address, conditions, hints });
