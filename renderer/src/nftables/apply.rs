@@ -1,15 +1,20 @@
 //! The edge: transactions go to the kernel.
 
+use std::{collections::BTreeSet, net::SocketAddr};
+
 use super::{
+    element::{Element, FrontendKey, Key, Value},
     encode,
-    layout::{PickChain, TABLE, chains, write_chains, write_rules, write_sets, write_table},
+    layout::{
+        DemandChain, Family, Set, SetKind, TABLE, chains, write_chains, write_rules, write_sets, write_table,
+    },
     netlink::{
         Batch, NetlinkError, Socket,
         constants::{chain, msg, rule, set, table as table_attribute},
     },
-    read::Existing,
+    read::{self, Existing},
     table::Table,
-    transaction::Transaction,
+    transaction::{Group, Transaction},
 };
 use crate::Report;
 
@@ -48,6 +53,7 @@ pub(super) fn commit(
     first: Batch,
     transaction: Transaction,
 ) -> Result<Report, NetlinkError> {
+    let gone = transaction.forget.clone();
     let (removed, added) = transaction.counts();
     let mut report = Report { added, removed, ..Report::default() };
     let room = socket.batch_limit().saturating_sub(first.len()) / encode::ELEMENT_BYTES;
@@ -60,15 +66,18 @@ pub(super) fn commit(
             report.transactions += 1;
         }
     }
+    if !gone.is_empty() {
+        forget(socket, &gone)?;
+    }
     Ok(report)
 }
 
 /// Removes chains that nothing leads to any more. Before 6.2 the kernel notices only late that a chain is free, and
 /// refuses; such a chain does no harm and goes the next time.
 pub(super) fn remove_leftovers(socket: &mut Socket, existing: &Existing, table: &Table, report: &mut Report) {
-    let used: Vec<_> = table.picks().collect();
-    let unused: Vec<_> = existing.picks.iter().filter(|pick| !used.contains(pick)).copied().collect();
-    let _ = remove_picks(socket, &unused, report);
+    let used: Vec<_> = table.chains().collect();
+    let unused: Vec<_> = existing.on_demand.iter().filter(|chain| !used.contains(chain)).copied().collect();
+    let _ = remove_chains(socket, &unused, report);
     for name in &existing.foreign_chains {
         debug_assert!(chains().iter().all(|ours| ours.name != name));
         let mut batch = Batch::new();
@@ -82,18 +91,50 @@ pub(super) fn remove_leftovers(socket: &mut Socket, existing: &Existing, table: 
     }
 }
 
+/// Makes the kernel forget that clients of a frontend belong to a backend that is gone. Entries time out by themselves,
+/// and a batch that names one which just did is refused whole; so it is tried once more with what is left then.
+fn forget(socket: &mut Socket, gone: &BTreeSet<(FrontendKey, SocketAddr)>) -> Result<(), NetlinkError> {
+    const TRIES: usize = 3;
+    let families: BTreeSet<Family> = gone.iter().map(|(frontend, _)| frontend.family()).collect();
+    for family in families {
+        let memory = Set::new(SetKind::Affinity, family);
+        let mut last = Ok(());
+        for _ in 0..TRIES {
+            let is_gone = |element: &Element| match (element.key, element.value) {
+                (Key::Client(frontend, _), Value::Backend(backend)) => gone.contains(&(frontend, backend)),
+                _ => false,
+            };
+            let remembered = read::elements_of(socket, memory)?.unwrap_or_default();
+            let remove: Vec<Element> = remembered.into_iter().filter(is_gone).collect();
+            if remove.is_empty() {
+                last = Ok(());
+                break;
+            }
+            let group = Group { remove, add: vec![] };
+            let mut batch = Batch::new();
+            encode::write(&Transaction { groups: vec![group], ..Transaction::default() }, &mut batch);
+            last = socket.commit(batch).map(drop);
+            if last.is_ok() {
+                break;
+            }
+        }
+        last?;
+    }
+    Ok(())
+}
+
 /// Removes these chains in a transaction of their own.
-pub(super) fn remove_picks(
+pub(super) fn remove_chains(
     socket: &mut Socket,
-    picks: &[PickChain],
+    unused: &[DemandChain],
     report: &mut Report,
 ) -> Result<(), NetlinkError> {
-    if picks.is_empty() {
+    if unused.is_empty() {
         return Ok(());
     }
     let mut batch = Batch::new();
-    for pick in picks {
-        encode::write_removal(*pick, &mut batch);
+    for chain in unused {
+        encode::write_removal(*chain, &mut batch);
     }
     report.bytes += socket.commit(batch)?;
     report.transactions += 1;

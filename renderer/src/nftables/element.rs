@@ -2,13 +2,13 @@
 
 use std::{
     fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
 };
 
 use contiv_model::Protocol;
 use ipnetwork::IpNetwork;
 
-use super::layout::{Family, PickChain, Set};
+use super::layout::{DemandChain, Family, Set};
 
 /// Address, protocol and port under which a service answers. The unspecified address stands for every node-port address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,11 +21,7 @@ pub(crate) struct FrontendKey {
 impl FrontendKey {
     /// The key of a node port in one family.
     pub(crate) const fn node_port(family: Family, protocol: Protocol, port: u16) -> Self {
-        let address = match family {
-            Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
-        Self { address, protocol, port }
+        Self { address: family.unspecified(), protocol, port }
     }
 
     pub(crate) const fn family(&self) -> Family {
@@ -52,6 +48,10 @@ pub(crate) enum Key {
     /// The address twice.
     Pair(IpAddr),
     Range(IpNetwork),
+    /// A range of clients for a frontend.
+    Source(FrontendKey, IpNetwork),
+    /// A client of a frontend, as the kernel remembers it.
+    Client(FrontendKey, IpAddr),
 }
 
 /// What a map holds under a key.
@@ -60,7 +60,7 @@ pub(crate) enum Value {
     /// The element of a set has no value.
     None,
     Backend(SocketAddr),
-    Pick(PickChain),
+    Goto(DemandChain),
     /// Leave the packet alone.
     Accept,
     /// Refuse the connection at once.
@@ -84,15 +84,23 @@ impl fmt::Display for Element {
             Key::Slot(frontend, slot) => write!(f, "{frontend} . {slot}"),
             Key::Address(address) => write!(f, "{address}"),
             Key::Pair(address) => write!(f, "{address} . {address}"),
-            Key::Range(range) => write!(f, "{range}"),
+            Key::Range(range) => f.write_str(&nft_range(&range)),
+            Key::Source(frontend, range) => write!(f, "{frontend} . {}", nft_range(&range)),
+            Key::Client(frontend, client) => write!(f, "{frontend} . {client}"),
         }?;
         match self.value {
             Value::None => Ok(()),
             Value::Backend(backend) => write!(f, " : {} . {}", backend.ip(), backend.port()),
-            Value::Pick(chain) => write!(f, " : goto {chain}"),
+            Value::Goto(chain) => write!(f, " : goto {chain}"),
             Value::Accept => f.write_str(" : accept"),
             Value::Reject => f.write_str(" : goto reject-now"),
             Value::Drop => f.write_str(" : drop"),
         }
     }
+}
+
+/// nft writes the range of a single address as that address.
+fn nft_range(range: &IpNetwork) -> String {
+    let single = if range.is_ipv4() { 32 } else { 128 };
+    if range.prefix() == single { range.ip().to_string() } else { range.to_string() }
 }

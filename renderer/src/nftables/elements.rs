@@ -1,14 +1,17 @@
 //! The elements that make a frontend do what its plan says. Pure.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
 
 use contiv_model::NodeFacts;
 use ipnetwork::IpNetwork;
 
 use super::{
     element::{Element, FrontendKey, Key, Value},
-    layout::{Family, PickChain, Set, SetKind},
-    plan::{FrontendPlan, Masquerade, Outside, Serving, Shares},
+    layout::{Choice, DemandChain, Family, LearnChain, PickChain, Set, SetKind},
+    plan::{self, FrontendPlan, Masquerade, Outside, Serving, Shares},
     slots,
 };
 
@@ -36,18 +39,29 @@ pub(crate) fn of_frontend(frontend: FrontendKey, plan: &FrontendPlan, before: &[
             put(SetKind::UnservedOutside, Value::None);
         }
     }
+    if let Some(ranges) = &plan.sources {
+        put(SetKind::Restricted, Value::None);
+        elements.extend(of_sources(frontend, ranges));
+    }
     if let Serving::Backends(shares) = &plan.serving {
-        elements.extend(of_backends(frontend, shares, false, before));
+        elements.extend(of_backends(frontend, shares, plan.choice, false, before));
+        elements.extend(of_memory(frontend, plan.choice));
     }
     if let Outside::Backends(shares) = &plan.outside {
-        elements.extend(of_backends(frontend, shares, true, before));
+        elements.extend(of_backends(frontend, shares, plan.choice, true, before));
     }
     elements.sort_unstable();
     elements
 }
 
 /// The elements that send new connections to backends.
-fn of_backends(frontend: FrontendKey, shares: &Shares, outside: bool, before: &[Element]) -> Vec<Element> {
+fn of_backends(
+    frontend: FrontendKey,
+    shares: &Shares,
+    choice: plan::Choice,
+    outside: bool,
+    before: &[Element],
+) -> Vec<Element> {
     let family = frontend.family();
     let (services, backends) = if outside {
         (SetKind::ServicesOutside, SetKind::BackendsOutside)
@@ -55,18 +69,41 @@ fn of_backends(frontend: FrontendKey, shares: &Shares, outside: bool, before: &[
         (SetKind::Services, SetKind::Backends)
     };
     let backends = Set::new(backends, family);
-    let slots = slots::assign(&slots_of(before, backends), shares);
+    let (choice, slots) = match choice {
+        plan::Choice::Random => (Choice::Random, slots::assign(&slots_of(before, backends), shares)),
+        plan::Choice::Sticky(_) => (Choice::Sticky, slots::assign(&slots_of(before, backends), shares)),
+        plan::Choice::Client => (Choice::Client, slots::by_client(shares)),
+    };
     #[allow(clippy::cast_possible_truncation)]
     let count = slots.len() as u32;
-    let pick = PickChain { family, outside, node_port: frontend.is_node_port(), slots: count };
-    let service =
-        Element { set: Set::new(services, family), key: Key::Frontend(frontend), value: Value::Pick(pick) };
+    let pick = PickChain { family, outside, node_port: frontend.is_node_port(), choice, slots: count };
+    let service = Element {
+        set: Set::new(services, family),
+        key: Key::Frontend(frontend),
+        value: Value::Goto(DemandChain::Pick(pick)),
+    };
     let slot = |(slot, backend)| Element {
         set: backends,
         key: Key::Slot(frontend, slot),
         value: Value::Backend(backend),
     };
     std::iter::once(service).chain((0..).zip(slots).map(slot)).collect()
+}
+
+/// The element that makes the kernel remember who got which backend.
+fn of_memory(frontend: FrontendKey, choice: plan::Choice) -> Option<Element> {
+    let plan::Choice::Sticky(timeout) = choice else { return None };
+    let (family, node_port) = (frontend.family(), frontend.is_node_port());
+    let learn = DemandChain::Learn(LearnChain { family, node_port, timeout });
+    let set = Set::new(SetKind::Sticky, family);
+    Some(Element { set, key: Key::Frontend(frontend), value: Value::Goto(learn) })
+}
+
+/// The elements for those who may connect.
+fn of_sources(frontend: FrontendKey, ranges: &BTreeSet<IpNetwork>) -> impl Iterator<Item = Element> {
+    let set = Set::new(SetKind::SourceRanges, frontend.family());
+    let element = move |range| Element { set, key: Key::Source(frontend, range), value: Value::None };
+    without_overlaps(ranges).into_iter().map(element)
 }
 
 /// Who holds which slot; none for one that is missing.
@@ -105,20 +142,31 @@ pub(crate) fn of_node_ips(node: &NodeFacts) -> impl Iterator<Item = Element> {
     })
 }
 
-/// The elements for the pods of the node, sorted. Ranges inside others are left out: the kernel refuses overlaps.
+/// The elements for the pods of the node, sorted.
 pub(crate) fn of_pods(node: &NodeFacts) -> Vec<Element> {
+    of_ranges(SetKind::Pods, &node.pod_cidrs)
+}
+
+/// The elements for the ranges of cluster IPs, sorted.
+pub(crate) fn of_service_cidrs(node: &NodeFacts) -> Vec<Element> {
+    of_ranges(SetKind::ServiceCidrs, &node.service_cidrs)
+}
+
+fn of_ranges(kind: SetKind, ranges: &BTreeSet<IpNetwork>) -> Vec<Element> {
+    let element = |range: IpNetwork| {
+        let set = Set::new(kind, Family::of(&range.ip()));
+        Element { set, key: Key::Range(range), value: Value::None }
+    };
+    without_overlaps(ranges).into_iter().map(element).collect()
+}
+
+/// Ranges inside others are left out: the kernel refuses overlaps.
+fn without_overlaps(ranges: &BTreeSet<IpNetwork>) -> BTreeSet<IpNetwork> {
     let covers = |outer: &IpNetwork, inner: &IpNetwork| {
         outer != inner && outer.prefix() <= inner.prefix() && outer.contains(inner.network())
     };
-    let ranges =
-        node.pod_cidrs.iter().filter_map(|range| IpNetwork::new(range.network(), range.prefix()).ok());
-    let ranges: std::collections::BTreeSet<IpNetwork> = ranges.collect();
-    ranges
-        .iter()
-        .filter(|range| !ranges.iter().any(|other| covers(other, range)))
-        .map(|range| {
-            let set = Set::new(SetKind::Pods, Family::of(&range.ip()));
-            Element { set, key: Key::Range(*range), value: Value::None }
-        })
-        .collect()
+    let ranges = ranges.iter().filter_map(|range| IpNetwork::new(range.network(), range.prefix()).ok());
+    let ranges: BTreeSet<IpNetwork> = ranges.collect();
+    let outermost = |range: &&IpNetwork| !ranges.iter().any(|other| covers(other, range));
+    ranges.iter().filter(outermost).copied().collect()
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{
     element::{Element, FrontendKey, Key, Value},
-    layout::{PickChain, TABLE, write_verdict},
+    layout::{DemandChain, TABLE, write_verdict},
     netlink::{
         Batch, Writer,
         constants::{LIST_ELEM, chain, data, elem, msg, verdict},
@@ -13,14 +13,14 @@ use super::{
 };
 
 /// An upper bound for the bytes of one element in a message: two IPv6 addresses, or one and the name of a chain.
-pub(crate) const ELEMENT_BYTES: usize = 160;
+pub(crate) const ELEMENT_BYTES: usize = 192;
 /// Elements per message: what fits the 16-bit length of the attribute that lists them.
 const ELEMENTS_PER_MESSAGE: usize = 256;
 
 /// Adds the messages of a transaction.
 pub(crate) fn write(transaction: &Transaction, batch: &mut Batch) {
-    for pick in &transaction.picks {
-        pick.write(batch);
+    for chain in &transaction.chains {
+        chain.write(batch);
     }
     for set in &transaction.flush {
         // A deletion without elements deletes them all.
@@ -40,11 +40,11 @@ pub(crate) fn write(transaction: &Transaction, batch: &mut Batch) {
     }
 }
 
-/// Adds the message that deletes a pick chain.
-pub(crate) fn write_removal(pick: PickChain, batch: &mut Batch) {
-    batch.delete(msg::DELCHAIN, format!("remove chain {pick}"), |message| {
+/// Adds the message that deletes a chain made on demand.
+pub(crate) fn write_removal(unused: DemandChain, batch: &mut Batch) {
+    batch.delete(msg::DELCHAIN, format!("remove chain {unused}"), |message| {
         message.text(chain::TABLE, TABLE);
-        message.text(chain::NAME, &pick.to_string());
+        message.text(chain::NAME, &unused.to_string());
     });
 }
 
@@ -76,6 +76,10 @@ fn write_element(list: &mut Writer<'_>, element: &Element, with_value: bool) {
     }
     list.nested(LIST_ELEM, |attributes| {
         attributes.nested(elem::KEY, |key| key.bytes(data::VALUE, &key_bytes(&element.key)));
+        if let Key::Source(frontend, range) = element.key {
+            let end = key_bytes(&Key::Client(frontend, range.broadcast()));
+            attributes.nested(elem::KEY_END, |key| key.bytes(data::VALUE, &end));
+        }
         if with_value && element.value != Value::None {
             attributes.nested(elem::DATA, |data| write_value(data, &element.value));
         }
@@ -91,7 +95,7 @@ fn write_value(data: &mut Writer<'_>, value: &Value) {
             push_port(&mut bytes, backend.port());
             data.bytes(data::VALUE, &bytes);
         }
-        Value::Pick(pick) => write_verdict(data, verdict::GOTO, Some(&pick.to_string())),
+        Value::Goto(chain) => write_verdict(data, verdict::GOTO, Some(&chain.to_string())),
         Value::Reject => write_verdict(data, verdict::GOTO, Some("reject-now")),
         Value::Accept => write_verdict(data, verdict::ACCEPT, None),
         Value::Drop => write_verdict(data, verdict::DROP, None),
@@ -134,6 +138,14 @@ fn key_bytes(key: &Key) -> Vec<u8> {
             push_address(&mut bytes, address);
         }
         Key::Range(range) => push_address(&mut bytes, &range.network()),
+        Key::Source(frontend, range) => {
+            push_frontend(&mut bytes, frontend);
+            push_address(&mut bytes, &range.network());
+        }
+        Key::Client(frontend, client) => {
+            push_frontend(&mut bytes, frontend);
+            push_address(&mut bytes, client);
+        }
     }
     bytes
 }

@@ -88,9 +88,9 @@ impl Nftables {
         if !transaction.is_empty() {
             let socket = self.socket()?;
             report = apply::commit(socket, Batch::new(), transaction)?;
-            let unused = table.unused_picks();
-            if !unused.is_empty() && apply::remove_picks(socket, &unused, &mut report).is_ok() {
-                table.forget_unused_picks();
+            let unused = table.unused_chains();
+            if !unused.is_empty() && apply::remove_chains(socket, &unused, &mut report).is_ok() {
+                table.forget_unused_chains();
             }
         }
         self.table = Some(table);

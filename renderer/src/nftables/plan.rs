@@ -7,7 +7,8 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use contiv_model::{Backend, ContivService, Frontend, ServicePort, TrafficPolicy};
+use contiv_model::{Backend, Balance, ContivService, Frontend, ServicePort, TrafficPolicy};
+use ipnetwork::IpNetwork;
 
 use super::{element::FrontendKey, layout::Family};
 
@@ -33,6 +34,20 @@ pub(crate) struct FrontendPlan {
     pub(crate) serving: Serving,
     pub(crate) outside: Outside,
     pub(crate) masquerade: Masquerade,
+    pub(crate) choice: Choice,
+    /// Who may connect; none for everyone.
+    pub(crate) sources: Option<BTreeSet<IpNetwork>>,
+}
+
+/// How a backend is chosen for a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// By chance.
+    Random,
+    /// By chance, and then the same for so many seconds after the last connection.
+    Sticky(u32),
+    /// By the client's address.
+    Client,
 }
 
 /// What happens to a new connection.
@@ -81,7 +96,7 @@ pub(crate) fn plan(service: &ContivService) -> ServicePlan {
     for port in &service.ports {
         for (frontend, key, external) in frontends(service, port, &families) {
             if !service.lost.contains_key(&frontend) {
-                plan.frontends.insert(key, frontend_plan(service, port, key.family(), external));
+                plan.frontends.insert(key, frontend_plan(service, port, key, external));
             }
         }
         plan.hairpins
@@ -123,42 +138,57 @@ fn frontends(
 fn frontend_plan(
     service: &ContivService,
     port: &ServicePort,
-    family: Family,
+    key: FrontendKey,
     external: bool,
 ) -> FrontendPlan {
+    let family = key.family();
     let of_family = |backends: Vec<&Backend>| {
         shares(backends.into_iter().filter(|backend| Family::of(&backend.address) == family))
     };
     let everywhere = of_family(port.cluster_backends());
     let here = of_family(port.local_backends());
+    let none = (here.is_empty(), everywhere.is_empty());
     let serve = |shares: Shares| if shares.is_empty() { Serving::Reject } else { Serving::Backends(shares) };
-    match (external, service.internal_policy, service.external_policy) {
-        (false, TrafficPolicy::Cluster, _) => FrontendPlan {
-            serving: serve(everywhere),
-            outside: Outside::Same,
-            masquerade: Masquerade::ClusterIp,
-        },
+    let (serving, outside, masquerade) = match (external, service.internal_policy, service.external_policy) {
+        (false, TrafficPolicy::Cluster, _) => (serve(everywhere), Outside::Same, Masquerade::ClusterIp),
         (false, TrafficPolicy::Local, _) => {
-            let serving = match (here.is_empty(), everywhere.is_empty()) {
-                (true, false) => Serving::Drop,
-                _ => serve(here),
-            };
-            FrontendPlan { serving, outside: Outside::Same, masquerade: Masquerade::ClusterIp }
+            let serving = if none == (true, false) { Serving::Drop } else { serve(here) };
+            (serving, Outside::Same, Masquerade::ClusterIp)
         }
-        (true, _, TrafficPolicy::Cluster) => FrontendPlan {
-            serving: serve(everywhere),
-            outside: Outside::Same,
-            masquerade: Masquerade::Always,
-        },
+        (true, _, TrafficPolicy::Cluster) => (serve(everywhere), Outside::Same, Masquerade::Always),
         (true, _, TrafficPolicy::Local) => {
-            let outside = match (here.is_empty(), everywhere.is_empty()) {
+            let outside = match none {
                 (_, true) => Outside::Same,
                 (true, false) => Outside::Drop,
                 (false, false) => Outside::Backends(here),
             };
-            FrontendPlan { serving: serve(everywhere), outside, masquerade: Masquerade::Own }
+            (serve(everywhere), outside, Masquerade::Own)
         }
+    };
+    FrontendPlan { serving, outside, masquerade, choice: choice(service), sources: sources(service, key) }
+}
+
+/// Affinity shared between the ports of a service needs no memory: one client draws the same slot on each of them.
+fn choice(service: &ContivService) -> Choice {
+    match (service.balance, service.session_affinity_timeout, service.affinity_shared) {
+        (Balance::ClientAddress, ..) | (_, 1.., true) => Choice::Client,
+        (Balance::Random, 0, _) => Choice::Random,
+        (Balance::Random, timeout, false) => Choice::Sticky(timeout),
     }
+}
+
+/// The ranges hold for load-balancer addresses, and on demand for node ports. Source: KEP-3866 and kube-proxy, which
+/// also lets everyone in where no range is of the family.
+fn sources(service: &ContivService, key: FrontendKey) -> Option<BTreeSet<IpNetwork>> {
+    let restricted = if key.is_node_port() {
+        service.source_ranges_on_node_ports
+    } else {
+        service.load_balancer_ips.contains(&key.address)
+    };
+    let of_family = |range: &&IpNetwork| Family::of(&range.ip()) == key.family();
+    let ranges: BTreeSet<IpNetwork> = service.source_ranges.iter().filter(of_family).copied().collect();
+    let everyone = ranges.is_empty() || ranges.iter().any(|range| range.prefix() == 0);
+    (restricted && !everyone).then_some(ranges)
 }
 
 /// Slots in proportion to the weights, as few as that takes.

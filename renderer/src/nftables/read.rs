@@ -6,21 +6,23 @@ use std::{
 };
 
 use contiv_model::Protocol;
+use ipnetwork::IpNetwork;
 
 use super::{
     element::{Element, FrontendKey, Key, Value},
-    layout::{Declaration, Family, Form, PickChain, Set, SetKind, TABLE, chains},
+    layout::{Declaration, DemandChain, Family, Form, Set, TABLE, chains},
     netlink::{
         Attributes, NetlinkError, Socket,
         constants::{LIST_ELEM, chain, data, elem, msg, set, table, verdict},
     },
+    table::RANGES,
 };
 
 /// The table as the kernel has it, without its rules.
 #[derive(Debug, Default)]
 pub(crate) struct Existing {
-    /// Pick chains, used or not.
-    pub(crate) picks: BTreeSet<PickChain>,
+    /// Chains made on demand, used or not.
+    pub(crate) on_demand: BTreeSet<DemandChain>,
     /// Chains that are not the agent's.
     pub(crate) foreign_chains: BTreeSet<String>,
     /// Named sets that are not the agent's.
@@ -53,8 +55,8 @@ pub(crate) fn existing(socket: &mut Socket) -> Result<Existing, NetlinkError> {
                 hook.map(|(number, priority, kind)| (number, priority.and_then(|p| p.try_into().ok()), kind));
             existing.usable &= expected == found;
             hooks += usize::from(found.is_some());
-        } else if let Some(pick) = PickChain::by_name(name).filter(|_| hook.is_none()) {
-            existing.picks.insert(pick);
+        } else if let Some(chain) = DemandChain::by_name(name).filter(|_| hook.is_none()) {
+            existing.on_demand.insert(chain);
         } else {
             existing.foreign_chains.insert(name.to_owned());
         }
@@ -89,31 +91,30 @@ pub(crate) fn existing(socket: &mut Socket) -> Result<Existing, NetlinkError> {
 pub(crate) struct Elements {
     /// Sorted, by the frontend they belong to.
     pub(crate) frontends: BTreeMap<FrontendKey, Vec<Element>>,
+    /// Which backends clients of a frontend are remembered for.
+    pub(crate) memory: BTreeSet<(FrontendKey, SocketAddr)>,
     /// Those that belong to no frontend.
     pub(crate) others: BTreeSet<Element>,
     /// Sets with elements that the agent cannot have written: they must be emptied.
     pub(crate) foreign: BTreeSet<Set>,
 }
 
-/// Reads the elements of all sets but the ranges of pods, which are so few that they are always written anew.
+/// Reads the elements of all sets but those that are always written anew.
 pub(crate) fn elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
     let mut elements = Elements::default();
-    for set in Set::all().filter(|set| set.kind != SetKind::Pods) {
-        let dump = socket.dump(msg::GETSETELEM, |message| {
-            message.text(elem::LIST_TABLE, TABLE);
-            message.text(elem::LIST_SET, &set.name());
-        })?;
-        let lists = dump.objects().filter_map(|object| object.nested(elem::LIST_ELEMENTS));
-        let read = lists.flat_map(Attributes::iter).filter(|(kind, _)| *kind == LIST_ELEM);
-        let read: Option<Vec<Element>> =
-            read.map(|(_, element)| parse_element(set, Attributes(element))).collect();
-        let Some(read) = read else {
+    for set in Set::all().filter(|set| !RANGES.contains(&set.kind)) {
+        let Some(read) = elements_of(socket, set)? else {
             elements.foreign.insert(set);
             continue;
         };
         for element in read {
             match element.key {
-                Key::Frontend(frontend) | Key::Slot(frontend, _) => {
+                Key::Client(frontend, _) => {
+                    if let Value::Backend(backend) = element.value {
+                        elements.memory.insert((frontend, backend));
+                    }
+                }
+                Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
                     elements.frontends.entry(frontend).or_default().push(element);
                 }
                 Key::Address(_) | Key::Pair(_) | Key::Range(_) => {
@@ -124,6 +125,17 @@ pub(crate) fn elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
     }
     elements.frontends.values_mut().for_each(|of_frontend| of_frontend.sort_unstable());
     Ok(elements)
+}
+
+/// The elements of one set; none if there is one among them that the agent cannot have written.
+pub(crate) fn elements_of(socket: &mut Socket, set: Set) -> Result<Option<Vec<Element>>, NetlinkError> {
+    let dump = socket.dump(msg::GETSETELEM, |message| {
+        message.text(elem::LIST_TABLE, TABLE);
+        message.text(elem::LIST_SET, &set.name());
+    })?;
+    let lists = dump.objects().filter_map(|object| object.nested(elem::LIST_ELEMENTS));
+    let elements = lists.flat_map(Attributes::iter).filter(|(kind, _)| *kind == LIST_ELEM);
+    Ok(elements.map(|(_, element)| parse_element(set, Attributes(element))).collect())
 }
 
 /// An element as the agent could have written it; none for any other.
@@ -138,17 +150,34 @@ fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Element> {
             let address = key.address(set.family)?;
             (key.address(set.family)? == address).then_some(Key::Pair(address))?
         }
+        Form::Memory => Key::Client(key.frontend(set.family)?, key.address(set.family)?),
+        Form::Sources => {
+            let frontend = key.frontend(set.family)?;
+            let first = key.address(set.family)?;
+            let mut end = Bytes(attributes.nested(elem::KEY_END)?.get(data::VALUE)?);
+            let same_frontend = end.frontend(set.family)? == frontend;
+            let range = range(first, end.address(set.family)?)?;
+            same_frontend.then_some(Key::Source(frontend, range))?
+        }
         Form::Ranges => return None,
     };
     let value = match form {
         Form::Verdicts { .. } => parse_verdict(attributes.nested(elem::DATA)?.nested(data::VERDICT)?)?,
-        Form::Slots => {
+        Form::Slots | Form::Memory => {
             let mut value = Bytes(attributes.nested(elem::DATA)?.get(data::VALUE)?);
             Value::Backend(SocketAddr::new(value.address(set.family)?, value.port()?))
         }
-        Form::Frontends | Form::Addresses | Form::Pairs | Form::Ranges => Value::None,
+        Form::Frontends | Form::Addresses | Form::Pairs | Form::Ranges | Form::Sources => Value::None,
     };
     key.0.is_empty().then_some(Element { set, key: parsed, value })
+}
+
+/// The range from `first` to `last`; none if it is not one that a prefix can say.
+fn range(first: IpAddr, last: IpAddr) -> Option<IpNetwork> {
+    let width = if first.is_ipv4() { 32 } else { 128 };
+    (0..=width)
+        .filter_map(|prefix| IpNetwork::new(first, prefix).ok())
+        .find(|range| range.network() == first && range.broadcast() == last)
 }
 
 fn parse_verdict(attributes: Attributes<'_>) -> Option<Value> {
@@ -157,7 +186,7 @@ fn parse_verdict(attributes: Attributes<'_>) -> Option<Value> {
         (verdict::ACCEPT, None) => Some(Value::Accept),
         (verdict::DROP, None) => Some(Value::Drop),
         (verdict::GOTO, Some("reject-now")) => Some(Value::Reject),
-        (verdict::GOTO, Some(name)) => PickChain::by_name(name).map(Value::Pick),
+        (verdict::GOTO, Some(name)) => DemandChain::by_name(name).map(Value::Goto),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! Which backend holds which slot. A change moves as few slots as it can.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::plan::Shares;
 
@@ -22,6 +22,37 @@ pub(crate) fn assign(before: &[Option<SocketAddr>], shares: &Shares) -> Vec<Sock
     }
     let mut fill = missing.into_iter().flat_map(|(backend, left)| (0..left).map(move |_| backend));
     slots.into_iter().filter_map(|slot| slot.or_else(|| fill.next())).collect()
+}
+
+/// Slots of a frontend whose clients choose by their address: a prime, and enough that shares differ by a few percent.
+const CLIENT_SLOTS: u64 = 1021;
+
+/// Gives each slot to the backend that ranks highest for it (rendezvous hashing). When a backend goes, only its slots
+/// move; when one comes, it takes its share evenly from all. Only addresses count, so that the ports of a service whose
+/// backends are the same pods agree, and nodes agree with each other.
+pub(crate) fn by_client(shares: &Shares) -> Vec<SocketAddr> {
+    let rank = |slot: u64, backend: &SocketAddr, share: u32| {
+        // A backend with several shares draws several times.
+        (0..u64::from(share)).map(|draw| hash(backend.ip(), slot << 16 | draw)).max()
+    };
+    let best = |slot| shares.iter().max_by_key(|(backend, share)| (rank(slot, backend, **share), **backend));
+    (0..CLIENT_SLOTS).filter_map(best).map(|(backend, _)| *backend).collect()
+}
+
+/// FNV-1a with a final mix. It must never change: other nodes and later versions have to find the same backends.
+fn hash(address: IpAddr, number: u64) -> u64 {
+    let address = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    let bytes = address.octets().into_iter().chain(number.to_be_bytes());
+    let fnv = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    // The finalizer of MurmurHash3: without it neighbouring numbers rank alike.
+    let mixed = (fnv ^ fnv >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let mixed = (mixed ^ mixed >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    mixed ^ mixed >> 33
 }
 
 #[cfg(test)]
@@ -64,6 +95,38 @@ mod tests {
         let after =
             assign(&some(&before), &Shares::from([(backend(1), 1), (backend(3), 1), (backend(4), 1)]));
         assert_eq!(after, [backend(1), backend(4), backend(3)]);
+    }
+
+    #[test]
+    fn slots_by_client_are_shared_evenly_and_the_same_for_ever() {
+        let four: Shares = (1..=4).map(|last| (SocketAddr::from(([10, 0, 0, last], 80)), 1)).collect();
+        let slots = by_client(&four);
+        assert_eq!(slots.len(), 1021);
+        let counts: Vec<u32> = count(&slots).into_values().collect();
+        assert!(counts.iter().all(|count| (225..290).contains(count)), "{counts:?}");
+        // On another port the same pods have the same slots.
+        let other = by_client(&four.keys().map(|backend| (SocketAddr::new(backend.ip(), 443), 1)).collect());
+        assert!(slots.iter().zip(&other).all(|(a, b)| a.ip() == b.ip()));
+    }
+
+    #[test]
+    fn when_a_backend_goes_only_its_clients_move() {
+        let all: Shares = (1..=10).map(|last| (SocketAddr::from(([10, 0, 0, last], 80)), 1)).collect();
+        let gone = SocketAddr::from(([10, 0, 0, 7], 80));
+        let mut rest = all.clone();
+        rest.remove(&gone);
+        let (before, after) = (by_client(&all), by_client(&rest));
+        assert!(before.iter().zip(&after).all(|(old, new)| old == new || *old == gone));
+    }
+
+    #[test]
+    fn a_backend_of_twice_the_weight_gets_about_twice_the_clients() {
+        let shares = Shares::from([
+            (SocketAddr::from(([10, 0, 0, 1], 80)), 2),
+            (SocketAddr::from(([10, 0, 0, 2], 80)), 1),
+        ]);
+        let counts: Vec<u32> = count(&by_client(&shares)).into_values().collect();
+        assert!((600..760).contains(&counts[0]), "{counts:?}");
     }
 
     proptest! {

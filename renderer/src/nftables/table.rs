@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     sync::Arc,
 };
 
@@ -10,7 +11,7 @@ use contiv_model::{ChangeSet, ContivService, NodeFacts, ServiceId, Snapshot};
 use super::{
     element::{Element, FrontendKey, Value},
     elements,
-    layout::{Family, PickChain, Set, SetKind},
+    layout::{DemandChain, Family, Set, SetKind},
     plan::{FrontendPlan, ServicePlan, plan},
     read::Elements,
     transaction::{Group, Transaction},
@@ -25,17 +26,17 @@ pub(crate) struct Table {
     frontends: BTreeMap<FrontendKey, Vec<Element>>,
     /// Addresses that several services can ask for, and how many do.
     shared: BTreeMap<Element, usize>,
-    /// Every pick chain that exists, and how many elements lead to it.
-    picks: BTreeMap<PickChain, usize>,
+    /// Every chain made on demand that exists, and how many elements lead to it.
+    chains: BTreeMap<DemandChain, usize>,
 }
 
 impl Table {
     /// The table for `snapshot`, and what leads there from what the kernel holds now.
     pub(crate) fn resync(snapshot: &Snapshot, kernel: Elements) -> (Self, Transaction) {
         let mut table = Self { frontends: kernel.frontends, ..Self::default() };
-        // Pick chains are all written anew, so these uses only have to balance.
+        // Chains are all written anew, so these uses only have to balance.
         for element in table.frontends.values().flatten() {
-            count_use(&mut table.picks, element, 1);
+            count_use(&mut table.chains, element, 1);
         }
         let stale: Vec<FrontendKey> = table.frontends.keys().copied().collect();
         let mut wanted: BTreeMap<FrontendKey, Option<FrontendPlan>> =
@@ -59,11 +60,15 @@ impl Table {
         for element in others.difference(&kernel.others) {
             transaction.push(Group { remove: vec![], add: vec![*element] });
         }
-        rewrite_pods(&snapshot.node, &mut transaction);
+        for kind in RANGES {
+            rewrite(kind, ranges(kind, &snapshot.node), &mut transaction);
+        }
         table.node = snapshot.node.clone();
 
-        table.picks.retain(|_, uses| *uses > 0);
-        transaction.picks = table.picks.keys().copied().collect();
+        transaction.forget.extend(kernel.memory.into_iter().filter(|memory| !table.is_right(*memory)));
+
+        table.chains.retain(|_, uses| *uses > 0);
+        transaction.chains = table.chains.keys().copied().collect();
         (table, transaction)
     }
 
@@ -88,30 +93,28 @@ impl Table {
                 self.services.insert(id.clone(), Arc::clone(new));
             }
         }
-        let existing: BTreeSet<PickChain> = self.picks.keys().copied().collect();
+        let existing: BTreeSet<DemandChain> = self.chains.keys().copied().collect();
         self.program(wanted, &mut transaction);
-        transaction.picks = self.picks.keys().filter(|pick| !existing.contains(pick)).copied().collect();
+        transaction.chains = self.chains.keys().filter(|chain| !existing.contains(chain)).copied().collect();
         self.share(shared, &mut transaction);
         if let Some(node) = &changes.node {
             let sorted =
                 |node| elements::of_node_ips(node).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
             transaction.push(Group::between(&sorted(&self.node), &sorted(node)));
-            if elements::of_pods(&self.node) != elements::of_pods(node) {
-                rewrite_pods(node, &mut transaction);
-            }
+            rewrite_ranges(&self.node, node, &mut transaction);
             self.node = node.clone();
         }
         transaction
     }
 
-    /// Pick chains that exist and that nothing leads to.
-    pub(crate) fn unused_picks(&self) -> Vec<PickChain> {
-        self.picks.iter().filter(|(_, uses)| **uses == 0).map(|(pick, _)| *pick).collect()
+    /// Chains that exist and that nothing leads to.
+    pub(crate) fn unused_chains(&self) -> Vec<DemandChain> {
+        self.chains.iter().filter(|(_, uses)| **uses == 0).map(|(chain, _)| *chain).collect()
     }
 
-    /// Forgets pick chains that have been removed.
-    pub(crate) fn forget_unused_picks(&mut self) {
-        self.picks.retain(|_, uses| *uses > 0);
+    /// Forgets chains made on demand that have been removed.
+    pub(crate) fn forget_unused_chains(&mut self) {
+        self.chains.retain(|_, uses| *uses > 0);
     }
 
     /// The services that are programmed.
@@ -119,18 +122,26 @@ impl Table {
         &self.services
     }
 
-    /// The pick chains that are in use.
-    pub(crate) fn picks(&self) -> impl Iterator<Item = PickChain> {
-        self.picks.iter().filter(|(_, uses)| **uses > 0).map(|(pick, _)| *pick)
+    /// The chains made on demand that are in use.
+    pub(crate) fn chains(&self) -> impl Iterator<Item = DemandChain> {
+        self.chains.iter().filter(|(_, uses)| **uses > 0).map(|(chain, _)| *chain)
     }
 
     /// All elements, sorted by set.
     pub(crate) fn elements(&self) -> Vec<Element> {
         let of_frontends = self.frontends.values().flatten().copied();
-        let of_node = elements::of_node_ips(&self.node).chain(elements::of_pods(&self.node));
+        let of_node = elements::of_node_ips(&self.node)
+            .chain(RANGES.into_iter().flat_map(|kind| ranges(kind, &self.node)));
         let mut all: Vec<Element> = of_frontends.chain(self.shared.keys().copied()).chain(of_node).collect();
         all.sort_unstable();
         all
+    }
+
+    /// Whether a client may still be sent to the backend that the kernel remembers for it.
+    fn is_right(&self, (frontend, backend): (FrontendKey, SocketAddr)) -> bool {
+        let elements = self.frontends.get(&frontend).map(Vec::as_slice).unwrap_or_default();
+        elements.iter().any(|element| element.set.kind == SetKind::Sticky)
+            && elements.iter().any(|element| element.value == Value::Backend(backend))
     }
 
     /// How many elements there are besides those that come from the node.
@@ -147,9 +158,10 @@ impl Table {
         for (frontend, plan) in wanted {
             let before = self.frontends.remove(&frontend).unwrap_or_default();
             let after = plan.map(|plan| elements::of_frontend(frontend, &plan, &before)).unwrap_or_default();
+            transaction.forget.extend(forgotten(frontend, &before, &after));
             let group = Group::between(&before, &after);
-            group.remove.iter().for_each(|element| count_use(&mut self.picks, element, -1));
-            group.add.iter().for_each(|element| count_use(&mut self.picks, element, 1));
+            group.remove.iter().for_each(|element| count_use(&mut self.chains, element, -1));
+            group.add.iter().for_each(|element| count_use(&mut self.chains, element, 1));
             transaction.push(group);
             if !after.is_empty() {
                 self.frontends.insert(frontend, after);
@@ -174,10 +186,26 @@ impl Table {
     }
 }
 
-/// The ranges of pods are so few that both sets are emptied and filled in the same transaction.
-fn rewrite_pods(node: &NodeFacts, transaction: &mut Transaction) {
-    transaction.flush.extend(Family::ALL.map(|family| Set::new(SetKind::Pods, family)));
-    transaction.push(Group { remove: vec![], add: elements::of_pods(node) });
+/// Sets of ranges. They have so few elements that they are emptied and filled in one transaction: the kernel spreads an
+/// interval over two elements, which cannot be compared one by one.
+pub(crate) const RANGES: [SetKind; 2] = [SetKind::Pods, SetKind::ServiceCidrs];
+
+fn ranges(kind: SetKind, node: &NodeFacts) -> Vec<Element> {
+    if kind == SetKind::Pods { elements::of_pods(node) } else { elements::of_service_cidrs(node) }
+}
+
+fn rewrite_ranges(old: &NodeFacts, new: &NodeFacts, transaction: &mut Transaction) {
+    for kind in RANGES {
+        let after = ranges(kind, new);
+        if ranges(kind, old) != after {
+            rewrite(kind, after, transaction);
+        }
+    }
+}
+
+fn rewrite(kind: SetKind, after: Vec<Element>, transaction: &mut Transaction) {
+    transaction.flush.extend(Family::ALL.map(|family| Set::new(kind, family)));
+    transaction.push(Group { remove: vec![], add: after });
 }
 
 /// Elements that other services may ask for too.
@@ -186,9 +214,26 @@ fn shared_elements(plan: &ServicePlan) -> impl Iterator<Item = Element> {
     cluster_ips.chain(plan.hairpins.iter().copied().map(elements::of_hairpin))
 }
 
-fn count_use(picks: &mut BTreeMap<PickChain, usize>, element: &Element, change: isize) {
-    if let Value::Pick(pick) = element.value {
-        let uses = picks.entry(pick).or_default();
+/// The backends that clients of a frontend must no longer be remembered for.
+fn forgotten(frontend: FrontendKey, before: &[Element], after: &[Element]) -> Vec<(FrontendKey, SocketAddr)> {
+    let sticky = |element: &Element| element.set.kind == SetKind::Sticky;
+    if !before.iter().any(sticky) {
+        return Vec::new();
+    }
+    let backends = |elements: &[Element]| -> BTreeSet<SocketAddr> {
+        let backend = |element: &Element| match element.value {
+            Value::Backend(backend) => Some(backend),
+            _ => None,
+        };
+        elements.iter().filter_map(backend).collect()
+    };
+    let kept = if after.iter().any(sticky) { backends(after) } else { BTreeSet::new() };
+    backends(before).difference(&kept).map(|backend| (frontend, *backend)).collect()
+}
+
+fn count_use(chains: &mut BTreeMap<DemandChain, usize>, element: &Element, change: isize) {
+    if let Value::Goto(chain) = element.value {
+        let uses = chains.entry(chain).or_default();
         *uses = uses.saturating_add_signed(change);
     }
 }

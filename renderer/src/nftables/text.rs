@@ -15,19 +15,23 @@ use super::{
 pub(crate) fn ruleset(table: &Table) -> String {
     let mut text = String::from(SKELETON);
     // Writing to a string cannot fail.
-    let _ = write_picks(&mut text, table);
+    let _ = write_chains(&mut text, table);
     let _ = write_elements(&mut text, table);
     text
 }
 
-fn write_picks(text: &mut String, table: &Table) -> std::fmt::Result {
-    if table.picks().next().is_none() {
+fn write_chains(text: &mut String, table: &Table) -> std::fmt::Result {
+    if table.chains().next().is_none() {
         return Ok(());
     }
     writeln!(text, "\ntable inet {TABLE} {{")?;
-    for (index, pick) in table.picks().enumerate() {
+    for (index, chain) in table.chains().enumerate() {
         let blank = if index == 0 { "" } else { "\n" };
-        writeln!(text, "{blank}\tchain {pick} {{\n\t\t{}\n\t}}", pick.rule_text())?;
+        writeln!(text, "{blank}\tchain {chain} {{")?;
+        for rule in chain.rule_texts() {
+            writeln!(text, "\t\t{rule}")?;
+        }
+        writeln!(text, "\t}}")?;
     }
     writeln!(text, "}}")
 }
@@ -62,6 +66,11 @@ fn owners(table: &Table) -> BTreeMap<FrontendKey, ServiceId> {
 fn owner<'a>(element: &Element, owners: &'a BTreeMap<FrontendKey, ServiceId>) -> Option<&'a ServiceId> {
     match element.key {
         Key::Frontend(frontend) | Key::Slot(frontend, 0) => owners.get(&frontend),
-        Key::Slot(..) | Key::Address(_) | Key::Pair(_) | Key::Range(_) => None,
+        Key::Slot(..)
+        | Key::Address(_)
+        | Key::Pair(_)
+        | Key::Range(_)
+        | Key::Source(..)
+        | Key::Client(..) => None,
     }
 }

@@ -1,10 +1,10 @@
 //! What a transaction does to the table, and how large ones are cut so that traffic never sees a frontend half done.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::SocketAddr};
 
 use super::{
-    element::Element,
-    layout::{PickChain, Set},
+    element::{Element, FrontendKey},
+    layout::{DemandChain, Set},
 };
 
 /// Element changes that must become visible together: those of one frontend, or a single address.
@@ -47,9 +47,11 @@ impl Group {
 pub(crate) struct Transaction {
     /// Sets to empty first.
     pub(crate) flush: BTreeSet<Set>,
-    /// Pick chains that must exist before their first use.
-    pub(crate) picks: BTreeSet<PickChain>,
+    /// Chains that must exist before the first element leads to them.
+    pub(crate) chains: BTreeSet<DemandChain>,
     pub(crate) groups: Vec<Group>,
+    /// Backends that clients of a frontend must not be remembered for any more, once this is committed.
+    pub(crate) forget: BTreeSet<(FrontendKey, SocketAddr)>,
 }
 
 impl Transaction {
@@ -60,7 +62,7 @@ impl Transaction {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.flush.is_empty() && self.picks.is_empty() && self.groups.is_empty()
+        self.flush.is_empty() && self.chains.is_empty() && self.groups.is_empty()
     }
 
     /// Cuts off transactions of at most `limit` elements each. Whole groups stay together; only one that is larger than
@@ -121,11 +123,12 @@ mod tests {
     fn a_large_transaction_is_cut_between_groups_and_nothing_is_lost() {
         let group =
             |numbers: std::ops::Range<u8>| Group { remove: vec![], add: numbers.map(element).collect() };
-        let picks = BTreeSet::new();
+        let chains = BTreeSet::new();
         let whole = Transaction {
             flush: BTreeSet::from([element(1).set]),
-            picks,
+            chains,
             groups: vec![group(0..2), group(2..4), group(4..9), group(9..10)],
+            forget: BTreeSet::new(),
         };
         let parts = whole.clone().split(4);
         let sizes: Vec<usize> = parts.iter().map(|part| part.counts().1).collect();

@@ -14,6 +14,9 @@ pub(super) type Register = u8;
 /// The register where every key begins.
 pub(super) const FIRST: Register = 0;
 
+/// Fixed, so that a client finds its backend again after a restart, and on every node.
+pub(super) const CLIENT_HASH_SEED: u32 = 0xc047;
+
 /// One expression of a rule.
 #[derive(Debug, Clone)]
 pub(super) enum Expression {
@@ -39,6 +42,10 @@ pub(super) enum Expression {
     OriginalDport(Register),
     /// `numgen random mod N` into a register.
     Random(u32, Register),
+    /// `jhash ip saddr mod N` into a register: the same client always draws the same number.
+    ClientHash(Family, u32, Register),
+    /// Remembers, under the key at [`FIRST`], the backend whose address is in this register, for so many seconds.
+    Remember(Set, Register, u32),
     /// Whether the source address is one of this node's decides who goes on: only those (true), or only others.
     SaddrLocal(bool),
     /// `ct state new`
@@ -100,6 +107,27 @@ impl Expression {
                 attributes.u32(expr::NUMGEN_TYPE, expr::NUMGEN_RANDOM);
                 attributes.u32(expr::NUMGEN_OFFSET, 0);
             }),
+            Self::ClientHash(family, modulus, at) => {
+                // Beyond the key: the hash reads its input from registers that nothing else uses.
+                const INPUT: Register = 8;
+                Self::Saddr(*family, INPUT).write(expressions);
+                expression(expressions, "hash", |attributes| {
+                    attributes.u32(expr::HASH_SREG, register(INPUT));
+                    attributes.u32(expr::HASH_DREG, register(*at));
+                    attributes.u32(expr::HASH_LEN, u32::from(family.address_len()));
+                    attributes.u32(expr::HASH_MODULUS, *modulus);
+                    attributes.u32(expr::HASH_SEED, CLIENT_HASH_SEED);
+                    attributes.u32(expr::HASH_OFFSET, 0);
+                    attributes.u32(expr::HASH_TYPE, expr::HASH_JENKINS);
+                });
+            }
+            Self::Remember(memory, at, timeout) => expression(expressions, "dynset", |attributes| {
+                attributes.u32(expr::DYNSET_SREG_KEY, register(FIRST));
+                attributes.u32(expr::DYNSET_SREG_DATA, register(*at));
+                attributes.u32(expr::DYNSET_OP, expr::DYNSET_OP_UPDATE);
+                attributes.bytes(expr::DYNSET_TIMEOUT, &(u64::from(*timeout) * 1000).to_be_bytes());
+                attributes.text(expr::DYNSET_SET_NAME, &memory.name());
+            }),
             Self::SaddrLocal(wanted) => {
                 expression(expressions, "fib", |attributes| {
                     attributes.u32(expr::FIB_FLAGS, expr::FIB_FLAG_SADDR);
@@ -143,6 +171,11 @@ impl Expression {
 /// The register after an address at [`FIRST`].
 pub(super) const fn after_address(family: Family) -> Register {
     FIRST + family.address_len() / 4
+}
+
+/// The register after address, protocol and port.
+pub(super) const fn after_frontend(family: Family) -> Register {
+    after_address(family) + 2
 }
 
 /// The kernel's number of a 32-bit register: `NFT_REG32_00` is 8. Where one begins a 128-bit register it is written as

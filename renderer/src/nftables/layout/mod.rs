@@ -1,13 +1,17 @@
 //! The shape of the table: its sets, chains and rules. `skeleton.nft` beside this folder says the same in nft's language.
 
+mod demand;
 mod expression;
+mod learn;
 mod pick;
 mod set;
 mod skeleton;
 mod typeof_data;
 
+pub(crate) use demand::DemandChain;
 pub(crate) use expression::write_verdict;
-pub(crate) use pick::PickChain;
+pub(crate) use learn::LearnChain;
+pub(crate) use pick::{Choice, PickChain};
 pub(crate) use set::{Declaration, Family, Form, Set, SetKind};
 pub(crate) use skeleton::{chains, write_chains, write_rules, write_sets, write_table};
 

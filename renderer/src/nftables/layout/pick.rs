@@ -3,16 +3,36 @@
 use std::fmt;
 
 use super::{
-    Family, Set, SetKind, TABLE,
-    expression::{Expression, FIRST, after_address},
-    skeleton::write_rule,
-};
-use crate::nftables::netlink::{
-    Batch,
-    constants::{chain, msg},
+    Family, Set, SetKind,
+    expression::{CLIENT_HASH_SEED, Expression, FIRST, after_address, after_frontend},
+    skeleton::Rule,
 };
 
-/// The chain that sends a new connection to one of `slots` backends, all with the same chance.
+/// How a slot is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Choice {
+    /// All slots have the same chance.
+    Random,
+    /// The backend that is remembered for the client, or else at random.
+    Sticky,
+    /// By the client's address, so that it always draws the same slot.
+    Client,
+}
+
+impl Choice {
+    const ALL: [Self; 3] = [Self::Random, Self::Sticky, Self::Client];
+
+    /// The part of a chain's name that says so.
+    const fn infix(self) -> &'static str {
+        match self {
+            Self::Random => "",
+            Self::Sticky => "-sticky",
+            Self::Client => "-client",
+        }
+    }
+}
+
+/// The chain that sends a new connection to one of `slots` backends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PickChain {
     pub(crate) family: Family,
@@ -20,6 +40,7 @@ pub(crate) struct PickChain {
     pub(crate) outside: bool,
     /// For node ports: the address in the key is masked away.
     pub(crate) node_port: bool,
+    pub(crate) choice: Choice,
     /// At least 1.
     pub(crate) slots: u32,
 }
@@ -28,84 +49,75 @@ impl fmt::Display for PickChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outside = if self.outside { "-outside" } else { "" };
         let node_port = if self.node_port { "-node-port" } else { "" };
-        write!(f, "pick{outside}{node_port}-v{}-{}", self.family.digit(), self.slots)
+        let choice = self.choice.infix();
+        write!(f, "pick{choice}{outside}{node_port}-v{}-{}", self.family.digit(), self.slots)
     }
 }
 
 impl PickChain {
     /// The chain of this name; none if it is not the name of a pick chain.
-    pub(crate) fn by_name(name: &str) -> Option<Self> {
+    pub(super) fn by_name(name: &str) -> Option<Self> {
         let rest = name.strip_prefix("pick")?;
         let (rest, slots) = rest.rsplit_once('-')?;
+        let of_choice = |choice: &Choice| rest.strip_prefix(choice.infix()).map(|rest| (*choice, rest));
+        let mut choices = Choice::ALL.iter().rev();
+        let (choice, rest) = choices.find_map(of_choice)?;
         let (outside, rest) = rest.strip_prefix("-outside").map_or((false, rest), |rest| (true, rest));
         let (node_port, rest) = rest.strip_prefix("-node-port").map_or((false, rest), |rest| (true, rest));
         let family = Family::ALL.into_iter().find(|family| rest == format!("-v{}", family.digit()))?;
         let slots = slots.parse().ok().filter(|slots| *slots > 0)?;
-        let chain = Self { family, outside, node_port, slots };
-        // Only the one spelling is ours: no leading zero, no sign.
-        (chain.to_string() == name).then_some(chain)
+        Some(Self { family, outside, node_port, choice, slots })
     }
 
     /// The map of backends that it picks from.
-    pub(crate) const fn backends(self) -> Set {
+    const fn backends(self) -> Set {
         let kind = if self.outside { SetKind::BackendsOutside } else { SetKind::Backends };
         Set::new(kind, self.family)
     }
 
-    /// Adds the messages that create the chain and its rule. The chain must not have the rule yet.
-    pub(crate) fn write(self, batch: &mut Batch) {
-        let name = self.to_string();
-        batch.create(msg::NEWCHAIN, format!("chain {name}"), |message| {
-            message.text(chain::TABLE, TABLE);
-            message.text(chain::NAME, &name);
-        });
-        let protocol = after_address(self.family);
-        let mut rule = vec![Expression::Family(self.family), Expression::Daddr(self.family, FIRST)];
-        if self.node_port {
-            rule.push(Expression::MaskAway(self.family, FIRST));
-        }
-        rule.extend([
-            Expression::L4Proto(protocol),
-            Expression::Dport(protocol + 1),
-            Expression::Random(self.slots, protocol + 2),
-            Expression::DataOf(self.backends()),
-            Expression::Dnat(self.family),
-        ]);
-        write_rule(batch, &name, &rule);
-    }
-
-    /// The rule in nft's language.
-    pub(crate) fn rule_text(self) -> String {
-        let ip = if self.family == Family::V4 { "ip" } else { "ip6" };
-        let mask = match (self.node_port, self.family) {
-            (false, _) => "",
-            (true, Family::V4) => " & 0.0.0.0",
-            (true, Family::V6) => " & ::",
+    pub(super) fn rules(self) -> Vec<Rule> {
+        let at = after_frontend(self.family);
+        let pick = |last: Expression, map: Set| {
+            let mut rule = vec![Expression::Family(self.family), Expression::Daddr(self.family, FIRST)];
+            if self.node_port {
+                rule.push(Expression::MaskAway(self.family, FIRST));
+            }
+            let protocol = after_address(self.family);
+            rule.extend([Expression::L4Proto(protocol), Expression::Dport(protocol + 1), last]);
+            rule.extend([Expression::DataOf(map), Expression::Dnat(self.family)]);
+            rule
         };
-        let (slots, backends) = (self.slots, self.backends().name());
-        format!(
-            "dnat {ip} to {ip} daddr{mask} . meta l4proto . th dport . numgen random mod {slots} map @{backends}"
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_leads_back_to_its_chain_and_other_names_to_none() {
-        for family in Family::ALL {
-            for (outside, node_port) in [(false, false), (false, true), (true, false), (true, true)] {
-                for slots in [1, 2, 1000] {
-                    let chain = PickChain { family, outside, node_port, slots };
-                    assert_eq!(PickChain::by_name(&chain.to_string()), Some(chain));
-                }
+        let random = || pick(Expression::Random(self.slots, at), self.backends());
+        match self.choice {
+            Choice::Random => vec![random()],
+            Choice::Sticky => {
+                let memory = Set::new(SetKind::Affinity, self.family);
+                vec![pick(Expression::Saddr(self.family, at), memory), random()]
+            }
+            Choice::Client => {
+                vec![pick(Expression::ClientHash(self.family, self.slots, at), self.backends())]
             }
         }
-        for name in ["pick-v4-0", "pick-v4-01", "pick-v4-+1", "pick-v5-1", "pick-v4-", "services-v4", "pick"]
-        {
-            assert_eq!(PickChain::by_name(name), None, "{name}");
+    }
+
+    /// The rules in nft's language.
+    pub(super) fn rule_texts(self) -> Vec<String> {
+        let (ip, slots, backends) = (self.family.nft(), self.slots, self.backends().name());
+        let mask = if self.node_port { format!(" & {}", self.family.unspecified()) } else { String::new() };
+        let pick = |last: &str, map: &str| {
+            format!("dnat {ip} to {ip} daddr{mask} . meta l4proto . th dport . {last} map @{map}")
+        };
+        let random = || pick(&format!("numgen random mod {slots}"), &backends);
+        match self.choice {
+            Choice::Random => vec![random()],
+            Choice::Sticky => {
+                let memory = Set::new(SetKind::Affinity, self.family).name();
+                vec![pick(&format!("{ip} saddr"), &memory), random()]
+            }
+            Choice::Client => {
+                let seed = CLIENT_HASH_SEED;
+                vec![pick(&format!("jhash {ip} saddr mod {slots} seed {seed:#x}"), &backends)]
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The sets and maps of the table.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{
     TABLE,
@@ -36,6 +36,22 @@ impl Family {
         }
     }
 
+    /// The family in nft's language.
+    pub(crate) const fn nft(self) -> &'static str {
+        match self {
+            Self::V4 => "ip",
+            Self::V6 => "ip6",
+        }
+    }
+
+    /// The address that stands for all addresses of the node.
+    pub(crate) const fn unspecified(self) -> IpAddr {
+        match self {
+            Self::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Self::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        }
+    }
+
     /// Bytes of an address.
     pub(crate) const fn address_len(self) -> u8 {
         match self {
@@ -60,6 +76,11 @@ pub(crate) enum SetKind {
     Hairpin,
     Pods,
     NodeIps,
+    Sticky,
+    Affinity,
+    Restricted,
+    SourceRanges,
+    ServiceCidrs,
 }
 
 /// The form of a set's keys and data.
@@ -77,10 +98,14 @@ pub(crate) enum Form {
     Pairs,
     /// Address ranges.
     Ranges,
+    /// Frontend and client -> backend; written by rules, with a timeout.
+    Memory,
+    /// Frontend and range of clients.
+    Sources,
 }
 
 impl SetKind {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Services,
         Self::ServicesOutside,
         Self::Backends,
@@ -93,6 +118,11 @@ impl SetKind {
         Self::Hairpin,
         Self::Pods,
         Self::NodeIps,
+        Self::Sticky,
+        Self::Affinity,
+        Self::Restricted,
+        Self::SourceRanges,
+        Self::ServiceCidrs,
     ];
 
     const fn stem(self) -> &'static str {
@@ -109,18 +139,27 @@ impl SetKind {
             Self::Hairpin => "hairpin",
             Self::Pods => "pods",
             Self::NodeIps => "node-ips",
+            Self::Sticky => "sticky",
+            Self::Affinity => "affinity",
+            Self::Restricted => "restricted",
+            Self::SourceRanges => "source-ranges",
+            Self::ServiceCidrs => "service-cidrs",
         }
     }
 
     pub(crate) const fn form(self) -> Form {
         match self {
             Self::Services | Self::ServicesOutside => Form::Verdicts { counter: true },
-            Self::Unserved => Form::Verdicts { counter: false },
+            Self::Unserved | Self::Sticky => Form::Verdicts { counter: false },
             Self::Backends | Self::BackendsOutside => Form::Slots,
-            Self::UnservedOutside | Self::MasqueradeAlways | Self::MasqueradeOwn => Form::Frontends,
+            Self::UnservedOutside | Self::MasqueradeAlways | Self::MasqueradeOwn | Self::Restricted => {
+                Form::Frontends
+            }
             Self::ClusterIps | Self::NodeIps => Form::Addresses,
             Self::Hairpin => Form::Pairs,
-            Self::Pods => Form::Ranges,
+            Self::Pods | Self::ServiceCidrs => Form::Ranges,
+            Self::Affinity => Form::Memory,
+            Self::SourceRanges => Form::Sources,
         }
     }
 }
@@ -146,7 +185,7 @@ impl Declaration {
     /// Whether a set that exists as `self` serves for one that is wanted as `wanted`. The kernel reports the flags of
     /// attached expressions too.
     pub(crate) fn agrees_with(&self, wanted: &Self) -> bool {
-        const RELEVANT: u32 = set::FLAG_INTERVAL | set::FLAG_MAP;
+        const RELEVANT: u32 = set::FLAG_INTERVAL | set::FLAG_MAP | set::FLAG_TIMEOUT | set::FLAG_CONCAT;
         let relevant =
             |declaration: &Self| Self { flags: declaration.flags & RELEVANT, ..declaration.clone() };
         relevant(self) == relevant(wanted)
@@ -197,6 +236,7 @@ impl Set {
         let frontend = [address, datatype::INET_PROTOCOL, datatype::INET_SERVICE];
         let frontend_type = datatype::concatenation(&frontend);
         let slot_type = datatype::concatenation(&[frontend[0], frontend[1], frontend[2], datatype::INTEGER]);
+        let source_type = datatype::concatenation(&[frontend[0], frontend[1], frontend[2], address]);
         let backend_type = datatype::concatenation(&[address, datatype::INET_SERVICE]);
         let (flags, key_type, key_len, data) = match self.kind.form() {
             Form::Verdicts { .. } => {
@@ -207,6 +247,13 @@ impl Set {
             Form::Addresses => (0, address, width, None),
             Form::Pairs => (0, datatype::concatenation(&[address, address]), 2 * width, None),
             Form::Ranges => (set::FLAG_INTERVAL, address, width, None),
+            Form::Memory => (
+                set::FLAG_MAP | set::FLAG_TIMEOUT | set::FLAG_EVAL,
+                source_type,
+                2 * width + 8,
+                Some((backend_type, width + 4)),
+            ),
+            Form::Sources => (set::FLAG_INTERVAL | set::FLAG_CONCAT, source_type, 2 * width + 8, None),
         };
         Declaration { flags, key_type, key_len, data }
     }
@@ -222,6 +269,13 @@ impl Set {
                 typeof_data::map(&key, &backend)
             }
             Form::Frontends => typeof_data::set(&frontend),
+            Form::Memory => {
+                let key = [frontend[0], frontend[1], frontend[2], Typeof::Saddr(self.family)];
+                typeof_data::map(&key, &typeof_data::concatenation(&[frontend[0], frontend[2]]))
+            }
+            Form::Sources => {
+                typeof_data::set(&[frontend[0], frontend[1], frontend[2], Typeof::Saddr(self.family)])
+            }
             Form::Addresses | Form::Ranges => typeof_data::plain_address(),
             Form::Pairs => typeof_data::plain_concatenation(),
         }
@@ -241,6 +295,22 @@ impl Set {
                 message.u32(set::DATA_LEN, data_len);
             }
             message.u32(set::ID, id);
+            match self.kind.form() {
+                Form::Memory => {
+                    message.nested(set::DESC, |desc| desc.u32(set::DESC_SIZE, MEMORY_SIZE));
+                    message.bytes(set::TIMEOUT, &MEMORY_TIMEOUT_MS.to_be_bytes());
+                }
+                // The kernel compares the fields of an interval one by one, so it must know where they end.
+                Form::Sources => message.nested(set::DESC, |desc| {
+                    desc.nested(set::DESC_CONCAT, |fields| {
+                        let address = u32::from(self.family.address_len());
+                        for length in [address, 1, 2, address] {
+                            fields.nested(LIST_ELEM, |field| field.u32(set::FIELD_LEN, length));
+                        }
+                    });
+                }),
+                _ => (),
+            }
             message.bytes(set::USERDATA, &self.userdata());
             if self.kind.form() == (Form::Verdicts { counter: true }) {
                 message.nested(set::EXPR, |expression| {
@@ -252,7 +322,7 @@ impl Set {
     }
 }
 
-/// Adds the anonymous set of the three protocols that a rule of its own needs, and returns its id.
+/// Adds the anonymous set of the three protocols that a rule needs.
 pub(super) fn write_protocols(batch: &mut Batch, id: u32) {
     use crate::nftables::netlink::constants::{data, elem};
     use contiv_model::Protocol;
@@ -281,6 +351,11 @@ pub(super) fn write_protocols(batch: &mut Batch, id: u32) {
         });
     });
 }
+
+/// How many clients are remembered at most.
+const MEMORY_SIZE: u32 = 65_536;
+/// Three hours, Kubernetes' default; every entry is written with the timeout of its service.
+const MEMORY_TIMEOUT_MS: u64 = 3 * 3600 * 1000;
 
 /// The kernel replaces `%d` with a free number.
 pub(super) const ANONYMOUS: &str = "__set%d";

@@ -2,7 +2,7 @@
 
 use super::{
     Family, Set, SetKind, TABLE,
-    expression::{Expression, FIRST, after_address},
+    expression::{Expression, FIRST, after_address, after_frontend},
     set::write_protocols,
 };
 use crate::nftables::netlink::{
@@ -27,7 +27,11 @@ impl Hook {
 
     /// At the priority "filter".
     const fn filter(number: u32) -> Self {
-        Self { kind: "filter", number, priority: 0 }
+        Self::filter_at(number, 0)
+    }
+
+    const fn filter_at(number: u32, priority: i32) -> Self {
+        Self { kind: "filter", number, priority }
     }
 }
 
@@ -38,6 +42,8 @@ const OUTPUT: u32 = 3;
 const POSTROUTING: u32 = 4;
 const PRIORITY_DSTNAT: i32 = -100;
 const PRIORITY_SRCNAT: i32 = 100;
+const BEFORE_DSTNAT: i32 = PRIORITY_DSTNAT - 10;
+const AFTER_DSTNAT: i32 = PRIORITY_DSTNAT + 10;
 
 /// One chain of the skeleton with its rules.
 #[derive(Debug)]
@@ -48,8 +54,8 @@ pub(crate) struct Chain {
     rules: Vec<Rule>,
 }
 
-/// A rule, and whether it needs an anonymous set of protocols, whose id [`Expression::Protocols`] then takes.
-type Rule = Vec<Expression>;
+/// The expressions of a rule. The id in [`Expression::Protocols`] is filled in when it is written.
+pub(super) type Rule = Vec<Expression>;
 
 /// Adds the message that creates the table.
 pub(crate) fn write_table(batch: &mut Batch) {
@@ -61,7 +67,8 @@ pub(crate) fn write_table(batch: &mut Batch) {
 
 /// Adds the messages that create all sets.
 pub(crate) fn write_sets(batch: &mut Batch) {
-    for (id, set) in (1..).zip(Set::all()) {
+    for set in Set::all() {
+        let id = batch.new_set_id();
         set.write(batch, id);
     }
 }
@@ -86,29 +93,26 @@ pub(crate) fn write_chains(batch: &mut Batch) {
 
 /// Adds the messages that fill the chains, which must be empty, with their rules.
 pub(crate) fn write_rules(batch: &mut Batch) {
-    // Ids must differ from those of the sets in the same batch.
-    let mut id = 1000;
     for one in chains() {
-        for mut rule in one.rules {
-            for expression in &mut rule {
-                if let Expression::Protocols(protocols) = expression {
-                    id += 1;
-                    *protocols = id;
-                    write_protocols(batch, id);
-                }
-            }
-            write_rule(batch, one.name, &rule);
-        }
+        write_rules_of(one.name, one.rules, batch);
     }
 }
 
-/// Adds the message that appends a rule to a chain.
-pub(super) fn write_rule(batch: &mut Batch, chain: &str, expressions: &[Expression]) {
-    batch.append(msg::NEWRULE, format!("rule of chain {chain}"), |message| {
-        message.text(rule::TABLE, TABLE);
-        message.text(rule::CHAIN, chain);
-        message.nested(rule::EXPRESSIONS, |list| expressions.iter().for_each(|one| one.write(list)));
-    });
+/// Adds the messages that append rules to a chain, with the anonymous sets that they need.
+pub(super) fn write_rules_of(chain: &str, rules: Vec<Rule>, batch: &mut Batch) {
+    for mut rule in rules {
+        for expression in &mut rule {
+            if let Expression::Protocols(id) = expression {
+                *id = batch.new_set_id();
+                write_protocols(batch, *id);
+            }
+        }
+        batch.append(msg::NEWRULE, format!("rule of chain {chain}"), |message| {
+            message.text(rule::TABLE, TABLE);
+            message.text(rule::CHAIN, chain);
+            message.nested(rule::EXPRESSIONS, |list| rule.iter().for_each(|one| one.write(list)));
+        });
+    }
 }
 
 /// The chains of the skeleton, in the order of `skeleton.nft`.
@@ -125,6 +129,8 @@ pub(crate) fn chains() -> Vec<Chain> {
             plain(names.check, check(family, false, Some(names.check_node_ports))),
             plain(names.check_node_ports, check(family, true, None)),
             plain(names.masquerade, masquerade(family)),
+            plain(names.firewall, firewall(family)),
+            plain(names.learn, learn(family)),
         ]);
     }
     let (v4, v6) = (names(Family::V4), names(Family::V6));
@@ -134,6 +140,13 @@ pub(crate) fn chains() -> Vec<Chain> {
         vec![Expression::Family(family), Expression::StatusDnat, Expression::Goto(goto)]
     };
     let new = |family, then| vec![Expression::Family(family), Expression::StateNew, then];
+    let firewalls =
+        vec![new(Family::V4, Expression::Goto(v4.firewall)), new(Family::V6, Expression::Goto(v6.firewall))];
+    let translated = |goto: &'static str, family| {
+        let new = Expression::StateNew;
+        vec![Expression::Family(family), new, Expression::StatusDnat, Expression::Goto(goto)]
+    };
+    let learning = vec![translated(v4.learn, Family::V4), translated(v6.learn, Family::V6)];
     let checks = || {
         vec![
             new(Family::V4, Expression::Jump(v4.check)),
@@ -142,9 +155,13 @@ pub(crate) fn chains() -> Vec<Chain> {
         ]
     };
     chains.extend([
-        plain("unknown-port", Family::ALL.map(unknown_port).to_vec()),
+        plain("unknown-port", [Family::ALL.map(unknown_port), Family::ALL.map(unallocated_address)].concat()),
+        base("firewall-prerouting", Hook::filter_at(PREROUTING, BEFORE_DSTNAT), firewalls.clone()),
+        base("firewall-output", Hook::filter_at(OUTPUT, BEFORE_DSTNAT), firewalls),
         base("nat-prerouting", Hook::nat(PREROUTING, PRIORITY_DSTNAT), dispatch.clone()),
         base("nat-output", Hook::nat(OUTPUT, PRIORITY_DSTNAT), dispatch),
+        base("learn-prerouting", Hook::filter_at(PREROUTING, AFTER_DSTNAT), learning.clone()),
+        base("learn-output", Hook::filter_at(OUTPUT, AFTER_DSTNAT), learning),
         base(
             "nat-postrouting",
             Hook::nat(POSTROUTING, PRIORITY_SRCNAT),
@@ -168,6 +185,8 @@ struct Names {
     check: &'static str,
     check_node_ports: &'static str,
     masquerade: &'static str,
+    firewall: &'static str,
+    learn: &'static str,
 }
 
 const fn names(family: Family) -> Names {
@@ -178,6 +197,8 @@ const fn names(family: Family) -> Names {
             check: "check-v4",
             check_node_ports: "check-node-ports-v4",
             masquerade: "masquerade-v4",
+            firewall: "firewall-v4",
+            learn: "learn-v4",
         },
         Family::V6 => Names {
             services: "services-v6",
@@ -185,6 +206,8 @@ const fn names(family: Family) -> Names {
             check: "check-v6",
             check_node_ports: "check-node-ports-v6",
             masquerade: "masquerade-v6",
+            firewall: "firewall-v6",
+            learn: "learn-v6",
         },
     }
 }
@@ -254,6 +277,39 @@ fn unknown_port(family: Family) -> Rule {
     ]
 }
 
+fn unallocated_address(family: Family) -> Rule {
+    vec![
+        Expression::Family(family),
+        Expression::Daddr(family, FIRST),
+        Expression::In(Set::new(SetKind::ServiceCidrs, family)),
+        Expression::Drop,
+    ]
+}
+
+fn firewall(family: Family) -> Vec<Rule> {
+    let restricted = Expression::In(Set::new(SetKind::Restricted, family));
+    let allowed = Expression::NotIn(Set::new(SetKind::SourceRanges, family));
+    let rule = |node_port| {
+        let mut rule = vec![Expression::Family(family)];
+        if node_port {
+            rule.push(Expression::Daddr(family, FIRST));
+            rule.push(Expression::In(Set::new(SetKind::NodeIps, family)));
+        }
+        rule.extend(frontend(family, node_port));
+        rule.push(restricted.clone());
+        rule.extend(frontend(family, node_port));
+        rule.extend([Expression::Saddr(family, after_frontend(family)), allowed.clone(), Expression::Drop]);
+        rule
+    };
+    vec![rule(false), rule(true)]
+}
+
+fn learn(family: Family) -> Vec<Rule> {
+    let remember = Expression::VerdictOf(Set::new(SetKind::Sticky, family));
+    let rule = |node_port| [original_frontend(family, node_port), vec![remember.clone()]].concat();
+    vec![rule(false), rule(true)]
+}
+
 /// The client is neither a pod of this node nor the node itself.
 fn from_outside(family: Family) -> Rule {
     vec![
@@ -275,13 +331,23 @@ fn frontend(family: Family, node_port: bool) -> Rule {
     key
 }
 
-/// Address, protocol and port as the connection's first packet had them.
+/// Address, protocol and port as the connection's first packet had them, for the protocols that have ports.
 fn original_frontend(family: Family, node_port: bool) -> Rule {
-    let protocol = after_address(family);
-    let mut key = vec![Expression::Protocols(0), Expression::OriginalDaddr(family, FIRST)];
+    let mut rule = vec![Expression::Protocols(0)];
     if node_port {
-        key.push(Expression::In(Set::new(SetKind::NodeIps, family)));
-        key.extend([Expression::OriginalDaddr(family, FIRST), Expression::MaskAway(family, FIRST)]);
+        rule.push(Expression::OriginalDaddr(family, FIRST));
+        rule.push(Expression::In(Set::new(SetKind::NodeIps, family)));
+    }
+    rule.extend(original_key(family, node_port));
+    rule
+}
+
+/// The key of the frontend that the connection's first packet was sent to.
+pub(super) fn original_key(family: Family, node_port: bool) -> Rule {
+    let protocol = after_address(family);
+    let mut key = vec![Expression::OriginalDaddr(family, FIRST)];
+    if node_port {
+        key.push(Expression::MaskAway(family, FIRST));
     }
     key.extend([Expression::L4Proto(protocol), Expression::OriginalDport(protocol + 1)]);
     key

@@ -11,6 +11,8 @@ use super::Family;
 pub(super) enum Typeof {
     /// `ip daddr` or `ip6 daddr`
     Daddr(Family),
+    /// `ip saddr` or `ip6 saddr`
+    Saddr(Family),
     /// `meta l4proto`
     L4Proto,
     /// `th dport`
@@ -53,6 +55,8 @@ impl Typeof {
         match self {
             Self::Daddr(Family::V4) => payload(12, 12),
             Self::Daddr(Family::V6) => payload(13, 9),
+            Self::Saddr(Family::V4) => payload(12, 11),
+            Self::Saddr(Family::V6) => payload(13, 8),
             Self::Dport => payload(11, 2),
             // The only item is the meta key `NFT_META_L4PROTO`.
             Self::L4Proto => expression(EXPR_META, &number(0, 16)),

@@ -65,14 +65,21 @@ pub(crate) mod set {
     pub(crate) const DATA_LEN: u16 = 7;
     pub(crate) const DESC: u16 = 9;
     pub(crate) const ID: u16 = 10;
+    pub(crate) const TIMEOUT: u16 = 11;
     pub(crate) const USERDATA: u16 = 13;
     pub(crate) const EXPR: u16 = 17;
     pub(crate) const DESC_SIZE: u16 = 1;
+    pub(crate) const DESC_CONCAT: u16 = 2;
+    pub(crate) const FIELD_LEN: u16 = 1;
 
     pub(crate) const FLAG_ANONYMOUS: u32 = 0x1;
     pub(crate) const FLAG_CONSTANT: u32 = 0x2;
     pub(crate) const FLAG_INTERVAL: u32 = 0x4;
     pub(crate) const FLAG_MAP: u32 = 0x8;
+    pub(crate) const FLAG_TIMEOUT: u32 = 0x10;
+    /// Rules may update it: `NFT_SET_EVAL`, nft's "dynamic".
+    pub(crate) const FLAG_EVAL: u32 = 0x20;
+    pub(crate) const FLAG_CONCAT: u32 = 0x80;
 }
 
 pub(crate) mod elem {
@@ -83,6 +90,8 @@ pub(crate) mod elem {
     pub(crate) const KEY: u16 = 1;
     pub(crate) const DATA: u16 = 2;
     pub(crate) const FLAGS: u16 = 3;
+    /// The last key of an interval of concatenations; [`KEY`] is the first.
+    pub(crate) const KEY_END: u16 = 10;
     pub(crate) const FLAG_INTERVAL_END: u32 = 0x1;
 }
 
@@ -129,6 +138,13 @@ pub(crate) mod expr {
     /// `IPS_DST_NAT`
     pub(crate) const CT_STATUS_DNAT: u32 = 1 << 5;
 
+    pub(crate) const DYNSET_SET_NAME: u16 = 1;
+    pub(crate) const DYNSET_OP: u16 = 3;
+    pub(crate) const DYNSET_SREG_KEY: u16 = 4;
+    pub(crate) const DYNSET_SREG_DATA: u16 = 5;
+    pub(crate) const DYNSET_TIMEOUT: u16 = 6;
+    pub(crate) const DYNSET_OP_UPDATE: u32 = 1;
+
     pub(crate) const FIB_DREG: u16 = 1;
     pub(crate) const FIB_RESULT: u16 = 2;
     pub(crate) const FIB_FLAGS: u16 = 3;
@@ -136,6 +152,15 @@ pub(crate) mod expr {
     pub(crate) const FIB_FLAG_SADDR: u32 = 1;
     /// `RTN_LOCAL` of rtnetlink.h
     pub(crate) const ADDRTYPE_LOCAL: u32 = 2;
+
+    pub(crate) const HASH_SREG: u16 = 1;
+    pub(crate) const HASH_DREG: u16 = 2;
+    pub(crate) const HASH_LEN: u16 = 3;
+    pub(crate) const HASH_MODULUS: u16 = 4;
+    pub(crate) const HASH_SEED: u16 = 5;
+    pub(crate) const HASH_OFFSET: u16 = 6;
+    pub(crate) const HASH_TYPE: u16 = 7;
+    pub(crate) const HASH_JENKINS: u32 = 0;
 
     pub(crate) const IMMEDIATE_DREG: u16 = 1;
     pub(crate) const IMMEDIATE_DATA: u16 = 2;

@@ -47,6 +47,11 @@ fn plans(service: &ContivService) -> (FrontendPlan, FrontendPlan) {
     (plan.frontends[&key("10.96.0.1", 80)].clone(), external)
 }
 
+/// A plan of a service without affinity and without source ranges.
+fn expected(serving: Serving, outside: Outside, masquerade: Masquerade) -> FrontendPlan {
+    FrontendPlan { serving, outside, masquerade, choice: Choice::Random, sources: None }
+}
+
 const HERE: &str = "10.244.1.10";
 const THERE: &str = "10.244.2.10";
 
@@ -55,10 +60,8 @@ fn with_policy_cluster_everyone_reaches_all_backends_and_external_traffic_is_mas
     let backends = vec![ready(HERE, true), ready(THERE, false)];
     let (cluster, external) = plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, backends));
     let serving = Serving::Backends(equal_shares(&[HERE, THERE]));
-    let outside = Outside::Same;
-    let masquerade = Masquerade::ClusterIp;
-    assert_eq!(cluster, FrontendPlan { serving: serving.clone(), outside: Outside::Same, masquerade });
-    assert_eq!(external, FrontendPlan { serving, outside, masquerade: Masquerade::Always });
+    assert_eq!(cluster, expected(serving.clone(), Outside::Same, Masquerade::ClusterIp));
+    assert_eq!(external, expected(serving, Outside::Same, Masquerade::Always));
 }
 
 #[test]
@@ -68,7 +71,7 @@ fn with_external_policy_local_the_outside_reaches_only_local_backends_and_keeps_
     let serving = Serving::Backends(equal_shares(&[HERE, THERE]));
     assert_eq!(cluster.serving, serving);
     let outside = Outside::Backends(equal_shares(&[HERE]));
-    assert_eq!(external, FrontendPlan { serving, outside, masquerade: Masquerade::Own });
+    assert_eq!(external, expected(serving, outside, Masquerade::Own));
 }
 
 #[test]
@@ -76,7 +79,7 @@ fn with_external_policy_local_and_no_local_backend_the_outside_is_dropped_and_th
     let (_, external) =
         plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, vec![ready(THERE, false)]));
     let serving = Serving::Backends(equal_shares(&[THERE]));
-    assert_eq!(external, FrontendPlan { serving, outside: Outside::Drop, masquerade: Masquerade::Own });
+    assert_eq!(external, expected(serving, Outside::Drop, Masquerade::Own));
 }
 
 #[test]
@@ -151,6 +154,50 @@ fn an_unspecified_address_never_becomes_a_frontend_since_it_would_stand_for_all_
     let mut odd = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
     odd.external_ips = BTreeSet::from(["0.0.0.0".parse().unwrap()]);
     assert!(!plan(&odd).frontends.contains_key(&key("0.0.0.0", 80)));
+}
+
+#[test]
+fn affinity_is_remembered_for_its_time_unless_ports_share_it_or_the_address_decides() {
+    let choice = |timeout, shared, balance| {
+        let mut sticky = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
+        (sticky.session_affinity_timeout, sticky.affinity_shared, sticky.balance) =
+            (timeout, shared, balance);
+        plans(&sticky).0.choice
+    };
+    assert_eq!(choice(0, false, Balance::Random), Choice::Random);
+    assert_eq!(choice(0, true, Balance::Random), Choice::Random, "there is nothing to share");
+    assert_eq!(choice(600, false, Balance::Random), Choice::Sticky(600));
+    assert_eq!(choice(600, true, Balance::Random), Choice::Client);
+    assert_eq!(choice(600, false, Balance::ClientAddress), Choice::Client);
+}
+
+#[test]
+fn source_ranges_hold_for_load_balancer_addresses_of_their_family_and_on_demand_for_node_ports() {
+    let mut guarded = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
+    guarded.external_ips.insert("203.0.113.2".parse().unwrap());
+    guarded.load_balancer_ips = BTreeSet::from(["203.0.113.2".parse().unwrap()]);
+    let v4: IpNetwork = "192.0.2.0/24".parse().unwrap();
+    guarded.source_ranges = BTreeSet::from([v4, "2001:db8::/32".parse().unwrap()]);
+    let sources = |guarded: &ContivService| -> Vec<(String, Option<BTreeSet<IpNetwork>>)> {
+        let frontends = plan(guarded).frontends;
+        frontends.into_iter().map(|(key, plan)| (key.to_string(), plan.sources)).collect()
+    };
+    let allowed = Some(BTreeSet::from([v4]));
+    let mut expected = vec![
+        ("0.0.0.0 . tcp . 30080".to_owned(), None),
+        ("10.96.0.1 . tcp . 80".to_owned(), None),
+        ("203.0.113.1 . tcp . 80".to_owned(), None),
+        ("203.0.113.2 . tcp . 80".to_owned(), allowed.clone()),
+    ];
+    assert_eq!(sources(&guarded), expected);
+    guarded.source_ranges_on_node_ports = true;
+    expected[0].1 = allowed;
+    assert_eq!(sources(&guarded), expected);
+    guarded.source_ranges.insert("0.0.0.0/0".parse().unwrap());
+    assert!(
+        sources(&guarded).iter().all(|(_, sources)| sources.is_none()),
+        "a range of length 0 is everyone"
+    );
 }
 
 #[test]

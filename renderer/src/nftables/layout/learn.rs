@@ -1,0 +1,70 @@
+//! The chains that remember which backend a client got: one for each affinity timeout in use.
+
+use std::fmt;
+
+use super::{
+    Family, Set, SetKind,
+    expression::{Expression, after_frontend},
+    skeleton::{Rule, original_key},
+};
+
+/// The chain that writes to the memory with one timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LearnChain {
+    pub(crate) family: Family,
+    /// For node ports: the address in the key is masked away.
+    pub(crate) node_port: bool,
+    /// Seconds; at least 1.
+    pub(crate) timeout: u32,
+}
+
+impl fmt::Display for LearnChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let node_port = if self.node_port { "-node-port" } else { "" };
+        write!(f, "learn{node_port}-v{}-{}", self.family.digit(), self.timeout)
+    }
+}
+
+impl LearnChain {
+    /// The chain of this name; none if it is not the name of such a chain.
+    pub(super) fn by_name(name: &str) -> Option<Self> {
+        let (rest, timeout) = name.strip_prefix("learn")?.rsplit_once('-')?;
+        let (node_port, rest) = rest.strip_prefix("-node-port").map_or((false, rest), |rest| (true, rest));
+        let family = Family::ALL.into_iter().find(|family| rest == format!("-v{}", family.digit()))?;
+        let timeout = timeout.parse().ok().filter(|timeout| *timeout > 0)?;
+        Some(Self { family, node_port, timeout })
+    }
+
+    pub(super) fn rules(self) -> Vec<Rule> {
+        let client = after_frontend(self.family);
+        // Where nft puts it for IPv4; for IPv6 nft runs out of registers, and the next free one is taken.
+        let backend = match self.family {
+            Family::V4 => 4,
+            Family::V6 => 10,
+        };
+        let mut rule = vec![Expression::Protocols(0), Expression::Family(self.family)];
+        rule.extend(original_key(self.family, self.node_port));
+        rule.extend([
+            Expression::Saddr(self.family, client),
+            Expression::Daddr(self.family, backend),
+            Expression::Dport(backend + self.family.address_len() / 4),
+            Expression::Remember(self.memory(), backend, self.timeout),
+        ]);
+        vec![rule]
+    }
+
+    /// The rule in nft's language.
+    pub(super) fn rule_texts(self) -> Vec<String> {
+        let (ip, memory) = (self.family.nft(), self.memory().name());
+        let mask = if self.node_port { format!(" & {}", self.family.unspecified()) } else { String::new() };
+        let timeout = self.timeout;
+        vec![format!(
+            "meta l4proto {{ tcp, udp, sctp }} update @{memory} {{ ct original {ip} daddr{mask} . meta l4proto . ct \
+             original proto-dst . {ip} saddr timeout {timeout}s : {ip} daddr . th dport }}"
+        )]
+    }
+
+    const fn memory(self) -> Set {
+        Set::new(SetKind::Affinity, self.family)
+    }
+}
