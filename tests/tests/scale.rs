@@ -51,7 +51,7 @@ fn ten_thousand_services_are_programmed_and_changed_in_time() -> Result<()> {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let etcd = Etcd::start(lab)?;
         etcd.put_values(&(0..SERVICES).flat_map(values).collect::<Vec<_>>())?;
-        let mut web = Service::new("web", 80, &[lab.pod1.host]);
+        let mut web = Service::new("web", 80, &[lab.pod2.host]);
         etcd.put(&web)?;
 
         let start = Instant::now();
