@@ -19,14 +19,21 @@ mod transaction;
 
 use contiv_model::{ChangeSet, Snapshot};
 
+pub(crate) use self::{
+    element::{Element, FrontendKey, Value},
+    layout::Family,
+    plan::plan,
+};
 use self::{
-    element::Element,
     layout::Set,
     netlink::{Batch, NetlinkError, Socket},
     read::Elements,
     table::Table,
 };
-use crate::{Description, RenderError, Renderer, Report};
+use crate::{
+    Description, RenderError, Renderer, Report,
+    conntrack::{Cleaner, programmed},
+};
 
 /// A resync with more elements than this replaces them all instead of comparing them with the kernel's: dumping a large
 /// set takes time quadratic in its size.
@@ -38,6 +45,7 @@ pub struct Nftables {
     socket: Option<Socket>,
     /// None until the first resync, and after a failure: then the kernel's state is not known.
     table: Option<Table>,
+    cleaner: Cleaner,
 }
 
 impl Nftables {
@@ -72,10 +80,14 @@ impl Nftables {
                 Elements::default()
             }
         };
+        let backends =
+            elements.frontends.iter().map(|(frontend, elements)| (*frontend, programmed(elements)));
+        let found = backends.collect();
         let (table, transaction) = Table::resync(snapshot, elements);
         let mut report = apply::commit(socket, batch, transaction)?;
         let existing = existing.filter(|existing| existing.usable).unwrap_or_default();
         apply::remove_leftovers(socket, &existing, &table, &mut report);
+        self.cleaner.reconciled(snapshot, found);
         self.table = Some(table);
         Ok(report)
     }
@@ -93,6 +105,7 @@ impl Nftables {
                 table.forget_unused_chains();
             }
         }
+        self.cleaner.changed(changes, table.services());
         self.table = Some(table);
         Ok(Some(report))
     }
@@ -128,9 +141,10 @@ impl Renderer for Nftables {
         let Some(table) = &self.table else { return Description::default() };
         let elements = table.elements();
         let size = |set: Set| (set.name(), elements.iter().filter(|element| element.set == set).count());
+        let flows = self.cleaner.totals().map(|(name, total)| (name.to_owned(), total));
         Description {
             services: table.services().len(),
-            sizes: Set::all().map(size).collect(),
+            sizes: Set::all().map(size).chain(flows).collect(),
             text: text::ruleset(table),
         }
     }

@@ -1,0 +1,110 @@
+//! The near end of the thread that deletes stale flows: programming hands over what changed, and never waits.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{SyncSender, TrySendError, sync_channel},
+    },
+    thread,
+};
+
+use contiv_model::{ChangeSet, ContivService, ServiceChange, ServiceId, Snapshot};
+
+use super::{serving::Backends, worker::Worker};
+use crate::nftables::FrontendKey;
+
+/// Requests that wait while the thread is busy. It looks for new ones between any two flows, so the queue fills only if the
+/// kernel takes longer for one piece of a dump than programming takes for a thousand changes.
+const QUEUE: usize = 1024;
+
+/// All services by their id.
+pub(super) type Services = BTreeMap<ServiceId, Arc<ContivService>>;
+
+/// What was just programmed.
+#[derive(Debug)]
+pub(super) enum Request {
+    /// These services were.
+    Changed(BTreeMap<ServiceId, ServiceChange>),
+    /// Everything was.
+    Reconciled {
+        services: Services,
+        node_ips: BTreeSet<IpAddr>,
+        /// What was found programmed, by whomever that was.
+        found: Vec<(FrontendKey, Backends)>,
+    },
+}
+
+/// What became of it all, since the start.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    pub(super) deleted: AtomicUsize,
+    pub(super) failures: AtomicUsize,
+}
+
+/// Starts the thread with the first request, in the network namespace of the caller. Dropped, it lets the thread finish
+/// what it was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Cleaner {
+    queue: Option<SyncSender<Request>>,
+    node_ips: BTreeSet<IpAddr>,
+    /// A look at what changed does not do any more: the next request must be about everything.
+    incomplete: bool,
+    totals: Arc<Totals>,
+}
+
+impl Cleaner {
+    /// After a change was programmed. `services` are those after it.
+    pub(crate) fn changed(&mut self, changes: &ChangeSet, services: &Services) {
+        if let Some(node) = changes.node.as_ref().filter(|node| node.node_ips != self.node_ips) {
+            self.node_ips.clone_from(&node.node_ips);
+            self.incomplete = true;
+        }
+        if self.incomplete {
+            let (services, node_ips) = (services.clone(), self.node_ips.clone());
+            self.send(Request::Reconciled { services, node_ips, found: Vec::new() });
+        } else if !changes.services.is_empty() {
+            self.send(Request::Changed(changes.services.clone()));
+        }
+    }
+
+    /// After everything was programmed anew. `found` is what was there before: backends by frontend.
+    pub(crate) fn reconciled(&mut self, snapshot: &Snapshot, found: Vec<(FrontendKey, Backends)>) {
+        self.node_ips.clone_from(&snapshot.node.node_ips);
+        let (services, node_ips) = (snapshot.services.clone(), self.node_ips.clone());
+        self.send(Request::Reconciled { services, node_ips, found });
+    }
+
+    /// Flows deleted, and searches that failed, by name.
+    pub(crate) fn totals(&self) -> [(&'static str, usize); 2] {
+        let Totals { deleted, failures } = &*self.totals;
+        [("stale-flows-deleted", deleted), ("stale-flow-failures", failures)]
+            .map(|(name, total)| (name, total.load(Ordering::Relaxed)))
+    }
+
+    fn send(&mut self, request: Request) {
+        let Some(queue) = self.queue.take().or_else(|| self.start()) else { return };
+        let refused = queue.try_send(request).err();
+        self.incomplete = refused.is_some();
+        // The next request starts the thread again if it is gone.
+        if !matches!(refused, Some(TrySendError::Disconnected(_))) {
+            self.queue = Some(queue);
+        }
+    }
+
+    fn start(&mut self) -> Option<SyncSender<Request>> {
+        let (queue, requests) = sync_channel(QUEUE);
+        let worker = Worker::new(requests, Arc::clone(&self.totals));
+        match thread::Builder::new().name("stale-flows".to_owned()).spawn(move || worker.run()) {
+            Ok(_) => Some(queue),
+            Err(error) => {
+                self.incomplete = true;
+                self.totals.failures.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(%error, "no thread for deleting stale flows; they stay until they time out");
+                None
+            }
+        }
+    }
+}

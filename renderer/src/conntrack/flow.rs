@@ -1,0 +1,135 @@
+//! One flow of the kernel's table: where it was sent, and who answers.
+
+use std::net::{IpAddr, SocketAddr};
+
+use contiv_model::Protocol;
+
+use super::constants::{
+    ID, IP_V4_DST, IP_V4_SRC, IP_V6_DST, IP_V6_SRC, PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT, SEEN_REPLY,
+    STATUS, TUPLE_IP, TUPLE_ORIG, TUPLE_PROTO, TUPLE_REPLY, ZONE,
+};
+use crate::netlink::Attributes;
+
+/// A flow as conntrack knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Flow<'a> {
+    pub(super) protocol: Protocol,
+    /// Where the client sends to.
+    pub(super) destination: SocketAddr,
+    /// Who answers: the backend, or the destination itself where nothing was translated.
+    pub(super) backend: SocketAddr,
+    /// There was a packet in the other direction.
+    pub(super) answered: bool,
+    pub(super) identity: Identity<'a>,
+}
+
+/// What the kernel needs to find this very flow, in its own words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity<'a> {
+    /// The payload of `CTA_TUPLE_ORIG`.
+    pub(super) tuple: &'a [u8],
+    /// Tells it from a later flow with the same tuple.
+    pub(super) id: &'a [u8],
+}
+
+impl<'a> Flow<'a> {
+    /// Reads a flow; none for protocols that no service has, and for other zones than the default one. Those belong to
+    /// others, who see the same packets before or after our rules.
+    pub(super) fn read(attributes: Attributes<'a>) -> Option<Self> {
+        if attributes.get(ZONE).is_some() {
+            return None;
+        }
+        let [original, reply] = [TUPLE_ORIG, TUPLE_REPLY].map(|kind| attributes.nested(kind));
+        let (original, reply) = (original?, reply?);
+        let ports = original.nested(TUPLE_PROTO)?;
+        let protocol = match ports.get(PROTO_NUM)? {
+            [6] => Protocol::Tcp,
+            [17] => Protocol::Udp,
+            [132] => Protocol::Sctp,
+            _ => return None,
+        };
+        let destination = endpoint(original, [IP_V4_DST, IP_V6_DST], PROTO_DST_PORT)?;
+        let backend = endpoint(reply, [IP_V4_SRC, IP_V6_SRC], PROTO_SRC_PORT)?;
+        let answered = attributes.u32(STATUS)? & SEEN_REPLY != 0;
+        let identity = Identity { tuple: attributes.get(TUPLE_ORIG)?, id: attributes.get(ID)? };
+        Some(Self { protocol, destination, backend, answered, identity })
+    }
+
+    /// Its destination was translated: it goes through a service.
+    pub(super) fn is_translated(&self) -> bool {
+        self.destination != self.backend
+    }
+}
+
+/// Address and port of one end of a tuple.
+fn endpoint(tuple: Attributes<'_>, [v4, v6]: [u16; 2], port: u16) -> Option<SocketAddr> {
+    let addresses = tuple.nested(TUPLE_IP)?;
+    let address = match (addresses.get(v4), addresses.get(v6)) {
+        (Some(bytes), _) => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),
+        (None, bytes) => IpAddr::from(<[u8; 16]>::try_from(bytes?).ok()?),
+    };
+    let port = tuple.nested(TUPLE_PROTO)?.get(port)?;
+    Some(SocketAddr::new(address, u16::from_be_bytes(port.try_into().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::Writer;
+
+    /// A UDP flow from 10.0.0.9:4000 to 10.96.0.1:53 that 10.244.1.7:5353 answers.
+    fn flow(protocol: u8, zone: Option<u8>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes);
+        let tuple = |source: ([u8; 4], u16), destination: ([u8; 4], u16)| {
+            move |tuple: &mut Writer<'_>| {
+                tuple.nested(TUPLE_IP, |addresses| {
+                    addresses.bytes(IP_V4_SRC, &source.0);
+                    addresses.bytes(IP_V4_DST, &destination.0);
+                });
+                tuple.nested(TUPLE_PROTO, |ports| {
+                    ports.u8(PROTO_NUM, protocol);
+                    ports.bytes(PROTO_SRC_PORT, &source.1.to_be_bytes());
+                    ports.bytes(PROTO_DST_PORT, &destination.1.to_be_bytes());
+                });
+            }
+        };
+        writer.nested(TUPLE_ORIG, tuple(([10, 0, 0, 9], 4000), ([10, 96, 0, 1], 53)));
+        writer.nested(TUPLE_REPLY, tuple(([10, 244, 1, 7], 5353), ([10, 0, 0, 9], 4000)));
+        writer.u32(STATUS, 0x18a);
+        writer.u32(ID, 77);
+        if let Some(zone) = zone {
+            writer.bytes(ZONE, &[0, zone]);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_flow_tells_its_destination_and_who_answers() {
+        let bytes = flow(17, None);
+        let flow = Flow::read(Attributes(&bytes)).unwrap();
+        assert_eq!(flow.protocol, Protocol::Udp);
+        assert_eq!(flow.destination, "10.96.0.1:53".parse().unwrap());
+        assert_eq!(flow.backend, "10.244.1.7:5353".parse().unwrap());
+        assert!(flow.answered && flow.is_translated());
+        assert_eq!(flow.identity.id, [0, 0, 0, 77]);
+    }
+
+    #[test]
+    fn flows_of_other_protocols_and_other_zones_are_none_of_ours() {
+        assert_eq!(Flow::read(Attributes(&flow(1, None))), None);
+        assert_eq!(Flow::read(Attributes(&flow(17, Some(5)))), None);
+        for protocol in [6, 17, 132] {
+            assert!(Flow::read(Attributes(&flow(protocol, None))).is_some());
+        }
+    }
+
+    #[test]
+    fn a_flow_that_is_cut_short_is_no_flow() {
+        let whole = flow(17, None);
+        let id = whole.len() - 8;
+        for length in (0..=id).step_by(4) {
+            assert_eq!(Flow::read(Attributes(&whole[..length])), None, "{length} bytes");
+        }
+    }
+}

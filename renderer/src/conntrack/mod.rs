@@ -1,0 +1,19 @@
+//! Stale flows: what the kernel's connection tracking remembers of backends and services that are gone is deleted.
+//!
+//! A flow keeps the translation that its first packet got. Where its backend is gone, the next packets go nowhere until
+//! the flow times out, and each of them puts that off.
+//!
+//! ```text
+//! programmed changes ─ cleaner ═► worker (a thread) ─ stale ─► suspects ─ netlink ─► dump, compare, delete
+//! ```
+
+mod cleaner;
+mod constants;
+mod flow;
+mod netlink;
+mod serving;
+mod stale;
+mod worker;
+
+pub(crate) use cleaner::Cleaner;
+pub(crate) use serving::programmed;

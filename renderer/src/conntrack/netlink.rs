@@ -1,0 +1,137 @@
+//! The kernel's table of flows: streamed, compared, and relieved of what is stale.
+
+use std::io;
+
+use contiv_model::Protocol;
+
+use super::{
+    constants::{
+        DELETE, FILTER, FILTER_ORIG_FLAGS, FILTER_PROTO_NUM, GET, ID, NFNL_SUBSYS_CTNETLINK, PROTO_NUM,
+        SEEN_REPLY, STATUS, STATUS_MASK, TUPLE_ORIG, TUPLE_PROTO,
+    },
+    flow::Flow,
+    stale::Scope,
+};
+use crate::netlink::{
+    NetlinkError, Socket, Writer,
+    message::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_ERROR, begin_message, end_message, messages},
+};
+
+/// How often a dump that the kernel calls inconsistent is repeated.
+const DUMP_TRIES: usize = 5;
+const ENOENT: i32 = 2;
+const AF_UNSPEC: u8 = 0;
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+
+/// Two sockets to the same table: one is in the middle of a dump while the other deletes.
+#[derive(Debug)]
+pub(super) struct FlowTable {
+    dump: Socket,
+    delete: Socket,
+}
+
+impl FlowTable {
+    pub(super) fn open() -> Result<Self, NetlinkError> {
+        Ok(Self { dump: Socket::open()?, delete: Socket::open()? })
+    }
+
+    /// Looks at the flows of one protocol, and deletes those that are stale. Returns how many that were.
+    ///
+    /// The table is never held in memory: it passes by in pieces of 32 KiB, and stale flows go piece by piece.
+    pub(super) fn delete_stale(
+        &mut self,
+        protocol: Protocol,
+        scope: Scope,
+        mut is_stale: impl FnMut(&Flow<'_>) -> bool,
+    ) -> Result<usize, NetlinkError> {
+        let Self { dump, delete } = self;
+        let mut deleted = Ok(0);
+        let mut each = |piece: Vec<u8>| {
+            // After a failure the rest of the dump must still be read.
+            let Ok(count) = &mut deleted else { return };
+            let objects = messages(&piece).filter_map(|message| message.object(NFNL_SUBSYS_CTNETLINK));
+            let stale: Vec<Flow<'_>> = objects
+                .filter_map(Flow::read)
+                .filter(|flow| flow.protocol == protocol && is_stale(flow))
+                .collect();
+            match delete_flows(delete, &stale) {
+                Ok(gone) => *count += gone,
+                Err(error) => deleted = Err(error),
+            }
+        };
+        let narrow = dump_request(|request| filter(request, protocol, scope));
+        for _ in 0..DUMP_TRIES {
+            let consistent = match dump.stream(&narrow, &mut each) {
+                // A kernel that knows no such filter.
+                Err(NetlinkError::Refused { .. }) => dump.stream(&dump_request(|_| ()), &mut each)?,
+                result => result?,
+            };
+            if consistent {
+                break;
+            }
+        }
+        deleted
+    }
+}
+
+fn dump_request(fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut request = Vec::new();
+    let kind = u16::from(NFNL_SUBSYS_CTNETLINK) << 8 | u16::from(GET);
+    begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_DUMP, 1, AF_UNSPEC, 0);
+    fill(&mut Writer::new(&mut request));
+    end_message(&mut request, 0);
+    request
+}
+
+/// Has the kernel leave out what is of no interest. Kernels before 5.8 ignore the protocol, those before 5.13 the status;
+/// so all is checked again by whoever reads.
+fn filter(request: &mut Writer<'_>, protocol: Protocol, scope: Scope) {
+    request.nested(TUPLE_ORIG, |tuple| {
+        tuple.nested(TUPLE_PROTO, |ports| ports.u8(PROTO_NUM, protocol.number()));
+    });
+    request.nested(FILTER, |filter| filter.bytes(FILTER_ORIG_FLAGS, &FILTER_PROTO_NUM.to_ne_bytes()));
+    if scope == Scope::Unanswered {
+        request.u32(STATUS, 0);
+        request.u32(STATUS_MASK, SEEN_REPLY);
+    }
+}
+
+/// Deletes these flows, and no other that may have taken the place of one. Returns how many were still there.
+fn delete_flows(socket: &Socket, flows: &[Flow<'_>]) -> Result<usize, NetlinkError> {
+    if flows.is_empty() {
+        return Ok(0);
+    }
+    let mut request = Vec::new();
+    let kind = u16::from(NFNL_SUBSYS_CTNETLINK) << 8 | u16::from(DELETE);
+    for (sequence, flow) in (1..).zip(flows) {
+        let start = request.len();
+        let family = if flow.destination.is_ipv4() { AF_INET } else { AF_INET6 };
+        begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_ACK, sequence, family, 0);
+        let mut writer = Writer::new(&mut request);
+        writer.bytes(TUPLE_ORIG, flow.identity.tuple);
+        writer.bytes(ID, flow.identity.id);
+        end_message(&mut request, start);
+    }
+    socket.send(&request, "delete stale flows")?;
+    let (mut heard, mut deleted, mut refusal) = (0, 0, None);
+    while heard < flows.len() {
+        let received = socket.receive("hear whether stale flows were deleted")?;
+        for message in messages(&received).filter(|message| message.kind == NLMSG_ERROR) {
+            heard += 1;
+            match -message.error_code() {
+                0 => deleted += 1,
+                // It ended by itself.
+                ENOENT => {}
+                code => refusal = Some(code),
+            }
+        }
+    }
+    match refusal {
+        None => Ok(deleted),
+        Some(code) => {
+            let subject = "delete a stale flow".to_owned();
+            Err(NetlinkError::Refused { subject, source: io::Error::from_raw_os_error(code) })
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Which backends serve which frontend: by a service, and by what is programmed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
+
+use contiv_model::{Backend, ContivService, ServicePort};
+
+use crate::nftables::{Element, Family, FrontendKey, Value, plan};
+
+/// Backends of one frontend, of its family.
+pub(crate) type Backends = BTreeSet<SocketAddr>;
+
+/// The frontends that `service` is programmed with, each with every backend that serves its port. Which of them new
+/// connections reach is no matter: a flow that goes to another one works and stays, whatever policies, topology and
+/// readiness say now. kube-proxy does the same.
+pub(super) fn serving(service: &ContivService) -> BTreeMap<FrontendKey, Backends> {
+    let port_of = |frontend: &FrontendKey| {
+        let has = |port: &&ServicePort| {
+            let number = if frontend.is_node_port() { port.node_port } else { Some(port.port) };
+            port.protocol == frontend.protocol && number == Some(frontend.port)
+        };
+        service.ports.iter().find(has)
+    };
+    let backends_of = |frontend: &FrontendKey| {
+        let backends = port_of(frontend).into_iter().flat_map(|port| &port.backends);
+        let of_family = backends.filter(|backend| Family::of(&backend.address) == frontend.family());
+        of_family.map(Backend::endpoint).collect()
+    };
+    let frontends = plan(service).frontends.into_keys();
+    frontends.map(|frontend| (frontend, backends_of(&frontend))).collect()
+}
+
+/// The backends that a frontend's elements lead to.
+pub(crate) fn programmed(elements: &[Element]) -> Backends {
+    let backend = |element: &Element| match element.value {
+        Value::Backend(backend) => Some(backend),
+        _ => None,
+    };
+    elements.iter().filter_map(backend).collect()
+}

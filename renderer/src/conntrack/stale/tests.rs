@@ -1,0 +1,179 @@
+use std::{net::SocketAddr, sync::Arc};
+
+use contiv_model::{Backend, BackendState, Frontend, ServiceId, ServicePort, TrafficPolicy};
+use proptest::prelude::*;
+
+use super::*;
+use crate::conntrack::flow::Identity;
+
+const NODE_IP: &str = "172.31.0.1";
+
+fn service(protocol: Protocol, backends: &[&str]) -> ContivService {
+    ContivService {
+        cluster_ips: BTreeSet::from(["10.96.0.1".parse().unwrap()]),
+        external_ips: BTreeSet::from(["192.0.2.1".parse().unwrap()]),
+        ports: vec![ServicePort {
+            port: 53,
+            protocol,
+            name: "".into(),
+            node_port: Some(30_053),
+            backends: backends.iter().map(|backend| Backend::new(backend.parse().unwrap())).collect(),
+        }],
+        ..ContivService::new(ServiceId::new("default", "dns"))
+    }
+}
+
+fn change(old: Option<&ContivService>, new: Option<&ContivService>) -> ServiceChange {
+    let arc = |service: Option<&ContivService>| service.cloned().map(Arc::new);
+    ServiceChange { old: arc(old), new: arc(new) }
+}
+
+fn suspects(changes: &[ServiceChange]) -> Suspects {
+    let mut suspects = Suspects::default();
+    suspects.add(changes.iter());
+    suspects
+}
+
+fn flow(protocol: Protocol, destination: &str, backend: &str, answered: bool) -> Flow<'static> {
+    let [destination, backend] = [destination, backend].map(|end| end.parse::<SocketAddr>().unwrap());
+    Flow { protocol, destination, backend, answered, identity: Identity { tuple: &[], id: &[] } }
+}
+
+fn stale(suspects: &Suspects, flow: &Flow<'_>) -> bool {
+    suspects.is_stale(flow, &BTreeSet::from([NODE_IP.parse().unwrap()]))
+}
+
+fn stale_udp(suspects: &Suspects, destination: &str, backend: &str) -> bool {
+    stale(suspects, &flow(Protocol::Udp, destination, backend, true))
+}
+
+#[test]
+fn a_backend_that_went_leaves_stale_flows_at_every_frontend_of_its_family() {
+    let before = service(Protocol::Udp, &["10.244.1.1:53", "10.244.1.2:53"]);
+    let after = service(Protocol::Udp, &["10.244.1.2:53"]);
+    let suspects = suspects(&[change(Some(&before), Some(&after))]);
+    for frontend in ["10.96.0.1:53", "192.0.2.1:53", "172.31.0.1:30053"] {
+        assert!(stale_udp(&suspects, frontend, "10.244.1.1:53"), "{frontend}");
+        assert!(!stale_udp(&suspects, frontend, "10.244.1.2:53"), "{frontend}");
+    }
+    for other in ["10.96.0.1:54", "10.96.0.2:53", "172.31.0.2:30053", "172.31.0.1:53", "10.96.0.1:30053"] {
+        assert!(!stale_udp(&suspects, other, "10.244.1.1:53"), "{other} is no frontend");
+    }
+    // The service has no IPv6 address, so neither has its node port.
+    let v6 = flow(Protocol::Udp, "[fd00::1]:30053", "[fd00::1]:30053", true);
+    assert!(!suspects.is_stale(&v6, &BTreeSet::from(["fd00::1".parse().unwrap()])));
+}
+
+#[test]
+fn what_takes_no_backend_away_makes_nothing_suspect() {
+    let one = service(Protocol::Udp, &["10.244.1.1:53"]);
+    let two = service(Protocol::Udp, &["10.244.1.1:53", "10.244.1.2:53"]);
+    assert!(suspects(&[change(Some(&one), Some(&two))]).is_empty(), "a new backend");
+    let mut terminating = two.clone();
+    terminating.ports[0].backends[0].state = BackendState::Terminating;
+    terminating.ports[0].backends[1].in_topology = false;
+    terminating.internal_policy = TrafficPolicy::Local;
+    assert!(suspects(&[change(Some(&two), Some(&terminating))]).is_empty(), "all of them serve yet");
+    let nothing = service(Protocol::Udp, &[]);
+    assert!(!stale_udp(&suspects(&[change(Some(&nothing), None)]), "10.96.0.1:53", "10.96.0.1:53"));
+}
+
+#[test]
+fn without_backends_before_all_flows_but_those_to_the_new_ones_are_stale() {
+    let (none, one) = (service(Protocol::Udp, &[]), service(Protocol::Udp, &["10.244.1.1:53"]));
+    for suspects in [suspects(&[change(None, Some(&one))]), suspects(&[change(Some(&none), Some(&one))])] {
+        assert!(stale_udp(&suspects, "10.96.0.1:53", "10.96.0.1:53"), "never translated");
+        assert!(!stale_udp(&suspects, "10.96.0.1:53", "10.244.1.1:53"));
+    }
+    let last = suspects(&[change(Some(&one), Some(&none))]);
+    assert!(stale_udp(&last, "10.96.0.1:53", "10.244.1.1:53"));
+}
+
+#[test]
+fn a_frontend_that_is_gone_leaves_the_flows_of_others_at_its_address_alone() {
+    let suspects = suspects(&[change(Some(&service(Protocol::Udp, &["10.244.1.1:53"])), None)]);
+    assert!(stale_udp(&suspects, "10.96.0.1:53", "10.244.1.1:53"));
+    assert!(!stale_udp(&suspects, "10.96.0.1:53", "10.96.0.1:53"), "never translated, and right now");
+    assert!(!stale_udp(&suspects, "192.0.2.1:53", "172.17.0.2:53"), "translated by somebody else");
+}
+
+#[test]
+fn a_frontend_that_passes_to_another_service_has_the_backends_of_that_one() {
+    let first = service(Protocol::Udp, &["10.244.1.1:53"]);
+    let second =
+        ContivService { id: ServiceId::new("default", "heir"), ..service(Protocol::Udp, &["10.244.1.2:53"]) };
+    let mut waiting = second.clone();
+    waiting.lost = first.frontends().into_iter().map(|frontend| (frontend, first.id.clone())).collect();
+    assert!(waiting.lost.keys().any(|frontend| matches!(frontend, Frontend::NodePort { .. })));
+    let (gone, heir) = (change(Some(&first), None), change(Some(&waiting), Some(&second)));
+    for changes in [[gone.clone(), heir.clone()], [heir, gone]] {
+        let suspects = suspects(&changes);
+        assert!(stale_udp(&suspects, "10.96.0.1:53", "10.244.1.1:53"));
+        assert!(!stale_udp(&suspects, "10.96.0.1:53", "10.244.1.2:53"));
+    }
+}
+
+#[test]
+fn connections_in_use_are_stale_only_where_the_service_says_so_and_only_if_translated() {
+    for protocol in [Protocol::Tcp, Protocol::Sctp] {
+        for reset_connections in [false, true] {
+            let new = ContivService { reset_connections, ..service(protocol, &["10.244.1.2:53"]) };
+            let suspects = suspects(&[change(Some(&service(protocol, &["10.244.1.1:53"])), Some(&new))]);
+            let is_stale =
+                |backend, answered| stale(&suspects, &flow(protocol, "10.96.0.1:53", backend, answered));
+            assert_eq!(is_stale("10.244.1.1:53", true), reset_connections);
+            assert!(is_stale("10.244.1.1:53", false), "an attempt that nobody answered");
+            assert!(is_stale("10.96.0.1:53", false), "an attempt from before the service");
+            assert!(!is_stale("10.96.0.1:53", true), "a connection to the address itself");
+            assert!(!is_stale("10.244.1.2:53", false));
+            let scope = if reset_connections { Scope::All } else { Scope::Unanswered };
+            assert_eq!(suspects.scopes(), BTreeMap::from([(protocol, scope)]));
+        }
+    }
+}
+
+#[test]
+fn a_backend_that_comes_during_a_search_is_right_at_once() {
+    let two = service(Protocol::Udp, &["10.244.1.1:53", "10.244.1.2:53"]);
+    let mut suspects = suspects(&[change(Some(&two), Some(&service(Protocol::Udp, &["10.244.1.2:53"])))]);
+    let third = service(Protocol::Udp, &["10.244.1.2:53", "10.244.1.3:53"]);
+    assert!(stale_udp(&suspects, "10.96.0.1:53", "10.244.1.3:53"));
+    suspects.correct(std::iter::once(&third));
+    assert!(!stale_udp(&suspects, "10.96.0.1:53", "10.244.1.3:53"));
+    assert!(stale_udp(&suspects, "10.96.0.1:53", "10.244.1.1:53"));
+}
+
+/// A service that is not there, or is with some of four backends.
+fn backends() -> impl Strategy<Value = Option<BTreeSet<u8>>> {
+    proptest::option::of(proptest::collection::btree_set(1..5u8, 0..4))
+}
+
+proptest! {
+    /// However changes are merged, no flow to a backend of the last state is deleted, and every flow to one that was
+    /// programmed before and is not now, is.
+    #[test]
+    fn merged_changes_find_all_that_went_and_nothing_that_is_right(
+        states in proptest::collection::vec(backends(), 2..6),
+    ) {
+        let named = |number: &u8| format!("10.244.1.{number}:53");
+        let services: Vec<Option<ContivService>> = states
+            .iter()
+            .map(|state| {
+                let names: Vec<String> = state.as_ref()?.iter().map(named).collect();
+                Some(service(Protocol::Udp, &names.iter().map(String::as_str).collect::<Vec<_>>()))
+            })
+            .collect();
+        let mut suspects = Suspects::default();
+        for pair in services.windows(2) {
+            suspects.add([change(pair[0].as_ref(), pair[1].as_ref())].iter());
+        }
+        let last = states.last().cloned().flatten().unwrap_or_default();
+        let ever: BTreeSet<u8> = states.iter().flatten().flatten().copied().collect();
+        for number in &ever {
+            for frontend in ["10.96.0.1:53", "172.31.0.1:30053"] {
+                let found = stale_udp(&suspects, frontend, &named(number));
+                prop_assert_eq!(found, !last.contains(number), "backend {} at {}", number, frontend);
+            }
+        }
+    }
+}

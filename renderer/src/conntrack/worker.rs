@@ -1,0 +1,163 @@
+//! The thread that deletes stale flows: one search per burst of changes.
+
+use std::{
+    collections::BTreeSet,
+    mem,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::Ordering,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use contiv_model::{Protocol, ServiceChange};
+
+use super::{
+    cleaner::{Request, Services, Totals},
+    netlink::FlowTable,
+    stale::{Scope, Suspects},
+};
+use crate::netlink::NetlinkError;
+
+/// After a search the thread rests this many times as long as that took, so that constant change on a node with millions of
+/// flows costs a fifth of one core and not all of it.
+const REST: u32 = 4;
+const MAX_REST: Duration = Duration::from_secs(1);
+const TRIES: u32 = 3;
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// What the thread owns.
+#[derive(Debug)]
+pub(super) struct Worker {
+    requests: Receiver<Request>,
+    state: State,
+    table: Option<FlowTable>,
+    totals: Arc<Totals>,
+}
+
+/// What is programmed, and what may be stale by that.
+#[derive(Debug, Default)]
+struct State {
+    services: Services,
+    node_ips: BTreeSet<IpAddr>,
+    /// Searched for now.
+    current: Suspects,
+    /// Those of the next search.
+    next: Suspects,
+}
+
+impl Worker {
+    pub(super) fn new(requests: Receiver<Request>, totals: Arc<Totals>) -> Self {
+        Self { requests, state: State::default(), table: None, totals }
+    }
+
+    /// Serves requests until nobody can send one any more.
+    pub(super) fn run(mut self) {
+        while let Ok(request) = self.requests.recv() {
+            self.state.take_in(request);
+            loop {
+                self.state.take_in_all(&self.requests);
+                if self.state.next.is_empty() {
+                    break;
+                }
+                let start = Instant::now();
+                self.search();
+                self.rest((start.elapsed() * REST).min(MAX_REST));
+            }
+        }
+    }
+
+    /// One look at the flows of each protocol concerned. What cannot be deleted is given up: it times out by itself.
+    fn search(&mut self) {
+        self.state.current = mem::take(&mut self.state.next);
+        for (protocol, scope) in self.state.current.scopes() {
+            let mut outcome = self.delete_stale(protocol, scope);
+            for attempt in 1..TRIES {
+                if outcome.is_ok() {
+                    break;
+                }
+                self.table = None;
+                thread::sleep(RETRY_AFTER * attempt);
+                outcome = self.delete_stale(protocol, scope);
+            }
+            match outcome {
+                Ok(0) => {}
+                Ok(deleted) => {
+                    self.totals.deleted.fetch_add(deleted, Ordering::Relaxed);
+                    tracing::info!(%protocol, deleted, "stale flows deleted");
+                }
+                Err(error) => {
+                    self.totals.failures.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!(%protocol, %error, "stale flows could not be deleted; is nf_conntrack_netlink loaded?");
+                }
+            }
+        }
+        self.state.current = Suspects::default();
+    }
+
+    fn delete_stale(&mut self, protocol: Protocol, scope: Scope) -> Result<usize, NetlinkError> {
+        let Self { requests, state, table, .. } = self;
+        let table = match table {
+            Some(table) => table,
+            None => table.insert(FlowTable::open()?),
+        };
+        table.delete_stale(protocol, scope, |flow| {
+            // A flow to a backend that was added a moment ago is right.
+            state.take_in_all(requests);
+            state.current.is_stale(flow, &state.node_ips)
+        })
+    }
+
+    /// Only takes in requests for a while.
+    fn rest(&mut self, pause: Duration) {
+        let end = Instant::now() + pause;
+        loop {
+            match self.requests.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(request) => self.state.take_in(request),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+}
+
+impl State {
+    /// Everything that waits.
+    fn take_in_all(&mut self, requests: &Receiver<Request>) {
+        while let Ok(request) = requests.try_recv() {
+            self.take_in(request);
+        }
+    }
+
+    fn take_in(&mut self, request: Request) {
+        match request {
+            Request::Changed(changes) => {
+                self.current.correct(changes.values().filter_map(|change| change.new.as_deref()));
+                self.next.add(changes.values());
+                for (id, ServiceChange { new, .. }) in changes {
+                    match new {
+                        Some(service) => self.services.insert(id, service),
+                        None => self.services.remove(&id),
+                    };
+                }
+            }
+            Request::Reconciled { services, node_ips, found } => {
+                let old = mem::replace(&mut self.services, services).into_iter();
+                let changes = old.map(|(id, old)| {
+                    let new = self.services.get(&id).cloned();
+                    ServiceChange { old: Some(old), new }
+                });
+                let changes: Vec<ServiceChange> = changes.collect();
+                self.current.correct(self.services.values().map(|service| &**service));
+                self.next.add(changes.iter());
+                self.next.add_all(self.services.values().map(|service| &**service));
+                for (frontend, backends) in found {
+                    self.next.add_found(frontend, backends);
+                }
+                self.node_ips = node_ips;
+            }
+        }
+    }
+}

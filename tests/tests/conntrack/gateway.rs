@@ -1,0 +1,170 @@
+//! This node with the renderer, and what `conntrack` says of it.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use contiv_model::{Backend, ChangeSet, ContivService, Protocol, ServiceId, ServicePort, Snapshot};
+use contiv_renderer::{Renderer, nftables::Nftables};
+use contiv_tests::lab::{Family, Lab, LabError, Namespace, Responder, Result, Session, ranges, wait_until};
+
+/// The port of all services and backends.
+pub(crate) const PORT: u16 = 53;
+/// The node port of services that have one.
+pub(crate) const NODE_PORT: u16 = 30_053;
+/// What nobody notices who waits for an answer.
+pub(crate) const AT_ONCE: Duration = Duration::from_millis(500);
+
+/// The node under test: its renderer, what is programmed, and servers in all pods.
+pub(crate) struct Gateway<'a> {
+    pub(crate) lab: &'a Lab,
+    pub(crate) renderer: Nftables,
+    pub(crate) state: Snapshot,
+    _servers: Vec<Responder>,
+}
+
+/// A line of `conntrack -L`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Flow {
+    pub(crate) client: SocketAddr,
+    pub(crate) destination: SocketAddr,
+    /// Who answers.
+    pub(crate) backend: SocketAddr,
+    pub(crate) id: u32,
+}
+
+impl<'a> Gateway<'a> {
+    /// With nothing programmed but an empty table, so that the kernel tracks flows.
+    pub(crate) fn start(lab: &'a Lab) -> Result<Self> {
+        let mut state = Snapshot::default();
+        state.node.node_ips = Family::BOTH.map(|family| lab.node.host.address(family)).into();
+        state.node.pod_cidrs =
+            Family::BOTH.iter().flat_map(|family| ranges::PODS.cidr(*family).parse()).collect();
+        let servers = Responder::start_all(lab.pods(), PORT)?;
+        let mut gateway = Self { lab, renderer: Nftables::new(), state, _servers: servers };
+        gateway.restart(&[])?;
+        Ok(gateway)
+    }
+
+    /// Programs the changes to these services; all others go.
+    pub(crate) fn program(&mut self, services: &[&ContivService]) -> Result<()> {
+        let next = self.with(services);
+        let changes = ChangeSet::between(&self.state, &next);
+        self.state = next;
+        let renderer = &mut self.renderer;
+        self.lab.node.run(|| renderer.update(&changes).map(drop).map_err(unexpected))
+    }
+
+    /// A new renderer starts with these services.
+    pub(crate) fn restart(&mut self, services: &[&ContivService]) -> Result<()> {
+        self.state = self.with(services);
+        self.renderer = Nftables::new();
+        let (renderer, state) = (&mut self.renderer, &self.state);
+        self.lab.node.run(|| renderer.resync(state).map(drop).map_err(unexpected))
+    }
+
+    fn with(&self, services: &[&ContivService]) -> Snapshot {
+        let services = services.iter().map(|&service| (service.id.clone(), Arc::new(service.clone())));
+        Snapshot { services: services.collect(), ..self.state.clone() }
+    }
+
+    /// Waits until this many stale flows have been deleted since the renderer started, in searches that are over.
+    /// Returns how long that took.
+    pub(crate) fn wait_for_deletions(&self, count: usize) -> Result<Duration> {
+        let deleted = || self.total("stale-flows-deleted");
+        let what = format!("{count} flows deleted");
+        let waited = wait_until(&what, Duration::from_secs(10), || deleted() >= count)?;
+        assert_eq!((deleted(), self.total("stale-flow-failures")), (count, 0), "deleted and failed");
+        Ok(waited)
+    }
+
+    fn total(&self, name: &str) -> usize {
+        let sizes = self.renderer.describe().sizes;
+        sizes.iter().find(|(size, _)| size == name).map_or(0, |(_, total)| *total)
+    }
+
+    /// The flows of one protocol on the node, by the client's end.
+    pub(crate) fn flows(&self, protocol: &str) -> Result<BTreeMap<SocketAddr, Flow>> {
+        let mut flows = BTreeMap::new();
+        for family in ["ipv4", "ipv6"] {
+            let listing =
+                self.lab.node.exec(&["conntrack", "-L", "-f", family, "-p", protocol, "-o", "id"])?;
+            let read =
+                |line: &str| read(line).ok_or_else(|| LabError::Unexpected(format!("not a flow: {line}")));
+            for line in listing.lines().filter(|line| line.contains("sport=")) {
+                let flow = read(line)?;
+                flows.insert(flow.client, flow);
+            }
+        }
+        Ok(flows)
+    }
+
+    /// The flow of a session, if there is one.
+    pub(crate) fn flow_of(&self, from: &Namespace, session: &Session) -> Result<Option<Flow>> {
+        let port = session.local_address()?.port();
+        let protocol = match session {
+            Session::Tcp(_) => "tcp",
+            Session::Udp(_) => "udp",
+        };
+        let ours = [from.host.address(Family::V4), from.host.address(Family::V6)];
+        let flows = self.flows(protocol)?;
+        Ok(flows.into_values().find(|flow| flow.client.port() == port && ours.contains(&flow.client.ip())))
+    }
+}
+
+/// A service with one cluster IP in each family, and these pods behind it.
+pub(crate) fn service(name: &str, number: u8, protocol: Protocol, backends: &[&Namespace]) -> ContivService {
+    let backends = backends.iter().flat_map(|pod| Family::BOTH.map(|family| pod.host.socket(family, PORT)));
+    let mut port = ServicePort {
+        port: PORT,
+        protocol,
+        name: "".into(),
+        node_port: None,
+        backends: backends.map(Backend::new).collect(),
+    };
+    port.backends.sort();
+    ContivService {
+        cluster_ips: Family::BOTH.map(|family| address(number, family).ip()).into(),
+        ports: vec![port],
+        ..ContivService::new(ServiceId::new("default", name))
+    }
+}
+
+/// Where such a service answers.
+pub(crate) fn address(number: u8, family: Family) -> SocketAddr {
+    SocketAddr::new(ranges::SERVICES.address(family, number), PORT)
+}
+
+/// Sends one datagram and waits for nothing.
+pub(crate) fn send(session: &Session) -> Result<()> {
+    let Session::Udp(socket) = session else { return Err(unexpected("not a UDP session")) };
+    socket.send(b"who?\n").map(drop).map_err(|error| LabError::system("send a datagram", error))
+}
+
+/// `udp 17 29 src=… dst=… sport=… dport=… src=… dst=… sport=… dport=… … id=…`
+fn read(line: &str) -> Option<Flow> {
+    let values = |name: &str| {
+        let all = line.split_whitespace().filter_map(|word| word.split_once('='));
+        all.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned()).collect::<Vec<_>>()
+    };
+    let [sources, destinations] = ["src", "dst"].map(values);
+    let [source_ports, destination_ports] = ["sport", "dport"].map(values);
+    let end = |addresses: &[String], ports: &[String], at: usize| {
+        let address: IpAddr = addresses.get(at)?.parse().ok()?;
+        Some(SocketAddr::new(address, ports.get(at)?.parse().ok()?))
+    };
+    Some(Flow {
+        client: end(&sources, &source_ports, 0)?,
+        destination: end(&destinations, &destination_ports, 0)?,
+        backend: end(&sources, &source_ports, 1)?,
+        id: values("id").first()?.parse().ok()?,
+    })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in for a closure in map_err")]
+pub(crate) fn unexpected(error: impl ToString) -> LabError {
+    LabError::Unexpected(error.to_string())
+}

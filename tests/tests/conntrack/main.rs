@@ -1,0 +1,7 @@
+//! Flows whose backend, service or node port is gone, with real packets. The `conntrack` command is the independent reader.
+
+mod connections;
+mod cost;
+mod datagrams;
+mod gateway;
+mod restart;
