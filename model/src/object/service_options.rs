@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use crate::Balance;
 
-/// What a service asks for by annotation. The names and values of the annotations are in the module `annotation` of `contiv-proto`.
+/// What a service asks for by annotation. The names and values of the annotations are in the module `annotation` of
+/// `contiv-proto`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct ServiceOptions {
     /// A client with affinity has one backend for all ports.
