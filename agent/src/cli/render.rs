@@ -46,6 +46,11 @@ impl Render {
         self.manifests.report(&parsed, &mut terminal.err)?;
         let (objects, problems) = validate(&parsed);
         print_problems(&problems, &mut terminal.err)?;
+        let is_good = parsed.problems.is_empty() && problems.is_empty();
+        if objects.is_empty() && !is_good {
+            // An empty dataplane is not what this input means.
+            return Ok(Outcome::good_if(false));
+        }
 
         let node = match &self.node_name {
             Some(name) => name.clone(),
@@ -60,7 +65,7 @@ impl Render {
             Output::Table => dry_run::table(&snapshot),
         };
         writeln!(terminal.out, "{}", text.trim_end())?;
-        Ok(Outcome::good_if(parsed.problems.is_empty() && problems.is_empty()))
+        Ok(Outcome::good_if(is_good))
     }
 }
 

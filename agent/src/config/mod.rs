@@ -3,8 +3,10 @@
 //! Flags win over the environment, the environment over the file, the file over the defaults. One struct serves all of
 //! them, so that a key has the same name and the same form everywhere.
 
+mod check;
 mod file;
 mod flags;
+mod optional_address;
 mod renderer_name;
 mod text;
 
@@ -26,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use flags::ConfigFlags;
+pub use optional_address::OptionalAddress;
 pub use renderer_name::{RendererName, UnknownRenderer};
 
 /// The file that is read when none is named, if it exists.
@@ -53,6 +56,11 @@ pub struct Config {
     #[arg(long, env = "CONTIV_LISTEN", value_name = "ADDR:PORT")]
     pub listen: SocketAddr,
 
+    /// Address and port of /healthz and /livez for load balancers, as in 0.0.0.0:10256 [default: none]
+    #[arg(long, env = "CONTIV_HEALTHZ_LISTEN", value_name = "ADDR:PORT")]
+    #[serde(with = "text")]
+    pub healthz_listen: OptionalAddress,
+
     /// Folder for what must survive a restart; one agent at a time
     #[arg(long, env = "CONTIV_STATE_DIR", value_name = "DIR")]
     pub state_dir: PathBuf,
@@ -73,6 +81,14 @@ pub struct Config {
     #[arg(long, env = "CONTIV_POD_CIDRS", value_name = "RANGE,…", value_delimiter = ',')]
     pub pod_cidrs: Vec<IpNetwork>,
 
+    /// Ranges that cluster addresses are taken from; what no service has of them is dropped [default: not known]
+    #[arg(long, env = "CONTIV_SERVICE_CIDRS", value_name = "RANGE,…", value_delimiter = ',')]
+    pub service_cidrs: Vec<IpNetwork>,
+
+    /// The zone this node is in [default: that of the Node object]
+    #[arg(long, env = "CONTIV_ZONE", value_name = "NAME")]
+    pub zone: String,
+
     /// Weight of a backend on this node, where one elsewhere has 1
     #[arg(long, env = "CONTIV_LOCAL_ENDPOINT_WEIGHT", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -83,6 +99,11 @@ pub struct Config {
     #[arg(long, env = "CONTIV_CONTIV_LOCAL_POLICY", value_name = "BOOL", action = ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub contiv_local_policy: bool,
+
+    /// Let `loadBalancerSourceRanges` restrict the node ports of the service too
+    #[arg(long, env = "CONTIV_SOURCE_RANGES_ON_NODE_PORTS", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub source_ranges_on_node_ports: bool,
 
     /// How many events the history keeps
     #[arg(long, env = "CONTIV_HISTORY_EVENTS", value_name = "N")]
@@ -102,13 +123,17 @@ impl Default for Config {
             store: StoreUrl::Dir(PathBuf::from("/etc/contiv/manifests")),
             renderers: vec![RendererName::NFTABLES],
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9999)),
+            healthz_listen: OptionalAddress(None),
             state_dir: PathBuf::from("/var/lib/contiv"),
             log_format: LogFormat::Text,
             log_level: "info".to_owned(),
             node_ips: Vec::new(),
             pod_cidrs: Vec::new(),
+            service_cidrs: Vec::new(),
+            zone: String::new(),
             local_endpoint_weight: 1,
             contiv_local_policy: false,
+            source_ranges_on_node_ports: false,
             history_events: 1000,
             history_age: Duration::from_secs(24 * 60 * 60),
         }
@@ -155,7 +180,7 @@ impl Config {
         };
         flags.update(&mut config)?;
         config.fill_in_node_name()?;
-        let problems = config.problems();
+        let problems = check::problems(&config);
         if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
     }
 
@@ -173,8 +198,11 @@ impl Config {
             local_endpoint_weight: self.local_endpoint_weight,
             node_ips: self.node_ips.iter().copied().collect(),
             pod_cidrs: self.pod_cidrs.iter().copied().collect(),
+            service_cidrs: self.service_cidrs.iter().copied().collect(),
+            zone: (!self.zone.is_empty()).then(|| self.zone.as_str().into()),
+            source_ranges_on_node_ports: self.source_ranges_on_node_ports,
             contiv_local_policy: self.contiv_local_policy,
-            ..ProcessorConfig::new(NodeName::new(self.node_name.as_str()))
+            node_name: NodeName::new(self.node_name.as_str()),
         }
     }
 
@@ -188,38 +216,5 @@ impl Config {
             self.node_name = name.trim().to_lowercase();
         }
         Ok(())
-    }
-
-    /// What is wrong with values that each have the right form.
-    fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        if self.renderers.is_empty() {
-            problems.push(format!(
-                "renderers: name at least one of {}",
-                contiv_renderer::registry::NAMES.join(", ")
-            ));
-        }
-        for (position, name) in self.renderers.iter().enumerate() {
-            if self.renderers[..position].contains(name) {
-                problems.push(format!("renderers: {name} is named twice; name it once"));
-            }
-        }
-        if self.local_endpoint_weight == 0 {
-            problems.push("local-endpoint-weight: 0 would send nothing; the least is 1".to_owned());
-        }
-        if self.state_dir.as_os_str().is_empty() {
-            problems.push(format!(
-                "state-dir: empty; name a folder, as in {}",
-                Self::default().state_dir.display()
-            ));
-        }
-        if self.history_events == 0 {
-            problems.push("history-events: the least is 1".to_owned());
-        }
-        if let Err(error) = crate::logging::filter(&self.log_level) {
-            problems
-                .push(format!("log-level: {error}; use a level such as info, or info,contiv_store=debug"));
-        }
-        problems
     }
 }

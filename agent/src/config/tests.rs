@@ -17,18 +17,22 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 13] = [
+const VALUES: [(&str, &str, &str); 17] = [
     ("node-name", "\"n1\"", "n2"),
     ("store", "\"etcd://127.0.0.1:1\"", "dir:/2"),
     ("renderers", "[\"dry-run\"]", "dry-run,nftables"),
     ("listen", "\"[::1]:1\"", "[::1]:2"),
+    ("healthz-listen", "\"0.0.0.0:10256\"", "[::]:10256"),
     ("state-dir", "\"/1\"", "/2"),
     ("log-format", "\"json\"", "text"),
     ("log-level", "\"debug\"", "warn,contiv_store=trace"),
     ("node-ips", "[\"10.0.0.1\", \"fd00::1\"]", "10.0.0.2,fd00::2"),
     ("pod-cidrs", "[\"10.1.0.0/16\"]", "10.2.0.0/16"),
+    ("service-cidrs", "[\"10.96.0.0/12\"]", "10.96.0.0/12,fd00:96::/112"),
+    ("zone", "\"a\"", "b"),
     ("local-endpoint-weight", "3", "4"),
     ("contiv-local-policy", "true", "false"),
+    ("source-ranges-on-node-ports", "true", "false"),
     ("history-events", "5", "6"),
     ("history-age", "\"7m\"", "8m"),
 ];
@@ -56,6 +60,31 @@ fn the_effective_configuration_is_a_file_that_says_the_same() {
     let file = lines.join("\n");
     let config = load(&file, &[]).unwrap();
     assert_eq!(load(&config.to_toml().unwrap(), &[]).unwrap(), config);
+}
+
+#[test]
+fn every_setting_of_the_processor_is_a_key() {
+    let lines: Vec<String> = VALUES.iter().map(|(key, value, _)| format!("{key} = {value}")).collect();
+    let expected = ProcessorConfig {
+        node_name: NodeName::new("n1"),
+        local_endpoint_weight: 3,
+        node_ips: ["10.0.0.1", "fd00::1"].map(|address| address.parse().unwrap()).into(),
+        pod_cidrs: ["10.1.0.0/16".parse().unwrap()].into(),
+        service_cidrs: ["10.96.0.0/12".parse().unwrap()].into(),
+        zone: Some("a".into()),
+        source_ranges_on_node_ports: true,
+        contiv_local_policy: true,
+    };
+    assert_eq!(load(&lines.join("\n"), &[]).unwrap().processor(), expected);
+    let defaults = ProcessorConfig::new(NodeName::new("n1"));
+    assert_eq!(load("node-name = \"n1\"", &[]).unwrap().processor(), defaults);
+}
+
+#[test]
+fn what_the_file_sets_a_flag_can_take_back() {
+    let file = "node-name = \"n\"\nzone = \"a\"\nhealthz-listen = \"[::]:1\"";
+    let config = load(file, &["--zone=", "--healthz-listen="]).unwrap();
+    assert_eq!(config, load("node-name = \"n\"", &[]).unwrap());
 }
 
 #[test]
@@ -108,6 +137,9 @@ fn a_wrong_value_is_named_with_file_line_and_key() {
             "agent.toml:1: renderers: there is no renderer \"nft\"; known are nftables",
         ),
         ("node-ips = [\"10.0.0\"]", "agent.toml:1: node-ips: "),
+        ("service-cidrs = [\"10.96.0.0/33\"]", "agent.toml:1: service-cidrs: "),
+        ("healthz-listen = \":10256\"", "agent.toml:1: healthz-listen: "),
+        ("source-ranges-on-node-ports = 1", "agent.toml:1: source-ranges-on-node-ports: "),
         ("history-age = \"long\"", "agent.toml:1: history-age: "),
         ("history-events = -1", "agent.toml:1: history-events: "),
         ("log-format = \"xml\"", "agent.toml:1: log-format: "),
@@ -124,6 +156,12 @@ fn what_has_the_right_form_and_makes_no_sense_is_refused_with_the_way_out() {
         ("renderers = []", &[][..], "renderers: name at least one of nftables"),
         ("", &["--renderers=dry-run,dry-run"], "renderers: dry-run is named twice"),
         ("state-dir = \"\"", &[], "state-dir: empty; name a folder, as in /var/lib/contiv"),
+        (
+            "service-cidrs = [\"10.96.0.1/12\"]",
+            &[],
+            "service-cidrs: 10.96.0.1/12 has bits beyond its prefix; write 10.96.0.0/12",
+        ),
+        ("healthz-listen = \"127.0.0.1:9999\"", &[], "healthz-listen: the debug HTTP has that address"),
         ("history-events = 0", &[], "history-events: the least is 1"),
         ("local-endpoint-weight = 0", &[], "local-endpoint-weight: "),
         ("", &["--log-level=inof"], "log-level: \"inof\" is no level"),

@@ -25,7 +25,8 @@ pub(super) async fn service(
 ) -> Result<Json<Arc<ContivService>>, ApiError> {
     let id = ServiceId::new(namespace, name);
     let found = api.ask(|reply| Query::Service(id.clone(), reply)).await?;
-    let hint = "it is not stored, is headless, cannot be used (see /quarantine), or is for another proxy";
+    let hint = "it is not stored, is headless or an ExternalName, has neither an address nor a node port, cannot be used \
+                (see /quarantine), or is for another proxy";
     found.map(Json).ok_or_else(|| ApiError::NotFound(format!("renderers have no service {id}: {hint}")))
 }
 

@@ -69,6 +69,22 @@ fn what_is_broken_is_named_with_file_object_and_field_and_the_rest_is_rendered()
 }
 
 #[test]
+fn nothing_is_printed_when_nothing_can_be_read() {
+    for input in ["kind: [\n", &web("web", 7).replace("port: 80,", "port: 99999,").replace("10.1.0.7", "x")] {
+        for output in ["nft", "json", "table"] {
+            let run = run_with_input(&["render", "-f", "-", "-o", output], input);
+            assert_eq!((run.code, run.out.as_str()), (1, ""), "{input}");
+            assert!(!run.err.is_empty(), "{input}");
+        }
+    }
+    let run = run(&["render", "-f", "/nowhere.yaml"]);
+    assert_eq!((run.code, run.out.as_str()), (1, ""), "{run:?}");
+    let empty = run_with_input(&["render", "-f", "-"], "");
+    assert_eq!(empty.code, 0);
+    assert!(empty.out.contains("table inet"), "no objects at all are good input: {}", empty.out);
+}
+
+#[test]
 fn kinds_that_are_of_no_use_are_counted_or_named() {
     let input = web("web", 7) + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n";
     let brief = run_with_input(&["render", "-f", "-"], &input);

@@ -1,0 +1,43 @@
+//! Values that have the right form and still make no sense.
+
+use super::Config;
+
+/// What is wrong with values that each have the right form.
+pub(super) fn problems(config: &Config) -> Vec<String> {
+    let mut problems = Vec::new();
+    if config.renderers.is_empty() {
+        problems
+            .push(format!("renderers: name at least one of {}", contiv_renderer::registry::NAMES.join(", ")));
+    }
+    for (position, name) in config.renderers.iter().enumerate() {
+        if config.renderers[..position].contains(name) {
+            problems.push(format!("renderers: {name} is named twice; name it once"));
+        }
+    }
+    if config.local_endpoint_weight == 0 {
+        problems.push("local-endpoint-weight: 0 would send nothing; the least is 1".to_owned());
+    }
+    if config.state_dir.as_os_str().is_empty() {
+        problems.push(format!(
+            "state-dir: empty; name a folder, as in {}",
+            Config::default().state_dir.display()
+        ));
+    }
+    for range in config.service_cidrs.iter().filter(|range| range.ip() != range.network()) {
+        let network = range.network();
+        problems.push(format!(
+            "service-cidrs: {range} has bits beyond its prefix; write {network}/{}",
+            range.prefix()
+        ));
+    }
+    if config.healthz_listen.0 == Some(config.listen) && config.listen.port() != 0 {
+        problems.push("healthz-listen: the debug HTTP has that address; choose another port".to_owned());
+    }
+    if config.history_events == 0 {
+        problems.push("history-events: the least is 1".to_owned());
+    }
+    if let Err(error) = crate::logging::filter(&config.log_level) {
+        problems.push(format!("log-level: {error}; use a level such as info, or info,contiv_store=debug"));
+    }
+    problems
+}
