@@ -23,10 +23,12 @@ const QUEUE: usize = 1024;
 /// All services by their id.
 pub(super) type Services = BTreeMap<ServiceId, Arc<ContivService>>;
 
-/// What was just programmed.
+/// What is being programmed.
 #[derive(Debug)]
 pub(super) enum Request {
-    /// These services were.
+    /// These services will be.
+    Coming(Vec<Arc<ContivService>>),
+    /// These changes were.
     Changed(BTreeMap<ServiceId, ServiceChange>),
     /// Everything was.
     Reconciled {
@@ -56,6 +58,20 @@ pub(crate) struct Cleaner {
 }
 
 impl Cleaner {
+    /// Before these services are programmed: a search that goes on meanwhile can meet flows to their backends before it
+    /// hears that they are programmed.
+    pub(crate) fn coming<'a>(&mut self, services: impl Iterator<Item = &'a Arc<ContivService>>) {
+        // Nothing is searched for before the first request.
+        if self.queue.is_some() {
+            let services: Vec<_> = services.cloned().collect();
+            let incomplete = self.incomplete;
+            if !services.is_empty() {
+                self.send(Request::Coming(services));
+                self.incomplete |= incomplete;
+            }
+        }
+    }
+
     /// After a change was programmed. `services` are those after it.
     pub(crate) fn changed(&mut self, changes: &ChangeSet, services: &Services) {
         if let Some(node) = changes.node.as_ref().filter(|node| node.node_ips != self.node_ips) {

@@ -12,15 +12,17 @@ use super::{
     flow::Flow,
     stale::Scope,
 };
-use crate::netlink::{
-    NetlinkError, Socket, Writer,
-    message::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_ERROR, begin_message, end_message, messages},
+use crate::{
+    netlink::{
+        NetlinkError, Socket, Writer,
+        message::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_ERROR, begin_message, end_message, messages},
+    },
+    nftables::Family,
 };
 
 /// How often a dump that the kernel calls inconsistent is repeated.
 const DUMP_TRIES: usize = 5;
 const ENOENT: i32 = 2;
-const AF_UNSPEC: u8 = 0;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
@@ -36,11 +38,12 @@ impl FlowTable {
         Ok(Self { dump: Socket::open()?, delete: Socket::open()? })
     }
 
-    /// Looks at the flows of one protocol, and deletes those that are stale. Returns how many that were.
+    /// Looks at the flows of one family and protocol, and deletes those that are stale. Returns how many that were.
     ///
     /// The table is never held in memory: it passes by in pieces of 32 KiB, and stale flows go piece by piece.
     pub(super) fn delete_stale(
         &mut self,
+        family: Family,
         protocol: Protocol,
         scope: Scope,
         mut is_stale: impl FnMut(&Flow<'_>) -> bool,
@@ -60,11 +63,11 @@ impl FlowTable {
                 Err(error) => deleted = Err(error),
             }
         };
-        let narrow = dump_request(|request| filter(request, protocol, scope));
+        let narrow = dump_request(family, |request| filter(request, protocol, scope));
         for _ in 0..DUMP_TRIES {
             let consistent = match dump.stream(&narrow, &mut each) {
                 // A kernel that knows no such filter.
-                Err(NetlinkError::Refused { .. }) => dump.stream(&dump_request(|_| ()), &mut each)?,
+                Err(NetlinkError::Refused { .. }) => dump.stream(&dump_request(family, |_| ()), &mut each)?,
                 result => result?,
             };
             if consistent {
@@ -75,10 +78,17 @@ impl FlowTable {
     }
 }
 
-fn dump_request(fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+const fn number(family: Family) -> u8 {
+    match family {
+        Family::V4 => AF_INET,
+        Family::V6 => AF_INET6,
+    }
+}
+
+fn dump_request(family: Family, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut request = Vec::new();
     let kind = u16::from(NFNL_SUBSYS_CTNETLINK) << 8 | u16::from(GET);
-    begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_DUMP, 1, AF_UNSPEC, 0);
+    begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_DUMP, 1, number(family), 0);
     fill(&mut Writer::new(&mut request));
     end_message(&mut request, 0);
     request
@@ -106,7 +116,7 @@ fn delete_flows(socket: &Socket, flows: &[Flow<'_>]) -> Result<usize, NetlinkErr
     let kind = u16::from(NFNL_SUBSYS_CTNETLINK) << 8 | u16::from(DELETE);
     for (sequence, flow) in (1..).zip(flows) {
         let start = request.len();
-        let family = if flow.destination.is_ipv4() { AF_INET } else { AF_INET6 };
+        let family = number(Family::of(&flow.destination.ip()));
         begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_ACK, sequence, family, 0);
         let mut writer = Writer::new(&mut request);
         writer.bytes(TUPLE_ORIG, flow.identity.tuple);

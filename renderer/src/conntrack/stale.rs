@@ -31,7 +31,7 @@ struct Suspicion {
     reset: bool,
 }
 
-/// Which flows of a protocol must be looked at.
+/// Which flows of a family and protocol must be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scope {
     /// Only those that nobody has answered.
@@ -97,13 +97,28 @@ impl Suspects {
         }
     }
 
-    /// Which flows can be stale, by protocol.
-    pub(super) fn scopes(&self) -> BTreeMap<Protocol, Scope> {
+    /// Takes in what is about to be programmed: from now on flows to these backends can be right.
+    pub(super) fn allow<'a>(&mut self, services: impl Iterator<Item = &'a ContivService>) {
+        if self.is_empty() {
+            return;
+        }
+        for (frontend, (backends, _)) in served(services) {
+            if let Some(suspicion) = self.frontends.get_mut(&frontend) {
+                suspicion.gone.retain(|backend| !backends.contains(backend));
+                if let Some(serving) = &mut suspicion.serving {
+                    serving.extend(backends);
+                }
+            }
+        }
+    }
+
+    /// Which flows can be stale, by family and protocol.
+    pub(super) fn scopes(&self) -> BTreeMap<(Family, Protocol), Scope> {
         let mut scopes = BTreeMap::new();
         for (frontend, suspicion) in &self.frontends {
             let all = frontend.protocol == Protocol::Udp || suspicion.reset;
             let scope = if all { Scope::All } else { Scope::Unanswered };
-            let widest = scopes.entry(frontend.protocol).or_insert(scope);
+            let widest = scopes.entry((frontend.family(), frontend.protocol)).or_insert(scope);
             *widest = scope.max(*widest);
         }
         scopes

@@ -20,7 +20,7 @@ use super::{
     netlink::FlowTable,
     stale::{Scope, Suspects},
 };
-use crate::netlink::NetlinkError;
+use crate::{netlink::NetlinkError, nftables::Family};
 
 /// After a search the thread rests this many times as long as that took, so that constant change on a node with millions of
 /// flows costs a fifth of one core and not all of it.
@@ -70,18 +70,18 @@ impl Worker {
         }
     }
 
-    /// One look at the flows of each protocol concerned. What cannot be deleted is given up: it times out by itself.
+    /// One look at the flows of each family and protocol concerned. What cannot be deleted is given up: it times out by itself.
     fn search(&mut self) {
         self.state.current = mem::take(&mut self.state.next);
-        for (protocol, scope) in self.state.current.scopes() {
-            let mut outcome = self.delete_stale(protocol, scope);
+        for ((family, protocol), scope) in self.state.current.scopes() {
+            let mut outcome = self.delete_stale(family, protocol, scope);
             for attempt in 1..TRIES {
                 if outcome.is_ok() {
                     break;
                 }
                 self.table = None;
                 thread::sleep(RETRY_AFTER * attempt);
-                outcome = self.delete_stale(protocol, scope);
+                outcome = self.delete_stale(family, protocol, scope);
             }
             match outcome {
                 Ok(0) => {}
@@ -98,13 +98,18 @@ impl Worker {
         self.state.current = Suspects::default();
     }
 
-    fn delete_stale(&mut self, protocol: Protocol, scope: Scope) -> Result<usize, NetlinkError> {
+    fn delete_stale(
+        &mut self,
+        family: Family,
+        protocol: Protocol,
+        scope: Scope,
+    ) -> Result<usize, NetlinkError> {
         let Self { requests, state, table, .. } = self;
         let table = match table {
             Some(table) => table,
             None => table.insert(FlowTable::open()?),
         };
-        table.delete_stale(protocol, scope, |flow| {
+        table.delete_stale(family, protocol, scope, |flow| {
             // A flow to a backend that was added a moment ago is right.
             state.take_in_all(requests);
             state.current.is_stale(flow, &state.node_ips)
@@ -133,6 +138,11 @@ impl State {
 
     fn take_in(&mut self, request: Request) {
         match request {
+            Request::Coming(services) => {
+                for suspects in [&mut self.current, &mut self.next] {
+                    suspects.allow(services.iter().map(|service| &**service));
+                }
+            }
             Request::Changed(changes) => {
                 self.current.correct(changes.values().filter_map(|change| change.new.as_deref()));
                 self.next.add(changes.values());

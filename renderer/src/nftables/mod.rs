@@ -63,6 +63,7 @@ impl Nftables {
 
     fn try_resync(&mut self, snapshot: &Snapshot) -> Result<Report, NetlinkError> {
         self.table = None;
+        self.cleaner.coming(snapshot.services.values());
         let socket = self.socket()?;
         let existing = if read::table_exists(socket)? { Some(read::existing(socket)?) } else { None };
         let mut batch = Batch::new();
@@ -96,6 +97,7 @@ impl Nftables {
         // Taken out, so that it is gone if anything fails.
         let Some(mut table) = self.table.take() else { return Ok(None) };
         let transaction = table.update(changes);
+        self.cleaner.coming(changes.services.values().filter_map(|change| change.new.as_ref()));
         let mut report = Report::default();
         if !transaction.is_empty() {
             let socket = self.socket()?;

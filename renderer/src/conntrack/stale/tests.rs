@@ -127,7 +127,7 @@ fn connections_in_use_are_stale_only_where_the_service_says_so_and_only_if_trans
             assert!(!is_stale("10.96.0.1:53", true), "a connection to the address itself");
             assert!(!is_stale("10.244.1.2:53", false));
             let scope = if reset_connections { Scope::All } else { Scope::Unanswered };
-            assert_eq!(suspects.scopes(), BTreeMap::from([(protocol, scope)]));
+            assert_eq!(suspects.scopes(), BTreeMap::from([((Family::V4, protocol), scope)]));
         }
     }
 }
@@ -141,6 +141,20 @@ fn a_backend_that_comes_during_a_search_is_right_at_once() {
     suspects.correct(std::iter::once(&third));
     assert!(!stale_udp(&suspects, "10.96.0.1:53", "10.244.1.3:53"));
     assert!(stale_udp(&suspects, "10.96.0.1:53", "10.244.1.1:53"));
+}
+
+#[test]
+fn backends_that_are_being_programmed_are_right_already_and_the_old_ones_still() {
+    let [one, two] = ["10.244.1.1:53", "10.244.1.2:53"];
+    let [first, second] = [[one], [two]].map(|backends| service(Protocol::Udp, &backends));
+    let mut replaced = suspects(&[change(Some(&service(Protocol::Udp, &["10.244.1.9:53"])), Some(&first))]);
+    replaced.allow(std::iter::once(&second));
+    assert!(![one, two].iter().any(|backend| stale_udp(&replaced, "10.96.0.1:53", backend)));
+    assert!(stale_udp(&replaced, "10.96.0.1:53", "10.244.1.9:53"));
+    let mut deleted = suspects(&[change(Some(&first), None)]);
+    assert!(stale_udp(&deleted, "10.96.0.1:53", one));
+    deleted.allow(std::iter::once(&first));
+    assert!(!stale_udp(&deleted, "10.96.0.1:53", one), "it comes back");
 }
 
 /// A service that is not there, or is with some of four backends.
