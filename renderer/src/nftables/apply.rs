@@ -47,17 +47,32 @@ pub(super) fn write_removal(batch: &mut Batch) {
     batch.delete(msg::DELTABLE, "remove the table", |message| message.text(table_attribute::NAME, TABLE));
 }
 
-/// Commits a transaction, in pieces if the kernel takes no batch of its size; `first` goes ahead of the first piece.
+/// Commits a transaction, and right after it the removals that had to wait. `first` goes ahead of all.
 pub(super) fn commit(
     socket: &mut Socket,
     first: Batch,
-    transaction: Transaction,
+    mut transaction: Transaction,
 ) -> Result<Report, NetlinkError> {
-    let gone = transaction.forget.clone();
     let (removed, added) = transaction.counts();
     let mut report = Report { added, removed, ..Report::default() };
-    let room = socket.batch_limit().saturating_sub(first.len()) / encode::ELEMENT_BYTES;
-    let mut batch = first;
+    let gone = std::mem::take(&mut transaction.forget);
+    let late = transaction.take_late();
+    commit_in_pieces(socket, first, transaction, &mut report)?;
+    commit_in_pieces(socket, Batch::new(), late, &mut report)?;
+    if !gone.is_empty() {
+        forget(socket, &gone)?;
+    }
+    Ok(report)
+}
+
+/// Commits a transaction, in pieces if the kernel takes no batch of its size; `batch` goes ahead of the first piece.
+fn commit_in_pieces(
+    socket: &mut Socket,
+    mut batch: Batch,
+    transaction: Transaction,
+    report: &mut Report,
+) -> Result<(), NetlinkError> {
+    let room = socket.batch_limit().saturating_sub(batch.len()) / encode::ELEMENT_BYTES;
     for part in transaction.split(room.max(1)) {
         encode::write(&part, &mut batch);
         let whole = std::mem::replace(&mut batch, Batch::new());
@@ -66,10 +81,7 @@ pub(super) fn commit(
             report.transactions += 1;
         }
     }
-    if !gone.is_empty() {
-        forget(socket, &gone)?;
-    }
-    Ok(report)
+    Ok(())
 }
 
 /// Removes chains that nothing leads to any more. Before 6.2 the kernel notices only late that a chain is free, and

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::SocketAddr};
 
 use super::{
-    element::{Element, FrontendKey},
+    element::{Element, FrontendKey, Key},
     layout::{DemandChain, Set},
 };
 
@@ -65,6 +65,29 @@ impl Transaction {
         self.flush.is_empty() && self.chains.is_empty() && self.groups.is_empty()
     }
 
+    /// Takes out the removals that must wait until the rest is committed, as a transaction of their own.
+    ///
+    /// A packet passes several hooks, and each looks up what is there at that moment. One that was sent to its backend
+    /// just before a change still needs, a few microseconds later, what decides on its masquerade; one that found no
+    /// backend still needs its reject; and one between the lookup of its frontend and that of its slot still needs the
+    /// slot. So only what sends new connections anywhere is taken away at once.
+    pub(crate) fn take_late(&mut self) -> Self {
+        let mut late = Self::default();
+        for group in &mut self.groups {
+            let added: BTreeSet<(Set, Key)> =
+                group.add.iter().map(|element| (element.set, element.key)).collect();
+            let waits = |element: &Element| {
+                element.set.kind.is_needed_by_packets_under_way()
+                    && !added.contains(&(element.set, element.key))
+            };
+            let (wait, now) = std::mem::take(&mut group.remove).into_iter().partition(waits);
+            group.remove = now;
+            late.push(Group { remove: wait, add: vec![] });
+        }
+        self.groups.retain(|group| !group.is_empty());
+        late
+    }
+
     /// Cuts off transactions of at most `limit` elements each. Whole groups stay together; only one that is larger than
     /// the limit by itself is in a transaction that exceeds it.
     pub(crate) fn split(mut self, limit: usize) -> Vec<Self> {
@@ -104,8 +127,14 @@ impl Transaction {
 mod tests {
     use std::net::IpAddr;
 
+    use contiv_model::Protocol;
+
     use super::*;
-    use crate::nftables::elements;
+    use crate::nftables::{
+        element::Value,
+        elements,
+        layout::{Family, SetKind},
+    };
 
     fn element(number: u8) -> Element {
         elements::of_cluster_ip(IpAddr::from([10, 0, 0, number]))
@@ -117,6 +146,27 @@ mod tests {
             Group::between(&[element(1), element(2), element(4)], &[element(2), element(3), element(5)]);
         assert_eq!(group.remove, [element(1), element(4)]);
         assert_eq!(group.add, [element(3), element(5)]);
+    }
+
+    #[test]
+    fn what_packets_under_way_may_still_need_is_removed_late_unless_it_is_replaced() {
+        let of = |kind, value| Element {
+            set: Set::new(kind, Family::V4),
+            key: Key::Frontend(FrontendKey::node_port(Family::V4, Protocol::Tcp, 80)),
+            value,
+        };
+        let (service, unserved) =
+            (of(SetKind::Services, Value::Accept), of(SetKind::Unserved, Value::Reject));
+        let replaced = of(SetKind::Unserved, Value::Drop);
+        let mut transaction = Transaction::default();
+        transaction.push(Group { remove: vec![service, unserved], add: vec![] });
+        assert_eq!(transaction.take_late().groups, [Group { remove: vec![unserved], add: vec![] }]);
+        assert_eq!(transaction.groups, [Group { remove: vec![service], add: vec![] }]);
+
+        let replacement = Group { remove: vec![unserved], add: vec![replaced] };
+        let mut transaction = Transaction { groups: vec![replacement.clone()], ..Transaction::default() };
+        assert!(transaction.take_late().is_empty());
+        assert_eq!(transaction.groups, [replacement]);
     }
 
     #[test]

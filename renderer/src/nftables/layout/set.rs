@@ -147,6 +147,29 @@ impl SetKind {
         }
     }
 
+    /// Packets that have passed the first lookup of a change's old state look in here for the rest of their way.
+    pub(crate) const fn is_needed_by_packets_under_way(self) -> bool {
+        match self {
+            Self::Backends
+            | Self::BackendsOutside
+            | Self::Unserved
+            | Self::UnservedOutside
+            | Self::MasqueradeAlways
+            | Self::MasqueradeOwn
+            | Self::ClusterIps
+            | Self::Hairpin => true,
+            Self::Services
+            | Self::ServicesOutside
+            | Self::Pods
+            | Self::NodeIps
+            | Self::Sticky
+            | Self::Affinity
+            | Self::Restricted
+            | Self::SourceRanges
+            | Self::ServiceCidrs => false,
+        }
+    }
+
     pub(crate) const fn form(self) -> Form {
         match self {
             Self::Services | Self::ServicesOutside => Form::Verdicts { counter: true },

@@ -24,7 +24,14 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn commit(&mut self, transaction: &Transaction) {
+    fn commit(&mut self, transaction: Transaction) {
+        let mut transaction = transaction;
+        let late = transaction.take_late();
+        self.commit_at_once(&transaction);
+        self.commit_at_once(&late);
+    }
+
+    fn commit_at_once(&mut self, transaction: &Transaction) {
         self.chains.extend(&transaction.chains);
         self.elements.retain(|(set, _), _| !transaction.flush.contains(set));
         let (remove, add) = transaction.elements();
@@ -186,9 +193,9 @@ proptest! {
     fn any_changes_lead_where_a_resync_from_nothing_leads(states in collection::vec(snapshot(), 1..6)) {
         let mut kernel = Kernel::default();
         let (mut table, transaction) = Table::resync(&states[0], Elements::default());
-        kernel.commit(&transaction);
+        kernel.commit(transaction);
         for pair in states.windows(2) {
-            kernel.commit(&table.update(&ChangeSet::between(&pair[0], &pair[1])));
+            kernel.commit(table.update(&ChangeSet::between(&pair[0], &pair[1])));
             prop_assert_eq!(kernel.elements(), table.elements());
         }
         let last = states.last().unwrap();
@@ -201,9 +208,9 @@ proptest! {
     #[test]
     fn a_resync_over_any_older_state_leads_where_it_leads_from_nothing(old in snapshot(), new in snapshot()) {
         let mut kernel = Kernel::default();
-        kernel.commit(&Table::resync(&old, Elements::default()).1);
+        kernel.commit(Table::resync(&old, Elements::default()).1);
         let (table, transaction) = Table::resync(&new, kernel.read());
-        kernel.commit(&transaction);
+        kernel.commit(transaction);
         prop_assert_eq!(kernel.elements(), table.elements());
         let fresh = Table::resync(&new, Elements::default()).0;
         prop_assert_eq!(without_slot_numbers(&kernel.elements()), without_slot_numbers(&fresh.elements()));
@@ -212,7 +219,7 @@ proptest! {
     #[test]
     fn a_second_resync_writes_nothing_but_ranges(state in snapshot()) {
         let mut kernel = Kernel::default();
-        kernel.commit(&Table::resync(&state, Elements::default()).1);
+        kernel.commit(Table::resync(&state, Elements::default()).1);
         let (_, transaction) = Table::resync(&state, kernel.read());
         let (remove, add) = transaction.elements();
         prop_assert_eq!(remove, vec![]);
@@ -223,10 +230,32 @@ proptest! {
     fn changes_cut_into_small_transactions_lead_to_the_same(old in snapshot(), new in snapshot(), limit in 1usize..20) {
         let mut kernel = Kernel::default();
         let (mut table, transaction) = Table::resync(&old, Elements::default());
-        kernel.commit(&transaction);
+        kernel.commit(transaction);
         for part in table.update(&ChangeSet::between(&old, &new)).split(limit) {
-            kernel.commit(&part);
+            kernel.commit(part);
         }
+        prop_assert_eq!(kernel.elements(), table.elements());
+    }
+
+    #[test]
+    fn between_the_two_transactions_of_a_change_nothing_is_missing_that_packets_under_way_need(
+        old in snapshot(),
+        new in snapshot(),
+    ) {
+        let mut kernel = Kernel::default();
+        let (mut table, transaction) = Table::resync(&old, Elements::default());
+        kernel.commit(transaction);
+        let before = kernel.elements();
+        let mut transaction = table.update(&ChangeSet::between(&old, &new));
+        let late = transaction.take_late();
+        kernel.commit_at_once(&transaction);
+        for element in before.iter().filter(|element| element.set.kind.is_needed_by_packets_under_way()) {
+            prop_assert!(kernel.elements.contains_key(&(element.set, element.key)), "{} is gone early", element);
+        }
+        for element in table.elements() {
+            prop_assert_eq!(kernel.elements.get(&(element.set, element.key)), Some(&element.value));
+        }
+        kernel.commit_at_once(&late);
         prop_assert_eq!(kernel.elements(), table.elements());
     }
 }
