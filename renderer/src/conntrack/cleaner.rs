@@ -124,3 +124,68 @@ impl Cleaner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::Receiver;
+
+    use contiv_model::NodeFacts;
+
+    use super::*;
+
+    /// A cleaner whose thread is the test, with room for one request.
+    fn cleaner() -> (Cleaner, Receiver<Request>) {
+        let (queue, requests) = sync_channel(1);
+        (Cleaner { queue: Some(queue), ..Cleaner::default() }, requests)
+    }
+
+    fn state() -> (ChangeSet, Services) {
+        let service = Arc::new(ContivService::new(ServiceId::new("default", "dns")));
+        let services = Services::from([(service.id.clone(), service)]);
+        let after = Snapshot { services: services.clone(), ..Snapshot::default() };
+        (ChangeSet::between(&Snapshot::default(), &after), services)
+    }
+
+    #[test]
+    fn after_a_full_queue_the_next_request_is_about_everything() {
+        let (mut cleaner, requests) = cleaner();
+        let (changes, services) = state();
+        cleaner.changed(&changes, &services);
+        cleaner.changed(&changes, &services);
+        assert!(matches!(requests.try_recv(), Ok(Request::Changed(_))));
+        assert!(requests.try_recv().is_err(), "the second did not fit");
+        // An announcement goes through, and does not make up for what was lost.
+        cleaner.coming(services.values());
+        assert!(matches!(requests.try_recv(), Ok(Request::Coming(_))));
+        cleaner.changed(&ChangeSet::default(), &services);
+        let Ok(Request::Reconciled { services: all, .. }) = requests.try_recv() else {
+            panic!("not everything")
+        };
+        assert_eq!(all, services);
+        cleaner.changed(&changes, &services);
+        assert!(matches!(requests.try_recv(), Ok(Request::Changed(_))), "now all is known again");
+    }
+
+    #[test]
+    fn other_addresses_for_node_ports_make_everything_suspect_and_other_facts_nothing() {
+        let (mut cleaner, requests) = cleaner();
+        let facts = |address: &str| NodeFacts {
+            node_ips: BTreeSet::from([address.parse().unwrap()]),
+            ..NodeFacts::default()
+        };
+        for (address, expected) in [("172.31.0.1", true), ("172.31.0.1", false), ("172.31.0.2", true)] {
+            let changes = ChangeSet { node: Some(facts(address)), ..ChangeSet::default() };
+            cleaner.changed(&changes, &Services::new());
+            assert_eq!(matches!(requests.try_recv(), Ok(Request::Reconciled { .. })), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_is_left_to_the_next_request_which_is_about_everything() {
+        let (mut cleaner, requests) = cleaner();
+        drop(requests);
+        let (changes, services) = state();
+        cleaner.changed(&changes, &services);
+        assert!(cleaner.queue.is_none() && cleaner.incomplete);
+    }
+}

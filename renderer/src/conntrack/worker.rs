@@ -171,3 +171,39 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use contiv_model::{ContivService, ServiceId};
+
+    use super::*;
+
+    fn service(name: &str) -> (ServiceId, Arc<ContivService>) {
+        let id = ServiceId::new("default", name);
+        (id.clone(), Arc::new(ContivService::new(id)))
+    }
+
+    #[test]
+    fn what_is_programmed_follows_changes_and_reconciliations() {
+        let (queue, requests) = sync_channel(8);
+        let ([a, b], mut state) = ([service("a"), service("b")], State::default());
+        let all = |services: &[(ServiceId, Arc<ContivService>)]| Request::Reconciled {
+            services: services.iter().cloned().collect(),
+            node_ips: BTreeSet::new(),
+            found: Vec::new(),
+        };
+        let goes = |(id, old): (ServiceId, Arc<ContivService>)| {
+            Request::Changed([(id, ServiceChange { old: Some(old), new: None })].into())
+        };
+        queue.send(all(&[a.clone(), b.clone()])).unwrap();
+        queue.send(goes(b.clone())).unwrap();
+        state.take_in_all(&requests);
+        assert_eq!(state.services, Services::from([a.clone()]));
+        queue.send(all(std::slice::from_ref(&b))).unwrap();
+        queue.send(Request::Coming(vec![a.1])).unwrap();
+        state.take_in_all(&requests);
+        assert_eq!(state.services, Services::from([b]), "what is coming is not programmed yet");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use contiv_model::{BackendState, Protocol};
+use contiv_model::{BackendState, ContivService, Protocol};
 use contiv_tests::lab::{Family, Lab, Namespace, Protocol as LabProtocol, Result, Session, isolated};
 
 use crate::gateway::{AT_ONCE, Flow, Gateway, NODE_PORT, PORT, address, send, service};
@@ -137,6 +137,28 @@ fn a_flow_from_before_the_service_finds_it_when_it_comes() -> Result<()> {
         assert_eq!(session.ask()?.by, "pod3");
         Ok(())
     })
+}
+
+#[test]
+fn a_client_with_affinity_to_a_removed_backend_reaches_another_with_its_next_datagram() -> Result<()> {
+    isolated(
+        "datagrams::a_client_with_affinity_to_a_removed_backend_reaches_another_with_its_next_datagram",
+        |lab| {
+            let mut gateway = Gateway::start(lab)?;
+            let with = |backends: &[&Namespace]| ContivService {
+                session_affinity_timeout: 600,
+                ..service("dns", 1, Protocol::Udp, backends)
+            };
+            gateway.program(&[&with(&[&lab.pod2, &lab.pod3])])?;
+            let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;
+            let (left, name) =
+                if session.ask()?.by == "pod2" { (&lab.pod3, "pod3") } else { (&lab.pod2, "pod2") };
+            gateway.program(&[&with(&[left])])?;
+            gateway.wait_for_deletions(1)?;
+            assert_eq!(session.ask()?.by, name);
+            Ok(())
+        },
+    )
 }
 
 #[test]
