@@ -6,10 +6,12 @@
 mod etcd;
 mod manifests;
 mod service;
+mod service_manifest;
 
 pub use etcd::{Etcd, ROOT};
 pub use manifests::Manifests;
 pub use service::{Frontend, PORT, Service, TARGET_PORT};
+pub use service_manifest::ServiceManifest;
 
 use crate::lab::Result;
 

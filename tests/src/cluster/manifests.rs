@@ -5,10 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    NAMESPACE, PORT, Service, State, TARGET_PORT,
-    service::{address_type, slice_name},
-};
+use super::{Service, ServiceManifest, State};
 use crate::lab::{Family, Host, Lab, LabError, Range, Result, ranges, scratch};
 
 /// A folder of manifests on the lab's own file system.
@@ -33,6 +30,11 @@ impl Manifests {
         self.folder.display().to_string()
     }
 
+    /// Writes a service and its endpoint slices, whether they are there or not.
+    pub fn put_manifest(&self, manifest: &ServiceManifest) -> Result<()> {
+        self.write(&format!("{}.yaml", manifest.service.name), &manifest.text())
+    }
+
     /// Writes any file, as a test of broken ones needs.
     pub fn write(&self, name: &str, text: &str) -> Result<()> {
         // First under a name that is no manifest's, so that nobody sees half a file.
@@ -49,12 +51,11 @@ impl State for Manifests {
     }
 
     fn put(&self, service: &Service) -> Result<()> {
-        let slices = Family::BOTH.map(|family| slice_text(service, family)).join("---\n");
-        self.write(&format!("{}.yaml", service.name), &format!("{}---\n{slices}", service_text(service)))
+        self.put_manifest(&ServiceManifest::new(service.clone()))
     }
 
     fn delete(&self, service: &Service) -> Result<()> {
-        let slices = Family::BOTH.map(|family| slice_text(service, family)).join("---\n");
+        let slices = ServiceManifest::new(service.clone()).slices_text();
         self.write(&format!("{}.yaml", service.name), &slices)
     }
 }
@@ -78,62 +79,5 @@ status:
         name = node.name,
         address4 = node.v4,
         address6 = node.v6,
-    )
-}
-
-fn service_text(service: &Service) -> String {
-    let [cluster4, cluster6] = service.addresses(&ranges::SERVICES);
-    let [external4, external6] = service.addresses(&ranges::EXTERNAL_IPS);
-    let [balancer4, balancer6] = service.addresses(&ranges::LOAD_BALANCERS);
-    let node_port = service.node_port();
-    format!(
-        "apiVersion: v1
-kind: Service
-metadata: {{name: {name}, namespace: {NAMESPACE}}}
-spec:
-  type: LoadBalancer
-  clusterIP: {cluster4}
-  clusterIPs: [{cluster4}, '{cluster6}']
-  ipFamilies: [IPv4, IPv6]
-  externalIPs: [{external4}, '{external6}']
-  ports:
-  - {{name: web, protocol: TCP, port: {PORT}, targetPort: {TARGET_PORT}, nodePort: {node_port}}}
-  - {{name: web-udp, protocol: UDP, port: {PORT}, targetPort: {TARGET_PORT}, nodePort: {node_port}}}
-status:
-  loadBalancer:
-    ingress: [{{ip: {balancer4}}}, {{ip: '{balancer6}'}}]
-",
-        name = service.name,
-    )
-}
-
-fn slice_text(service: &Service, family: Family) -> String {
-    let endpoint = |host: &&Host| {
-        format!(
-            "\n- {{addresses: ['{}'], nodeName: {}, conditions: {{ready: true}}}}",
-            host.address(family),
-            host.node
-        )
-    };
-    let endpoints: String = match service.backends.as_slice() {
-        [] => " []".to_owned(),
-        backends => backends.iter().map(endpoint).collect(),
-    };
-    format!(
-        "apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata:
-  name: {slice}
-  namespace: {NAMESPACE}
-  labels: {{kubernetes.io/service-name: {name}}}
-addressType: {address_type}
-ports:
-- {{name: web, protocol: TCP, port: {TARGET_PORT}}}
-- {{name: web-udp, protocol: UDP, port: {TARGET_PORT}}}
-endpoints:{endpoints}
-",
-        slice = slice_name(service, family),
-        name = service.name,
-        address_type = address_type(family),
     )
 }

@@ -1,0 +1,145 @@
+//! A service and its endpoint slices as `kubectl` prints them, with what only some tests say of a service.
+
+use std::fmt::Write;
+
+use super::{
+    NAMESPACE, PORT, Service, TARGET_PORT,
+    service::{address_type, slice_name},
+};
+use crate::lab::{Family, Host, ranges};
+
+/// A service with all that a manifest can say. What is not said has the default of Kubernetes.
+#[derive(Debug, Clone)]
+pub struct ServiceManifest {
+    /// Its name, its addresses and its ready backends.
+    pub service: Service,
+    /// Backends that terminate but still serve.
+    pub terminating: Vec<&'static Host>,
+    /// `externalTrafficPolicy: Local`.
+    pub external_local: bool,
+    /// `internalTrafficPolicy: Local`.
+    pub internal_local: bool,
+    /// `sessionAffinity: ClientIP` with this timeout in seconds.
+    pub affinity: Option<u32>,
+    /// `loadBalancerSourceRanges`.
+    pub source_ranges: Vec<String>,
+    /// Annotations: name and value.
+    pub annotations: Vec<(&'static str, &'static str)>,
+}
+
+impl ServiceManifest {
+    /// With defaults.
+    pub const fn new(service: Service) -> Self {
+        Self {
+            service,
+            terminating: Vec::new(),
+            external_local: false,
+            internal_local: false,
+            affinity: None,
+            source_ranges: Vec::new(),
+            annotations: Vec::new(),
+        }
+    }
+
+    /// The service and its slices.
+    pub(super) fn text(&self) -> String {
+        format!("{}---\n{}", self.service_text(), self.slices_text())
+    }
+
+    /// Only the slices, one of each family.
+    pub(super) fn slices_text(&self) -> String {
+        Family::BOTH.map(|family| self.slice_text(family)).join("---\n")
+    }
+
+    fn service_text(&self) -> String {
+        let service = &self.service;
+        let [cluster4, cluster6] = service.addresses(&ranges::SERVICES);
+        let [external4, external6] = service.addresses(&ranges::EXTERNAL_IPS);
+        let [balancer4, balancer6] = service.addresses(&ranges::LOAD_BALANCERS);
+        let node_port = service.node_port();
+        let policy = |local| if local { "Local" } else { "Cluster" };
+        format!(
+            "apiVersion: v1
+kind: Service
+metadata:
+  name: {name}
+  namespace: {NAMESPACE}
+  annotations: {{{annotations}}}
+spec:
+  type: LoadBalancer
+  clusterIP: {cluster4}
+  clusterIPs: [{cluster4}, '{cluster6}']
+  ipFamilies: [IPv4, IPv6]
+  externalIPs: [{external4}, '{external6}']
+  externalTrafficPolicy: {external_policy}
+  internalTrafficPolicy: {internal_policy}
+  ports:
+  - {{name: web, protocol: TCP, port: {PORT}, targetPort: {TARGET_PORT}, nodePort: {node_port}}}
+  - {{name: web-udp, protocol: UDP, port: {PORT}, targetPort: {TARGET_PORT}, nodePort: {node_port}}}
+{options}status:
+  loadBalancer:
+    ingress: [{{ip: {balancer4}}}, {{ip: '{balancer6}'}}]
+",
+            name = service.name,
+            annotations = joined(self.annotations.iter().map(|(name, value)| format!("{name}: '{value}'"))),
+            external_policy = policy(self.external_local),
+            internal_policy = policy(self.internal_local),
+            options = self.options(),
+        )
+    }
+
+    /// The fields of the specification that only some services have.
+    fn options(&self) -> String {
+        let mut options = String::new();
+        // Writing to a string cannot fail.
+        if let Some(timeout) = self.affinity {
+            let _ = writeln!(
+                options,
+                "  sessionAffinity: ClientIP\n  sessionAffinityConfig: {{clientIP: {{timeoutSeconds: {timeout}}}}}"
+            );
+        }
+        if !self.source_ranges.is_empty() {
+            let ranges = joined(self.source_ranges.iter().map(|range| format!("'{range}'")));
+            let _ = writeln!(options, "  loadBalancerSourceRanges: [{ranges}]");
+        }
+        options
+    }
+
+    fn slice_text(&self, family: Family) -> String {
+        let endpoint = |host: &Host, conditions: &str| {
+            format!(
+                "\n- {{addresses: ['{}'], nodeName: {}, conditions: {{{conditions}}}}}",
+                host.address(family),
+                host.node
+            )
+        };
+        let ready = self.service.backends.iter().map(|host| endpoint(host, "ready: true"));
+        let terminating = self
+            .terminating
+            .iter()
+            .map(|host| endpoint(host, "ready: false, serving: true, terminating: true"));
+        let endpoints: String = ready.chain(terminating).collect();
+        format!(
+            "apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: {slice}
+  namespace: {NAMESPACE}
+  labels: {{kubernetes.io/service-name: {name}}}
+addressType: {address_type}
+ports:
+- {{name: web, protocol: TCP, port: {TARGET_PORT}}}
+- {{name: web-udp, protocol: UDP, port: {TARGET_PORT}}}
+endpoints:{endpoints}
+",
+            slice = slice_name(&self.service, family),
+            name = self.service.name,
+            address_type = address_type(family),
+            endpoints = if endpoints.is_empty() { " []" } else { &endpoints },
+        )
+    }
+}
+
+fn joined(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(", ")
+}

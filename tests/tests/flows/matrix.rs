@@ -1,0 +1,159 @@
+//! The rows of the matrix: every combination of what a flow is made of.
+
+use std::fmt;
+
+use contiv_tests::{
+    cluster::{Frontend, Service, ServiceManifest},
+    lab::{Family, Host, Lab, Namespace, Protocol},
+};
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A pod of this node that is no backend.
+    Pod,
+    /// A pod of this node that is a backend where the service has a local one.
+    Backend,
+    /// This node itself.
+    Node,
+    /// A client outside of the cluster.
+    Outside,
+}
+
+/// The traffic policies of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Policies {
+    /// Both are Cluster.
+    Cluster,
+    /// `externalTrafficPolicy: Local`.
+    ExternalLocal,
+    /// `internalTrafficPolicy: Local`.
+    InternalLocal,
+    /// Both are Local.
+    BothLocal,
+}
+
+/// The endpoints of a service.
+#[derive(Debug, Clone)]
+pub(crate) struct Endpoints {
+    words: &'static str,
+    pub(crate) ready: Vec<&'static Host>,
+    pub(crate) terminating: Vec<&'static Host>,
+}
+
+/// A row of the matrix.
+#[derive(Debug, Clone)]
+pub(crate) struct Flow {
+    pub(crate) source: Source,
+    pub(crate) frontend: Frontend,
+    pub(crate) policies: Policies,
+    pub(crate) family: Family,
+    pub(crate) protocol: Protocol,
+    pub(crate) endpoints: Endpoints,
+    /// The service with these policies and endpoints.
+    pub(crate) service: Service,
+}
+
+impl Source {
+    pub(crate) const ALL: [Self; 4] = [Self::Pod, Self::Backend, Self::Node, Self::Outside];
+
+    /// Where it asks from.
+    pub(crate) const fn namespace(self, lab: &Lab) -> &Namespace {
+        match self {
+            Self::Pod => &lab.pod2,
+            Self::Backend => &lab.pod1,
+            Self::Node => &lab.node,
+            Self::Outside => &lab.client,
+        }
+    }
+}
+
+/// Names of the services: for each of the policies one for each state of the endpoints.
+const SERVICES: [(Policies, [&str; 5]); 4] = [
+    (Policies::Cluster, ["c-both", "c-remote", "c-draining", "c-terminating", "c-none"]),
+    (Policies::ExternalLocal, ["e-both", "e-remote", "e-draining", "e-terminating", "e-none"]),
+    (Policies::InternalLocal, ["i-both", "i-remote", "i-draining", "i-terminating", "i-none"]),
+    (Policies::BothLocal, ["b-both", "b-remote", "b-draining", "b-terminating", "b-none"]),
+];
+
+/// Every state of the endpoints, in the order of the names in [`SERVICES`].
+fn states(lab: &Lab) -> [Endpoints; 5] {
+    let (local, remote) = (lab.pod1.host, lab.pod3.host);
+    let state = |words, ready: &[&'static Host], terminating: &[&'static Host]| Endpoints {
+        words,
+        ready: ready.to_vec(),
+        terminating: terminating.to_vec(),
+    };
+    [
+        state("a local and a remote backend, both ready", &[local, remote], &[]),
+        state("a remote backend only", &[remote], &[]),
+        state("a local backend that terminates and a remote one that is ready", &[remote], &[local]),
+        state("a local and a remote backend, both terminating", &[], &[local, remote]),
+        state("no backend", &[], &[]),
+    ]
+}
+
+/// All services that the matrix needs.
+pub(crate) fn services(lab: &Lab) -> Vec<(Policies, Endpoints, Service)> {
+    let named = SERVICES.into_iter().flat_map(|(policies, names)| names.map(|name| (policies, name)));
+    let states = states(lab);
+    named
+        .zip(states.iter().cycle())
+        .zip(1..)
+        .map(|(((policies, name), endpoints), number)| {
+            (policies, endpoints.clone(), Service::new(name, number, &endpoints.ready))
+        })
+        .collect()
+}
+
+/// What such a service looks like in the store.
+pub(crate) fn manifest((policies, endpoints, service): &(Policies, Endpoints, Service)) -> ServiceManifest {
+    ServiceManifest {
+        terminating: endpoints.terminating.clone(),
+        external_local: matches!(policies, Policies::ExternalLocal | Policies::BothLocal),
+        internal_local: matches!(policies, Policies::InternalLocal | Policies::BothLocal),
+        ..ServiceManifest::new(service.clone())
+    }
+}
+
+/// Every row that starts at this source.
+pub(crate) fn flows_from(source: Source, lab: &Lab) -> Vec<Flow> {
+    let mut flows = Vec::new();
+    for (policies, endpoints, service) in services(lab) {
+        for frontend in Frontend::ALL {
+            for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::BOTH.map(|p| (f, p))) {
+                let (endpoints, service) = (endpoints.clone(), service.clone());
+                flows.push(Flow { source, frontend, policies, family, protocol, endpoints, service });
+            }
+        }
+    }
+    flows
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = match self.source {
+            Source::Pod => "a pod of this node (pod2)",
+            Source::Backend => "a pod of this node that may be a backend (pod1)",
+            Source::Node => "this node",
+            Source::Outside => "a client outside",
+        };
+        let frontend = match self.frontend {
+            Frontend::ClusterIp => "the cluster IP",
+            Frontend::ExternalIp => "the external IP",
+            Frontend::LoadBalancer => "the load-balancer IP",
+            Frontend::NodePort => "the node port",
+        };
+        let policies = match self.policies {
+            Policies::Cluster => "both policies Cluster",
+            Policies::ExternalLocal => "external policy Local",
+            Policies::InternalLocal => "internal policy Local",
+            Policies::BothLocal => "both policies Local",
+        };
+        write!(
+            f,
+            "from {source} to {frontend} of {}, IP{:?} {:?}, with {policies} and {}",
+            self.service.name, self.family, self.protocol, self.endpoints.words
+        )
+    }
+}

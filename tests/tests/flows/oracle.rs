@@ -1,0 +1,87 @@
+//! What must become of a flow, written down from kube-proxy's tables and from nothing of ours.
+//!
+//! Sources: Kubernetes' `TestInternalExternalMasquerade` (27 cells of source × frontend × policy), `CategorizeEndpoints`
+//! (which endpoints count), and the verdicts where there are none.
+
+use std::collections::BTreeSet;
+
+use contiv_tests::{cluster::Frontend, lab::Host};
+
+use super::matrix::{Flow, Policies, Source};
+
+/// What must become of a flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// Each of these answers at times, and nobody else.
+    Answered(BTreeSet<&'static str>),
+    /// Refused at once: there is no backend anywhere.
+    Rejected,
+    /// No answer at all: there are backends, but the policy leaves none.
+    Dropped,
+}
+
+/// Who may serve, and whether the client's address is hidden from them.
+#[derive(Debug, Clone, Copy)]
+enum Cell {
+    All,
+    AllHidden,
+    Local,
+    LocalHidden,
+}
+
+/// A row of the 27 cells: both policies Cluster, external policy Local, internal policy Local.
+fn row(source: Source, frontend: Frontend) -> [Cell; 3] {
+    use Cell::{All, AllHidden, Local, LocalHidden};
+    use Frontend::{ClusterIp, ExternalIp, LoadBalancer, NodePort};
+    match (source, frontend) {
+        (Source::Pod | Source::Backend, ClusterIp) => [All, All, Local],
+        // The table has no external IPs: they take the same way as load balancers.
+        (Source::Pod | Source::Backend, NodePort | LoadBalancer | ExternalIp) => [AllHidden, All, AllHidden],
+        (Source::Node, ClusterIp) => [AllHidden, AllHidden, LocalHidden],
+        (Source::Node, NodePort | LoadBalancer | ExternalIp) => [AllHidden, AllHidden, AllHidden],
+        (Source::Outside, ClusterIp) => [AllHidden, AllHidden, LocalHidden],
+        (Source::Outside, NodePort | LoadBalancer | ExternalIp) => [AllHidden, Local, AllHidden],
+    }
+}
+
+fn cell(flow: &Flow) -> Cell {
+    let [both_cluster, external_local, internal_local] = row(flow.source, flow.frontend);
+    match flow.policies {
+        Policies::Cluster => both_cluster,
+        Policies::ExternalLocal => external_local,
+        Policies::InternalLocal => internal_local,
+        // Each frontend asks for one of them only.
+        Policies::BothLocal if flow.frontend == Frontend::ClusterIp => internal_local,
+        Policies::BothLocal => external_local,
+    }
+}
+
+/// The ready ones, or where there are none those that terminate but still serve.
+fn usable(flow: &Flow, counts: impl Fn(&Host) -> bool) -> BTreeSet<&'static str> {
+    let names = |hosts: &[&'static Host]| {
+        hosts.iter().filter(|host| counts(host)).map(|host| host.name).collect::<BTreeSet<_>>()
+    };
+    let ready = names(&flow.endpoints.ready);
+    if ready.is_empty() { names(&flow.endpoints.terminating) } else { ready }
+}
+
+/// What must become of this flow.
+pub(crate) fn expected(flow: &Flow, this_node: &Host) -> Expected {
+    let all = usable(flow, |_| true);
+    let local = usable(flow, |host| host.node == this_node.name);
+    if all.is_empty() {
+        return Expected::Rejected;
+    }
+    let may_serve = match cell(flow) {
+        Cell::All | Cell::AllHidden => all,
+        Cell::Local | Cell::LocalHidden => local,
+    };
+    if may_serve.is_empty() { Expected::Dropped } else { Expected::Answered(may_serve) }
+}
+
+/// Whether the client's address must be hidden from the backend `by`.
+pub(crate) fn is_hidden(flow: &Flow, by: &str) -> bool {
+    // Who asks itself would not know its own address as that of a service.
+    let itself = flow.source == Source::Backend && by == "pod1";
+    itself || matches!(cell(flow), Cell::AllHidden | Cell::LocalHidden)
+}

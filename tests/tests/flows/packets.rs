@@ -1,0 +1,104 @@
+//! Sending the packets of a flow, and comparing what became of them with what was expected.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    thread,
+    time::Duration,
+};
+
+use contiv_tests::lab::{Lab, Outcome, Result};
+
+use super::{
+    matrix::{Flow, Source},
+    oracle::{Expected, expected, is_hidden},
+};
+
+/// When nothing has come back after this, nothing will. Refusals and answers take a few milliseconds.
+pub(crate) const NO_ANSWER: Duration = Duration::from_secs(1);
+/// Connections after which a backend that must not answer would have shown itself.
+const LEAST: usize = 8;
+/// Connections after which a backend that must answer has, but for one run in 10^17.
+const MOST: usize = 64;
+
+/// Runs all flows and says in words what went wrong. Those that get no answer are waited for side by side.
+pub(crate) fn mismatches(lab: &Lab, flows: &[Flow]) -> Result<Vec<String>> {
+    let (silent, others): (Vec<&Flow>, Vec<&Flow>) =
+        flows.iter().partition(|flow| expected(flow, lab.node.host) == Expected::Dropped);
+    let mut wrong = Vec::new();
+    for flow in others {
+        wrong.extend(mismatch(lab, flow)?);
+    }
+    thread::scope(|scope| {
+        let runs: Vec<_> = silent.into_iter().map(|flow| scope.spawn(move || mismatch(lab, flow))).collect();
+        for run in runs {
+            wrong.extend(run.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?);
+        }
+        Ok(wrong)
+    })
+}
+
+/// What is wrong with a flow, if anything is.
+fn mismatch(lab: &Lab, flow: &Flow) -> Result<Option<String>> {
+    let expected = expected(flow, lab.node.host);
+    let from = flow.source.namespace(lab);
+    let address = flow.service.address(lab, flow.frontend, flow.family);
+    let complaint = |got: &str| Some(format!("{flow}: expected {expected:?}, got {got}"));
+    let first = match &expected {
+        Expected::Answered(_) => from.ask(flow.protocol, address)?,
+        Expected::Rejected | Expected::Dropped => from.ask_within(flow.protocol, address, NO_ANSWER)?,
+    };
+    Ok(match (&expected, first) {
+        (Expected::Rejected, Outcome::Refused { .. }) | (Expected::Dropped, Outcome::TimedOut) => None,
+        (Expected::Answered(by), Outcome::Answered { .. }) => match ask_until_all_answered(lab, flow, by) {
+            Err(error) => complaint(&error.to_string()),
+            Ok(seen) => compare(flow, by, &seen).and_then(|got| complaint(&got)),
+        },
+        (_, other) => complaint(&format!("{other:?}")),
+    })
+}
+
+/// Who answered, and for each answer whether the client's address was hidden.
+type Seen = BTreeMap<String, Vec<bool>>;
+
+/// Asks on new connections until each of `by` has answered twice.
+fn ask_until_all_answered(lab: &Lab, flow: &Flow, by: &BTreeSet<&str>) -> Result<Seen> {
+    let from = flow.source.namespace(lab);
+    let address = flow.service.address(lab, flow.frontend, flow.family);
+    let mut seen = Seen::new();
+    for count in 1..=MOST {
+        let mut session = from.open(flow.protocol, address)?;
+        let answer = session.ask()?;
+        let own = session.local_address()?;
+        let hidden = match flow.source {
+            // The node's own address may be the one that hides it; then the port tells.
+            Source::Node => answer.seen_source != own,
+            // The kernel may change the port of a client that uses it twice, and that hides nothing.
+            Source::Pod | Source::Backend | Source::Outside => answer.seen_source.ip() != own.ip(),
+        };
+        seen.entry(answer.by).or_default().push(hidden);
+        let twice = |name: &&str| seen.get(*name).is_some_and(|answers| answers.len() > 1);
+        if count >= LEAST && by.iter().all(twice) {
+            break;
+        }
+    }
+    Ok(seen)
+}
+
+/// What differs between the answers and what was expected, in words.
+fn compare(flow: &Flow, by: &BTreeSet<&'static str>, seen: &Seen) -> Option<String> {
+    let names: BTreeSet<&str> = seen.keys().map(String::as_str).collect();
+    if names != *by {
+        return Some(format!("answers of {names:?}"));
+    }
+    seen.iter().find_map(|(name, answers)| {
+        let hidden = answers.iter().filter(|hidden| **hidden).count();
+        let right = match (is_hidden(flow, name), flow.source) {
+            (false, _) => hidden == 0,
+            // A random port is the client's own once in 30,000 times.
+            (true, Source::Node) => hidden * 2 >= answers.len(),
+            (true, _) => hidden == answers.len(),
+        };
+        let words = if is_hidden(flow, name) { "was not hidden" } else { "was hidden" };
+        (!right).then(|| format!("the right answers, but the client's address {words} from {name}"))
+    })
+}
