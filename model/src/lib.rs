@@ -9,6 +9,7 @@ pub mod node_facts;
 pub mod object;
 pub mod processor;
 pub mod selection;
+pub mod trace;
 pub mod wire;
 
 pub use backend::{Backend, BackendState};
@@ -19,3 +20,4 @@ pub use id::{EndpointSliceId, InterfaceName, NodeName, PodId, ServiceId};
 pub use node_facts::NodeFacts;
 pub use object::{Object, ObjectKey};
 pub use processor::{Event, Processor, ProcessorConfig, Resync};
+pub use trace::{Flow, Trace, trace};

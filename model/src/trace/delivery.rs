@@ -1,0 +1,211 @@
+//! To which backends a flow goes, and what becomes of its source address.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::Serialize;
+
+use super::{Client, Flow, FrontendKind};
+use crate::{Backend, BackendState, Balance, ContivService, ServicePort, TrafficPolicy};
+
+/// Where a flow goes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Delivery {
+    /// The traffic policy that applies.
+    pub rule: Rule,
+    /// Why these backends and no others.
+    pub pool: Pool,
+    /// One of these gets the connection; never empty.
+    pub candidates: Vec<Candidate>,
+    /// What the backend sees as the source, unless the client is that backend.
+    pub masquerade: Masquerade,
+    /// How one is chosen.
+    pub affinity: Affinity,
+}
+
+/// The rule of traffic policies that applies. Source: kube-proxy's chains for external traffic, KEP-1669.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// Cluster IP, internal policy Cluster.
+    InternalCluster,
+    /// Cluster IP, internal policy Local.
+    InternalLocal,
+    /// External address or node port, external policy Cluster.
+    ExternalCluster,
+    /// External address or node port, external policy Local, client outside.
+    ExternalLocal,
+    /// External address or node port, external policy Local, client on this node: as if the packet had gone out to the
+    /// load balancer and come back by any node.
+    ExternalLocalFromInside,
+}
+
+impl Rule {
+    /// For this kind of frontend and of client.
+    pub(super) const fn of(service: &ContivService, kind: FrontendKind, client: Client) -> Self {
+        match (kind, service.internal_policy, service.external_policy, client) {
+            (FrontendKind::ClusterIp, TrafficPolicy::Cluster, ..) => Self::InternalCluster,
+            (FrontendKind::ClusterIp, TrafficPolicy::Local, ..) => Self::InternalLocal,
+            (_, _, TrafficPolicy::Cluster, _) => Self::ExternalCluster,
+            (_, _, TrafficPolicy::Local, Client::Outside) => Self::ExternalLocal,
+            (_, _, TrafficPolicy::Local, Client::LocalPod | Client::Node) => Self::ExternalLocalFromInside,
+        }
+    }
+
+    /// Only backends on this node.
+    pub const fn is_local(self) -> bool {
+        matches!(self, Self::InternalLocal | Self::ExternalLocal)
+    }
+}
+
+/// Why these backends and no others, among those that the policy allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pool {
+    /// All that are ready.
+    Ready,
+    /// Those ready ones that topology hints, or the wish for local backends, leave to this node.
+    Topology {
+        /// How many ready ones they leave to others.
+        left_out: usize,
+    },
+    /// None is ready: those on their way out that still serve.
+    Terminating,
+}
+
+/// A backend that may get the connection.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Candidate {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// Its weight, relative to the others.
+    pub weight: u16,
+    /// Its share of new connections, in percent.
+    pub share: f64,
+    /// It runs on this node.
+    pub local: bool,
+    /// Ready, or on its way out.
+    pub state: BackendState,
+    /// It is the client: the answer would not come back through this node, so the source is hidden in any case.
+    pub hairpin: bool,
+}
+
+impl Candidate {
+    /// Address and port as one value.
+    pub const fn endpoint(&self) -> SocketAddr {
+        SocketAddr::new(self.address, self.port)
+    }
+}
+
+/// What a backend sees as the source of the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Masquerade {
+    /// The client's address: from a local pod to a cluster IP.
+    KeptForPod,
+    /// The client's address: from a local pod to an external address, policy Local.
+    KeptForPodByExternalLocal,
+    /// The client's address: from outside to an external address, policy Local.
+    KeptByExternalLocal,
+    /// The node's: to a cluster IP, and not from a local pod.
+    HiddenNotAPod,
+    /// The node's: to an external address, policy Cluster.
+    HiddenByExternalCluster,
+    /// The node's: from this node itself to an external address, policy Local.
+    HiddenForNode,
+}
+
+impl Masquerade {
+    const fn of(rule: Rule, client: Client) -> Self {
+        match (rule, client) {
+            (Rule::InternalCluster | Rule::InternalLocal, Client::LocalPod) => Self::KeptForPod,
+            (Rule::InternalCluster | Rule::InternalLocal, _) => Self::HiddenNotAPod,
+            (Rule::ExternalCluster, _) => Self::HiddenByExternalCluster,
+            (_, Client::LocalPod) => Self::KeptForPodByExternalLocal,
+            (_, Client::Node) => Self::HiddenForNode,
+            (_, Client::Outside) => Self::KeptByExternalLocal,
+        }
+    }
+
+    /// The backend does not see the client's address.
+    pub const fn is_hidden(self) -> bool {
+        matches!(self, Self::HiddenNotAPod | Self::HiddenByExternalCluster | Self::HiddenForNode)
+    }
+}
+
+/// How one of the candidates is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Affinity {
+    /// At random, for each connection anew.
+    None,
+    /// At random, and then the same until so many seconds after the client's last new connection.
+    Timeout {
+        /// How long.
+        seconds: u32,
+    },
+    /// By the address of the client: always the same, while the backends stay.
+    ClientAddress,
+}
+
+impl Affinity {
+    const fn of(service: &ContivService) -> Self {
+        let is_by_address = matches!(service.balance, Balance::ClientAddress);
+        match service.session_affinity_timeout {
+            0 if !is_by_address => Self::None,
+            seconds if !is_by_address && !service.affinity_shared => Self::Timeout { seconds },
+            _ => Self::ClientAddress,
+        }
+    }
+}
+
+/// Where the flow goes; none if the rule leaves it no backend.
+pub(super) fn deliver(
+    service: &ContivService,
+    port: &ServicePort,
+    rule: Rule,
+    flow: &Flow,
+    client: Client,
+) -> Option<Delivery> {
+    let (backends, pool) = select(port, rule.is_local(), flow);
+    let weight_of = |backend: &Backend| backend.weight.max(1);
+    let total: f64 = backends.iter().map(|backend| f64::from(weight_of(backend))).sum();
+    let candidate = |backend: &Backend| Candidate {
+        address: backend.address,
+        port: backend.port,
+        weight: weight_of(backend),
+        share: 100.0 * f64::from(weight_of(backend)) / total,
+        local: backend.local,
+        state: backend.state,
+        hairpin: backend.local && backend.address == flow.from(),
+    };
+    (!backends.is_empty()).then(|| Delivery {
+        rule,
+        pool,
+        candidates: backends.into_iter().map(candidate).collect(),
+        masquerade: Masquerade::of(rule, client),
+        affinity: Affinity::of(service),
+    })
+}
+
+/// kube-proxy's `CategorizeEndpoints`, for one kind of traffic. Written anew, and not by [`ServicePort::cluster_backends`],
+/// so that each is a check of the other.
+fn select<'a>(port: &'a ServicePort, only_local: bool, flow: &Flow) -> (Vec<&'a Backend>, Pool) {
+    let (mut chosen, mut terminating, mut left_out) = (Vec::new(), Vec::new(), 0);
+    for backend in &port.backends {
+        if !flow.is_of_family(&backend.address) || only_local && !backend.local {
+            continue;
+        }
+        match backend.state {
+            BackendState::Terminating => terminating.push(backend),
+            BackendState::Ready if only_local || backend.in_topology => chosen.push(backend),
+            BackendState::Ready => left_out += 1,
+        }
+    }
+    match (chosen.is_empty(), left_out) {
+        (true, _) => (terminating, Pool::Terminating),
+        (false, 0) => (chosen, Pool::Ready),
+        (false, _) => (chosen, Pool::Topology { left_out }),
+    }
+}

@@ -1,0 +1,131 @@
+//! Which frontend a flow hits.
+
+use std::{net::IpAddr, sync::Arc};
+
+use serde::Serialize;
+
+use super::Flow;
+use crate::{ContivService, Frontend, Protocol, ServiceId, ServicePort, Snapshot};
+
+/// The port of a service that a flow hits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Hit {
+    /// The service.
+    pub service: ServiceId,
+    /// The name of its port; empty for the only one.
+    pub name: Arc<str>,
+    /// The port on the addresses of the service, also where its node port is hit.
+    pub port: u16,
+    /// The transport protocol.
+    pub protocol: Protocol,
+    /// By which of its addresses.
+    pub kind: FrontendKind,
+}
+
+/// The kinds of addresses a service has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FrontendKind {
+    /// A cluster IP.
+    ClusterIp,
+    /// An address of a load balancer.
+    LoadBalancer,
+    /// Another external IP.
+    ExternalIp,
+    /// A node port, on an address of this node.
+    NodePort,
+}
+
+/// A service that asks for what the flow connects to, and does not get it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LostClaim {
+    /// Who asks.
+    pub service: ServiceId,
+    /// For what.
+    pub frontend: Frontend,
+    /// The older service, which holds it.
+    pub holder: ServiceId,
+}
+
+/// A claim on what a flow connects to.
+pub(super) struct Claim<'a> {
+    pub(super) service: &'a ContivService,
+    pub(super) port: &'a ServicePort,
+    pub(super) kind: FrontendKind,
+    frontend: Frontend,
+}
+
+impl Claim<'_> {
+    pub(super) fn hit(&self) -> Hit {
+        let ServicePort { name, port, protocol, .. } = self.port;
+        Hit {
+            service: self.service.id.clone(),
+            name: Arc::clone(name),
+            port: *port,
+            protocol: *protocol,
+            kind: self.kind,
+        }
+    }
+}
+
+/// Who serves the flow, and who would like to.
+pub(super) fn find<'a>(snapshot: &'a Snapshot, flow: &Flow) -> (Option<Claim<'a>>, Vec<LostClaim>) {
+    let mut lost = Vec::new();
+    let mut held = Vec::new();
+    for claim in snapshot.services.values().flat_map(|service| claims(service, snapshot, flow)) {
+        match claim.service.lost.get(&claim.frontend) {
+            None => held.push(claim),
+            Some(holder) => lost.push(LostClaim {
+                service: claim.service.id.clone(),
+                frontend: claim.frontend,
+                holder: holder.clone(),
+            }),
+        }
+    }
+    // The addresses of services are asked before the node ports.
+    (held.into_iter().min_by_key(|claim| claim.kind), lost)
+}
+
+/// What a service asks for and the flow connects to.
+fn claims<'a>(service: &'a ContivService, snapshot: &'a Snapshot, flow: &Flow) -> Vec<Claim<'a>> {
+    let (address, number, protocol) = (flow.to(), flow.port(), flow.protocol());
+    let is_node_address = snapshot.node.node_ips.contains(&address);
+    let of_port = |port: &'a ServicePort| {
+        let kind = address_kind(service, address).filter(|_| port.port == number);
+        let by_address = kind.map(|kind| {
+            let frontend = Frontend::Address { address, protocol, port: number };
+            Claim { service, port, kind, frontend }
+        });
+        let has_node_port =
+            is_node_address && port.node_port == Some(number) && is_in_family(service, address);
+        let by_node_port = has_node_port.then_some(Claim {
+            service,
+            port,
+            kind: FrontendKind::NodePort,
+            frontend: Frontend::NodePort { protocol, port: number },
+        });
+        by_address.into_iter().chain(by_node_port)
+    };
+    service.ports.iter().filter(|port| port.protocol == protocol).flat_map(of_port).collect()
+}
+
+/// What the address is to the service. One that is both a cluster IP and an external IP counts as a cluster IP.
+fn address_kind(service: &ContivService, address: IpAddr) -> Option<FrontendKind> {
+    if address.is_unspecified() {
+        None
+    } else if service.cluster_ips.contains(&address) {
+        Some(FrontendKind::ClusterIp)
+    } else if !service.external_ips.contains(&address) || !is_in_family(service, address) {
+        None
+    } else if service.load_balancer_ips.contains(&address) {
+        Some(FrontendKind::LoadBalancer)
+    } else {
+        Some(FrontendKind::ExternalIp)
+    }
+}
+
+/// A service lives in the families of its cluster IPs; one without any lives in both.
+fn is_in_family(service: &ContivService, address: IpAddr) -> bool {
+    let families = &service.cluster_ips;
+    families.is_empty() || families.iter().any(|cluster_ip| cluster_ip.is_ipv4() == address.is_ipv4())
+}

@@ -1,0 +1,148 @@
+//! Why a packet goes where it goes: what the desired state means for one new connection.
+//!
+//! Written from the rules (kube-proxy's, and `docs/nft-layout.md` where we differ) and not from what a renderer makes of
+//! them: renderers are tested against this.
+
+mod delivery;
+mod flow;
+mod lookup;
+mod text;
+
+use std::collections::BTreeSet;
+
+use ipnetwork::IpNetwork;
+use serde::Serialize;
+
+use crate::{ContivService, ServiceId, Snapshot};
+use delivery::deliver;
+use lookup::{Claim, find};
+
+pub use delivery::{Affinity, Candidate, Delivery, Masquerade, Pool, Rule};
+pub use flow::{Client, Flow, MixedFamilies};
+pub use lookup::{FrontendKind, Hit, LostClaim};
+
+/// What becomes of a flow and why. As text it is for people, as JSON for programs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Trace {
+    /// What was asked.
+    pub flow: Flow,
+    /// Who its client counts as.
+    pub client: Client,
+    /// Pod ranges of this node are known in the family of the flow. Where they are not, its pods count as outside.
+    pub pods_known: bool,
+    /// What it hits; none if no service answers there.
+    pub hit: Option<Hit>,
+    /// Who asks for the same and does not get it.
+    pub lost: Vec<LostClaim>,
+    /// What becomes of it.
+    pub verdict: Verdict,
+}
+
+/// What becomes of a flow.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It goes to a backend.
+    Backends(Delivery),
+    /// It is refused at once: a TCP reset, or an ICMP error.
+    Rejected(Rejected),
+    /// It is dropped without an answer.
+    Dropped(Dropped),
+    /// Nothing of ours concerns it: its destination is not a service.
+    Untouched,
+}
+
+/// Why a flow is refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rejected {
+    /// The port has no backend of this family anywhere that is ready, or terminating and still serving.
+    NoBackends,
+    /// The cluster IP is of this service, which has no such port.
+    UnknownPort(ServiceId),
+}
+
+/// Why a flow is dropped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dropped {
+    /// The client is in none of the ranges that may connect, which are these.
+    SourceRanges(BTreeSet<IpNetwork>),
+    /// There are backends, but none on this node, and the internal policy is Local.
+    InternalPolicyLocal,
+    /// There are backends, but none on this node, the external policy is Local, and the client is outside.
+    ExternalPolicyLocal,
+    /// The address is in this range of cluster IPs, and no service has it.
+    UnallocatedAddress(IpNetwork),
+}
+
+/// What becomes of a new connection on this node.
+pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
+    let client = Client::of(flow.from(), &snapshot.node);
+    let (claim, lost) = find(snapshot, flow);
+    let verdict = match &claim {
+        Some(claim) => of_service(claim, flow, client),
+        None => without_service(snapshot, flow),
+    };
+    Trace {
+        flow: *flow,
+        client,
+        pods_known: snapshot.node.pod_cidrs.iter().any(|range| flow.is_of_family(&range.ip())),
+        hit: claim.map(|claim| claim.hit()),
+        lost,
+        verdict,
+    }
+}
+
+fn of_service(claim: &Claim<'_>, flow: &Flow, client: Client) -> Verdict {
+    let Claim { service, port, kind, .. } = *claim;
+    if let Some(ranges) = forbidding_ranges(service, kind, flow) {
+        return Verdict::Dropped(Dropped::SourceRanges(ranges));
+    }
+    let rule = Rule::of(service, kind, client);
+    if let Some(delivery) = deliver(service, port, rule, flow, client) {
+        return Verdict::Backends(delivery);
+    }
+    let is_served_elsewhere = port.backends.iter().any(|backend| flow.is_of_family(&backend.address));
+    match rule {
+        Rule::InternalLocal if is_served_elsewhere => Verdict::Dropped(Dropped::InternalPolicyLocal),
+        Rule::ExternalLocal if is_served_elsewhere => Verdict::Dropped(Dropped::ExternalPolicyLocal),
+        _ => Verdict::Rejected(Rejected::NoBackends),
+    }
+}
+
+/// The ranges of the flow's family that its client would have to be in and is not. They hold for addresses of load
+/// balancers, and on demand for node ports; a range of length 0 is everyone.
+fn forbidding_ranges(
+    service: &ContivService,
+    kind: FrontendKind,
+    flow: &Flow,
+) -> Option<BTreeSet<IpNetwork>> {
+    let is_restricted = match kind {
+        // An address that is a load balancer's and a cluster IP too is restricted all the same.
+        FrontendKind::LoadBalancer | FrontendKind::ClusterIp => {
+            service.load_balancer_ips.contains(&flow.to())
+        }
+        FrontendKind::ExternalIp => false,
+        FrontendKind::NodePort => service.source_ranges_on_node_ports,
+    };
+    let of_family = service.source_ranges.iter().filter(|range| flow.is_of_family(&range.ip()));
+    let ranges: BTreeSet<IpNetwork> = of_family.copied().collect();
+    let is_allowed =
+        ranges.is_empty() || ranges.iter().any(|range| range.prefix() == 0 || range.contains(flow.from()));
+    (is_restricted && !is_allowed).then_some(ranges)
+}
+
+fn without_service(snapshot: &Snapshot, flow: &Flow) -> Verdict {
+    let to = flow.to();
+    let owner = snapshot.services.values().find(|service| service.cluster_ips.contains(&to));
+    let range = snapshot.node.service_cidrs.iter().find(|range| range.contains(to));
+    match (owner, range) {
+        (Some(service), _) => Verdict::Rejected(Rejected::UnknownPort(service.id.clone())),
+        (None, Some(range)) => Verdict::Dropped(Dropped::UnallocatedAddress(*range)),
+        (None, None) => Verdict::Untouched,
+    }
+}
+
+#[cfg(test)]
+mod tests;

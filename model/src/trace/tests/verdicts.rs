@@ -1,0 +1,175 @@
+//! Everything but the 27 cells: who is chosen, who is refused or dropped, and who has nothing to do with us.
+
+use super::*;
+use crate::{
+    Balance, Frontend,
+    TrafficPolicy::{Cluster, Local},
+};
+
+#[test]
+fn without_any_backend_every_frontend_rejects_whatever_the_policies() {
+    for policy in [Cluster, Local] {
+        let empty = ContivService { external_policy: policy, internal_policy: policy, ..web(vec![]) };
+        for from in [POD, NODE, OUTSIDE] {
+            for to in [CLUSTER_IP, NODE_PORT, LOAD_BALANCER, EXTERNAL_IP] {
+                let expected = Verdict::Rejected(Rejected::NoBackends);
+                assert_eq!(verdict(empty.clone(), from, to), expected, "{from} to {to}");
+            }
+        }
+    }
+}
+
+#[test]
+fn policy_local_without_a_local_backend_drops_what_it_rules_and_nothing_else() {
+    let internal = ContivService { internal_policy: Local, ..web(vec![there()]) };
+    let external = ContivService { external_policy: Local, ..web(vec![there()]) };
+    for from in [POD, NODE, OUTSIDE] {
+        let dropped = Verdict::Dropped(Dropped::InternalPolicyLocal);
+        assert_eq!(verdict(internal.clone(), from, CLUSTER_IP), dropped, "{from}");
+        assert_eq!(endpoints(&delivery(internal.clone(), from, NODE_PORT)), [THERE], "{from}");
+        assert_eq!(endpoints(&delivery(external.clone(), from, CLUSTER_IP)), [THERE], "{from}");
+    }
+    for to in [NODE_PORT, LOAD_BALANCER, EXTERNAL_IP] {
+        let dropped = Verdict::Dropped(Dropped::ExternalPolicyLocal);
+        assert_eq!(verdict(external.clone(), OUTSIDE, to), dropped, "{to}");
+        for from in [POD, NODE] {
+            assert_eq!(endpoints(&delivery(external.clone(), from, to)), [THERE], "{from} to {to}");
+        }
+    }
+}
+
+#[test]
+fn terminating_backends_serve_where_none_is_ready_here_and_everywhere_separately() {
+    let service = ContivService { external_policy: Local, ..web(vec![terminating(here()), there()]) };
+    let outside = delivery(service.clone(), OUTSIDE, NODE_PORT);
+    assert_eq!((endpoints(&outside), outside.pool), (vec![HERE.to_owned()], Pool::Terminating));
+    let inside = delivery(service, POD, NODE_PORT);
+    assert_eq!((endpoints(&inside), inside.pool), (vec![THERE.to_owned()], Pool::Ready));
+    let last = delivery(web(vec![terminating(here()), terminating(there())]), POD, CLUSTER_IP);
+    assert_eq!((last.candidates.len(), last.pool), (2, Pool::Terminating));
+}
+
+#[test]
+fn topology_leaves_backends_out_but_not_for_policy_local() {
+    let left_out = Backend { in_topology: false, ..here() };
+    let service = ContivService { external_policy: Local, ..web(vec![left_out, there()]) };
+    let cluster = delivery(service.clone(), POD, CLUSTER_IP);
+    assert_eq!((endpoints(&cluster), cluster.pool), (vec![THERE.to_owned()], Pool::Topology { left_out: 1 }));
+    let local = delivery(service, OUTSIDE, NODE_PORT);
+    assert_eq!((endpoints(&local), local.pool), (vec![HERE.to_owned()], Pool::Ready));
+}
+
+#[test]
+fn backends_of_the_other_family_are_neither_candidates_nor_a_reason_to_drop() {
+    let v6 = Backend::new("[fd00::1]:8080".parse().unwrap());
+    let both = delivery(web(vec![there(), v6.clone()]), POD, CLUSTER_IP);
+    assert_eq!(endpoints(&both), [THERE]);
+    let service = ContivService { internal_policy: Local, ..web(vec![v6]) };
+    assert_eq!(verdict(service, POD, CLUSTER_IP), Verdict::Rejected(Rejected::NoBackends));
+}
+
+#[test]
+fn shares_follow_the_weights() {
+    let service = web(vec![Backend { weight: 3, ..here() }, there()]);
+    let shares: Vec<f64> =
+        delivery(service, POD, CLUSTER_IP).candidates.iter().map(|candidate| candidate.share).collect();
+    assert_eq!(shares, [75.0, 25.0]);
+}
+
+#[test]
+fn affinity_is_for_a_time_or_by_the_address_of_the_client() {
+    let affinity = |session_affinity_timeout, affinity_shared, balance| {
+        let service =
+            ContivService { session_affinity_timeout, affinity_shared, balance, ..web(vec![here()]) };
+        delivery(service, POD, CLUSTER_IP).affinity
+    };
+    assert_eq!(affinity(0, false, Balance::Random), Affinity::None);
+    assert_eq!(affinity(600, false, Balance::Random), Affinity::Timeout { seconds: 600 });
+    assert_eq!(affinity(600, true, Balance::Random), Affinity::ClientAddress);
+    assert_eq!(affinity(0, false, Balance::ClientAddress), Affinity::ClientAddress);
+    assert_eq!(affinity(600, false, Balance::ClientAddress), Affinity::ClientAddress);
+}
+
+#[test]
+fn source_ranges_keep_others_from_load_balancer_addresses_and_on_demand_from_node_ports() {
+    let ranges = BTreeSet::from([range("192.0.2.0/24"), range("2001:db8::/32")]);
+    let mut guarded = ContivService { source_ranges: ranges, ..web(vec![here()]) };
+    let forbidden = Verdict::Dropped(Dropped::SourceRanges(BTreeSet::from([range("192.0.2.0/24")])));
+    let is_served = |verdict| matches!(verdict, Verdict::Backends(_));
+    for to in [CLUSTER_IP, NODE_PORT, EXTERNAL_IP] {
+        assert!(is_served(verdict(guarded.clone(), OUTSIDE, to)), "{to}");
+    }
+    assert_eq!(verdict(guarded.clone(), OUTSIDE, LOAD_BALANCER), forbidden);
+    assert_eq!(verdict(guarded.clone(), POD, LOAD_BALANCER), forbidden, "pods are no exception");
+    assert!(is_served(verdict(guarded.clone(), "192.0.2.9", LOAD_BALANCER)));
+    guarded.source_ranges_on_node_ports = true;
+    assert_eq!(verdict(guarded.clone(), OUTSIDE, NODE_PORT), forbidden);
+    guarded.ports[0].backends.clear();
+    assert_eq!(verdict(guarded.clone(), OUTSIDE, NODE_PORT), forbidden, "before it could be rejected");
+    guarded.source_ranges = BTreeSet::from([range("2001:db8::/32")]);
+    guarded.ports[0].backends.push(here());
+    assert!(is_served(verdict(guarded, OUTSIDE, LOAD_BALANCER)), "no range is of this family");
+}
+
+#[test]
+fn what_no_service_answers_is_rejected_dropped_or_none_of_our_business() {
+    let service = || web(vec![here()]);
+    let unknown_port = Verdict::Rejected(Rejected::UnknownPort(ServiceId::new("shop", "web")));
+    assert_eq!(verdict(service(), POD, "10.96.0.1:81"), unknown_port);
+    let unallocated = Verdict::Dropped(Dropped::UnallocatedAddress(range("10.96.0.0/16")));
+    assert_eq!(verdict(service(), POD, "10.96.0.9:80"), unallocated);
+    for to in ["203.0.113.1:81", "198.51.100.1:80", "192.168.0.1:80", "192.168.0.2:30080", "0.0.0.0:80"] {
+        assert_eq!(verdict(service(), POD, to), Verdict::Untouched, "{to}");
+    }
+    let udp = Flow::new(ip(POD), CLUSTER_IP.parse().unwrap(), Protocol::Udp).unwrap();
+    assert_eq!(trace(&snapshot_of(vec![service()]), &udp).verdict, unknown_port, "another protocol");
+}
+
+#[test]
+fn a_service_answers_only_in_the_families_of_its_cluster_ips() {
+    let mut service = web(vec![here()]);
+    service.cluster_ips = BTreeSet::from([ip("fd00:10:96::1")]);
+    for to in [NODE_PORT, LOAD_BALANCER] {
+        assert_eq!(verdict(service.clone(), POD, to), Verdict::Untouched, "{to}");
+    }
+    service.cluster_ips.clear();
+    assert_eq!(endpoints(&delivery(service, POD, NODE_PORT)), [HERE], "without any it lives in both");
+}
+
+#[test]
+fn a_claim_that_was_lost_is_told_with_the_winner() {
+    let frontend = Frontend::Address { address: ip("203.0.113.1"), protocol: Protocol::Tcp, port: 80 };
+    let loser = ContivService {
+        id: ServiceId::new("shop", "newer"),
+        cluster_ips: BTreeSet::from([ip("10.96.0.2")]),
+        lost: BTreeMap::from([(frontend, ServiceId::new("shop", "web"))]),
+        ..web(vec![there()])
+    };
+    let claim = LostClaim { service: loser.id.clone(), frontend, holder: ServiceId::new("shop", "web") };
+    let mut winner = web(vec![here()]);
+    winner.ports[0].node_port = None;
+    let both = traced(&snapshot_of(vec![loser.clone(), winner]), POD, LOAD_BALANCER);
+    assert_eq!(both.hit.map(|hit| hit.service), Some(ServiceId::new("shop", "web")));
+    assert_eq!(both.lost, vec![claim.clone()]);
+    // Whoever holds it may not answer in this family.
+    let alone = traced(&snapshot_of(vec![loser]), POD, LOAD_BALANCER);
+    assert_eq!((alone.verdict, alone.lost), (Verdict::Untouched, vec![claim]));
+}
+
+#[test]
+fn an_address_that_is_both_is_a_cluster_ip_and_service_addresses_come_before_node_ports() {
+    let mut service = web(vec![here()]);
+    service.external_ips.insert(ip("10.96.0.1"));
+    service.external_ips.insert(ip(NODE));
+    service.ports[0].node_port = Some(80);
+    let snapshot = snapshot_of(vec![service]);
+    let kind = |to| traced(&snapshot, POD, to).hit.map(|hit| hit.kind);
+    assert_eq!(kind(CLUSTER_IP), Some(FrontendKind::ClusterIp));
+    assert_eq!(kind("192.168.0.1:80"), Some(FrontendKind::ExternalIp));
+}
+
+#[test]
+fn a_flow_between_families_is_refused() {
+    let error = Flow::new(ip("fd00::1"), CLUSTER_IP.parse().unwrap(), Protocol::Tcp).unwrap_err();
+    assert!(error.to_string().contains("fd00::1"), "{error}");
+}

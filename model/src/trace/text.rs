@@ -1,0 +1,186 @@
+//! A trace in the words of people: a label and a sentence on each line.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use super::{
+    Affinity, Candidate, Client, Delivery, Dropped, FrontendKind, Hit, Masquerade, Pool, Rejected, Rule,
+    Trace, Verdict,
+};
+use crate::BackendState;
+
+impl Display for Trace {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        line(f, "flow", self.flow)?;
+        let client = match (self.client, self.pods_known) {
+            (Client::LocalPod, _) => "a pod of this node",
+            (Client::Node, _) => "this node itself",
+            (Client::Outside, true) => "outside: neither this node nor one of its pods",
+            (Client::Outside, false) => {
+                "outside, as far as can be told: the pod ranges of this node are not known, so its pods count as outside"
+            }
+        };
+        line(f, "client", client)?;
+        match &self.hit {
+            Some(hit) => line(f, "service", hit)?,
+            None => line(f, "service", "none has this address, port and protocol")?,
+        }
+        for claim in &self.lost {
+            let (service, frontend, holder) = (&claim.service, claim.frontend, &claim.holder);
+            line(
+                f,
+                "lost",
+                format_args!("{service} asks for {frontend} as well; {holder} is older and holds it"),
+            )?;
+        }
+        match &self.verdict {
+            Verdict::Backends(delivery) => of_delivery(f, delivery),
+            Verdict::Rejected(reason) => {
+                line(f, "verdict", "REJECTED: the client is refused at once (TCP reset or ICMP error)")?;
+                line(f, "why", reason)
+            }
+            Verdict::Dropped(reason) => {
+                line(f, "verdict", "DROPPED: the client gets no answer")?;
+                line(f, "why", reason)
+            }
+            Verdict::Untouched => {
+                line(f, "verdict", "UNTOUCHED: not a service; routing and other tools decide")
+            }
+        }
+    }
+}
+
+fn line(f: &mut Formatter<'_>, label: &str, sentence: impl Display) -> fmt::Result {
+    writeln!(f, "{label:<9} {sentence}")
+}
+
+impl Display for Hit {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, port {}/{}", self.service, self.port, self.protocol)?;
+        if !self.name.is_empty() {
+            write!(f, " ({})", self.name)?;
+        }
+        f.write_str(match self.kind {
+            FrontendKind::ClusterIp => ", by its cluster IP",
+            FrontendKind::LoadBalancer => ", by its load-balancer address",
+            FrontendKind::ExternalIp => ", by its external IP",
+            FrontendKind::NodePort => ", by its node port",
+        })
+    }
+}
+
+fn of_delivery(f: &mut Formatter<'_>, delivery: &Delivery) -> fmt::Result {
+    match delivery.candidates.len() {
+        1 => line(f, "verdict", "SERVED by one backend")?,
+        count => line(f, "verdict", format_args!("SERVED by one of {count} backends"))?,
+    }
+    line(f, "why", format_args!("{}; {}", rule(delivery.rule), pool(delivery)))?;
+    let width = delivery.candidates.iter().map(|it| it.endpoint().to_string().len()).max().unwrap_or(0);
+    for candidate in &delivery.candidates {
+        line(f, "backend", row(candidate, width)?)?;
+    }
+    line(f, "source", source(delivery.masquerade))?;
+    if !delivery.masquerade.is_hidden() {
+        for candidate in delivery.candidates.iter().filter(|candidate| candidate.hairpin) {
+            let endpoint = candidate.endpoint();
+            line(f, "", format_args!("but hidden if {endpoint} is chosen: the client is that backend"))?;
+        }
+    }
+    match delivery.affinity {
+        Affinity::None => line(f, "affinity", "none: each connection draws a backend at random, by weight"),
+        Affinity::Timeout { seconds } => line(
+            f,
+            "affinity",
+            format_args!("a client keeps its backend until {seconds} s after its last new connection"),
+        ),
+        Affinity::ClientAddress => {
+            line(f, "affinity", "the client's address decides: the same backend while the backends stay")
+        }
+    }
+}
+
+/// One backend; endpoints take up so many columns.
+fn row(candidate: &Candidate, width: usize) -> Result<String, fmt::Error> {
+    let Candidate { share, weight, .. } = candidate;
+    let mut row = String::new();
+    write!(row, "{:<width$}  {share:>5.1} %, weight {weight}", candidate.endpoint().to_string())?;
+    row.push_str(if candidate.local { ", on this node" } else { ", elsewhere" });
+    row.push_str(match candidate.state {
+        BackendState::Ready => ", ready",
+        BackendState::Terminating => ", terminating",
+    });
+    Ok(row)
+}
+
+const fn rule(rule: Rule) -> &'static str {
+    match rule {
+        Rule::InternalCluster => "internal policy Cluster: backends anywhere",
+        Rule::InternalLocal => "internal policy Local: only backends on this node",
+        Rule::ExternalCluster => "external policy Cluster: backends anywhere",
+        Rule::ExternalLocal => "external policy Local: only backends on this node",
+        Rule::ExternalLocalFromInside => {
+            "external policy Local, but the client is on this node: backends anywhere"
+        }
+    }
+}
+
+fn pool(delivery: &Delivery) -> String {
+    match delivery.pool {
+        Pool::Ready => "all that are ready".to_owned(),
+        Pool::Topology { left_out } => format!(
+            "of the ready ones those preferred here (topology hints or local backends first); left out: {left_out}"
+        ),
+        Pool::Terminating => "none is ready, so those terminating but still serving".to_owned(),
+    }
+}
+
+const fn source(masquerade: Masquerade) -> &'static str {
+    match masquerade {
+        Masquerade::KeptForPod => "kept: a local pod connects to a cluster IP",
+        Masquerade::KeptForPodByExternalLocal => {
+            "kept: a local pod connects to an external address, external policy Local"
+        }
+        Masquerade::KeptByExternalLocal => "kept: external policy Local preserves the client's address",
+        Masquerade::HiddenNotAPod => {
+            "masqueraded: to a cluster IP, and not from a local pod; the answer must come back through this node"
+        }
+        Masquerade::HiddenByExternalCluster => {
+            "masqueraded: external policy Cluster; the answer must come back through this node"
+        }
+        Masquerade::HiddenForNode => {
+            "masqueraded: this node itself connects; the answer must come back to where it was translated"
+        }
+    }
+}
+
+impl Display for Rejected {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoBackends => f.write_str(
+                "no backend anywhere is ready, or terminating and still serving; look at the endpoints and their probes",
+            ),
+            Self::UnknownPort(service) => {
+                write!(f, "the address is the cluster IP of {service}, which has no such port and protocol")
+            }
+        }
+    }
+}
+
+impl Display for Dropped {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SourceRanges(ranges) => {
+                f.write_str("the client is in none of the source ranges that may connect:")?;
+                ranges.iter().try_for_each(|range| write!(f, " {range}"))
+            }
+            Self::InternalPolicyLocal => {
+                f.write_str("internal policy Local, and no backend on this node; other nodes have some")
+            }
+            Self::ExternalPolicyLocal => f.write_str(
+                "external policy Local, and no backend on this node; the load balancer should ask another node",
+            ),
+            Self::UnallocatedAddress(range) => {
+                write!(f, "no service has this address of the service range {range}")
+            }
+        }
+    }
+}
