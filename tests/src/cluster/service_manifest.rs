@@ -21,6 +21,8 @@ pub struct ServiceManifest {
     pub internal_local: bool,
     /// `sessionAffinity: ClientIP` with this timeout in seconds.
     pub affinity: Option<u32>,
+    /// The load balancer's addresses have `ipMode: Proxy`.
+    pub proxied: bool,
     /// `loadBalancerSourceRanges`.
     pub source_ranges: Vec<String>,
     /// Annotations: name and value.
@@ -36,6 +38,7 @@ impl ServiceManifest {
             external_local: false,
             internal_local: false,
             affinity: None,
+            proxied: false,
             source_ranges: Vec::new(),
             annotations: Vec::new(),
         }
@@ -78,13 +81,14 @@ spec:
   - {{name: web-udp, protocol: UDP, port: {PORT}, targetPort: {TARGET_PORT}, nodePort: {node_port}}}
 {options}status:
   loadBalancer:
-    ingress: [{{ip: {balancer4}}}, {{ip: '{balancer6}'}}]
+    ingress: [{{ip: {balancer4}, ipMode: {ip_mode}}}, {{ip: '{balancer6}', ipMode: {ip_mode}}}]
 ",
             name = service.name,
             annotations = joined(self.annotations.iter().map(|(name, value)| format!("{name}: '{value}'"))),
             external_policy = policy(self.external_local),
             internal_policy = policy(self.internal_local),
             options = self.options(),
+            ip_mode = if self.proxied { "Proxy" } else { "VIP" },
         )
     }
 

@@ -1,5 +1,6 @@
 //! The flow matrix: what becomes of every kind of flow, with real packets through a running agent.
 
+mod leaving;
 mod matrix;
 mod oracle;
 mod packets;
@@ -8,8 +9,8 @@ use std::thread;
 
 use contiv_tests::{
     agent::{Agent, AgentOptions},
-    cluster::{Frontend, Manifests, PORT, Service, State, TARGET_PORT},
-    lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated},
+    cluster::{Manifests, State, TARGET_PORT},
+    lab::{Lab, Responder, Result, isolated},
 };
 
 use matrix::{Source, flows_from, manifest, services};
@@ -49,42 +50,4 @@ fn run(lab: &Lab) -> Result<(usize, Vec<String>)> {
         }
         Ok((size, wrong))
     })
-}
-
-#[test]
-fn a_port_that_no_service_has_is_refused_on_a_cluster_ip_and_left_alone_on_others() -> Result<()> {
-    let test = "a_port_that_no_service_has_is_refused_on_a_cluster_ip_and_left_alone_on_others";
-    isolated(test, |lab| {
-        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-        let state = Manifests::new(lab)?;
-        state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
-        let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-        thread::scope(|scope| {
-            let flows = Source::ALL
-                .into_iter()
-                .flat_map(|source| Family::BOTH.map(|family| (source, family)))
-                .flat_map(|(source, family)| Protocol::BOTH.map(|protocol| (source, family, protocol)));
-            let runs: Vec<_> = flows.map(|flow| scope.spawn(move || other_ports(lab, flow))).collect();
-            runs.into_iter()
-                .try_for_each(|run| run.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)))
-        })
-    })
-}
-
-fn other_ports(lab: &Lab, (source, family, protocol): (Source, Family, Protocol)) -> Result<()> {
-    let web = Service::new("web", 80, &[lab.pod1.host]);
-    let ask = |frontend| {
-        let mut address = web.address(lab, frontend, family);
-        address.set_port(PORT + 1);
-        source.namespace(lab).ask_within(protocol, address, packets::NO_ANSWER)
-    };
-    let outcome = ask(Frontend::ClusterIp)?;
-    assert!(matches!(outcome, Outcome::Refused { .. }), "{source:?} {family:?} {protocol:?}: {outcome:?}");
-    // It leaves for the load balancer, which is not there in the lab.
-    let outcome = ask(Frontend::LoadBalancer)?;
-    assert!(
-        matches!(outcome, Outcome::TimedOut | Outcome::Unreachable),
-        "{source:?} {family:?} {protocol:?}: {outcome:?}"
-    );
-    Ok(())
 }

@@ -37,22 +37,19 @@ fn row(source: Source, frontend: Frontend) -> [Cell; 3] {
         (Source::Pod | Source::Backend, ClusterIp) => [All, All, Local],
         // The table has no external IPs: they take the same way as load balancers.
         (Source::Pod | Source::Backend, NodePort | LoadBalancer | ExternalIp) => [AllHidden, All, AllHidden],
-        (Source::Node, ClusterIp) => [AllHidden, AllHidden, LocalHidden],
+        (Source::Node | Source::Outside, ClusterIp) => [AllHidden, AllHidden, LocalHidden],
         (Source::Node, NodePort | LoadBalancer | ExternalIp) => [AllHidden, AllHidden, AllHidden],
-        (Source::Outside, ClusterIp) => [AllHidden, AllHidden, LocalHidden],
         (Source::Outside, NodePort | LoadBalancer | ExternalIp) => [AllHidden, Local, AllHidden],
     }
 }
 
 fn cell(flow: &Flow) -> Cell {
     let [both_cluster, external_local, internal_local] = row(flow.source, flow.frontend);
-    match flow.policies {
-        Policies::Cluster => both_cluster,
-        Policies::ExternalLocal => external_local,
-        Policies::InternalLocal => internal_local,
-        // Each frontend asks for one of them only.
-        Policies::BothLocal if flow.frontend == Frontend::ClusterIp => internal_local,
-        Policies::BothLocal => external_local,
+    match (flow.policies, flow.frontend) {
+        (Policies::Cluster, _) => both_cluster,
+        // Where both are Local, each frontend asks for one of them only.
+        (Policies::InternalLocal, _) | (Policies::BothLocal, Frontend::ClusterIp) => internal_local,
+        (Policies::ExternalLocal | Policies::BothLocal, _) => external_local,
     }
 }
 
