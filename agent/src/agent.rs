@@ -1,6 +1,6 @@
 //! The running agent, put together: store, event loop, renderers, debug HTTP, signals.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow};
 use contiv_proto::key;
@@ -10,6 +10,7 @@ use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::mpsc,
+    task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -17,6 +18,7 @@ use tracing::info;
 use crate::{
     config::{Config, RendererName},
     event_loop::{EventLoop, LoopConfig, LoopMetrics, RendererSpec, Request, StoreFeedEnded},
+    health,
     http::{self, Api},
     metrics::Metrics,
     state_dir::StateDir,
@@ -57,15 +59,24 @@ async fn run_until_stopped(config: &Config) -> anyhow::Result<()> {
         "starting"
     );
     let mut signals = Signals::install()?;
-    let listener = TcpListener::bind(config.listen).await.map_err(|error| listen_error(config, &error))?;
+    let listener = listen("--listen", config.listen).await?;
     // With port 0 the system has chosen one.
     info!(listen = %listener.local_addr().unwrap_or(config.listen), "debug HTTP");
+    let healthz_listener = match config.healthz_listen.0 {
+        None => None,
+        Some(address) => {
+            let listener = listen("--healthz-listen", address).await?;
+            info!(healthz = %listener.local_addr().unwrap_or(address), "health for load balancers");
+            Some(listener)
+        }
+    };
     let store = contiv_store::open(&config.store)
         .await
         .with_context(|| format!("failed to open the store {}; set another with --store", config.store))?;
     let feed = Feed::start(store, key::ROOT);
     let metrics = Arc::new(Metrics::new());
     let (requests, receiver) = mpsc::channel(REQUESTS);
+    let (outputs, health_checks, questions, proxy_health) = health::channels(traffic_renderer(config));
     let event_loop = EventLoop::new(
         LoopConfig {
             processor: config.processor(),
@@ -76,12 +87,19 @@ async fn run_until_stopped(config: &Config) -> anyhow::Result<()> {
         receiver,
         config.renderers.iter().map(|name| spec(*name)).collect(),
         LoopMetrics { events: metrics.events.clone(), renderers: metrics.renderers.clone() },
+        outputs,
     )
     .context("failed to start a renderer's thread")?;
 
     let stop = CancellationToken::new();
-    let api = Api::new(requests.clone(), metrics);
-    let server = tokio::spawn(http::serve(listener, api, stop.clone()));
+    let api = Api::new(requests.clone(), metrics, questions);
+    let mut servers = JoinSet::new();
+    servers.spawn(http::serve(listener, api.clone(), stop.clone()));
+    if let Some(listener) = healthz_listener {
+        servers.spawn(http::serve_load_balancers(listener, api, proxy_health, stop.clone()));
+    }
+    // It ends with the loop.
+    tokio::spawn(health_checks.run());
     let mut event_loop = tokio::spawn(event_loop.run());
     let result = tokio::select! {
         ended = &mut event_loop => ended_early(ended),
@@ -91,7 +109,7 @@ async fn run_until_stopped(config: &Config) -> anyhow::Result<()> {
     };
     stop.cancel();
     // A request that does not end must not keep the agent from ending.
-    let _ = tokio::time::timeout(HTTP_DRAIN_LIMIT, server).await;
+    let _ = tokio::time::timeout(HTTP_DRAIN_LIMIT, servers.join_all()).await;
     info!("stopped; the dataplane stays in place");
     result
 }
@@ -115,16 +133,22 @@ fn spec(name: RendererName) -> RendererSpec {
     })
 }
 
-fn listen_error(config: &Config, error: &io::Error) -> anyhow::Error {
-    let hint = match error.kind() {
-        io::ErrorKind::AddrInUse => "another program listens there; stop it, or choose another with --listen",
-        io::ErrorKind::AddrNotAvailable => {
-            "this machine does not have that address; choose another with --listen"
-        }
-        io::ErrorKind::PermissionDenied => "not allowed; choose a port above 1023 with --listen",
-        _ => "choose another with --listen",
-    };
-    anyhow!("failed to listen on {}: {error}: {hint}", config.listen)
+/// The renderer that this node's traffic depends on. Without the one that programs the kernel, it is the first.
+fn traffic_renderer(config: &Config) -> &'static str {
+    let nftables = config.renderers.iter().find(|name| **name == RendererName::NFTABLES);
+    nftables.or(config.renderers.first()).unwrap_or(&RendererName::NFTABLES).as_str()
+}
+
+async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => "another program listens there; stop it, or choose another with",
+            io::ErrorKind::AddrNotAvailable => "this machine does not have that address; choose another with",
+            io::ErrorKind::PermissionDenied => "not allowed; choose a port above 1023 with",
+            _ => "choose another with",
+        };
+        anyhow!("failed to listen on {address}: {error}: {hint} {flag}")
+    })
 }
 
 /// The signals that the agent heeds.

@@ -4,12 +4,14 @@
 //! - [`config`] is the agent's configuration: file, environment, flags.
 //! - [`agent`] puts the running agent together out of the parts below.
 //! - [`event_loop`] owns all state, and hands changes to the renderers' threads.
+//! - [`health`] tells load balancers how this node is.
 //! - [`http`] answers questions about it; [`metrics`] counts.
 
 pub mod agent;
 pub mod cli;
 pub mod config;
 pub mod event_loop;
+pub mod health;
 pub mod http;
 pub mod logging;
 pub mod metrics;

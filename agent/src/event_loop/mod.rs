@@ -5,6 +5,7 @@
 //! while one is busy are merged and go out when it is done.
 
 mod event;
+mod health;
 mod history;
 mod inputs;
 mod intake;
@@ -25,8 +26,12 @@ use thiserror::Error;
 use tokio::{sync::mpsc, time::Instant};
 use tracing::{info, warn};
 
-use crate::metrics::{EventMetrics, RendererMetrics};
+use crate::{
+    health::HealthOutputs,
+    metrics::{EventMetrics, RendererMetrics},
+};
 use event::Event;
+use health::HealthReporter;
 use history::{Happening, History};
 use inputs::Inputs;
 use quarantine::Quarantine;
@@ -78,6 +83,7 @@ pub struct EventLoop {
     inputs: Inputs,
     feed: FeedHandle,
     metrics: EventMetrics,
+    health: HealthReporter,
     started: Instant,
     was_ready: bool,
 }
@@ -101,11 +107,15 @@ impl EventLoop {
         requests: mpsc::Receiver<Request>,
         renderers: Vec<RendererSpec>,
         metrics: LoopMetrics,
+        health: HealthOutputs,
     ) -> io::Result<Self> {
+        let node = config.processor.node_name.clone();
+        let processor = Processor::new(config.processor);
         let (renderers, reports) = Renderers::start(renderers, metrics.renderers)?;
         Ok(Self {
-            node: config.processor.node_name.to_string(),
-            processor: Processor::new(config.processor),
+            node: node.to_string(),
+            health: HealthReporter::new(health, node, &processor),
+            processor,
             quarantine: Quarantine::default(),
             history: History::new(config.history_events, config.history_age),
             renderers,
@@ -134,7 +144,10 @@ impl EventLoop {
 
     fn handle(&mut self, event: Event) -> ControlFlow<()> {
         match event {
-            Event::Store(event) => self.take_in(event),
+            Event::Store(event) => {
+                self.take_in(event);
+                self.health.look_for_node(&self.processor);
+            }
             Event::Renderer(done) => {
                 if let Some(settled) = self.renderers.finish(done) {
                     self.history.settle(settled.covers, &settled.renderer, &settled.outcome);
@@ -163,6 +176,7 @@ impl EventLoop {
             }
             Event::Shutdown => return ControlFlow::Break(()),
         }
+        self.health.tell_proxy(self.renderers.health(self.health.renderer(), self.started));
         ControlFlow::Continue(())
     }
 

@@ -44,6 +44,7 @@ impl EventLoop {
         let (resync, bad) = intake::snapshot(&snapshot);
         let objects = resync.objects.len();
         let changes = self.processor.resync(resync);
+        self.health.tell_changes(&changes);
         self.quarantine.replace_values(bad, start.0);
         self.quarantine.replace_problems(snapshot.problems, start.0);
 
@@ -75,6 +76,7 @@ impl EventLoop {
         let bad = intake.verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Bad(_))).count();
         let description = describe(&intake.events, bad);
         let changes = self.processor.apply(intake.events);
+        self.health.tell_changes(&changes);
         self.quarantine.judge(intake.verdicts, start.0);
         self.hand_out(description, changes, start);
     }

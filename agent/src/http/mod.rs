@@ -3,6 +3,7 @@
 mod actions;
 mod error;
 mod health;
+mod load_balancer;
 mod loopback;
 mod page;
 mod views;
@@ -24,15 +25,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     event_loop::{Query, Reply, Request},
+    health::HealthCheckQuestions,
     metrics::Metrics,
 };
 use error::ApiError;
+
+pub use load_balancer::serve_load_balancers;
 
 /// How long a request waits for the event loop, or for a renderer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// Every endpoint, with what it is for. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 13] = [
+pub const ENDPOINTS: [(&str, &str, &str); 14] = [
     ("GET", "/liveness", "200 while the event loop answers"),
     ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
     ("GET", "/metrics", "Prometheus metrics"),
@@ -42,6 +46,7 @@ pub const ENDPOINTS: [(&str, &str, &str); 13] = [
     ("GET", "/nodes", "every node"),
     ("GET", "/renderers", "how the renderers are"),
     ("GET", "/renderers/{name}/dump", "what a renderer has applied: text, or ?format=json"),
+    ("GET", "/health-checks", "the health-check node ports of services, and where they cannot be served"),
     ("GET", "/quarantine", "what is stored and cannot be used"),
     (
         "GET",
@@ -57,12 +62,17 @@ pub const ENDPOINTS: [(&str, &str, &str); 13] = [
 pub struct Api {
     requests: mpsc::Sender<Request>,
     metrics: Arc<Metrics>,
+    health_checks: HealthCheckQuestions,
 }
 
 impl Api {
-    /// Sends questions to the loop through `requests`.
-    pub const fn new(requests: mpsc::Sender<Request>, metrics: Arc<Metrics>) -> Self {
-        Self { requests, metrics }
+    /// Sends questions to the loop through `requests`, and to the server of health checks.
+    pub const fn new(
+        requests: mpsc::Sender<Request>,
+        metrics: Arc<Metrics>,
+        health_checks: HealthCheckQuestions,
+    ) -> Self {
+        Self { requests, metrics, health_checks }
     }
 
     /// Asks the loop. `question` wraps the channel for the answer.
@@ -89,6 +99,7 @@ pub fn router(api: Api) -> Router {
         .route("/nodes", get(views::nodes))
         .route("/renderers", get(views::renderers))
         .route("/renderers/{name}/dump", get(views::dump))
+        .route("/health-checks", get(views::health_checks))
         .route("/quarantine", get(views::quarantine))
         .route("/controller/event-history", get(views::history))
         .route("/controller/resync", post(actions::resync))

@@ -9,7 +9,7 @@ use contiv_store::FeedEvent;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::{Api, ENDPOINTS, router};
+use super::{ENDPOINTS, router};
 use crate::test_support::{Call, Harness, Mode, Scripted, bad_service, batch, put, service, slice, snapshot};
 
 const HERE: &str = "127.0.0.1:4000";
@@ -20,7 +20,7 @@ fn web() -> FeedEvent {
 
 /// A request from a peer, and the answer.
 async fn request(harness: &Harness, peer: &str, method: &str, path: &str) -> (StatusCode, String) {
-    let api = Api::new(harness.requests.clone(), harness.metrics.clone());
+    let api = harness.api();
     let mut request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
     request.extensions_mut().insert(ConnectInfo(peer.parse::<SocketAddr>().unwrap()));
     let response = router(api).oneshot(request).await.unwrap();

@@ -13,7 +13,10 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::{ANSWER_LIMIT, Api, error::ApiError};
-use crate::event_loop::{HistoryQuery, Quarantined, Query, RendererView};
+use crate::{
+    event_loop::{HistoryQuery, Quarantined, Query, RendererView},
+    health::HealthCheckView,
+};
 
 pub(super) async fn services(State(api): State<Api>) -> Result<Json<Vec<Arc<ContivService>>>, ApiError> {
     api.ask(Query::Services).await.map(Json)
@@ -46,6 +49,13 @@ pub(super) async fn nodes(State(api): State<Api>) -> Result<Json<Vec<NodeView>>,
 
 pub(super) async fn renderers(State(api): State<Api>) -> Result<Json<Vec<RendererView>>, ApiError> {
     api.ask(Query::Renderers).await.map(Json)
+}
+
+pub(super) async fn health_checks(State(api): State<Api>) -> Result<Json<Vec<HealthCheckView>>, ApiError> {
+    let (reply, answer) = oneshot::channel();
+    // It waits for nothing itself, and ends with the agent.
+    api.health_checks.send(reply).await.map_err(|_| ApiError::Stopping)?;
+    answer.await.map(Json).map_err(|_| ApiError::Stopping)
 }
 
 pub(super) async fn quarantine(State(api): State<Api>) -> Result<Json<Vec<Quarantined>>, ApiError> {

@@ -10,7 +10,7 @@ use contiv_renderer::dry_run::DryRun;
 use contiv_store::{Feed, FeedEvent, FeedHandle, Operation, Snapshot, Store, StoreError, WatchStream};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::JoinHandle,
 };
 
@@ -19,6 +19,8 @@ use crate::{
         EventLoop, HistoryQuery, LoopConfig, LoopMetrics, Query, Record, RendererSpec, RendererView, Reply,
         Request, Status, StoreFeedEnded,
     },
+    health::{self, HealthCheckQuestions, ProxyHealth},
+    http::Api,
     metrics::Metrics,
 };
 
@@ -33,6 +35,9 @@ pub(crate) struct Harness {
     pub(crate) requests: mpsc::Sender<Request>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) task: JoinHandle<Result<(), StoreFeedEnded>>,
+    /// What load balancers are told of the agent: about the first renderer of the test, if it has any.
+    pub(crate) proxy_health: watch::Receiver<ProxyHealth>,
+    pub(crate) health_checks: HealthCheckQuestions,
     lists: mpsc::UnboundedReceiver<()>,
 }
 
@@ -46,6 +51,9 @@ impl Harness {
         let (feed, lists) = listed();
         let (requests, asked) = mpsc::channel(64);
         let metrics = Arc::new(Metrics::new());
+        let traffic_renderer = renderers.first().map_or("dry-run", |spec| spec.name());
+        let (outputs, server, health_checks, proxy_health) = health::channels(traffic_renderer);
+        tokio::spawn(server.run());
         let dry_run = RendererSpec::new("dry-run", || Box::new(DryRun::new()));
         let event_loop = EventLoop::new(
             LoopConfig {
@@ -57,9 +65,11 @@ impl Harness {
             asked,
             std::iter::once(dry_run).chain(renderers).collect(),
             LoopMetrics { events: metrics.events.clone(), renderers: metrics.renderers.clone() },
+            outputs,
         )
         .expect("threads");
-        Self { store, requests, metrics, task: tokio::spawn(event_loop.run()), lists }
+        let task = tokio::spawn(event_loop.run());
+        Self { store, requests, metrics, task, proxy_health, health_checks, lists }
     }
 
     pub(crate) async fn say(&self, event: FeedEvent) {
@@ -71,6 +81,11 @@ impl Harness {
         let (reply, answer) = oneshot::channel();
         self.requests.send(Request::Query(question(reply))).await.expect("the loop runs");
         answer.await.expect("the loop answers")
+    }
+
+    /// What the handlers of the debug HTTP have.
+    pub(crate) fn api(&self) -> Api {
+        Api::new(self.requests.clone(), Arc::clone(&self.metrics), self.health_checks.clone())
     }
 
     pub(crate) async fn status(&self) -> Status {

@@ -1,9 +1,13 @@
 //! What tests of this crate share: a renderer that fails on demand, and an event loop that runs on events of the test.
 
 mod harness;
+mod http;
 mod renderer;
 mod values;
 
 pub(crate) use harness::Harness;
+pub(crate) use http::{Answer, get, loopback};
 pub(crate) use renderer::{Call, Mode, Scripted};
-pub(crate) use values::{bad_service, batch, delete, put, service, slice, snapshot};
+pub(crate) use values::{
+    bad_service, batch, delete, load_balancer, local_slice, node, put, service, slice, snapshot,
+};

@@ -16,6 +16,7 @@ struct Agent {
     process: Child,
     log: BufReader<ChildStderr>,
     address: String,
+    healthz: String,
 }
 
 impl Agent {
@@ -24,7 +25,7 @@ impl Agent {
         let mut command = command(&arguments(folder, "127.0.0.1:0"));
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap());
-        let mut agent = Self { process, log, address: String::new() };
+        let mut agent = Self { process, log, address: String::new(), healthz: String::new() };
         let mut line = String::new();
         while !line.contains("ready: ") {
             line.clear();
@@ -32,16 +33,15 @@ impl Agent {
             if let Some((_, address)) = line.split_once("listen=") {
                 address.trim().clone_into(&mut agent.address);
             }
+            if let Some((_, address)) = line.split_once("healthz=") {
+                address.trim().clone_into(&mut agent.healthz);
+            }
         }
         agent
     }
 
     fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+        get(&self.address, path).split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
     /// Asks again and again until the answer is as it should be.
@@ -69,12 +69,21 @@ impl Drop for Agent {
     }
 }
 
+/// Head and body of the answer.
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 fn arguments(folder: &Path, listen: &str) -> Vec<String> {
     let store = format!("dir:{}", text(&folder.join("manifests")));
     let state = folder.join("state");
     ["agent", "--renderers", "dry-run", "--node-name", "n1", "--listen", listen, "--store", &store]
         .into_iter()
-        .chain(["--state-dir", text(&state)])
+        .chain(["--state-dir", text(&state), "--healthz-listen", "127.0.0.1:0"])
         .map(str::to_owned)
         .collect()
 }
@@ -104,6 +113,20 @@ fn a_changed_manifest_is_rendered_and_a_broken_one_leaves_the_last_good_one_in_f
         assert!(quarantine.contains(part), "{part} is not in: {quarantine}");
     }
     assert!(agent.get("/services/shop/web").contains("10.96.0.7\""));
+}
+
+#[test]
+fn load_balancers_ask_on_an_address_of_their_own() {
+    let folder = folder();
+    let agent = Agent::start(folder.path());
+    for path in ["/healthz", "/livez"] {
+        let answer = get(&agent.healthz, path);
+        assert!(
+            answer.starts_with("HTTP/1.0 200") && answer.contains("\"healthy\":true"),
+            "{path}: {answer}"
+        );
+    }
+    assert!(get(&agent.healthz, "/quarantine").starts_with("HTTP/1.0 404"));
 }
 
 #[test]
@@ -155,6 +178,7 @@ fn what_keeps_it_from_starting_is_named_with_the_way_out() {
     };
     for (flag, value, expected) in [
         ("--listen", taken.as_str(), &["--listen", taken.as_str(), "in use"][..]),
+        ("--healthz-listen", taken.as_str(), &["--healthz-listen", taken.as_str(), "in use"]),
         ("--store", "dir:/nowhere", &["--store", "/nowhere"]),
         ("--state-dir", "/proc/nowhere", &["--state-dir", "/proc/nowhere"]),
     ] {

@@ -12,6 +12,7 @@ use contiv_model::{ChangeSet, ServiceId};
 use contiv_renderer::Report;
 use jiff::Timestamp;
 use serde::Serialize;
+use tokio::time::Instant;
 
 pub use query::HistoryQuery;
 
@@ -70,16 +71,20 @@ pub enum Outcome {
 pub(super) struct Covers {
     pub(super) first: u64,
     pub(super) last: u64,
+    /// When the first of them happened.
+    pub(super) since: Instant,
 }
 
 impl Covers {
-    pub(super) const fn one(seq_num: u64) -> Self {
-        Self { first: seq_num, last: seq_num }
+    /// One event that happens now.
+    pub(super) fn one(seq_num: u64) -> Self {
+        Self { first: seq_num, last: seq_num, since: Instant::now() }
     }
 
     /// The range from the start of one to the end of the other.
     pub(super) fn and(self, other: Self) -> Self {
-        Self { first: self.first.min(other.first), last: self.last.max(other.last) }
+        let (first, last) = (self.first.min(other.first), self.last.max(other.last));
+        Self { first, last, since: self.since.min(other.since) }
     }
 }
 

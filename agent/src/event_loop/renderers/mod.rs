@@ -20,7 +20,7 @@ use super::{
     event::Event,
     history::{Covers, Outcome, milliseconds},
 };
-use crate::metrics::RendererMetrics;
+use crate::{health::ProxyHealth, metrics::RendererMetrics};
 use state::{RendererState, Task};
 
 pub use view::{LastError, LastReport, RendererView};
@@ -199,6 +199,19 @@ impl Renderers {
     /// Every renderer has applied its first snapshot.
     pub(super) fn are_ready(&self) -> bool {
         self.all.iter().all(|renderer| renderer.is_ready)
+    }
+
+    /// How the traffic fares that depends on this renderer. `started` is when the loop was.
+    pub(super) fn health(&self, name: &str, started: Instant) -> ProxyHealth {
+        let renderer = self.all.iter().find(|renderer| &*renderer.name == name);
+        let ready = renderer.filter(|renderer| renderer.is_ready);
+        ProxyHealth {
+            in_sync: ready.is_some_and(|renderer| renderer.backoff.failures() == 0),
+            // All that is not applied yet has been there since the start.
+            unapplied_since: ready.map_or(Some(started), RendererState::unapplied_since),
+            last_applied: ready.and_then(|renderer| renderer.last_report.as_ref()).map(|report| report.at),
+            node_eligible: true,
+        }
     }
 
     /// Some renderer is at work.

@@ -145,6 +145,19 @@ impl RendererState {
         self.busy = Some(Busy { task, since: now, started: Timestamp::now(), is_slow: false });
     }
 
+    /// Since when the oldest change waits that is not applied.
+    pub(super) fn unapplied_since(&self) -> Option<Instant> {
+        let under_way = self.busy.as_ref().and_then(|busy| match busy.task {
+            Task::Resync { covers, .. } | Task::Update { covers, .. } => Some(covers),
+            Task::Describe => None,
+        });
+        let pending = match &self.pending {
+            Pending::Nothing => None,
+            Pending::Changes { covers, .. } | Pending::Resync { covers } => Some(*covers),
+        };
+        under_way.into_iter().chain(pending).map(|covers| covers.since).min()
+    }
+
     /// When this renderer wants to be looked at again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.busy {

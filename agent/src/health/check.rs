@@ -1,0 +1,148 @@
+//! What the health check of a service says, and what changes for it. Pure.
+
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+
+use contiv_model::{BackendState, ChangeSet, ContivService, ServiceId};
+use serde::Serialize;
+
+/// How many endpoints of a service are on this node and ready. Each address counts once, whatever its ports. Terminating
+/// ones do not count, so that load balancers leave the node while those still serve (KEP-1669).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct LocalEndpoints {
+    /// With an IPv4 address.
+    pub ipv4: usize,
+    /// With an IPv6 address.
+    pub ipv6: usize,
+}
+
+/// The health check of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// Where it answers.
+    pub port: u16,
+    /// What it says.
+    pub local_endpoints: LocalEndpoints,
+}
+
+/// What changes for the server of health checks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HealthUpdate {
+    /// Services whose health check came, differs, or is gone (none).
+    pub services: Vec<(ServiceId, Option<HealthCheck>)>,
+    /// The addresses on which node ports answer, where they may differ from before.
+    pub node_ips: Option<BTreeSet<IpAddr>>,
+}
+
+impl LocalEndpoints {
+    /// Those of a service.
+    pub fn of(service: &ContivService) -> Self {
+        let backends = service.ports.iter().flat_map(|port| &port.backends);
+        let counted = backends.filter(|backend| backend.local && backend.state == BackendState::Ready);
+        let addresses: BTreeSet<IpAddr> = counted.map(|backend| backend.address).collect();
+        let ipv4 = addresses.iter().filter(|address| address.is_ipv4()).count();
+        Self { ipv4, ipv6: addresses.len() - ipv4 }
+    }
+
+    /// Those of the family of this address: a load balancer that asks there sends traffic of this family.
+    pub const fn in_family_of(self, address: IpAddr) -> usize {
+        if address.is_ipv4() { self.ipv4 } else { self.ipv6 }
+    }
+}
+
+impl HealthCheck {
+    /// That of a service, if it has one.
+    pub fn of(service: &ContivService) -> Option<Self> {
+        let port = service.health_check_node_port?;
+        Some(Self { port, local_endpoints: LocalEndpoints::of(service) })
+    }
+}
+
+impl HealthUpdate {
+    /// What these changes come to; none if nothing. The work is that of the services in them that have a health check.
+    pub fn of(changes: &ChangeSet) -> Option<Self> {
+        let check =
+            |service: Option<&Arc<ContivService>>| service.and_then(|service| HealthCheck::of(service));
+        let services = changes.services.iter().filter_map(|(id, change)| {
+            let (old, new) = (check(change.old.as_ref()), check(change.new.as_ref()));
+            (old != new).then(|| (id.clone(), new))
+        });
+        let services: Vec<_> = services.collect();
+        let node_ips = changes.node.as_ref().map(|node| node.node_ips.clone());
+        (!services.is_empty() || node_ips.is_some()).then_some(Self { services, node_ips })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_model::{Backend, NodeFacts, Protocol, ServiceChange, ServicePort};
+
+    use super::*;
+
+    fn backend(endpoint: &str, local: bool, state: BackendState) -> Backend {
+        Backend { local, state, ..Backend::new(endpoint.parse().unwrap()) }
+    }
+
+    fn service(health_check_node_port: Option<u16>, ports: Vec<Vec<Backend>>) -> ContivService {
+        let port = |(number, backends)| ServicePort {
+            port: number,
+            protocol: Protocol::Tcp,
+            name: "".into(),
+            node_port: None,
+            backends,
+        };
+        let ports = (80..).zip(ports).map(port).collect();
+        ContivService { health_check_node_port, ports, ..ContivService::new(ServiceId::new("shop", "web")) }
+    }
+
+    fn changes(old: Option<ContivService>, new: Option<ContivService>) -> ChangeSet {
+        let change = ServiceChange { old: old.map(Arc::new), new: new.map(Arc::new) };
+        ChangeSet { services: [(ServiceId::new("shop", "web"), change)].into(), ..ChangeSet::default() }
+    }
+
+    #[test]
+    fn local_ready_addresses_count_once_by_family() {
+        use BackendState::{Ready, Terminating};
+        let first = vec![
+            backend("10.1.0.1:8080", true, Ready),
+            backend("10.1.0.2:8080", true, Terminating),
+            backend("10.1.1.3:8080", false, Ready),
+            backend("[fd00::1]:8080", true, Ready),
+            // Left to others by topology, which does not concern traffic that stays on the node.
+            Backend { in_topology: false, ..backend("10.1.0.4:8080", true, Ready) },
+        ];
+        let second = vec![backend("10.1.0.1:8443", true, Ready), backend("10.1.0.1:8444", true, Ready)];
+        let service = service(Some(32000), vec![first, second]);
+        let expected = LocalEndpoints { ipv4: 2, ipv6: 1 };
+        assert_eq!(HealthCheck::of(&service), Some(HealthCheck { port: 32000, local_endpoints: expected }));
+        assert_eq!(expected.in_family_of("10.0.0.1".parse().unwrap()), 2);
+        assert_eq!(expected.in_family_of("fd00::9".parse().unwrap()), 1);
+    }
+
+    #[test]
+    fn only_changes_of_what_a_health_check_says_are_updates() {
+        let local = |address: &str| vec![backend(address, true, BackendState::Ready)];
+        let with = |port, address| service(port, vec![local(address)]);
+        let one = LocalEndpoints { ipv4: 1, ipv6: 0 };
+        let check = |port| Some(HealthCheck { port, local_endpoints: one });
+        for (old, new, expected) in [
+            (None, Some(with(Some(1), "10.1.0.1:80")), Some(check(1))),
+            (Some(with(Some(1), "10.1.0.1:80")), None, Some(None)),
+            (Some(with(Some(1), "10.1.0.1:80")), Some(with(None, "10.1.0.1:80")), Some(None)),
+            (Some(with(Some(1), "10.1.0.1:80")), Some(with(Some(2), "10.1.0.1:80")), Some(check(2))),
+            (Some(with(Some(1), "10.1.0.1:80")), Some(with(Some(1), "10.1.0.2:80")), None),
+            (None, Some(with(None, "10.1.0.1:80")), None),
+        ] {
+            let update = HealthUpdate::of(&changes(old, new));
+            let services = update.map(|update| update.services);
+            assert_eq!(services, expected.map(|check| vec![(ServiceId::new("shop", "web"), check)]));
+        }
+    }
+
+    #[test]
+    fn the_addresses_of_the_node_are_an_update() {
+        let node_ips: BTreeSet<IpAddr> = ["192.168.0.1".parse().unwrap()].into();
+        let node = Some(NodeFacts { node_ips: node_ips.clone(), ..NodeFacts::default() });
+        let update = HealthUpdate::of(&ChangeSet { node, ..ChangeSet::default() });
+        assert_eq!(update, Some(HealthUpdate { services: Vec::new(), node_ips: Some(node_ips) }));
+    }
+}

@@ -1,0 +1,71 @@
+//! Whether this node's dataplane is up to date.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// For how long a change may wait to be applied until the dataplane counts as out of date. kube-proxy has twice its
+/// `syncPeriod`, which is 30 s.
+pub const UNAPPLIED_LIMIT: Duration = Duration::from_secs(60);
+
+/// How the agent is, as far as the traffic of this node depends on it. All of it is about one renderer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProxyHealth {
+    /// The first snapshot has been applied, and the last call did not fail.
+    pub in_sync: bool,
+    /// Since when the oldest change waits that is not applied. Until the first snapshot is applied: the start.
+    pub unapplied_since: Option<Instant>,
+    /// When anything was applied last.
+    pub last_applied: Option<Timestamp>,
+    /// False when the Node object of this node is gone. Where it has never been, nothing is known against the node.
+    pub node_eligible: bool,
+}
+
+impl ProxyHealth {
+    /// Before anything is known.
+    pub fn starting() -> Self {
+        Self {
+            in_sync: false,
+            unapplied_since: Some(Instant::now()),
+            last_applied: None,
+            node_eligible: true,
+        }
+    }
+
+    /// No change has waited for too long. So an agent that starts, or fails for a moment, is not out of date yet: what is
+    /// in the kernel goes on working.
+    pub fn is_up_to_date(self, now: Instant) -> bool {
+        self.unapplied_since.is_none_or(|since| now.saturating_duration_since(since) <= UNAPPLIED_LIMIT)
+    }
+
+    /// The dataplane does what the store says, so that a load balancer can count on the local endpoints of a service.
+    pub fn can_be_relied_on(self, now: Instant) -> bool {
+        self.in_sync && self.is_up_to_date(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dataplane_is_out_of_date_when_a_change_waits_for_more_than_60_s() {
+        let start = Instant::now();
+        let health = ProxyHealth { in_sync: true, unapplied_since: Some(start), ..ProxyHealth::starting() };
+        for (seconds, expected) in [(0, true), (60, true), (61, false)] {
+            let now = start + Duration::from_secs(seconds);
+            assert_eq!(health.is_up_to_date(now), expected, "{seconds}");
+            assert_eq!(health.can_be_relied_on(now), expected, "{seconds}");
+        }
+        let applied = ProxyHealth { unapplied_since: None, ..health };
+        assert!(applied.can_be_relied_on(start + Duration::from_secs(1000)));
+    }
+
+    #[test]
+    fn a_failure_is_no_reason_to_leave_the_node_but_its_endpoints_cannot_be_relied_on() {
+        let health = ProxyHealth { in_sync: false, ..ProxyHealth::starting() };
+        let now = Instant::now();
+        assert_eq!((health.is_up_to_date(now), health.can_be_relied_on(now)), (true, false));
+    }
+}

@@ -1,0 +1,179 @@
+//! The task that owns the listeners of all health-check node ports.
+//!
+//! A health check listens where the node ports of its service answer: on each of those addresses, as kube-proxy does when
+//! it has been given addresses. Each listener says how many endpoints of its own family there are.
+
+mod answer;
+mod listener;
+mod served;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use contiv_model::ServiceId;
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep_until},
+};
+use tracing::{info, warn};
+
+use super::{HealthCheck, HealthUpdate, ProxyHealth};
+use crate::event_loop::Reply;
+use listener::Listener;
+use served::Served;
+
+pub use served::{HealthCheckView, ListenerView};
+
+/// After this time it is tried again to listen where that failed; sooner when something changes.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// The health checks of all services, and what reaches their task.
+#[derive(Debug)]
+pub struct HealthCheckServer {
+    updates: mpsc::UnboundedReceiver<HealthUpdate>,
+    questions: mpsc::Receiver<Reply<Vec<HealthCheckView>>>,
+    proxy: watch::Receiver<ProxyHealth>,
+    node_ips: BTreeSet<IpAddr>,
+    services: BTreeMap<ServiceId, Served>,
+    /// Where listening failed.
+    failed: BTreeSet<(ServiceId, IpAddr)>,
+}
+
+impl HealthCheckServer {
+    pub(super) const fn new(
+        updates: mpsc::UnboundedReceiver<HealthUpdate>,
+        questions: mpsc::Receiver<Reply<Vec<HealthCheckView>>>,
+        proxy: watch::Receiver<ProxyHealth>,
+    ) -> Self {
+        Self {
+            updates,
+            questions,
+            proxy,
+            node_ips: BTreeSet::new(),
+            services: BTreeMap::new(),
+            failed: BTreeSet::new(),
+        }
+    }
+
+    /// Serves until nobody can send updates any more.
+    pub async fn run(mut self) {
+        let mut retry_at = Instant::now();
+        loop {
+            // What has been said counts before what is asked.
+            tokio::select! {
+                biased;
+                update = self.updates.recv() => match update {
+                    Some(update) => self.take_in(update).await,
+                    None => return,
+                },
+                Some(reply) = self.questions.recv() => {
+                    // Who no longer waits for an answer does not need it.
+                    let _ = reply.send(self.services.iter().map(|(id, served)| served.view(id)).collect());
+                    continue;
+                }
+                () = sleep_until(retry_at), if !self.failed.is_empty() => self.retry().await,
+            }
+            retry_at = Instant::now() + RETRY_AFTER;
+        }
+    }
+
+    async fn take_in(&mut self, update: HealthUpdate) {
+        let mut wanted: Vec<(ServiceId, IpAddr)> = Vec::new();
+        // First what goes: its port may be that of another service now.
+        let mut gone: Vec<Listener> = Vec::new();
+        for (id, check) in &update.services {
+            gone.extend(self.withdraw(id, check.as_ref()));
+        }
+        let node_ips = update.node_ips.filter(|node_ips| *node_ips != self.node_ips);
+        if let Some(node_ips) = node_ips {
+            for address in self.node_ips.difference(&node_ips) {
+                gone.extend(self.services.values_mut().filter_map(|served| served.close(*address)));
+                self.failed.retain(|(_, failed)| failed != address);
+            }
+            let new: Vec<IpAddr> = node_ips.difference(&self.node_ips).copied().collect();
+            wanted
+                .extend(self.services.keys().flat_map(|id| new.iter().map(|address| (id.clone(), *address))));
+            self.node_ips = node_ips;
+        }
+        for listener in gone {
+            listener.close().await;
+        }
+        for (id, check) in update.services {
+            let Some(check) = check else { continue };
+            if let Some(served) = self.services.get(&id) {
+                served.say(check.local_endpoints);
+            } else {
+                self.services.insert(id.clone(), Served::new(check));
+                wanted.extend(self.node_ips.iter().map(|address| (id.clone(), *address)));
+            }
+        }
+        // What is gone may have made room.
+        self.retry().await;
+        self.listen(wanted).await;
+    }
+
+    /// Takes a service out, unless it only has other endpoints now.
+    fn withdraw(&mut self, id: &ServiceId, check: Option<&HealthCheck>) -> Vec<Listener> {
+        let stays = |served: &Served| check.is_some_and(|check| check.port == served.port());
+        if self.services.get(id).is_none_or(stays) {
+            return Vec::new();
+        }
+        for address in &self.node_ips {
+            self.failed.remove(&(id.clone(), *address));
+        }
+        self.services.remove(id).map(Served::into_listeners).unwrap_or_default()
+    }
+
+    async fn retry(&mut self) {
+        let failed: Vec<_> = self.failed.iter().cloned().collect();
+        self.listen(failed).await;
+    }
+
+    async fn listen(&mut self, wanted: Vec<(ServiceId, IpAddr)>) {
+        for (id, address) in wanted {
+            let Some(served) = self.services.get(&id).filter(|served| !served.is_listening(address)) else {
+                continue;
+            };
+            let endpoint = SocketAddr::new(address, served.port());
+            let result = Listener::open(endpoint, &id, served.local_endpoints(), self.proxy.clone()).await;
+            let result = result.map_err(|error| self.explain(&error, endpoint));
+            let failure = served.failure(address);
+            match &result {
+                Err(reason) if failure != Some(reason) => {
+                    warn!(service = %id, %endpoint, reason, "a health check cannot be served; the others go on");
+                }
+                Ok(_) if failure.is_some() => {
+                    info!(service = %id, %endpoint, "the health check is served now");
+                }
+                _ => {}
+            }
+            let place = (id, address);
+            if result.is_ok() {
+                self.failed.remove(&place);
+            } else {
+                self.failed.insert(place.clone());
+            }
+            if let Some(served) = self.services.get_mut(&place.0) {
+                served.note(address, result);
+            }
+        }
+    }
+
+    /// Why listening failed, with the service that is there already if it is one of ours.
+    fn explain(&self, error: &std::io::Error, endpoint: SocketAddr) -> String {
+        let is_there =
+            |served: &Served| served.port() == endpoint.port() && served.is_listening(endpoint.ip());
+        match self.services.iter().find(|(_, served)| is_there(served)) {
+            Some((other, _)) => {
+                format!("service {other} has the same health-check node port; give each its own")
+            }
+            None => format!("failed to listen on {endpoint}: {error}"),
+        }
+    }
+}

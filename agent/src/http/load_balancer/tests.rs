@@ -1,0 +1,105 @@
+use std::{net::SocketAddr, time::Duration};
+
+use super::*;
+use crate::test_support::{
+    Answer, Harness, Mode, Scripted, batch, delete, get, loopback, node, put, service, slice, snapshot,
+};
+
+/// Serves what load balancers ask of this agent.
+async fn serve(harness: &Harness) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let proxy = harness.proxy_health.clone();
+    tokio::spawn(serve_load_balancers(listener, harness.api(), proxy, CancellationToken::new()));
+    address
+}
+
+fn time(answer: &Answer, key: &str) -> Option<Timestamp> {
+    answer.body[key].as_str().map(|text| text.parse().unwrap())
+}
+
+#[tokio::test]
+async fn an_agent_that_keeps_up_is_healthy_as_of_now() {
+    let harness = Harness::start(vec![], vec![snapshot(7, vec![])]);
+    harness.renderer("dry-run", |view| view.ready).await;
+    let address = serve(&harness).await;
+    let before = Timestamp::now();
+    for (path, node_eligible) in [("/healthz", Some(true)), ("/livez", None)] {
+        let answer = get(address, path).await.unwrap();
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(answer.body["healthy"], true, "{path}");
+        assert_eq!(
+            answer.body.get("nodeEligible").and_then(serde_json::Value::as_bool),
+            node_eligible,
+            "{path}"
+        );
+        assert!(time(&answer, "currentTime") >= Some(before), "{path}");
+        assert_eq!(time(&answer, "lastUpdated"), time(&answer, "currentTime"), "{path}");
+        for header in ["content-type: application/json", "x-content-type-options: nosniff"] {
+            assert!(answer.headers.contains(header), "{path}: {}", answer.headers);
+        }
+    }
+    assert_eq!(get(address, "/services").await.unwrap().status, 404, "the debug HTTP is not for everyone");
+}
+
+#[tokio::test]
+async fn a_change_that_waits_for_more_than_60_s_makes_it_unhealthy() {
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = Harness::start(vec![spec], vec![snapshot(7, vec![service("web", 1)])]);
+    harness.renderer("test", |view| view.ready).await;
+    renderer.call().await;
+    let address = serve(&harness).await;
+    let since = Timestamp::now();
+    renderer.set(Mode::Hang);
+    harness.say(batch(8, vec![put(slice("web", 1))])).await;
+    renderer.call().await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(59)).await;
+    assert_eq!(get(address, "/healthz").await.unwrap().status, 200);
+    tokio::time::advance(Duration::from_secs(2)).await;
+    for path in ["/healthz", "/livez"] {
+        let answer = get(address, path).await.unwrap();
+        assert_eq!((answer.status, &answer.body["healthy"]), (503, &false.into()), "{path}");
+        assert!(time(&answer, "lastUpdated").is_some_and(|updated| updated <= since), "{answer:?}");
+    }
+    tokio::time::resume();
+    renderer.set(Mode::Work);
+    harness.renderer("test", |view| view.applied_revision == 8).await;
+    assert_eq!(get(address, "/healthz").await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_read_within_60_s_of_the_start_makes_it_unhealthy() {
+    let harness = Harness::start(vec![], vec![]);
+    harness.status().await;
+    let address = serve(&harness).await;
+    assert_eq!(get(address, "/healthz").await.unwrap().status, 200);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    let answer = get(address, "/healthz").await.unwrap();
+    assert_eq!((answer.status, &answer.body["lastUpdated"]), (503, &serde_json::Value::Null));
+}
+
+#[tokio::test]
+async fn a_node_that_is_gone_takes_no_traffic_and_is_no_reason_to_restart_the_agent() {
+    let mut harness = Harness::start(vec![], vec![snapshot(7, vec![node(loopback(30))])]);
+    harness.renderer("dry-run", |view| view.ready).await;
+    let address = serve(&harness).await;
+    harness.say(batch(8, vec![delete(node(loopback(30)))])).await;
+    harness.proxy_health.wait_for(|health| !health.node_eligible).await.unwrap();
+    let answer = get(address, "/healthz").await.unwrap();
+    assert_eq!((answer.status, &answer.body["nodeEligible"]), (503, &false.into()));
+    assert_eq!(get(address, "/livez").await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn an_event_loop_that_is_gone_is_unhealthy() {
+    let harness = Harness::start(vec![], vec![snapshot(7, vec![])]);
+    harness.renderer("dry-run", |view| view.ready).await;
+    let address = serve(&harness).await;
+    harness.task.abort();
+    while !harness.task.is_finished() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(get(address, "/livez").await.unwrap().status, 503);
+}

@@ -1,0 +1,37 @@
+//! Requests over real sockets.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// What a server answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// In lower case.
+    pub(crate) headers: String,
+    pub(crate) body: serde_json::Value,
+}
+
+/// The answer to a GET; none if nobody listens there.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<Answer> {
+    let mut stream = TcpStream::connect(address).await.ok()?;
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.expect("it takes a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("it answers");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    Some(Answer {
+        status: head[9..12].parse().expect("a status"),
+        headers: head.to_lowercase(),
+        body: serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}")),
+    })
+}
+
+/// The `last` address of the loopback interface in a range that no other running test has.
+pub(crate) fn loopback(last: u8) -> IpAddr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 64 | high >> 1, low, last).into()
+}
