@@ -239,6 +239,9 @@ impl EventLoop {
         match query {
             Query::Status(reply) => drop(reply.send(self.status())),
             Query::Sizes(reply) => drop(reply.send(self.sizes())),
+            Query::Snapshot(reply) => {
+                drop(reply.send(self.store.is_synced.then(|| self.processor.snapshot())));
+            }
             Query::Services(reply) => {
                 drop(reply.send(self.processor.snapshot().services.into_values().collect()));
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use contiv_model::{ContivService, Object, ServiceId, object::ObjectKind, processor::NodeView};
+use contiv_model::{ContivService, Object, ServiceId, Snapshot, object::ObjectKind, processor::NodeView};
 use contiv_renderer::Description;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -24,6 +24,8 @@ pub enum Query {
     Status(Reply<Status>),
     /// How much there is.
     Sizes(Reply<Sizes>),
+    /// Everything that renderers are told; none before the store has been read.
+    Snapshot(Reply<Option<Snapshot>>),
     /// Every service as renderers have it.
     Services(Reply<Vec<Arc<ContivService>>>),
     /// One of them.

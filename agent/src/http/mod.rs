@@ -6,6 +6,7 @@ mod health;
 mod load_balancer;
 mod loopback;
 mod page;
+mod trace;
 mod views;
 
 #[cfg(test)]
@@ -36,7 +37,7 @@ pub use load_balancer::serve_load_balancers;
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// Every endpoint, with what it is for. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 14] = [
+pub const ENDPOINTS: [(&str, &str, &str); 15] = [
     ("GET", "/liveness", "200 while the event loop answers"),
     ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
     ("GET", "/metrics", "Prometheus metrics"),
@@ -48,6 +49,7 @@ pub const ENDPOINTS: [(&str, &str, &str); 14] = [
     ("GET", "/renderers/{name}/dump", "what a renderer has applied: text, or ?format=json"),
     ("GET", "/health-checks", "the health-check node ports of services, and where they cannot be served"),
     ("GET", "/quarantine", "what is stored and cannot be used"),
+    ("GET", "/trace", "why a packet goes where it goes: ?from=, ?to=, ?port=, ?protocol=, ?format=text"),
     (
         "GET",
         "/controller/event-history",
@@ -101,6 +103,7 @@ pub fn router(api: Api) -> Router {
         .route("/renderers/{name}/dump", get(views::dump))
         .route("/health-checks", get(views::health_checks))
         .route("/quarantine", get(views::quarantine))
+        .route("/trace", get(trace::trace))
         .route("/controller/event-history", get(views::history))
         .route("/controller/resync", post(actions::resync))
         .fallback(error::no_such_path)

@@ -12,6 +12,8 @@ use tower::ServiceExt;
 use super::{ENDPOINTS, router};
 use crate::test_support::{Call, Harness, Mode, Scripted, bad_service, batch, put, service, slice, snapshot};
 
+mod trace;
+
 const HERE: &str = "127.0.0.1:4000";
 
 fn web() -> FeedEvent {
@@ -116,6 +118,7 @@ async fn the_page_lists_every_endpoint_and_the_main_numbers() {
 async fn the_endpoints_listed_are_those_that_are_served() {
     let harness = ready(vec![]).await;
     for (method, path, _) in ENDPOINTS {
+        let path = path.replace("/trace", "/trace?from=10.1.0.9&to=10.96.0.1&port=80&protocol=tcp");
         let path = path.replace("{namespace}", "default").replace("{kind}", "svc");
         let path =
             path.replace("/services/default/{name}", "/services/default/web").replace("{name}", "dry-run");

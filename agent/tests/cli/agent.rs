@@ -12,16 +12,16 @@ use crate::contiv::{Run, command, finish, run, text, web};
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A running agent on a folder of manifests, with the dry-run renderer.
-struct Agent {
+pub(crate) struct Agent {
     process: Child,
     log: BufReader<ChildStderr>,
-    address: String,
+    pub(crate) address: String,
     healthz: String,
 }
 
 impl Agent {
     /// Starts it and waits until it is ready.
-    fn start(folder: &Path) -> Self {
+    pub(crate) fn start(folder: &Path) -> Self {
         let mut command = command(&arguments(folder, "127.0.0.1:0"));
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap());
@@ -92,7 +92,7 @@ fn run_owned(arguments: &[String]) -> Run {
     finish(command(arguments))
 }
 
-fn folder() -> tempfile::TempDir {
+pub(crate) fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("manifests")).unwrap();
     fs::write(folder.path().join("manifests/web.yaml"), web("web", 7)).unwrap();

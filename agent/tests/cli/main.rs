@@ -6,3 +6,4 @@ mod config;
 mod contiv;
 mod render;
 mod store;
+mod trace;

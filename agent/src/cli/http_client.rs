@@ -1,0 +1,122 @@
+//! A question to a running agent, by its debug HTTP.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use anyhow::{Context, anyhow, bail};
+use axum::{
+    body::{Body, Bytes, to_bytes},
+    http::{
+        Request, StatusCode, Uri, header,
+        uri::{PathAndQuery, Scheme},
+    },
+};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+/// How long an agent may take. It answers within 3 s, if only to say that it is busy.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// No answer is larger.
+const SIZE_LIMIT: usize = 16 << 20;
+
+/// Where an agent listens, as in `http://127.0.0.1:9999`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Server {
+    host: String,
+    port: u16,
+}
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(url: &str) -> Result<Self, Self::Err> {
+        let example = "as in http://127.0.0.1:9999";
+        let uri: Uri = url.parse().map_err(|error| format!("{error}; {example}"))?;
+        if uri.scheme() != Some(&Scheme::HTTP) {
+            return Err(format!("the agent speaks http and nothing else; {example}"));
+        }
+        if !matches!(uri.path_and_query().map(PathAndQuery::as_str), None | Some("/")) {
+            return Err(format!("give the address only, without a path; {example}"));
+        }
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or(format!("no host; {example}"))?;
+        // Between brackets in a URL, without them for the resolver.
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        Ok(Self { host, port: uri.port_u16().unwrap_or(80) })
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') {
+            write!(f, "http://[{host}]:{port}")
+        } else {
+            write!(f, "http://{host}:{port}")
+        }
+    }
+}
+
+/// The body of the answer to a GET.
+///
+/// # Errors
+/// When nobody answers in time, or with anything but success. What the agent says of it is in the error.
+pub(super) fn get(server: &Server, path: &str) -> anyhow::Result<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the runtime")?;
+    let exchange = async {
+        tokio::time::timeout(TIME_LIMIT, exchange(server, path)).await.unwrap_or_else(|_| {
+            let limit = TIME_LIMIT.as_secs();
+            Err(anyhow!("{server} has not answered within {limit} s; what does its log say?"))
+        })
+    };
+    let (status, body) = runtime.block_on(exchange)?;
+    let body = String::from_utf8_lossy(&body).into_owned();
+    if status.is_success() {
+        return Ok(body);
+    }
+    let json: Option<Value> = serde_json::from_str(&body).ok();
+    match json.as_ref().and_then(|json| json["error"].as_str()) {
+        Some(error) => bail!("{server} answers {}: {error}", status.as_u16()),
+        None => bail!("{server} answers {status}: is that an agent of this version?"),
+    }
+}
+
+async fn exchange(server: &Server, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+    let stream = TcpStream::connect((server.host.as_str(), server.port)).await.with_context(|| {
+        format!("no agent at {server}: is the agent running? --server says where it listens, -f asks manifests instead")
+    })?;
+    let is_http = || format!("{server} does not answer as an agent does");
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.with_context(is_http)?;
+    // It ends with the exchange; what is wrong with it the answer tells.
+    tokio::spawn(connection);
+    let host = server.to_string().replace("http://", "");
+    let request = Request::get(path).header(header::HOST, host).body(Body::empty())?;
+    let response = sender.send_request(request).await.with_context(is_http)?;
+    let status = response.status();
+    let body = to_bytes(Body::new(response.into_body()), SIZE_LIMIT).await.with_context(is_http)?;
+    Ok((status, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_host_and_port_by_http() {
+        for (url, expected) in [
+            ("http://127.0.0.1:9999", "http://127.0.0.1:9999"),
+            ("http://[::1]:9999/", "http://[::1]:9999"),
+            ("http://node1", "http://node1:80"),
+        ] {
+            assert_eq!(url.parse::<Server>().unwrap().to_string(), expected);
+        }
+        for wrong in ["127.0.0.1:9999", "https://node1:9999", "http://node1/services", "http://", "node1", ""]
+        {
+            let error = wrong.parse::<Server>().unwrap_err();
+            assert!(error.contains("as in http://"), "{wrong}: {error}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpListener,
+    thread,
+};
+
+use crate::{
+    agent::{Agent, folder},
+    contiv::{Run, run, run_with_input, text, web},
+};
+
+const FROM_OUTSIDE: [&str; 5] = ["trace", "--from", "198.51.100.7", "--to", "10.96.0.7:80/tcp"];
+
+fn traced(arguments: &[&str]) -> Run {
+    run(&[&FROM_OUTSIDE, arguments].concat())
+}
+
+#[test]
+fn an_agent_and_its_manifests_give_the_same_answer_in_both_forms() {
+    let folder = folder();
+    let manifests = folder.path().join("manifests");
+    let agent = Agent::start(folder.path());
+    let server = format!("http://{}", agent.address);
+    for output in ["text", "json"] {
+        let online = traced(&["--server", &server, "-o", output]);
+        assert_eq!((online.code, online.err.as_str()), (0, ""), "{output}");
+        let offline = traced(&["-f", text(&manifests), "--node-name", "n1", "-o", output]);
+        assert_eq!((offline.code, offline.out), (0, online.out), "{output}");
+    }
+    let text = traced(&["--server", &server]).out;
+    for part in [
+        "service   shop/web, port 80/tcp (http), by its cluster IP",
+        "backend   10.1.0.7:8080",
+        "masqueraded",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&traced(&["--server", &server, "-o", "json"]).out).unwrap();
+    assert_eq!(json["hit"]["service"], "shop/web");
+}
+
+#[test]
+fn the_view_is_that_of_the_node_that_is_named() {
+    let node = "---\napiVersion: v1\nkind: Node\nmetadata: {name: n1}\nspec: {podCIDRs: [198.51.100.0/24]}\n";
+    let input = web("web", 7) + node;
+    let traced = |name| {
+        let arguments = [&FROM_OUTSIDE[..], &["-f", "-", "--node-name", name]].concat();
+        run_with_input(&arguments, &input)
+    };
+    let here = traced("n1");
+    assert_eq!((here.code, here.err.as_str()), (0, ""));
+    assert!(here.out.contains("a pod of this node") && here.out.contains("kept: "), "{}", here.out);
+    let elsewhere = traced("n2");
+    assert!(elsewhere.err.contains("says nothing of this node"), "{}", elsewhere.err);
+    assert!(
+        elsewhere.out.contains("outside") && elsewhere.out.contains("masqueraded: "),
+        "{}",
+        elsewhere.out
+    );
+}
+
+#[test]
+fn without_an_agent_it_says_so_and_what_to_do() {
+    // Nobody listens on a port that was just given back.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let run = traced(&["--server", &format!("http://{address}")]);
+    assert_eq!((run.code, run.out.as_str()), (1, ""));
+    for part in [&address.to_string(), "is the agent running?", "--server", "-f"] {
+        assert!(run.err.contains(part), "{part} is not in: {}", run.err);
+    }
+}
+
+#[test]
+fn a_server_that_is_no_agent_is_told_from_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let answers = thread::spawn(move || {
+        for answer in ["SSH-2.0-OpenSSH_9.2\r\n", "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"] {
+            let (mut client, _) = listener.accept().unwrap();
+            // An answer before the question would be a fault of its own.
+            assert_ne!(client.read(&mut [0; 1024]).unwrap(), 0);
+            client.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    for expected in ["does not answer as an agent does", "agent of this version"] {
+        let run = traced(&["--server", &server]);
+        assert_eq!(run.code, 1);
+        assert!(run.err.contains(expected), "{expected} is not in: {}", run.err);
+    }
+    answers.join().unwrap();
+}
+
+#[test]
+fn wrong_use_is_told_from_failure() {
+    for wrong in [
+        &["trace", "--from", "fd00::1", "--to", "10.96.0.7:80/tcp"][..],
+        &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7/tcp"],
+        &["trace", "--from", "10.1.0.9"],
+        &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80", "--server", "https://node1"],
+        &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80", "--server", "http://node1", "-f", "-"],
+    ] {
+        let run = run(wrong);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{wrong:?}: {}", run.err);
+    }
+}
+
+#[test]
+fn broken_manifests_are_named_and_the_rest_is_traced() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("good.yaml"), web("web", 7)).unwrap();
+    fs::write(folder.path().join("bad.yaml"), web("bad", 8).replace("port: 80,", "port: 99999,")).unwrap();
+    let run = traced(&["-f", text(folder.path())]);
+    assert_eq!(run.code, 1);
+    assert!(run.err.contains("99999") && run.out.contains("shop/web"), "{}{}", run.err, run.out);
+}
