@@ -7,10 +7,13 @@ mod apply;
 mod cleanup;
 mod delete;
 mod get;
+mod http_client;
 mod input;
+mod offline;
 mod render;
 mod store;
 mod table;
+mod trace;
 
 use std::{
     io::{self, Write},
@@ -36,6 +39,7 @@ enum Command {
     Apply(apply::Apply),
     Delete(delete::Delete),
     Get(get::Get),
+    Trace(trace::Trace),
     Cleanup(cleanup::Cleanup),
 }
 
@@ -68,6 +72,7 @@ pub fn main() -> ExitCode {
         Command::Apply(command) => command.run(&mut terminal),
         Command::Delete(command) => command.run(&mut terminal),
         Command::Get(command) => command.run(&mut terminal),
+        Command::Trace(command) => command.run(&mut terminal),
         Command::Cleanup(command) => command.run(&mut terminal),
     };
     let result = result.and_then(|outcome| Ok(terminal.out.flush().map(|()| outcome)?));

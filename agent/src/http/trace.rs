@@ -1,0 +1,74 @@
+//! Why a packet goes where it goes.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::{
+    Json,
+    extract::{Query as Arguments, State, rejection::QueryRejection},
+    response::{IntoResponse, Response},
+};
+use contiv_model::{Flow, Protocol, trace as trace_flow};
+use serde::Deserialize;
+
+use super::{Api, error::ApiError};
+use crate::event_loop::Query;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TraceArguments {
+    from: IpAddr,
+    to: IpAddr,
+    port: u16,
+    protocol: ProtocolName,
+    #[serde(default)]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ProtocolName {
+    #[serde(alias = "TCP")]
+    Tcp,
+    #[serde(alias = "UDP")]
+    Udp,
+    #[serde(alias = "SCTP")]
+    Sctp,
+}
+
+impl From<ProtocolName> for Protocol {
+    fn from(name: ProtocolName) -> Self {
+        match name {
+            ProtocolName::Tcp => Self::Tcp,
+            ProtocolName::Udp => Self::Udp,
+            ProtocolName::Sctp => Self::Sctp,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    #[default]
+    Json,
+    Text,
+}
+
+pub(super) async fn trace(
+    State(api): State<Api>,
+    arguments: Result<Arguments<TraceArguments>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let example = "as in /trace?from=10.244.1.5&to=10.96.0.1&port=443&protocol=tcp";
+    let bad_request = |error: String| ApiError::BadRequest(format!("{error}; {example}"));
+    let Arguments(arguments) = arguments.map_err(|rejection| bad_request(rejection.body_text()))?;
+    let TraceArguments { from, to, port, protocol, format } = arguments;
+    let flow = Flow::new(from, SocketAddr::new(to, port), protocol.into())
+        .map_err(|error| bad_request(error.to_string()))?;
+    // The loop only hands out what it knows; the search through all services is done here.
+    let snapshot = api.ask(Query::Snapshot).await?;
+    let snapshot = snapshot.ok_or(ApiError::NotReady("the store has not been read yet; see /readiness"))?;
+    let trace = trace_flow(&snapshot, &flow);
+    Ok(match format {
+        Format::Json => Json(trace).into_response(),
+        Format::Text => trace.to_string().into_response(),
+    })
+}
