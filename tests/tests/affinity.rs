@@ -9,7 +9,7 @@ use std::{
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Frontend, Manifests, Service, ServiceManifest, State, TARGET_PORT},
-    lab::{Family, Host, Lab, Protocol, Responder, Result, isolated, wait_until},
+    lab::{Family, Host, Lab, LabError, Protocol, Responder, Result, isolated, wait_until},
 };
 
 /// The default of Kubernetes: longer than any test.
@@ -311,6 +311,33 @@ fn by_client_address_the_same_client_always_gets_the_same_backend_whatever_happe
             agent.stop()?;
             let _agent = Agent::start(lab, options)?;
             check(None, "after a restart")
+        },
+    )
+}
+
+#[test]
+fn a_policy_that_becomes_local_takes_clients_away_from_remote_backends() -> Result<()> {
+    run(
+        "a_policy_that_becomes_local_takes_clients_away_from_remote_backends",
+        |lab| vec![sticky("web", 80, THREE_HOURS, &three(lab))],
+        |lab, state, _agent, _| {
+            let web = Service::new("web", 80, &three(lab));
+            for at in FAMILIES_AND_PROTOCOLS {
+                ask_all(lab, &web, Frontend::LoadBalancer, at)?;
+            }
+            let local =
+                ServiceManifest { external_local: true, ..sticky("web", 80, THREE_HOURS, &three(lab)) };
+            state.put_manifest(&local)?;
+            wait_until("the policy is applied", Duration::from_secs(10), || {
+                let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services-outside4"]);
+                listed.is_ok_and(|map| map.contains("goto"))
+            })?;
+            for at in FAMILIES_AND_PROTOCOLS {
+                let served = ask_all(lab, &web, Frontend::LoadBalancer, at)
+                    .map_err(|error| LabError::Unexpected(format!("{at:?}: {error}")))?;
+                assert!(!backends_of(&served).contains("pod3"), "{at:?}: pod3 is not here: {served:?}");
+            }
+            Ok(())
         },
     )
 }

@@ -215,20 +215,32 @@ fn shared_elements(plan: &ServicePlan) -> impl Iterator<Item = Element> {
 }
 
 /// The backends that clients of a frontend must no longer be remembered for.
+///
+/// The memory does not tell clients outside from others. So when those outside begin to have backends of their own, all
+/// are forgotten that are not among these: a client outside must not be sent to any other, and who is not outside only
+/// draws once more.
 fn forgotten(frontend: FrontendKey, before: &[Element], after: &[Element]) -> Vec<(FrontendKey, SocketAddr)> {
-    let sticky = |element: &Element| element.set.kind == SetKind::Sticky;
-    if !before.iter().any(sticky) {
+    let has = |elements: &[Element], kind| elements.iter().any(|element| element.set.kind == kind);
+    if !has(before, SetKind::Sticky) {
         return Vec::new();
     }
-    let backends = |elements: &[Element]| -> BTreeSet<SocketAddr> {
+    let backends = |elements: &[Element], kinds: &[SetKind]| -> BTreeSet<SocketAddr> {
         let backend = |element: &Element| match element.value {
-            Value::Backend(backend) => Some(backend),
+            Value::Backend(backend) if kinds.contains(&element.set.kind) => Some(backend),
             _ => None,
         };
         elements.iter().filter_map(backend).collect()
     };
-    let kept = if after.iter().any(sticky) { backends(after) } else { BTreeSet::new() };
-    backends(before).difference(&kept).map(|backend| (frontend, *backend)).collect()
+    let outside = SetKind::BackendsOutside;
+    let kept = if !has(after, SetKind::Sticky) {
+        BTreeSet::new()
+    } else if has(after, outside) && !has(before, outside) {
+        backends(after, &[outside])
+    } else {
+        backends(after, &[SetKind::Backends, outside])
+    };
+    let known = backends(before, &[SetKind::Backends, outside]);
+    known.difference(&kept).map(|backend| (frontend, *backend)).collect()
 }
 
 fn count_use(chains: &mut BTreeMap<DemandChain, usize>, element: &Element, change: isize) {
