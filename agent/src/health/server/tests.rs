@@ -163,6 +163,20 @@ async fn a_port_in_use_is_reported_and_the_others_are_served() {
 }
 
 #[tokio::test]
+async fn an_address_that_is_gone_is_not_tried_again() {
+    let (first, second) = (loopback(10), loopback(11));
+    let taken = TcpListener::bind((first, 31001)).unwrap();
+    let running = Running::start(&[first]);
+    running.say(vec![(web(), Some(check(31001, 1)))], None);
+    assert!(running.error(&web(), first).await.is_some());
+    drop(taken);
+    running.say(Vec::new(), Some(&[second]));
+    assert_eq!(running.status(second, 31001).await, Some(200));
+    assert_eq!(running.status(first, 31001).await, None);
+    assert_eq!(running.views().await[0].listeners.len(), 1);
+}
+
+#[tokio::test]
 async fn a_port_that_was_in_use_is_tried_again_without_any_change() {
     let address = loopback(7);
     let taken = TcpListener::bind((address, 31001)).unwrap();
