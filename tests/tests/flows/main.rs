@@ -1,5 +1,6 @@
-//! The flow matrix: what becomes of every kind of flow, with real packets through a running agent.
+//! The flow matrix: what becomes of every kind of flow, with real packets through a running agent, and by its evaluator.
 
+mod evaluator;
 mod leaving;
 mod matrix;
 mod oracle;
@@ -24,11 +25,16 @@ fn every_flow_of_the_matrix_ends_as_kube_proxys_tables_say() -> Result<()> {
         for service in services(lab) {
             state.put_manifest(&manifest(&service))?;
         }
-        let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
         let (size, wrong) = run(lab)?;
         println!("flow matrix: {size} flows, {} of them not as expected", wrong.len());
         // As many as there are combinations; fewer would mean that rows were lost on the way.
         assert_eq!(size, 4 * 4 * 4 * 2 * 2 * 5, "sources, frontends, policies, families, protocols, states");
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+
+        let flows: Vec<_> = Source::ALL.into_iter().flat_map(|source| flows_from(source, lab)).collect();
+        let wrong = evaluator::mismatches(lab, &agent, &flows)?;
+        println!("the evaluator on the same {} flows: {} not as expected", flows.len(), wrong.len());
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
         Ok(())
     })
