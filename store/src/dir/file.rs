@@ -40,6 +40,8 @@ pub(super) struct File {
     pub(super) problems: Vec<Problem>,
     /// The objects that are there but not usable.
     pub(super) broken: BTreeSet<Key>,
+    /// There was not a single byte in it.
+    is_empty: bool,
     /// Whether the file holds something that is neither in `definitions` nor in `broken`.
     pub(super) holds_more: bool,
 }
@@ -55,7 +57,8 @@ impl File {
         let parsed = match fingerprint.and_then(|fingerprint| Ok((fingerprint, read_text(path)?))) {
             Ok((fingerprint, text)) => {
                 let parsed = manifest::parse_file(&path.display().to_string(), &text);
-                return Ok(Self { fingerprint: Some(fingerprint), ..Self::after(parsed, before) });
+                let is_empty = text.is_empty();
+                return Ok(Self { fingerprint: Some(fingerprint), is_empty, ..Self::after(parsed, before) });
             }
             // A link to nothing is there, and says nothing.
             Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
@@ -64,6 +67,11 @@ impl File {
             Err(error) => manifest::unreadable(path, &error),
         };
         Ok(Self::after(parsed, before))
+    }
+
+    /// What the file system said of the file if it was empty.
+    pub(super) fn emptied(&self) -> Option<Fingerprint> {
+        self.fingerprint.filter(|_| self.is_empty)
     }
 
     /// Whether the file on disk may say something else by now.
@@ -102,6 +110,6 @@ impl File {
         };
         let before = before.map(|before| before.definitions.as_slice()).unwrap_or_default();
         definitions.extend(before.iter().filter(is_kept).cloned());
-        Self { fingerprint: None, definitions, problems, broken, holds_more }
+        Self { fingerprint: None, is_empty: false, definitions, problems, broken, holds_more }
     }
 }

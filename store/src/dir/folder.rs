@@ -8,7 +8,10 @@ use std::{
 
 use contiv_proto::Key;
 
-use super::{file::File, index::Index};
+use super::{
+    file::{File, Fingerprint},
+    index::Index,
+};
 use crate::{
     Problem, Snapshot, WatchEvent,
     manifest::{
@@ -22,6 +25,8 @@ use crate::{
 pub(super) struct Folder {
     pub(super) root: PathBuf,
     files: BTreeMap<PathBuf, File>,
+    /// Files that had objects and were empty when they were last read, which is not believed yet.
+    emptied: BTreeMap<PathBuf, Fingerprint>,
     pub(super) index: Index,
     /// What cannot be read, apart from single files.
     unreadable: Vec<Problem>,
@@ -30,11 +35,22 @@ pub(super) struct Folder {
     revision: i64,
 }
 
+/// What became of reading a file again.
+pub(super) enum Refreshed {
+    /// What it says is known.
+    Done,
+    /// It is empty, and was not before.
+    Emptied(Fingerprint),
+    /// There is no such file.
+    Absent,
+}
+
 impl Folder {
     pub(super) fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
             files: BTreeMap::new(),
+            emptied: BTreeMap::new(),
             index: Index::default(),
             unreadable: Vec::new(),
             problems: Vec::new(),
@@ -51,23 +67,45 @@ impl Folder {
         }
     }
 
-    /// Reads one file again. Returns whether there is one; a file that is gone is not forgotten here, because the next
-    /// moment it may be there again.
-    pub(super) fn refresh(&mut self, path: &Path) -> bool {
+    /// Reads one file again. A file that is gone is not forgotten here, because the next moment it may be there again. One
+    /// that is empty is not believed at once either: whoever writes a file anew empties it first.
+    pub(super) fn refresh(&mut self, path: &Path) -> Refreshed {
         let before = self.files.get(path);
         if before.is_some_and(|before| !before.is_stale(path)) {
-            return true;
+            self.emptied.remove(path);
+            return Refreshed::Done;
         }
-        let Ok(now) = File::read(path, before) else { return false };
-        self.put(path, now);
-        true
+        let Ok(now) = File::read(path, before) else { return Refreshed::Absent };
+        let had_objects = before.is_some_and(|before| !before.definitions.is_empty());
+        match now.emptied() {
+            Some(fingerprint) if had_objects => {
+                self.emptied.insert(path.to_owned(), fingerprint);
+                Refreshed::Emptied(fingerprint)
+            }
+            _ => {
+                self.put(path, now);
+                Refreshed::Done
+            }
+        }
     }
 
-    /// Forgets a file, and with it the objects it defined, unless it is there after all.
+    /// Reads one file again, and believes that it is gone, or empty if it was so already and nobody touched it since.
     pub(super) fn refresh_or_forget(&mut self, path: &Path) {
-        if !self.refresh(path) {
-            self.forget(path);
+        let seen = self.emptied.get(path).copied();
+        match self.refresh(path) {
+            Refreshed::Done => {}
+            Refreshed::Absent => self.forget(path),
+            Refreshed::Emptied(now) => {
+                if seen == Some(now) {
+                    self.forget(path);
+                }
+            }
         }
+    }
+
+    /// Files that were empty when they were last read, which is not believed yet.
+    pub(super) fn emptied(&self) -> impl Iterator<Item = &PathBuf> {
+        self.emptied.keys()
     }
 
     /// Looks at the whole folder: reads what may have changed and forgets what is gone. `enter` is called for each
@@ -139,12 +177,14 @@ impl Folder {
     }
 
     fn put(&mut self, path: &Path, now: File) {
+        self.emptied.remove(path);
         let before = self.files.get(path).map(|before| before.definitions.as_slice()).unwrap_or_default();
         self.index.replace(path, before, &now.definitions);
         self.files.insert(path.to_owned(), now);
     }
 
     fn forget(&mut self, path: &Path) {
+        self.emptied.remove(path);
         if let Some(before) = self.files.remove(path) {
             self.index.replace(path, &before.definitions, &[]);
         }

@@ -16,7 +16,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use super::{
-    folder::Folder,
+    folder::{Folder, Refreshed},
     history::History,
     pending::{Pending, Signal},
     watcher::Watcher,
@@ -154,7 +154,7 @@ impl Owner {
             self.folder.refresh_or_forget(&path);
         }
         for path in work.complete {
-            if !self.folder.refresh(&path) {
+            if matches!(self.folder.refresh(&path), Refreshed::Absent) {
                 self.pending.question(path, now);
             }
         }
@@ -165,6 +165,9 @@ impl Owner {
                 warn!(folder = %self.folder.root.display(), %error, "cannot read the folder; its last state stays");
                 self.retry = Some(now + RETRY);
             }
+        }
+        for path in self.folder.emptied() {
+            self.pending.question(path.clone(), now);
         }
         self.publish();
     }

@@ -112,3 +112,24 @@ async fn a_watch_begins_at_its_revision_and_not_before_the_history() {
     assert!(matches!(folder.store.watch(ROOT, 0).await, Err(StoreError::Compacted { .. })));
     assert!(matches!(folder.store.watch(ROOT, 1_000).await, Err(StoreError::Rewound { .. })));
 }
+
+#[tokio::test]
+async fn a_file_that_is_written_anew_again_and_again_is_never_taken_for_empty() {
+    const LAST: i32 = 3000;
+    let mut folder = Folder::with(&[("web.yaml", &service("web", 1))]).await;
+    // Each write empties the file first, often just when the one before is being read.
+    for port in 2..=LAST {
+        folder.write("web.yaml", &service("web", port));
+    }
+    let last = format!("put web {LAST}");
+    loop {
+        let changes = folder.next_change().await;
+        assert!(changes.iter().all(|change| change.starts_with("put web")), "{changes:?}");
+        if changes.contains(&last) {
+            break;
+        }
+    }
+    // Emptied for good, it defines nothing.
+    folder.write("web.yaml", "");
+    assert_eq!(folder.next_change().await, ["delete web"]);
+}
