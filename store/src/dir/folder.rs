@@ -7,10 +7,12 @@ use std::{
 };
 
 use contiv_proto::Key;
+use tokio::time::Instant;
 
 use super::{
     file::{File, Fingerprint},
     index::Index,
+    pending::GRACE,
 };
 use crate::{
     Problem, Snapshot, WatchEvent,
@@ -25,8 +27,9 @@ use crate::{
 pub(super) struct Folder {
     pub(super) root: PathBuf,
     files: BTreeMap<PathBuf, File>,
-    /// Files that had objects and were empty when they were last read, which is not believed yet.
-    emptied: BTreeMap<PathBuf, Fingerprint>,
+    /// Files that had objects and were empty when they were last read, which is not believed yet, and since when they are
+    /// so without a change.
+    emptied: BTreeMap<PathBuf, (Fingerprint, Instant)>,
     pub(super) index: Index,
     /// What cannot be read, apart from single files.
     unreadable: Vec<Problem>,
@@ -40,7 +43,10 @@ pub(super) enum Refreshed {
     /// What it says is known.
     Done,
     /// It is empty, and was not before.
-    Emptied(Fingerprint),
+    Emptied {
+        /// When it was first seen as it is now.
+        since: Instant,
+    },
     /// There is no such file.
     Absent,
 }
@@ -79,8 +85,10 @@ impl Folder {
         let had_objects = before.is_some_and(|before| !before.definitions.is_empty());
         match now.emptied() {
             Some(fingerprint) if had_objects => {
-                self.emptied.insert(path.to_owned(), fingerprint);
-                Refreshed::Emptied(fingerprint)
+                let seen = self.emptied.get(path).filter(|(seen, _)| *seen == fingerprint);
+                let since = seen.map_or_else(Instant::now, |(_, since)| *since);
+                self.emptied.insert(path.to_owned(), (fingerprint, since));
+                Refreshed::Emptied { since }
             }
             _ => {
                 self.put(path, now);
@@ -89,14 +97,14 @@ impl Folder {
         }
     }
 
-    /// Reads one file again, and believes that it is gone, or empty if it was so already and nobody touched it since.
+    /// Reads one file again, and believes that it is gone, or empty if nobody touched it for the
+    /// [`GRACE`].
     pub(super) fn refresh_or_forget(&mut self, path: &Path) {
-        let seen = self.emptied.get(path).copied();
         match self.refresh(path) {
             Refreshed::Done => {}
             Refreshed::Absent => self.forget(path),
-            Refreshed::Emptied(now) => {
-                if seen == Some(now) {
+            Refreshed::Emptied { since } => {
+                if since.elapsed() >= GRACE {
                     self.forget(path);
                 }
             }
