@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use contiv_proto::Key;
@@ -12,7 +13,6 @@ use tokio::time::Instant;
 use super::{
     file::{File, Fingerprint},
     index::Index,
-    pending::GRACE,
 };
 use crate::{
     Problem, Snapshot, WatchEvent,
@@ -21,6 +21,10 @@ use crate::{
         walk::{Walk, walk},
     },
 };
+
+/// How long a file that had objects must stay empty until that is believed. The kernel reports that a file was emptied a
+/// little after it was, and a busy machine can halt the writer in between for longer than a file may be gone.
+const EMPTY_GRACE: Duration = Duration::from_millis(100);
 
 /// A folder of manifests. It reads when it is told to; what to read when is [`super::pending`]'s business.
 #[derive(Debug)]
@@ -97,14 +101,14 @@ impl Folder {
         }
     }
 
-    /// Reads one file again, and believes that it is gone, or empty if nobody touched it for the
-    /// [`GRACE`].
+    /// Reads one file again, and believes that it is gone, or empty if nobody touched it for
+    /// [`EMPTY_GRACE`].
     pub(super) fn refresh_or_forget(&mut self, path: &Path) {
         match self.refresh(path) {
             Refreshed::Done => {}
             Refreshed::Absent => self.forget(path),
             Refreshed::Emptied { since } => {
-                if since.elapsed() >= GRACE {
+                if since.elapsed() >= EMPTY_GRACE {
                     self.forget(path);
                 }
             }

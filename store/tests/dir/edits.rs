@@ -115,7 +115,7 @@ async fn a_watch_begins_at_its_revision_and_not_before_the_history() {
 
 #[tokio::test]
 async fn a_file_that_is_written_anew_again_and_again_is_never_taken_for_empty() {
-    const LAST: i32 = 50;
+    const LAST: i32 = 1000;
     let mut folder = Folder::with(&[("web.yaml", &service("web", 1))]).await;
     // Each write empties the file first, often just when the one before is being read.
     for port in 2..=LAST {
@@ -123,7 +123,8 @@ async fn a_file_that_is_written_anew_again_and_again_is_never_taken_for_empty() 
     }
     let last = format!("put web {LAST}");
     loop {
-        let changes = folder.next_change().await;
+        // A text that is half there is a problem for a moment, and keeps what was before.
+        let changes = folder.next_change_past_problems().await;
         assert!(changes.iter().all(|change| change.starts_with("put web")), "{changes:?}");
         if changes.contains(&last) {
             break;
@@ -131,5 +132,5 @@ async fn a_file_that_is_written_anew_again_and_again_is_never_taken_for_empty() 
     }
     // Emptied for good, it defines nothing.
     folder.write("web.yaml", "");
-    assert_eq!(folder.next_change().await, ["delete web"]);
+    assert_eq!(folder.next_change_past_problems().await, ["delete web"]);
 }

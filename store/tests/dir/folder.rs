@@ -55,6 +55,15 @@ impl Folder {
         next_change_of(&mut self.watch).await
     }
 
+    /// The next change, whatever problems come and go before it.
+    pub(crate) async fn next_change_past_problems(&mut self) -> Vec<String> {
+        loop {
+            if let WatchEvent::Changed(batch) = next_of(&mut self.watch).await {
+                return words(&batch);
+            }
+        }
+    }
+
     pub(crate) async fn next_problems(&mut self) -> Vec<Problem> {
         match next_of(&mut self.watch).await {
             WatchEvent::Problems(problems) => problems,
@@ -74,8 +83,12 @@ async fn next_of(watch: &mut WatchStream) -> WatchEvent {
 
 /// The next batch as "put NAME PORT" and "delete NAME".
 pub(crate) async fn next_change_of(watch: &mut WatchStream) -> Vec<String> {
-    let WatchEvent::Changed(Batch { changes, .. }) = next_of(watch).await else { panic!("expected changes") };
-    let words = changes.iter().map(|change| match change {
+    let WatchEvent::Changed(batch) = next_of(watch).await else { panic!("expected changes") };
+    words(&batch)
+}
+
+fn words(batch: &Batch) -> Vec<String> {
+    let words = batch.changes.iter().map(|change| match change {
         Change::Put(entry) => {
             let (name, port) = name_and_port(entry);
             format!("put {name} {port}")
