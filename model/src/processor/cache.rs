@@ -127,6 +127,11 @@ impl Cache {
         services.collect()
     }
 
+    /// The services that only some sources may reach.
+    pub(super) fn services_with_source_ranges(&self) -> impl Iterator<Item = ServiceId> {
+        self.services.values().filter(|service| !service.source_ranges.is_empty()).map(|it| it.id.clone())
+    }
+
     fn set_service(&mut self, id: &ServiceId, new: Option<Service>, touched: &mut Touched) {
         if replace(&mut self.services, id, new).is_some() {
             touched.services.insert(id.clone());

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -44,7 +45,7 @@ pub(super) fn combine(
     let mut ports: Vec<ServicePort> = ports.collect();
     // Their order in the object has no meaning.
     ports.sort();
-    let source_ranges = restricting(&spec.source_ranges);
+    let source_ranges = source_ranges(spec, placement);
     let service = ContivService {
         id: id.clone(),
         external_policy: spec.external_policy,
@@ -67,6 +68,20 @@ pub(super) fn combine(
         lost: BTreeMap::new(),
     };
     Some(Combined { service: Arc::new(service), seniority: spec.seniority, local_pods: backends.local_pods })
+}
+
+/// Who may connect, where only some may.
+///
+/// A node that may connect also may from the address of the load balancer itself: it is the source where that address is
+/// one of the node's. Source: kube-proxy's firewall chains.
+fn source_ranges(spec: &Service, placement: &Placement) -> BTreeSet<IpNetwork> {
+    let mut ranges = restricting(&spec.source_ranges);
+    let includes = |ip: &IpAddr| ranges.iter().any(|range| range.contains(*ip));
+    let families_of_node: BTreeSet<bool> =
+        placement.own_ips.iter().filter(|ip| includes(ip)).map(IpAddr::is_ipv4).collect();
+    let own = spec.load_balancer_ips.iter().filter(|ip| families_of_node.contains(&ip.is_ipv4()));
+    ranges.extend(own.map(|ip| IpNetwork::from(*ip)));
+    ranges
 }
 
 /// The ranges of the families that they restrict: one of all addresses makes the others of its family meaningless.

@@ -1,6 +1,6 @@
 //! What the processor is told.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use crate::{InterfaceName, Object, ObjectKey, PodId};
 
@@ -31,4 +31,6 @@ pub enum Event {
     DeletePod(PodId),
     /// A pod could not be attached after all.
     RevertAddPod(PodId),
+    /// The addresses of this node's interfaces are these now.
+    LocalAddresses(BTreeSet<IpAddr>),
 }

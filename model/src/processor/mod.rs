@@ -18,6 +18,7 @@ mod topology;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -32,7 +33,7 @@ use interfaces::Interfaces;
 use placement::Placement;
 use relation::Relation;
 
-pub use config::ProcessorConfig;
+pub use config::{LocalDetect, NodePortAddresses, ProcessorConfig};
 pub use event::{Event, Resync};
 pub use introspection::NodeView;
 
@@ -43,6 +44,8 @@ pub struct Processor {
     cache: Cache,
     /// Pods on this node's dataplane with their main interface.
     attached: BTreeMap<PodId, InterfaceName>,
+    /// Addresses of this node's interfaces.
+    local_ips: BTreeSet<IpAddr>,
     placement: Placement,
     combined: BTreeMap<ServiceId, Combined>,
     claims: Claims,
@@ -55,11 +58,13 @@ impl Processor {
     /// A processor that knows of no objects.
     pub fn new(config: ProcessorConfig) -> Self {
         let cache = Cache::default();
-        let placement = Placement::derive(&cache, &config);
+        let local_ips = BTreeSet::new();
+        let placement = Placement::derive(&cache, &config, &local_ips);
         Self {
             config,
             cache,
             attached: BTreeMap::new(),
+            local_ips,
             placement,
             combined: BTreeMap::new(),
             claims: Claims::default(),
@@ -68,7 +73,8 @@ impl Processor {
         }
     }
 
-    /// Replaces all objects, and derives everything anew. Pods that are attached stay so: they are no part of the store.
+    /// Replaces all objects, and derives everything anew. Attached pods and this node's interfaces are no part of the
+    /// store, and stay.
     pub fn resync(&mut self, resync: Resync) -> ChangeSet {
         let before = self.snapshot();
         let mut fresh = Self::new(self.config.clone());
@@ -78,7 +84,8 @@ impl Processor {
             .attached
             .iter()
             .map(|(pod, interface)| Event::AddPod { pod: pod.clone(), interface: interface.clone() });
-        fresh.apply(kept.chain(resync.objects).map(Event::Put).chain(attached));
+        let local = Event::LocalAddresses(self.local_ips.clone());
+        fresh.apply(kept.chain(resync.objects).map(Event::Put).chain(attached).chain([local]));
         fresh.share_unchanged_services(self);
         *self = fresh;
         ChangeSet::between(&before, &self.snapshot())
@@ -97,6 +104,10 @@ impl Processor {
                 }
                 Event::DeletePod(pod) | Event::RevertAddPod(pod) => {
                     touched.interfaces |= self.attached.remove(&pod).is_some();
+                }
+                Event::LocalAddresses(ips) => {
+                    touched.placement |= self.local_ips != ips;
+                    self.local_ips = ips;
                 }
             }
         }
@@ -157,8 +168,11 @@ impl Processor {
         if !touched.placement {
             return None;
         }
-        let placement = Placement::derive(&self.cache, &self.config);
+        let placement = Placement::derive(&self.cache, &self.config, &self.local_ips);
         let before = std::mem::replace(&mut self.placement, placement);
+        if before.own_ips != self.placement.own_ips {
+            touched.services.extend(self.cache.services_with_source_ranges());
+        }
         if before.zone != self.placement.zone {
             touched.services.extend(self.cache.services_with_zone_hints(&touched.services));
         }

@@ -2,12 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::Arc,
 };
 
-use super::{ProcessorConfig, cache::Cache};
-use crate::{NodeFacts, NodeName, PodId, object::EndpointAddress};
+use ipnetwork::IpNetwork;
+
+use super::{LocalDetect, NodePortAddresses, ProcessorConfig, cache::Cache};
+use crate::{ClusterIpMasquerade, NodeFacts, NodeName, PodId, object::EndpointAddress};
 
 /// What endpoint addresses are judged by. Derived from the nodes and custom allocations as a whole, so that nothing of an
 /// object that is gone can stay behind.
@@ -19,7 +21,9 @@ pub(super) struct Placement {
     pub(super) node_name: NodeName,
     /// The zone of this node.
     pub(super) zone: Option<Arc<str>>,
-    own_ips: BTreeSet<IpAddr>,
+    /// The addresses this node is known by.
+    pub(super) own_ips: BTreeSet<IpAddr>,
+    pod_cidrs: BTreeSet<IpNetwork>,
     all_node_ips: BTreeSet<IpAddr>,
     redirects: Redirects,
 }
@@ -58,8 +62,9 @@ impl Moves {
 }
 
 impl Placement {
-    /// Reads the nodes and allocations. What the configuration says of this node replaces what the store says.
-    pub(super) fn derive(cache: &Cache, config: &ProcessorConfig) -> Self {
+    /// Reads the nodes and allocations. What the configuration says of this node replaces what the store says. The
+    /// interfaces of this node have the addresses `local_ips`.
+    pub(super) fn derive(cache: &Cache, config: &ProcessorConfig, local_ips: &BTreeSet<IpAddr>) -> Self {
         let this = &config.node_name;
         let of_nodes = cache.nodes.values().map(|node| (&node.name, &node.ips));
         let of_vpp_nodes = cache.vpp_nodes.values().map(|node| (&node.name, &node.ips));
@@ -72,18 +77,34 @@ impl Placement {
             }
         }
         let stored = cache.nodes.get(this);
+        let pod_cidrs = if config.pod_cidrs.is_empty() {
+            stored.map(|node| node.pod_cidrs.clone()).unwrap_or_default()
+        } else {
+            config.pod_cidrs.clone()
+        };
+        let primary = if config.node_ips.is_empty() { &own_ips } else { &config.node_ips };
         let facts = NodeFacts {
-            node_ips: if config.node_ips.is_empty() { &own_ips } else { &config.node_ips }.clone(),
-            pod_cidrs: if config.pod_cidrs.is_empty() {
-                stored.map(|node| node.pod_cidrs.clone()).unwrap_or_default()
-            } else {
-                config.pod_cidrs.clone()
+            node_ips: node_port_ips(config, primary, local_ips),
+            local_ips: local_ips.clone(),
+            pod_cidrs: match config.local_detect {
+                LocalDetect::PodCidrs => pod_cidrs.clone(),
+                LocalDetect::Interfaces(_) | LocalDetect::None => BTreeSet::new(),
+            },
+            pod_interfaces: match &config.local_detect {
+                LocalDetect::Interfaces(interfaces) => interfaces.clone(),
+                LocalDetect::PodCidrs | LocalDetect::None => BTreeSet::new(),
+            },
+            cluster_ip_masquerade: match config.local_detect {
+                _ if config.masquerade_all => ClusterIpMasquerade::All,
+                LocalDetect::None => ClusterIpMasquerade::None,
+                LocalDetect::PodCidrs | LocalDetect::Interfaces(_) => ClusterIpMasquerade::AllButPods,
             },
             service_cidrs: config.service_cidrs.clone(),
         };
         own_ips.extend(&config.node_ips);
         let zone = config.zone.clone().or_else(|| stored.and_then(|node| node.zone.clone()));
-        Self { facts, node_name: this.clone(), zone, own_ips, all_node_ips, redirects: redirects(cache) }
+        let redirects = redirects(cache);
+        Self { facts, node_name: this.clone(), zone, own_ips, pod_cidrs, all_node_ips, redirects }
     }
 
     /// Where this address is.
@@ -92,7 +113,7 @@ impl Placement {
         let ip = address.ip;
         let local = match &address.node_name {
             Some(node_name) => *node_name == self.node_name,
-            None => self.facts.pod_cidrs.iter().any(|cidr| cidr.contains(ip)) || self.own_ips.contains(&ip),
+            None => self.pod_cidrs.iter().any(|cidr| cidr.contains(ip)) || self.own_ips.contains(&ip),
         };
         Place {
             ip: self.redirect(address).unwrap_or(ip),
@@ -103,7 +124,7 @@ impl Placement {
 
     /// Which addresses may be elsewhere than they were; none if none can be.
     pub(super) fn moves_since(&self, before: &Self) -> Option<Moves> {
-        if self.facts.pod_cidrs != before.facts.pod_cidrs {
+        if self.pod_cidrs != before.pod_cidrs {
             return Some(Moves::Any);
         }
         let mut ips = BTreeSet::new();
@@ -134,6 +155,36 @@ impl Placement {
         let from = (address.ip, PodId::new("", ""));
         let (first, ip) = self.redirects.range(from..).next()?;
         (first.0 == address.ip).then_some(*ip)
+    }
+}
+
+/// The addresses on which node ports answer.
+fn node_port_ips(
+    config: &ProcessorConfig,
+    primary: &BTreeSet<IpAddr>,
+    local_ips: &BTreeSet<IpAddr>,
+) -> BTreeSet<IpAddr> {
+    let of_interfaces = |is_meant: &dyn Fn(&IpAddr) -> bool| -> Vec<IpAddr> {
+        local_ips.iter().filter(|ip| !ip.is_loopback() && is_meant(ip)).copied().collect()
+    };
+    let mut ips = BTreeSet::new();
+    for addresses in &config.node_port_addresses {
+        match addresses {
+            NodePortAddresses::Primary => ips.extend(primary),
+            NodePortAddresses::All => ips.extend(of_interfaces(&|ip| !is_link_local(ip))),
+            NodePortAddresses::Within(range) => ips.extend(of_interfaces(&|ip| range.contains(*ip))),
+        }
+    }
+    if config.node_ports_on_loopback {
+        ips.extend([IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)]);
+    }
+    ips
+}
+
+const fn is_link_local(ip: &IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
     }
 }
 

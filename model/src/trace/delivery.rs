@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::Serialize;
 
 use super::{Client, Flow, FrontendKind};
-use crate::{Backend, BackendState, Balance, ContivService, ServicePort, TrafficPolicy};
+use crate::{Backend, BackendState, Balance, ClusterIpMasquerade, ContivService, ServicePort, TrafficPolicy};
 
 /// Where a flow goes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -104,12 +104,16 @@ impl Candidate {
 pub enum Masquerade {
     /// The client's address: from a local pod to a cluster IP.
     KeptForPod,
+    /// The client's address: to a cluster IP, where no client is told from pods.
+    KeptForAll,
     /// The client's address: from a local pod to an external address, policy Local.
     KeptForPodByExternalLocal,
     /// The client's address: from outside to an external address, policy Local.
     KeptByExternalLocal,
     /// The node's: to a cluster IP, and not from a local pod.
     HiddenNotAPod,
+    /// The node's: to a cluster IP, where every client is hidden.
+    HiddenForAll,
     /// The node's: to an external address, policy Cluster.
     HiddenByExternalCluster,
     /// The node's: from this node itself to an external address, policy Local.
@@ -117,10 +121,14 @@ pub enum Masquerade {
 }
 
 impl Masquerade {
-    const fn of(rule: Rule, client: Client) -> Self {
+    const fn of(rule: Rule, client: Client, to_cluster_ips: ClusterIpMasquerade) -> Self {
         match (rule, client) {
-            (Rule::InternalCluster | Rule::InternalLocal, Client::LocalPod) => Self::KeptForPod,
-            (Rule::InternalCluster | Rule::InternalLocal, _) => Self::HiddenNotAPod,
+            (Rule::InternalCluster | Rule::InternalLocal, _) => match (to_cluster_ips, client) {
+                (ClusterIpMasquerade::All, _) => Self::HiddenForAll,
+                (ClusterIpMasquerade::None, _) => Self::KeptForAll,
+                (ClusterIpMasquerade::AllButPods, Client::LocalPod) => Self::KeptForPod,
+                (ClusterIpMasquerade::AllButPods, _) => Self::HiddenNotAPod,
+            },
             (Rule::ExternalCluster, _) => Self::HiddenByExternalCluster,
             (_, Client::LocalPod) => Self::KeptForPodByExternalLocal,
             (_, Client::Node) => Self::HiddenForNode,
@@ -130,7 +138,10 @@ impl Masquerade {
 
     /// The backend does not see the client's address.
     pub const fn is_hidden(self) -> bool {
-        matches!(self, Self::HiddenNotAPod | Self::HiddenByExternalCluster | Self::HiddenForNode)
+        matches!(
+            self,
+            Self::HiddenNotAPod | Self::HiddenForAll | Self::HiddenByExternalCluster | Self::HiddenForNode
+        )
     }
 }
 
@@ -167,6 +178,7 @@ pub(super) fn deliver(
     rule: Rule,
     flow: &Flow,
     client: Client,
+    to_cluster_ips: ClusterIpMasquerade,
 ) -> Option<Delivery> {
     let (backends, pool) = select(port, rule.is_local(), flow);
     let weight_of = |backend: &Backend| backend.weight.max(1);
@@ -184,7 +196,7 @@ pub(super) fn deliver(
         rule,
         pool,
         candidates: backends.into_iter().map(candidate).collect(),
-        masquerade: Masquerade::of(rule, client),
+        masquerade: Masquerade::of(rule, client, to_cluster_ips),
         affinity: Affinity::of(service),
     })
 }

@@ -8,12 +8,14 @@ use std::{
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::{NodeFacts, Protocol};
+use crate::{InterfaceName, NodeFacts, Protocol};
 
 /// A new connection, as it arrives at this node or leaves a process on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Flow {
     from: IpAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interface: Option<InterfaceName>,
     to: IpAddr,
     port: u16,
     protocol: Protocol,
@@ -35,10 +37,21 @@ impl Flow {
     pub fn new(from: IpAddr, to: SocketAddr, protocol: Protocol) -> Result<Self, MixedFamilies> {
         let (to, port) = (to.ip(), to.port());
         if from.is_ipv4() == to.is_ipv4() {
-            Ok(Self { from, to, port, protocol })
+            Ok(Self { from, interface: None, to, port, protocol })
         } else {
             Err(MixedFamilies { from, to })
         }
+    }
+
+    /// The same, coming in by this interface. Where pods are told by their interfaces, it says whether one asks.
+    #[must_use]
+    pub fn by_interface(self, interface: InterfaceName) -> Self {
+        Self { interface: Some(interface), ..self }
+    }
+
+    /// The interface it comes in by; none if it is not known, or if the client is a process of this node.
+    pub const fn interface(&self) -> Option<&InterfaceName> {
+        self.interface.as_ref()
     }
 
     /// The client's address.
@@ -69,32 +82,65 @@ impl Flow {
 
 impl fmt::Display for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} to {}/{}", self.from, SocketAddr::new(self.to, self.port), self.protocol)
+        write!(f, "{}", self.from)?;
+        if let Some(interface) = &self.interface {
+            write!(f, "%{interface}")?;
+        }
+        write!(f, " to {}/{}", SocketAddr::new(self.to, self.port), self.protocol)
     }
 }
 
-/// Who a client counts as, by its address.
+/// Who a client counts as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Client {
-    /// In a pod range of this node.
+    /// A pod of this node, by its address or by its interface.
     LocalPod,
     /// This node: one of the addresses we know it by, or loopback.
     Node,
-    /// Anyone else, also pods of other nodes; and pods of this one where its pod ranges are not known.
+    /// Anyone else, also pods of other nodes; and pods of this one where they cannot be told from others.
     Outside,
 }
 
 impl Client {
-    /// Who the address is, to this node. An address of the node that lies in a pod range is a pod's: kube-proxy asks in
+    /// Who opens the flow, to this node. An address of the node that lies in a pod range is a pod's: kube-proxy asks in
     /// this order.
-    pub fn of(address: IpAddr, node: &NodeFacts) -> Self {
-        if node.pod_cidrs.iter().any(|range| range.contains(address)) {
+    pub fn of(flow: &Flow, node: &NodeFacts) -> Self {
+        let comes_by = |interface: &InterfaceName| {
+            node.pod_interfaces.iter().any(|pattern| pattern.matches(&interface.0))
+        };
+        let is_pod = node.pod_cidrs.iter().any(|range| range.contains(flow.from))
+            || flow.interface.as_ref().is_some_and(comes_by);
+        if is_pod {
             Self::LocalPod
-        } else if address.is_loopback() || node.node_ips.contains(&address) {
+        } else if node.is_own(flow.from) {
             Self::Node
         } else {
             Self::Outside
+        }
+    }
+}
+
+/// Whether pods of this node can be told from other clients of the flow's family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Detection {
+    /// They can.
+    Known,
+    /// They cannot, and count as outside: their ranges are not known, or they are not to be told.
+    Unknown,
+    /// They are told by their interfaces, and it is not known by which one the flow comes.
+    NeedsInterface,
+}
+
+impl Detection {
+    pub(super) fn of(flow: &Flow, node: &NodeFacts) -> Self {
+        if !node.knows_pods(flow.to.is_ipv4()) {
+            Self::Unknown
+        } else if !node.pod_interfaces.is_empty() && flow.interface.is_none() {
+            Self::NeedsInterface
+        } else {
+            Self::Known
         }
     }
 }

@@ -13,12 +13,12 @@ use std::collections::BTreeSet;
 use ipnetwork::IpNetwork;
 use serde::Serialize;
 
-use crate::{ContivService, ServiceId, Snapshot};
+use crate::{ContivService, NodeFacts, ServiceId, Snapshot};
 use delivery::deliver;
 use lookup::{Claim, find};
 
 pub use delivery::{Affinity, Candidate, Delivery, Masquerade, Pool, Rule};
-pub use flow::{Client, Flow, MixedFamilies};
+pub use flow::{Client, Detection, Flow, MixedFamilies};
 pub use lookup::{FrontendKind, Hit, LostClaim};
 
 /// What becomes of a flow and why. As text it is for people, as JSON for programs.
@@ -28,8 +28,8 @@ pub struct Trace {
     pub flow: Flow,
     /// Who its client counts as.
     pub client: Client,
-    /// Pod ranges of this node are known in the family of the flow. Where they are not, its pods count as outside.
-    pub pods_known: bool,
+    /// Whether pods of this node can be told from other clients.
+    pub detection: Detection,
     /// What it hits; none if no service answers there.
     pub hit: Option<Hit>,
     /// Who asks for the same and does not get it.
@@ -78,29 +78,29 @@ pub enum Dropped {
 
 /// What becomes of a new connection on this node.
 pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
-    let client = Client::of(flow.from(), &snapshot.node);
+    let client = Client::of(flow, &snapshot.node);
     let (claim, lost) = find(snapshot, flow);
     let verdict = match &claim {
-        Some(claim) => of_service(claim, flow, client),
+        Some(claim) => of_service(claim, flow, client, &snapshot.node),
         None => without_service(snapshot, flow),
     };
     Trace {
-        flow: *flow,
+        flow: flow.clone(),
         client,
-        pods_known: snapshot.node.pod_cidrs.iter().any(|range| flow.is_of_family(&range.ip())),
+        detection: Detection::of(flow, &snapshot.node),
         hit: claim.map(|claim| claim.hit()),
         lost,
         verdict,
     }
 }
 
-fn of_service(claim: &Claim<'_>, flow: &Flow, client: Client) -> Verdict {
+fn of_service(claim: &Claim<'_>, flow: &Flow, client: Client, node: &NodeFacts) -> Verdict {
     let Claim { service, port, kind, .. } = *claim;
     if let Some(ranges) = forbidding_ranges(service, kind, flow) {
         return Verdict::Dropped(Dropped::SourceRanges(ranges));
     }
     let rule = Rule::of(service, kind, client);
-    if let Some(delivery) = deliver(service, port, rule, flow, client) {
+    if let Some(delivery) = deliver(service, port, rule, flow, client, node.cluster_ip_masquerade) {
         return Verdict::Backends(delivery);
     }
     let is_served_elsewhere = port.backends.iter().any(|backend| flow.is_of_family(&backend.address));

@@ -65,6 +65,7 @@ fn snapshot_of(services: Vec<ContivService>) -> Snapshot {
         node_ips: BTreeSet::from([ip(NODE)]),
         pod_cidrs: BTreeSet::from([range("10.244.1.0/24")]),
         service_cidrs: BTreeSet::from([range("10.96.0.0/16")]),
+        ..NodeFacts::default()
     };
     let services: BTreeMap<_, _> =
         services.into_iter().map(|service| (service.id.clone(), Arc::new(service))).collect();

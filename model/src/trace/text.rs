@@ -3,20 +3,23 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::{
-    Affinity, Candidate, Client, Delivery, Dropped, FrontendKind, Hit, Masquerade, Pool, Rejected, Rule,
-    Trace, Verdict,
+    Affinity, Candidate, Client, Delivery, Detection, Dropped, FrontendKind, Hit, Masquerade, Pool, Rejected,
+    Rule, Trace, Verdict,
 };
 use crate::BackendState;
 
 impl Display for Trace {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        line(f, "flow", self.flow)?;
-        let client = match (self.client, self.pods_known) {
+        line(f, "flow", &self.flow)?;
+        let client = match (self.client, self.detection) {
             (Client::LocalPod, _) => "a pod of this node",
             (Client::Node, _) => "this node itself",
-            (Client::Outside, true) => "outside: neither this node nor one of its pods",
-            (Client::Outside, false) => {
-                "outside, as far as can be told: the pod ranges of this node are not known, so its pods count as outside"
+            (Client::Outside, Detection::Known) => "outside: neither this node nor one of its pods",
+            (Client::Outside, Detection::Unknown) => {
+                "outside, as far as can be told: pods of this node are not told from others, and count as outside"
+            }
+            (Client::Outside, Detection::NeedsInterface) => {
+                "outside, if it does not come from a pod of this node: say by which interface, as in ADDR%IFACE"
             }
         };
         line(f, "client", client)?;
@@ -136,6 +139,9 @@ fn pool(delivery: &Delivery) -> String {
 const fn source(masquerade: Masquerade) -> &'static str {
     match masquerade {
         Masquerade::KeptForPod => "kept: a local pod connects to a cluster IP",
+        Masquerade::KeptForAll => {
+            "kept: to a cluster IP, and nobody's address is hidden there (local-detect none)"
+        }
         Masquerade::KeptForPodByExternalLocal => {
             "kept: a local pod connects to an external address, external policy Local"
         }
@@ -143,6 +149,7 @@ const fn source(masquerade: Masquerade) -> &'static str {
         Masquerade::HiddenNotAPod => {
             "masqueraded: to a cluster IP, and not from a local pod; the answer must come back through this node"
         }
+        Masquerade::HiddenForAll => "masqueraded: to a cluster IP, and every client is (masquerade-all)",
         Masquerade::HiddenByExternalCluster => {
             "masqueraded: external policy Cluster; the answer must come back through this node"
         }

@@ -2,7 +2,10 @@
 
 mod happenings;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use contiv_model::{
     Backend, ChangeSet, ContivService, Event, InterfaceName, Object, ObjectKey, PodId, Processor, Resync,
@@ -18,6 +21,7 @@ use happenings::{Step, steps};
 struct Expected {
     objects: BTreeMap<ObjectKey, Object>,
     attached: BTreeMap<PodId, InterfaceName>,
+    local_ips: BTreeSet<IpAddr>,
 }
 
 impl Expected {
@@ -37,6 +41,7 @@ impl Expected {
             Event::Delete(key) => drop(self.objects.remove(key)),
             Event::AddPod { pod, interface } => drop(self.attached.insert(pod.clone(), interface.clone())),
             Event::DeletePod(pod) | Event::RevertAddPod(pod) => drop(self.attached.remove(pod)),
+            Event::LocalAddresses(ips) => self.local_ips.clone_from(ips),
         }
     }
 
@@ -47,14 +52,14 @@ impl Expected {
             .attached
             .iter()
             .map(|(pod, interface)| Event::AddPod { pod: pod.clone(), interface: interface.clone() });
-        objects.chain(attached).collect()
+        objects.chain(attached).chain([Event::LocalAddresses(self.local_ips.clone())]).collect()
     }
 
     /// What a processor says that is told nothing but the state.
     fn snapshot(&self) -> Snapshot {
         let mut processor = mk_processor();
         processor.resync(mk_resync(self.objects.values().cloned()));
-        processor.apply(self.events().into_iter().filter(|event| matches!(event, Event::AddPod { .. })));
+        processor.apply(self.events().into_iter().filter(|event| !matches!(event, Event::Put(_))));
         processor.snapshot()
     }
 }

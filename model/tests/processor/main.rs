@@ -13,6 +13,7 @@ mod endpoints;
 mod interfaces;
 mod introspection;
 mod laws;
+mod node_facts;
 mod placement;
 mod resync;
 mod services;

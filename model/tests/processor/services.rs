@@ -144,6 +144,23 @@ fn a_range_of_all_addresses_lifts_the_restriction_of_its_family() {
 }
 
 #[test]
+fn where_this_node_may_connect_the_address_of_the_load_balancer_may_as_a_source_too() {
+    let service = Service {
+        source_ranges: ranges(&["192.168.0.0/16", "fd00::/8"]),
+        load_balancer_ips: ips(&["203.0.113.1", "2001:db8::1"]),
+        ..mk_service("default/web", &["10.96.0.1", "fd09::1"], &["http:80/tcp"])
+    };
+    let mut processor = mk_processor_with([put(service)]);
+    let source_ranges =
+        |processor: &Processor| processor.service(&service_id("default/web")).unwrap().source_ranges.clone();
+    assert_eq!(source_ranges(&processor), ranges(&["192.168.0.0/16", "fd00::/8"]));
+    // The node's IPv6 address is in none of the ranges.
+    let changes = processor.apply([put(mk_node(MASTER, &["192.168.1.1", "2001:db8::7"], &[]))]);
+    assert_eq!(changed(&changes), ["default/web"]);
+    assert_eq!(source_ranges(&processor), ranges(&["192.168.0.0/16", "fd00::/8", "203.0.113.1/32"]));
+}
+
+#[test]
 fn source_ranges_restrict_node_ports_only_where_that_is_configured_and_there_are_any() {
     for (configured, given, expected) in
         [(false, "10.0.0.0/8", false), (true, "10.0.0.0/8", true), (true, "0.0.0.0/0", false)]

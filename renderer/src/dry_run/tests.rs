@@ -159,6 +159,10 @@ add element inet contiv pods4 {
 	10.244.1.0/24,
 }
 
+add element inet contiv keep-source4 {
+	10.244.1.0/24,
+}
+
 add element inet contiv node-ips4 {
 	172.31.0.1,
 }

@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use contiv_model::Protocol;
+use contiv_model::{InterfacePattern, Protocol};
 use ipnetwork::IpNetwork;
 
 use super::layout::{DemandChain, Family, Set};
@@ -48,6 +48,8 @@ pub(crate) enum Key {
     /// The address twice.
     Pair(IpAddr),
     Range(IpNetwork),
+    /// Interfaces by their names.
+    Interface(InterfacePattern),
     /// A range of clients for a frontend.
     Source(FrontendKey, IpNetwork),
     /// A client of a frontend, as the kernel remembers it.
@@ -85,6 +87,7 @@ impl fmt::Display for Element {
             Key::Address(address) => write!(f, "{address}"),
             Key::Pair(address) => write!(f, "{address} . {address}"),
             Key::Range(range) => f.write_str(&nft_range(&range)),
+            Key::Interface(pattern) => write!(f, "\"{pattern}\""),
             Key::Source(frontend, range) => write!(f, "{frontend} . {}", nft_range(&range)),
             Key::Client(frontend, client) => write!(f, "{frontend} . {client}"),
         }?;

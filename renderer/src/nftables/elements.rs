@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use contiv_model::NodeFacts;
+use contiv_model::{ClusterIpMasquerade, InterfacePattern, NodeFacts};
 use ipnetwork::IpNetwork;
 
 use super::{
@@ -142,14 +142,54 @@ pub(crate) fn of_node_ips(node: &NodeFacts) -> impl Iterator<Item = Element> {
     })
 }
 
-/// The elements for the pods of the node, sorted.
-pub(crate) fn of_pods(node: &NodeFacts) -> Vec<Element> {
-    of_ranges(SetKind::Pods, &node.pod_cidrs)
+/// The elements of a set of intervals that comes from the node, sorted; none for any other set.
+pub(crate) fn of_intervals(kind: SetKind, node: &NodeFacts) -> Vec<Element> {
+    match kind {
+        SetKind::Pods => of_ranges(kind, &node.pod_cidrs),
+        SetKind::PodInterfaces => of_interfaces(kind, &node.pod_interfaces),
+        SetKind::KeepSource => match node.cluster_ip_masquerade {
+            ClusterIpMasquerade::AllButPods => of_ranges(kind, &node.pod_cidrs),
+            ClusterIpMasquerade::All => Vec::new(),
+            ClusterIpMasquerade::None => of_ranges(kind, &all_addresses()),
+        },
+        SetKind::KeepSourceInterfaces => match node.cluster_ip_masquerade {
+            ClusterIpMasquerade::AllButPods => of_interfaces(kind, &node.pod_interfaces),
+            ClusterIpMasquerade::All | ClusterIpMasquerade::None => Vec::new(),
+        },
+        SetKind::Loopback => of_ranges(kind, &loopback(node)),
+        SetKind::ServiceCidrs => of_ranges(kind, &node.service_cidrs),
+        _ => Vec::new(),
+    }
 }
 
-/// The elements for the ranges of cluster IPs, sorted.
-pub(crate) fn of_service_cidrs(node: &NodeFacts) -> Vec<Element> {
-    of_ranges(SetKind::ServiceCidrs, &node.service_cidrs)
+/// Everyone.
+fn all_addresses() -> BTreeSet<IpNetwork> {
+    Family::ALL.into_iter().filter_map(|family| IpNetwork::new(family.unspecified(), 0).ok()).collect()
+}
+
+/// All of loopback in the families where node ports answer there.
+fn loopback(node: &NodeFacts) -> BTreeSet<IpNetwork> {
+    let prefix = |ip: &IpAddr| if ip.is_ipv4() { 8 } else { 128 };
+    let loopback = node.node_ips.iter().filter(|ip| ip.is_loopback());
+    loopback.filter_map(|ip| IpNetwork::new(*ip, prefix(ip)).ok()).collect()
+}
+
+fn of_interfaces(kind: SetKind, patterns: &BTreeSet<InterfacePattern>) -> Vec<Element> {
+    let covers = |outer: &InterfacePattern, inner: &InterfacePattern| {
+        outer != inner && outer.is_prefix() && outer.matches(inner.stem())
+    };
+    // The kernel refuses overlaps.
+    let outermost: Vec<&InterfacePattern> =
+        patterns.iter().filter(|one| !patterns.iter().any(|other| covers(other, one))).collect();
+    let element = |family| {
+        let set = Set::new(kind, family);
+        outermost.iter().map(move |pattern| Element {
+            set,
+            key: Key::Interface(**pattern),
+            value: Value::None,
+        })
+    };
+    Family::ALL.into_iter().flat_map(element).collect()
 }
 
 fn of_ranges(kind: SetKind, ranges: &BTreeSet<IpNetwork>) -> Vec<Element> {

@@ -17,6 +17,9 @@ pub(crate) const ELEMENT_BYTES: usize = 192;
 /// Elements per message: what fits the 16-bit length of the attribute that lists them.
 const ELEMENTS_PER_MESSAGE: usize = 256;
 
+/// Bytes of the name of an interface and the zeroes that fill it up. Source: `if.h`.
+const IFNAMSIZ: usize = 16;
+
 /// Adds the messages of a transaction.
 pub(crate) fn write(transaction: &Transaction, batch: &mut Batch) {
     for chain in &transaction.chains {
@@ -71,8 +74,8 @@ fn write_elements(message: &mut Writer<'_>, elements: &[Element], with_values: b
 }
 
 fn write_element(list: &mut Writer<'_>, element: &Element, with_value: bool) {
-    if let Key::Range(range) = element.key {
-        return write_range(list, range);
+    if let Some((first, after)) = interval(&element.key) {
+        return write_interval(list, &first, after.as_deref());
     }
     list.nested(LIST_ELEM, |attributes| {
         attributes.nested(elem::KEY, |key| key.bytes(data::VALUE, &key_bytes(&element.key)));
@@ -102,24 +105,47 @@ fn write_value(data: &mut Writer<'_>, value: &Value) {
     }
 }
 
-/// An interval is two elements: its first address, and the one after its last, marked as an end.
-fn write_range(list: &mut Writer<'_>, range: ipnetwork::IpNetwork) {
-    let mut key = |address: IpAddr, end: bool| {
-        list.nested(LIST_ELEM, |attributes| {
-            if end {
-                attributes.u32(elem::FLAGS, elem::FLAG_INTERVAL_END);
-            }
-            attributes.nested(elem::KEY, |key| key.bytes(data::VALUE, &key_bytes(&Key::Address(address))));
-        });
+/// The first key of an interval, and the one after its last; none for what is no interval. One up to the very last key
+/// has no end.
+fn interval(key: &Key) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let first = key_bytes(key);
+    let last = match key {
+        Key::Range(range) => key_bytes(&Key::Address(range.broadcast())),
+        Key::Interface(pattern) if pattern.is_prefix() => {
+            let mut last = pattern.stem().as_bytes().to_vec();
+            last.resize(IFNAMSIZ, u8::MAX);
+            last
+        }
+        Key::Interface(_) => first.clone(),
+        _ => return None,
     };
-    key(range.network(), false);
-    let after = match range.broadcast() {
-        IpAddr::V4(end) => u32::from(end).checked_add(1).map(|next| IpAddr::V4(next.into())),
-        IpAddr::V6(end) => u128::from(end).checked_add(1).map(|next| IpAddr::V6(next.into())),
-    };
-    // A range up to the very last address has no end.
+    Some((first, after(last)))
+}
+
+/// The bytes that come next, as a number in network order; none after the last.
+fn after(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+    for byte in bytes.iter_mut().rev() {
+        *byte = byte.wrapping_add(1);
+        if *byte != 0 {
+            return Some(bytes);
+        }
+    }
+    None
+}
+
+/// An interval is two elements: its first key, and the one after its last, marked as an end.
+fn write_interval(list: &mut Writer<'_>, first: &[u8], after: Option<&[u8]>) {
+    list.nested(LIST_ELEM, |attributes| {
+        attributes.nested(elem::KEY, |key| key.bytes(data::VALUE, first));
+        if after.is_none() {
+            attributes.bytes(elem::USERDATA, &elem::OPEN_INTERVAL);
+        }
+    });
     if let Some(after) = after {
-        key(after, true);
+        list.nested(LIST_ELEM, |attributes| {
+            attributes.u32(elem::FLAGS, elem::FLAG_INTERVAL_END);
+            attributes.nested(elem::KEY, |key| key.bytes(data::VALUE, after));
+        });
     }
 }
 
@@ -138,6 +164,7 @@ fn key_bytes(key: &Key) -> Vec<u8> {
             push_address(&mut bytes, address);
         }
         Key::Range(range) => push_address(&mut bytes, &range.network()),
+        Key::Interface(pattern) => push_name(&mut bytes, pattern.stem()),
         Key::Source(frontend, range) => {
             push_frontend(&mut bytes, frontend);
             push_address(&mut bytes, &range.network());
@@ -161,6 +188,11 @@ fn push_address(bytes: &mut Vec<u8>, address: &IpAddr) {
         IpAddr::V4(address) => bytes.extend_from_slice(&address.octets()),
         IpAddr::V6(address) => bytes.extend_from_slice(&address.octets()),
     }
+}
+
+fn push_name(bytes: &mut Vec<u8>, name: &str) {
+    bytes.extend_from_slice(name.as_bytes());
+    bytes.resize(IFNAMSIZ, 0);
 }
 
 fn push_port(bytes: &mut Vec<u8>, port: u16) {

@@ -15,7 +15,7 @@ use super::{
         Attributes, NetlinkError, Socket,
         constants::{LIST_ELEM, chain, data, elem, msg, set, table, verdict},
     },
-    table::RANGES,
+    table::INTERVALS,
 };
 
 /// The table as the kernel has it, without its rules.
@@ -102,7 +102,7 @@ pub(crate) struct Elements {
 /// Reads the elements of all sets but those that are always written anew.
 pub(crate) fn elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
     let mut elements = Elements::default();
-    for set in Set::all().filter(|set| !RANGES.contains(&set.kind)) {
+    for set in Set::all().filter(|set| !INTERVALS.contains(&set.kind)) {
         let Some(read) = elements_of(socket, set)? else {
             elements.foreign.insert(set);
             continue;
@@ -117,7 +117,7 @@ pub(crate) fn elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
                 Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
                     elements.frontends.entry(frontend).or_default().push(element);
                 }
-                Key::Address(_) | Key::Pair(_) | Key::Range(_) => {
+                Key::Address(_) | Key::Pair(_) | Key::Range(_) | Key::Interface(_) => {
                     elements.others.insert(element);
                 }
             }
@@ -159,7 +159,7 @@ fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Element> {
             let range = range(first, end.address(set.family)?)?;
             same_frontend.then_some(Key::Source(frontend, range))?
         }
-        Form::Ranges => return None,
+        Form::Ranges | Form::Interfaces => return None,
     };
     let value = match form {
         Form::Verdicts { .. } => parse_verdict(attributes.nested(elem::DATA)?.nested(data::VERDICT)?)?,
@@ -167,7 +167,9 @@ fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Element> {
             let mut value = Bytes(attributes.nested(elem::DATA)?.get(data::VALUE)?);
             Value::Backend(SocketAddr::new(value.address(set.family)?, value.port()?))
         }
-        Form::Frontends | Form::Addresses | Form::Pairs | Form::Ranges | Form::Sources => Value::None,
+        Form::Frontends | Form::Addresses | Form::Pairs | Form::Ranges | Form::Interfaces | Form::Sources => {
+            Value::None
+        }
     };
     key.0.is_empty().then_some(Element { set, key: parsed, value })
 }

@@ -60,8 +60,8 @@ impl Table {
         for element in others.difference(&kernel.others) {
             transaction.push(Group { remove: vec![], add: vec![*element] });
         }
-        for kind in RANGES {
-            rewrite(kind, ranges(kind, &snapshot.node), &mut transaction);
+        for kind in INTERVALS {
+            rewrite(kind, elements::of_intervals(kind, &snapshot.node), &mut transaction);
         }
         table.node = snapshot.node.clone();
 
@@ -101,7 +101,7 @@ impl Table {
             let sorted =
                 |node| elements::of_node_ips(node).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
             transaction.push(Group::between(&sorted(&self.node), &sorted(node)));
-            rewrite_ranges(&self.node, node, &mut transaction);
+            rewrite_intervals(&self.node, node, &mut transaction);
             self.node = node.clone();
         }
         transaction
@@ -131,7 +131,7 @@ impl Table {
     pub(crate) fn elements(&self) -> Vec<Element> {
         let of_frontends = self.frontends.values().flatten().copied();
         let of_node = elements::of_node_ips(&self.node)
-            .chain(RANGES.into_iter().flat_map(|kind| ranges(kind, &self.node)));
+            .chain(INTERVALS.into_iter().flat_map(|kind| elements::of_intervals(kind, &self.node)));
         let mut all: Vec<Element> = of_frontends.chain(self.shared.keys().copied()).chain(of_node).collect();
         all.sort_unstable();
         all
@@ -186,18 +186,21 @@ impl Table {
     }
 }
 
-/// Sets of ranges. They have so few elements that they are emptied and filled in one transaction: the kernel spreads an
-/// interval over two elements, which cannot be compared one by one.
-pub(crate) const RANGES: [SetKind; 2] = [SetKind::Pods, SetKind::ServiceCidrs];
+/// Sets of intervals. They have so few elements that they are emptied and filled in one transaction: the kernel spreads
+/// an interval over two elements, which cannot be compared one by one.
+pub(crate) const INTERVALS: [SetKind; 6] = [
+    SetKind::Pods,
+    SetKind::PodInterfaces,
+    SetKind::KeepSource,
+    SetKind::KeepSourceInterfaces,
+    SetKind::Loopback,
+    SetKind::ServiceCidrs,
+];
 
-fn ranges(kind: SetKind, node: &NodeFacts) -> Vec<Element> {
-    if kind == SetKind::Pods { elements::of_pods(node) } else { elements::of_service_cidrs(node) }
-}
-
-fn rewrite_ranges(old: &NodeFacts, new: &NodeFacts, transaction: &mut Transaction) {
-    for kind in RANGES {
-        let after = ranges(kind, new);
-        if ranges(kind, old) != after {
+fn rewrite_intervals(old: &NodeFacts, new: &NodeFacts, transaction: &mut Transaction) {
+    for kind in INTERVALS {
+        let after = elements::of_intervals(kind, new);
+        if elements::of_intervals(kind, old) != after {
             rewrite(kind, after, transaction);
         }
     }

@@ -70,6 +70,7 @@ fn owner<'a>(element: &Element, owners: &'a BTreeMap<FrontendKey, ServiceId>) ->
         | Key::Address(_)
         | Key::Pair(_)
         | Key::Range(_)
+        | Key::Interface(_)
         | Key::Source(..)
         | Key::Client(..) => None,
     }

@@ -1,7 +1,10 @@
 //! Source, frontend, policy: kube-proxy's table (`TestInternalExternalMasquerade`).
 
 use super::*;
-use crate::TrafficPolicy::{Cluster, Local};
+use crate::{
+    ClusterIpMasquerade, InterfaceName,
+    TrafficPolicy::{Cluster, Local},
+};
 
 /// Client, frontend; then with both policies Cluster, with external policy Local, with internal policy Local: A is all
 /// backends, L those on this node, m masqueraded.
@@ -34,6 +37,10 @@ const CELLS_WITHOUT_POD_RANGES: [Row; 9] = [
     (OUTSIDE, LOAD_BALANCER, ["A m", "L", "A m"]),
 ];
 
+fn flow_from(from: &str) -> Flow {
+    Flow::new(ip(from), CLUSTER_IP.parse().unwrap(), Protocol::Tcp).unwrap()
+}
+
 fn cell(snapshot: &Snapshot, from: &str, to: &str) -> String {
     let Verdict::Backends(delivery) = traced(snapshot, from, to).verdict else { panic!("{from} to {to}") };
     let backends = match endpoints(&delivery).as_slice() {
@@ -44,7 +51,38 @@ fn cell(snapshot: &Snapshot, from: &str, to: &str) -> String {
     format!("{backends}{}", if delivery.masquerade.is_hidden() { " m" } else { "" })
 }
 
+/// What is different where pods are not to be told from others. Source: the overrides of the same test.
+const CELLS_WITHOUT_DETECTION: [Row; 9] = [
+    (POD, CLUSTER_IP, ["A", "A", "L"]),
+    (POD, NODE_PORT, ["A m", "L", "A m"]),
+    (POD, LOAD_BALANCER, ["A m", "L", "A m"]),
+    (NODE, CLUSTER_IP, ["A", "A", "L"]),
+    (NODE, NODE_PORT, ["A m", "A m", "A m"]),
+    (NODE, LOAD_BALANCER, ["A m", "A m", "A m"]),
+    (OUTSIDE, CLUSTER_IP, ["A", "A", "L"]),
+    (OUTSIDE, NODE_PORT, ["A m", "L", "A m"]),
+    (OUTSIDE, LOAD_BALANCER, ["A m", "L", "A m"]),
+];
+
+/// What is different where every client is masqueraded. Source: the overrides of the same test.
+const CELLS_WITH_MASQUERADE_ALL: [Row; 9] = [
+    (POD, CLUSTER_IP, ["A m", "A m", "L m"]),
+    (POD, NODE_PORT, ["A m", "A", "A m"]),
+    (POD, LOAD_BALANCER, ["A m", "A", "A m"]),
+    (NODE, CLUSTER_IP, ["A m", "A m", "L m"]),
+    (NODE, NODE_PORT, ["A m", "A m", "A m"]),
+    (NODE, LOAD_BALANCER, ["A m", "A m", "A m"]),
+    (OUTSIDE, CLUSTER_IP, ["A m", "A m", "L m"]),
+    (OUTSIDE, NODE_PORT, ["A m", "L", "A m"]),
+    (OUTSIDE, LOAD_BALANCER, ["A m", "L", "A m"]),
+];
+
 fn check(rows: &[Row], pods: &[IpNetwork]) {
+    let pod_cidrs: BTreeSet<IpNetwork> = pods.iter().copied().collect();
+    check_node(rows, |node| node.pod_cidrs.clone_from(&pod_cidrs));
+}
+
+fn check_node(rows: &[Row], change: impl Fn(&mut NodeFacts)) {
     for &(from, to, expected) in rows {
         let cells = [(Cluster, Cluster), (Cluster, Local), (Local, Cluster)].map(|(internal, external)| {
             let service = ContivService {
@@ -53,7 +91,7 @@ fn check(rows: &[Row], pods: &[IpNetwork]) {
                 ..web(vec![here(), there()])
             };
             let mut snapshot = snapshot_of(vec![service]);
-            snapshot.node.pod_cidrs = pods.iter().copied().collect();
+            change(&mut snapshot.node);
             cell(&snapshot, from, to)
         });
         assert_eq!(cells, expected, "{from} to {to}");
@@ -70,6 +108,41 @@ fn without_pod_ranges_pods_count_as_outside_and_cluster_ips_are_masqueraded_for_
     check(&CELLS_WITHOUT_POD_RANGES, &[]);
     // Ranges of the other family say nothing of this one.
     check(&CELLS_WITHOUT_POD_RANGES, &[range("fd00:10:244:1::/64")]);
+}
+
+#[test]
+fn without_detection_no_address_is_hidden_on_the_way_to_a_cluster_ip() {
+    check_node(&CELLS_WITHOUT_DETECTION, |node| {
+        node.pod_cidrs.clear();
+        node.cluster_ip_masquerade = ClusterIpMasquerade::None;
+    });
+}
+
+#[test]
+fn with_masquerade_all_pods_are_hidden_on_the_way_to_a_cluster_ip_too() {
+    check_node(&CELLS_WITH_MASQUERADE_ALL, |node| node.cluster_ip_masquerade = ClusterIpMasquerade::All);
+}
+
+#[test]
+fn pods_told_by_their_interfaces_are_those_that_come_in_there() {
+    let mut node = NodeFacts {
+        pod_interfaces: BTreeSet::from(["veth*".parse().unwrap(), "cni0".parse().unwrap()]),
+        ..snapshot_of(vec![]).node
+    };
+    node.pod_cidrs.clear();
+    let from = |from: &str, interface: Option<&str>| {
+        let flow = flow_from(from);
+        interface.map_or(flow.clone(), |name| flow.by_interface(InterfaceName::new(name)))
+    };
+    for (flow, client, detection) in [
+        (from(POD, Some("veth12")), Client::LocalPod, Detection::Known),
+        (from(OUTSIDE, Some("cni0")), Client::LocalPod, Detection::Known),
+        (from(POD, Some("eth0")), Client::Outside, Detection::Known),
+        (from(POD, None), Client::Outside, Detection::NeedsInterface),
+        (from(NODE, None), Client::Node, Detection::NeedsInterface),
+    ] {
+        assert_eq!((Client::of(&flow, &node), Detection::of(&flow, &node)), (client, detection), "{flow}");
+    }
 }
 
 #[test]
@@ -90,9 +163,12 @@ fn loopback_counts_as_this_node_and_an_address_of_the_node_in_a_pod_range_as_a_p
     for (from, expected) in
         [("127.0.0.1", Client::Node), (NODE, Client::Node), ("10.244.1.1", Client::LocalPod)]
     {
-        assert_eq!(Client::of(ip(from), &snapshot.node), expected, "{from}");
+        assert_eq!(Client::of(&flow_from(from), &snapshot.node), expected, "{from}");
     }
-    assert_eq!(Client::of(ip("10.244.2.5"), &snapshot.node), Client::Outside, "a pod of another node");
+    let elsewhere = flow_from("10.244.2.5");
+    assert_eq!(Client::of(&elsewhere, &snapshot.node), Client::Outside, "a pod of another node");
+    snapshot.node.local_ips.insert(ip("10.244.2.5"));
+    assert_eq!(Client::of(&elsewhere, &snapshot.node), Client::Node, "an address of one of its interfaces");
 }
 
 #[test]

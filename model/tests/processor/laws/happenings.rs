@@ -40,6 +40,7 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(pod, interface)| Event::AddPod { pod, interface: InterfaceName::new(interface) }),
         1 => pod().prop_map(Event::DeletePod),
         1 => pod().prop_map(Event::RevertAddPod),
+        1 => address_set().prop_map(Event::LocalAddresses),
     ]
 }
 

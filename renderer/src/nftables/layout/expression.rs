@@ -48,8 +48,14 @@ pub(super) enum Expression {
     Remember(Set, Register, u32),
     /// Whether the source address is one of this node's decides who goes on: only those (true), or only others.
     SaddrLocal(bool),
+    /// The name of the interface that the packet came in by, empty for none, into the register at [`FIRST`]: `iifname`.
+    Interface,
+    /// `iifname != "lo"`
+    NotByLoopback,
     /// `ct state new`
     StateNew,
+    /// `ct state invalid,new`
+    StateInvalidOrNew,
     /// `ct status dnat`
     StatusDnat,
     /// The key at [`FIRST`] must be in the set.
@@ -137,8 +143,17 @@ impl Expression {
                 let operator = if *wanted { expr::CMP_EQ } else { expr::CMP_NEQ };
                 compare(expressions, operator, &expr::ADDRTYPE_LOCAL.to_ne_bytes());
             }
-            Self::StateNew => conntrack_bit(expressions, expr::CT_STATE, expr::CT_STATE_NEW),
-            Self::StatusDnat => conntrack_bit(expressions, expr::CT_STATUS, expr::CT_STATUS_DNAT),
+            Self::Interface => meta(expressions, expr::META_IIFNAME, FIRST),
+            Self::NotByLoopback => {
+                meta(expressions, expr::META_IIFNAME, FIRST);
+                compare(expressions, expr::CMP_NEQ, b"lo\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+            }
+            Self::StateNew => conntrack_bits(expressions, expr::CT_STATE, expr::CT_STATE_NEW),
+            Self::StateInvalidOrNew => {
+                let states = expr::CT_STATE_INVALID | expr::CT_STATE_NEW;
+                conntrack_bits(expressions, expr::CT_STATE, states);
+            }
+            Self::StatusDnat => conntrack_bits(expressions, expr::CT_STATUS, expr::CT_STATUS_DNAT),
             Self::In(set) => lookup(expressions, &set.name(), |_| ()),
             Self::NotIn(set) => lookup(expressions, &set.name(), |attributes| {
                 attributes.u32(expr::LOOKUP_FLAGS, expr::LOOKUP_FLAG_INV);
@@ -241,13 +256,13 @@ fn conntrack_original(expressions: &mut Writer<'_>, key: u32, at: Register) {
     });
 }
 
-/// Goes on only if one bit of a conntrack field is set.
-fn conntrack_bit(expressions: &mut Writer<'_>, key: u32, bit: u32) {
+/// Goes on only if one of these bits of a conntrack field is set.
+fn conntrack_bits(expressions: &mut Writer<'_>, key: u32, bits: u32) {
     expression(expressions, "ct", |attributes| {
         attributes.u32(expr::CT_KEY, key);
         attributes.u32(expr::CT_DREG, register(FIRST));
     });
-    bitwise(expressions, &bit.to_ne_bytes(), FIRST);
+    bitwise(expressions, &bits.to_ne_bytes(), FIRST);
     compare(expressions, expr::CMP_NEQ, &0u32.to_ne_bytes());
 }
 

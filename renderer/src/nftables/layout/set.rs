@@ -75,6 +75,10 @@ pub(crate) enum SetKind {
     ClusterIps,
     Hairpin,
     Pods,
+    PodInterfaces,
+    KeepSource,
+    KeepSourceInterfaces,
+    Loopback,
     NodeIps,
     Sticky,
     Affinity,
@@ -98,6 +102,8 @@ pub(crate) enum Form {
     Pairs,
     /// Address ranges.
     Ranges,
+    /// Names of interfaces, or what they begin with.
+    Interfaces,
     /// Frontend and client -> backend; written by rules, with a timeout.
     Memory,
     /// Frontend and range of clients.
@@ -105,7 +111,7 @@ pub(crate) enum Form {
 }
 
 impl SetKind {
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Services,
         Self::ServicesOutside,
         Self::Backends,
@@ -117,6 +123,10 @@ impl SetKind {
         Self::ClusterIps,
         Self::Hairpin,
         Self::Pods,
+        Self::PodInterfaces,
+        Self::KeepSource,
+        Self::KeepSourceInterfaces,
+        Self::Loopback,
         Self::NodeIps,
         Self::Sticky,
         Self::Affinity,
@@ -138,6 +148,10 @@ impl SetKind {
             Self::ClusterIps => "cluster-ips",
             Self::Hairpin => "hairpin",
             Self::Pods => "pods",
+            Self::PodInterfaces => "pod-interfaces",
+            Self::KeepSource => "keep-source",
+            Self::KeepSourceInterfaces => "keep-source-interfaces",
+            Self::Loopback => "loopback",
             Self::NodeIps => "node-ips",
             Self::Sticky => "sticky",
             Self::Affinity => "affinity",
@@ -161,6 +175,10 @@ impl SetKind {
             Self::Services
             | Self::ServicesOutside
             | Self::Pods
+            | Self::PodInterfaces
+            | Self::KeepSource
+            | Self::KeepSourceInterfaces
+            | Self::Loopback
             | Self::NodeIps
             | Self::Sticky
             | Self::Affinity
@@ -180,7 +198,8 @@ impl SetKind {
             }
             Self::ClusterIps | Self::NodeIps => Form::Addresses,
             Self::Hairpin => Form::Pairs,
-            Self::Pods | Self::ServiceCidrs => Form::Ranges,
+            Self::Pods | Self::KeepSource | Self::Loopback | Self::ServiceCidrs => Form::Ranges,
+            Self::PodInterfaces | Self::KeepSourceInterfaces => Form::Interfaces,
             Self::Affinity => Form::Memory,
             Self::SourceRanges => Form::Sources,
         }
@@ -221,6 +240,7 @@ mod datatype {
     pub(super) const IPADDR: u32 = 7;
     pub(super) const IP6ADDR: u32 = 8;
     pub(super) const INET_PROTOCOL: u32 = 12;
+    pub(super) const IFNAME: u32 = 41;
     pub(super) const INET_SERVICE: u32 = 13;
     /// The kernel's `NFT_DATA_VERDICT`.
     pub(super) const VERDICT: u32 = 0xffff_ff00;
@@ -270,6 +290,7 @@ impl Set {
             Form::Addresses => (0, address, width, None),
             Form::Pairs => (0, datatype::concatenation(&[address, address]), 2 * width, None),
             Form::Ranges => (set::FLAG_INTERVAL, address, width, None),
+            Form::Interfaces => (set::FLAG_INTERVAL, datatype::IFNAME, IFNAMSIZ, None),
             Form::Memory => (
                 set::FLAG_MAP | set::FLAG_TIMEOUT | set::FLAG_EVAL,
                 source_type,
@@ -300,6 +321,7 @@ impl Set {
                 typeof_data::set(&[frontend[0], frontend[1], frontend[2], Typeof::Saddr(self.family)])
             }
             Form::Addresses | Form::Ranges => typeof_data::plain_address(),
+            Form::Interfaces => typeof_data::plain_text(),
             Form::Pairs => typeof_data::plain_concatenation(),
         }
     }
@@ -375,6 +397,8 @@ pub(super) fn write_protocols(batch: &mut Batch, id: u32) {
     });
 }
 
+/// Bytes of the name of an interface and the zeroes that fill it up. Source: `if.h`.
+const IFNAMSIZ: u32 = 16;
 /// How many clients are remembered at most.
 const MEMORY_SIZE: u32 = 65_536;
 /// Three hours, Kubernetes' default; every entry is written with the timeout of its service.

@@ -156,7 +156,11 @@ pub(crate) fn chains() -> Vec<Chain> {
     };
     chains.extend([
         plain("unknown-port", [Family::ALL.map(unknown_port), Family::ALL.map(unallocated_address)].concat()),
-        base("firewall-prerouting", Hook::filter_at(PREROUTING, BEFORE_DSTNAT), firewalls.clone()),
+        base(
+            "firewall-prerouting",
+            Hook::filter_at(PREROUTING, BEFORE_DSTNAT),
+            [Family::ALL.map(guard_of_loopback).to_vec(), firewalls.clone()].concat(),
+        ),
         base("firewall-output", Hook::filter_at(OUTPUT, BEFORE_DSTNAT), firewalls),
         base("nat-prerouting", Hook::nat(PREROUTING, PRIORITY_DSTNAT), dispatch.clone()),
         base("nat-output", Hook::nat(OUTPUT, PRIORITY_DSTNAT), dispatch),
@@ -258,12 +262,14 @@ fn masquerade(family: Family) -> Vec<Rule> {
         vec![
             Expression::Family(family),
             Expression::Saddr(family, FIRST),
-            Expression::NotIn(Set::new(SetKind::Pods, family)),
+            Expression::NotIn(Set::new(SetKind::KeepSource, family)),
+            Expression::Interface,
+            Expression::NotIn(Set::new(SetKind::KeepSourceInterfaces, family)),
             Expression::OriginalDaddr(family, FIRST),
             cluster_ips,
         ],
-        [vec![Expression::SaddrLocal(true)], original_frontend(family, false), vec![own.clone()]].concat(),
-        [vec![Expression::SaddrLocal(true)], original_frontend(family, true), vec![own]].concat(),
+        [from_node(family), original_frontend(family, false), vec![own.clone()]].concat(),
+        [from_node(family), original_frontend(family, true), vec![own]].concat(),
     ];
     rules.into_iter().map(|rule| [rule, vec![Expression::Masquerade]].concat()).collect()
 }
@@ -282,6 +288,18 @@ fn unallocated_address(family: Family) -> Rule {
         Expression::Family(family),
         Expression::Daddr(family, FIRST),
         Expression::In(Set::new(SetKind::ServiceCidrs, family)),
+        Expression::Drop,
+    ]
+}
+
+/// The kernel lets in what is sent to loopback from elsewhere once node ports answer there.
+fn guard_of_loopback(family: Family) -> Rule {
+    vec![
+        Expression::StateInvalidOrNew,
+        Expression::Family(family),
+        Expression::Daddr(family, FIRST),
+        Expression::In(Set::new(SetKind::Loopback, family)),
+        Expression::NotByLoopback,
         Expression::Drop,
     ]
 }
@@ -316,7 +334,19 @@ fn from_outside(family: Family) -> Rule {
         Expression::Family(family),
         Expression::Saddr(family, FIRST),
         Expression::NotIn(Set::new(SetKind::Pods, family)),
+        Expression::Interface,
+        Expression::NotIn(Set::new(SetKind::PodInterfaces, family)),
         Expression::SaddrLocal(false),
+    ]
+}
+
+/// The client is the node itself, and its address is none of those by which pods are told.
+fn from_node(family: Family) -> Rule {
+    vec![
+        Expression::Family(family),
+        Expression::Saddr(family, FIRST),
+        Expression::NotIn(Set::new(SetKind::Pods, family)),
+        Expression::SaddrLocal(true),
     ]
 }
 

@@ -94,6 +94,11 @@ pub(super) fn plain_address() -> Vec<u8> {
     number(KEY_BYTEORDER, BYTEORDER_BIG_ENDIAN)
 }
 
+/// The user data of a set declared `type ifname`.
+pub(super) fn plain_text() -> Vec<u8> {
+    number(KEY_BYTEORDER, BYTEORDER_HOST)
+}
+
 /// The user data of a set declared by the types of a concatenation.
 pub(super) fn plain_concatenation() -> Vec<u8> {
     [number(KEY_BYTEORDER, BYTEORDER_NONE), item(KEY_TYPEOF, &expression(EXPR_CONCAT, &[]))].concat()

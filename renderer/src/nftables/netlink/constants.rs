@@ -92,7 +92,14 @@ pub(crate) mod elem {
     pub(crate) const FLAGS: u16 = 3;
     /// The last key of an interval of concatenations; [`KEY`] is the first.
     pub(crate) const KEY_END: u16 = 10;
+    pub(crate) const USERDATA: u16 = 6;
     pub(crate) const FLAG_INTERVAL_END: u32 = 0x1;
+    /// User data of an interval that has no end: libnftnl's `NFTNL_UDATA_SET_ELEM_FLAGS`, its length, and nft's
+    /// `SET_ELEM_F_INTERVAL_OPEN` in host order. nft lists such an interval wrongly without it.
+    pub(crate) const OPEN_INTERVAL: [u8; 6] = {
+        let [a, b, c, d] = 1_u32.to_ne_bytes();
+        [1, 4, a, b, c, d]
+    };
 }
 
 pub(crate) mod data {
@@ -133,6 +140,8 @@ pub(crate) mod expr {
     pub(crate) const CT_DST_IP: u32 = 20;
     pub(crate) const CT_DST_IP6: u32 = 22;
     pub(crate) const CT_DIR_ORIGINAL: u8 = 0;
+    /// Bit of the connection state "invalid": `NF_CT_STATE_INVALID_BIT`.
+    pub(crate) const CT_STATE_INVALID: u32 = 1;
     /// Bit of the connection state "new": `NF_CT_STATE_BIT(IP_CT_NEW)`.
     pub(crate) const CT_STATE_NEW: u32 = 1 << 3;
     /// `IPS_DST_NAT`
@@ -178,6 +187,7 @@ pub(crate) mod expr {
 
     pub(crate) const META_DREG: u16 = 1;
     pub(crate) const META_KEY: u16 = 2;
+    pub(crate) const META_IIFNAME: u32 = 6;
     pub(crate) const META_NFPROTO: u32 = 15;
     pub(crate) const META_L4PROTO: u32 = 16;
 

@@ -7,7 +7,7 @@ mod services;
 use std::collections::BTreeMap;
 
 use contiv_model::{
-    Flow, NodeFacts, Snapshot, trace,
+    ClusterIpMasquerade, Flow, InterfaceName, NodeFacts, Snapshot, trace,
     trace::{Affinity, Candidate, Delivery, Verdict},
 };
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
@@ -45,13 +45,28 @@ impl Planned {
         Self { node: snapshot.node.clone(), plan: together }
     }
 
-    fn is_pod(&self, address: IpAddr) -> bool {
-        self.node.pod_cidrs.iter().any(|range| range.contains(address))
+    fn is_pod(&self, flow: &Flow) -> bool {
+        let by_interface = |interface: &InterfaceName| {
+            self.node.pod_interfaces.iter().any(|pattern| pattern.matches(&interface.0))
+        };
+        self.node.pod_cidrs.iter().any(|range| range.contains(flow.from()))
+            || flow.interface().is_some_and(by_interface)
+    }
+
+    /// The rule for cluster IPs hides this client.
+    fn is_hidden_from_cluster_ips(&self, flow: &Flow) -> bool {
+        match self.node.cluster_ip_masquerade {
+            ClusterIpMasquerade::AllButPods => !self.is_pod(flow),
+            ClusterIpMasquerade::All => true,
+            ClusterIpMasquerade::None => false,
+        }
     }
 
     /// What the kernel calls `fib saddr type local`.
     fn is_own(&self, address: IpAddr) -> bool {
-        address.is_loopback() || self.node.node_ips.contains(&address)
+        address.is_loopback()
+            || self.node.node_ips.contains(&address)
+            || self.node.local_ips.contains(&address)
     }
 
     fn answer(&self, flow: &Flow) -> Answer {
@@ -75,7 +90,7 @@ impl Planned {
         {
             return Answer::Dropped;
         }
-        let is_outside = !self.is_pod(from) && !self.is_own(from);
+        let is_outside = !self.is_pod(flow) && !self.is_own(from);
         let shares = match (&frontend.outside, &frontend.serving) {
             (Outside::Drop, _) if is_outside => return Answer::Dropped,
             (Outside::Backends(shares), _) if is_outside => shares,
@@ -94,8 +109,8 @@ impl Planned {
         let is_hairpin = flow.from() == backend.ip() && self.plan.hairpins.contains(&backend.ip());
         is_hairpin
             || masquerade == Masquerade::Always
-            || !self.is_pod(flow.from()) && self.plan.cluster_ips.contains(&flow.to())
-            || self.is_own(flow.from()) && masquerade == Masquerade::Own
+            || self.is_hidden_from_cluster_ips(flow) && self.plan.cluster_ips.contains(&flow.to())
+            || !self.is_pod(flow) && self.is_own(flow.from()) && masquerade == Masquerade::Own
     }
 }
 

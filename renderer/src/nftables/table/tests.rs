@@ -7,10 +7,10 @@ use std::{
 };
 
 use contiv_model::{
-    Backend, BackendState, Balance, ChangeSet, ContivService, NodeFacts, Protocol, ServiceId, ServicePort,
-    Snapshot, TrafficPolicy,
+    Backend, BackendState, Balance, ChangeSet, ClusterIpMasquerade, ContivService, NodeFacts, Protocol,
+    ServiceId, ServicePort, Snapshot, TrafficPolicy,
 };
-use proptest::{collection, option, prelude::*};
+use proptest::{collection, option, prelude::*, sample};
 
 use super::*;
 use crate::nftables::element::{Element, Key, Value};
@@ -71,7 +71,7 @@ impl Kernel {
                 }
                 Key::Address(_) | Key::Pair(_) => drop(read.others.insert(element)),
                 // Only rules write what a client is remembered for.
-                Key::Range(_) | Key::Client(..) => (),
+                Key::Range(_) | Key::Interface(_) | Key::Client(..) => (),
             }
         }
         read
@@ -168,9 +168,18 @@ fn unique(backends: impl Iterator<Item = Backend>) -> Vec<Backend> {
 }
 
 fn snapshot() -> impl Strategy<Value = Snapshot> {
-    let node = (collection::btree_set((1u8..5).prop_map(address), 0..3), collection::btree_set(0u8..3, 0..3));
+    let interface = sample::select(&["cni0", "veth1", "veth*"][..]).prop_map(|text| text.parse().unwrap());
+    let masquerade = sample::select(
+        &[ClusterIpMasquerade::AllButPods, ClusterIpMasquerade::All, ClusterIpMasquerade::None][..],
+    );
+    let node = (
+        collection::btree_set((1u8..5).prop_map(address), 0..3),
+        collection::btree_set(0u8..3, 0..3),
+        collection::btree_set(interface, 0..3),
+        masquerade,
+    );
     let services = (option::of(service(5)), option::of(service(6)), option::of(service(7)));
-    (services, node).prop_map(|((a, b, c), (node_ips, pods))| Snapshot {
+    (services, node).prop_map(|((a, b, c), (node_ips, pods, interfaces, masquerade))| Snapshot {
         services: [a, b, c]
             .into_iter()
             .flatten()
@@ -182,6 +191,8 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
                 .into_iter()
                 .filter_map(|number| format!("10.{number}.0.0/16").parse().ok())
                 .collect(),
+            pod_interfaces: interfaces,
+            cluster_ip_masquerade: masquerade,
             ..NodeFacts::default()
         },
         ..Snapshot::default()
@@ -223,7 +234,7 @@ proptest! {
         let (_, transaction) = Table::resync(&state, kernel.read());
         let (remove, add) = transaction.elements();
         prop_assert_eq!(remove, vec![]);
-        prop_assert!(add.iter().all(|element| RANGES.contains(&element.set.kind)), "{:?}", add);
+        prop_assert!(add.iter().all(|element| INTERVALS.contains(&element.set.kind)), "{:?}", add);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::{
 };
 
 use contiv_model::{
-    Backend, BackendState, Balance, ContivService, Flow, Frontend, NodeFacts, Protocol, ServiceId,
-    ServicePort, Snapshot, TrafficPolicy,
+    Backend, BackendState, Balance, ClusterIpMasquerade, ContivService, Flow, Frontend, InterfaceName,
+    NodeFacts, Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy,
 };
 use proptest::{
     collection::vec,
@@ -27,6 +27,10 @@ const EXTERNAL_IPS: [&str; 6] =
 const LOCAL_BACKENDS: [&str; 4] = ["10.244.1.1", "10.244.1.2", "fd00:1::1", "fd00:1::2"];
 const REMOTE_BACKENDS: [&str; 4] = ["10.244.2.1", "10.244.2.2", "fd00:2::1", "fd00:2::2"];
 const POD_CIDRS: [&str; 2] = ["10.244.1.0/24", "fd00:1::/64"];
+const POD_INTERFACES: [&str; 2] = ["cni0", "veth*"];
+/// One of them in a pod range.
+const LOCAL_IPS: [&str; 2] = ["10.244.1.9", "fd00:2::1"];
+const INTERFACES: [&str; 3] = ["cni0", "veth7", "eth0"];
 const SERVICE_CIDRS: [&str; 2] = ["10.96.0.0/16", "fd00:96::/112"];
 const SOURCE_RANGES: [&str; 4] = ["192.0.2.0/24", "10.244.1.0/30", "2001:db8:2::/48", "0.0.0.0/0"];
 /// Local pods, among them backends; the node; and others, of whom some are in the source ranges.
@@ -61,8 +65,14 @@ where
 }
 
 fn node() -> impl Strategy<Value = NodeFacts> {
-    (some(&NODE_IPS), some(&POD_CIDRS), some(&SERVICE_CIDRS))
-        .prop_map(|(node_ips, pod_cidrs, service_cidrs)| NodeFacts { node_ips, pod_cidrs, service_cidrs })
+    let masquerade =
+        select(&[ClusterIpMasquerade::AllButPods, ClusterIpMasquerade::All, ClusterIpMasquerade::None][..]);
+    let ranges = (some(&POD_CIDRS), some(&SERVICE_CIDRS));
+    (some(&NODE_IPS), some(&LOCAL_IPS), ranges, some(&POD_INTERFACES), masquerade).prop_map(
+        |(node_ips, local_ips, (pod_cidrs, service_cidrs), pod_interfaces, cluster_ip_masquerade)| {
+            NodeFacts { node_ips, local_ips, pod_cidrs, pod_interfaces, cluster_ip_masquerade, service_cidrs }
+        },
+    )
 }
 
 fn backend() -> impl Strategy<Value = Backend> {
@@ -174,7 +184,17 @@ pub(super) fn flows() -> Vec<Flow> {
     let mut flows = Vec::new();
     for from in all::<IpAddr>(&CLIENTS) {
         for to in &to {
-            flows.extend(PROTOCOLS.into_iter().filter_map(|protocol| Flow::new(from, *to, protocol).ok()));
+            let by_protocol =
+                PROTOCOLS.into_iter().filter_map(|protocol| Flow::new(from, *to, protocol).ok());
+            for (number, flow) in by_protocol.enumerate() {
+                let interface = INTERFACES[number % INTERFACES.len()];
+                // What comes in by an interface is from someone else.
+                let is_own =
+                    from.is_loopback() || [NODE_IPS, LOCAL_IPS].concat().contains(&&*from.to_string());
+                let by_interface =
+                    (!is_own).then(|| flow.clone().by_interface(InterfaceName::new(interface)));
+                flows.extend(by_interface.into_iter().chain([flow]));
+            }
         }
     }
     flows

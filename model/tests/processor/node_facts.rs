@@ -1,0 +1,96 @@
+//! On which addresses node ports answer, how pods are told from other clients, and whose address is hidden.
+
+use std::collections::BTreeSet;
+
+use contiv_model::{
+    ClusterIpMasquerade, Event, LocalDetect, NodeFacts, NodeName, NodePortAddresses, Processor,
+    ProcessorConfig,
+};
+
+use crate::builders::*;
+
+const LOCAL: [&str; 7] =
+    ["127.0.0.1", "::1", "192.168.1.1", "10.0.0.7", "169.254.1.1", "fe80::1", "2001:db8::7"];
+
+fn config() -> ProcessorConfig {
+    ProcessorConfig::new(NodeName::new(MASTER))
+}
+
+fn facts(config: ProcessorConfig) -> NodeFacts {
+    let mut processor = Processor::new(config);
+    processor.apply([
+        put(mk_node(MASTER, &["192.168.1.1"], &["10.1.1.0/24"])),
+        Event::LocalAddresses(ips(&LOCAL)),
+    ]);
+    processor.snapshot().node
+}
+
+#[test]
+fn node_ports_answer_on_the_addresses_that_are_asked_for() {
+    let within = |range: &str| NodePortAddresses::Within(range.parse().unwrap());
+    let cases: [(&[NodePortAddresses], &[&str]); 6] = [
+        (&[NodePortAddresses::Primary], &["192.168.1.1"]),
+        (&[NodePortAddresses::All], &["192.168.1.1", "10.0.0.7", "2001:db8::7"]),
+        (&[within("10.0.0.0/8")], &["10.0.0.7"]),
+        (&[within("10.0.0.0/8"), NodePortAddresses::Primary], &["192.168.1.1", "10.0.0.7"]),
+        (&[within("fe80::/10")], &["fe80::1"]),
+        (&[within("127.0.0.0/8"), within("203.0.113.0/24")], &[]),
+    ];
+    for (addresses, expected) in cases {
+        let node_port_addresses: BTreeSet<_> = addresses.iter().copied().collect();
+        let facts = facts(ProcessorConfig { node_port_addresses, ..config() });
+        assert_eq!(facts.node_ips, ips(expected), "{addresses:?}");
+        assert_eq!(facts.local_ips, ips(&LOCAL));
+    }
+}
+
+#[test]
+fn node_ports_answer_on_loopback_only_on_demand() {
+    let facts = facts(ProcessorConfig { node_ports_on_loopback: true, ..config() });
+    assert_eq!(facts.node_ips, ips(&["192.168.1.1", "127.0.0.1", "::1"]));
+}
+
+#[test]
+fn an_address_that_comes_to_an_interface_is_followed_and_outlives_a_resync() {
+    let all = BTreeSet::from([NodePortAddresses::All]);
+    let mut processor = Processor::new(ProcessorConfig { node_port_addresses: all, ..config() });
+    processor.apply([Event::LocalAddresses(ips(&["10.0.0.7"]))]);
+    let changes = processor.apply([Event::LocalAddresses(ips(&["10.0.0.7", "10.0.0.8"]))]);
+    assert_eq!(changes.node.unwrap().node_ips, ips(&["10.0.0.7", "10.0.0.8"]));
+    assert!(processor.apply([Event::LocalAddresses(ips(&["10.0.0.7", "10.0.0.8"]))]).is_empty());
+    processor.resync(mk_resync([]));
+    assert_eq!(processor.snapshot().node.node_ips, ips(&["10.0.0.7", "10.0.0.8"]));
+}
+
+#[test]
+fn pods_are_told_by_their_ranges_by_their_interfaces_or_not_at_all() {
+    let facts_with =
+        |local_detect, masquerade_all| facts(ProcessorConfig { local_detect, masquerade_all, ..config() });
+    let by_range = facts_with(LocalDetect::PodCidrs, false);
+    assert_eq!(by_range.pod_cidrs, ["10.1.1.0/24".parse().unwrap()].into());
+    assert_eq!(by_range.cluster_ip_masquerade, ClusterIpMasquerade::AllButPods);
+
+    let interfaces = BTreeSet::from(["veth*".parse().unwrap()]);
+    let by_interface = facts_with(LocalDetect::Interfaces(interfaces.clone()), false);
+    assert_eq!((by_interface.pod_cidrs, by_interface.pod_interfaces), (BTreeSet::new(), interfaces));
+    assert_eq!(by_interface.cluster_ip_masquerade, ClusterIpMasquerade::AllButPods);
+
+    let not = facts_with(LocalDetect::None, false);
+    assert_eq!((not.pod_cidrs, not.pod_interfaces), (BTreeSet::new(), BTreeSet::new()));
+    assert_eq!(not.cluster_ip_masquerade, ClusterIpMasquerade::None);
+
+    for local_detect in [LocalDetect::PodCidrs, LocalDetect::None] {
+        assert_eq!(facts_with(local_detect, true).cluster_ip_masquerade, ClusterIpMasquerade::All);
+    }
+}
+
+#[test]
+fn without_detection_an_endpoint_in_a_pod_range_is_still_local() {
+    let mut processor = Processor::new(ProcessorConfig { local_detect: LocalDetect::None, ..config() });
+    processor.apply([
+        put(mk_node(MASTER, &["192.168.1.1"], &["10.1.1.0/24"])),
+        put(mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])),
+        put(mk_slice("default/web-1", "web", &[ready(at("10.1.1.3"))], &["http:8080/tcp"])),
+    ]);
+    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 10.1.1.3:8080 local"]);
+}
