@@ -20,6 +20,7 @@ use crate::{
     event_loop::{EventLoop, LoopConfig, LoopMetrics, RendererSpec, Request, StoreFeedEnded},
     health,
     http::{self, Api},
+    local_addresses,
     metrics::Metrics,
     state_dir::StateDir,
 };
@@ -77,9 +78,11 @@ async fn run_until_stopped(config: &Config) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::new());
     let (requests, receiver) = mpsc::channel(REQUESTS);
     let (outputs, health_checks, questions, proxy_health) = health::channels(traffic_renderer(config));
+    let (local_addresses, followed) = local_addresses::open().await;
     let event_loop = EventLoop::new(
         LoopConfig {
             processor: config.processor(),
+            local_addresses,
             history_events: config.history_events,
             history_age: config.history_age,
         },
@@ -100,6 +103,7 @@ async fn run_until_stopped(config: &Config) -> anyhow::Result<()> {
     }
     // It ends with the loop.
     tokio::spawn(health_checks.run());
+    tokio::spawn(local_addresses::follow(followed, requests.clone()));
     let mut event_loop = tokio::spawn(event_loop.run());
     let result = tokio::select! {
         ended = &mut event_loop => ended_early(ended),

@@ -13,6 +13,7 @@ pub mod config;
 pub mod event_loop;
 pub mod health;
 pub mod http;
+mod local_addresses;
 pub mod logging;
 pub mod metrics;
 pub mod state_dir;

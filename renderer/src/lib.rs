@@ -6,10 +6,12 @@
 mod conntrack;
 pub mod dry_run;
 pub mod error;
+pub mod local_addresses;
 mod netlink;
 pub mod nftables;
 pub mod registry;
 pub mod renderer;
 
 pub use error::RenderError;
+pub use local_addresses::{LocalAddresses, LocalAddressesError};
 pub use renderer::{Description, Rejected, Renderer, Report};

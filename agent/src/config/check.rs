@@ -1,5 +1,7 @@
 //! Values that have the right form and still make no sense.
 
+use contiv_model::NodePortAddresses;
+
 use super::Config;
 
 /// What is wrong with values that each have the right form.
@@ -22,6 +24,15 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
             "state-dir: empty; name a folder, as in {}",
             Config::default().state_dir.display()
         ));
+    }
+    for addresses in &config.node_port_addresses {
+        if let NodePortAddresses::Within(range) = addresses
+            && range.ip().is_loopback()
+        {
+            problems.push(format!(
+                "node-port-addresses: {range} is loopback; use node-ports-on-loopback for that"
+            ));
+        }
     }
     for range in config.service_cidrs.iter().filter(|range| range.ip() != range.network()) {
         let network = range.network();

@@ -21,7 +21,7 @@ use std::{
 };
 
 use clap::{ArgAction, Args, ValueEnum};
-use contiv_model::{NodeName, ProcessorConfig};
+use contiv_model::{LocalDetect, NodeName, NodePortAddresses, ProcessorConfig};
 use contiv_store::StoreUrl;
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
@@ -73,9 +73,34 @@ pub struct Config {
     #[arg(long, env = "CONTIV_LOG_LEVEL", value_name = "LEVEL")]
     pub log_level: String,
 
-    /// Addresses on which node ports answer [default: those of the Node object]
+    /// Addresses of this node [default: those of the Node object]
     #[arg(long, env = "CONTIV_NODE_IPS", value_name = "ADDR,…", value_delimiter = ',')]
     pub node_ips: Vec<IpAddr>,
+
+    /// Where node ports answer: `primary` (the addresses above), `all` of this node's interfaces, or those in a range
+    #[arg(
+        long,
+        env = "CONTIV_NODE_PORT_ADDRESSES",
+        value_name = "primary|all|RANGE,…",
+        value_delimiter = ','
+    )]
+    #[serde(with = "text::list")]
+    pub node_port_addresses: Vec<NodePortAddresses>,
+
+    /// Let node ports answer on loopback too, for TCP and UDP; turns on `net.ipv4.conf.all.route_localnet`
+    #[arg(long, env = "CONTIV_NODE_PORTS_ON_LOOPBACK", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub node_ports_on_loopback: bool,
+
+    /// How pods of this node are told from other clients: `pod-cidrs`, `interfaces:cni0,veth*`, or `none`
+    #[arg(long, env = "CONTIV_LOCAL_DETECT", value_name = "HOW")]
+    #[serde(with = "text")]
+    pub local_detect: LocalDetect,
+
+    /// Hide the address of every client on the way to a cluster IP, also that of pods
+    #[arg(long, env = "CONTIV_MASQUERADE_ALL", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub masquerade_all: bool,
 
     /// Address ranges of this node's pods [default: those of the Node object]
     #[arg(long, env = "CONTIV_POD_CIDRS", value_name = "RANGE,…", value_delimiter = ',')]
@@ -84,6 +109,10 @@ pub struct Config {
     /// Ranges that cluster addresses are taken from; what no service has of them is dropped [default: not known]
     #[arg(long, env = "CONTIV_SERVICE_CIDRS", value_name = "RANGE,…", value_delimiter = ',')]
     pub service_cidrs: Vec<IpNetwork>,
+
+    /// Serve services whose label `service.kubernetes.io/service-proxy-name` says this [default: those without it]
+    #[arg(long, env = "CONTIV_SERVICE_PROXY_NAME", value_name = "NAME")]
+    pub service_proxy_name: String,
 
     /// The zone this node is in [default: that of the Node object]
     #[arg(long, env = "CONTIV_ZONE", value_name = "NAME")]
@@ -128,8 +157,13 @@ impl Default for Config {
             log_format: LogFormat::Text,
             log_level: "info".to_owned(),
             node_ips: Vec::new(),
+            node_port_addresses: vec![NodePortAddresses::Primary],
+            node_ports_on_loopback: false,
+            local_detect: LocalDetect::PodCidrs,
+            masquerade_all: false,
             pod_cidrs: Vec::new(),
             service_cidrs: Vec::new(),
+            service_proxy_name: String::new(),
             zone: String::new(),
             local_endpoint_weight: 1,
             contiv_local_policy: false,
@@ -199,6 +233,12 @@ impl Config {
             node_ips: self.node_ips.iter().copied().collect(),
             pod_cidrs: self.pod_cidrs.iter().copied().collect(),
             service_cidrs: self.service_cidrs.iter().copied().collect(),
+            node_port_addresses: self.node_port_addresses.iter().copied().collect(),
+            node_ports_on_loopback: self.node_ports_on_loopback,
+            local_detect: self.local_detect.clone(),
+            masquerade_all: self.masquerade_all,
+            service_proxy_name: (!self.service_proxy_name.is_empty())
+                .then(|| self.service_proxy_name.as_str().into()),
             zone: (!self.zone.is_empty()).then(|| self.zone.as_str().into()),
             source_ranges_on_node_ports: self.source_ranges_on_node_ports,
             contiv_local_policy: self.contiv_local_policy,

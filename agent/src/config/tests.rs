@@ -17,7 +17,7 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 17] = [
+const VALUES: [(&str, &str, &str); 22] = [
     ("node-name", "\"n1\"", "n2"),
     ("store", "\"etcd://127.0.0.1:1\"", "dir:/2"),
     ("renderers", "[\"dry-run\"]", "dry-run,nftables"),
@@ -27,8 +27,13 @@ const VALUES: [(&str, &str, &str); 17] = [
     ("log-format", "\"json\"", "text"),
     ("log-level", "\"debug\"", "warn,contiv_store=trace"),
     ("node-ips", "[\"10.0.0.1\", \"fd00::1\"]", "10.0.0.2,fd00::2"),
+    ("node-port-addresses", "[\"all\", \"10.0.0.0/8\"]", "primary,fd00::/8"),
+    ("node-ports-on-loopback", "true", "false"),
+    ("local-detect", "\"interfaces:cni0,veth*\"", "none"),
+    ("masquerade-all", "true", "false"),
     ("pod-cidrs", "[\"10.1.0.0/16\"]", "10.2.0.0/16"),
     ("service-cidrs", "[\"10.96.0.0/12\"]", "10.96.0.0/12,fd00:96::/112"),
+    ("service-proxy-name", "\"contiv\"", "other"),
     ("zone", "\"a\"", "b"),
     ("local-endpoint-weight", "3", "4"),
     ("contiv-local-policy", "true", "false"),
@@ -69,6 +74,15 @@ fn every_setting_of_the_processor_is_a_key() {
         node_name: NodeName::new("n1"),
         local_endpoint_weight: 3,
         node_ips: ["10.0.0.1", "fd00::1"].map(|address| address.parse().unwrap()).into(),
+        node_port_addresses: [
+            NodePortAddresses::All,
+            NodePortAddresses::Within("10.0.0.0/8".parse().unwrap()),
+        ]
+        .into(),
+        node_ports_on_loopback: true,
+        local_detect: LocalDetect::Interfaces(["cni0", "veth*"].map(|name| name.parse().unwrap()).into()),
+        masquerade_all: true,
+        service_proxy_name: Some("contiv".into()),
         pod_cidrs: ["10.1.0.0/16".parse().unwrap()].into(),
         service_cidrs: ["10.96.0.0/12".parse().unwrap()].into(),
         zone: Some("a".into()),

@@ -35,3 +35,24 @@ pub(super) mod duration {
         humantime::parse_duration(&String::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
+
+/// Lists of such values.
+pub(super) mod list {
+    use super::{Deserialize, Deserializer, Display, Error, FromStr, Serializer};
+
+    pub(in super::super) fn serialize<T: Display, S: Serializer>(
+        values: &[T],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(values.iter().map(ToString::to_string))
+    }
+
+    pub(in super::super) fn deserialize<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        let texts = Vec::<String>::deserialize(deserializer)?;
+        texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+    }
+}

@@ -1,6 +1,6 @@
 //! Everything that can happen to the loop: one enum.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use contiv_store::FeedEvent;
 
@@ -17,6 +17,8 @@ pub(super) enum Event {
     Timer,
     /// Somebody asks, and waits for the answer.
     Query(Query),
+    /// The addresses of this node's interfaces are these now.
+    LocalAddresses(BTreeSet<IpAddr>),
     /// The store is to be listed again and every renderer to be given everything again.
     Resync {
         /// Who wants it.
@@ -41,6 +43,8 @@ pub(super) enum Event {
 pub enum Request {
     /// A question.
     Query(Query),
+    /// Take in that the addresses of this node's interfaces are these now.
+    LocalAddresses(BTreeSet<IpAddr>),
     /// List the store again, and give every renderer everything again.
     Resync {
         /// Who wants it, as in "SIGHUP".
@@ -54,6 +58,7 @@ impl From<Request> for Event {
     fn from(request: Request) -> Self {
         match request {
             Request::Query(query) => Self::Query(query),
+            Request::LocalAddresses(addresses) => Self::LocalAddresses(addresses),
             Request::Resync { cause } => Self::Resync { cause },
             Request::Shutdown => Self::Shutdown,
         }

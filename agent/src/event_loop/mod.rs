@@ -17,7 +17,14 @@ mod store_events;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, io, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    io,
+    net::IpAddr,
+    ops::ControlFlow,
+    sync::Arc,
+    time::Duration,
+};
 
 use contiv_model::{ChangeSet, ObjectKey, Processor, ProcessorConfig};
 use contiv_store::{FeedEvent, FeedHandle};
@@ -51,6 +58,8 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 pub struct LoopConfig {
     /// For the service processor.
     pub processor: ProcessorConfig,
+    /// The addresses that this node's interfaces have at the start.
+    pub local_addresses: BTreeSet<IpAddr>,
     /// How many events the history keeps.
     pub history_events: usize,
     /// How long it keeps them.
@@ -110,7 +119,8 @@ impl EventLoop {
         health: HealthOutputs,
     ) -> io::Result<Self> {
         let node = config.processor.node_name.clone();
-        let processor = Processor::new(config.processor);
+        let mut processor = Processor::new(config.processor);
+        processor.apply([contiv_model::Event::LocalAddresses(config.local_addresses)]);
         let (renderers, reports) = Renderers::start(renderers, metrics.renderers)?;
         Ok(Self {
             node: node.to_string(),
@@ -157,6 +167,7 @@ impl EventLoop {
             }
             Event::Timer => self.inputs.follow_ups.extend(self.renderers.due()),
             Event::Query(query) => self.answer(query),
+            Event::LocalAddresses(addresses) => self.take_in_addresses(addresses),
             Event::Resync { cause } => self.resync(cause),
             Event::Retry { renderer } => {
                 let error = self.renderers.last_error(&renderer);

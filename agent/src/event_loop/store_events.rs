@@ -1,4 +1,6 @@
-//! What the loop does with what the store says.
+//! What the loop does with what the store says, and with the addresses that this node's interfaces have.
+
+use std::{collections::BTreeSet, net::IpAddr};
 
 use contiv_model::{ChangeSet, Event};
 use contiv_store::{Batch, FeedEvent, Snapshot};
@@ -78,12 +80,28 @@ impl EventLoop {
         let changes = self.processor.apply(intake.events);
         self.health.tell_changes(&changes);
         self.quarantine.judge(intake.verdicts, start.0);
-        self.hand_out(description, changes, start);
+        self.hand_out("change", description, changes, start);
     }
 
-    fn hand_out(&mut self, description: String, changes: ChangeSet, start: (Timestamp, Instant)) {
+    /// Before the first snapshot they are only remembered: nothing is rendered from half a cache.
+    pub(super) fn take_in_addresses(&mut self, addresses: BTreeSet<IpAddr>) {
+        let start = (Timestamp::now(), Instant::now());
+        let description = format!("the interfaces of this node have {} addresses now", addresses.len());
+        let changes = self.processor.apply([Event::LocalAddresses(addresses)]);
+        self.health.tell_changes(&changes);
+        let changes = if self.store.is_synced { changes } else { ChangeSet::default() };
+        self.hand_out("addresses", description, changes, start);
+    }
+
+    fn hand_out(
+        &mut self,
+        kind: &'static str,
+        description: String,
+        changes: ChangeSet,
+        start: (Timestamp, Instant),
+    ) {
         let renderers = if changes.is_empty() { Vec::new() } else { self.renderers.names() };
-        let event = self.record_timed("change", description, Some(&changes), renderers, start);
+        let event = self.record_timed(kind, description, Some(&changes), renderers, start);
         if !changes.is_empty() {
             self.renderers.add_changes(changes, event);
             self.dispatch();
@@ -101,7 +119,9 @@ fn describe(events: &[Event], bad: usize) -> String {
     let name = |event: &Event| match event {
         Event::Put(object) => Some(object.key().to_string()),
         Event::Delete(key) => Some(format!("{key} deleted")),
-        Event::AddPod { .. } | Event::DeletePod(_) | Event::RevertAddPod(_) => None,
+        Event::AddPod { .. } | Event::DeletePod(_) | Event::RevertAddPod(_) | Event::LocalAddresses(_) => {
+            None
+        }
     };
     let mut parts: Vec<String> = events.iter().filter_map(name).take(NAMED).collect();
     if events.len() > NAMED {

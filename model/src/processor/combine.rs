@@ -33,7 +33,7 @@ pub(super) fn combine(
     placement: &Placement,
     config: &ProcessorConfig,
 ) -> Option<Combined> {
-    let spec = cache.services.get(id).filter(|spec| is_for_this_proxy(spec))?;
+    let spec = cache.services.get(id).filter(|spec| is_for_this_proxy(spec, config))?;
     let backends = backends::collect(spec, cache, placement, config.local_endpoint_weight);
     let ports = spec.ports.iter().zip(backends.of_ports).map(|(port, backends)| ServicePort {
         port: port.port,
@@ -94,13 +94,13 @@ fn restricting(ranges: &BTreeSet<IpNetwork>) -> BTreeSet<IpNetwork> {
 
 /// kube-proxy's `ShouldSkipService` and its watch's label selector. One difference: a service without a cluster address
 /// that has other frontends is used. Kubernetes never stores one; on machines without Kubernetes it is the normal case.
-fn is_for_this_proxy(spec: &Service) -> bool {
+fn is_for_this_proxy(spec: &Service, config: &ProcessorConfig) -> bool {
     let has_frontends = !spec.cluster_ips.is_empty()
         || !spec.external_ips.is_empty()
         || !spec.load_balancer_ips.is_empty()
         || spec.ports.iter().any(|port| port.node_port.is_some());
     spec.service_type != ServiceType::ExternalName
         && !spec.headless
-        && spec.proxy_name.is_none()
+        && spec.proxy_name == config.service_proxy_name
         && has_frontends
 }

@@ -1,10 +1,11 @@
 //! What the processor is told about this node, rather than reading it from the store.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, fmt, net::IpAddr, str::FromStr, sync::Arc};
 
 use ipnetwork::IpNetwork;
+use thiserror::Error;
 
-use crate::{InterfacePattern, NodeName};
+use crate::{InterfacePattern, NodeName, interface_pattern::InvalidInterfacePattern};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +29,9 @@ pub struct ProcessorConfig {
     pub masquerade_all: bool,
     /// Ranges that cluster addresses are taken from. Empty: not known.
     pub service_cidrs: BTreeSet<IpNetwork>,
+    /// Services with this value of the label `service.kubernetes.io/service-proxy-name` are for this proxy. None: those
+    /// without the label.
+    pub service_proxy_name: Option<Arc<str>>,
     /// The zone this node is in. None: that which the store has for this node.
     pub zone: Option<Arc<str>>,
     /// Source ranges of a load balancer restrict its node ports too. In Kubernetes they do not.
@@ -49,6 +53,7 @@ impl ProcessorConfig {
             masquerade_all: false,
             pod_cidrs: BTreeSet::new(),
             service_cidrs: BTreeSet::new(),
+            service_proxy_name: None,
             zone: None,
             source_ranges_on_node_ports: false,
             contiv_local_policy: false,
@@ -68,6 +73,36 @@ pub enum NodePortAddresses {
     Within(IpNetwork),
 }
 
+/// A text that names no addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0:?} is neither `primary` nor `all` nor a range of addresses, as in 10.0.0.0/8")]
+pub struct InvalidNodePortAddresses(String);
+
+impl FromStr for NodePortAddresses {
+    type Err = InvalidNodePortAddresses;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "primary" => Ok(Self::Primary),
+            "all" => Ok(Self::All),
+            range => {
+                let range: Option<IpNetwork> = range.parse().ok().filter(|_| range.contains('/'));
+                range.map(Self::Within).ok_or_else(|| InvalidNodePortAddresses(text.to_owned()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for NodePortAddresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Primary => f.write_str("primary"),
+            Self::All => f.write_str("all"),
+            Self::Within(range) => range.fmt(f),
+        }
+    }
+}
+
 /// How pods on this node are told from other clients. Source: kube-proxy's `detectLocalMode`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocalDetect {
@@ -77,4 +112,77 @@ pub enum LocalDetect {
     Interfaces(BTreeSet<InterfacePattern>),
     /// Not at all: pods count as outside, and no address is hidden on the way to a cluster IP.
     None,
+}
+
+const INTERFACES: &str = "interfaces:";
+
+/// A text that is no way to tell pods from other clients.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum InvalidLocalDetect {
+    /// There is no such way.
+    #[error(
+        "{0:?} is neither `pod-cidrs` nor `none` nor `interfaces:` with names, as in interfaces:cni0,veth*"
+    )]
+    Unknown(String),
+    /// One of the interfaces cannot be.
+    #[error(transparent)]
+    Interface(#[from] InvalidInterfacePattern),
+}
+
+impl FromStr for LocalDetect {
+    type Err = InvalidLocalDetect;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match (text, text.strip_prefix(INTERFACES)) {
+            ("pod-cidrs", _) => Ok(Self::PodCidrs),
+            ("none", _) => Ok(Self::None),
+            (_, Some(names)) => {
+                let interfaces: Result<_, _> = names.split(',').map(str::parse).collect();
+                Ok(Self::Interfaces(interfaces?))
+            }
+            _ => Err(InvalidLocalDetect::Unknown(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for LocalDetect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PodCidrs => f.write_str("pod-cidrs"),
+            Self::None => f.write_str("none"),
+            Self::Interfaces(interfaces) => {
+                let names: Vec<String> = interfaces.iter().map(ToString::to_string).collect();
+                write!(f, "{INTERFACES}{}", names.join(","))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_they_are_written() {
+        for text in ["primary", "all", "10.0.0.0/8", "fd00::/8"] {
+            assert_eq!(text.parse::<NodePortAddresses>().unwrap().to_string(), text);
+        }
+        for text in ["pod-cidrs", "none", "interfaces:cni0", "interfaces:cni0,veth*"] {
+            assert_eq!(text.parse::<LocalDetect>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_setting_is_refused_with_what_could_be_written() {
+        for text in ["", "10.0.0.1", "primary,all", "10.0.0.0/33"] {
+            let error = text.parse::<NodePortAddresses>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{text:?} is neither `primary` nor `all`")), "{error}");
+        }
+        let error = "node-cidr".parse::<LocalDetect>().unwrap_err().to_string();
+        assert!(error.starts_with("\"node-cidr\" is neither `pod-cidrs`"), "{error}");
+        for text in ["interfaces:", "interfaces:cni0,", "interfaces:a b"] {
+            let error = text.parse::<LocalDetect>().unwrap_err().to_string();
+            assert!(error.contains("is not the name of an interface"), "{error}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod element;
 mod elements;
 mod encode;
 mod layout;
+mod loopback;
 mod netlink;
 mod plan;
 mod read;
@@ -66,6 +67,9 @@ impl Nftables {
         self.cleaner.coming(snapshot.services.values());
         let socket = self.socket()?;
         let existing = if read::table_exists(socket)? { Some(read::existing(socket)?) } else { None };
+        if existing.as_ref().is_some_and(|existing| existing.usable) {
+            loopback::close(socket, Some(&snapshot.node))?;
+        }
         let mut batch = Batch::new();
         let elements = match &existing {
             Some(existing) if existing.usable => {
@@ -86,6 +90,7 @@ impl Nftables {
         let found = backends.collect();
         let (table, transaction) = Table::resync(snapshot, elements);
         let mut report = apply::commit(socket, batch, transaction)?;
+        loopback::open(&snapshot.node);
         let existing = existing.filter(|existing| existing.usable).unwrap_or_default();
         apply::remove_leftovers(socket, &existing, &table, &mut report);
         self.cleaner.reconciled(snapshot, found);
@@ -117,6 +122,9 @@ impl Nftables {
         let socket = self.socket()?;
         if !read::table_exists(socket)? {
             return Ok(Report::default());
+        }
+        if read::existing(socket)?.usable {
+            loopback::close(socket, None)?;
         }
         let mut batch = Batch::new();
         apply::write_removal(&mut batch);

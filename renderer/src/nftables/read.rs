@@ -127,6 +127,15 @@ pub(crate) fn elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
     Ok(elements)
 }
 
+/// Whether there is any element in a set.
+pub(crate) fn has_elements(socket: &mut Socket, set: Set) -> Result<bool, NetlinkError> {
+    let dump = socket.dump(msg::GETSETELEM, |message| {
+        message.text(elem::LIST_TABLE, TABLE);
+        message.text(elem::LIST_SET, &set.name());
+    })?;
+    Ok(dump.objects().any(|object| object.nested(elem::LIST_ELEMENTS).is_some()))
+}
+
 /// The elements of one set; none if there is one among them that the agent cannot have written.
 pub(crate) fn elements_of(socket: &mut Socket, set: Set) -> Result<Option<Vec<Element>>, NetlinkError> {
     let dump = socket.dump(msg::GETSETELEM, |message| {

@@ -1,0 +1,105 @@
+//! The addresses of this node's interfaces, as the kernel has them and as they come and go.
+
+use std::{collections::BTreeSet, io, net::IpAddr};
+
+use futures::{StreamExt, TryStreamExt, channel::mpsc::UnboundedReceiver};
+use rtnetlink::{
+    Handle, MulticastGroup, new_multicast_connection,
+    packet_core::NetlinkMessage,
+    packet_route::{
+        RouteNetlinkMessage,
+        address::{AddressAttribute, AddressMessage},
+    },
+    sys::SocketAddr,
+};
+use thiserror::Error;
+use tokio::task::JoinHandle;
+
+/// Why the addresses are not known.
+#[derive(Debug, Error)]
+pub enum LocalAddressesError {
+    /// There is no socket to the kernel.
+    #[error("failed to open a netlink socket: {0}")]
+    Open(#[from] io::Error),
+    /// The kernel did not list them.
+    #[error("the kernel does not list the addresses of the interfaces: {0}")]
+    List(#[from] rtnetlink::Error),
+    /// The socket has come to its end.
+    #[error("the kernel has ended the netlink connection")]
+    Ended,
+}
+
+/// Follows the addresses of this node's interfaces.
+///
+/// A notification only says that something has changed: the addresses are listed again then. So none that is lost, or
+/// that comes in another order, can make the set wrong.
+#[derive(Debug)]
+pub struct LocalAddresses {
+    current: BTreeSet<IpAddr>,
+    handle: Handle,
+    notifications: UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>,
+    connection: JoinHandle<()>,
+}
+
+impl LocalAddresses {
+    /// Begins to follow them. Needs a Tokio runtime.
+    ///
+    /// # Errors
+    /// When the kernel cannot be asked.
+    pub async fn open() -> Result<Self, LocalAddressesError> {
+        let groups = [MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr];
+        // From here on nothing is missed that comes after the list.
+        let (connection, handle, notifications) = new_multicast_connection(&groups)?;
+        let connection = tokio::spawn(connection);
+        let mut addresses = Self { current: BTreeSet::new(), handle, notifications, connection };
+        addresses.current = addresses.list().await?;
+        Ok(addresses)
+    }
+
+    /// The addresses as last listed, of all interfaces and both families, loopback and link-local ones too.
+    pub const fn current(&self) -> &BTreeSet<IpAddr> {
+        &self.current
+    }
+
+    /// Waits until they differ, and returns them.
+    ///
+    /// # Errors
+    /// When the kernel can no longer be asked; open another then.
+    pub async fn changed(&mut self) -> Result<&BTreeSet<IpAddr>, LocalAddressesError> {
+        loop {
+            self.notifications.next().await.ok_or(LocalAddressesError::Ended)?;
+            // What has come meanwhile says no more than the first.
+            while self.notifications.try_recv().is_ok() {}
+            let listed = self.list().await?;
+            if listed != self.current {
+                self.current = listed;
+                return Ok(&self.current);
+            }
+        }
+    }
+
+    async fn list(&self) -> Result<BTreeSet<IpAddr>, LocalAddressesError> {
+        let messages: Vec<AddressMessage> = self.handle.address().get().execute().try_collect().await?;
+        Ok(messages.iter().filter_map(own_address).collect())
+    }
+}
+
+impl Drop for LocalAddresses {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// On a point-to-point link `IFA_ADDRESS` is the peer's, and `IFA_LOCAL` ours; elsewhere IPv6 has only the first.
+fn own_address(message: &AddressMessage) -> Option<IpAddr> {
+    let local = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(address) => Some(*address),
+        _ => None,
+    });
+    local.or_else(|| {
+        message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Address(address) => Some(*address),
+            _ => None,
+        })
+    })
+}

@@ -1,0 +1,56 @@
+//! Node ports on 127.0.0.1: the kernel has to let connections from loopback leave by other interfaces.
+//!
+//! `route_localnet` also lets in what others send to loopback. The set `loopback4` guards against that, so it is filled
+//! before the switch is turned on, and emptied only after it is turned off. IPv6 needs no switch: there the kernel
+//! itself refuses what comes for `::1` from elsewhere, and nothing keeps `::1` from being translated.
+//! Source: the kernel's `Documentation/networking/ip-sysctl.rst`, CVE-2020-8558.
+
+use std::{fs, io};
+
+use contiv_model::NodeFacts;
+
+use super::{
+    layout::{Family, Set, SetKind},
+    netlink::{NetlinkError, Socket},
+    read,
+};
+
+const SWITCH: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
+
+/// Whether node ports answer on 127.0.0.1.
+fn is_wanted(node: &NodeFacts) -> bool {
+    node.node_ips.iter().any(|ip| ip.is_ipv4() && ip.is_loopback())
+}
+
+/// Turns the switch on where node ports answer on loopback. The guard must be in place. Without the switch all else goes
+/// on, so a failure is only reported.
+pub(super) fn open(node: &NodeFacts) {
+    if is_wanted(node)
+        && let Err(error) = turn("1")
+    {
+        tracing::error!(
+            %error,
+            "node ports do not answer on 127.0.0.1: {SWITCH} could not be set; run `sysctl -w net.ipv4.conf.all.route_localnet=1`"
+        );
+    }
+}
+
+/// Turns the switch off where the guard is there and will go.
+pub(super) fn close(socket: &mut Socket, wanted: Option<&NodeFacts>) -> Result<(), NetlinkError> {
+    let guard = Set::new(SetKind::Loopback, Family::V4);
+    if wanted.is_some_and(is_wanted) || !read::has_elements(socket, guard)? {
+        return Ok(());
+    }
+    if let Err(error) = turn("0") {
+        tracing::error!(
+            %error,
+            "others may reach 127.0.0.1 of this node: {SWITCH} could not be set; run `sysctl -w net.ipv4.conf.all.route_localnet=0`"
+        );
+    }
+    Ok(())
+}
+
+fn turn(value: &str) -> io::Result<()> {
+    // A switch that is right already may be in a place that is read-only.
+    if fs::read_to_string(SWITCH)?.trim() == value { Ok(()) } else { fs::write(SWITCH, value) }
+}
