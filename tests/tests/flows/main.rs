@@ -3,6 +3,7 @@
 mod evaluator;
 mod leaving;
 mod matrix;
+mod modes;
 mod oracle;
 mod packets;
 
@@ -14,7 +15,7 @@ use contiv_tests::{
     lab::{Lab, Responder, Result, isolated},
 };
 
-use matrix::{Source, flows_from, manifest, services};
+use matrix::{Flow, Mode, Source, flows_from, manifest, services};
 use packets::mismatches;
 
 #[test]
@@ -26,13 +27,14 @@ fn every_flow_of_the_matrix_ends_as_kube_proxys_tables_say() -> Result<()> {
             state.put_manifest(&manifest(&service))?;
         }
         let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-        let (size, wrong) = run(lab)?;
+        let flows_from = |source| flows_from(Mode::PodCidrs, source, services(lab));
+        let (size, wrong) = run(lab, flows_from)?;
         println!("flow matrix: {size} flows, {} of them not as expected", wrong.len());
         // As many as there are combinations; fewer would mean that rows were lost on the way.
         assert_eq!(size, 4 * 4 * 4 * 2 * 2 * 5, "sources, frontends, policies, families, protocols, states");
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 
-        let flows: Vec<_> = Source::ALL.into_iter().flat_map(|source| flows_from(source, lab)).collect();
+        let flows: Vec<_> = Source::ALL.into_iter().flat_map(flows_from).collect();
         let wrong = evaluator::mismatches(lab, &agent, &flows)?;
         println!("the evaluator on the same {} flows: {} not as expected", flows.len(), wrong.len());
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -41,10 +43,11 @@ fn every_flow_of_the_matrix_ends_as_kube_proxys_tables_say() -> Result<()> {
 }
 
 /// Runs the flows of all sources side by side. Returns how many there were, and those that went wrong.
-fn run(lab: &Lab) -> Result<(usize, Vec<String>)> {
+fn run(lab: &Lab, flows_from: impl Fn(Source) -> Vec<Flow> + Sync) -> Result<(usize, Vec<String>)> {
     thread::scope(|scope| {
+        let flows_from = &flows_from;
         let from = |source| {
-            let flows = flows_from(source, lab);
+            let flows = flows_from(source);
             mismatches(lab, &flows).map(|wrong| (flows.len(), wrong))
         };
         let runs = Source::ALL.map(|source| scope.spawn(move || from(source)));

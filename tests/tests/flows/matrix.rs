@@ -41,9 +41,23 @@ pub(crate) struct Endpoints {
     pub(crate) terminating: Vec<&'static Host>,
 }
 
+/// How the agent is told to tell pods from others, and whom to masquerade.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Pods by their ranges; the default.
+    PodCidrs,
+    /// Pods by the interfaces that their packets come in by.
+    Interfaces,
+    /// Pods are not told from others.
+    NoDetection,
+    /// Every client is masqueraded on the way to a cluster IP.
+    MasqueradeAll,
+}
+
 /// A row of the matrix.
 #[derive(Debug, Clone)]
 pub(crate) struct Flow {
+    pub(crate) mode: Mode,
     pub(crate) source: Source,
     pub(crate) frontend: Frontend,
     pub(crate) policies: Policies,
@@ -52,6 +66,13 @@ pub(crate) struct Flow {
     pub(crate) endpoints: Endpoints,
     /// The service with these policies and endpoints.
     pub(crate) service: Service,
+}
+
+impl Endpoints {
+    /// All ready.
+    pub(crate) fn ready(words: &'static str, ready: &[&'static Host]) -> Self {
+        Self { words, ready: ready.to_vec(), terminating: Vec::new() }
+    }
 }
 
 impl Source {
@@ -93,8 +114,11 @@ fn states(lab: &Lab) -> [Endpoints; 5] {
     ]
 }
 
+/// A service of the matrix.
+pub(crate) type Row = (Policies, Endpoints, Service);
+
 /// All services that the matrix needs.
-pub(crate) fn services(lab: &Lab) -> Vec<(Policies, Endpoints, Service)> {
+pub(crate) fn services(lab: &Lab) -> Vec<Row> {
     let named = SERVICES.into_iter().flat_map(|(policies, names)| names.map(|name| (policies, name)));
     let states = states(lab);
     named
@@ -107,7 +131,7 @@ pub(crate) fn services(lab: &Lab) -> Vec<(Policies, Endpoints, Service)> {
 }
 
 /// What such a service looks like in the store.
-pub(crate) fn manifest((policies, endpoints, service): &(Policies, Endpoints, Service)) -> ServiceManifest {
+pub(crate) fn manifest((policies, endpoints, service): &Row) -> ServiceManifest {
     ServiceManifest {
         terminating: endpoints.terminating.clone(),
         external_local: matches!(policies, Policies::ExternalLocal | Policies::BothLocal),
@@ -117,13 +141,13 @@ pub(crate) fn manifest((policies, endpoints, service): &(Policies, Endpoints, Se
 }
 
 /// Every row that starts at this source.
-pub(crate) fn flows_from(source: Source, lab: &Lab) -> Vec<Flow> {
+pub(crate) fn flows_from(mode: Mode, source: Source, services: Vec<Row>) -> Vec<Flow> {
     let mut flows = Vec::new();
-    for (policies, endpoints, service) in services(lab) {
+    for (policies, endpoints, service) in services {
         for frontend in Frontend::ALL {
             for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::BOTH.map(|p| (f, p))) {
                 let (endpoints, service) = (endpoints.clone(), service.clone());
-                flows.push(Flow { source, frontend, policies, family, protocol, endpoints, service });
+                flows.push(Flow { mode, source, frontend, policies, family, protocol, endpoints, service });
             }
         }
     }

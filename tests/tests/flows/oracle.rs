@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use contiv_tests::{cluster::Frontend, lab::Host};
 
-use super::matrix::{Flow, Policies, Source};
+use super::matrix::{Flow, Mode, Policies, Source};
 
 /// What must become of a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,10 +30,20 @@ enum Cell {
 }
 
 /// A row of the 27 cells: both policies Cluster, external policy Local, internal policy Local.
-fn row(source: Source, frontend: Frontend) -> [Cell; 3] {
+fn row(mode: Mode, source: Source, frontend: Frontend) -> [Cell; 3] {
     use Cell::{All, AllHidden, Local, LocalHidden};
     use Frontend::{ClusterIp, ExternalIp, LoadBalancer, NodePort};
     match (source, frontend) {
+        // The table's overrides.
+        (Source::Pod | Source::Backend, ClusterIp) if mode == Mode::MasqueradeAll => {
+            [AllHidden, AllHidden, LocalHidden]
+        }
+        (Source::Pod | Source::Backend, NodePort | LoadBalancer | ExternalIp)
+            if mode == Mode::NoDetection =>
+        {
+            [AllHidden, Local, AllHidden]
+        }
+        (_, ClusterIp) if mode == Mode::NoDetection => [All, All, Local],
         (Source::Pod | Source::Backend, ClusterIp) => [All, All, Local],
         // The table has no external IPs: they take the same way as load balancers.
         (Source::Pod | Source::Backend, NodePort | LoadBalancer | ExternalIp) => [AllHidden, All, AllHidden],
@@ -44,7 +54,7 @@ fn row(source: Source, frontend: Frontend) -> [Cell; 3] {
 }
 
 fn cell(flow: &Flow) -> Cell {
-    let [both_cluster, external_local, internal_local] = row(flow.source, flow.frontend);
+    let [both_cluster, external_local, internal_local] = row(flow.mode, flow.source, flow.frontend);
     match (flow.policies, flow.frontend) {
         (Policies::Cluster, _) => both_cluster,
         // Where both are Local, each frontend asks for one of them only.
