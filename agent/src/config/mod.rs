@@ -87,7 +87,7 @@ pub struct Config {
     #[serde(with = "text::list")]
     pub node_port_addresses: Vec<NodePortAddresses>,
 
-    /// Let node ports answer on loopback too, for TCP and UDP; turns on `net.ipv4.conf.all.route_localnet`
+    /// Let node ports answer on 127.0.0.1 too; turns on `net.ipv4.conf.all.route_localnet`
     #[arg(long, env = "CONTIV_NODE_PORTS_ON_LOOPBACK", value_name = "BOOL", action = ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub node_ports_on_loopback: bool,

@@ -19,7 +19,7 @@ pub struct ProcessorConfig {
     pub node_ips: BTreeSet<IpAddr>,
     /// On which addresses node ports answer.
     pub node_port_addresses: BTreeSet<NodePortAddresses>,
-    /// Node ports answer on loopback too.
+    /// Node ports answer on 127.0.0.1 too.
     pub node_ports_on_loopback: bool,
     /// Ranges of the pods on this node. Empty: those that the store has for this node.
     pub pod_cidrs: BTreeSet<IpNetwork>,

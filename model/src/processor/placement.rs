@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr},
     sync::Arc,
 };
 
@@ -176,7 +176,9 @@ fn node_port_ips(
         }
     }
     if config.node_ports_on_loopback {
-        ips.extend([IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)]);
+        // Not ::1: the kernel takes it for an address of the loopback interface alone, so answers do not find back
+        // (`rt6_need_strict` in `net/ipv6/route.c`).
+        ips.insert(IpAddr::from(Ipv4Addr::LOCALHOST));
     }
     ips
 }

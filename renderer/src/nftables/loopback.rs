@@ -1,8 +1,7 @@
 //! Node ports on 127.0.0.1: the kernel has to let connections from loopback leave by other interfaces.
 //!
 //! `route_localnet` also lets in what others send to loopback. The set `loopback4` guards against that, so it is filled
-//! before the switch is turned on, and emptied only after it is turned off. IPv6 needs no switch: there the kernel
-//! itself refuses what comes for `::1` from elsewhere, and nothing keeps `::1` from being translated.
+//! before the switch is turned on, and emptied only after it is turned off. IPv6 has no such switch.
 //! Source: the kernel's `Documentation/networking/ip-sysctl.rst`, CVE-2020-8558.
 
 use std::{fs, io};
