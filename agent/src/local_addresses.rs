@@ -27,12 +27,11 @@ pub(crate) async fn open() -> (BTreeSet<IpAddr>, Option<LocalAddresses>) {
 /// Follows the addresses until the loop is gone.
 pub(crate) async fn follow(mut addresses: Option<LocalAddresses>, requests: Sender<Request>) {
     loop {
-        let changed = match &mut addresses {
-            Some(addresses) => addresses.changed().await.map(Clone::clone),
-            None => {
-                sleep(PAUSE).await;
-                reopen(&mut addresses).await
-            }
+        let changed = if let Some(addresses) = &mut addresses {
+            addresses.changed().await.cloned()
+        } else {
+            sleep(PAUSE).await;
+            reopen(&mut addresses).await
         };
         match changed {
             Ok(ips) => {

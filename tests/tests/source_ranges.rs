@@ -146,6 +146,34 @@ fn on_demand_the_ranges_hold_for_node_ports_too() -> Result<()> {
 }
 
 #[test]
+fn a_node_in_the_ranges_that_has_the_address_itself_may_connect_by_it() -> Result<()> {
+    isolated("a_node_in_the_ranges_that_has_the_address_itself_may_connect_by_it", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let state = Manifests::new(lab)?;
+        let cases: [(&str, &[&str], bool); 2] = [
+            ("with-node", &["172.31.0.0/24", "fd00:172:31::/64"], true),
+            ("without-node", &["172.31.0.100/32", "fd00:172:31::100/128"], false),
+        ];
+        let mut flows = Vec::new();
+        for ((name, ranges, allowed), number) in cases.into_iter().zip(1..) {
+            let service = Service::new(name, number, &[lab.pod1.host, lab.pod3.host]);
+            let source_ranges = ranges.iter().map(|range| (*range).to_owned()).collect();
+            state
+                .put_manifest(&ServiceManifest { source_ranges, ..ServiceManifest::new(service.clone()) })?;
+            for family in Family::BOTH {
+                let address = service.address(lab, Frontend::LoadBalancer, family).ip().to_string();
+                let nodad: &[&str] = if family == Family::V6 { &["nodad"] } else { &[] };
+                lab.node.exec(&[&["ip", "address", "add", &address, "dev", "lo"], nodad].concat())?;
+                let by_address = Flow::to_all(&service, &lab.node, family, |_| allowed);
+                flows.extend(by_address.into_iter().filter(|flow| flow.frontend == Frontend::LoadBalancer));
+            }
+        }
+        let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        check(lab, &flows)
+    })
+}
+
+#[test]
 fn a_change_of_the_ranges_counts_for_new_connections_only() -> Result<()> {
     isolated("a_change_of_the_ranges_counts_for_new_connections_only", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;

@@ -37,6 +37,7 @@ pub const DEFAULT_FILE: &str = "/etc/contiv/agent.toml";
 /// The configuration of `contiv agent`. The comments are the help texts of the flags.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 #[command(next_help_heading = "Configuration (each also a key of the file)")]
 pub struct Config {
     /// Name of this node in the store [default: the host name]

@@ -9,6 +9,7 @@ use crate::{InterfacePattern, NodeName, interface_pattern::InvalidInterfacePatte
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct ProcessorConfig {
     /// This node: endpoints that name it are local.
     pub node_name: NodeName,

@@ -49,6 +49,20 @@ fn headless_and_alias_services_and_those_of_another_proxy_are_not_rendered() {
 }
 
 #[test]
+fn a_proxy_with_a_name_of_its_own_serves_the_services_with_that_label_and_no_others() {
+    let labelled = |name: Option<&str>| {
+        let proxy_name = name.map(Into::into);
+        Service { proxy_name, ..mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"]) }
+    };
+    for (label, expected) in [(None, false), (Some("contiv"), true), (Some("other"), false)] {
+        let name = Some("contiv".into());
+        let mut processor = Processor::new(ProcessorConfig { service_proxy_name: name, ..config() });
+        processor.apply([put(labelled(label))]);
+        assert_eq!(processor.service(&service_id("default/web")).is_some(), expected, "{label:?}");
+    }
+}
+
+#[test]
 fn without_a_cluster_address_a_service_is_rendered_if_it_has_another_frontend() {
     assert!(!is_rendered(mk_service("default/web", &[], &["http:80/tcp"])));
     assert!(is_rendered(mk_service("default/web", &[], &["http:80:30080/tcp"])));
