@@ -1,0 +1,90 @@
+//! Holds the documents against the code: what they name exists.
+#![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// All Rust files below a folder.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            sources(&path, found);
+        } else if name.ends_with(".rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The names of all tests: functions with an attribute that ends in `test`, with no blank line between.
+fn tests() -> BTreeSet<String> {
+    let mut files = Vec::new();
+    sources(&root(), &mut files);
+    let mut names = BTreeSet::new();
+    for file in files {
+        let text = fs::read_to_string(file).unwrap();
+        for (start, keyword) in text.match_indices("fn ") {
+            let attributes = text[..start].rsplit("\n\n").next().unwrap_or_default();
+            if attributes.contains("test]") {
+                let rest = &text[start + keyword.len()..];
+                names.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+            }
+        }
+    }
+    names
+}
+
+/// The words between backticks.
+fn quoted(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+/// The rows of the tables of a document whose last column is headed `proof`: the line, and the cells.
+fn rows_with_proof(text: &str) -> Vec<(usize, Vec<&str>)> {
+    let mut rows = Vec::new();
+    let mut has_proof = false;
+    for (number, line) in text.lines().enumerate() {
+        let Some(inner) = line.strip_prefix('|').and_then(|line| line.strip_suffix('|')) else {
+            has_proof = false;
+            continue;
+        };
+        let cells: Vec<&str> = inner.split('|').map(str::trim).collect();
+        if cells.last() == Some(&"proof") {
+            has_proof = true;
+        } else if has_proof && !cells.iter().all(|cell| cell.chars().all(|c| c == '-')) {
+            rows.push((number + 1, cells));
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_row_of_the_behaviour_table_names_tests_that_exist() {
+    let text = fs::read_to_string(root().join("docs/behaviour.md")).unwrap();
+    let tests = tests();
+    let rows = rows_with_proof(&text);
+    assert!(rows.len() > 50, "only {} rows were found", rows.len());
+    let is_name = |word: &&str| word.contains('_') && word.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let mut wrong = Vec::new();
+    for (line, cells) in rows {
+        let proof = cells.last().copied().unwrap_or_default();
+        for name in quoted(proof).filter(is_name).filter(|name| !tests.contains(*name)) {
+            wrong.push(format!("line {line}: there is no test {name}"));
+        }
+        let refers = quoted(proof).any(|word| is_name(&word)) || proof.contains("the same test");
+        let is_matrix = proof.split(['*', ';', ' ']).any(|word| word == "M" || word == "O");
+        let says_why = proof.starts_with("no test: ");
+        if !refers && !is_matrix && !says_why {
+            wrong.push(format!("line {line}: no test proves {:?}, and it does not say why", cells[0]));
+        }
+    }
+    assert!(wrong.is_empty(), "docs/behaviour.md:\n{}", wrong.join("\n"));
+}
