@@ -3,6 +3,7 @@
 //! - [`url`] reads store URLs and opens what they name.
 //! - [`etcd`] and [`dir`] are the backends. Both hold the same keys and the same values, those of Contiv.
 //! - [`feed`] follows a store for ever: snapshot, changes, reconnects.
+//! - [`mirror`] saves the last good state on disk.
 //! - [`manifest`] turns Kubernetes manifests into stored objects and back.
 
 pub mod dir;
@@ -10,6 +11,7 @@ pub mod error;
 pub mod etcd;
 pub mod feed;
 pub mod manifest;
+pub mod mirror;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -17,6 +19,7 @@ pub mod url;
 
 pub use error::{Problem, StoreError};
 pub use feed::{Feed, FeedEvent, FeedHandle};
+pub use mirror::{Mirror, MirrorError, Saved, SetAside};
 pub use store::{
     Batch, Change, Entry, Operation, Snapshot, Store, WatchEvent, WatchStream, commit_in_chunks,
 };

@@ -1,0 +1,306 @@
+//! The last good state of a store, on this machine's disk: what to go on with while the store cannot be reached.
+//!
+//! An embedded database ([`redb`]) makes each write whole or not at all, whenever the process or the machine stops. It
+//! does not notice flipped bits in values, so a sum over all entries is kept beside them: content that does not add up is
+//! set aside and never used.
+
+mod sum;
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use thiserror::Error;
+
+use crate::{Change, Entry};
+use sum::Sum;
+
+/// The file within the state folder.
+const FILE: &str = "mirror.redb";
+/// What a file that cannot be trusted is called from then on.
+const SET_ASIDE: &str = "mirror.redb.damaged";
+/// The layout of the tables below. A file of another layout is set aside.
+const FORMAT: u64 = 1;
+/// Pages that are kept in memory. The file is read once and then only written to.
+const CACHE_BYTES: usize = 1 << 20;
+
+/// Key -> create revision, modification revision, value.
+const ENTRIES: TableDefinition<'_, &str, (i64, i64, &[u8])> = TableDefinition::new("entries");
+/// One row: format, revision, number of entries, sum over them.
+const STATE: TableDefinition<'_, &str, (u64, i64, u64, u64)> = TableDefinition::new("state");
+/// One row: the store that is mirrored.
+const SOURCE: TableDefinition<'_, &str, &str> = TableDefinition::new("source");
+const ROW: &str = "mirror";
+
+/// Why the mirror could not do what it was asked. The store is not concerned.
+#[derive(Debug, Error)]
+pub enum MirrorError {
+    /// The file cannot be opened or made.
+    #[error("failed to open {path}: {reason}")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The content cannot be read or written any more.
+    #[error("failed to {action} the mirror: {reason}")]
+    Database {
+        /// Such as "write".
+        action: &'static str,
+        /// What went wrong.
+        reason: String,
+    },
+}
+
+/// What was saved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Saved {
+    /// The revision of the store that it was up to.
+    pub revision: i64,
+    /// Sorted by key.
+    pub entries: Vec<Entry>,
+}
+
+/// A file that could not be trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetAside {
+    /// Where it is now.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+/// An opened mirror.
+#[derive(Debug)]
+pub struct Mirror {
+    database: Database,
+}
+
+impl Mirror {
+    /// Opens the mirror in a folder, or makes one. `source` names the store that is mirrored: what was saved of another
+    /// is of no use. A file that is damaged, or whose content does not add up, is set aside and a new one begun.
+    ///
+    /// # Errors
+    /// When no file can be opened or made.
+    pub fn open(folder: &Path, source: &str) -> Result<(Self, Option<SetAside>), MirrorError> {
+        let path = folder.join(FILE);
+        let reason = match open_and_check(&path, source) {
+            Ok(database) => return Ok((Self { database }, None)),
+            // Somebody else's file, or one that cannot be opened, is no damage.
+            Err(Unusable::System(error)) => {
+                return Err(MirrorError::Open { path, reason: error.to_string() });
+            }
+            Err(Unusable::Content(reason)) => reason,
+        };
+        let set_aside = SetAside { path: folder.join(SET_ASIDE), reason };
+        let failed = |reason: String| MirrorError::Open { path: path.clone(), reason };
+        fs::rename(&path, &set_aside.path).map_err(|error| failed(error.to_string()))?;
+        let database = open_and_check(&path, source).map_err(|error| failed(error.to_string()))?;
+        Ok((Self { database }, Some(set_aside)))
+    }
+
+    /// What was saved; none if nothing ever was.
+    ///
+    /// # Errors
+    /// When it can no longer be read.
+    pub fn load(&self) -> Result<Option<Saved>, MirrorError> {
+        guarded("read", || read(&self.database).map(|found| found.map(|(saved, _)| saved)))
+    }
+
+    /// Saves that these are all entries there are, sorted by key, at this revision. What is saved of the keys in `keep`
+    /// stays as it is: the store has them, with values that are no good.
+    ///
+    /// # Errors
+    /// When nothing was saved.
+    pub fn replace(
+        &mut self,
+        revision: i64,
+        entries: &[Entry],
+        keep: &BTreeSet<String>,
+    ) -> Result<(), MirrorError> {
+        self.write(revision, |transaction, sum| {
+            let mut table = transaction.open_table(ENTRIES)?;
+            let wanted: BTreeSet<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+            let mut stale = Vec::new();
+            for row in table.iter()? {
+                let key = row?.0.value().to_owned();
+                if !wanted.contains(key.as_str()) && !keep.contains(&key) {
+                    stale.push(key);
+                }
+            }
+            for key in stale {
+                if let Some(old) = table.remove(key.as_str())? {
+                    sum.remove(&key, old.value());
+                }
+            }
+            entries.iter().try_for_each(|entry| put(&mut table, sum, entry))
+        })
+    }
+
+    /// Saves changes, which lead to this revision.
+    ///
+    /// # Errors
+    /// When nothing was saved.
+    pub fn apply(&mut self, revision: i64, changes: &[Change]) -> Result<(), MirrorError> {
+        self.write(revision, |transaction, sum| {
+            let mut table = transaction.open_table(ENTRIES)?;
+            for change in changes {
+                match change {
+                    Change::Put(entry) => put(&mut table, sum, entry)?,
+                    Change::Delete { key } => {
+                        if let Some(old) = table.remove(key.as_str())? {
+                            sum.remove(key, old.value());
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn write(
+        &mut self,
+        revision: i64,
+        work: impl FnOnce(&WriteTransaction, &mut Sum) -> Result<(), redb::Error>,
+    ) -> Result<(), MirrorError> {
+        guarded("write", || {
+            let transaction = self.database.begin_write()?;
+            {
+                let mut state = transaction.open_table(STATE)?;
+                let before = state.get(ROW)?.map(|row| row.value());
+                let mut sum = before.map_or_else(Sum::default, |(_, _, count, total)| Sum { count, total });
+                work(&transaction, &mut sum)?;
+                state.insert(ROW, (FORMAT, revision, sum.count, sum.total))?;
+            }
+            transaction.commit()?;
+            Ok(())
+        })
+    }
+}
+
+type EntriesTable<'a> = redb::Table<'a, &'static str, (i64, i64, &'static [u8])>;
+
+fn put(table: &mut EntriesTable<'_>, sum: &mut Sum, entry: &Entry) -> Result<(), redb::Error> {
+    let new = (entry.create_revision, entry.mod_revision, entry.value.as_ref());
+    let is_there = table.get(entry.key.as_str())?.is_some_and(|old| old.value() == new);
+    if !is_there {
+        if let Some(old) = table.insert(entry.key.as_str(), new)? {
+            sum.remove(&entry.key, old.value());
+        }
+        sum.add(&entry.key, new);
+    }
+    Ok(())
+}
+
+/// Why a file is not used.
+#[derive(Debug, Error)]
+enum Unusable {
+    #[error(transparent)]
+    System(io::Error),
+    #[error("{0}")]
+    Content(String),
+}
+
+/// Opens a file and reads all of it, so that what it holds can be trusted from then on.
+fn open_and_check(path: &Path, source: &str) -> Result<Database, Unusable> {
+    let open = || {
+        let database = match Database::builder().set_cache_size(CACHE_BYTES).create(path) {
+            Ok(database) => database,
+            Err(redb::DatabaseError::Storage(redb::StorageError::Io(error)))
+                if error.kind() != io::ErrorKind::InvalidData
+                    && error.kind() != io::ErrorKind::UnexpectedEof =>
+            {
+                return Err(Unusable::System(error));
+            }
+            Err(redb::DatabaseError::DatabaseAlreadyOpen) => {
+                return Err(Unusable::System(io::ErrorKind::ResourceBusy.into()));
+            }
+            Err(error) => return Err(Unusable::Content(error.to_string())),
+        };
+        check(&database, source)?;
+        Ok(database)
+    };
+    // The database may panic over a damaged file.
+    catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| Err(Unusable::Content("it is damaged".to_owned())))
+}
+
+fn check(database: &Database, source: &str) -> Result<(), Unusable> {
+    let content = |error: redb::Error| Unusable::Content(error.to_string());
+    if let Some((_, state)) = read(database).map_err(content)? {
+        let (format, count, total) = state;
+        if format != FORMAT {
+            return Err(Unusable::Content(format!("its format is {format}, and this is {FORMAT}")));
+        }
+        let (expected, found) = (Sum { count, total }, sum_of(database).map_err(content)?);
+        if expected != found {
+            return Err(Unusable::Content(format!("its content does not add up: {found}, not {expected}")));
+        }
+    }
+    let is_of_source = claim(database, source).map_err(content)?;
+    if is_of_source { Ok(()) } else { Err(Unusable::Content(format!("it is not of {source}"))) }
+}
+
+/// Whether this is a mirror of the source; a new one becomes it.
+fn claim(database: &Database, source: &str) -> Result<bool, redb::Error> {
+    let transaction = database.begin_write()?;
+    let is_of_source = {
+        let mut table = transaction.open_table(SOURCE)?;
+        let found = table.get(ROW)?.map(|row| row.value().to_owned());
+        if found.is_none() {
+            table.insert(ROW, source)?;
+        }
+        found.is_none_or(|found| found == source)
+    };
+    transaction.commit()?;
+    Ok(is_of_source)
+}
+
+/// Format, number of entries and sum, as they are written.
+type State = (u64, u64, u64);
+
+fn read(database: &Database) -> Result<Option<(Saved, State)>, redb::Error> {
+    let transaction = database.begin_read()?;
+    let state = match transaction.open_table(STATE) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+        other => other?.get(ROW)?.map(|row| row.value()),
+    };
+    let Some((format, revision, count, total)) = state else { return Ok(None) };
+    let mut entries = Vec::new();
+    for row in transaction.open_table(ENTRIES)?.iter()? {
+        let (key, value) = row?;
+        let (create_revision, mod_revision, value) = value.value();
+        let value = Bytes::copy_from_slice(value);
+        entries.push(Entry { key: key.value().to_owned(), value, create_revision, mod_revision });
+    }
+    Ok(Some((Saved { revision, entries }, (format, count, total))))
+}
+
+fn sum_of(database: &Database) -> Result<Sum, redb::Error> {
+    let mut sum = Sum::default();
+    for row in database.begin_read()?.open_table(ENTRIES)?.iter()? {
+        let (key, value) = row?;
+        sum.add(key.value(), value.value());
+    }
+    Ok(sum)
+}
+
+/// Runs work on the database, which may panic over a damaged file.
+fn guarded<T>(
+    action: &'static str,
+    work: impl FnOnce() -> Result<T, redb::Error>,
+) -> Result<T, MirrorError> {
+    let failed = |reason| MirrorError::Database { action, reason };
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result.map_err(|error| failed(error.to_string())),
+        Err(_) => Err(failed("it is damaged".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! A sum over entries, by which lost and changed ones are noticed.
+
+use std::fmt;
+
+/// How many entries there are, and the sum of their checksums, whatever their order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sum {
+    pub(super) count: u64,
+    pub(super) total: u64,
+}
+
+impl Sum {
+    pub(super) fn add(&mut self, key: &str, row: (i64, i64, &[u8])) {
+        self.count = self.count.wrapping_add(1);
+        self.total = self.total.wrapping_add(checksum(key, row));
+    }
+
+    pub(super) fn remove(&mut self, key: &str, row: (i64, i64, &[u8])) {
+        self.count = self.count.wrapping_sub(1);
+        self.total = self.total.wrapping_sub(checksum(key, row));
+    }
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} entries with sum {:016x}", self.count, self.total)
+    }
+}
+
+fn checksum(key: &str, (create_revision, mod_revision, value): (i64, i64, &[u8])) -> u64 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(key.as_bytes());
+    // No key has a zero in it, so key and value cannot be taken for each other.
+    hasher.update(&[0]);
+    hasher.update(&create_revision.to_le_bytes());
+    hasher.update(&mod_revision.to_le_bytes());
+    hasher.update(value);
+    u64::from(hasher.finalize())
+}

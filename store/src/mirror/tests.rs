@@ -1,0 +1,135 @@
+use std::os::unix::fs::PermissionsExt;
+
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use super::*;
+
+const SOURCE_URL: &str = "etcd://127.0.0.1:2379";
+
+fn entry(key: &str, value: &str, revision: i64) -> Entry {
+    Entry {
+        key: key.to_owned(),
+        value: value.to_owned().into(),
+        create_revision: 1,
+        mod_revision: revision,
+    }
+}
+
+fn open(folder: &Path) -> Mirror {
+    let (mirror, set_aside) = Mirror::open(folder, SOURCE_URL).unwrap();
+    assert_eq!(set_aside, None);
+    mirror
+}
+
+fn saved(folder: &Path) -> Option<Saved> {
+    open(folder).load().unwrap()
+}
+
+fn none() -> BTreeSet<String> {
+    BTreeSet::new()
+}
+
+#[test]
+fn what_was_saved_is_there_after_it_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(saved(folder.path()), None, "nothing was ever saved");
+    let entries = vec![entry("/a", "1", 3), entry("/b", "2", 4)];
+    open(folder.path()).replace(7, &entries, &none()).unwrap();
+    assert_eq!(saved(folder.path()), Some(Saved { revision: 7, entries }));
+}
+
+#[test]
+fn changes_and_replacements_lead_to_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut mirror = open(folder.path());
+    mirror.replace(7, &[entry("/a", "1", 3), entry("/b", "2", 4)], &none()).unwrap();
+    let changes = [
+        Change::Put(entry("/a", "changed", 8)),
+        Change::Delete { key: "/b".to_owned() },
+        Change::Delete { key: "/never-there".to_owned() },
+        Change::Put(entry("/c", "new", 9)),
+    ];
+    mirror.apply(9, &changes).unwrap();
+    let entries = vec![entry("/a", "changed", 8), entry("/c", "new", 9)];
+    assert_eq!(mirror.load().unwrap(), Some(Saved { revision: 9, entries: entries.clone() }));
+    mirror.replace(10, &entries, &none()).unwrap();
+    drop(mirror);
+    assert_eq!(saved(folder.path()), Some(Saved { revision: 10, entries }));
+}
+
+#[test]
+fn a_replacement_takes_away_what_is_gone_but_keeps_what_is_no_good_in_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut mirror = open(folder.path());
+    let (bad, gone) = (entry("/bad", "was good", 3), entry("/gone", "1", 3));
+    mirror.replace(3, &[bad.clone(), gone], &none()).unwrap();
+    mirror.replace(4, &[entry("/new", "1", 4)], &BTreeSet::from([bad.key.clone()])).unwrap();
+    drop(mirror);
+    assert_eq!(saved(folder.path()).unwrap().entries, [bad, entry("/new", "1", 4)]);
+}
+
+#[test]
+fn what_was_saved_of_another_store_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    open(folder.path()).replace(3, &[entry("/a", "1", 3)], &none()).unwrap();
+    let (mirror, set_aside) = Mirror::open(folder.path(), "dir:/elsewhere").unwrap();
+    let set_aside = set_aside.unwrap();
+    assert_eq!(set_aside.reason, "it is not of dir:/elsewhere");
+    assert!(set_aside.path.exists());
+    assert_eq!(mirror.load().unwrap(), None);
+}
+
+#[test]
+fn a_file_of_another_kind_is_set_aside_and_one_that_may_not_be_opened_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(FILE);
+    fs::write(&path, "no database at all, but a text that somebody left here by mistake").unwrap();
+    let (mirror, set_aside) = Mirror::open(folder.path(), SOURCE_URL).unwrap();
+    assert!(set_aside.is_some());
+    drop(mirror);
+    // Root may open anything, so a folder stands in for a file without permission.
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    let error = Mirror::open(folder.path(), SOURCE_URL).unwrap_err().to_string();
+    assert!(error.contains("mirror.redb"), "{error}");
+    assert!(path.is_dir());
+}
+
+/// A file with so much in it that bits flip in all kinds of pages.
+fn filled(folder: &Path) -> Saved {
+    let entries: Vec<Entry> =
+        (0..500).map(|i| entry(&format!("/k{i:04}"), &format!("value {i} {}", "x".repeat(100)), i)).collect();
+    open(folder).replace(500, &entries, &none()).unwrap();
+    Saved { revision: 500, entries }
+}
+
+#[test]
+fn a_truncated_or_changed_file_is_either_set_aside_or_was_changed_where_it_means_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = filled(folder.path());
+    let good = fs::read(folder.path().join(FILE)).unwrap();
+    let mut random = StdRng::seed_from_u64(1);
+    let mut set_aside_count = 0;
+    for round in 0..200 {
+        let mut bytes = good.clone();
+        if round % 4 == 0 {
+            bytes.truncate(random.random_range(0..good.len()));
+        } else {
+            for _ in 0..random.random_range(1..4) {
+                let at = random.random_range(0..good.len());
+                bytes[at] ^= 1 << random.random_range(0..8);
+            }
+        }
+        fs::write(folder.path().join(FILE), bytes).unwrap();
+        let (mirror, set_aside) = Mirror::open(folder.path(), SOURCE_URL).unwrap();
+        let loaded = mirror.load().unwrap();
+        match set_aside {
+            Some(_) => assert_eq!(loaded, None, "round {round}"),
+            // An empty file is a new one.
+            None => assert!(loaded.is_none() || loaded.as_ref() == Some(&whole), "round {round}"),
+        }
+        set_aside_count += usize::from(set_aside.is_some());
+    }
+    assert!(set_aside_count > 50, "{set_aside_count}: the damage is real");
+}
