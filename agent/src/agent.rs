@@ -17,7 +17,7 @@ use tracing::info;
 
 use crate::{
     config::{Config, RendererName},
-    event_loop::{EventLoop, LoopConfig, LoopMetrics, RendererSpec, Request, StoreFeedEnded},
+    event_loop::{EventLoop, LoopConfig, LoopMetrics, MirrorConfig, RendererSpec, Request, StoreFeedEnded},
     health,
     http::{self, Api},
     local_addresses,
@@ -82,6 +82,7 @@ async fn run_until_stopped(config: &Config) -> anyhow::Result<()> {
     let event_loop = EventLoop::new(
         LoopConfig {
             processor: config.processor(),
+            mirror: Some(MirrorConfig { folder: config.state_dir.clone(), source: config.store.to_string() }),
             local_addresses,
             history_events: config.history_events,
             history_age: config.history_age,

@@ -16,6 +16,7 @@ pub mod http;
 mod local_addresses;
 pub mod logging;
 pub mod metrics;
+mod mirror;
 pub mod state_dir;
 
 #[cfg(test)]

@@ -227,7 +227,8 @@ fn open_and_check(path: &Path, source: &str) -> Result<Database, Unusable> {
         Ok(database)
     };
     // The database may panic over a damaged file.
-    catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| Err(Unusable::Content("it is damaged".to_owned())))
+    catch_unwind(AssertUnwindSafe(open))
+        .unwrap_or_else(|_| Err(Unusable::Content("it is damaged".to_owned())))
 }
 
 fn check(database: &Database, source: &str) -> Result<(), Unusable> {
@@ -291,10 +292,7 @@ fn sum_of(database: &Database) -> Result<Sum, redb::Error> {
 }
 
 /// Runs work on the database, which may panic over a damaged file.
-fn guarded<T>(
-    action: &'static str,
-    work: impl FnOnce() -> Result<T, redb::Error>,
-) -> Result<T, MirrorError> {
+fn guarded<T>(action: &'static str, work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, MirrorError> {
     let failed = |reason| MirrorError::Database { action, reason };
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|error| failed(error.to_string())),

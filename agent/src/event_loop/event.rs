@@ -5,12 +5,15 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 use contiv_store::FeedEvent;
 
 use super::{query::Query, renderers::Done};
+use crate::mirror::MirrorReport;
 
 /// One thing that happened.
 #[derive(Debug)]
 pub(super) enum Event {
     /// The store said something.
     Store(FeedEvent),
+    /// The mirror said something.
+    Mirror(MirrorReport),
     /// A renderer's thread has finished what it was given.
     Renderer(Done),
     /// The moment that some renderer waits for has come.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use contiv_store::{Batch, FeedEvent};
 use tokio::{
-    sync::mpsc::Receiver,
+    sync::mpsc::{Receiver, UnboundedReceiver},
     time::{Instant, sleep_until},
 };
 
@@ -12,6 +12,7 @@ use super::{
     event::{Event, Request},
     renderers::Done,
 };
+use crate::mirror::MirrorReport;
 
 /// How many batches are taken in as one event, at most.
 const BATCHES_PER_EVENT: usize = 256;
@@ -22,6 +23,7 @@ pub(super) struct Inputs {
     pub(super) store: Receiver<FeedEvent>,
     pub(super) requests: Receiver<Request>,
     pub(super) reports: Receiver<Done>,
+    pub(super) mirror: UnboundedReceiver<MirrorReport>,
     /// What an event has led to. Comes before everything else.
     pub(super) follow_ups: VecDeque<Event>,
 }
@@ -37,6 +39,7 @@ impl Inputs {
             biased;
             Some(done) = self.reports.recv() => Some(Event::Renderer(done)),
             Some(request) = self.requests.recv() => Some(request.into()),
+            Some(report) = self.mirror.recv() => Some(Event::Mirror(report)),
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Some(Event::Timer),
             event = self.store.recv() => Some(Event::Store(self.with_what_came_too(event?))),
         }

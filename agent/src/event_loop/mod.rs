@@ -9,6 +9,7 @@ mod health;
 mod history;
 mod inputs;
 mod intake;
+mod mirroring;
 mod quarantine;
 mod query;
 mod renderers;
@@ -22,6 +23,7 @@ use std::{
     io,
     net::IpAddr,
     ops::ControlFlow,
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -41,11 +43,13 @@ use event::Event;
 use health::HealthReporter;
 use history::{Happening, History};
 use inputs::Inputs;
+use mirroring::Mirroring;
 use quarantine::Quarantine;
 use renderers::Renderers;
 
 pub use event::Request;
 pub use history::{HistoryQuery, Outcome, Record};
+pub use mirroring::MirrorStatus;
 pub use quarantine::Quarantined;
 pub use query::{Query, Reply, Sizes, Status, StoreDown};
 pub use renderers::{LastError, LastReport, RendererSpec, RendererView};
@@ -58,12 +62,23 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 pub struct LoopConfig {
     /// For the service processor.
     pub processor: ProcessorConfig,
+    /// Where what the store says is saved; none for nowhere.
+    pub(crate) mirror: Option<MirrorConfig>,
     /// The addresses that this node's interfaces have at the start.
     pub local_addresses: BTreeSet<IpAddr>,
     /// How many events the history keeps.
     pub history_events: usize,
     /// How long it keeps them.
     pub history_age: Duration,
+}
+
+/// Where the mirror is, and of what.
+#[derive(Debug, Clone)]
+pub(crate) struct MirrorConfig {
+    /// The folder of its file.
+    pub(crate) folder: PathBuf,
+    /// The store, as the configuration names it.
+    pub(crate) source: String,
 }
 
 /// The loop's part of the metrics.
@@ -91,6 +106,7 @@ pub struct EventLoop {
     store: StoreState,
     inputs: Inputs,
     feed: FeedHandle,
+    mirror: Mirroring,
     metrics: EventMetrics,
     health: HealthReporter,
     started: Instant,
@@ -101,6 +117,8 @@ pub struct EventLoop {
 #[derive(Debug, Default)]
 struct StoreState {
     is_synced: bool,
+    /// What is in force is the mirror's, and the store has not been read yet.
+    is_of_mirror: bool,
     revision: i64,
     down: Option<StoreDown>,
 }
@@ -121,6 +139,7 @@ impl EventLoop {
         let node = config.processor.node_name.clone();
         let mut processor = Processor::new(config.processor);
         processor.apply([contiv_model::Event::LocalAddresses(config.local_addresses)]);
+        let (mirror, mirror_reports) = Mirroring::start(config.mirror)?;
         let (renderers, reports) = Renderers::start(renderers, metrics.renderers)?;
         Ok(Self {
             node: node.to_string(),
@@ -130,8 +149,9 @@ impl EventLoop {
             history: History::new(config.history_events, config.history_age),
             renderers,
             store: StoreState::default(),
-            inputs: Inputs { store, requests, reports, follow_ups: VecDeque::new() },
+            inputs: Inputs { store, requests, reports, mirror: mirror_reports, follow_ups: VecDeque::new() },
             feed,
+            mirror,
             metrics: metrics.events,
             started: Instant::now(),
             was_ready: false,
@@ -165,6 +185,7 @@ impl EventLoop {
                 self.report_readiness();
                 self.dispatch();
             }
+            Event::Mirror(report) => self.take_in_report(report),
             Event::Timer => self.inputs.follow_ups.extend(self.renderers.due()),
             Event::Query(query) => self.answer(query),
             Event::LocalAddresses(addresses) => self.take_in_addresses(addresses),
@@ -275,6 +296,8 @@ impl EventLoop {
             ready: self.was_ready,
             synced: self.store.is_synced,
             revision: self.store.revision,
+            from_mirror: self.store.is_of_mirror,
+            mirror: self.mirror.status(),
             store_down: self.store.down.clone(),
             quarantined: self.quarantine.len(),
             events: self.history.newest(),
@@ -297,9 +320,10 @@ impl EventLoop {
         while self.renderers.are_busy() {
             let Ok(Some(done)) = tokio::time::timeout_at(deadline, self.inputs.reports.recv()).await else {
                 warn!("a renderer is still busy; leaving it");
-                return;
+                break;
             };
             self.renderers.finish(done);
         }
+        self.mirror.finish(deadline).await;
     }
 }

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::{
     history::{HistoryQuery, Record},
+    mirroring::MirrorStatus,
     quarantine::Quarantined,
     renderers::RendererView,
 };
@@ -56,6 +57,11 @@ pub struct Status {
     pub synced: bool,
     /// The newest revision that has been taken in.
     pub revision: i64,
+    /// What is in force is what the mirror had: the store has not been read since the start.
+    pub from_mirror: bool,
+    /// What is saved on disk; none where nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<MirrorStatus>,
     /// The store cannot be followed at the moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_down: Option<StoreDown>,

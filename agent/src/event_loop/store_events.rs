@@ -20,7 +20,7 @@ impl EventLoop {
     pub(super) fn take_in(&mut self, event: FeedEvent) {
         match event {
             FeedEvent::Snapshot(snapshot) => self.take_in_snapshot(snapshot),
-            FeedEvent::Changed(batch) => self.take_in_changes(&batch),
+            FeedEvent::Changed(batch) => self.take_in_changes(batch),
             FeedEvent::Problems(problems) => {
                 let description = format!("{} manifests or objects cannot be read", problems.len());
                 self.quarantine.replace_problems(problems, Timestamp::now());
@@ -31,6 +31,9 @@ impl EventLoop {
                 info!("the dataplane stays as it is while the store is down");
                 self.record("store-down", reason.clone(), None, Vec::new());
                 self.store.down = Some(StoreDown { since: Timestamp::now(), reason });
+                if !self.store.is_synced {
+                    self.mirror.load();
+                }
             }
             FeedEvent::Up => {
                 self.report_store_up();
@@ -43,12 +46,19 @@ impl EventLoop {
         let start = (Timestamp::now(), Instant::now());
         self.report_store_up();
         self.store.revision = snapshot.revision;
-        let (resync, bad) = intake::snapshot(&snapshot);
+        self.store.is_of_mirror = false;
+        let (mut resync, bad) = intake::snapshot(&snapshot);
+        if !self.store.is_synced && !bad.is_empty() {
+            // What was good before the agent stopped stays in force.
+            resync.objects.extend(self.mirror.last_good(&bad));
+        }
+        let Snapshot { revision, entries, problems } = snapshot;
+        self.mirror.replace(revision, entries, &bad);
         let objects = resync.objects.len();
         let changes = self.processor.resync(resync);
         self.health.tell_changes(&changes);
         self.quarantine.replace_values(bad, start.0);
-        self.quarantine.replace_problems(snapshot.problems, start.0);
+        self.quarantine.replace_problems(problems, start.0);
 
         let is_first = !std::mem::replace(&mut self.store.is_synced, true);
         let unreadable = self.quarantine.len();
@@ -71,11 +81,12 @@ impl EventLoop {
         self.dispatch();
     }
 
-    fn take_in_changes(&mut self, batch: &Batch) {
+    fn take_in_changes(&mut self, batch: Batch) {
         let start = (Timestamp::now(), Instant::now());
         self.store.revision = batch.revision;
         let intake = intake::changes(&batch.changes);
         let bad = intake.verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Bad(_))).count();
+        self.mirror.apply(batch, &intake.verdicts);
         let description = describe(&intake.events, bad);
         let changes = self.processor.apply(intake.events);
         self.health.tell_changes(&changes);

@@ -37,10 +37,11 @@ pub use load_balancer::serve_load_balancers;
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// Every endpoint, with what it is for. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 15] = [
+pub const ENDPOINTS: [(&str, &str, &str); 16] = [
     ("GET", "/liveness", "200 while the event loop answers"),
     ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
     ("GET", "/metrics", "Prometheus metrics"),
+    ("GET", "/status", "how the agent is: store, revision, mirror, quarantine"),
     ("GET", "/services", "every service as renderers have it"),
     ("GET", "/services/{namespace}/{name}", "one service"),
     ("GET", "/objects/{kind}", "stored objects as they are in force, as in /objects/endpointslice"),
@@ -95,6 +96,7 @@ pub fn router(api: Api) -> Router {
         .route("/liveness", get(health::liveness))
         .route("/readiness", get(health::readiness))
         .route("/metrics", get(health::metrics))
+        .route("/status", get(views::status))
         .route("/services", get(views::services))
         .route("/services/{namespace}/{name}", get(views::service))
         .route("/objects/{kind}", get(views::objects))

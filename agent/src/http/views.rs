@@ -14,9 +14,13 @@ use tokio::sync::oneshot;
 
 use super::{ANSWER_LIMIT, Api, error::ApiError};
 use crate::{
-    event_loop::{HistoryQuery, Quarantined, Query, RendererView},
+    event_loop::{HistoryQuery, Quarantined, Query, RendererView, Status},
     health::HealthCheckView,
 };
+
+pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, ApiError> {
+    api.ask(Query::Status).await.map(Json)
+}
 
 pub(super) async fn services(State(api): State<Api>) -> Result<Json<Vec<Arc<ContivService>>>, ApiError> {
     api.ask(Query::Services).await.map(Json)

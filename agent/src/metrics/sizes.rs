@@ -14,6 +14,8 @@ pub struct SizeMetrics {
     revision: Gauge,
     ready: Gauge,
     store_up: Gauge,
+    from_mirror: Gauge,
+    mirror_revision: Gauge,
 }
 
 impl SizeMetrics {
@@ -27,6 +29,8 @@ impl SizeMetrics {
             ("store_revision", "The newest revision of the store that was taken in", &sizes.revision),
             ("ready", "1 when every renderer has applied its first snapshot", &sizes.ready),
             ("store_up", "1 when the store is followed", &sizes.store_up),
+            ("from_mirror", "1 while what is in force was saved before the start", &sizes.from_mirror),
+            ("mirror_revision", "The newest revision that is saved on disk", &sizes.mirror_revision),
         ];
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
@@ -46,6 +50,9 @@ impl SizeMetrics {
         }
         self.revision.set(status.revision);
         self.ready.set(status.ready.into());
+        self.from_mirror.set(status.from_mirror.into());
+        let saved = status.mirror.as_ref().and_then(|mirror| mirror.revision);
+        self.mirror_revision.set(saved.unwrap_or_default());
         self.store_up.set((status.synced && status.store_down.is_none()).into());
     }
 }

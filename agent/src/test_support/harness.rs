@@ -57,6 +57,7 @@ impl Harness {
         let dry_run = RendererSpec::new("dry-run", || Box::new(DryRun::new()));
         let event_loop = EventLoop::new(
             LoopConfig {
+                mirror: None,
                 local_addresses: std::collections::BTreeSet::new(),
                 processor: ProcessorConfig::new(NodeName::new("n1")),
                 history_events: 100,

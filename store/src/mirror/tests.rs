@@ -7,12 +7,7 @@ use super::*;
 const SOURCE_URL: &str = "etcd://127.0.0.1:2379";
 
 fn entry(key: &str, value: &str, revision: i64) -> Entry {
-    Entry {
-        key: key.to_owned(),
-        value: value.to_owned().into(),
-        create_revision: 1,
-        mod_revision: revision,
-    }
+    Entry { key: key.to_owned(), value: value.to_owned().into(), create_revision: 1, mod_revision: revision }
 }
 
 fn open(folder: &Path) -> Mirror {

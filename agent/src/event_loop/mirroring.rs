@@ -1,0 +1,156 @@
+//! What the loop has to do with the mirror: what it gives it, and what it takes from it.
+
+use std::{collections::BTreeSet, io};
+
+use contiv_model::Object;
+use contiv_store::{Batch, Change, Entry, Saved, Snapshot};
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout_at},
+};
+use tracing::{info, warn};
+
+use super::{
+    EventLoop, MirrorConfig,
+    intake::{self, BadValue, Verdict},
+};
+use crate::mirror::{MirrorHandle, MirrorReport};
+
+/// How long the loop waits at its start for what was saved of values that are no good any more.
+const LAST_GOOD_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// What is saved on disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct MirrorStatus {
+    /// Everything up to this revision is saved; none if nothing has been since the start.
+    pub revision: Option<i64>,
+    /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written: Option<Timestamp>,
+    /// Why nothing is saved at the moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// The loop's end of the mirror; without one nothing is saved.
+#[derive(Debug)]
+pub(super) struct Mirroring {
+    mirror: Option<(MirrorHandle, oneshot::Receiver<()>)>,
+    reports: mpsc::UnboundedSender<MirrorReport>,
+    status: MirrorStatus,
+}
+
+impl Mirroring {
+    pub(super) fn start(
+        config: Option<MirrorConfig>,
+    ) -> io::Result<(Self, mpsc::UnboundedReceiver<MirrorReport>)> {
+        let (reports, receiver) = mpsc::unbounded_channel();
+        let start = |MirrorConfig { folder, source }| MirrorHandle::start(folder, source, reports.clone());
+        let mirror = config.map(start).transpose()?;
+        Ok((Self { mirror, reports, status: MirrorStatus::default() }, receiver))
+    }
+
+    pub(super) fn status(&self) -> Option<MirrorStatus> {
+        self.mirror.is_some().then(|| self.status.clone())
+    }
+
+    /// Asks for what was saved. It comes as a report.
+    pub(super) fn load(&mut self) {
+        let Some((handle, _)) = &mut self.mirror else { return };
+        let (loaded, reports) = (handle.load(), self.reports.clone());
+        tokio::spawn(async move {
+            if let Ok(Some(saved)) = loaded.await {
+                // The loop may be gone.
+                let _ = reports.send(MirrorReport::Loaded(saved));
+            }
+        });
+    }
+
+    /// What was saved of values that the store has and that are no good. Waits for it: without it, what they said until
+    /// the agent stopped would be taken out of the kernel.
+    pub(super) fn last_good(&mut self, bad: &[BadValue]) -> Vec<Object> {
+        let Some((handle, _)) = &mut self.mirror else { return Vec::new() };
+        let mut loaded = handle.load();
+        let deadline = std::time::Instant::now() + LAST_GOOD_LIMIT;
+        let saved = loop {
+            match loaded.try_recv() {
+                Ok(saved) => break saved,
+                Err(oneshot::error::TryRecvError::Empty) if std::time::Instant::now() < deadline => {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                Err(_) => break None,
+            }
+        };
+        let keys: BTreeSet<&str> = bad.iter().map(|bad| bad.key.as_str()).collect();
+        let mut entries = saved.map(|saved| saved.entries).unwrap_or_default();
+        entries.retain(|entry| keys.contains(entry.key.as_str()));
+        intake::snapshot(&Snapshot { entries, ..Snapshot::default() }).0.objects
+    }
+
+    pub(super) fn replace(&mut self, revision: i64, mut entries: Vec<Entry>, bad: &[BadValue]) {
+        let Some((handle, _)) = &mut self.mirror else { return };
+        let bad: BTreeSet<String> = bad.iter().map(|bad| bad.key.clone()).collect();
+        entries.retain(|entry| !bad.contains(&entry.key));
+        handle.replace(revision, entries, bad);
+    }
+
+    /// Saves the changes that are good; there is one verdict for each.
+    pub(super) fn apply(&mut self, batch: Batch, verdicts: &[Verdict]) {
+        let Some((handle, _)) = &mut self.mirror else { return };
+        let good =
+            |(change, verdict): (Change, &Verdict)| matches!(verdict, Verdict::Good(_)).then_some(change);
+        let changes = batch.changes.into_iter().zip(verdicts).filter_map(good).collect();
+        handle.apply(Batch { revision: batch.revision, changes });
+    }
+
+    /// Lets the mirror write what it still has to.
+    pub(super) async fn finish(self, deadline: Instant) {
+        let Some((handle, ended)) = self.mirror else { return };
+        drop(handle);
+        if timeout_at(deadline, ended).await.is_err() {
+            warn!("the mirror is still being written; leaving it");
+        }
+    }
+}
+
+impl EventLoop {
+    pub(super) fn take_in_report(&mut self, report: MirrorReport) {
+        match report {
+            MirrorReport::Loaded(saved) => self.take_in_saved(saved),
+            MirrorReport::Written(revision) => {
+                let written = Some(Timestamp::now());
+                self.mirror.status = MirrorStatus { revision: Some(revision), written, error: None };
+                if self.mirror.mirror.as_ref().is_some_and(|(handle, _)| handle.is_behind()) {
+                    info!("the disk was too slow for the mirror; listing the store again");
+                    self.feed.request_resync();
+                }
+            }
+            MirrorReport::Failed(error) => self.mirror.status.error = Some(error),
+            MirrorReport::CaughtUp => self.feed.request_resync(),
+        }
+    }
+
+    /// The store cannot be reached: what it said last goes to the renderers, until it says something again.
+    fn take_in_saved(&mut self, saved: Saved) {
+        if self.store.is_synced {
+            return;
+        }
+        let start = (Timestamp::now(), Instant::now());
+        let Saved { revision, entries } = saved;
+        let (resync, _) = intake::snapshot(&Snapshot { revision, entries, ..Snapshot::default() });
+        let objects = resync.objects.len();
+        let changes = self.processor.resync(resync);
+        self.health.tell_changes(&changes);
+        self.store.revision = revision;
+        self.store.is_synced = true;
+        self.store.is_of_mirror = true;
+        warn!(objects, revision, "the store cannot be reached; going on with what was saved of it");
+        let description =
+            format!("{objects} objects as saved at revision {revision}: the store cannot be reached");
+        let event = self.record_timed("mirror", description, Some(&changes), self.renderers.names(), start);
+        self.renderers.need_resync(event);
+        self.dispatch();
+    }
+}

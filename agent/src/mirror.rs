@@ -1,0 +1,198 @@
+//! The mirror's own thread: what the store says is saved on disk, off the way from the store to the kernel.
+
+mod pending;
+
+use std::{
+    collections::BTreeSet,
+    io,
+    path::PathBuf,
+    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use contiv_store::{Batch, Entry, Mirror, MirrorError, Saved, SetAside};
+use tokio::sync::{mpsc, oneshot};
+use tracing::{error, info, warn};
+
+use pending::Pending;
+
+/// How many jobs may wait for a slow disk. One more, and the store is listed again when the disk has caught up.
+const CAPACITY: usize = 1024;
+/// The least time between two writes: what changes meanwhile is written once.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// What the thread is told.
+#[derive(Debug)]
+enum Job {
+    Replace { revision: i64, entries: Vec<Entry>, keep: BTreeSet<String> },
+    Apply(Batch),
+    Load(oneshot::Sender<Option<Saved>>),
+}
+
+/// What the thread reports.
+#[derive(Debug)]
+pub(crate) enum MirrorReport {
+    /// This was saved before the agent started; it was asked for because the store cannot be reached.
+    Loaded(Saved),
+    /// Everything up to this revision is saved.
+    Written(i64),
+    /// Nothing is saved at the moment.
+    Failed(String),
+    /// The disk has caught up after it was too slow: what is saved must be replaced.
+    CaughtUp,
+}
+
+/// The way to the mirror.
+#[derive(Debug)]
+pub(crate) struct MirrorHandle {
+    jobs: SyncSender<Job>,
+    /// A job was lost; only a replacement can come next.
+    is_behind: bool,
+}
+
+impl MirrorHandle {
+    /// Starts the thread. It ends, with everything written, when the handle is dropped; the receiver says when.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub(crate) fn start(
+        folder: PathBuf,
+        source: String,
+        reports: mpsc::UnboundedSender<MirrorReport>,
+    ) -> io::Result<(Self, oneshot::Receiver<()>)> {
+        let (jobs, work) = sync_channel(CAPACITY);
+        let (done, ended) = oneshot::channel();
+        let thread = thread::Builder::new().name("mirror".to_owned());
+        thread.spawn(move || {
+            Writer { folder, source, reports, mirror: None, has_failed: false }.run(&work);
+            // Nobody may wait for it.
+            let _ = done.send(());
+        })?;
+        Ok((Self { jobs, is_behind: false }, ended))
+    }
+
+    /// Saves that this is everything there is. Of the keys in `keep` the store has values that are no good: what is
+    /// saved of them stays.
+    pub(crate) fn replace(&mut self, revision: i64, entries: Vec<Entry>, keep: BTreeSet<String>) {
+        self.is_behind = false;
+        self.give(Job::Replace { revision, entries, keep });
+    }
+
+    /// Saves changes. Values that are no good must not be among them.
+    pub(crate) fn apply(&mut self, batch: Batch) {
+        if !self.is_behind {
+            self.give(Job::Apply(batch));
+        }
+    }
+
+    /// Asks for what was saved. The answer is none if nothing was, or it cannot be read.
+    pub(crate) fn load(&mut self) -> oneshot::Receiver<Option<Saved>> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Job::Load(reply));
+        answer
+    }
+
+    fn give(&mut self, job: Job) {
+        // A thread that is gone has said why.
+        if let Err(TrySendError::Full(_)) = self.jobs.try_send(job) {
+            self.is_behind = true;
+        }
+    }
+
+    /// A job was lost: ask the store for everything, and replace.
+    pub(crate) const fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+}
+
+/// What the thread has.
+struct Writer {
+    folder: PathBuf,
+    source: String,
+    reports: mpsc::UnboundedSender<MirrorReport>,
+    /// Opened when it is needed first, so that the start does not wait for it.
+    mirror: Option<Mirror>,
+    has_failed: bool,
+}
+
+impl Writer {
+    fn run(&mut self, work: &Receiver<Job>) {
+        let mut pending = Pending::default();
+        let mut last_write: Option<Instant> = None;
+        loop {
+            let pause = last_write.map(|at| PERIOD.saturating_sub(at.elapsed())).unwrap_or_default();
+            let job = if pending.is_empty() {
+                work.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                work.recv_timeout(pause)
+            };
+            match job {
+                Ok(Job::Load(reply)) => drop(reply.send(self.load())),
+                Ok(Job::Replace { revision, entries, keep }) => pending.replace(revision, entries, keep),
+                Ok(Job::Apply(batch)) => pending.apply(batch),
+                Err(end) => {
+                    if !pending.is_empty() {
+                        self.write(std::mem::take(&mut pending));
+                        last_write = Some(Instant::now());
+                    }
+                    if end == RecvTimeoutError::Disconnected {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn load(&mut self) -> Option<Saved> {
+        let loaded = self.opened().and_then(|mirror| mirror.load());
+        loaded.unwrap_or_else(|error| {
+            warn!(%error, "the mirror cannot be read");
+            None
+        })
+    }
+
+    fn write(&mut self, pending: Pending) {
+        let revision = pending.revision();
+        match self.opened().and_then(|mirror| pending.write(mirror)) {
+            Ok(()) => {
+                if std::mem::take(&mut self.has_failed) {
+                    info!(revision, "the mirror is written again");
+                    self.report(MirrorReport::CaughtUp);
+                }
+                self.report(MirrorReport::Written(revision));
+            }
+            Err(error) => {
+                // Once, and not for each write that fails alike.
+                if !std::mem::replace(&mut self.has_failed, true) {
+                    error!(%error, "the mirror cannot be written: without the store, a start would find an older state");
+                }
+                // Whatever is in it: the next write opens and checks it anew.
+                self.mirror = None;
+                self.report(MirrorReport::Failed(error.to_string()));
+            }
+        }
+    }
+
+    fn opened(&mut self) -> Result<&mut Mirror, MirrorError> {
+        let mirror = match self.mirror.take() {
+            Some(mirror) => mirror,
+            None => {
+                let (mirror, set_aside) = Mirror::open(&self.folder, &self.source)?;
+                if let Some(SetAside { path, reason }) = set_aside {
+                    warn!(path = %path.display(), reason, "the mirror cannot be trusted; set it aside and began a new one");
+                }
+                mirror
+            }
+        };
+        Ok(self.mirror.insert(mirror))
+    }
+
+    /// The loop may be gone already: at the end it does not wait for reports.
+    fn report(&self, report: MirrorReport) {
+        let _ = self.reports.send(report);
+    }
+}
+
+#[cfg(test)]
+mod tests;

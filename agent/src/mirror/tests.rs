@@ -1,0 +1,75 @@
+use contiv_store::Change;
+
+use super::*;
+
+fn entry(key: &str, value: &str, revision: i64) -> Entry {
+    let value = value.to_owned().into();
+    Entry { key: key.to_owned(), value, create_revision: 1, mod_revision: revision }
+}
+
+fn put(key: &str, value: &str, revision: i64) -> Batch {
+    Batch { revision, changes: vec![Change::Put(entry(key, value, revision))] }
+}
+
+struct Started {
+    handle: MirrorHandle,
+    ended: oneshot::Receiver<()>,
+    reports: mpsc::UnboundedReceiver<MirrorReport>,
+}
+
+fn start(folder: &std::path::Path) -> Started {
+    let (sender, reports) = mpsc::unbounded_channel();
+    let (handle, ended) = MirrorHandle::start(folder.to_owned(), "dir:/x".to_owned(), sender).unwrap();
+    Started { handle, ended, reports }
+}
+
+fn values(saved: &Saved) -> Vec<(&str, &[u8])> {
+    saved.entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_ref())).collect()
+}
+
+#[tokio::test]
+async fn everything_is_written_when_the_handle_is_dropped_and_loaded_at_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let Started { mut handle, ended, .. } = start(folder.path());
+    assert_eq!(handle.load().await.unwrap(), None);
+    handle.replace(3, vec![entry("/a", "1", 2), entry("/b", "1", 3)], BTreeSet::new());
+    for revision in 4..40 {
+        handle.apply(put("/a", &revision.to_string(), revision));
+    }
+    handle.apply(Batch { revision: 40, changes: vec![Change::Delete { key: "/b".to_owned() }] });
+    drop(handle);
+    ended.await.unwrap();
+
+    let saved = start(folder.path()).handle.load().await.unwrap().unwrap();
+    assert_eq!((saved.revision, values(&saved)), (40, vec![("/a", b"39".as_slice())]));
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_written_is_reported_and_the_agent_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    let Started { mut handle, mut reports, .. } = start(&missing);
+    handle.replace(3, vec![entry("/a", "1", 2)], BTreeSet::new());
+    let Some(MirrorReport::Failed(reason)) = reports.recv().await else { panic!() };
+    assert!(reason.contains("missing/mirror.redb"), "{reason}");
+    std::fs::create_dir(&missing).unwrap();
+    handle.apply(put("/a", "2", 4));
+    // What failed is lost, so everything must be asked for again.
+    let Some(MirrorReport::CaughtUp) = reports.recv().await else { panic!() };
+    let Some(MirrorReport::Written(4)) = reports.recv().await else { panic!() };
+}
+
+#[test]
+fn changes_of_one_key_are_written_once_and_a_replacement_makes_them_meaningless() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut mirror, _) = Mirror::open(folder.path(), "dir:/x").unwrap();
+    let mut pending = Pending::default();
+    pending.apply(put("/gone", "1", 1));
+    pending.replace(2, vec![entry("/a", "1", 2)], BTreeSet::new());
+    pending.apply(put("/a", "2", 3));
+    pending.apply(put("/a", "3", 4));
+    assert!(!pending.is_empty());
+    pending.write(&mut mirror).unwrap();
+    let saved = mirror.load().unwrap().unwrap();
+    assert_eq!((saved.revision, values(&saved)), (4, vec![("/a", b"3".as_slice())]));
+}

@@ -1,0 +1,140 @@
+//! What the store said last is on disk, and in force while the store cannot be reached.
+
+use std::time::Duration;
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions, binary},
+    cluster::{Etcd, Frontend, Service, State, TARGET_PORT},
+    lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, scratch, wait_until},
+};
+use serde_json::Value;
+
+/// For what must happen. Much more than is needed.
+const SOON: Duration = Duration::from_secs(20);
+
+fn ask(lab: &Lab, service: &Service) -> Result<Outcome> {
+    lab.client.ask(Protocol::Tcp, service.address(lab, Frontend::NodePort, Family::V4))
+}
+
+fn is_answered(lab: &Lab, service: &Service, by: &str) -> bool {
+    ask(lab, service)
+        .is_ok_and(|outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.by == by))
+}
+
+fn status(agent: &Agent<'_>) -> Result<Value> {
+    agent.http("GET", "/status")?.json()
+}
+
+fn wait_until_saved(agent: &Agent<'_>) -> Result<()> {
+    wait_until("everything is saved", SOON, || {
+        status(agent).is_ok_and(|status| {
+            status["revision"].is_i64() && status["mirror"]["revision"] == status["revision"]
+        })
+    })
+    .map(drop)
+}
+
+/// Takes everything of the agent's out of the kernel, as a reboot would.
+fn forget_everything(lab: &Lab) -> Result<()> {
+    lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"]).map(drop)
+}
+
+#[test]
+fn without_the_store_the_agent_starts_with_what_was_saved_and_follows_the_store_when_it_is_back() -> Result<()>
+{
+    let test = "without_the_store_the_agent_starts_with_what_was_saved_and_follows_the_store_when_it_is_back";
+    isolated(test, |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let mut etcd = Etcd::start(lab)?;
+        let [web, gone] =
+            [("web", 80), ("gone", 81)].map(|(name, n)| Service::new(name, n, &[lab.pod1.host]));
+        etcd.put(&web)?;
+        etcd.put(&gone)?;
+        let options = AgentOptions::with_store(etcd.url());
+        let agent = Agent::start(lab, &options)?;
+        wait_until_saved(&agent)?;
+        // A change after the first list is saved too.
+        let moved = Service { backends: vec![lab.pod3.host], ..web.clone() };
+        etcd.put(&moved)?;
+        agent.wait_until_applied(&moved)?;
+        wait_until_saved(&agent)?;
+        agent.kill()?;
+        etcd.kill()?;
+        forget_everything(lab)?;
+        assert!(!is_answered(lab, &web, "pod3"));
+
+        let agent = Agent::start(lab, &options)?;
+        assert!(is_answered(lab, &web, "pod3") && is_answered(lab, &gone, "pod1"));
+        let said = status(&agent)?;
+        assert_eq!((&said["from_mirror"], &said["ready"]), (&true.into(), &true.into()), "{said}");
+        assert!(said["store_down"]["reason"].is_string(), "{said}");
+
+        etcd.start_again()?;
+        etcd.delete(&gone)?;
+        let back = Service { backends: vec![lab.pod4.host], ..web.clone() };
+        etcd.put(&back)?;
+        agent.wait_until_applied(&back)?;
+        agent.wait_until_gone(&gone)?;
+        assert!(is_answered(lab, &web, "pod4") && !is_answered(lab, &gone, "pod1"));
+        let said = status(&agent)?;
+        assert_eq!((&said["from_mirror"], said.get("store_down")), (&false.into(), None), "{said}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_value_that_became_bad_while_the_agent_was_stopped_leaves_the_last_good_one_in_force() -> Result<()> {
+    let test = "a_value_that_became_bad_while_the_agent_was_stopped_leaves_the_last_good_one_in_force";
+    isolated(test, |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let etcd = Etcd::start(lab)?;
+        let web = Service::new("web", 80, &[lab.pod1.host]);
+        etcd.put(&web)?;
+        let options = AgentOptions::with_store(etcd.url());
+        let agent = Agent::start(lab, &options)?;
+        wait_until_saved(&agent)?;
+        agent.stop()?;
+        etcd.put_value(&Etcd::key(&web), r#"{"name":"web","port":[{"#)?;
+        for _ in 0..2 {
+            let agent = Agent::start(lab, &options)?;
+            assert!(is_answered(lab, &web, "pod1"), "it stays in force over every start");
+            let quarantine = agent.http("GET", "/quarantine")?.body;
+            assert!(
+                quarantine.contains(&Etcd::key(&web)) && quarantine.contains("last good"),
+                "{quarantine}"
+            );
+            wait_until_saved(&agent)?;
+            agent.stop()?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_damaged_mirror_is_set_aside_and_is_no_obstacle() -> Result<()> {
+    isolated("a_damaged_mirror_is_set_aside_and_is_no_obstacle", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let mut etcd = Etcd::start(lab)?;
+        let web = Service::new("web", 80, &[lab.pod1.host]);
+        etcd.put(&web)?;
+        let options = AgentOptions::with_store(etcd.url());
+        let agent = Agent::start(lab, &options)?;
+        wait_until_saved(&agent)?;
+        agent.stop()?;
+        let folder = scratch("agent-state")?;
+        let file = folder.join("mirror.redb");
+        lab.node.exec(&["truncate", "--size=-5000", &file.to_string_lossy()])?;
+
+        // With the store it is not even needed; without, there is nothing to go on with, and nothing is made up.
+        let agent = Agent::start(lab, &options)?;
+        assert!(is_answered(lab, &web, "pod1"));
+        wait_until_saved(&agent)?;
+        assert!(folder.join("mirror.redb.damaged").exists());
+        agent.stop()?;
+        etcd.kill()?;
+        forget_everything(lab)?;
+        let agent = Agent::start(lab, &options)?;
+        assert!(is_answered(lab, &web, "pod1"), "the new one is as good as the old one was");
+        agent.stop().map(drop)
+    })
+}
