@@ -17,7 +17,9 @@ use tracing::info;
 
 use crate::{
     config::{Config, RendererName},
-    event_loop::{EventLoop, LoopConfig, LoopMetrics, MirrorConfig, RendererSpec, Request, StoreFeedEnded},
+    event_loop::{
+        EventLoop, GuardConfig, LoopConfig, LoopMetrics, MirrorConfig, RendererSpec, Request, StoreFeedEnded,
+    },
     health,
     http::{self, Api},
     local_addresses,
@@ -84,6 +86,7 @@ async fn run_until_stopped(config: &Config) -> anyhow::Result<()> {
             processor: config.processor(),
             mirror: Some(MirrorConfig { folder: config.state_dir.clone(), source: config.store.to_string() }),
             local_addresses,
+            guard: GuardConfig { percent: config.mass_deletion_percent, wait: config.mass_deletion_wait },
             history_events: config.history_events,
             history_age: config.history_age,
         },

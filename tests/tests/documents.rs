@@ -68,10 +68,20 @@ fn rows_with_proof(text: &str) -> Vec<(usize, Vec<&str>)> {
 
 #[test]
 fn every_row_of_the_behaviour_table_names_tests_that_exist() {
-    let text = fs::read_to_string(root().join("docs/behaviour.md")).unwrap();
+    assert!(check("docs/behaviour.md") > 50);
+}
+
+#[test]
+fn every_promise_of_reliability_names_tests_that_exist() {
+    assert!(check("docs/reliability.md") > 5);
+}
+
+/// Returns how many rows there are.
+fn check(document: &str) -> usize {
+    let text = fs::read_to_string(root().join(document)).unwrap();
     let tests = tests();
     let rows = rows_with_proof(&text);
-    assert!(rows.len() > 50, "only {} rows were found", rows.len());
+    let count = rows.len();
     let is_name = |word: &&str| word.contains('_') && word.chars().all(|c| c.is_alphanumeric() || c == '_');
     let mut wrong = Vec::new();
     for (line, cells) in rows {
@@ -86,5 +96,6 @@ fn every_row_of_the_behaviour_table_names_tests_that_exist() {
             wrong.push(format!("line {line}: no test proves {:?}, and it does not say why", cells[0]));
         }
     }
-    assert!(wrong.is_empty(), "docs/behaviour.md:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "{document}:\n{}", wrong.join("\n"));
+    count
 }

@@ -44,6 +44,10 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
     if config.healthz_listen.0 == Some(config.listen) && config.listen.port() != 0 {
         problems.push("healthz-listen: the debug HTTP has that address; choose another port".to_owned());
     }
+    if config.mass_deletion_percent > 100 {
+        problems
+            .push("mass-deletion-percent: the most is 100, which holds nothing; 0 turns it off".to_owned());
+    }
     if config.history_events == 0 {
         problems.push("history-events: the least is 1".to_owned());
     }

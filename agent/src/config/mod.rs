@@ -135,6 +135,16 @@ pub struct Config {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub source_ranges_on_node_ports: bool,
 
+    /// Hold deletions of more than this share of all services, endpoints or slices at once, in percent; 0 for never
+    #[arg(long, env = "CONTIV_MASS_DELETION_PERCENT", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub mass_deletion_percent: u8,
+
+    /// How long such deletions are held, unless they are confirmed before, as in 30s or 5m
+    #[arg(long, env = "CONTIV_MASS_DELETION_WAIT", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[serde(with = "text::duration")]
+    pub mass_deletion_wait: Duration,
+
     /// How many events the history keeps
     #[arg(long, env = "CONTIV_HISTORY_EVENTS", value_name = "N")]
     pub history_events: usize,
@@ -169,6 +179,8 @@ impl Default for Config {
             local_endpoint_weight: 1,
             contiv_local_policy: false,
             source_ranges_on_node_ports: false,
+            mass_deletion_percent: 50,
+            mass_deletion_wait: Duration::from_secs(60),
             history_events: 1000,
             history_age: Duration::from_secs(24 * 60 * 60),
         }

@@ -17,7 +17,7 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 22] = [
+const VALUES: [(&str, &str, &str); 24] = [
     ("node-name", "\"n1\"", "n2"),
     ("store", "\"etcd://127.0.0.1:1\"", "dir:/2"),
     ("renderers", "[\"dry-run\"]", "dry-run,nftables"),
@@ -38,6 +38,8 @@ const VALUES: [(&str, &str, &str); 22] = [
     ("local-endpoint-weight", "3", "4"),
     ("contiv-local-policy", "true", "false"),
     ("source-ranges-on-node-ports", "true", "false"),
+    ("mass-deletion-percent", "80", "0"),
+    ("mass-deletion-wait", "\"5m\"", "10s"),
     ("history-events", "5", "6"),
     ("history-age", "\"7m\"", "8m"),
 ];

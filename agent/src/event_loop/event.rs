@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use contiv_store::FeedEvent;
 
-use super::{query::Query, renderers::Done};
+use super::{
+    query::{Query, Reply},
+    renderers::Done,
+};
 use crate::mirror::MirrorReport;
 
 /// One thing that happened.
@@ -27,6 +30,8 @@ pub(super) enum Event {
         /// Who wants it.
         cause: &'static str,
     },
+    /// Deletions that are held are to count.
+    ConfirmDeletions(Reply<bool>),
     /// A renderer that failed is to be given everything again.
     Retry {
         /// Which one.
@@ -53,6 +58,8 @@ pub enum Request {
         /// Who wants it, as in "SIGHUP".
         cause: &'static str,
     },
+    /// Let the deletions that are held count. Answers false if there are none.
+    ConfirmDeletions(Reply<bool>),
     /// Stop, and leave the dataplane in place.
     Shutdown,
 }
@@ -63,6 +70,7 @@ impl From<Request> for Event {
             Request::Query(query) => Self::Query(query),
             Request::LocalAddresses(addresses) => Self::LocalAddresses(addresses),
             Request::Resync { cause } => Self::Resync { cause },
+            Request::ConfirmDeletions(reply) => Self::ConfirmDeletions(reply),
             Request::Shutdown => Self::Shutdown,
         }
     }

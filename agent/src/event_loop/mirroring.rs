@@ -1,8 +1,7 @@
 //! What the loop has to do with the mirror: what it gives it, and what it takes from it.
 
-use std::{collections::BTreeSet, io};
+use std::{collections::BTreeSet, io, time::Duration};
 
-use contiv_model::Object;
 use contiv_store::{Batch, Change, Entry, Saved, Snapshot};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -18,8 +17,11 @@ use super::{
 };
 use crate::mirror::{MirrorHandle, MirrorReport};
 
-/// How long the loop waits at its start for what was saved of values that are no good any more.
-const LAST_GOOD_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
+/// How long the loop waits at its start for what was saved.
+const LOAD_LIMIT: Duration = Duration::from_secs(2);
+/// A first list of fewer entries than this is held against what was saved. A larger one is no store that was wiped, and
+/// its start should not wait.
+const SUSPICIOUS: usize = 1000;
 
 /// What is saved on disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -68,25 +70,20 @@ impl Mirroring {
         });
     }
 
-    /// What was saved of values that the store has and that are no good. Waits for it: without it, what they said until
-    /// the agent stopped would be taken out of the kernel.
-    pub(super) fn last_good(&mut self, bad: &[BadValue]) -> Vec<Object> {
-        let Some((handle, _)) = &mut self.mirror else { return Vec::new() };
+    /// What was saved, waiting for it: without it, things would be taken out of the kernel that must stay.
+    fn load_now(&mut self) -> Option<Saved> {
+        let (handle, _) = self.mirror.as_mut()?;
         let mut loaded = handle.load();
-        let deadline = std::time::Instant::now() + LAST_GOOD_LIMIT;
-        let saved = loop {
+        let deadline = std::time::Instant::now() + LOAD_LIMIT;
+        loop {
             match loaded.try_recv() {
-                Ok(saved) => break saved,
+                Ok(saved) => return saved,
                 Err(oneshot::error::TryRecvError::Empty) if std::time::Instant::now() < deadline => {
-                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    std::thread::sleep(Duration::from_millis(1));
                 }
-                Err(_) => break None,
+                Err(_) => return None,
             }
-        };
-        let keys: BTreeSet<&str> = bad.iter().map(|bad| bad.key.as_str()).collect();
-        let mut entries = saved.map(|saved| saved.entries).unwrap_or_default();
-        entries.retain(|entry| keys.contains(entry.key.as_str()));
-        intake::snapshot(&Snapshot { entries, ..Snapshot::default() }).0.objects
+        }
     }
 
     pub(super) fn replace(&mut self, revision: i64, mut entries: Vec<Entry>, bad: &[BadValue]) {
@@ -96,11 +93,13 @@ impl Mirroring {
         handle.replace(revision, entries, bad);
     }
 
-    /// Saves the changes that are good; there is one verdict for each.
-    pub(super) fn apply(&mut self, batch: Batch, verdicts: &[Verdict]) {
+    /// Saves the changes that are good; there is one verdict for each. Deletions that are held are not saved.
+    pub(super) fn apply(&mut self, batch: Batch, verdicts: &[Verdict], with_deletions: bool) {
         let Some((handle, _)) = &mut self.mirror else { return };
-        let good =
-            |(change, verdict): (Change, &Verdict)| matches!(verdict, Verdict::Good(_)).then_some(change);
+        let good = |(change, verdict): (Change, &Verdict)| {
+            let counts = with_deletions || matches!(change, Change::Put(_));
+            (counts && matches!(verdict, Verdict::Good(_))).then_some(change)
+        };
         let changes = batch.changes.into_iter().zip(verdicts).filter_map(good).collect();
         handle.apply(Batch { revision: batch.revision, changes });
     }
@@ -129,6 +128,18 @@ impl EventLoop {
             }
             MirrorReport::Failed(error) => self.mirror.status.error = Some(error),
             MirrorReport::CaughtUp => self.feed.request_resync(),
+        }
+    }
+
+    /// Before the first list counts, recalls what was in force when the agent stopped, where the list leaves doubt: values
+    /// that are no good keep what was saved of them, and it is noticed if too much is gone.
+    pub(super) fn remember(&mut self, list: &Snapshot, bad: &[BadValue]) {
+        if bad.is_empty() && list.entries.len() >= SUSPICIOUS {
+            return;
+        }
+        if let Some(Saved { revision, entries }) = self.mirror.load_now() {
+            let saved = Snapshot { revision, entries, ..Snapshot::default() };
+            self.processor.resync(intake::snapshot(&saved).0);
         }
     }
 

@@ -5,6 +5,7 @@
 //! while one is busy are merged and go out when it is done.
 
 mod event;
+mod guard;
 mod health;
 mod history;
 mod inputs;
@@ -40,6 +41,7 @@ use crate::{
     metrics::{EventMetrics, RendererMetrics},
 };
 use event::Event;
+use guard::DeletionGuard;
 use health::HealthReporter;
 use history::{Happening, History};
 use inputs::Inputs;
@@ -48,6 +50,7 @@ use quarantine::Quarantine;
 use renderers::Renderers;
 
 pub use event::Request;
+pub use guard::{GuardConfig, HeldDeletions};
 pub use history::{HistoryQuery, Outcome, Record};
 pub use mirroring::MirrorStatus;
 pub use quarantine::Quarantined;
@@ -66,6 +69,8 @@ pub struct LoopConfig {
     pub(crate) mirror: Option<MirrorConfig>,
     /// The addresses that this node's interfaces have at the start.
     pub local_addresses: BTreeSet<IpAddr>,
+    /// When deletions are held.
+    pub guard: GuardConfig,
     /// How many events the history keeps.
     pub history_events: usize,
     /// How long it keeps them.
@@ -101,6 +106,7 @@ pub struct EventLoop {
     node: String,
     processor: Processor,
     quarantine: Quarantine,
+    guard: DeletionGuard,
     history: History,
     renderers: Renderers,
     store: StoreState,
@@ -146,6 +152,7 @@ impl EventLoop {
             health: HealthReporter::new(health, node, &processor),
             processor,
             quarantine: Quarantine::default(),
+            guard: DeletionGuard::new(config.guard),
             history: History::new(config.history_events, config.history_age),
             renderers,
             store: StoreState::default(),
@@ -164,7 +171,7 @@ impl EventLoop {
     /// When nothing follows the store any more.
     pub async fn run(mut self) -> Result<(), StoreFeedEnded> {
         loop {
-            let event = self.inputs.next(self.renderers.deadline()).await.ok_or(StoreFeedEnded)?;
+            let event = self.inputs.next(self.deadline()).await.ok_or(StoreFeedEnded)?;
             if self.handle(event).is_break() {
                 self.drain().await;
                 return Ok(());
@@ -186,9 +193,17 @@ impl EventLoop {
                 self.dispatch();
             }
             Event::Mirror(report) => self.take_in_report(report),
-            Event::Timer => self.inputs.follow_ups.extend(self.renderers.due()),
+            Event::Timer => {
+                self.inputs.follow_ups.extend(self.renderers.due());
+                self.end_hold();
+            }
             Event::Query(query) => self.answer(query),
             Event::LocalAddresses(addresses) => self.take_in_addresses(addresses),
+            Event::ConfirmDeletions(reply) => {
+                let is_confirmed = self.confirm_deletions("they were confirmed");
+                // Whoever asked may have gone.
+                let _ = reply.send(is_confirmed);
+            }
             Event::Resync { cause } => self.resync(cause),
             Event::Retry { renderer } => {
                 let error = self.renderers.last_error(&renderer);
@@ -224,6 +239,33 @@ impl EventLoop {
             self.renderers.need_resync(event);
             self.dispatch();
         }
+    }
+
+    /// When something is to be done even if nothing happens.
+    fn deadline(&self) -> Option<Instant> {
+        [self.renderers.deadline(), self.guard.deadline()].into_iter().flatten().min()
+    }
+
+    fn end_hold(&mut self) {
+        if self.guard.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
+            self.confirm_deletions("they were held long enough");
+        }
+    }
+
+    /// Lists the store again, and what it no longer has then is gone. False if nothing is held.
+    fn confirm_deletions(&mut self, cause: &'static str) -> bool {
+        let is_confirmed = self.guard.confirm();
+        if is_confirmed {
+            info!(cause, "deletions that are held will count");
+            self.record(
+                "confirmed",
+                format!("deletions that are held will count: {cause}"),
+                None,
+                Vec::new(),
+            );
+            self.feed.request_resync();
+        }
+        is_confirmed
     }
 
     /// Hands out what is pending to whoever is idle.
@@ -296,6 +338,7 @@ impl EventLoop {
             ready: self.was_ready,
             synced: self.store.is_synced,
             revision: self.store.revision,
+            held_deletions: self.guard.held().cloned(),
             from_mirror: self.store.is_of_mirror,
             mirror: self.mirror.status(),
             store_down: self.store.down.clone(),

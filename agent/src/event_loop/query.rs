@@ -9,6 +9,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::{
+    guard::HeldDeletions,
     history::{HistoryQuery, Record},
     mirroring::MirrorStatus,
     quarantine::Quarantined,
@@ -57,6 +58,9 @@ pub struct Status {
     pub synced: bool,
     /// The newest revision that has been taken in.
     pub revision: i64,
+    /// Too many objects would have gone at once: they stay in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_deletions: Option<HeldDeletions>,
     /// What is in force is what the mirror had: the store has not been read since the start.
     pub from_mirror: bool,
     /// What is saved on disk; none where nothing is.

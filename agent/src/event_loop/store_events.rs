@@ -2,14 +2,15 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use contiv_model::{ChangeSet, Event};
+use contiv_model::{ChangeSet, Event, object::ObjectKind};
 use contiv_store::{Batch, FeedEvent, Snapshot};
 use jiff::Timestamp;
 use tokio::time::Instant;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{
     EventLoop, StoreDown,
+    guard::Judgement,
     intake::{self, Verdict},
 };
 
@@ -48,12 +49,15 @@ impl EventLoop {
         self.store.revision = snapshot.revision;
         self.store.is_of_mirror = false;
         let (mut resync, bad) = intake::snapshot(&snapshot);
-        if !self.store.is_synced && !bad.is_empty() {
-            // What was good before the agent stopped stays in force.
-            resync.objects.extend(self.mirror.last_good(&bad));
+        if !self.store.is_synced {
+            self.remember(&snapshot, &bad);
         }
+        let judgement = self.guard.judge_list(&self.processor, &mut resync);
         let Snapshot { revision, entries, problems } = snapshot;
-        self.mirror.replace(revision, entries, &bad);
+        if judgement == Judgement::Pass {
+            self.mirror.replace(revision, entries, &bad);
+        }
+        self.report_held(&judgement);
         let objects = resync.objects.len();
         let changes = self.processor.resync(resync);
         self.health.tell_changes(&changes);
@@ -69,7 +73,7 @@ impl EventLoop {
             info!(
                 objects,
                 unreadable,
-                services = changes.services.len(),
+                services = self.processor.count(ObjectKind::Service),
                 revision = self.store.revision,
                 duration = ?start.1.elapsed(),
                 "first snapshot of the store"
@@ -84,9 +88,11 @@ impl EventLoop {
     fn take_in_changes(&mut self, batch: Batch) {
         let start = (Timestamp::now(), Instant::now());
         self.store.revision = batch.revision;
-        let intake = intake::changes(&batch.changes);
+        let mut intake = intake::changes(&batch.changes);
+        let judgement = self.guard.judge_changes(&self.processor, &mut intake.events);
         let bad = intake.verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Bad(_))).count();
-        self.mirror.apply(batch, &intake.verdicts);
+        self.mirror.apply(batch, &intake.verdicts, judgement == Judgement::Pass);
+        self.report_held(&judgement);
         let description = describe(&intake.events, bad);
         let changes = self.processor.apply(intake.events);
         self.health.tell_changes(&changes);
@@ -117,6 +123,18 @@ impl EventLoop {
             self.renderers.add_changes(changes, event);
             self.dispatch();
         }
+    }
+
+    fn report_held(&mut self, judgement: &Judgement) {
+        let Some(held) = self.guard.held().filter(|_| *judgement == Judgement::HeldNow) else { return };
+        let description =
+            format!("{} objects are gone from the store at once: they stay in force", held.objects);
+        warn!(
+            objects = held.objects,
+            until = %held.until,
+            "too many objects are gone from the store at once: they stay in force; confirm with POST /controller/confirm-deletions"
+        );
+        self.record("held", description, None, Vec::new());
     }
 
     fn report_store_up(&mut self) {

@@ -2,9 +2,24 @@
 
 use axum::{Json, extract::State, http::StatusCode};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use super::{Api, error::ApiError, loopback::FromLoopback};
 use crate::event_loop::{Query, Request};
+
+/// Lets deletions that are held count. 200 if there are none.
+pub(super) async fn confirm_deletions(
+    _: FromLoopback,
+    State(api): State<Api>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let (reply, answer) = oneshot::channel();
+    api.requests.send(Request::ConfirmDeletions(reply)).await.map_err(|_| ApiError::Stopping)?;
+    Ok(if answer.await.map_err(|_| ApiError::Stopping)? {
+        (StatusCode::ACCEPTED, Json(json!({ "deletions": "confirmed" })))
+    } else {
+        (StatusCode::OK, Json(json!({ "deletions": "none are held" })))
+    })
+}
 
 /// Starts a resync and does not wait for it: the history shows it, after the event that is named here.
 pub(super) async fn resync(

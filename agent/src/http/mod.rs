@@ -37,7 +37,7 @@ pub use load_balancer::serve_load_balancers;
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// Every endpoint, with what it is for. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 16] = [
+pub const ENDPOINTS: [(&str, &str, &str); 17] = [
     ("GET", "/liveness", "200 while the event loop answers"),
     ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
     ("GET", "/metrics", "Prometheus metrics"),
@@ -57,6 +57,7 @@ pub const ENDPOINTS: [(&str, &str, &str); 16] = [
         "what happened: ?last=20, ?since=, ?until=, ?from=, ?to=, ?first=, ?seq-num=",
     ),
     ("POST", "/controller/resync", "read the store again and give every renderer everything again"),
+    ("POST", "/controller/confirm-deletions", "let deletions count that are held because they are too many"),
     ("GET", "/", "this page"),
 ];
 
@@ -108,6 +109,7 @@ pub fn router(api: Api) -> Router {
         .route("/trace", get(trace::trace))
         .route("/controller/event-history", get(views::history))
         .route("/controller/resync", post(actions::resync))
+        .route("/controller/confirm-deletions", post(actions::confirm_deletions))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::no_such_method)
         .with_state(api)

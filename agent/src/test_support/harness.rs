@@ -16,8 +16,8 @@ use tokio::{
 
 use crate::{
     event_loop::{
-        EventLoop, HistoryQuery, LoopConfig, LoopMetrics, Query, Record, RendererSpec, RendererView, Reply,
-        Request, Status, StoreFeedEnded,
+        EventLoop, GuardConfig, HistoryQuery, LoopConfig, LoopMetrics, Query, Record, RendererSpec,
+        RendererView, Reply, Request, Status, StoreFeedEnded,
     },
     health::{self, HealthCheckQuestions, ProxyHealth},
     http::Api,
@@ -58,6 +58,7 @@ impl Harness {
         let event_loop = EventLoop::new(
             LoopConfig {
                 mirror: None,
+                guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
                 local_addresses: std::collections::BTreeSet::new(),
                 processor: ProcessorConfig::new(NodeName::new("n1")),
                 history_events: 100,

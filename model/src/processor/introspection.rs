@@ -50,6 +50,38 @@ impl Processor {
         }
     }
 
+    /// The ids of the objects of a type that are in force, sorted.
+    pub fn keys(&self, kind: ObjectKind) -> Box<dyn Iterator<Item = ObjectKey> + '_> {
+        let cache = &self.cache;
+        match kind {
+            ObjectKind::Service => Box::new(cache.services.keys().cloned().map(ObjectKey::Service)),
+            ObjectKind::Endpoints => Box::new(cache.endpoints.keys().cloned().map(ObjectKey::Endpoints)),
+            ObjectKind::EndpointSlice => {
+                Box::new(cache.endpoint_slices.keys().cloned().map(ObjectKey::EndpointSlice))
+            }
+            ObjectKind::Pod => Box::new(cache.pods.keys().cloned().map(ObjectKey::Pod)),
+            ObjectKind::Node => Box::new(cache.nodes.keys().cloned().map(ObjectKey::Node)),
+            ObjectKind::VppNode => Box::new(cache.vpp_nodes.keys().copied().map(ObjectKey::VppNode)),
+            ObjectKind::IpAllocation => {
+                Box::new(cache.ip_allocations.keys().cloned().map(ObjectKey::IpAllocation))
+            }
+        }
+    }
+
+    /// How many objects of a type are in force.
+    pub fn count(&self, kind: ObjectKind) -> usize {
+        let cache = &self.cache;
+        match kind {
+            ObjectKind::Service => cache.services.len(),
+            ObjectKind::Endpoints => cache.endpoints.len(),
+            ObjectKind::EndpointSlice => cache.endpoint_slices.len(),
+            ObjectKind::Pod => cache.pods.len(),
+            ObjectKind::Node => cache.nodes.len(),
+            ObjectKind::VppNode => cache.vpp_nodes.len(),
+            ObjectKind::IpAllocation => cache.ip_allocations.len(),
+        }
+    }
+
     /// Every node that any object names, sorted by name.
     pub fn nodes(&self) -> Vec<NodeView> {
         let names: BTreeSet<&NodeName> =

@@ -1,0 +1,131 @@
+//! A guard against mass deletion: a store that was wiped, or restored from the wrong backup, must not take a node's
+//! services away without a second look.
+//!
+//! If more than a share of all services, endpoints or endpoint slices would go at once, deletions are held: the objects
+//! stay in force, new and changed ones are taken in. After a time, or when somebody says so, the store is listed again
+//! and what it says then counts.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use contiv_model::{Event, ObjectKey, Processor, Resync, object::ObjectKind};
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio::time::Instant;
+
+/// Fewer than this are never too many: small clusters do lose most of their services at times.
+const LEAST: usize = 10;
+/// What traffic depends on.
+const GUARDED: [ObjectKind; 3] = [ObjectKind::Service, ObjectKind::Endpoints, ObjectKind::EndpointSlice];
+
+/// When deletions are held, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GuardConfig {
+    /// More than this share of all objects of a type, in percent; 0 for never.
+    pub percent: u8,
+    /// How long they are held if nobody says anything.
+    pub wait: Duration,
+}
+
+/// Deletions that wait for confirmation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HeldDeletions {
+    /// Since when.
+    pub since: Timestamp,
+    /// When they count without confirmation.
+    pub until: Timestamp,
+    /// How many objects the store no longer had when it was noticed.
+    pub objects: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct DeletionGuard {
+    config: GuardConfig,
+    held: Option<(HeldDeletions, Instant)>,
+    /// The next list counts, whatever it says.
+    is_confirmed: bool,
+}
+
+/// What became of deletions.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// They count, as far as there are any.
+    Pass,
+    /// They are held from now on.
+    HeldNow,
+    /// They are held, as others are already.
+    StillHeld,
+}
+
+impl DeletionGuard {
+    pub(super) const fn new(config: GuardConfig) -> Self {
+        Self { config, held: None, is_confirmed: false }
+    }
+
+    pub(super) fn held(&self) -> Option<&HeldDeletions> {
+        self.held.as_ref().map(|(held, _)| held)
+    }
+
+    /// When what is held counts by itself.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.held.as_ref().filter(|_| !self.is_confirmed).map(|(_, until)| *until)
+    }
+
+    /// Lets the next list count, whatever it says. False if nothing is held.
+    pub(super) const fn confirm(&mut self) -> bool {
+        self.is_confirmed = self.held.is_some();
+        self.is_confirmed
+    }
+
+    /// Judges a complete list. What is held is added to it as something that could not be read, and so stays in force.
+    pub(super) fn judge_list(&mut self, processor: &Processor, list: &mut Resync) -> Judgement {
+        let listed: BTreeSet<ObjectKey> = list.objects.iter().map(contiv_model::Object::key).collect();
+        let gone_of = |kind| {
+            let is_gone = |key: &ObjectKey| !listed.contains(key) && !list.undecodable.contains(key);
+            processor.keys(kind).filter(is_gone).collect::<Vec<_>>()
+        };
+        let gone = GUARDED.map(gone_of);
+        let is_mass =
+            GUARDED.iter().zip(&gone).any(|(kind, gone)| self.is_mass(gone.len(), processor.count(*kind)));
+        if std::mem::take(&mut self.is_confirmed) || !is_mass {
+            self.held = None;
+            return Judgement::Pass;
+        }
+        let gone: Vec<ObjectKey> = gone.into_iter().flatten().collect();
+        let judgement = self.hold(gone.len());
+        list.undecodable.extend(gone);
+        judgement
+    }
+
+    /// Judges changes. Deletions that are held are taken out.
+    pub(super) fn judge_changes(&mut self, processor: &Processor, events: &mut Vec<Event>) -> Judgement {
+        let is_guarded = |event: &Event| matches!(event, Event::Delete(key) if GUARDED.contains(&key.kind()));
+        let deleted = |kind| {
+            let is_of_kind = |event: &&Event| matches!(event, Event::Delete(key) if key.kind() == kind);
+            events.iter().filter(is_of_kind).count()
+        };
+        let is_mass = GUARDED.iter().any(|kind| self.is_mass(deleted(*kind), processor.count(*kind)));
+        let count = events.iter().filter(|event| is_guarded(event)).count();
+        if count == 0 || self.held.is_none() && !is_mass {
+            return Judgement::Pass;
+        }
+        events.retain(|event| !is_guarded(event));
+        self.hold(count)
+    }
+
+    fn hold(&mut self, objects: usize) -> Judgement {
+        if self.held.is_some() {
+            return Judgement::StillHeld;
+        }
+        let since = Timestamp::now();
+        let until = since.checked_add(self.config.wait).unwrap_or(Timestamp::MAX);
+        self.held = Some((HeldDeletions { since, until, objects }, Instant::now() + self.config.wait));
+        Judgement::HeldNow
+    }
+
+    const fn is_mass(&self, gone: usize, known: usize) -> bool {
+        self.config.percent > 0 && gone >= LEAST && gone * 100 > known * self.config.percent as usize
+    }
+}
+
+#[cfg(test)]
+mod tests;
