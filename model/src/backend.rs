@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Where connections of a service port can go.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -45,7 +45,7 @@ impl Backend {
 }
 
 /// The states in which a backend is of any use (KEP-1669). Others never reach a renderer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BackendState {
     /// Takes new connections.
     Ready,

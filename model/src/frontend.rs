@@ -3,12 +3,14 @@
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
+    str::FromStr,
 };
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use thiserror::Error;
 
 /// The transport protocols a service can have, with their IANA numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Protocol {
     /// IP protocol 6.
@@ -33,6 +35,25 @@ impl fmt::Display for Protocol {
             Self::Udp => "udp",
             Self::Sctp => "sctp",
         })
+    }
+}
+
+/// A text that names no protocol of services.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("no service has the protocol {0:?}; known are tcp, udp and sctp")]
+pub struct UnknownProtocol(String);
+
+impl FromStr for Protocol {
+    type Err = UnknownProtocol;
+
+    /// In upper or lower case.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.to_ascii_lowercase().as_str() {
+            "tcp" => Ok(Self::Tcp),
+            "udp" => Ok(Self::Udp),
+            "sctp" => Ok(Self::Sctp),
+            _ => Err(UnknownProtocol(text.to_owned())),
+        }
     }
 }
 
@@ -74,6 +95,24 @@ impl Serialize for Frontend {
     }
 }
 
+impl<'de> Deserialize<'de> for Frontend {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let parse = || {
+            let (place, protocol) = text.rsplit_once('/')?;
+            let protocol = protocol.parse().ok()?;
+            if let Some(port) = place.strip_prefix("node port ") {
+                return Some(Self::NodePort { protocol, port: port.parse().ok()? });
+            }
+            let at: SocketAddr = place.parse().ok()?;
+            Some(Self::Address { address: at.ip(), protocol, port: at.port() })
+        };
+        parse().ok_or_else(|| {
+            de::Error::custom(format_args!("{text:?} is no address and port, and no node port"))
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -92,5 +131,8 @@ mod tests {
             serde_json::to_string(&map).unwrap(),
             r#"{"10.96.0.1:80/tcp":1,"[::1]:53/udp":2,"node port 30080/sctp":3}"#
         );
+        let read: BTreeMap<Frontend, u8> =
+            serde_json::from_str(&serde_json::to_string(&map).unwrap()).unwrap();
+        assert_eq!(read, map);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 macro_rules! namespaced_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -33,13 +33,23 @@ macro_rules! namespaced_id {
                 serializer.collect_str(self)
             }
         }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                let parts = text.split_once('/');
+                let (namespace, name) =
+                    parts.ok_or_else(|| de::Error::custom(format_args!("{text:?} is no NAMESPACE/NAME")))?;
+                Ok(Self::new(namespace, name))
+            }
+        }
     };
 }
 
 macro_rules! plain_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(pub Arc<str>);
 

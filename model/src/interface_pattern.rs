@@ -5,6 +5,8 @@ use std::{fmt, str::FromStr};
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
+use crate::InterfaceName;
+
 /// Bytes of a name, without the zero at its end: `IFNAMSIZ` of the kernel's `if.h`, less one.
 const MAX_LEN: usize = 15;
 
@@ -54,6 +56,20 @@ impl FromStr for InterfacePattern {
         target.copy_from_slice(stem.as_bytes());
         let len = u8::try_from(stem.len()).map_err(|_| invalid())?;
         Ok(Self { bytes, len, is_prefix })
+    }
+}
+
+/// A text that the kernel takes for no name of an interface.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0:?} is not the name of one interface, which has 1 to 15 characters")]
+pub struct InvalidInterfaceName(String);
+
+impl FromStr for InterfaceName {
+    type Err = InvalidInterfaceName;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_name = text.parse().is_ok_and(|pattern: InterfacePattern| !pattern.is_prefix());
+        if is_name { Ok(Self::new(text)) } else { Err(InvalidInterfaceName(text.to_owned())) }
     }
 }
 

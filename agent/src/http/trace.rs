@@ -7,7 +7,7 @@ use axum::{
     extract::{Query as Arguments, State, rejection::QueryRejection},
     response::{IntoResponse, Response},
 };
-use contiv_model::{Flow, Protocol, trace as trace_flow};
+use contiv_model::{Flow, InterfaceName, Protocol, trace as trace_flow};
 use serde::Deserialize;
 
 use super::{Api, error::ApiError};
@@ -17,6 +17,8 @@ use crate::event_loop::Query;
 #[serde(deny_unknown_fields)]
 pub(super) struct TraceArguments {
     from: IpAddr,
+    /// By which its packets come in.
+    interface: Option<String>,
     to: IpAddr,
     port: u16,
     protocol: ProtocolName,
@@ -60,9 +62,14 @@ pub(super) async fn trace(
     let example = "as in /trace?from=10.244.1.5&to=10.96.0.1&port=443&protocol=tcp";
     let bad_request = |error: String| ApiError::BadRequest(format!("{error}; {example}"));
     let Arguments(arguments) = arguments.map_err(|rejection| bad_request(rejection.body_text()))?;
-    let TraceArguments { from, to, port, protocol, format } = arguments;
-    let flow = Flow::new(from, SocketAddr::new(to, port), protocol.into())
+    let TraceArguments { from, interface, to, port, protocol, format } = arguments;
+    let mut flow = Flow::new(from, SocketAddr::new(to, port), protocol.into())
         .map_err(|error| bad_request(error.to_string()))?;
+    if let Some(name) = interface {
+        let interface: InterfaceName =
+            name.parse().map_err(|error| bad_request(format!("interface: {error}")))?;
+        flow = flow.by_interface(interface);
+    }
     // The loop only hands out what it knows; the search through all services is done here.
     let snapshot = api.ask(Query::Snapshot).await?;
     let snapshot = snapshot.ok_or(ApiError::NotReady("the store has not been read yet; see /readiness"))?;

@@ -98,12 +98,27 @@ fn wrong_use_is_told_from_failure() {
         &["trace", "--from", "fd00::1", "--to", "10.96.0.7:80/tcp"][..],
         &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7/tcp"],
         &["trace", "--from", "10.1.0.9"],
+        &["trace", "--from", "10.1.0.9%veth*", "--to", "10.96.0.7:80/tcp"],
         &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80", "--server", "https://node1"],
         &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80", "--server", "http://node1", "-f", "-"],
     ] {
         let run = run(wrong);
         assert_eq!((run.code, run.out.as_str()), (2, ""), "{wrong:?}: {}", run.err);
     }
+}
+
+#[test]
+fn the_interface_of_the_client_is_part_of_the_question() {
+    let folder = folder();
+    let manifests = folder.path().join("manifests");
+    let agent = Agent::start(folder.path());
+    let server = format!("http://{}", agent.address);
+    let from = ["trace", "--from", "10.1.0.9%veth-1", "--to", "10.96.0.7:80"];
+    let online = run(&[&from[..], &["--server", &server]].concat());
+    assert_eq!((online.code, online.err.as_str()), (0, ""));
+    assert!(online.out.starts_with("flow      10.1.0.9%veth-1 to 10.96.0.7:80/tcp"), "{}", online.out);
+    let offline = run(&[&from[..], &["-f", text(&manifests), "--node-name", "n1"]].concat());
+    assert_eq!(offline.out, online.out);
 }
 
 #[test]

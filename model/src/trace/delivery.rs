@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Client, Flow, FrontendKind};
 use crate::{Backend, BackendState, Balance, ClusterIpMasquerade, ContivService, ServicePort, TrafficPolicy};
 
 /// Where a flow goes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Delivery {
     /// The traffic policy that applies.
     pub rule: Rule,
@@ -23,7 +23,7 @@ pub struct Delivery {
 }
 
 /// The rule of traffic policies that applies. Source: kube-proxy's chains for external traffic, KEP-1669.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
     /// Cluster IP, internal policy Cluster.
@@ -58,7 +58,7 @@ impl Rule {
 }
 
 /// Why these backends and no others, among those that the policy allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pool {
     /// All that are ready.
@@ -73,7 +73,7 @@ pub enum Pool {
 }
 
 /// A backend that may get the connection.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     /// Its address.
     pub address: IpAddr,
@@ -99,7 +99,7 @@ impl Candidate {
 }
 
 /// What a backend sees as the source of the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Masquerade {
     /// The client's address: from a local pod to a cluster IP.
@@ -146,7 +146,7 @@ impl Masquerade {
 }
 
 /// How one of the candidates is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Affinity {
     /// At random, for each connection anew.

@@ -5,16 +5,16 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{InterfaceName, NodeFacts, Protocol};
 
 /// A new connection, as it arrives at this node or leaves a process on it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flow {
     from: IpAddr,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     interface: Option<InterfaceName>,
     to: IpAddr,
     port: u16,
@@ -91,7 +91,7 @@ impl fmt::Display for Flow {
 }
 
 /// Who a client counts as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Client {
     /// A pod of this node, by its address or by its interface.
@@ -122,7 +122,7 @@ impl Client {
 }
 
 /// Whether pods of this node can be told from other clients of the flow's family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Detection {
     /// They can.

@@ -2,13 +2,13 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Flow;
 use crate::{ContivService, Frontend, Protocol, ServiceId, ServicePort, Snapshot};
 
 /// The port of a service that a flow hits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hit {
     /// The service.
     pub service: ServiceId,
@@ -23,7 +23,7 @@ pub struct Hit {
 }
 
 /// The kinds of addresses a service has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FrontendKind {
     /// A cluster IP.
@@ -37,7 +37,7 @@ pub enum FrontendKind {
 }
 
 /// A service that asks for what the flow connects to, and does not get it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostClaim {
     /// Who asks.
     pub service: ServiceId,

@@ -11,7 +11,7 @@ mod text;
 use std::collections::BTreeSet;
 
 use ipnetwork::IpNetwork;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{ContivService, NodeFacts, ServiceId, Snapshot};
 use delivery::deliver;
@@ -22,7 +22,7 @@ pub use flow::{Client, Detection, Flow, MixedFamilies};
 pub use lookup::{FrontendKind, Hit, LostClaim};
 
 /// What becomes of a flow and why. As text it is for people, as JSON for programs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
     /// What was asked.
     pub flow: Flow,
@@ -39,7 +39,7 @@ pub struct Trace {
 }
 
 /// What becomes of a flow.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It goes to a backend.
@@ -53,7 +53,7 @@ pub enum Verdict {
 }
 
 /// Why a flow is refused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rejected {
     /// The port has no backend of this family anywhere that is ready, or terminating and still serving.
@@ -63,7 +63,7 @@ pub enum Rejected {
 }
 
 /// Why a flow is dropped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dropped {
     /// The client is in none of the ranges that may connect, which are these.

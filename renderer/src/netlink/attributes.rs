@@ -74,14 +74,19 @@ pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 impl<'a> Attributes<'a> {
     /// Type and payload of each attribute. Ends at the first one that is malformed.
     pub(crate) fn iter(self) -> impl Iterator<Item = (u16, &'a [u8])> {
+        self.marked().map(|(kind, _, payload)| (kind, payload))
+    }
+
+    /// The same, with whether the attribute is marked as one that holds others. [`Writer`] marks them, the kernel may not.
+    pub(crate) fn marked(self) -> impl Iterator<Item = (u16, bool, &'a [u8])> {
         let mut bytes = self.0;
         std::iter::from_fn(move || {
             let header = bytes.first_chunk::<HEADER>()?;
             let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
-            let kind = u16::from_ne_bytes([header[2], header[3]]) & NLA_TYPE_MASK;
+            let kind = u16::from_ne_bytes([header[2], header[3]]);
             let payload = bytes.get(HEADER..length)?;
             bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-            Some((kind, payload))
+            Some((kind & NLA_TYPE_MASK, kind & NLA_F_NESTED != 0, payload))
         })
     }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{
     element::{Element, FrontendKey, Key, Value},
-    layout::{DemandChain, TABLE, write_verdict},
+    layout::{DemandChain, Set, TABLE, write_verdict},
     netlink::{
         Batch, Writer,
         constants::{LIST_ELEM, chain, data, elem, msg, verdict},
@@ -86,6 +86,18 @@ fn write_element(list: &mut Writer<'_>, element: &Element, with_value: bool) {
         if with_value && element.value != Value::None {
             attributes.nested(elem::DATA, |data| write_value(data, &element.value));
         }
+    });
+}
+
+/// Adds the attributes that ask for the element of a key. An address also finds the range it is in, and a client the range
+/// of sources.
+pub(crate) fn write_question(set: Set, key: &Key, message: &mut Writer<'_>) {
+    message.text(elem::LIST_TABLE, TABLE);
+    message.text(elem::LIST_SET, &set.name());
+    message.nested(elem::LIST_ELEMENTS, |list| {
+        list.nested(LIST_ELEM, |attributes| {
+            attributes.nested(elem::KEY, |attributes| attributes.bytes(data::VALUE, &key_bytes(key)));
+        });
     });
 }
 

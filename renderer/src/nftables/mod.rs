@@ -8,6 +8,8 @@ mod apply;
 mod element;
 mod elements;
 mod encode;
+mod evaluate;
+mod inspect;
 mod layout;
 mod loopback;
 mod netlink;
@@ -24,6 +26,10 @@ pub(crate) use self::{
     element::{Element, FrontendKey, Value},
     layout::Family,
     plan::plan,
+};
+pub use self::{
+    evaluate::{Answer, Choice, Client, Ending, PodBy, Share, differences},
+    inspect::{InspectError, Inspector},
 };
 use self::{
     layout::Set,

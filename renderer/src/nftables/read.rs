@@ -5,12 +5,11 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use contiv_model::Protocol;
 use ipnetwork::IpNetwork;
 
 use super::{
     element::{Element, FrontendKey, Key, Value},
-    layout::{Declaration, DemandChain, Family, Form, Set, TABLE, chains},
+    layout::{Declaration, DemandChain, Family, Form, PROTOCOLS, Set, TABLE, chains},
     netlink::{
         Attributes, NetlinkError, Socket,
         constants::{LIST_ELEM, chain, data, elem, msg, set, table, verdict},
@@ -148,7 +147,7 @@ pub(crate) fn elements_of(socket: &mut Socket, set: Set) -> Result<Option<Vec<El
 }
 
 /// An element as the agent could have written it; none for any other.
-fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Element> {
+pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Element> {
     let mut key = Bytes(attributes.nested(elem::KEY)?.get(data::VALUE)?);
     let form = set.kind.form();
     let parsed = match form {
@@ -231,8 +230,7 @@ impl Bytes<'_> {
     fn frontend(&mut self, family: Family) -> Option<FrontendKey> {
         let address = self.address(family)?;
         let [number, ..] = self.take::<4>()?;
-        let protocols = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
-        let protocol = protocols.into_iter().find(|protocol| protocol.number() == number)?;
+        let protocol = PROTOCOLS.into_iter().find(|protocol| protocol.number() == number)?;
         Some(FrontendKey { address, protocol, port: self.port()? })
     }
 }

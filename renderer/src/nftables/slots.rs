@@ -1,6 +1,9 @@
 //! Which backend holds which slot. A change moves as few slots as it can.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
 use super::plan::Shares;
 
@@ -31,11 +34,21 @@ const CLIENT_SLOTS: u64 = 1021;
 /// move; when one comes, it takes its share evenly from all. Only addresses count, so that the ports of a service whose
 /// backends are the same pods agree, and nodes agree with each other.
 pub(crate) fn by_client(shares: &Shares) -> Vec<SocketAddr> {
-    let rank = |slot: u64, backend: &SocketAddr, share: u32| {
-        // A backend with several shares draws several times.
-        (0..u64::from(share)).map(|draw| hash(backend.ip(), slot << 16 | draw)).max()
+    // A backend with several shares draws several times. Those of one address draw after each other, so that none of
+    // them draws the same.
+    let mut next: BTreeMap<IpAddr, u64> = BTreeMap::new();
+    let draws_of = |(backend, share): (&SocketAddr, &u32)| {
+        let first = next.entry(backend.ip()).or_default();
+        let draws = *first..*first + u64::from(*share);
+        *first = draws.end;
+        (*backend, draws)
     };
-    let best = |slot| shares.iter().max_by_key(|(backend, share)| (rank(slot, backend, **share), **backend));
+    let all: Vec<_> = shares.iter().map(draws_of).collect();
+    let best = |slot| {
+        let rank = |backend: &SocketAddr, draw| hash(backend.ip(), slot << 16 | draw);
+        all.iter()
+            .max_by_key(|(backend, draws)| (draws.clone().map(|draw| rank(backend, draw)).max(), *backend))
+    };
     (0..CLIENT_SLOTS).filter_map(best).map(|(backend, _)| *backend).collect()
 }
 
@@ -127,6 +140,16 @@ mod tests {
         ]);
         let counts: Vec<u32> = count(&by_client(&shares)).into_values().collect();
         assert!((600..760).contains(&counts[0]), "{counts:?}");
+    }
+
+    #[test]
+    fn backends_that_share_an_address_share_its_clients() {
+        let shares = Shares::from([(backend(1), 1), (backend(2), 1), (backend(3), 2)]);
+        let counts: Vec<u32> = count(&by_client(&shares)).into_values().collect();
+        assert!(
+            counts.len() == 3 && (190..320).contains(&counts[0]) && (190..320).contains(&counts[1]),
+            "{counts:?}"
+        );
     }
 
     proptest! {

@@ -1,10 +1,10 @@
-//! A service as the tests use it: with every kind of frontend, both protocols, both families.
+//! A service as the tests use it: with every kind of frontend, all protocols, both families.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::lab::{Family, Host, Lab, ranges};
 
-/// The port of every service, for TCP and for UDP.
+/// The port of every service, for TCP, UDP and SCTP.
 pub const PORT: u16 = 80;
 /// Where the backends listen.
 pub const TARGET_PORT: u16 = 8080;

@@ -79,6 +79,7 @@ spec:
   ports:
   - {{name: web, protocol: TCP, port: {PORT}, targetPort: {TARGET_PORT}, nodePort: {node_port}}}
   - {{name: web-udp, protocol: UDP, port: {PORT}, targetPort: {TARGET_PORT}, nodePort: {node_port}}}
+  - {{name: web-sctp, protocol: SCTP, port: {PORT}, targetPort: {TARGET_PORT}, nodePort: {node_port}}}
 {options}status:
   loadBalancer:
     ingress: [{{ip: {balancer4}, ipMode: {ip_mode}}}, {{ip: '{balancer6}', ipMode: {ip_mode}}}]
@@ -134,6 +135,7 @@ addressType: {address_type}
 ports:
 - {{name: web, protocol: TCP, port: {TARGET_PORT}}}
 - {{name: web-udp, protocol: UDP, port: {TARGET_PORT}}}
+- {{name: web-sctp, protocol: SCTP, port: {TARGET_PORT}}}
 endpoints:{endpoints}
 ",
             slice = slice_name(&self.service, family),

@@ -1,52 +1,74 @@
-//! The same matrix, asked of the agent's evaluator instead of the kernel: `GET /trace` must say what the packets showed.
+//! The same matrix by the agent's evaluator: `GET /trace` must say what the packets showed, and in words of its own.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::collections::BTreeMap;
 
+use contiv_model::{Trace, trace::Verdict};
 use contiv_tests::{
     agent::Agent,
-    lab::{Lab, Protocol, Result},
+    lab::{Lab, LabError, Result},
 };
-use serde_json::Value;
 
 use super::{
+    endings::{Ending, expected_ending, unexpected},
     matrix::Flow,
-    oracle::{Expected, expected, is_hidden},
 };
 
-/// Asks about every flow, and says in words where the answer is not what is expected.
-pub(crate) fn mismatches(lab: &Lab, agent: &Agent<'_>, flows: &[Flow]) -> Result<Vec<String>> {
-    let mut wrong = Vec::new();
-    for flow in flows {
-        let from = flow.source.namespace(lab).host.address(flow.family);
-        let to = flow.service.address(lab, flow.frontend, flow.family);
-        let protocol = match flow.protocol {
-            Protocol::Tcp => "tcp",
-            Protocol::Udp => "udp",
-        };
-        let path = format!("/trace?from={from}&to={}&port={}&protocol={protocol}", to.ip(), to.port());
-        let answer = agent.http("GET", &path)?.json()?;
-        let expected = expected(flow, lab.node.host);
-        if !agrees(lab, flow, &expected, &answer["verdict"]) {
-            wrong.push(format!("{flow}: expected {expected:?}, the trace says {}", answer["verdict"]));
-        }
-    }
-    Ok(wrong)
+/// What the agent says of every flow.
+pub(crate) fn traces(lab: &Lab, agent: &Agent<'_>, flows: &[Flow]) -> Result<Vec<Trace>> {
+    flows.iter().map(|flow| trace(lab, agent, flow)).collect()
 }
 
-fn agrees(lab: &Lab, flow: &Flow, expected: &Expected, verdict: &Value) -> bool {
-    let Expected::Answered(names) = expected else {
-        let word = if *expected == Expected::Rejected { "rejected" } else { "dropped" };
-        return verdict.get(word).is_some();
+fn trace(lab: &Lab, agent: &Agent<'_>, flow: &Flow) -> Result<Trace> {
+    let flow = flow.of_model(lab).map_err(unexpected)?;
+    let interface = flow.interface().map(|name| format!("&interface={name}")).unwrap_or_default();
+    let (from, to, port, protocol) = (flow.from(), flow.to(), flow.port(), flow.protocol());
+    let path = format!("/trace?from={from}&to={to}&port={port}&protocol={protocol}{interface}");
+    serde_json::from_value(agent.http("GET", &path)?.json()?).map_err(unexpected)
+}
+
+/// Says in words where a trace is not what is expected of its flow.
+pub(crate) fn mismatches(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Vec<String> {
+    let mismatch = |(flow, trace): (&Flow, &Trace)| {
+        let (expected, found) = (expected_ending(lab, flow), ending(lab, flow, trace));
+        (found.as_ref().ok() != Some(&expected))
+            .then(|| format!("{flow}: expected {expected:?}, the trace says {found:?}"))
     };
-    let delivery = &verdict["backends"];
-    let hidden = delivery["masquerade"].as_str().is_some_and(|masquerade| masquerade.starts_with("hidden"));
-    let candidates = delivery["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let by_name = |candidate: &Value| {
-        let address: IpAddr = candidate["address"].as_str()?.parse().ok()?;
-        let pods = lab.pods();
-        let pod = pods.iter().find(|pod| pod.host.address(flow.family) == address)?;
-        Some((pod.host.name, hidden || candidate["hairpin"] == true))
-    };
-    let found: Option<BTreeSet<(&str, bool)>> = candidates.iter().map(by_name).collect();
-    found.is_some_and(|found| found == names.iter().map(|name| (*name, is_hidden(flow, name))).collect())
+    flows.iter().zip(traces).filter_map(mismatch).collect()
+}
+
+fn ending(lab: &Lab, flow: &Flow, trace: &Trace) -> Result<Ending> {
+    match &trace.verdict {
+        Verdict::Backends(delivery) => {
+            let hidden = delivery.masquerade.is_hidden();
+            let backends = delivery.candidates.iter().map(|it| (it.address, hidden || it.hairpin));
+            Ending::by_addresses(lab, flow, backends)
+        }
+        Verdict::Rejected(_) => Ok(Ending::Rejected),
+        Verdict::Dropped(_) => Ok(Ending::Dropped),
+        Verdict::Untouched => Err(LabError::Unexpected("untouched".to_owned())),
+    }
+}
+
+/// Flows whose explanation says too little: none at all, or the same as for a flow that ends otherwise. The addresses
+/// that were asked for, and the name of the service, explain nothing and are left out.
+pub(crate) fn unexplained(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Vec<String> {
+    let mut endings: BTreeMap<String, Ending> = BTreeMap::new();
+    let mut unexplained = Vec::new();
+    for (flow, trace) in flows.iter().zip(traces) {
+        let text = trace.to_string();
+        let is_explanation = |line: &&str| !line.starts_with("flow ") && !line.starts_with("service ");
+        let words: Vec<&str> = text.lines().filter(is_explanation).collect();
+        let says = |label: &str| {
+            words.iter().any(|line| line.strip_prefix(label).is_some_and(|it| !it.trim().is_empty()))
+        };
+        if !["client ", "verdict ", "why "].into_iter().all(says) {
+            unexplained.push(format!("{flow}: who, what or why is missing in:\n{text}"));
+        }
+        let expected = expected_ending(lab, flow);
+        let first = endings.entry(words.join("\n")).or_insert_with(|| expected.clone());
+        if *first != expected {
+            unexplained.push(format!("{flow}: ends with {expected:?}, explained as {first:?} is:\n{text}"));
+        }
+    }
+    unexplained
 }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use contiv_model::{InterfaceName, Protocol, trace::MixedFamilies};
 use contiv_tests::{
     cluster::{Frontend, Service, ServiceManifest},
-    lab::{Family, Host, Lab, Namespace, Protocol},
+    lab::{self, Family, Host, Lab, Namespace},
 };
 
 /// Who asks.
@@ -89,6 +90,9 @@ impl Source {
     }
 }
 
+/// The protocols of services.
+const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+
 /// Names of the services: for each of the policies one for each state of the endpoints.
 const SERVICES: [(Policies, [&str; 5]); 4] = [
     (Policies::Cluster, ["c-both", "c-remote", "c-draining", "c-terminating", "c-none"]),
@@ -145,13 +149,37 @@ pub(crate) fn flows_from(mode: Mode, source: Source, services: Vec<Row>) -> Vec<
     let mut flows = Vec::new();
     for (policies, endpoints, service) in services {
         for frontend in Frontend::ALL {
-            for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::BOTH.map(|p| (f, p))) {
+            for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| PROTOCOLS.map(|p| (f, p))) {
                 let (endpoints, service) = (endpoints.clone(), service.clone());
                 flows.push(Flow { mode, source, frontend, policies, family, protocol, endpoints, service });
             }
         }
     }
     flows
+}
+
+impl Flow {
+    /// The protocol that the lab speaks in its packets; none for SCTP, of which many kernels have no sockets.
+    pub(crate) const fn spoken(&self) -> Option<lab::Protocol> {
+        match self.protocol {
+            Protocol::Tcp => Some(lab::Protocol::Tcp),
+            Protocol::Udp => Some(lab::Protocol::Udp),
+            Protocol::Sctp => None,
+        }
+    }
+
+    /// The same in the terms of the model.
+    pub(crate) fn of_model(&self, lab: &Lab) -> Result<contiv_model::Flow, MixedFamilies> {
+        let from = self.source.namespace(lab).host;
+        let to = self.service.address(lab, self.frontend, self.family);
+        let flow = contiv_model::Flow::new(from.address(self.family), to, self.protocol)?;
+        // The node's end of a pod's link has the name of the pod.
+        Ok(match self.source {
+            Source::Pod | Source::Backend => flow.by_interface(InterfaceName::new(from.name)),
+            Source::Node => flow,
+            Source::Outside => flow.by_interface(InterfaceName::new("eth0")),
+        })
+    }
 }
 
 impl fmt::Display for Flow {

@@ -7,7 +7,7 @@ use contiv_tests::{
 };
 
 use super::{
-    evaluator,
+    evaluated,
     matrix::{Endpoints, Flow, Mode, Policies, Row, Source, flows_from, manifest},
     run,
 };
@@ -55,8 +55,8 @@ fn goes_astray(flow: &Flow, lab: &Lab) -> bool {
 }
 
 #[test]
-fn every_override_of_the_table_holds_with_packets_and_by_the_evaluator() -> Result<()> {
-    isolated("modes::every_override_of_the_table_holds_with_packets_and_by_the_evaluator", |lab| {
+fn every_override_of_the_table_holds_in_all_three_ways() -> Result<()> {
+    isolated("modes::every_override_of_the_table_holds_in_all_three_ways", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         for service in services(lab) {
@@ -70,21 +70,16 @@ fn every_override_of_the_table_holds_with_packets_and_by_the_evaluator() -> Resu
                 flows_from(source).into_iter().filter(|flow| !goes_astray(flow, lab)).collect::<Vec<_>>()
             };
             let (size, wrong) = run(lab, arriving)?;
-            println!("{mode:?}: {size} flows, {} of them not as expected", wrong.len());
+            println!("{mode:?}, packets: {size} flows, {} of them not as expected", wrong.len());
             let all = 4 * 4 * 4 * 2 * 2 * 2;
             // Two of the policies, one frontend, both families, both protocols.
             let astray = if mode == Mode::NoDetection { 2 * 2 * 2 } else { 0 };
             assert_eq!(size, all - astray, "sources, frontends, policies, families, protocols, states");
             assert!(wrong.is_empty(), "{mode:?}: {}", wrong.join("\n"));
 
-            // By its address alone nobody can say whether a client is a pod where interfaces tell.
-            if mode != Mode::Interfaces {
-                let flows: Vec<_> = Source::ALL.into_iter().flat_map(flows_from).collect();
-                let wrong = evaluator::mismatches(lab, &agent, &flows)?;
-                println!("{mode:?}, the evaluator: {} flows, {} not as expected", flows.len(), wrong.len());
-                assert_eq!(flows.len(), all);
-                assert!(wrong.is_empty(), "{mode:?}: {}", wrong.join("\n"));
-            }
+            let flows: Vec<_> = Source::ALL.into_iter().flat_map(flows_from).collect();
+            assert_eq!(flows.len(), all / 2 * 3, "with SCTP");
+            evaluated::compare(&format!("{mode:?}"), lab, &agent, &flows)?;
             agent.stop()?;
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use contiv_tests::lab::{Lab, Outcome, Result};
+use contiv_tests::lab::{Lab, Outcome, Protocol, Result};
 
 use super::{
     matrix::{Flow, Source},
@@ -42,17 +42,20 @@ fn mismatch(lab: &Lab, flow: &Flow) -> Result<Option<String>> {
     let expected = expected(flow, lab.node.host);
     let from = flow.source.namespace(lab);
     let address = flow.service.address(lab, flow.frontend, flow.family);
+    let Some(protocol) = flow.spoken() else { return Ok(None) };
     let complaint = |got: &str| Some(format!("{flow}: expected {expected:?}, got {got}"));
     let first = match &expected {
-        Expected::Answered(_) => from.ask(flow.protocol, address)?,
-        Expected::Rejected | Expected::Dropped => from.ask_within(flow.protocol, address, NO_ANSWER)?,
+        Expected::Answered(_) => from.ask(protocol, address)?,
+        Expected::Rejected | Expected::Dropped => from.ask_within(protocol, address, NO_ANSWER)?,
     };
     Ok(match (&expected, first) {
         (Expected::Rejected, Outcome::Refused { .. }) | (Expected::Dropped, Outcome::TimedOut) => None,
-        (Expected::Answered(by), Outcome::Answered { .. }) => match ask_until_all_answered(lab, flow, by) {
-            Err(error) => complaint(&error.to_string()),
-            Ok(seen) => compare(flow, by, &seen).and_then(|got| complaint(&got)),
-        },
+        (Expected::Answered(by), Outcome::Answered { .. }) => {
+            match ask_until_all_answered(lab, flow, protocol, by) {
+                Err(error) => complaint(&error.to_string()),
+                Ok(seen) => compare(flow, by, &seen).and_then(|got| complaint(&got)),
+            }
+        }
         (_, other) => complaint(&format!("{other:?}")),
     })
 }
@@ -61,12 +64,12 @@ fn mismatch(lab: &Lab, flow: &Flow) -> Result<Option<String>> {
 type Seen = BTreeMap<String, Vec<bool>>;
 
 /// Asks on new connections until each of `by` has answered twice.
-fn ask_until_all_answered(lab: &Lab, flow: &Flow, by: &BTreeSet<&str>) -> Result<Seen> {
+fn ask_until_all_answered(lab: &Lab, flow: &Flow, protocol: Protocol, by: &BTreeSet<&str>) -> Result<Seen> {
     let from = flow.source.namespace(lab);
     let address = flow.service.address(lab, flow.frontend, flow.family);
     let mut seen = Seen::new();
     for count in 1..=MOST {
-        let mut session = from.open(flow.protocol, address)?;
+        let mut session = from.open(protocol, address)?;
         let answer = session.ask()?;
         let own = session.local_address()?;
         let hidden = match flow.source {

@@ -13,6 +13,8 @@ async fn a_trace_explains_a_flow_as_json_and_as_text() {
     let (status, text) = request(&harness, HERE, "GET", &format!("{WEB}&format=text")).await;
     assert_eq!(status, StatusCode::OK);
     assert!(text.starts_with("flow ") && text.contains("service   default/web, port 80/tcp"), "{text}");
+    let by_interface = ok(&harness, &format!("{WEB}&interface=veth1")).await;
+    assert_eq!(by_interface["flow"]["interface"], "veth1");
     let udp = ok(&harness, "/trace?from=10.1.0.9&to=10.96.0.1&port=80&protocol=udp").await;
     assert_eq!(udp["verdict"]["rejected"]["unknown-port"], "default/web");
 }
@@ -37,6 +39,8 @@ async fn wrong_arguments_of_a_trace_are_named() {
         ("?from=10.1.0.9&to=10.96.0.1&port=80&protocol=icmp", "icmp"),
         ("?from=10.1.0.9&to=10.96.0.1&port=70000&protocol=tcp", "port"),
         ("?from=10.1.0.9&to=10.96.0.1&port=80&protocol=tcp&why=1", "why"),
+        ("?from=10.1.0.9&interface=veth*&to=10.96.0.1&port=80&protocol=tcp", "veth*"),
+        ("?from=10.1.0.9&interface=&to=10.96.0.1&port=80&protocol=tcp", "is not the name of one interface"),
         ("?from=fd00::1&to=10.96.0.1&port=80&protocol=tcp", "fd00::1"),
     ] {
         let (status, reason) = error(&harness, &format!("/trace{arguments}")).await;

@@ -173,3 +173,32 @@ fn a_flow_between_families_is_refused() {
     let error = Flow::new(ip("fd00::1"), CLUSTER_IP.parse().unwrap(), Protocol::Tcp).unwrap_err();
     assert!(error.to_string().contains("fd00::1"), "{error}");
 }
+
+#[test]
+fn a_trace_is_read_back_from_its_json() {
+    let mut loser = ContivService { id: ServiceId::new("shop", "loser"), ..web(vec![there()]) };
+    let frontend = Frontend::NodePort { protocol: Protocol::Tcp, port: 30080 };
+    loser.lost.insert(frontend, ServiceId::new("shop", "web"));
+    let ranges = BTreeSet::from([range("192.0.2.0/24")]);
+    let restricted = ContivService { source_ranges: ranges, ..web(vec![here(), terminating(there())]) };
+    let mut seen = BTreeSet::new();
+    for service in [
+        web(vec![here(), there()]),
+        web(vec![]),
+        restricted,
+        ContivService { external_policy: Local, ..web(vec![there()]) },
+    ] {
+        let snapshot = snapshot_of(vec![service, loser.clone()]);
+        for from in [POD, NODE, OUTSIDE] {
+            for to in [CLUSTER_IP, NODE_PORT, LOAD_BALANCER, "10.96.0.1:81", "10.96.0.9:80", "192.0.2.1:80"] {
+                let trace = traced(&snapshot, from, to);
+                let json = serde_json::to_string(&trace).unwrap();
+                assert_eq!(serde_json::from_str::<Trace>(&json).unwrap(), trace, "{json}");
+                let verdict = serde_json::to_value(&trace.verdict).unwrap();
+                let kind = verdict.as_object().and_then(|object| object.keys().next().cloned());
+                seen.insert(kind.unwrap_or(verdict.to_string()));
+            }
+        }
+    }
+    assert_eq!(seen.len(), 4, "every kind of verdict: {seen:?}");
+}

@@ -54,7 +54,7 @@ impl DemandChain {
         }
     }
 
-    fn rules(self) -> Vec<Rule> {
+    pub(super) fn rules(self) -> Vec<Rule> {
         match self {
             Self::Pick(chain) => chain.rules(),
             Self::Learn(chain) => chain.rules(),

@@ -70,7 +70,7 @@ impl PickChain {
     }
 
     /// The map of backends that it picks from.
-    const fn backends(self) -> Set {
+    pub(crate) const fn backends(self) -> Set {
         let kind = if self.outside { SetKind::BackendsOutside } else { SetKind::Backends };
         Set::new(kind, self.family)
     }

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use contiv_model::Protocol;
+
 use super::{
     TABLE,
     typeof_data::{self, Typeof},
@@ -367,12 +369,13 @@ impl Set {
     }
 }
 
+/// The protocols that have ports, and that services know.
+pub(crate) const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+
 /// Adds the anonymous set of the three protocols that a rule needs.
 pub(super) fn write_protocols(batch: &mut Batch, id: u32) {
     use crate::nftables::netlink::constants::{data, elem};
-    use contiv_model::Protocol;
 
-    const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
     batch.create(msg::NEWSET, "anonymous set of protocols", |message| {
         message.text(set::TABLE, TABLE);
         message.text(set::NAME, ANONYMOUS);
@@ -405,4 +408,4 @@ const MEMORY_SIZE: u32 = 65_536;
 const MEMORY_TIMEOUT_MS: u64 = 3 * 3600 * 1000;
 
 /// The kernel replaces `%d` with a free number.
-pub(super) const ANONYMOUS: &str = "__set%d";
+pub(crate) const ANONYMOUS: &str = "__set%d";

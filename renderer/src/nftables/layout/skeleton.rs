@@ -51,7 +51,7 @@ pub(crate) struct Chain {
     pub(crate) name: &'static str,
     /// None for a chain that only others lead to.
     pub(crate) hook: Option<Hook>,
-    rules: Vec<Rule>,
+    pub(super) rules: Vec<Rule>,
 }
 
 /// The expressions of a rule. The id in [`Expression::Protocols`] is filled in when it is written.

@@ -18,6 +18,7 @@ pub(crate) mod msg {
     pub(crate) const GETCHAIN: u8 = 4;
     pub(crate) const DELCHAIN: u8 = 5;
     pub(crate) const NEWRULE: u8 = 6;
+    pub(crate) const GETRULE: u8 = 7;
     pub(crate) const DELRULE: u8 = 8;
     pub(crate) const NEWSET: u8 = 9;
     pub(crate) const GETSET: u8 = 10;
@@ -25,6 +26,7 @@ pub(crate) mod msg {
     pub(crate) const NEWSETELEM: u8 = 12;
     pub(crate) const GETSETELEM: u8 = 13;
     pub(crate) const DELSETELEM: u8 = 14;
+    pub(crate) const GETGEN: u8 = 16;
 }
 
 /// Attributes that are nothing but a list carry their items under this type.
@@ -53,6 +55,10 @@ pub(crate) mod rule {
     pub(crate) const EXPRESSIONS: u16 = 4;
     pub(crate) const EXPR_NAME: u16 = 1;
     pub(crate) const EXPR_DATA: u16 = 2;
+}
+
+pub(crate) mod generation {
+    pub(crate) const ID: u16 = 1;
 }
 
 pub(crate) mod set {
@@ -194,7 +200,10 @@ pub(crate) mod expr {
     pub(crate) const NAT_TYPE: u16 = 1;
     pub(crate) const NAT_FAMILY: u16 = 2;
     pub(crate) const NAT_REG_ADDR_MIN: u16 = 3;
+    pub(crate) const NAT_REG_ADDR_MAX: u16 = 4;
     pub(crate) const NAT_REG_PROTO_MIN: u16 = 5;
+    pub(crate) const NAT_REG_PROTO_MAX: u16 = 6;
+    pub(crate) const NAT_FLAGS: u16 = 7;
     pub(crate) const NAT_TYPE_DNAT: u32 = 1;
 
     pub(crate) const NUMGEN_DREG: u16 = 1;

@@ -4,6 +4,7 @@ mod batch;
 mod commit;
 pub(crate) mod constants;
 mod dump;
+mod get;
 
 pub(crate) use batch::Batch;
 

@@ -1,0 +1,84 @@
+//! The two ends of a flow, as they are written on the command line.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+};
+
+use contiv_model::{InterfaceName, Protocol};
+
+/// Address, and the interface by which its packets come in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Source {
+    pub(super) address: IpAddr,
+    pub(super) interface: Option<InterfaceName>,
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (address, interface) = match text.split_once('%') {
+            Some((address, interface)) => (address, Some(interface)),
+            None => (text, None),
+        };
+        let address = address.parse().map_err(|_| {
+            format!("{address:?} is no address, as in 10.244.1.5, fd00::1 or 10.244.1.5%veth1")
+        })?;
+        let interface = interface.map(str::parse).transpose().map_err(|error| format!("{error}"))?;
+        Ok(Self { address, interface })
+    }
+}
+
+/// Address, port and protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Destination {
+    pub(super) address: SocketAddr,
+    pub(super) protocol: Protocol,
+}
+
+impl FromStr for Destination {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (address, protocol) = text.split_once('/').unwrap_or((text, "tcp"));
+        let protocol = protocol.parse().map_err(|error| format!("{error}"))?;
+        let address = address.parse().map_err(|_| {
+            format!("{address:?} is no address with port, as in 10.96.0.1:443 or [fd00::1]:53")
+        })?;
+        Ok(Self { address, protocol })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_is_address_port_and_protocol() {
+        let parsed = |text: &str| text.parse::<Destination>().map(|it| (it.address.to_string(), it.protocol));
+        assert_eq!(parsed("10.96.0.1:53/UDP"), Ok(("10.96.0.1:53".to_owned(), Protocol::Udp)));
+        assert_eq!(parsed("[fd00::1]:443"), Ok(("[fd00::1]:443".to_owned(), Protocol::Tcp)));
+        assert_eq!(parsed("[fd00::1]:443/sctp"), Ok(("[fd00::1]:443".to_owned(), Protocol::Sctp)));
+        for (wrong, expected) in
+            [("10.96.0.1/tcp", "10.96.0.1:443"), ("web:80/tcp", "web:80"), ("10.96.0.1:80/icmp", "icmp")]
+        {
+            assert!(parsed(wrong).unwrap_err().contains(expected), "{wrong}: {:?}", parsed(wrong));
+        }
+    }
+
+    #[test]
+    fn a_source_is_an_address_and_may_name_the_interface() {
+        let parsed = |text: &str| text.parse::<Source>().map(|it| (it.address.to_string(), it.interface));
+        assert_eq!(parsed("10.244.1.5"), Ok(("10.244.1.5".to_owned(), None)));
+        let veth1 = Some(InterfaceName::new("veth1"));
+        assert_eq!(parsed("fe80::1%veth1"), Ok(("fe80::1".to_owned(), veth1)));
+        for (wrong, expected) in [
+            ("web", "10.244.1.5"),
+            ("10.1.0.1%", "is not the name of one interface"),
+            ("10.1.0.1%veth*", "is not the name of one interface"),
+        ] {
+            assert!(parsed(wrong).unwrap_err().contains(expected), "{wrong}: {:?}", parsed(wrong));
+        }
+    }
+}

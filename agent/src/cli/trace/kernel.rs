@@ -1,0 +1,67 @@
+//! The same flow asked of the kernel, and what differs.
+
+use std::{fmt, thread, time::Duration};
+
+use anyhow::Context;
+use contiv_model::{Flow, Trace};
+use contiv_renderer::nftables::{Answer, Inspector, differences};
+use serde::Serialize;
+
+use super::desired::Source;
+
+/// A change may be on its way between the agent and the kernel. It takes milliseconds, unless something is wrong.
+const TRIES: usize = 5;
+const BETWEEN_TRIES: Duration = Duration::from_millis(200);
+
+/// What is wanted, what the kernel does, and every difference in words.
+#[derive(Debug, Serialize)]
+pub(super) struct Comparison {
+    desired: Trace,
+    kernel: Answer,
+    differences: Vec<String>,
+}
+
+/// Asks both until they agree, or for about a second.
+pub(super) fn compare(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Comparison> {
+    let mut tries = 1;
+    loop {
+        let comparison = compare_once(source, flow)?;
+        if comparison.agrees() || tries == TRIES {
+            return Ok(comparison);
+        }
+        tries += 1;
+        thread::sleep(BETWEEN_TRIES);
+    }
+}
+
+fn compare_once(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Comparison> {
+    let desired = source.ask(flow)?;
+    let mut inspector = Inspector::open().context("the kernel was not asked")?;
+    let kernel = inspector.ask(flow).context("the kernel was not asked")?;
+    let mut all = inspector.rules().to_vec();
+    all.extend(differences(&desired, &kernel));
+    Ok(Comparison { desired, kernel, differences: all })
+}
+
+impl Comparison {
+    pub(super) const fn agrees(&self) -> bool {
+        self.differences.is_empty()
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { desired, kernel, differences } = self;
+        write!(f, "WANTED\n{desired}\nIN THE KERNEL\n{kernel}\n")?;
+        if self.agrees() {
+            return writeln!(f, "NO DIFFERENCE: the kernel does what is wanted");
+        }
+        writeln!(f, "DIFFERENCES: {}", differences.len())?;
+        differences.iter().try_for_each(|difference| writeln!(f, "- {difference}"))?;
+        writeln!(
+            f,
+            "Something else changed the table inet contiv, or the agent could not: see its /renderers. POST \
+             /controller/resync makes it right."
+        )
+    }
+}

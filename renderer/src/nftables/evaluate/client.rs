@@ -1,0 +1,71 @@
+//! Who the client of a flow is to the rules.
+
+use contiv_model::{Flow, InterfacePattern, trace};
+use serde::Serialize;
+
+use super::{Tables, tables::Lookup};
+use crate::nftables::{element::Key, layout::SetKind};
+
+/// Who the client of a flow is to the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Client {
+    /// By what it is a pod of this node; none if it is not.
+    pub pod: Option<PodBy>,
+    /// Its address is one of this node: `fib saddr type local`.
+    pub is_own: bool,
+    /// Its address or interface is in one of the `keep-source…` sets: it is seen as itself behind cluster IPs.
+    pub keeps_source: bool,
+}
+
+/// By what a pod is told from other clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PodBy {
+    /// Its address is in `pods4`, or `pods6`.
+    Address,
+    /// Its packets come in by an interface in `pod-interfaces4`, or `pod-interfaces6`.
+    Interface,
+}
+
+impl Client {
+    pub(super) fn of<T: Tables>(lookup: &mut Lookup<'_, T>, flow: &Flow) -> Result<Self, T::Error> {
+        let address = Key::Address(flow.from());
+        // What is no name stands for no interface.
+        let name = flow
+            .interface()
+            .and_then(|name| name.0.parse().ok())
+            .filter(|it: &InterfacePattern| !it.is_prefix());
+        let mut has = |addresses, interfaces| {
+            let by_address = lookup.has(addresses, address)?;
+            let by_interface = name.map(|name| lookup.has(interfaces, Key::Interface(name))).transpose()?;
+            Ok((by_address, by_interface == Some(true)))
+        };
+        let pod = match has(SetKind::Pods, SetKind::PodInterfaces)? {
+            (true, _) => Some(PodBy::Address),
+            (false, true) => Some(PodBy::Interface),
+            (false, false) => None,
+        };
+        let kept = has(SetKind::KeepSource, SetKind::KeepSourceInterfaces)?;
+        let is_own = lookup.is_own(flow.from());
+        Ok(Self { pod, is_own, keeps_source: kept.0 || kept.1 })
+    }
+
+    /// Neither a pod of this node nor the node itself.
+    pub const fn is_outside(self) -> bool {
+        self.pod.is_none() && !self.is_own
+    }
+
+    /// The node itself, at an address that is no pod's.
+    pub(super) const fn is_node(self) -> bool {
+        self.is_own && !matches!(self.pod, Some(PodBy::Address))
+    }
+
+    /// The same in the terms of the model.
+    pub(super) const fn kind(self) -> trace::Client {
+        match self {
+            Self { pod: Some(_), .. } => trace::Client::LocalPod,
+            Self { is_own: true, .. } => trace::Client::Node,
+            Self { .. } => trace::Client::Outside,
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What the fixed rules make of a new connection, with the elements that the table holds. Pure.
+//!
+//! The rules are those of `skeleton.nft`, in its order. Where the elements come from is left to [`Tables`]: they may be
+//! rendered or be asked of the kernel. So the planner can be held against [`contiv_model::trace`], and the
+//! kernel against both.
+
+mod answer;
+mod client;
+mod differences;
+#[cfg(test)]
+mod rendered;
+mod tables;
+mod text;
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use contiv_model::Flow;
+
+use self::{answer::Endings, tables::Lookup};
+use super::{
+    element::{FrontendKey, Key, Value},
+    layout::{self, DemandChain, Family, PickChain, Set, SetKind},
+};
+
+#[cfg(test)]
+pub(crate) use self::rendered::Rendered;
+pub(crate) use self::tables::{Held, Tables};
+pub use self::{
+    answer::{Answer, Choice, Ending, Share},
+    client::{Client, PodBy},
+    differences::differences,
+};
+
+/// What becomes of the flow.
+pub(crate) fn evaluate<T: Tables>(tables: &mut T, flow: &Flow) -> Result<Answer, T::Error> {
+    let mut lookup = Lookup::new(tables, Family::of(&flow.to()));
+    let client = Client::of(&mut lookup, flow)?;
+    let mut walk = Walk { lookup, flow, client };
+    let mut answer = Answer { client, choice: None, shares: Vec::new(), remembered: None };
+    // As a key the unspecified address means the node ports; no packet has it.
+    let untouched = BTreeMap::from([(Ending::Untouched, 1)]);
+    let endings = if flow.to().is_unspecified() { untouched } else { walk.endings(&mut answer)? };
+    answer.shares = endings.into_iter().map(|(ending, slots)| Share { slots, ending }).collect();
+    // A verdict or value that is not the agent's says nothing that could be relied on.
+    if let Some(set) = walk.lookup.foreign() {
+        answer.shares = vec![Share { slots: 1, ending: Ending::Foreign { set: set.name() } }];
+    }
+    Ok(answer)
+}
+
+/// The way of one flow through the rules.
+struct Walk<'a, T> {
+    lookup: Lookup<'a, T>,
+    flow: &'a Flow,
+    client: Client,
+}
+
+impl<T: Tables> Walk<'_, T> {
+    fn endings(&mut self, answer: &mut Answer) -> Result<Endings, T::Error> {
+        let to = SocketAddr::new(self.flow.to(), self.flow.port());
+        if let Some(ending) = self.firewall(to)? {
+            return Ok(BTreeMap::from([(ending, 1)]));
+        }
+        let Some((chain, key)) = self.services(to)? else {
+            return Ok(BTreeMap::from([(self.filter(to)?.unwrap_or(Ending::Untouched), 1)]));
+        };
+        answer.choice = Some(self.choice(chain, to)?);
+        if chain.choice == layout::Choice::Sticky {
+            let value = self.lookup.value(SetKind::Affinity, Key::Client(key, self.flow.from()))?;
+            if let Some(Value::Backend(backend)) = value {
+                answer.remembered = Some(self.translated(to, backend)?);
+            }
+        }
+        let mut endings = Endings::new();
+        for (backend, slots) in self.lookup.slots(chain, key)? {
+            let ending = match backend {
+                Some(backend) => self.translated(to, backend)?,
+                // The lookup fails, and the packet goes on as it came.
+                None => self.filter(to)?.unwrap_or(Ending::Untouched),
+            };
+            *endings.entry(ending).or_default() += slots;
+        }
+        Ok(endings)
+    }
+
+    /// `firewall-prerouting`, `firewall-output` and `firewall-v4`
+    fn firewall(&mut self, to: SocketAddr) -> Result<Option<Ending>, T::Error> {
+        // What the node sends to itself comes in by loopback.
+        if !self.client.is_own && self.lookup.has(SetKind::Loopback, Key::Address(to.ip()))? {
+            return Ok(Some(self.dropped(SetKind::Loopback)));
+        }
+        for key in self.keys(to)? {
+            let is_restricted = self.lookup.has(SetKind::Restricted, Key::Frontend(key))?;
+            let source = Key::Client(key, self.flow.from());
+            if is_restricted && !self.lookup.has(SetKind::SourceRanges, source)? {
+                return Ok(Some(self.dropped(SetKind::SourceRanges)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// `services-v4` and `node-ports-v4`: the chain that translates the packet, and the key it looks up; none if the
+    /// packet goes on as it came.
+    fn services(&mut self, to: SocketAddr) -> Result<Option<(PickChain, FrontendKey)>, T::Error> {
+        for key in self.keys(to)? {
+            let mut verdict = None;
+            if self.client.is_outside() {
+                verdict = self.lookup.value(SetKind::ServicesOutside, Key::Frontend(key))?;
+            }
+            if verdict.is_none() {
+                verdict = self.lookup.value(SetKind::Services, Key::Frontend(key))?;
+            }
+            match verdict {
+                None => (),
+                Some(Value::Goto(DemandChain::Pick(chain))) if chain.family == key.family() => {
+                    let key = if chain.node_port { self.node_port(to) } else { self.frontend(to) };
+                    return Ok(Some((chain, key)));
+                }
+                Some(_) => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// How the chain chooses, and what `learn-v4` makes of it.
+    fn choice(&mut self, chain: PickChain, to: SocketAddr) -> Result<Choice, T::Error> {
+        Ok(match chain.choice {
+            layout::Choice::Random => Choice::Random,
+            layout::Choice::Client => Choice::ClientAddress,
+            layout::Choice::Sticky => {
+                let mut timeout = None;
+                for key in self.keys(to)? {
+                    let verdict = self.lookup.value(SetKind::Sticky, Key::Frontend(key))?;
+                    if let (None, Some(Value::Goto(DemandChain::Learn(learn)))) = (timeout, verdict) {
+                        timeout = Some(learn.timeout);
+                    }
+                }
+                Choice::Sticky { timeout }
+            }
+        })
+    }
+
+    /// A packet that was sent to `to` and translated to `backend`: the filter chains, then `masquerade-v4`.
+    fn translated(&mut self, to: SocketAddr, backend: SocketAddr) -> Result<Ending, T::Error> {
+        Ok(match self.filter(backend)? {
+            Some(ending) => ending,
+            None => Ending::Served { backend, masqueraded: self.is_masqueraded(to, backend)? },
+        })
+    }
+
+    /// `check-v4`, `check-node-ports-v4` and `unknown-port`, for the destination the packet has by then.
+    fn filter(&mut self, to: SocketAddr) -> Result<Option<Ending>, T::Error> {
+        for key in self.keys(to)? {
+            let key = Key::Frontend(key);
+            if self.client.is_outside() && self.lookup.has(SetKind::UnservedOutside, key)? {
+                return Ok(Some(self.dropped(SetKind::UnservedOutside)));
+            }
+            match self.lookup.value(SetKind::Unserved, key)? {
+                Some(Value::Reject) => return Ok(Some(self.rejected(SetKind::Unserved))),
+                Some(Value::Drop) => return Ok(Some(self.dropped(SetKind::Unserved))),
+                Some(_) | None => (),
+            }
+        }
+        // What arrives for the node itself passes input, where nobody asks for unknown ports.
+        let is_input = !self.client.is_own && self.lookup.is_own(to.ip());
+        if is_input {
+            return Ok(None);
+        }
+        if self.lookup.has(SetKind::ClusterIps, Key::Address(to.ip()))? {
+            return Ok(Some(self.rejected(SetKind::ClusterIps)));
+        }
+        let is_unallocated = self.lookup.has(SetKind::ServiceCidrs, Key::Address(to.ip()))?;
+        Ok(is_unallocated.then(|| self.dropped(SetKind::ServiceCidrs)))
+    }
+
+    /// `masquerade-v4`
+    fn is_masqueraded(&mut self, to: SocketAddr, backend: SocketAddr) -> Result<bool, T::Error> {
+        let from = self.flow.from();
+        if from == backend.ip() && self.lookup.has(SetKind::Hairpin, Key::Pair(from))? {
+            return Ok(true);
+        }
+        let keys = self.keys(to)?;
+        for key in &keys {
+            if self.lookup.has(SetKind::MasqueradeAlways, Key::Frontend(*key))? {
+                return Ok(true);
+            }
+        }
+        if !self.client.keeps_source && self.lookup.has(SetKind::ClusterIps, Key::Address(to.ip()))? {
+            return Ok(true);
+        }
+        for key in keys {
+            if self.client.is_node() && self.lookup.has(SetKind::MasqueradeOwn, Key::Frontend(key))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The keys under which the rules look a destination up: itself, and the node port if it is an address of the node.
+    fn keys(&mut self, to: SocketAddr) -> Result<Vec<FrontendKey>, T::Error> {
+        let is_node_ip = self.lookup.has(SetKind::NodeIps, Key::Address(to.ip()))?;
+        let node_port = is_node_ip.then(|| self.node_port(to));
+        Ok([self.frontend(to)].into_iter().chain(node_port).collect())
+    }
+
+    const fn frontend(&self, to: SocketAddr) -> FrontendKey {
+        FrontendKey { address: to.ip(), protocol: self.flow.protocol(), port: to.port() }
+    }
+
+    const fn node_port(&self, to: SocketAddr) -> FrontendKey {
+        FrontendKey::node_port(Family::of(&to.ip()), self.flow.protocol(), to.port())
+    }
+
+    fn rejected(&self, kind: SetKind) -> Ending {
+        Ending::Rejected { set: self.set(kind).name() }
+    }
+
+    fn dropped(&self, kind: SetKind) -> Ending {
+        Ending::Dropped { set: self.set(kind).name() }
+    }
+
+    const fn set(&self, kind: SetKind) -> Set {
+        Set::new(kind, self.lookup.family())
+    }
+}
+
+#[cfg(test)]
+mod tests;

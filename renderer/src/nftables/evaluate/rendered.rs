@@ -1,0 +1,99 @@
+//! Elements as they are rendered, and not yet in any kernel.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    net::{IpAddr, SocketAddr},
+};
+
+use contiv_model::{NodeFacts, Protocol, Snapshot};
+
+use super::{Held, Tables};
+use crate::nftables::{
+    element::{FrontendKey, Key, Value},
+    layout::{Family, Form, Set},
+    read::Elements,
+    table::Table,
+};
+
+/// The elements for a snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct Rendered {
+    elements: BTreeMap<(Set, Key), Value>,
+    node: NodeFacts,
+}
+
+impl Rendered {
+    /// What an empty table is filled with.
+    pub(crate) fn of(snapshot: &Snapshot) -> Self {
+        let elements = Table::resync(snapshot, Elements::default()).0.elements();
+        Self {
+            elements: elements
+                .into_iter()
+                .map(|element| ((element.set, element.key), element.value))
+                .collect(),
+            node: snapshot.node.clone(),
+        }
+    }
+
+    /// Replaces, adds, or without a value removes an element.
+    pub(crate) fn change(&mut self, set: Set, key: Key, value: Option<Value>) {
+        match value {
+            Some(value) => self.elements.insert((set, key), value),
+            None => self.elements.remove(&(set, key)),
+        };
+    }
+
+    /// The value of the first element of a set whose key is such.
+    fn find(&self, set: Set, is_such: impl Fn(&Key) -> bool) -> Option<&Value> {
+        // The least of all keys.
+        let first = Key::Frontend(FrontendKey::node_port(Family::V4, Protocol::Tcp, 0));
+        let elements = self.elements.range((set, first)..).take_while(|((of, _), _)| *of == set);
+        elements.into_iter().find(|((_, key), _)| is_such(key)).map(|(_, value)| value)
+    }
+}
+
+impl Tables for Rendered {
+    type Error = Infallible;
+
+    fn held(&mut self, set: Set, key: Key) -> Result<Held, Infallible> {
+        let value = match (set.kind.form(), key) {
+            (Form::Ranges, Key::Address(address)) => {
+                self.find(set, |key| matches!(key, Key::Range(range) if range.contains(address)))
+            }
+            (Form::Interfaces, Key::Interface(name)) => {
+                self.find(set, |key| matches!(key, Key::Interface(pattern) if pattern.matches(name.stem())))
+            }
+            (Form::Sources, Key::Client(frontend, client)) => self.find(
+                set,
+                |key| matches!(key, Key::Source(of, range) if *of == frontend && range.contains(client)),
+            ),
+            _ => self.elements.get(&(set, key)),
+        };
+        Ok(value.map_or(Held::Nothing, |value| Held::Value(*value)))
+    }
+
+    fn is_own(&self, address: IpAddr) -> bool {
+        self.node.is_own(address)
+    }
+
+    /// The same as asking for each, but fast enough for a million flows.
+    fn slots(
+        &mut self,
+        backends: Set,
+        frontend: FrontendKey,
+        count: u32,
+    ) -> Result<BTreeMap<Option<SocketAddr>, u32>, Infallible> {
+        let mut slots = BTreeMap::new();
+        let all = (backends, Key::Slot(frontend, 0))..(backends, Key::Slot(frontend, count));
+        for value in self.elements.range(all).map(|(_, value)| value) {
+            let Value::Backend(backend) = value else { continue };
+            *slots.entry(Some(*backend)).or_default() += 1;
+        }
+        let missing = count - slots.values().sum::<u32>();
+        if missing > 0 {
+            slots.insert(None, missing);
+        }
+        Ok(slots)
+    }
+}

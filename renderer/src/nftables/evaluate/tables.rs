@@ -1,0 +1,102 @@
+//! Where the elements come from.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
+
+use crate::nftables::{
+    element::{FrontendKey, Key, Value},
+    layout::{Family, PickChain, Set, SetKind},
+};
+
+/// What a set holds under a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// No element.
+    Nothing,
+    /// An element with this value.
+    Value(Value),
+    /// An element with a value that the agent never writes.
+    Foreign,
+}
+
+/// The sets and maps of a table, and the addresses of its node.
+pub(crate) trait Tables {
+    /// Why a lookup failed.
+    type Error;
+
+    /// The element for a key. An address also stands for the range it is in, and a client for the source range.
+    fn held(&mut self, set: Set, key: Key) -> Result<Held, Self::Error>;
+
+    /// Whether the kernel counts the address as one of this node: `fib … type local`.
+    fn is_own(&self, address: IpAddr) -> bool;
+
+    /// The backends in the first slots of a frontend, with how many of those each holds; none for those without.
+    fn slots(
+        &mut self,
+        backends: Set,
+        frontend: FrontendKey,
+        count: u32,
+    ) -> Result<BTreeMap<Option<SocketAddr>, u32>, Self::Error> {
+        let mut slots = BTreeMap::new();
+        for slot in 0..count {
+            let backend = match self.held(backends, Key::Slot(frontend, slot))? {
+                Held::Value(Value::Backend(backend)) => Some(backend),
+                Held::Value(_) | Held::Nothing | Held::Foreign => None,
+            };
+            *slots.entry(backend).or_default() += 1;
+        }
+        Ok(slots)
+    }
+}
+
+/// Lookups in the sets of one family, which note the first element that is not the agent's.
+pub(super) struct Lookup<'a, T> {
+    tables: &'a mut T,
+    family: Family,
+    foreign: Option<Set>,
+}
+
+impl<'a, T: Tables> Lookup<'a, T> {
+    pub(super) const fn new(tables: &'a mut T, family: Family) -> Self {
+        Self { tables, family, foreign: None }
+    }
+
+    pub(super) const fn family(&self) -> Family {
+        self.family
+    }
+
+    /// The first set that was seen to hold something foreign.
+    pub(super) const fn foreign(&self) -> Option<Set> {
+        self.foreign
+    }
+
+    pub(super) fn value(&mut self, kind: SetKind, key: Key) -> Result<Option<Value>, T::Error> {
+        let set = Set::new(kind, self.family);
+        Ok(match self.tables.held(set, key)? {
+            Held::Nothing => None,
+            Held::Value(value) => Some(value),
+            Held::Foreign => {
+                self.foreign.get_or_insert(set);
+                None
+            }
+        })
+    }
+
+    pub(super) fn has(&mut self, kind: SetKind, key: Key) -> Result<bool, T::Error> {
+        self.value(kind, key).map(|value| value.is_some())
+    }
+
+    pub(super) fn is_own(&self, address: IpAddr) -> bool {
+        self.tables.is_own(address)
+    }
+
+    pub(super) fn slots(
+        &mut self,
+        chain: PickChain,
+        key: FrontendKey,
+    ) -> Result<BTreeMap<Option<SocketAddr>, u32>, T::Error> {
+        self.tables.slots(chain.backends(), key, chain.slots)
+    }
+}

@@ -1,0 +1,247 @@
+//! Tables that are not as they should be: what is noticed, and in which words.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use contiv_model::{
+    Backend, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy, trace,
+};
+
+use super::{rendered::Rendered, *};
+use crate::nftables::layout::{Choice as PickChoice, LearnChain};
+
+const POD: &str = "10.244.1.5";
+const OUTSIDE: &str = "198.51.100.7";
+const CLUSTER_IP: &str = "10.96.0.1:80";
+const LOAD_BALANCER: &str = "203.0.113.1:80";
+const HERE: &str = "10.244.1.10:8080";
+const THERE: &str = "10.244.2.10:8080";
+
+/// A service with a backend here and one elsewhere.
+fn web() -> ContivService {
+    let here = Backend { local: true, ..Backend::new(HERE.parse().unwrap()) };
+    ContivService {
+        cluster_ips: BTreeSet::from(["10.96.0.1".parse().unwrap()]),
+        external_ips: BTreeSet::from(["203.0.113.1".parse().unwrap()]),
+        load_balancer_ips: BTreeSet::from(["203.0.113.1".parse().unwrap()]),
+        ports: vec![ServicePort {
+            port: 80,
+            protocol: Protocol::Tcp,
+            name: "http".into(),
+            node_port: Some(30080),
+            backends: vec![here, Backend::new(THERE.parse().unwrap())],
+        }],
+        ..ContivService::new(ServiceId::new("shop", "web"))
+    }
+}
+
+fn snapshot(service: ContivService) -> Snapshot {
+    let node = NodeFacts {
+        node_ips: BTreeSet::from(["192.168.0.1".parse().unwrap()]),
+        pod_cidrs: BTreeSet::from(["10.244.1.0/24".parse().unwrap()]),
+        service_cidrs: BTreeSet::from(["10.96.0.0/16".parse().unwrap()]),
+        ..NodeFacts::default()
+    };
+    let services = [(service.id.clone(), Arc::new(service))].into();
+    Snapshot { services, node, ..Snapshot::default() }
+}
+
+fn frontend(at: &str) -> FrontendKey {
+    let at: SocketAddr = at.parse().unwrap();
+    FrontendKey { address: at.ip(), protocol: Protocol::Tcp, port: at.port() }
+}
+
+fn backend(at: &str) -> Value {
+    Value::Backend(at.parse().unwrap())
+}
+
+const fn v4(kind: SetKind) -> Set {
+    Set::new(kind, Family::V4)
+}
+
+/// What is said of a flow once the table of a service has been changed by hand.
+fn found(
+    service: ContivService,
+    from: &str,
+    to: &str,
+    changes: &[(SetKind, Key, Option<Value>)],
+) -> (Vec<String>, String) {
+    let snapshot = snapshot(service);
+    let mut table = Rendered::of(&snapshot);
+    let flow = Flow::new(from.parse().unwrap(), to.parse().unwrap(), Protocol::Tcp).unwrap();
+    let wanted = trace(&snapshot, &flow);
+    let Ok(right) = evaluate(&mut table, &flow);
+    assert_eq!(differences(&wanted, &right), Vec::<String>::new(), "before anything is changed");
+    for (kind, key, value) in changes {
+        table.change(v4(*kind), *key, *value);
+    }
+    let Ok(answer) = evaluate(&mut table, &flow);
+    (differences(&wanted, &answer), answer.to_string())
+}
+
+#[test]
+fn a_service_that_is_not_there_is_named() {
+    let gone = (SetKind::Services, Key::Frontend(frontend(CLUSTER_IP)), None);
+    let (differences, text) = found(web(), POD, CLUSTER_IP, &[gone]);
+    assert_eq!(
+        differences,
+        ["the connection is to reach a backend, and is rejected by an element of cluster-ips4"]
+    );
+    assert!(text.contains("verdict   REJECTED: is rejected by an element of cluster-ips4"), "{text}");
+}
+
+#[test]
+fn a_slot_without_a_backend_and_the_backend_that_gets_too_much_are_named() {
+    let hole = (SetKind::Backends, Key::Slot(frontend(CLUSTER_IP), 1), None);
+    let (differences, text) = found(web(), POD, CLUSTER_IP, &[hole]);
+    assert_eq!(
+        differences,
+        [
+            "the connection is to reach a backend, and 50.0 % of the time is rejected by an element of cluster-ips4",
+            "no connection reaches 10.244.2.10:8080, which is to get 50.0 % of them",
+        ]
+    );
+    assert!(text.contains("or        REJECTED: 50.0 % of the time it is rejected by"), "{text}");
+}
+
+#[test]
+fn a_backend_that_was_replaced_is_named_with_the_one_in_its_place() {
+    let other = (SetKind::Backends, Key::Slot(frontend(CLUSTER_IP), 1), Some(backend("192.0.2.1:80")));
+    let (differences, _) = found(web(), POD, CLUSTER_IP, &[other]);
+    assert_eq!(
+        differences,
+        [
+            "no connection reaches 10.244.2.10:8080, which is to get 50.0 % of them",
+            "50.0 % of connections go to 192.0.2.1:80, which is not to get any",
+        ]
+    );
+}
+
+#[test]
+fn a_share_that_is_not_by_weight_is_named() {
+    let key = frontend(CLUSTER_IP);
+    let chain = PickChain {
+        family: Family::V4,
+        outside: false,
+        node_port: false,
+        choice: PickChoice::Random,
+        slots: 4,
+    };
+    let changes = [
+        (SetKind::Services, Key::Frontend(key), Some(Value::Goto(DemandChain::Pick(chain)))),
+        (SetKind::Backends, Key::Slot(key, 2), Some(backend(HERE))),
+        (SetKind::Backends, Key::Slot(key, 3), Some(backend(HERE))),
+    ];
+    let (differences, text) = found(web(), POD, CLUSTER_IP, &changes);
+    assert_eq!(
+        differences,
+        [
+            "10.244.1.10:8080 gets 75.0 % of connections, and is to get 50.0 %",
+            "10.244.2.10:8080 gets 25.0 % of connections, and is to get 50.0 %",
+        ]
+    );
+    assert!(text.contains("backend   10.244.1.10:8080  75.0 %, 3 slots, source kept"), "{text}");
+}
+
+#[test]
+fn a_source_that_is_hidden_or_shown_against_the_rules_is_named() {
+    let range = "10.244.1.0/24".parse().unwrap();
+    let gone = [SetKind::Pods, SetKind::KeepSource].map(|kind| (kind, Key::Range(range), None));
+    let (differences, _) = found(web(), POD, CLUSTER_IP, &gone);
+    assert_eq!(
+        differences,
+        [
+            "the client counts as a client outside, and is to count as a pod of this node; that may explain the rest",
+            "10.244.1.10:8080 sees this node's address, and is to see the client's",
+            "10.244.2.10:8080 sees this node's address, and is to see the client's",
+        ]
+    );
+    let shown = (SetKind::MasqueradeAlways, Key::Frontend(frontend(LOAD_BALANCER)), None);
+    let (differences, _) = found(web(), OUTSIDE, LOAD_BALANCER, &[shown]);
+    assert_eq!(differences.len(), 2);
+    assert!(differences[0].contains("10.244.1.10:8080 sees the client's address"), "{differences:?}");
+    // A pod that reaches itself is hidden from itself, and from nobody else.
+    let hairpin = (SetKind::Hairpin, Key::Pair("10.244.1.10".parse().unwrap()), None);
+    let (differences, _) = found(web(), "10.244.1.10", CLUSTER_IP, &[hairpin]);
+    assert_eq!(differences.len(), 1, "{differences:?}");
+}
+
+#[test]
+fn what_is_to_be_dropped_rejected_or_left_alone_and_is_not_is_named() {
+    let ranged = || ContivService { source_ranges: ["192.0.2.0/24".parse().unwrap()].into(), ..web() };
+    let open = (SetKind::Restricted, Key::Frontend(frontend(LOAD_BALANCER)), None);
+    let (differences, _) = found(ranged(), OUTSIDE, LOAD_BALANCER, &[open]);
+    assert_eq!(differences[0], "the connection is to be dropped, and goes to 10.244.1.10:8080");
+
+    let closed =
+        (SetKind::SourceRanges, Key::Source(frontend(LOAD_BALANCER), "192.0.2.0/24".parse().unwrap()), None);
+    let (differences, _) = found(ranged(), "192.0.2.9", LOAD_BALANCER, &[closed]);
+    assert_eq!(
+        differences,
+        [
+            "the connection is to reach a backend, and is dropped: the client is in no element of source-ranges4"
+        ]
+    );
+
+    let mut empty = web();
+    empty.ports[0].backends.clear();
+    let unrefused = (SetKind::Unserved, Key::Frontend(frontend(LOAD_BALANCER)), None);
+    let (differences, _) = found(empty, OUTSIDE, LOAD_BALANCER, &[unrefused]);
+    assert_eq!(differences, ["the connection is to be rejected, and is left alone: no element concerns it"]);
+
+    let foreign = (SetKind::ClusterIps, Key::Address("203.0.113.1".parse().unwrap()), Some(Value::None));
+    let (differences, _) = found(web(), OUTSIDE, "203.0.113.1:81", &[foreign]);
+    assert_eq!(
+        differences,
+        ["the connection is to be left alone, and is rejected by an element of cluster-ips4"]
+    );
+
+    let mut remote = ContivService { external_policy: TrafficPolicy::Local, ..web() };
+    remote.ports[0].backends.remove(0);
+    let key = Key::Frontend(frontend(LOAD_BALANCER));
+    let gone = [(SetKind::ServicesOutside, key, None), (SetKind::UnservedOutside, key, None)];
+    let (differences, _) = found(remote, OUTSIDE, LOAD_BALANCER, &gone);
+    assert_eq!(differences, ["the connection is to be dropped, and goes to 10.244.2.10:8080"]);
+}
+
+#[test]
+fn affinity_that_is_missing_and_memories_that_are_wrong_are_named() {
+    let sticky = || ContivService { session_affinity_timeout: 600, ..web() };
+    let key = frontend(CLUSTER_IP);
+    let (differences, text) =
+        found(sticky(), POD, CLUSTER_IP, &[(SetKind::Sticky, Key::Frontend(key), None)]);
+    assert_eq!(
+        differences,
+        [
+            "a backend is chosen at random unless it is remembered, and nothing remembers it, and is to be chosen at \
+          random, and then remembered until 600 s after the client's last new connection"
+        ]
+    );
+    assert!(text.contains("choice    at random unless it is remembered"), "{text}");
+
+    let learn = DemandChain::Learn(LearnChain { family: Family::V4, node_port: false, timeout: 60 });
+    let shorter = (SetKind::Sticky, Key::Frontend(key), Some(Value::Goto(learn)));
+    let (differences, _) = found(sticky(), POD, CLUSTER_IP, &[shorter]);
+    assert!(differences.len() == 1 && differences[0].contains("60 s"), "{differences:?}");
+
+    let client = Key::Client(key, POD.parse().unwrap());
+    let right = (SetKind::Affinity, client, Some(backend(THERE)));
+    let (differences, text) = found(sticky(), POD, CLUSTER_IP, &[right]);
+    assert_eq!(differences, Vec::<String>::new());
+    assert!(text.contains("its next connection goes to 10.244.2.10:8080"), "{text}");
+    let stale = (SetKind::Affinity, client, Some(backend("192.0.2.1:80")));
+    let (differences, _) = found(sticky(), POD, CLUSTER_IP, &[stale]);
+    assert_eq!(
+        differences,
+        ["this client is remembered with 192.0.2.1:80, which is not to get its connections"]
+    );
+}
+
+#[test]
+fn a_backend_that_is_itself_refused_is_no_backend() {
+    let refused = (SetKind::Unserved, Key::Frontend(frontend(THERE)), Some(Value::Reject));
+    let (differences, _) = found(web(), POD, CLUSTER_IP, &[refused]);
+    assert!(
+        differences[0].contains("50.0 % of the time is rejected by an element of unserved4"),
+        "{differences:?}"
+    );
+}

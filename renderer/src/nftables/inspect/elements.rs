@@ -1,0 +1,65 @@
+//! The elements of the kernel, one by one: a lookup costs the same however many there are.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use nix::{ifaddrs::getifaddrs, sys::socket::SockaddrStorage};
+
+use crate::nftables::{
+    element::{Key, Value},
+    encode,
+    evaluate::{Held, Tables},
+    layout::{Form, Set},
+    netlink::{
+        Attributes, NetlinkError, Socket, Writer,
+        constants::{LIST_ELEM, elem, msg},
+    },
+    read,
+};
+
+/// The sets of the kernel's table.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    pub(super) socket: Socket,
+    /// The addresses of this node's interfaces.
+    own: BTreeSet<IpAddr>,
+}
+
+impl Kernel {
+    pub(super) fn open() -> Result<Self, NetlinkError> {
+        let socket = Socket::open()?;
+        let failed =
+            |errno| NetlinkError::Socket { action: "list the addresses of this node", source: errno };
+        let addresses = getifaddrs().map_err(|errno| failed(errno.into()))?;
+        let own = addresses.filter_map(|interface| ip(&interface.address?)).collect();
+        Ok(Self { socket, own })
+    }
+}
+
+fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+    v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
+}
+
+impl Tables for Kernel {
+    type Error = NetlinkError;
+
+    fn held(&mut self, set: Set, key: Key) -> Result<Held, NetlinkError> {
+        let read = |answer: Attributes<'_>| {
+            let mut list = answer.nested(elem::LIST_ELEMENTS)?.iter();
+            let (_, element) = list.find(|(kind, _)| *kind == LIST_ELEM)?;
+            Some(match set.kind.form() {
+                // The kernel found the range, so it is the right one, however it is cut.
+                Form::Ranges | Form::Interfaces | Form::Sources => Held::Value(Value::None),
+                _ => read::parse_element(set, Attributes(element))
+                    .map_or(Held::Foreign, |element| Held::Value(element.value)),
+            })
+        };
+        let question = |message: &mut Writer<'_>| encode::write_question(set, &key, message);
+        let answer = self.socket.get(msg::GETSETELEM, question, read)?;
+        Ok(answer.flatten().unwrap_or(Held::Nothing))
+    }
+
+    fn is_own(&self, address: IpAddr) -> bool {
+        address.is_loopback() || self.own.contains(&address)
+    }
+}

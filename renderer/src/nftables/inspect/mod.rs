@@ -1,0 +1,100 @@
+//! What the real kernel makes of a flow: its elements, by the rules that it holds.
+
+mod elements;
+mod rules;
+
+use contiv_model::Flow;
+use thiserror::Error;
+
+use self::elements::Kernel;
+use super::{
+    evaluate::{Answer, evaluate},
+    explain,
+    layout::TABLE,
+    netlink::{
+        NetlinkError,
+        constants::{generation, msg},
+    },
+    read,
+};
+
+/// Asks the kernel of the network namespace in which it was opened. Changes nothing.
+#[derive(Debug)]
+pub struct Inspector {
+    kernel: Kernel,
+    rules: Vec<String>,
+}
+
+/// Why the kernel does not say what it makes of a flow.
+#[derive(Debug, Error)]
+pub enum InspectError {
+    /// Nothing of the agent is in force.
+    #[error(
+        "this network namespace has no table inet {TABLE}, so no service is served here; does the agent run, on this node \
+         and with the renderer nftables? Its /renderers says whether it was applied, and POST /controller/resync \
+         writes it anew"
+    )]
+    NoTable,
+    /// The sets or base chains are not those of this version.
+    #[error(
+        "the table inet {TABLE} has other sets or base chains than this version of contiv writes; POST \
+         /controller/resync, or a start of the agent, replaces it"
+    )]
+    OtherShape,
+    /// The kernel could not be asked.
+    #[error("{0}")]
+    Kernel(String),
+}
+
+impl From<NetlinkError> for InspectError {
+    fn from(error: NetlinkError) -> Self {
+        Self::Kernel(explain("read the table", &error).to_string())
+    }
+}
+
+impl Inspector {
+    /// Reads the rules. Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// When the table cannot be read, is not there, or is not one of this version.
+    pub fn open() -> Result<Self, InspectError> {
+        let mut kernel = Kernel::open()?;
+        if !read::table_exists(&mut kernel.socket)? {
+            return Err(InspectError::NoTable);
+        }
+        let existing = read::existing(&mut kernel.socket)?;
+        if !existing.usable {
+            return Err(InspectError::OtherShape);
+        }
+        let rules = rules::differences(&mut kernel.socket, &existing)?;
+        Ok(Self { kernel, rules })
+    }
+
+    /// Chains and rules that are not as the agent writes them, in words. If there are any, an answer is what the elements
+    /// would mean to the right rules.
+    pub fn rules(&self) -> &[String] {
+        &self.rules
+    }
+
+    /// What becomes of a new connection, all by one state of the tables.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or its tables change too often.
+    pub fn ask(&mut self, flow: &Flow) -> Result<Answer, InspectError> {
+        const TRIES: usize = 10;
+        for _ in 0..TRIES {
+            let before = self.generation()?;
+            let answer = evaluate(&mut self.kernel, flow)?;
+            if self.generation()? == before {
+                return Ok(answer);
+            }
+        }
+        Err(InspectError::Kernel("the tables of the kernel change all the time; ask again".to_owned()))
+    }
+
+    /// Counts the transactions of this network namespace.
+    fn generation(&mut self) -> Result<Option<u32>, NetlinkError> {
+        let read = self.kernel.socket.get(msg::GETGEN, |_| (), |object| object.u32(generation::ID))?;
+        Ok(read.flatten())
+    }
+}

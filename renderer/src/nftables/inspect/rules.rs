@@ -1,0 +1,136 @@
+//! Whether the chains of the kernel hold the rules that the agent writes: without them its elements mean nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::nftables::{
+    layout::{ANONYMOUS, PROTOCOLS, TABLE, chains},
+    netlink::{
+        Attributes, NetlinkError, Socket,
+        constants::{LIST_ELEM, data, elem, expr, msg, rule},
+    },
+    read::Existing,
+};
+
+/// What is wrong with the chains, in words.
+pub(super) fn differences(socket: &mut Socket, existing: &Existing) -> Result<Vec<String>, NetlinkError> {
+    let held = read(socket)?;
+    let skeleton = chains().into_iter().map(|chain| (chain.name.to_owned(), chain.written_rules()));
+    let on_demand = existing.on_demand.iter().map(|chain| (chain.to_string(), chain.written_rules()));
+    let mut differences = Vec::new();
+    for (name, wanted) in skeleton.chain(on_demand) {
+        let none = Vec::new();
+        let found = held.rules.get(&name).unwrap_or(&none);
+        if found.len() != wanted.len() {
+            let counts = format!("{} rules, and is to hold {}", found.len(), wanted.len());
+            differences.push(format!("chain {name} holds {counts}"));
+            continue;
+        }
+        let pairs = wanted.iter().zip(found).zip(1..);
+        let wrong = pairs.filter(|((wanted, found), _)| !held.is_same_rule(wanted, found));
+        differences.extend(
+            wrong.map(|(_, number)| {
+                format!("rule {number} of chain {name} is not the one that contiv writes")
+            }),
+        );
+    }
+    differences.extend(
+        existing
+            .foreign_chains
+            .iter()
+            .map(|name| format!("chain {name} in the table is not one of contiv's")),
+    );
+    Ok(differences)
+}
+
+/// The rules of the kernel's table.
+#[derive(Debug, Default)]
+struct Rules {
+    /// The list of expressions of each rule, by chain.
+    rules: BTreeMap<String, Vec<Vec<u8>>>,
+    /// The anonymous sets that hold the protocols of services, as they must.
+    protocol_sets: BTreeSet<String>,
+}
+
+fn read(socket: &mut Socket) -> Result<Rules, NetlinkError> {
+    let mut read = Rules::default();
+    let dump = socket.dump(msg::GETRULE, |message| message.text(rule::TABLE, TABLE))?;
+    let mut anonymous = BTreeSet::new();
+    for object in dump.objects().filter(|object| object.text(rule::TABLE) == Some(TABLE)) {
+        let chain = object.text(rule::CHAIN).unwrap_or_default().to_owned();
+        let expressions = object.get(rule::EXPRESSIONS).unwrap_or_default();
+        for (_, expression) in Attributes(expressions).iter() {
+            let set =
+                Attributes(expression).nested(rule::EXPR_DATA).and_then(|data| data.text(expr::LOOKUP_SET));
+            let is_lookup = Attributes(expression).text(rule::EXPR_NAME) == Some("lookup");
+            anonymous.extend(set.filter(|name| is_lookup && is_anonymous(name)).map(str::to_owned));
+        }
+        read.rules.entry(chain).or_default().push(expressions.to_vec());
+    }
+    let wanted: BTreeSet<u8> = PROTOCOLS.iter().map(|protocol| protocol.number()).collect();
+    for name in anonymous {
+        let dump = socket.dump(msg::GETSETELEM, |message| {
+            message.text(elem::LIST_TABLE, TABLE);
+            message.text(elem::LIST_SET, &name);
+        })?;
+        let lists = dump.objects().filter_map(|object| object.nested(elem::LIST_ELEMENTS));
+        let elements = lists.flat_map(Attributes::iter).filter(|(kind, _)| *kind == LIST_ELEM);
+        let key = |element| Attributes(element).nested(elem::KEY)?.get(data::VALUE)?.first().copied();
+        let held: Option<BTreeSet<u8>> = elements.map(|(_, element)| key(element)).collect();
+        if held.as_ref() == Some(&wanted) {
+            read.protocol_sets.insert(name);
+        }
+    }
+    Ok(read)
+}
+
+/// The kernel has put a number for the `%d`.
+fn is_anonymous(set: &str) -> bool {
+    set.starts_with(ANONYMOUS.trim_end_matches("%d"))
+}
+
+impl Rules {
+    fn is_same_rule(&self, wanted: &[u8], found: &[u8]) -> bool {
+        let (mut wanted, mut found) = (Attributes(wanted).iter(), Attributes(found).iter());
+        loop {
+            match (wanted.next(), found.next()) {
+                (None, None) => return true,
+                (Some((_, wanted)), Some((_, found)))
+                    if self.is_same_expression(Attributes(wanted), Attributes(found)) => {}
+                _ => return false,
+            }
+        }
+    }
+
+    fn is_same_expression(&self, wanted: Attributes<'_>, found: Attributes<'_>) -> bool {
+        let name = wanted.text(rule::EXPR_NAME);
+        let parts = wanted.nested(rule::EXPR_DATA).zip(found.nested(rule::EXPR_DATA));
+        let Some((wanted, found)) = parts.filter(|_| name == found.text(rule::EXPR_NAME)) else {
+            return false;
+        };
+        match name {
+            Some("lookup") if wanted.text(expr::LOOKUP_SET) == Some(ANONYMOUS) => {
+                found.text(expr::LOOKUP_SET).is_some_and(|set| self.protocol_sets.contains(set))
+                    && is_same(wanted, found, &[expr::LOOKUP_SET, expr::LOOKUP_SET_ID])
+            }
+            // The kernel says the end of the ranges too, which is their beginning, and what follows from that.
+            Some("nat") => {
+                is_same(wanted, found, &[expr::NAT_REG_ADDR_MAX, expr::NAT_REG_PROTO_MAX, expr::NAT_FLAGS])
+            }
+            _ => is_same(wanted, found, &[]),
+        }
+    }
+}
+
+/// Whether two lists of attributes, but for some, say the same. One that is missing says zero.
+fn is_same(wanted: Attributes<'_>, found: Attributes<'_>, but: &[u16]) -> bool {
+    let is_zero = |payload: &[u8]| payload.iter().all(|byte| *byte == 0);
+    let all_wanted = wanted.marked().filter(|(kind, ..)| !but.contains(kind)).all(
+        |(kind, is_nested, payload)| match found.get(kind) {
+            Some(found) if is_nested => is_same(Attributes(payload), Attributes(found), &[]),
+            Some(found) => payload == found,
+            None => is_zero(payload),
+        },
+    );
+    let is_extra = |kind: &u16| !but.contains(kind) && wanted.get(*kind).is_none();
+    all_wanted && found.iter().filter(|(kind, _)| is_extra(kind)).all(|(_, payload)| is_zero(payload))
+}

@@ -1,0 +1,40 @@
+//! Questions about one nf_tables object.
+
+use std::io;
+
+use nix::errno::Errno;
+
+use super::constants::{NFNL_SUBSYS_NFTABLES, NFPROTO_INET};
+use crate::netlink::{
+    Attributes, NetlinkError, Socket, Writer,
+    message::{NLM_F_REQUEST, NLMSG_ERROR, begin_message, end_message, messages},
+};
+
+impl Socket {
+    /// Asks for the object that `fill` names, and hands over what the kernel says of it; none if there is no such object.
+    pub(crate) fn get<T>(
+        &mut self,
+        kind: u8,
+        fill: impl FnOnce(&mut Writer<'_>),
+        read: impl FnOnce(Attributes<'_>) -> T,
+    ) -> Result<Option<T>, NetlinkError> {
+        let mut request = Vec::new();
+        let kind = u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(kind);
+        begin_message(&mut request, kind, NLM_F_REQUEST, 1, NFPROTO_INET, 0);
+        fill(&mut Writer::new(&mut request));
+        end_message(&mut request, 0);
+        self.send(&request, "ask the kernel for an object")?;
+        // Without a request for an acknowledgement there is one message: the answer, or an error.
+        let received = self.receive("read an answer of the kernel")?;
+        let Some(message) = messages(&received).next() else { return Ok(None) };
+        if message.kind == NLMSG_ERROR {
+            let code = -message.error_code();
+            if code == Errno::ENOENT as i32 {
+                return Ok(None);
+            }
+            let source = io::Error::from_raw_os_error(code);
+            return Err(NetlinkError::Refused { subject: "get".to_owned(), source });
+        }
+        Ok(message.object(NFNL_SUBSYS_NFTABLES).map(read))
+    }
+}

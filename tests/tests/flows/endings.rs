@@ -1,0 +1,51 @@
+//! How a flow ends, as each of the evaluated ways says it, and as the oracle does.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use contiv_tests::lab::{Lab, LabError, Result};
+
+use super::{
+    matrix::Flow,
+    oracle::{Expected, expected, is_hidden},
+};
+
+/// How a flow ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// At one of these pods; and whether the client's address is hidden from it.
+    Answered(BTreeSet<(&'static str, bool)>),
+    Rejected,
+    Dropped,
+}
+
+impl Ending {
+    /// At the pods with these addresses.
+    pub(crate) fn by_addresses(
+        lab: &Lab,
+        flow: &Flow,
+        backends: impl IntoIterator<Item = (IpAddr, bool)>,
+    ) -> Result<Self> {
+        let by_name = |(address, hidden)| {
+            let pod = lab.pods().into_iter().find(|pod| pod.host.address(flow.family) == address);
+            let stranger = || LabError::Unexpected(format!("{address}, which is no pod's"));
+            Ok((pod.ok_or_else(stranger)?.host.name, hidden))
+        };
+        backends.into_iter().map(by_name).collect::<Result<_>>().map(Self::Answered)
+    }
+}
+
+/// What the oracle expects.
+pub(crate) fn expected_ending(lab: &Lab, flow: &Flow) -> Ending {
+    match expected(flow, lab.node.host) {
+        Expected::Answered(names) => {
+            Ending::Answered(names.into_iter().map(|name| (name, is_hidden(flow, name))).collect())
+        }
+        Expected::Rejected => Ending::Rejected,
+        Expected::Dropped => Ending::Dropped,
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in for a closure in map_err")]
+pub(crate) fn unexpected(error: impl ToString) -> LabError {
+    LabError::Unexpected(error.to_string())
+}

@@ -1,0 +1,44 @@
+//! The same matrix by the elements and rules that the kernel of the node really holds: what `contiv trace --kernel` asks.
+
+use contiv_model::Trace;
+use contiv_renderer::nftables::{self, Answer, Inspector, differences};
+use contiv_tests::lab::{Lab, LabError, Result};
+
+use super::{
+    endings::{Ending, expected_ending, unexpected},
+    matrix::Flow,
+};
+
+/// Asks the kernel about every flow, and says in words where the answer is not what is expected, or not what the agent
+/// says of it.
+pub(crate) fn mismatches(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Result<Vec<String>> {
+    lab.node.run(|| {
+        let mut inspector = Inspector::open().map_err(unexpected)?;
+        let mut wrong = inspector.rules().to_vec();
+        for (flow, trace) in flows.iter().zip(traces) {
+            let answer = inspector.ask(&flow.of_model(lab).map_err(unexpected)?).map_err(unexpected)?;
+            let (expected, found) = (expected_ending(lab, flow), ending(lab, flow, &answer));
+            if found.as_ref().ok() != Some(&expected) {
+                wrong.push(format!("{flow}: expected {expected:?}, the kernel's tables say {found:?}"));
+            }
+            wrong.extend(differences(trace, &answer).into_iter().map(|words| format!("{flow}: {words}")));
+        }
+        Ok(wrong)
+    })
+}
+
+fn ending(lab: &Lab, flow: &Flow, answer: &Answer) -> Result<Ending> {
+    let endings: Vec<&nftables::Ending> = answer.shares.iter().map(|share| &share.ending).collect();
+    match endings.as_slice() {
+        [nftables::Ending::Rejected { .. }] => Ok(Ending::Rejected),
+        [nftables::Ending::Dropped { .. }] => Ok(Ending::Dropped),
+        endings => {
+            let backend = |ending: &&nftables::Ending| match ending {
+                nftables::Ending::Served { backend, masqueraded } => Ok((backend.ip(), *masqueraded)),
+                other => Err(LabError::Unexpected(other.to_string())),
+            };
+            let backends: Vec<_> = endings.iter().map(backend).collect::<Result<_>>()?;
+            Ending::by_addresses(lab, flow, backends)
+        }
+    }
+}
