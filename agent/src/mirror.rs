@@ -175,15 +175,14 @@ impl Writer {
     }
 
     fn opened(&mut self) -> Result<&mut Mirror, MirrorError> {
-        let mirror = match self.mirror.take() {
-            Some(mirror) => mirror,
-            None => {
-                let (mirror, set_aside) = Mirror::open(&self.folder, &self.source)?;
-                if let Some(SetAside { path, reason }) = set_aside {
-                    warn!(path = %path.display(), reason, "the mirror cannot be trusted; set it aside and began a new one");
-                }
-                mirror
+        let mirror = if let Some(mirror) = self.mirror.take() {
+            mirror
+        } else {
+            let (mirror, set_aside) = Mirror::open(&self.folder, &self.source)?;
+            if let Some(SetAside { path, reason }) = set_aside {
+                warn!(path = %path.display(), reason, "the mirror cannot be trusted; set it aside and began a new one");
             }
+            mirror
         };
         Ok(self.mirror.insert(mirror))
     }
