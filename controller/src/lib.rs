@@ -1,0 +1,3 @@
+//! A runtime for control loops over a [`contiv_store::Store`].
+
+pub mod queue;
