@@ -1,0 +1,7 @@
+//! What tests of controllers need: a store in memory that misbehaves as told, and controllers without their loops.
+
+mod faults;
+mod memory;
+
+pub use faults::Faults;
+pub use memory::MemoryStore;
