@@ -1,5 +1,6 @@
 //! Typed caches: all objects of one type, as they are in the store, with indexes.
 
+mod caches;
 mod contents;
 mod index;
 mod view;
@@ -9,6 +10,8 @@ use std::{fmt, sync::Arc};
 use thiserror::Error;
 use tokio::sync::watch;
 
+pub use caches::Caches;
+pub(crate) use caches::QueryFn;
 pub(crate) use contents::Contents;
 pub use index::{Index, Labels};
 pub use view::View;
