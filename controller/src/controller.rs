@@ -34,6 +34,7 @@ mod display;
 mod first_pass;
 mod last_known;
 mod map_loop;
+mod opened;
 mod outcome;
 mod run;
 mod watch;
@@ -141,6 +142,31 @@ impl<T: Send + Sync + 'static> Controller<T> {
     /// A controller of the objects of one type.
     pub fn for_type(managed: &ResourceType<T>) -> ControllerBuilder<T> {
         ControllerBuilder::new(managed)
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl<T: Send + Sync + 'static> Controller<T> {
+    /// A context whose caches hold what the store does now. Nothing runs.
+    pub(crate) async fn context(&self, environment: &Environment) -> Result<Context<T>, RunError> {
+        let mut opened = opened::Opened::new(self, environment);
+        opened.prime(self).await?;
+        opened.context.first_pass().begin(std::collections::BTreeSet::new());
+        Ok(opened.context)
+    }
+
+    /// One run of the reconciler.
+    pub(crate) async fn reconcile_once(&self, context: Context<T>, key: Key) -> Result<Outcome, BoxError> {
+        worker::reconcile(&self.reconciler, context, key).await
+    }
+
+    /// The mapper of a watched type; none if the type is not watched.
+    pub(crate) fn mapper_of<U: 'static>(
+        &self,
+        watched: &ResourceType<U>,
+    ) -> Option<crate::mapper::Mapper<U>> {
+        let watch = self.watches.iter().find(|watch| watch.type_name() == watched.name())?;
+        watch.as_any().downcast_ref::<watch::TypedWatch<U>>().map(|watch| watch.mapper.clone())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Leases: who may run the controllers of which there must be one.
 
+pub mod election;
+
 use std::fmt;
 
 use tokio::sync::watch;
@@ -8,7 +10,7 @@ use crate::writer::Fence;
 
 /// Whether this process may run singletons, now and from now on. Cheap to clone.
 ///
-/// Where one comes from: [`Lease::eternal`] for what runs on each node, an `Election` among
+/// Where one comes from: [`Lease::eternal`] for what runs on each node, an [`Election`](election::Election) among
 /// processes, or [`Lease::manual`] for tests.
 #[derive(Clone)]
 pub struct Lease {

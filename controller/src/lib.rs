@@ -1,6 +1,7 @@
 //! A runtime for control loops over a [`contiv_store::Store`].
 
 pub mod cache;
+pub mod callbacks;
 pub mod controller;
 pub mod lease;
 pub mod manager;

@@ -115,7 +115,7 @@ impl<T> Context<T> {
         &self.inner.setup.stop
     }
 
-    pub(super) fn tombstones(&self) -> &LastKnown<T> {
+    pub(crate) fn tombstones(&self) -> &LastKnown<T> {
         &self.inner.last_known
     }
 }

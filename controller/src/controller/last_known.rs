@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::resource::{Key, Object};
 
-pub(super) struct LastKnown<T> {
+pub(crate) struct LastKnown<T> {
     objects: Mutex<BTreeMap<Key, Arc<Object<T>>>>,
 }
 
@@ -15,7 +15,7 @@ impl<T> LastKnown<T> {
         Self { objects: Mutex::new(BTreeMap::new()) }
     }
 
-    pub(super) fn insert(&self, object: &Arc<Object<T>>) {
+    pub(crate) fn insert(&self, object: &Arc<Object<T>>) {
         self.objects.lock().insert(Arc::clone(&object.key), Arc::clone(object));
     }
 

@@ -2,15 +2,14 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use futures::{FutureExt, future::try_join_all};
+use futures::FutureExt;
 use thiserror::Error;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, Controller, Environment, Setup, map_loop::Requests, watch::OpenWatch, worker::Worker};
+use super::{Context, Controller, Environment, Setup, map_loop::Requests, opened::Opened, worker::Worker};
 use crate::{
     BoxError,
-    cache::Caches,
     queue::WorkQueue,
     reflector::Reflector,
     resource::{Event, Key},
@@ -47,12 +46,8 @@ pub(super) async fn run<T: Send + Sync + 'static>(
         let Some(result) = stop.run_until_cancelled(initialize(setup.clone())).await else { return Ok(()) };
         result.map_err(RunError::Initializer)?;
     }
-    let mut caches = Caches::new(Arc::clone(&controller.queries));
-    let store = || Arc::clone(&environment.store);
-    let (managed, cache) = Reflector::start(store(), &controller.managed, controller.indexes.clone());
-    caches.insert(&controller.managed, cache.clone());
-    let watches: Vec<_> = controller.watches.iter().map(|watch| watch.open(store(), &mut caches)).collect();
-    let context = Context::new(setup, cache, caches);
+    let opened = Opened::new(controller, &environment);
+    let context = opened.context.clone();
 
     if let Some(on_start) = &controller.on_start {
         on_start();
@@ -61,7 +56,7 @@ pub(super) async fn run<T: Send + Sync + 'static>(
     if let Some(task) = &controller.background {
         background.spawn(unless(abort.clone(), task(context.clone())));
     }
-    let work = reconcile_all(controller, &environment, &context, managed, watches);
+    let work = reconcile_all(controller, &environment, opened);
     tokio::pin!(work);
     let result = tokio::select! {
         result = &mut work => result,
@@ -70,7 +65,7 @@ pub(super) async fn run<T: Send + Sync + 'static>(
             work.await.and(Err(error))
         }
     };
-    // Runs under way may still need the background task, so it is told last.
+    // Whatever ended first ends the rest.
     stop.cancel();
     let background = ended(&mut background).await;
     if let Some(on_stop) = &controller.on_stop {
@@ -96,19 +91,13 @@ async fn unless<F: Future>(cancelled: CancellationToken, future: F) -> Option<F:
 async fn reconcile_all<T: Send + Sync + 'static>(
     controller: &Controller<T>,
     environment: &Environment,
-    context: &Context<T>,
-    mut managed: Reflector<T>,
-    mut watches: Vec<Box<dyn OpenWatch>>,
+    mut opened: Opened<T>,
 ) -> Result<(), RunError> {
-    let ended = || RunError::ReflectorEnded { resource_type: controller.managed.name().to_owned() };
     // Nothing is mapped or reconciled from half a cache.
-    let primed = async {
-        let first = async { managed.next().await.ok_or_else(ended) };
-        let others = try_join_all(watches.iter_mut().map(|watch| watch.prime()));
-        tokio::try_join!(first, others).map(|(first, _)| first)
-    };
+    let primed = opened.prime(controller);
     let Some(first) = environment.stop.run_until_cancelled(primed).await else { return Ok(()) };
     let first = first?;
+    let Opened { context, managed, watches } = opened;
 
     let metrics = environment.metrics.as_ref();
     let queue = WorkQueue::with(&controller.name, controller.retry.clone(), metrics);
@@ -131,13 +120,15 @@ async fn reconcile_all<T: Send + Sync + 'static>(
     }
     let mut workers = JoinSet::new();
     for _ in 0..controller.concurrency {
-        workers.spawn(Worker::new(controller, &queue, context).run(environment.abort.clone()));
+        workers.spawn(Worker::new(controller, &queue, &context).run(environment.abort.clone()));
     }
     let result = tokio::select! {
         () = environment.stop.cancelled() => Ok(()),
         Some(ended_source) = sources.join_next() => Err(match ended_source {
             Err(panic) => RunError::Panicked(panic),
-            Ok(error) => error.unwrap_or_else(ended),
+            Ok(error) => error.unwrap_or_else(|| RunError::ReflectorEnded {
+                resource_type: controller.managed.name().to_owned(),
+            }),
         }),
     };
     queue.shut_down();

@@ -19,6 +19,8 @@ use crate::{
 /// A watch of whatever type, before it runs.
 pub(super) trait AnyWatch: Send + Sync {
     fn type_name(&self) -> &str;
+    #[cfg(any(test, feature = "testing"))]
+    fn as_any(&self) -> &dyn Any;
     /// Takes an index of its type; gives back one of another.
     fn take_index(&mut self, index: Box<dyn Any>) -> Result<(), Box<dyn Any>>;
     /// Starts to follow the type, and adds its cache.
@@ -42,6 +44,11 @@ pub(super) struct TypedWatch<U> {
 impl<U: Send + Sync + 'static> AnyWatch for TypedWatch<U> {
     fn type_name(&self) -> &str {
         self.resource_type.name()
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn take_index(&mut self, index: Box<dyn Any>) -> Result<(), Box<dyn Any>> {
