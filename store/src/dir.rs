@@ -21,7 +21,7 @@ use std::path::Path;
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Operation, Snapshot, Store, StoreError, WatchStream};
+use crate::{Snapshot, Store, StoreError, Transaction, WatchStream};
 use owner::Command;
 
 /// A store in a folder of manifests. One thread owns its state; this is the way to talk to it.
@@ -63,8 +63,8 @@ impl Store for DirStore {
         answer.map(Result::flatten).boxed()
     }
 
-    fn commit(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<i64, StoreError>> {
-        let answer = self.ask(|reply| Command::Commit { operations, reply });
+    fn transact(&self, transaction: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {
+        let answer = self.ask(|reply| Command::Commit { transaction, reply });
         answer.map(Result::flatten).boxed()
     }
 }

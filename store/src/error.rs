@@ -41,6 +41,12 @@ pub enum StoreError {
         /// Why not.
         reason: String,
     },
+    /// A condition of a transaction does not hold, and nothing was written. Read again, and decide anew.
+    #[error("{key} is not as it was when the change was decided on; nothing was written")]
+    Conflict {
+        /// The first key of which a condition does not hold.
+        key: String,
+    },
     /// A file or folder could not be read or written.
     #[error("failed to {action} {path}: {source}")]
     File {

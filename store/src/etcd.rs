@@ -5,6 +5,7 @@
 
 mod commit;
 mod failure;
+mod lease;
 mod list;
 mod member;
 mod members;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt, future::BoxFuture};
 
-use crate::{Operation, Snapshot, Store, StoreError, WatchStream};
+use crate::{Leases, Snapshot, Store, StoreError, Transaction, WatchStream};
 use members::Members;
 
 /// A store in etcd. Cheap to clone; clones share the connections.
@@ -43,7 +44,11 @@ impl Store for EtcdStore {
         self.members.read(move |member| watch::watch(member, prefix, revision).boxed()).boxed()
     }
 
-    fn commit(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<i64, StoreError>> {
-        async { commit::commit(self.members.reachable().await?, operations).await }.boxed()
+    fn transact(&self, transaction: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {
+        async { commit::commit(self.members.reachable().await?, transaction).await }.boxed()
+    }
+
+    fn leases(&self) -> Option<&dyn Leases> {
+        Some(self)
     }
 }

@@ -21,6 +21,7 @@ pub use error::{Problem, StoreError};
 pub use feed::{Feed, FeedEvent, FeedHandle};
 pub use mirror::{Mirror, MirrorError, Saved, SetAside};
 pub use store::{
-    Batch, Change, Entry, Operation, Snapshot, Store, WatchEvent, WatchStream, commit_in_chunks,
+    Batch, Change, Condition, Entry, LeaseId, Leases, Operation, Snapshot, Store, TRANSACTION_LIMIT,
+    Transaction, WatchEvent, WatchStream, commit_in_chunks,
 };
 pub use url::{StoreUrl, open};

@@ -1,5 +1,7 @@
 //! The trait every backend implements, and the values it speaks in.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 
@@ -75,11 +77,97 @@ pub enum Operation {
         /// The value.
         value: Bytes,
     },
+    /// Create or overwrite a key that goes when its lease ends.
+    PutLeased {
+        /// The full key.
+        key: String,
+        /// The value.
+        value: Bytes,
+        /// A lease of [`Store::leases`].
+        lease: LeaseId,
+    },
     /// Remove a key; it is no error if there is none.
     Delete {
         /// The full key.
         key: String,
     },
+}
+
+impl Operation {
+    /// The full key that is written.
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Put { key, .. } | Self::PutLeased { key, .. } | Self::Delete { key } => key,
+        }
+    }
+}
+
+/// What must be so of a key at the moment of a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// There is no such key.
+    Absent {
+        /// The full key.
+        key: String,
+    },
+    /// Its value was last written at this revision.
+    Unchanged {
+        /// The full key.
+        key: String,
+        /// See [`Entry::mod_revision`].
+        mod_revision: i64,
+    },
+    /// It has been there since this revision, whatever was written to it.
+    Since {
+        /// The full key.
+        key: String,
+        /// See [`Entry::create_revision`].
+        create_revision: i64,
+    },
+}
+
+impl Condition {
+    /// The full key that is looked at.
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Absent { key } | Self::Unchanged { key, .. } | Self::Since { key, .. } => key,
+        }
+    }
+
+    /// Whether it is so of what the key holds.
+    pub fn holds(&self, entry: Option<&Entry>) -> bool {
+        match self {
+            Self::Absent { .. } => entry.is_none(),
+            Self::Unchanged { mod_revision, .. } => entry.is_some_and(|e| e.mod_revision == *mod_revision),
+            Self::Since { create_revision, .. } => {
+                entry.is_some_and(|e| e.create_revision == *create_revision)
+            }
+        }
+    }
+}
+
+/// Writes that are made together, if all conditions hold, or not at all. No key may be written twice.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Transaction {
+    /// All must hold.
+    pub conditions: Vec<Condition>,
+    /// The writes.
+    pub operations: Vec<Operation>,
+}
+
+/// Names a lease.
+pub type LeaseId = i64;
+
+/// Keys with a time to live, for stores that have them.
+pub trait Leases: Send + Sync {
+    /// A new lease that ends after `ttl` (whole seconds), unless it is kept alive.
+    fn grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId, StoreError>>;
+
+    /// Makes the lease last for its whole time to live again. False: it has ended, and its keys are gone.
+    fn keep_alive(&self, lease: LeaseId) -> BoxFuture<'_, Result<bool, StoreError>>;
+
+    /// Ends a lease now; its keys go with it. It is no error if it has ended.
+    fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
 /// A place where state lives.
@@ -90,11 +178,22 @@ pub trait Store: Send + Sync + 'static {
     /// What changes below `prefix` after `revision`, without a gap.
     fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>>;
 
-    /// Applies all operations or none, and returns the revision they got.
-    fn commit(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<i64, StoreError>>;
+    /// Makes all writes if all conditions hold, and returns the revision they got. Nothing is written otherwise, and
+    /// the error is [`StoreError::Conflict`]. After [`StoreError::Unavailable`] nobody knows whether it was done.
+    fn transact(&self, transaction: Transaction) -> BoxFuture<'_, Result<i64, StoreError>>;
+
+    /// Applies all operations or none, whatever is there, and returns the revision they got.
+    fn commit(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<i64, StoreError>> {
+        self.transact(Transaction { conditions: Vec::new(), operations })
+    }
+
+    /// Keys with a time to live; none if this store has no such thing.
+    fn leases(&self) -> Option<&dyn Leases> {
+        None
+    }
 }
 
-/// What one transaction may hold: etcd's `--max-txn-ops`, which is 128 unless its operator changed it.
+/// How many conditions, and how many operations, one transaction may hold: etcd's `--max-txn-ops`, which is 128 unless its operator changed it.
 pub const TRANSACTION_LIMIT: usize = 128;
 
 /// Commits any number of operations, [`TRANSACTION_LIMIT`] at a time, and returns the last revision.

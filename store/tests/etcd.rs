@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use contiv_store::{
-    Batch, Change, Operation, Store, StoreError, WatchEvent, WatchStream, commit_in_chunks,
+    Batch, Change, Condition, Leases, Operation, Store, StoreError, Transaction, WatchEvent, WatchStream,
+    commit_in_chunks,
     etcd::EtcdStore,
     testing::{Etcd, Proxy},
 };
@@ -158,6 +159,47 @@ async fn a_transaction_is_applied_as_a_whole_or_not_at_all() {
     store.commit(swap).await.unwrap();
     let keys: Vec<_> = store.list("/").await.unwrap().entries.into_iter().map(|entry| entry.key).collect();
     assert_eq!(keys, ["/b", "/d"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_is_made_if_all_its_conditions_hold_and_else_says_which_key_does_not() {
+    let (_etcd, store) = start().await;
+    let created = store.commit(vec![put("/a", "1")]).await.unwrap();
+    let written = store.commit(vec![put("/a", "2"), put("/b", "1")]).await.unwrap();
+    let absent = |key: &str| Condition::Absent { key: key.to_owned() };
+    let unchanged = |mod_revision| Condition::Unchanged { key: "/a".to_owned(), mod_revision };
+    let since = |create_revision| Condition::Since { key: "/a".to_owned(), create_revision };
+    let transact =
+        |conditions| store.transact(Transaction { conditions, operations: vec![put("/result", "x")] });
+
+    let before = store.list("/").await.unwrap();
+    for (conditions, culprit) in [
+        (vec![absent("/none"), absent("/b")], "/b"),
+        (vec![since(created), unchanged(created)], "/a"),
+        (vec![unchanged(written), since(written)], "/a"),
+        (vec![Condition::Unchanged { key: "/none".to_owned(), mod_revision: written }], "/none"),
+    ] {
+        let error = transact(conditions).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Conflict { key } if key == culprit), "{error:?}");
+    }
+    assert_eq!(store.list("/").await.unwrap(), before, "nothing was written");
+    transact(vec![absent("/none"), unchanged(written), since(created)]).await.unwrap();
+    assert_eq!(store.list("/result").await.unwrap().entries.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_takes_its_keys_with_it_when_it_ends() {
+    let (_etcd, store) = start().await;
+    let lease = store.grant(Duration::from_secs(60)).await.unwrap();
+    let leased = Operation::PutLeased { key: "/leased".to_owned(), value: "x".into(), lease };
+    store.commit(vec![leased.clone(), put("/other", "x")]).await.unwrap();
+    assert!(store.keep_alive(lease).await.unwrap());
+    store.revoke(lease).await.unwrap();
+    let keys: Vec<_> = store.list("/").await.unwrap().entries.into_iter().map(|entry| entry.key).collect();
+    assert_eq!(keys, ["/other"]);
+    assert!(!store.keep_alive(lease).await.unwrap());
+    store.revoke(lease).await.expect("it has ended, as was asked");
+    assert!(matches!(store.commit(vec![leased]).await.unwrap_err(), StoreError::Refused { .. }));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use std::{
 
 use contiv_model::{NodeName, ProcessorConfig};
 use contiv_renderer::dry_run::DryRun;
-use contiv_store::{Feed, FeedEvent, FeedHandle, Operation, Snapshot, Store, StoreError, WatchStream};
+use contiv_store::{Feed, FeedEvent, FeedHandle, Snapshot, Store, StoreError, Transaction, WatchStream};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -152,7 +152,7 @@ impl Store for Listed {
         async { Ok(stream::pending().boxed()) }.boxed()
     }
 
-    fn commit(&self, _: Vec<Operation>) -> BoxFuture<'_, Result<i64, StoreError>> {
+    fn transact(&self, _: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {
         async { Ok(0) }.boxed()
     }
 }

@@ -15,7 +15,7 @@ use super::{
     index::Index,
 };
 use crate::{
-    Problem, Snapshot, WatchEvent,
+    Entry, Problem, Snapshot, WatchEvent,
     manifest::{
         self,
         walk::{Walk, walk},
@@ -174,6 +174,11 @@ impl Folder {
             events.push((self.revision, WatchEvent::Problems(problems)));
         }
         events
+    }
+
+    /// What a full key holds now.
+    pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
+        self.index.entry(key)
     }
 
     pub(super) fn revision(&self) -> i64 {

@@ -83,6 +83,11 @@ impl Index {
         from_prefix.take_while(|(key, _)| key.starts_with(prefix)).map(|(_, entry)| entry.clone()).collect()
     }
 
+    /// What a full key holds.
+    pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
     /// The files that define an object; the first one's word counts.
     pub(super) fn files(&self, key: &Key) -> Vec<&Path> {
         self.claims.get(key).into_iter().flat_map(BTreeMap::keys).map(PathBuf::as_path).collect()

@@ -22,7 +22,7 @@ use super::{
     watcher::Watcher,
     write,
 };
-use crate::{Operation, Snapshot, StoreError, WatchStream};
+use crate::{Snapshot, StoreError, Transaction, WatchStream};
 
 /// How soon to look again for a folder that is gone as a whole. Nothing else is done on a timer.
 const RETRY: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) enum Command {
     List { prefix: String, reply: oneshot::Sender<Snapshot> },
     Watch { prefix: String, revision: i64, reply: oneshot::Sender<Result<WatchStream, StoreError>> },
-    Commit { operations: Vec<Operation>, reply: oneshot::Sender<Result<i64, StoreError>> },
+    Commit { transaction: Transaction, reply: oneshot::Sender<Result<i64, StoreError>> },
 }
 
 /// Starts the thread, and waits until it has read the folder. It ends when the sender is dropped.
@@ -199,8 +199,8 @@ impl Owner {
             Command::Watch { prefix, revision, reply } => {
                 drop(reply.send(self.history.watch(prefix, revision, self.folder.revision())));
             }
-            Command::Commit { operations, reply } => {
-                let committed = write::commit(&self.folder, &operations);
+            Command::Commit { transaction, reply } => {
+                let committed = write::commit(&self.folder, &transaction);
                 let answer = committed.map(|paths| self.read_back(&paths));
                 drop(reply.send(answer));
             }

@@ -13,23 +13,31 @@ use contiv_proto::{Key, Object};
 
 use super::folder::Folder;
 use crate::{
-    Operation, StoreError,
+    Operation, StoreError, Transaction,
     manifest::{parse_file, to_value, to_yaml},
 };
 
 /// Writes all operations or none, and returns the files that changed.
 ///
-/// All are checked before the first is written; when writing fails, what was written before is taken back.
+/// All are checked before the first is written; when writing fails, what was written before is taken back. Conditions
+/// look at what the folder was last seen to hold: a file that somebody else is writing at this moment is not seen.
 ///
 /// # Errors
-/// When an operation cannot be written without touching other objects, or names what has no place below the folder.
-pub(super) fn commit(folder: &Folder, operations: &[Operation]) -> Result<Vec<PathBuf>, StoreError> {
+/// When a condition does not hold; when an operation cannot be written without touching other objects, or names what
+/// has no place below the folder.
+pub(super) fn commit(folder: &Folder, transaction: &Transaction) -> Result<Vec<PathBuf>, StoreError> {
+    if let Some(broken) = transaction.conditions.iter().find(|it| !it.holds(folder.entry(it.key()))) {
+        return Err(StoreError::Conflict { key: broken.key().to_owned() });
+    }
     let mut plan = BTreeMap::new();
-    for operation in operations {
+    for operation in &transaction.operations {
         let (path, text) = match operation {
             Operation::Put { key, value } => {
                 let (path, text) = put(folder, key, value)?;
                 (path, Some(text))
+            }
+            Operation::PutLeased { key, .. } => {
+                return Err(refused(format!("write {key}"), "a folder of manifests has no leases"));
             }
             Operation::Delete { key } => match delete(folder, key)? {
                 Some(path) => (path, None),

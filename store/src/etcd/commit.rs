@@ -1,27 +1,64 @@
 //! Several writes in one transaction.
 
-use etcd_client::{Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, ResponseHeader, Txn, TxnOp, TxnOpResponse};
 
-use super::member::Member;
-use crate::{Operation, StoreError, store::TRANSACTION_LIMIT};
+use super::{list::entry, member::Member};
+use crate::{Condition, Entry, Operation, StoreError, Transaction, store::TRANSACTION_LIMIT};
 
 /// Applies all operations or none, and returns the revision they got.
-pub(super) async fn commit(member: &Member, operations: Vec<Operation>) -> Result<i64, StoreError> {
-    if operations.len() > TRANSACTION_LIMIT {
+pub(super) async fn commit(member: &Member, transaction: Transaction) -> Result<i64, StoreError> {
+    let Transaction { conditions, operations } = transaction;
+    let largest = operations.len().max(conditions.len());
+    if largest > TRANSACTION_LIMIT {
         return Err(StoreError::Refused {
-            action: format!("commit {} operations at once", operations.len()),
+            action: format!("commit {largest} operations at once"),
             reason: format!("a transaction holds {TRANSACTION_LIMIT} at most; commit them in chunks"),
         });
     }
+    let compares: Vec<Compare> = conditions.iter().map(compare).collect();
+    // etcd says only that some condition does not hold. These say of which key.
+    let reads: Vec<TxnOp> = conditions
+        .iter()
+        .map(|condition| TxnOp::get(condition.key(), Some(GetOptions::new().with_keys_only())))
+        .collect();
     let operations: Vec<TxnOp> = operations.into_iter().map(operation).collect();
     let mut kv = member.kv();
-    let answer = member.request("commit", kv.txn(Txn::new().and_then(operations))).await?;
-    Ok(answer.header().map_or(0, etcd_client::ResponseHeader::revision))
+    let answer = member
+        .request("commit", kv.txn(Txn::new().when(compares).and_then(operations).or_else(reads)))
+        .await?;
+    if answer.succeeded() {
+        return Ok(answer.header().map_or(0, ResponseHeader::revision));
+    }
+    let found = answer.op_responses().into_iter().map(|response| match response {
+        TxnOpResponse::Get(mut response) => response.take_kvs().into_iter().next().map(entry),
+        _ => None,
+    });
+    Err(conflict(&conditions, found))
+}
+
+fn conflict(conditions: &[Condition], found: impl Iterator<Item = Option<Entry>>) -> StoreError {
+    let broken = conditions.iter().zip(found).find(|(condition, entry)| !condition.holds(entry.as_ref()));
+    StoreError::Conflict { key: broken.map_or_else(String::new, |(condition, _)| condition.key().to_owned()) }
+}
+
+fn compare(condition: &Condition) -> Compare {
+    match condition {
+        Condition::Absent { key } => Compare::create_revision(key.as_str(), CompareOp::Equal, 0),
+        Condition::Unchanged { key, mod_revision } => {
+            Compare::mod_revision(key.as_str(), CompareOp::Equal, *mod_revision)
+        }
+        Condition::Since { key, create_revision } => {
+            Compare::create_revision(key.as_str(), CompareOp::Equal, *create_revision)
+        }
+    }
 }
 
 fn operation(operation: Operation) -> TxnOp {
     match operation {
         Operation::Put { key, value } => TxnOp::put(key, value, None),
+        Operation::PutLeased { key, value, lease } => {
+            TxnOp::put(key, value, Some(PutOptions::new().with_lease(lease)))
+        }
         Operation::Delete { key } => TxnOp::delete(key, None),
     }
 }

@@ -85,7 +85,7 @@ async fn page(
     }
 }
 
-fn entry(pair: etcd_client::KeyValue) -> Entry {
+pub(super) fn entry(pair: etcd_client::KeyValue) -> Entry {
     let (create_revision, mod_revision) = (pair.create_revision(), pair.mod_revision());
     let (key, value) = pair.into_key_value();
     Entry { key: key_text(key), value: Bytes::from(value), create_revision, mod_revision }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions, KvClient, WatchClient};
+use etcd_client::{Client, ConnectOptions, KvClient, LeaseClient, WatchClient};
 
 use super::failure;
 use crate::StoreError;
@@ -47,6 +47,11 @@ impl Member {
     /// For watches.
     pub(super) fn watches(&self) -> WatchClient {
         self.client.watch_client().max_decoding_message_size(LARGEST_RESPONSE)
+    }
+
+    /// For keys with a time to live.
+    pub(super) fn leases(&self) -> LeaseClient {
+        self.client.lease_client()
     }
 
     /// Awaits the answer to one request, but not for ever.

@@ -9,7 +9,7 @@ use futures::{
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::{Change, Operation};
+use crate::{Change, Transaction};
 
 enum Request {
     List(oneshot::Sender<Result<Snapshot, StoreError>>),
@@ -37,7 +37,7 @@ impl Store for Played {
         async { answer.await.unwrap() }.boxed()
     }
 
-    fn commit(&self, _operations: Vec<Operation>) -> BoxFuture<'_, Result<i64, StoreError>> {
+    fn transact(&self, _transaction: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {
         unreachable!("a feed never writes")
     }
 }

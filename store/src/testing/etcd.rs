@@ -1,4 +1,4 @@
-//! A real etcd, on free loopback ports and with a data folder of its own.
+//! Real etcds, on free loopback ports and with data folders of their own.
 
 use std::{io, net::TcpListener, path::Path, process::Stdio, time::Duration};
 
@@ -18,6 +18,8 @@ pub struct Etcd {
     process: Child,
     port: u16,
     peer_port: u16,
+    /// All members as etcd's `--initial-cluster` wants them.
+    cluster: String,
     data: TempDir,
 }
 
@@ -27,12 +29,30 @@ impl Etcd {
     /// # Errors
     /// When it is not installed, or does not answer.
     pub async fn start() -> io::Result<Self> {
-        let data = tempfile::Builder::new().prefix("contiv-etcd-").tempdir()?;
-        let (port, peer_port) = (free_port()?, free_port()?);
-        let process = spawn(port, peer_port, data.path())?;
-        let mut etcd = Self { process, port, peer_port, data };
-        etcd.wait_until_ready().await?;
-        Ok(etcd)
+        let mut members = Self::start_cluster(1).await?;
+        members.pop().ok_or_else(|| io::Error::other("no member was started"))
+    }
+
+    /// Starts several etcds that are one cluster, and waits until all of them answer.
+    ///
+    /// # Errors
+    /// As [`Etcd::start`].
+    pub async fn start_cluster(size: usize) -> io::Result<Vec<Self>> {
+        let ports: Vec<(u16, u16)> =
+            free_ports(2 * size)?.chunks(2).map(|pair| (pair[0], pair[pair.len() - 1])).collect();
+        let peers: Vec<String> =
+            ports.iter().map(|(_, peer)| format!("{}=http://127.0.0.1:{peer}", name(*peer))).collect();
+        let cluster = peers.join(",");
+        let mut members = Vec::with_capacity(size);
+        for (port, peer_port) in ports {
+            let data = tempfile::Builder::new().prefix("contiv-etcd-").tempdir()?;
+            let process = spawn(port, peer_port, &cluster, data.path())?;
+            members.push(Self { process, port, peer_port, cluster: cluster.clone(), data });
+        }
+        for member in &mut members {
+            member.wait_until_ready().await?;
+        }
+        Ok(members)
     }
 
     /// The member's address as `HOST:PORT`.
@@ -58,7 +78,7 @@ impl Etcd {
     /// # Errors
     /// As [`Etcd::start`].
     pub async fn start_again(&mut self) -> io::Result<()> {
-        self.process = spawn(self.port, self.peer_port, self.data.path())?;
+        self.process = spawn(self.port, self.peer_port, &self.cluster, self.data.path())?;
         self.wait_until_ready().await
     }
 
@@ -110,7 +130,12 @@ impl Etcd {
     }
 }
 
-fn spawn(port: u16, peer_port: u16, data: &Path) -> io::Result<Child> {
+/// A member's name.
+fn name(peer_port: u16) -> String {
+    format!("member-{peer_port}")
+}
+
+fn spawn(port: u16, peer_port: u16, cluster: &str, data: &Path) -> io::Result<Child> {
     let client = format!("http://127.0.0.1:{port}");
     let peer = format!("http://127.0.0.1:{peer_port}");
     Command::new("etcd")
@@ -119,10 +144,11 @@ fn spawn(port: u16, peer_port: u16, data: &Path) -> io::Result<Child> {
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
         .arg("--data-dir")
         .arg(data.join("member"))
-        .args(["--name=test", "--log-level=error", "--logger=zap"])
+        .arg(format!("--name={}", name(peer_port)))
+        .args(["--log-level=error", "--logger=zap"])
         .args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")])
         .args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")])
-        .arg(format!("--initial-cluster=test={peer}"))
+        .arg(format!("--initial-cluster={cluster}"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -135,7 +161,10 @@ fn missing(program: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot run {program} ({error}): run scripts/deps"))
 }
 
-/// A port that nobody listens on. Someone else may take it before etcd does; the kernel hands out others first.
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+/// Ports that nobody listens on. Someone else may take one before etcd does; the kernel hands out others first.
+fn free_ports(count: usize) -> io::Result<Vec<u16>> {
+    // All are held until the last is found, so they differ.
+    let listeners =
+        (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<io::Result<Vec<_>>>()?;
+    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }

@@ -65,3 +65,27 @@ async fn what_would_touch_other_objects_or_places_is_refused_as_a_whole() {
         assert!(!folder.path("default/service-fine.yaml").exists(), "{reason}");
     }
 }
+
+#[tokio::test]
+async fn a_condition_that_does_not_hold_keeps_all_files_as_they_are() {
+    let folder = Folder::with(&[("mine.json", &json_service("mine", 1))]).await;
+    let mine = put("mine", 2);
+    let key = mine.key().to_owned();
+    let [entry] = folder.store.list(ROOT).await.unwrap().entries.try_into().unwrap();
+    let transact = |condition| {
+        let operations = vec![mine.clone(), put("new", 5)];
+        folder.store.transact(Transaction { conditions: vec![condition], operations })
+    };
+    for condition in [
+        Condition::Absent { key: key.clone() },
+        Condition::Unchanged { key: key.clone(), mod_revision: entry.mod_revision + 1 },
+        Condition::Since { key: key.clone(), create_revision: entry.create_revision + 1 },
+    ] {
+        let error = transact(condition).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Conflict { key: of } if *of == key), "{error:?}");
+        assert!(!folder.path("default/service-new.yaml").exists());
+    }
+    let condition = Condition::Unchanged { key, mod_revision: entry.mod_revision };
+    assert!(transact(condition).await.unwrap() > entry.mod_revision);
+    assert!(folder.path("default/service-new.yaml").exists());
+}

@@ -10,7 +10,8 @@ use std::{
 };
 
 use contiv_store::{
-    Batch, Change, Entry, Operation, Problem, Store, StoreError, WatchEvent, WatchStream, dir::DirStore,
+    Batch, Change, Condition, Entry, Operation, Problem, Store, StoreError, Transaction, WatchEvent,
+    WatchStream, dir::DirStore,
 };
 use futures::StreamExt;
 use tempfile::TempDir;

@@ -1,0 +1,122 @@
+//! Indexes: which objects have a value, found without looking at all of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use crate::resource::{Key, Object};
+
+/// Names and values that objects carry, and by which others select them.
+pub type Labels = BTreeMap<String, String>;
+
+type Values<T> = dyn Fn(&Object<T>) -> Vec<String> + Send + Sync;
+
+/// A way to find objects of one type by values that each of them has any number of.
+///
+/// - An *owner* or another single reference: [`Index::single`] with the owner's key as value.
+/// - Several *references*: [`Index::multi`].
+/// - Objects *by their labels*: [`Index::labels`], asked with [`View::selected`](super::View::selected).
+/// - Selectors *by what they select*: [`Index::selectors`], asked with [`View::selecting`](super::View::selecting).
+/// - *Bound references*: when an object's old pointer must lead to its old target, index the pointers that were
+///   recorded with the last result, not only the present ones.
+pub struct Index<T> {
+    name: Arc<str>,
+    values: Arc<Values<T>>,
+}
+
+impl<T> Index<T> {
+    /// An index over any number of values.
+    pub fn multi(name: &str, values: impl Fn(&Object<T>) -> Vec<String> + Send + Sync + 'static) -> Self {
+        Self { name: name.into(), values: Arc::new(values) }
+    }
+
+    /// An index over at most one value.
+    pub fn single(name: &str, value: impl Fn(&Object<T>) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self::multi(name, move |object| value(object).into_iter().collect())
+    }
+
+    /// An index of objects by their labels.
+    pub fn labels(name: &str, labels: impl Fn(&Object<T>) -> Labels + Send + Sync + 'static) -> Self {
+        Self::multi(name, move |object| labels(object).iter().map(pair).collect())
+    }
+
+    /// An index of objects that select others by labels; none, or an empty selector, selects nothing.
+    pub fn selectors(
+        name: &str,
+        selector: impl Fn(&Object<T>) -> Option<Labels> + Send + Sync + 'static,
+    ) -> Self {
+        // Whatever it selects has its first label too, so it is found under that one. The others follow for the check.
+        Self::single(name, move |object| {
+            let labels: Vec<String> = selector(object)?.iter().map(pair).collect();
+            (!labels.is_empty()).then(|| labels.join(NEXT_LABEL) + NEXT_LABEL)
+        })
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl<T> Clone for Index<T> {
+    fn clone(&self) -> Self {
+        Self { name: Arc::clone(&self.name), values: Arc::clone(&self.values) }
+    }
+}
+
+impl<T> fmt::Debug for Index<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Index").field(&self.name).finish()
+    }
+}
+
+/// Between the labels of a selector. No label holds it.
+pub(super) const NEXT_LABEL: &str = "\u{1}";
+
+/// A label as the value of an index.
+pub(super) fn pair((name, value): (&String, &String)) -> String {
+    // No name of a label holds this.
+    format!("{name}\0{value}")
+}
+
+/// An index with what it found.
+pub(super) struct Built<T> {
+    pub(super) index: Index<T>,
+    /// Values, and the objects that have them.
+    entries: BTreeSet<(String, Key)>,
+}
+
+impl<T> Built<T> {
+    pub(super) fn new(index: Index<T>) -> Self {
+        Self { index, entries: BTreeSet::new() }
+    }
+
+    pub(super) fn insert(&mut self, object: &Object<T>) {
+        for value in (self.index.values)(object) {
+            self.entries.insert((value, Arc::clone(&object.key)));
+        }
+    }
+
+    pub(super) fn remove(&mut self, object: &Object<T>) {
+        for value in (self.index.values)(object) {
+            self.entries.remove(&(value, Arc::clone(&object.key)));
+        }
+    }
+
+    /// The keys of objects with exactly this value, in order.
+    pub(super) fn exactly(&self, value: &str) -> impl Iterator<Item = &Key> {
+        self.from(value).take_while(move |(of, _)| of == value).map(|(_, key)| key)
+    }
+
+    /// The values that begin with `prefix`, in order, and the keys of objects that have them.
+    pub(super) fn below(&self, prefix: &str) -> impl Iterator<Item = (&str, &Key)> {
+        let entries = self.from(prefix).take_while(move |(value, _)| value.starts_with(prefix));
+        entries.map(|(value, key)| (value.as_str(), key))
+    }
+
+    fn from(&self, value: &str) -> impl Iterator<Item = &(String, Key)> {
+        self.entries.range((value.to_owned(), Key::from(""))..)
+    }
+}

@@ -1,0 +1,133 @@
+use contiv_store::{Batch, Change, Entry, Snapshot};
+
+use super::*;
+use crate::{
+    resource::Event,
+    test_support::{labels, texts},
+};
+
+fn entry(key: &str, value: &str, revision: i64) -> Entry {
+    Entry {
+        key: key.to_owned(),
+        value: value.to_owned().into(),
+        create_revision: revision,
+        mod_revision: revision,
+    }
+}
+
+/// Objects with these keys and texts, and one index of each sort.
+fn cache_of(objects: &[(&str, &str)]) -> (watch::Sender<Contents<String>>, Cache<String>) {
+    let indexes = vec![
+        Index::single("first", |object: &Object<String>| object.split(',').next().map(str::to_owned)),
+        Index::multi("all", |object: &Object<String>| object.split(',').map(str::to_owned).collect()),
+        Index::labels("labels", |object: &Object<String>| labels(object)),
+        Index::selectors("selectors", |object: &Object<String>| Some(labels(object))),
+    ];
+    let (sender, cache) = Cache::new(texts("t"), indexes);
+    let entries = objects.iter().map(|(key, value)| entry(key, value, 1)).collect();
+    sender.send_modify(|contents| {
+        contents.replace(Snapshot { revision: 1, entries, problems: vec![] });
+    });
+    (sender, cache)
+}
+
+fn keys(objects: Result<Vec<Arc<Object<String>>>, CacheError>) -> Vec<String> {
+    objects.unwrap().iter().map(|object| object.key.to_string()).collect()
+}
+
+#[test]
+fn objects_are_found_by_key_and_by_single_and_multiple_values() {
+    let (_sender, cache) = cache_of(&[("/t/1", "a,b"), ("/t/2", "b"), ("/t/3", "ba,a")]);
+    assert_eq!(cache.get("/t/2").unwrap().value, "b");
+    assert_eq!(cache.get("/t/4"), None);
+    assert_eq!(keys(cache.by_index("first", "b")), ["/t/2"]);
+    assert_eq!(keys(cache.by_index("all", "b")), ["/t/1", "/t/2"]);
+    assert_eq!(keys(cache.view().by_index_prefix("all", "b")), ["/t/1", "/t/2", "/t/3"]);
+    assert_eq!(keys(cache.by_index("all", "")), Vec::<String>::new());
+}
+
+#[test]
+fn parents_are_those_whose_value_begins_the_path() {
+    let (_sender, cache) = cache_of(&[("/t/1", "/ä/b"), ("/t/2", "/ä/b/c"), ("/t/3", "/x")]);
+    assert_eq!(keys(cache.view().parents("first", "/ä/b/c/d")), ["/t/1", "/t/2"]);
+}
+
+#[test]
+fn a_selector_finds_what_has_all_of_its_labels_and_the_other_way_round() {
+    let (_sender, cache) = cache_of(&[("/t/1", "app=web,zone=a"), ("/t/2", "app=web"), ("/t/3", "app=webs")]);
+    let view = cache.view();
+    assert_eq!(keys(view.selected("labels", &labels("app=web"))), ["/t/1", "/t/2"]);
+    assert_eq!(keys(view.selected("labels", &labels("zone=a,app=web"))), ["/t/1"]);
+    assert_eq!(keys(view.selected("labels", &labels("zone=a,app=webs"))), Vec::<String>::new());
+    assert_eq!(
+        keys(view.selected("labels", &labels(""))),
+        Vec::<String>::new(),
+        "an empty selector selects nothing"
+    );
+
+    assert_eq!(keys(view.selecting("selectors", &labels("app=web,zone=a,tier=1"))), ["/t/1", "/t/2"]);
+    assert_eq!(keys(view.selecting("selectors", &labels("app=web,zone=b"))), ["/t/2"]);
+    assert_eq!(keys(view.selecting("selectors", &labels("zone=a"))), Vec::<String>::new());
+}
+
+#[test]
+fn indexes_follow_every_change() {
+    let (sender, cache) = cache_of(&[("/t/1", "a,b"), ("/t/2", "b")]);
+    let changes = vec![
+        Change::Put(Entry { create_revision: 1, ..entry("/t/1", "c", 2) }),
+        Change::Delete { key: "/t/2".to_owned() },
+        Change::Put(entry("/t/3", "b", 2)),
+    ];
+    sender.send_modify(|contents| drop(contents.apply(Batch { revision: 2, changes })));
+    assert_eq!(keys(cache.by_index("all", "a")), Vec::<String>::new());
+    assert_eq!(keys(cache.by_index("all", "b")), ["/t/3"]);
+    assert_eq!(keys(cache.by_index("all", "c")), ["/t/1"]);
+}
+
+#[test]
+fn an_index_that_is_missing_is_named_with_the_way_out() {
+    let (_sender, cache) = cache_of(&[]);
+    let error = cache.by_index("owner", "x").unwrap_err().to_string();
+    assert_eq!(error, "t has no index \"owner\"; give it one with with_index");
+}
+
+#[test]
+fn an_object_that_was_made_anew_is_a_deletion_and_an_addition() {
+    let (sender, _cache) = cache_of(&[("/t/1", "old")]);
+    let mut events = Vec::new();
+    sender.send_modify(|contents| {
+        let entries = vec![entry("/t/1", "new", 5)];
+        events = contents.replace(Snapshot { revision: 9, entries, problems: vec![] });
+    });
+    let [Event::Deleted(old), Event::Added(new)] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((old.value.as_str(), new.value.as_str()), ("old", "new"));
+}
+
+#[test]
+fn what_cannot_be_read_stays_as_it_was_and_is_reported_until_it_is_mended_or_gone() {
+    let (sender, cache) = cache_of(&[("/t/1", "good")]);
+    let mut events = Vec::new();
+    let problems = || cache.view().problems().map(|(key, why)| format!("{key}: {why}")).collect::<Vec<_>>();
+    sender.send_modify(|contents| {
+        let changes = vec![Change::Put(entry("/t/1", "!bad", 2)), Change::Put(entry("/t/2", "!worse", 2))];
+        events = contents.apply(Batch { revision: 2, changes });
+    });
+    assert_eq!(events, []);
+    assert_eq!(cache.get("/t/1").unwrap().value, "good");
+    assert_eq!(problems(), ["/t/1: !bad is no text", "/t/2: !worse is no text"]);
+
+    sender.send_modify(|contents| {
+        let entries = vec![entry("/t/1", "!bad", 2)];
+        events = contents.replace(Snapshot { revision: 3, entries, problems: vec![] });
+    });
+    assert_eq!(events, []);
+    assert_eq!(cache.get("/t/1").unwrap().value, "good", "a list with it is no deletion either");
+    assert_eq!(problems(), ["/t/1: !bad is no text"]);
+
+    sender.send_modify(|contents| {
+        let changes = vec![Change::Delete { key: "/t/1".to_owned() }];
+        events = contents.apply(Batch { revision: 4, changes });
+    });
+    assert!(matches!(events.as_slice(), [Event::Deleted(old)] if old.value == "good"));
+    assert_eq!(problems(), Vec::<String>::new());
+}

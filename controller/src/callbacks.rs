@@ -1,0 +1,193 @@
+//! The callback flavour: tell me of each object that is there, and of each that is gone.
+//!
+//! A thin adapter upon [`Controller`]: what is called is decided when the key is worked on. An object that was deleted
+//! and made again meanwhile is an upsert only. One call may be repeated, so both must be idempotent.
+//!
+//! ```
+//! use contiv_controller::{ResourceType, callbacks::{new_resource, test_run}, testing::MemoryStore};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let names = ResourceType::new("name", "/names/", |entry| String::from_utf8(entry.value.to_vec()));
+//! let resource = new_resource(
+//!     &names,
+//!     |key, object| async move { println!("{key} is {}", object.value); Ok(()) },
+//!     |key, last_known| async move { println!("{key} was {}", last_known.value); Ok(()) },
+//! );
+//! let closer = test_run(resource, MemoryStore::new().shared());
+//! closer.close().await;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::{future::Future, marker::PhantomData, sync::Arc};
+
+use contiv_store::Store;
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::error;
+
+use crate::{
+    BoxError,
+    controller::{AnyController, Context, Controller, ControllerBuilder, Environment, Outcome},
+    queue::TokenBucket,
+    resource::{Key, Object, ResourceType},
+    writer::Writer,
+};
+
+/// How often a call that fails is made again: consul-k8s' and flomesh's number.
+pub const RETRY_BUDGET: u32 = 5;
+
+/// What wants to hear of each object of one type.
+pub trait Resource<T: Send + Sync + 'static>: Send + Sync + 'static {
+    /// Of which type.
+    fn resource_type(&self) -> ResourceType<T>;
+
+    /// The object is there, and this is how it is now.
+    ///
+    /// # Errors
+    /// Any error is retried, [`RETRY_BUDGET`] times.
+    fn upsert(&self, key: Key, object: Arc<Object<T>>) -> impl Future<Output = Result<(), BoxError>> + Send;
+
+    /// The object is gone, and this is how it was last seen.
+    ///
+    /// # Errors
+    /// Any error is retried, [`RETRY_BUDGET`] times.
+    fn delete(
+        &self,
+        key: Key,
+        last_known: Arc<Object<T>>,
+    ) -> impl Future<Output = Result<(), BoxError>> + Send;
+
+    /// Runs beside the calls, from before the first until `stop` is cancelled. Nothing unless this says otherwise.
+    ///
+    /// # Errors
+    /// Any error ends the calls as well; the manager starts both again.
+    fn background(&self, stop: CancellationToken) -> impl Future<Output = Result<(), BoxError>> + Send {
+        async move {
+            stop.cancelled().await;
+            Ok(())
+        }
+    }
+}
+
+/// A resource of two closures.
+pub fn new_resource<T, U, UFut, D, DFut>(
+    resource_type: &ResourceType<T>,
+    upsert: U,
+    delete: D,
+) -> impl Resource<T> + use<T, U, UFut, D, DFut>
+where
+    T: Send + Sync + 'static,
+    U: Fn(Key, Arc<Object<T>>) -> UFut + Send + Sync + 'static,
+    UFut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    D: Fn(Key, Arc<Object<T>>) -> DFut + Send + Sync + 'static,
+    DFut: Future<Output = Result<(), BoxError>> + Send + 'static,
+{
+    Closures { resource_type: resource_type.clone(), upsert, delete, futures: PhantomData }
+}
+
+struct Closures<T, U, UFut, D, DFut> {
+    resource_type: ResourceType<T>,
+    upsert: U,
+    delete: D,
+    futures: PhantomData<fn() -> (UFut, DFut)>,
+}
+
+impl<T, U, UFut, D, DFut> Resource<T> for Closures<T, U, UFut, D, DFut>
+where
+    T: Send + Sync + 'static,
+    U: Fn(Key, Arc<Object<T>>) -> UFut + Send + Sync + 'static,
+    UFut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    D: Fn(Key, Arc<Object<T>>) -> DFut + Send + Sync + 'static,
+    DFut: Future<Output = Result<(), BoxError>> + Send + 'static,
+{
+    fn resource_type(&self) -> ResourceType<T> {
+        self.resource_type.clone()
+    }
+
+    fn upsert(&self, key: Key, object: Arc<Object<T>>) -> impl Future<Output = Result<(), BoxError>> + Send {
+        (self.upsert)(key, object)
+    }
+
+    fn delete(
+        &self,
+        key: Key,
+        last_known: Arc<Object<T>>,
+    ) -> impl Future<Output = Result<(), BoxError>> + Send {
+        (self.delete)(key, last_known)
+    }
+}
+
+/// A controller that makes the calls of a resource. What else is wanted of it can be added before it is built.
+pub fn controller_of<T: Send + Sync + 'static>(resource: impl Resource<T>) -> ControllerBuilder<T> {
+    let resource = Arc::new(resource);
+    let background = Arc::clone(&resource);
+    Controller::for_type(&resource.resource_type())
+        .with_retry_budget(RETRY_BUDGET)
+        .with_retry_bucket(TokenBucket { per_second: 10.0, burst: 100 })
+        .with_background(move |context: Context<T>| {
+            let resource = Arc::clone(&background);
+            async move { resource.background(context.stop().clone()).await }
+        })
+        .with_reconciler(move |context: Context<T>, key: Key| {
+            let resource = Arc::clone(&resource);
+            async move {
+                if let Some(object) = context.cache().get(&key) {
+                    resource.upsert(key, object).await?;
+                } else if let Some(last_known) = context.last_known(&key) {
+                    resource.delete(key, last_known).await?;
+                }
+                Ok(Outcome::Done)
+            }
+        })
+}
+
+/// Runs the controller of a resource, for a test. It is not started again when it fails.
+///
+/// # Panics
+/// Never: a resource makes no controller that cannot be built.
+pub fn test_run<T: Send + Sync + 'static>(resource: impl Resource<T>, store: Arc<dyn Store>) -> Closer {
+    let stop = CancellationToken::new();
+    let environment = Environment {
+        writer: Writer::new(Arc::clone(&store), None),
+        store,
+        metrics: None,
+        stop: stop.clone(),
+        abort: CancellationToken::new(),
+    };
+    let controller = controller_of(resource).build();
+    let task = tokio::spawn(async move {
+        let controller = controller.unwrap_or_else(|error| unreachable!("{error}"));
+        if let Err(problem) = controller.run(environment).await {
+            error!(%problem, "the controller failed");
+        }
+    });
+    Closer { task, stop: stop.drop_guard() }
+}
+
+/// Stops what [`test_run`] started.
+#[derive(Debug)]
+#[must_use = "everything stops when this is dropped"]
+pub struct Closer {
+    task: JoinHandle<()>,
+    stop: DropGuard,
+}
+
+impl Closer {
+    /// Stops, and returns when everything has stopped.
+    ///
+    /// # Panics
+    /// If the controller did.
+    pub async fn close(self) {
+        drop(self.stop);
+        if let Err(error) = self.task.await
+            && error.is_panic()
+        {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

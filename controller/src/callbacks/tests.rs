@@ -1,0 +1,178 @@
+//! The scenarios of consul-k8s' helper/controller.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use super::*;
+use crate::{
+    test_support::{delete, ms, put, texts},
+    testing::MemoryStore,
+};
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// Logs each call; the first `failures` calls fail.
+fn logging(log: &Log, failures: usize) -> impl Resource<String> + use<> {
+    let count = Arc::new(AtomicUsize::new(0));
+    let call = move |log: &Log, what: &'static str| {
+        let (log, count) = (Arc::clone(log), Arc::clone(&count));
+        move |key: Key, object: Arc<Object<String>>| {
+            log.lock().push(format!("{what} {key} {}", object.value));
+            let fails = count.fetch_add(1, Ordering::Relaxed) < failures;
+            async move { if fails { Err("not yet".into()) } else { Ok(()) } }
+        }
+    };
+    new_resource(&texts("t"), call(log, "upsert"), call(log, "delete"))
+}
+
+fn take(log: &Log) -> Vec<String> {
+    std::mem::take(&mut log.lock())
+}
+
+async fn settle() {
+    tokio::time::sleep(ms(100)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn initial_data_and_what_is_created_and_updated_later_is_upserted() {
+    let (store, log) = (MemoryStore::new(), Log::default());
+    put(&store, "/t/foo", "initial").await;
+    let closer = test_run(logging(&log, 0), store.shared());
+    settle().await;
+    put(&store, "/t/bar", "created").await;
+    settle().await;
+    put(&store, "/t/bar", "updated").await;
+    settle().await;
+    assert_eq!(take(&log), ["upsert /t/foo initial", "upsert /t/bar created", "upsert /t/bar updated"]);
+    closer.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn delete_gets_the_last_known_object() {
+    let (store, log) = (MemoryStore::new(), Log::default());
+    let closer = test_run(logging(&log, 0), store.shared());
+    settle().await;
+    put(&store, "/t/bar", "last").await;
+    settle().await;
+    delete(&store, "/t/bar").await;
+    settle().await;
+    assert_eq!(take(&log), ["upsert /t/bar last", "delete /t/bar last"]);
+    closer.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_over_a_compaction_is_a_delete_with_the_last_known_object() {
+    let (store, log) = (MemoryStore::new(), Log::default());
+    put(&store, "/t/bar", "last").await;
+    let closer = test_run(logging(&log, 0), store.shared());
+    settle().await;
+    store.cut();
+    let other = store.another_client();
+    delete(&other, "/t/bar").await;
+    put(&other, "/other", "x").await;
+    other.compact();
+    store.mend();
+    tokio::time::sleep(ms(1000)).await;
+    assert_eq!(take(&log), ["upsert /t/bar last", "delete /t/bar last"]);
+    closer.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_made_again_before_its_deletion_was_handled_is_an_upsert_only() {
+    let (store, log) = (MemoryStore::new(), Log::default());
+    put(&store, "/t/bar", "first").await;
+    let slow = {
+        let log = Arc::clone(&log);
+        new_resource(
+            &texts("t"),
+            move |_, object: Arc<Object<String>>| {
+                let log = Arc::clone(&log);
+                async move {
+                    tokio::time::sleep(ms(50)).await;
+                    log.lock().push(object.value.clone());
+                    Ok(())
+                }
+            },
+            |_, _| async { panic!("it is there again") },
+        )
+    };
+    let closer = test_run(slow, store.shared());
+    tokio::time::sleep(ms(10)).await;
+    delete(&store, "/t/bar").await;
+    put(&store, "/t/bar", "second").await;
+    settle().await;
+    settle().await;
+    assert_eq!(take(&log), ["first", "second"]);
+    closer.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_fails_is_made_six_times_in_all() {
+    for (failures, calls) in [(2, 3), (5, 6), (100, 6)] {
+        let (store, log) = (MemoryStore::new(), Log::default());
+        put(&store, "/t/foo", "x").await;
+        let closer = test_run(logging(&log, failures), store.shared());
+        tokio::time::sleep(ms(1000)).await;
+        assert_eq!(take(&log).len(), calls);
+        closer.close().await;
+    }
+}
+
+/// In consul-k8s each version of an object is an item of its own, with a budget of its own.
+#[tokio::test(start_paused = true)]
+async fn updates_that_come_together_are_one_call_with_the_newest() {
+    let (store, log) = (MemoryStore::new(), Log::default());
+    let closer = test_run(logging(&log, 1), store.shared());
+    settle().await;
+    put(&store, "/t/foo", "1").await;
+    tokio::time::sleep(ms(1)).await;
+    for value in ["2", "3"] {
+        put(&store, "/t/foo", value).await;
+    }
+    settle().await;
+    let calls = take(&log);
+    assert_eq!((calls[0].as_str(), calls[calls.len() - 1].as_str()), ("upsert /t/foo 1", "upsert /t/foo 3"));
+    assert!(calls.len() <= 3, "{calls:?}");
+    closer.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_backgrounder_is_started_stopped_and_waited_for() {
+    struct Backgrounder(Log);
+    impl Resource<String> for Backgrounder {
+        fn resource_type(&self) -> ResourceType<String> {
+            texts("t")
+        }
+        async fn upsert(&self, _: Key, _: Arc<Object<String>>) -> Result<(), BoxError> {
+            Ok(())
+        }
+        async fn delete(&self, _: Key, _: Arc<Object<String>>) -> Result<(), BoxError> {
+            Ok(())
+        }
+        async fn background(&self, stop: CancellationToken) -> Result<(), BoxError> {
+            self.0.lock().push("started".to_owned());
+            stop.cancelled().await;
+            tokio::time::sleep(ms(500)).await;
+            self.0.lock().push("stopped".to_owned());
+            Ok(())
+        }
+    }
+    let log = Log::default();
+    let closer = test_run(Backgrounder(Arc::clone(&log)), MemoryStore::new().shared());
+    settle().await;
+    assert_eq!(take(&log), ["started"]);
+    closer.close().await;
+    assert_eq!(take(&log), ["stopped"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_called_after_close() {
+    let (store, log) = (MemoryStore::new(), Log::default());
+    let closer = test_run(logging(&log, 0), store.shared());
+    settle().await;
+    closer.close().await;
+    put(&store, "/t/foo", "late").await;
+    settle().await;
+    assert_eq!(take(&log), Vec::<String>::new());
+}

@@ -1,0 +1,214 @@
+//! Controllers: reconcile a key whenever something it depends on has changed.
+//!
+//! ```
+//! use contiv_controller::{Context, Controller, Key, Mapper, Outcome, ResourceType};
+//!
+//! # fn main() -> Result<(), contiv_controller::BuildError> {
+//! let text = |entry: &contiv_store::Entry| String::from_utf8(entry.value.to_vec());
+//! let services = ResourceType::new("service", "/services/", text);
+//! let pods = ResourceType::new("pod", "/pods/", text); // a pod is the name of its service
+//!
+//! let controller = Controller::for_type(&services)
+//!     .with_watch(&pods, Mapper::map_owner(|service: &String| Some(format!("/services/{service}").into())))
+//!     .with_reconciler(|context: Context<String>, key: Key| async move {
+//!         match context.cache().get(&key) {
+//!             Some(service) => println!("{key} is there, at revision {}", service.mod_revision),
+//!             None => println!("{key} is gone"),
+//!         }
+//!         Ok(Outcome::Done)
+//!     })
+//!     .build()?;
+//! assert_eq!(
+//!     controller.to_string(),
+//!     "<Controller managed_type=service, watched_types=[pod], backoff=<base=5ms, max=16m40s>, placement=singleton>"
+//! );
+//! # Ok(())
+//! # }
+//! ```
+
+mod build_error;
+mod builder;
+mod context;
+mod custom_watch;
+mod display;
+mod first_pass;
+mod last_known;
+mod map_loop;
+mod opened;
+mod outcome;
+mod run;
+mod watch;
+mod worker;
+
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+
+use contiv_store::Store;
+use futures::{FutureExt, future::BoxFuture};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    BoxError,
+    cache::{Index, QueryFn},
+    queue::{RetryPolicy, Settle, WorkQueueMetrics},
+    resource::{Key, ResourceType},
+    writer::Writer,
+};
+pub use build_error::BuildError;
+pub use builder::ControllerBuilder;
+pub use context::{Context, Setup};
+pub use first_pass::FirstPass;
+pub use outcome::Outcome;
+pub use run::RunError;
+use {custom_watch::AnyCustomWatch, watch::AnyWatch};
+
+/// Where a controller runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Placement {
+    /// In one process at a time: the one that holds the lease.
+    #[default]
+    Singleton,
+    /// In every process, all the time. Such a controller should not write to the store.
+    EachNode,
+}
+
+/// Brings what a key stands for to the state it should be in.
+///
+/// Whatever has changed, it gets the key only, and reads what is so now. It may be called for a key that is gone, and
+/// for one of which nothing changed. Closures `Fn(Context<T>, Key) -> Future` are reconcilers too.
+pub trait Reconciler<T>: Send + Sync + 'static {
+    /// One run. Never two at once for one key.
+    ///
+    /// # Errors
+    /// Any error is retried with a back-off; so is a panic.
+    fn reconcile(
+        &self,
+        context: Context<T>,
+        key: Key,
+    ) -> impl Future<Output = Result<Outcome, BoxError>> + Send;
+}
+
+impl<T, F, Fut> Reconciler<T> for F
+where
+    F: Fn(Context<T>, Key) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Outcome, BoxError>> + Send,
+{
+    fn reconcile(
+        &self,
+        context: Context<T>,
+        key: Key,
+    ) -> impl Future<Output = Result<Outcome, BoxError>> + Send {
+        self(context, key)
+    }
+}
+
+/// A reconciler of whatever type.
+type ReconcileFn<T> =
+    Arc<dyn Fn(Context<T>, Key) -> BoxFuture<'static, Result<Outcome, BoxError>> + Send + Sync>;
+
+fn erase<T: Send + Sync + 'static>(reconciler: impl Reconciler<T>) -> ReconcileFn<T> {
+    let reconciler = Arc::new(reconciler);
+    Arc::new(move |context, key| {
+        let reconciler = Arc::clone(&reconciler);
+        async move { reconciler.reconcile(context, key).await }.boxed()
+    })
+}
+
+/// Something to await before or beside the reconcilers.
+type HookFn<A> = Arc<dyn Fn(A) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
+type NotifyFn = Arc<dyn Fn() + Send + Sync>;
+
+/// A controller: one managed type, the types it depends on, and a reconciler. Made by [`Controller::for_type`], run by a
+/// [`Manager`](crate::manager::Manager).
+pub struct Controller<T> {
+    name: String,
+    managed: ResourceType<T>,
+    indexes: Vec<Index<T>>,
+    watches: Vec<Box<dyn AnyWatch>>,
+    custom_watches: Vec<Box<dyn AnyCustomWatch>>,
+    queries: Arc<BTreeMap<String, QueryFn>>,
+    reconciler: ReconcileFn<T>,
+    retry: RetryPolicy,
+    settle: Option<Settle>,
+    placement: Placement,
+    initializer: Option<HookFn<Setup>>,
+    background: Option<HookFn<Context<T>>>,
+    on_start: Option<NotifyFn>,
+    on_stop: Option<NotifyFn>,
+    concurrency: usize,
+    resync: Option<Duration>,
+}
+
+impl<T: Send + Sync + 'static> Controller<T> {
+    /// A controller of the objects of one type.
+    pub fn for_type(managed: &ResourceType<T>) -> ControllerBuilder<T> {
+        ControllerBuilder::new(managed)
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl<T: Send + Sync + 'static> Controller<T> {
+    /// A context whose caches hold what the store does now. Nothing runs.
+    pub(crate) async fn context(&self, environment: &Environment) -> Result<Context<T>, RunError> {
+        let mut opened = opened::Opened::new(self, environment);
+        opened.prime(self).await?;
+        opened.context.first_pass().begin(std::collections::BTreeSet::new());
+        Ok(opened.context)
+    }
+
+    /// One run of the reconciler.
+    pub(crate) async fn reconcile_once(&self, context: Context<T>, key: Key) -> Result<Outcome, BoxError> {
+        worker::reconcile(&self.reconciler, context, key).await
+    }
+
+    /// The mapper of a watched type; none if the type is not watched.
+    pub(crate) fn mapper_of<U: 'static>(
+        &self,
+        watched: &ResourceType<U>,
+    ) -> Option<crate::mapper::Mapper<U>> {
+        let watch = self.watches.iter().find(|watch| watch.type_name() == watched.name())?;
+        watch.as_any().downcast_ref::<watch::TypedWatch<U>>().map(|watch| watch.mapper.clone())
+    }
+}
+
+/// What a controller is run with.
+#[derive(Clone)]
+pub(crate) struct Environment {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) writer: Writer,
+    pub(crate) metrics: Option<WorkQueueMetrics>,
+    /// Take nothing new; finish what is under way.
+    pub(crate) stop: CancellationToken,
+    /// Drop what is under way as well.
+    pub(crate) abort: CancellationToken,
+}
+
+/// A controller of whatever type.
+pub(crate) trait AnyController: std::fmt::Display + Send + Sync {
+    fn name(&self) -> &str;
+    fn managed_type(&self) -> &str;
+    fn watched_types(&self) -> Vec<&str>;
+    fn placement(&self) -> Placement;
+    fn run(&self, environment: Environment) -> BoxFuture<'_, Result<(), RunError>>;
+}
+
+impl<T: Send + Sync + 'static> AnyController for Controller<T> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn managed_type(&self) -> &str {
+        self.managed.name()
+    }
+
+    fn watched_types(&self) -> Vec<&str> {
+        self.watches.iter().map(|watch| watch.type_name()).collect()
+    }
+
+    fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    fn run(&self, environment: Environment) -> BoxFuture<'_, Result<(), RunError>> {
+        run::run(self, environment).boxed()
+    }
+}

@@ -1,0 +1,319 @@
+//! How a controller is put together.
+
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::FutureExt;
+use tokio::sync::{Mutex, mpsc};
+
+use super::{
+    BuildError, Context, Controller, HookFn, NotifyFn, Placement, ReconcileFn, Reconciler, Setup,
+    custom_watch::{AnyCustomWatch, Channel},
+    erase,
+    watch::{AnyWatch, TypedWatch},
+};
+use crate::{
+    BoxError,
+    cache::{CacheError, Caches, Index, QueryFn},
+    mapper::Mapper,
+    queue::{RetryPolicy, Settle, TokenBucket},
+    resource::{Key, ResourceType},
+};
+
+/// consul's force-reconcile interval.
+const RESYNC: Duration = Duration::from_secs(8 * 60 * 60);
+
+/// Puts a controller together. What is wrong is said by [`ControllerBuilder::build`].
+pub struct ControllerBuilder<T> {
+    name: String,
+    managed: ResourceType<T>,
+    /// Of any type; each goes to the watch of its type.
+    indexes: Vec<AnyIndex>,
+    watches: Vec<Box<dyn AnyWatch>>,
+    custom_watches: Vec<Box<dyn AnyCustomWatch>>,
+    queries: Vec<(String, QueryFn)>,
+    reconciler: Option<ReconcileFn<T>>,
+    retry: RetryPolicy,
+    settle: Option<Settle>,
+    placement: Placement,
+    initializer: Option<HookFn<Setup>>,
+    background: Option<HookFn<Context<T>>>,
+    on_start: Option<NotifyFn>,
+    on_stop: Option<NotifyFn>,
+    concurrency: usize,
+    resync: Option<Duration>,
+}
+
+/// An index of whatever type.
+struct AnyIndex {
+    type_name: String,
+    name: String,
+    index: Box<dyn Any>,
+}
+
+impl<T> std::fmt::Debug for ControllerBuilder<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ControllerBuilder").field("managed", &self.managed).finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + Sync + 'static> ControllerBuilder<T> {
+    pub(super) fn new(managed: &ResourceType<T>) -> Self {
+        Self {
+            name: managed.name().to_owned(),
+            managed: managed.clone(),
+            indexes: Vec::new(),
+            watches: Vec::new(),
+            custom_watches: Vec::new(),
+            queries: Vec::new(),
+            reconciler: None,
+            // One failing key must not hold up the others, so there is no bucket unless one is asked for.
+            retry: RetryPolicy { bucket: None, ..RetryPolicy::default() },
+            settle: None,
+            placement: Placement::default(),
+            initializer: None,
+            background: None,
+            on_start: None,
+            on_stop: None,
+            concurrency: 1,
+            resync: Some(RESYNC),
+        }
+    }
+
+    /// What it is called, in logs and metrics and to its manager. The managed type's name unless this says otherwise.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Who reconciles.
+    #[must_use]
+    pub fn with_reconciler(mut self, reconciler: impl Reconciler<T>) -> Self {
+        self.reconciler = Some(erase(reconciler));
+        self
+    }
+
+    /// Follows another type; the mapper says whom its changes concern.
+    #[must_use]
+    pub fn with_watch<U: Send + Sync + 'static>(
+        mut self,
+        watched: &ResourceType<U>,
+        mapper: Mapper<U>,
+    ) -> Self {
+        let resource_type = watched.clone();
+        self.watches.push(Box::new(TypedWatch { resource_type, mapper, indexes: Vec::new() }));
+        self
+    }
+
+    /// Follows a channel; the mapper says whom an event concerns. Its errors and panics are retried with a back-off.
+    #[must_use]
+    pub fn with_custom_watch<E: Send + 'static, Error: Into<BoxError>>(
+        mut self,
+        events: mpsc::Receiver<E>,
+        mapper: impl Fn(&Caches, &E) -> Result<Vec<Key>, Error> + Send + Sync + 'static,
+    ) -> Self {
+        let mapper = Arc::new(move |caches: &Caches, event: &E| mapper(caches, event).map_err(Into::into));
+        self.custom_watches.push(Box::new(Channel { events: Arc::new(Mutex::new(events)), mapper }));
+        self
+    }
+
+    /// An index over the objects of the managed or a watched type.
+    #[must_use]
+    pub fn with_index<U: Send + Sync + 'static>(mut self, of: &ResourceType<U>, index: Index<U>) -> Self {
+        self.indexes.push(AnyIndex {
+            type_name: of.name().to_owned(),
+            name: index.name().to_owned(),
+            index: Box::new(index),
+        });
+        self
+    }
+
+    /// A question that is asked by name, of [`Caches::query`].
+    #[must_use]
+    pub fn with_query(
+        mut self,
+        name: &str,
+        query: impl Fn(&Caches, &str) -> Result<Vec<Key>, CacheError> + Send + Sync + 'static,
+    ) -> Self {
+        self.queries.push((name.to_owned(), Arc::new(query)));
+        self
+    }
+
+    /// How long a key that fails waits: `base` at first, doubled each time, `longest` at most. Unless this says
+    /// otherwise, 5 ms to 1,000 s.
+    #[must_use]
+    pub fn with_backoff(mut self, base: Duration, longest: Duration) -> Self {
+        (self.retry.base, self.retry.longest) = (base, longest);
+        self
+    }
+
+    /// How often a key that fails is tried again before it is dropped until the next change or resync. Without this,
+    /// for ever.
+    #[must_use]
+    pub fn with_retry_budget(mut self, budget: u32) -> Self {
+        self.retry.budget = Some(budget);
+        self
+    }
+
+    /// How many retries all keys together may use.
+    #[must_use]
+    pub fn with_retry_bucket(mut self, bucket: TokenBucket) -> Self {
+        self.retry.bucket = Some(bucket);
+        self
+    }
+
+    /// Waits until a key has settled before it is reconciled for a change.
+    #[must_use]
+    pub fn with_settle(mut self, settle: Settle) -> Self {
+        self.settle = Some(settle);
+        self
+    }
+
+    /// Where it runs; as a singleton unless this says otherwise.
+    #[must_use]
+    pub fn with_placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// What has to succeed before anything else is done, on each start.
+    #[must_use]
+    pub fn with_initializer<F>(mut self, initializer: impl Fn(Setup) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        self.initializer = Some(Arc::new(move |setup| initializer(setup).boxed()));
+        self
+    }
+
+    /// A task beside the reconcilers. It starts before the caches are filled and is awaited at the end, so it must end
+    /// when [`Context::stop`] says so. If it fails, the controller is started again.
+    #[must_use]
+    pub fn with_background<F>(mut self, task: impl Fn(Context<T>) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        self.background = Some(Arc::new(move |context| task(context).boxed()));
+        self
+    }
+
+    /// Called on each start, after the initializer.
+    #[must_use]
+    pub fn on_start(mut self, notify: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_start = Some(Arc::new(notify));
+        self
+    }
+
+    /// Called on each end, after everything has stopped.
+    #[must_use]
+    pub fn on_stop(mut self, notify: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_stop = Some(Arc::new(notify));
+        self
+    }
+
+    /// How many keys may be reconciled at once; 1 unless this says otherwise.
+    #[must_use]
+    pub fn with_concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = concurrency;
+        self
+    }
+
+    /// How often each object is reconciled though nothing changed, less up to 20 %; none for never. Unless this says
+    /// otherwise, 8 h.
+    #[must_use]
+    pub fn with_resync(mut self, interval: Option<Duration>) -> Self {
+        self.resync = interval;
+        self
+    }
+
+    /// Puts it together.
+    ///
+    /// # Errors
+    /// See [`BuildError`].
+    pub fn build(self) -> Result<Controller<T>, BuildError> {
+        let managed = || self.managed.name().to_owned();
+        let limits = |problem| BuildError::Limits { managed: managed(), problem };
+        if self.concurrency == 0 {
+            return Err(limits("nothing is reconciled with a concurrency of 0; use 1 or more"));
+        }
+        if self.retry.base > self.retry.longest {
+            return Err(limits("the first back-off is longer than the longest; swap them"));
+        }
+        if self.retry.bucket.is_some_and(|bucket| bucket.per_second <= 0.0 || bucket.burst == 0) {
+            return Err(limits(
+                "the retry bucket never holds a token; use a rate above 0 and a burst of 1 or more",
+            ));
+        }
+        if self.resync.is_some_and(|interval| interval.is_zero()) {
+            return Err(limits(
+                "a resync every 0 s never rests; use a longer interval, or None for no resync",
+            ));
+        }
+        let Some(reconciler) = self.reconciler else {
+            return Err(BuildError::NoReconciler { managed: managed() });
+        };
+        let mut types = BTreeSet::from([self.managed.name()]);
+        if let Some(twice) = self.watches.iter().find(|watch| !types.insert(watch.type_name())) {
+            return Err(BuildError::DuplicateWatch {
+                managed: managed(),
+                watched: twice.type_name().to_owned(),
+            });
+        }
+        let mut queries = BTreeMap::new();
+        for (name, query) in self.queries {
+            if queries.insert(name.clone(), query).is_some() {
+                return Err(BuildError::DuplicateQuery { managed: managed(), query: name });
+            }
+        }
+        let mut watches = self.watches;
+        let indexes = distribute(self.indexes, &self.managed, &mut watches)?;
+        Ok(Controller {
+            name: self.name,
+            managed: self.managed,
+            indexes,
+            watches,
+            custom_watches: self.custom_watches,
+            queries: Arc::new(queries),
+            reconciler,
+            retry: self.retry,
+            settle: self.settle,
+            placement: self.placement,
+            initializer: self.initializer,
+            background: self.background,
+            on_start: self.on_start,
+            on_stop: self.on_stop,
+            concurrency: self.concurrency,
+            resync: self.resync,
+        })
+    }
+}
+
+/// Gives each index to the watch of its type, and returns those of the managed type.
+fn distribute<T: 'static>(
+    indexes: Vec<AnyIndex>,
+    managed: &ResourceType<T>,
+    watches: &mut [Box<dyn AnyWatch>],
+) -> Result<Vec<Index<T>>, BuildError> {
+    let mut own: Vec<Index<T>> = Vec::new();
+    let mut names = BTreeSet::new();
+    for AnyIndex { type_name, name, index } in indexes {
+        let of_nobody =
+            || BuildError::IndexOfUnwatched { resource_type: type_name.clone(), index: name.clone() };
+        if !names.insert((type_name.clone(), name.clone())) {
+            return Err(BuildError::DuplicateIndex { resource_type: type_name, index: name });
+        }
+        if type_name == managed.name() {
+            own.push(*index.downcast().map_err(|_| of_nobody())?);
+        } else {
+            let watch = watches.iter_mut().find(|watch| watch.type_name() == type_name);
+            watch.ok_or_else(of_nobody)?.take_index(index).map_err(|_| of_nobody())?;
+        }
+    }
+    Ok(own)
+}

@@ -1,0 +1,121 @@
+//! What a reconciler, a background task and an initializer have at hand.
+
+use std::{fmt, sync::Arc};
+
+use contiv_store::Store;
+use tokio_util::sync::CancellationToken;
+
+use super::{Environment, FirstPass, last_known::LastKnown};
+use crate::{
+    cache::{Cache, CacheError, Caches},
+    resource::{Key, Object, ResourceType},
+    writer::Writer,
+};
+
+/// What an initializer has at hand. The caches do not exist yet.
+#[derive(Clone)]
+pub struct Setup {
+    /// The store, to read what no cache holds.
+    pub store: Arc<dyn Store>,
+    /// Writes to the store while the lease is held.
+    pub writer: Writer,
+    /// Cancelled when the controller is to stop.
+    pub stop: CancellationToken,
+}
+
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup").field("writer", &self.writer).finish_non_exhaustive()
+    }
+}
+
+impl Setup {
+    pub(super) fn new(environment: &Environment) -> Self {
+        let Environment { store, writer, stop, .. } = environment.clone();
+        Self { store, writer, stop }
+    }
+}
+
+/// What a reconciler has at hand. Cheap to clone.
+pub struct Context<T> {
+    inner: Arc<Inner<T>>,
+}
+
+struct Inner<T> {
+    setup: Setup,
+    cache: Cache<T>,
+    caches: Caches,
+    first_pass: FirstPass,
+    last_known: LastKnown<T>,
+}
+
+impl<T> Clone for Context<T> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<T> fmt::Debug for Context<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("caches", &self.inner.caches).finish_non_exhaustive()
+    }
+}
+
+impl<T> Context<T> {
+    pub(super) fn new(setup: Setup, cache: Cache<T>, caches: Caches) -> Self {
+        let inner =
+            Inner { setup, cache, caches, first_pass: FirstPass::new(), last_known: LastKnown::new() };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The objects of the managed type.
+    pub fn cache(&self) -> &Cache<T> {
+        &self.inner.cache
+    }
+
+    /// The caches of all types, and the queries.
+    pub fn caches(&self) -> &Caches {
+        &self.inner.caches
+    }
+
+    /// The cache of one type.
+    ///
+    /// # Errors
+    /// [`CacheError::NotWatched`].
+    pub fn cache_of<U: Send + Sync + 'static>(
+        &self,
+        resource_type: &ResourceType<U>,
+    ) -> Result<&Cache<U>, CacheError> {
+        self.inner.caches.of(resource_type)
+    }
+
+    /// How an object was last seen before it was deleted, until a run for its key has succeeded. None if this
+    /// controller has not seen it in this run.
+    pub fn last_known(&self, key: &Key) -> Option<Arc<Object<T>>> {
+        self.inner.last_known.get(key)
+    }
+
+    /// Writes to the store while the lease is held.
+    pub fn writer(&self) -> &Writer {
+        &self.inner.setup.writer
+    }
+
+    /// The store, to read what no cache holds.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.setup.store
+    }
+
+    /// The gate before anything may be reaped.
+    pub fn first_pass(&self) -> &FirstPass {
+        &self.inner.first_pass
+    }
+
+    /// Cancelled when the controller is to stop.
+    pub fn stop(&self) -> &CancellationToken {
+        &self.inner.setup.stop
+    }
+
+    pub(crate) fn tombstones(&self) -> &LastKnown<T> {
+        &self.inner.last_known
+    }
+}

@@ -1,0 +1,82 @@
+//! From what happened to the keys to reconcile: the mapper runs, and runs again if it failed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use tracing::warn;
+
+use super::worker::panic_text;
+use crate::{
+    BoxError,
+    queue::{RetryPolicy, Settle, Work, WorkQueue},
+    resource::Key,
+};
+
+/// Where keys to reconcile go.
+#[derive(Clone)]
+pub(super) struct Requests {
+    pub(super) queue: WorkQueue<Key>,
+    pub(super) settle: Option<Settle>,
+}
+
+impl Requests {
+    pub(super) fn add(&self, key: Key) {
+        match self.settle {
+            Some(settle) => self.queue.add_settled(key, settle),
+            None => self.queue.add(key),
+        }
+    }
+}
+
+/// What has to be mapped, by key. Every state is kept until it was mapped, the ones in between as well: somebody may
+/// have been reconciled by one of those and must hear that it is gone.
+pub(super) struct MapLoop<K: Ord + Clone + Send + 'static, P> {
+    watched: String,
+    pending: BTreeMap<K, Vec<P>>,
+    queue: WorkQueue<K>,
+    requests: Requests,
+}
+
+impl<K: Ord + Clone + Send + 'static, P> MapLoop<K, P> {
+    pub(super) fn new(watched: &str, requests: Requests) -> Self {
+        let policy = RetryPolicy { bucket: None, ..RetryPolicy::default() };
+        let queue = WorkQueue::with(watched, policy, None);
+        Self { watched: watched.to_owned(), pending: BTreeMap::new(), queue, requests }
+    }
+
+    pub(super) fn add(&mut self, key: K, states: impl Iterator<Item = P>) {
+        self.pending.entry(key.clone()).or_default().extend(states);
+        self.queue.add(key);
+    }
+
+    /// What is to be mapped next comes from here.
+    pub(super) fn queue(&self) -> WorkQueue<K> {
+        self.queue.clone()
+    }
+
+    /// Maps all states of a key, and asks for what they lead to.
+    pub(super) fn map(&mut self, work: &Work<K>, map: impl Fn(&[P]) -> Result<Vec<Key>, BoxError>) {
+        let Some(states) = self.pending.get(&**work) else { return };
+        let problem = match catch_unwind(AssertUnwindSafe(|| map(states))) {
+            Ok(Ok(keys)) => {
+                for key in keys {
+                    self.requests.add(key);
+                }
+                self.pending.remove(&**work);
+                self.queue.forget(work);
+                return;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => format!("it panicked: {}", panic_text(panic.as_ref())),
+        };
+        warn!(watched = self.watched, problem, "a mapper failed; it will be tried again");
+        self.queue.retry((**work).clone());
+    }
+}
+
+/// Keys in order, each once.
+pub(super) fn unique(keys: impl IntoIterator<Item = Key>) -> Vec<Key> {
+    keys.into_iter().collect::<BTreeSet<Key>>().into_iter().collect()
+}

@@ -1,0 +1,156 @@
+//! One run of a controller, from its initializer to the end of its background task.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use futures::FutureExt;
+use thiserror::Error;
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, Controller, Environment, Setup, map_loop::Requests, opened::Opened, worker::Worker};
+use crate::{
+    BoxError,
+    queue::WorkQueue,
+    reflector::Reflector,
+    resource::{Event, Key},
+};
+
+/// Why a controller stopped by itself. It is started again.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// Its initializer failed.
+    #[error("the initializer failed: {0}")]
+    Initializer(#[source] BoxError),
+    /// Its background task failed.
+    #[error("the background task failed: {0}")]
+    Background(#[source] BoxError),
+    /// A type cannot be followed any more.
+    #[error("{resource_type} can no longer be followed")]
+    ReflectorEnded {
+        /// The type.
+        resource_type: String,
+    },
+    /// Something other than its reconciler or a mapper panicked.
+    #[error("it panicked: {0}")]
+    Panicked(#[source] JoinError),
+}
+
+/// Runs a controller until it is told to stop, or fails.
+pub(super) async fn run<T: Send + Sync + 'static>(
+    controller: &Controller<T>,
+    environment: Environment,
+) -> Result<(), RunError> {
+    let Environment { stop, abort, .. } = &environment;
+    let setup = Setup::new(&environment);
+    if let Some(initialize) = &controller.initializer {
+        let Some(result) = stop.run_until_cancelled(initialize(setup.clone())).await else { return Ok(()) };
+        result.map_err(RunError::Initializer)?;
+    }
+    let opened = Opened::new(controller, &environment);
+    let context = opened.context.clone();
+
+    if let Some(on_start) = &controller.on_start {
+        on_start();
+    }
+    let mut background = JoinSet::new();
+    if let Some(task) = &controller.background {
+        background.spawn(unless(abort.clone(), task(context.clone())));
+    }
+    let work = reconcile_all(controller, &environment, opened);
+    tokio::pin!(work);
+    let result = tokio::select! {
+        result = &mut work => result,
+        Err(error) = ended(&mut background) => {
+            stop.cancel();
+            work.await.and(Err(error))
+        }
+    };
+    // Whatever ended first ends the rest.
+    stop.cancel();
+    let background = ended(&mut background).await;
+    if let Some(on_stop) = &controller.on_stop {
+        on_stop();
+    }
+    result.and(background)
+}
+
+/// Awaits the end of the background task. One that ended well is no reason to stop.
+async fn ended(background: &mut JoinSet<Option<Result<(), BoxError>>>) -> Result<(), RunError> {
+    match background.join_next().await {
+        Some(Err(panic)) => Err(RunError::Panicked(panic)),
+        Some(Ok(Some(Err(error)))) => Err(RunError::Background(error)),
+        Some(Ok(Some(Ok(())) | None)) | None => Ok(()),
+    }
+}
+
+async fn unless<F: Future>(cancelled: CancellationToken, future: F) -> Option<F::Output> {
+    cancelled.run_until_cancelled(future).await
+}
+
+/// Primes the caches, then maps and reconciles until told to stop.
+async fn reconcile_all<T: Send + Sync + 'static>(
+    controller: &Controller<T>,
+    environment: &Environment,
+    mut opened: Opened<T>,
+) -> Result<(), RunError> {
+    // Nothing is mapped or reconciled from half a cache.
+    let primed = opened.prime(controller);
+    let Some(first) = environment.stop.run_until_cancelled(primed).await else { return Ok(()) };
+    let first = first?;
+    let Opened { context, managed, watches } = opened;
+
+    let metrics = environment.metrics.as_ref();
+    let queue = WorkQueue::with(&controller.name, controller.retry.clone(), metrics);
+    let requests = Requests { queue: queue.clone(), settle: controller.settle };
+    let keys: BTreeSet<Key> = first.iter().map(|event| Arc::clone(event.key())).collect();
+    for key in &keys {
+        queue.add(Arc::clone(key));
+    }
+    context.first_pass().begin(keys);
+
+    let mut sources = JoinSet::new();
+    sources.spawn(follow_managed(managed, context.clone(), requests.clone()).map(move |()| None));
+    for watch in watches {
+        let run = watch.run(context.caches().clone(), requests.clone());
+        sources.spawn(run.map(Result::err));
+    }
+    for watch in &controller.custom_watches {
+        let run = watch.run(context.caches().clone(), requests.clone());
+        sources.spawn(run.map(Result::err));
+    }
+    let mut workers = JoinSet::new();
+    for _ in 0..controller.concurrency {
+        workers.spawn(Worker::new(controller, &queue, &context).run(environment.abort.clone()));
+    }
+    let result = tokio::select! {
+        () = environment.stop.cancelled() => Ok(()),
+        Some(ended_source) = sources.join_next() => Err(match ended_source {
+            Err(panic) => RunError::Panicked(panic),
+            Ok(error) => error.unwrap_or_else(|| RunError::ReflectorEnded {
+                resource_type: controller.managed.name().to_owned(),
+            }),
+        }),
+    };
+    queue.shut_down();
+    sources.shutdown().await;
+    while let Some(worker) = workers.join_next().await {
+        worker.map_err(RunError::Panicked)?;
+    }
+    result
+}
+
+/// Asks for the keys of whatever happens to the managed type. Ends when it can no longer be followed.
+async fn follow_managed<T: Send + Sync + 'static>(
+    mut reflector: Reflector<T>,
+    context: Context<T>,
+    requests: Requests,
+) {
+    while let Some(events) = reflector.next().await {
+        for event in events {
+            if let Event::Deleted(object) = &event {
+                context.tombstones().insert(object);
+            }
+            requests.add(Arc::clone(event.key()));
+        }
+    }
+}

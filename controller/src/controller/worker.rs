@@ -1,0 +1,119 @@
+//! One worker: takes a key, runs the reconciler, and does what it says.
+
+use std::{any::Any, panic::AssertUnwindSafe, time::Duration};
+
+use futures::FutureExt;
+use rand::Rng;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, warn};
+
+use super::{Context, Controller, Outcome};
+use crate::{
+    BoxError,
+    queue::{Retry, WorkQueue},
+    resource::Key,
+};
+
+/// A resync comes up to this part earlier, so that not all keys come at once.
+const JITTER: f64 = 0.2;
+
+pub(super) struct Worker<T> {
+    pub(super) name: String,
+    pub(super) reconciler: super::ReconcileFn<T>,
+    pub(super) resync: Option<Duration>,
+    pub(super) queue: WorkQueue<Key>,
+    pub(super) context: Context<T>,
+}
+
+impl<T: Send + Sync + 'static> Worker<T> {
+    pub(super) fn new(controller: &Controller<T>, queue: &WorkQueue<Key>, context: &Context<T>) -> Self {
+        Self {
+            name: controller.name.clone(),
+            reconciler: std::sync::Arc::clone(&controller.reconciler),
+            resync: controller.resync,
+            queue: queue.clone(),
+            context: context.clone(),
+        }
+    }
+
+    /// Works until the queue has ended, or is told to drop what it is doing.
+    pub(super) async fn run(self, abort: CancellationToken) {
+        while let Some(key) = self.queue.get().await {
+            tokio::select! {
+                biased;
+                () = abort.cancelled() => return,
+                () = self.work(&key) => {}
+            }
+        }
+    }
+
+    async fn work(&self, key: &Key) {
+        let deleted = self.context.last_known(key);
+        let is_settled = match reconcile(&self.reconciler, self.context.clone(), Key::clone(key)).await {
+            Ok(outcome) => {
+                self.succeeded(key, outcome);
+                true
+            }
+            Err(error) => self.failed(key, &error),
+        };
+        if is_settled && let Some(deleted) = deleted {
+            self.context.tombstones().forget(&deleted);
+        }
+    }
+
+    fn succeeded(&self, key: &Key, outcome: Outcome) {
+        debug!(controller = self.name, %key, ?outcome, "reconciled");
+        self.queue.forget(key);
+        self.context.first_pass().passed(key);
+        match outcome {
+            Outcome::Done => {
+                if self.context.cache().get(key).is_some() {
+                    self.resync(key);
+                }
+            }
+            Outcome::RequeueAfter(delay) => self.queue.add_after(Key::clone(key), delay),
+            Outcome::RequeueNow => self.queue.add(Key::clone(key)),
+        }
+    }
+
+    /// Whether nobody will try again.
+    fn failed(&self, key: &Key, error: &BoxError) -> bool {
+        match self.queue.retry(Key::clone(key)) {
+            Retry::After(delay) => {
+                warn!(controller = self.name, %key, %error, ?delay, "failed to reconcile; trying again");
+                false
+            }
+            Retry::Dropped => {
+                error!(controller = self.name, %key, %error, "failed to reconcile as often as the budget allows");
+                self.resync(key);
+                self.resync.is_none()
+            }
+        }
+    }
+
+    fn resync(&self, key: &Key) {
+        if let Some(interval) = self.resync {
+            let delay = interval.mul_f64(1.0 - rand::rng().random_range(0.0..JITTER));
+            self.queue.add_after(Key::clone(key), delay);
+        }
+    }
+}
+
+/// One run. A panic is an error.
+pub(super) async fn reconcile<T>(
+    reconciler: &super::ReconcileFn<T>,
+    context: Context<T>,
+    key: Key,
+) -> Result<Outcome, BoxError> {
+    // The call that makes the future may panic too.
+    let run = async { reconciler(context, key).await };
+    AssertUnwindSafe(run)
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|panic| Err(format!("it panicked: {}", panic_text(panic.as_ref())).into()))
+}
+
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it did not say why")
+}

@@ -1,0 +1,166 @@
+//! Leases: who may run the controllers of which there must be one.
+
+pub mod election;
+
+use std::fmt;
+
+use tokio::sync::watch;
+
+use crate::writer::Fence;
+
+/// Whether this process may run singletons, now and from now on. Cheap to clone.
+///
+/// Where one comes from: [`Lease::eternal`] for what runs on each node, an [`Election`](election::Election) among
+/// processes, or [`Lease::manual`] for tests.
+#[derive(Clone)]
+pub struct Lease {
+    tenure: watch::Receiver<Tenure>,
+}
+
+/// Whether a lease is held, and since when: the same lease lost and won again is another tenure.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Tenure {
+    /// How often the lease was won so far.
+    term: u64,
+    is_held: bool,
+    pub(crate) fence: Option<Fence>,
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lease").field(&*self.tenure.borrow()).finish()
+    }
+}
+
+impl Lease {
+    /// A lease that is always held.
+    pub fn eternal() -> Self {
+        let (holder, lease) = Self::manual();
+        holder.give();
+        lease
+    }
+
+    /// A lease that is held when its holder says so.
+    ///
+    /// ```
+    /// use contiv_controller::lease::Lease;
+    ///
+    /// let (holder, lease) = Lease::manual();
+    /// assert!(!lease.held());
+    /// holder.give();
+    /// assert!(lease.held());
+    /// holder.take();
+    /// assert!(!lease.held());
+    /// ```
+    pub fn manual() -> (LeaseHolder, Self) {
+        let (sender, tenure) = watch::channel(Tenure::default());
+        (LeaseHolder { tenure: sender }, Self { tenure })
+    }
+
+    /// Whether it is held now.
+    pub fn held(&self) -> bool {
+        self.tenure.borrow().is_held
+    }
+
+    /// What proves to the store that it is held; none if it is not, or needs no proof.
+    pub fn fence(&self) -> Option<Fence> {
+        self.tenure.borrow().fence.clone()
+    }
+
+    /// Returns when it was won or lost since the last call. No change is missed, but several may be one. Never returns
+    /// if nothing can change any more.
+    pub async fn changed(&mut self) {
+        if self.tenure.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Returns as soon as it is held.
+    pub(crate) async fn acquired(&mut self) -> Tenure {
+        self.until(|tenure| tenure.is_held).await
+    }
+
+    /// Returns as soon as this tenure is over.
+    pub(crate) async fn is_over(&mut self, mine: &Tenure) {
+        self.until(|tenure| tenure != mine).await;
+    }
+
+    async fn until(&mut self, is_reached: impl Fn(&Tenure) -> bool) -> Tenure {
+        loop {
+            let tenure = self.tenure.borrow_and_update().clone();
+            if is_reached(&tenure) {
+                return tenure;
+            }
+            self.changed().await;
+        }
+    }
+}
+
+/// Says whether a lease is held.
+#[derive(Debug)]
+pub struct LeaseHolder {
+    tenure: watch::Sender<Tenure>,
+}
+
+impl LeaseHolder {
+    /// The lease is held from now on. If it was already, this is a new term.
+    pub fn give(&self) {
+        self.begin(None);
+    }
+
+    /// The lease is held from now on, as this proves.
+    pub fn give_with(&self, fence: Fence) {
+        self.begin(Some(fence));
+    }
+
+    /// The lease is not held from now on.
+    pub fn take(&self) {
+        self.tenure.send_if_modified(|tenure| {
+            tenure.fence = None;
+            std::mem::take(&mut tenure.is_held)
+        });
+    }
+
+    fn begin(&self, fence: Option<Fence>) {
+        self.tenure.send_modify(|tenure| *tenure = Tenure { term: tenure.term + 1, is_held: true, fence });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_eternal_lease_is_held_and_never_changes() {
+        let mut lease = Lease::eternal();
+        assert!(lease.held() && lease.fence().is_none());
+        assert!(lease.acquired().await.is_held);
+        assert!(timeout(Duration::from_secs(1), lease.changed()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_was_lost_and_won_between_two_looks_is_another_tenure() {
+        let (holder, mut lease) = Lease::manual();
+        holder.give();
+        let first = lease.acquired().await;
+        assert!(timeout(Duration::from_secs(1), lease.is_over(&first)).await.is_err());
+        holder.take();
+        holder.give();
+        lease.is_over(&first).await;
+        assert_ne!(lease.acquired().await, first);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn taking_what_is_not_held_is_no_change() {
+        let (holder, mut lease) = Lease::manual();
+        holder.take();
+        assert!(timeout(Duration::from_secs(1), lease.changed()).await.is_err());
+        holder.give();
+        lease.changed().await;
+        assert!(lease.held());
+    }
+}

@@ -1,0 +1,89 @@
+//! What was seen of the election's key. Pure.
+
+use contiv_store::{Change, Entry, FeedEvent};
+
+#[derive(Debug)]
+pub(super) struct Observed {
+    key: String,
+    /// What the key holds, as of `revision`.
+    entry: Option<Entry>,
+    /// None before the first list.
+    revision: Option<i64>,
+}
+
+impl Observed {
+    pub(super) fn new(key: &str) -> Self {
+        Self { key: key.to_owned(), entry: None, revision: None }
+    }
+
+    pub(super) fn take_in(&mut self, event: FeedEvent) {
+        match event {
+            FeedEvent::Snapshot(snapshot) => {
+                // The feed follows a prefix; other keys may begin with this one.
+                self.entry = snapshot.entries.into_iter().find(|entry| entry.key == self.key);
+                self.revision = Some(snapshot.revision);
+            }
+            FeedEvent::Changed(batch) => {
+                for change in batch.changes {
+                    match change {
+                        Change::Put(entry) if entry.key == self.key => self.entry = Some(entry),
+                        Change::Delete { key } if key == self.key => self.entry = None,
+                        Change::Put(_) | Change::Delete { .. } => {}
+                    }
+                }
+                self.revision = Some(batch.revision);
+            }
+            FeedEvent::Problems(_) | FeedEvent::Down { .. } | FeedEvent::Up => {}
+        }
+    }
+
+    /// Whether nobody holds the key, as far as was seen.
+    pub(super) fn is_absent(&self) -> bool {
+        self.revision.is_some() && self.entry.is_none()
+    }
+
+    /// The revision at which the key was created, if with this value.
+    pub(super) fn created_by(&self, mark: &str) -> Option<i64> {
+        let entry = self.entry.as_ref().filter(|entry| entry.value == mark.as_bytes())?;
+        Some(entry.create_revision)
+    }
+
+    /// Whether the key that was created at this revision is gone. What was seen before it was created says nothing.
+    pub(super) fn has_gone(&self, create_revision: i64) -> bool {
+        self.revision.is_some_and(|revision| revision >= create_revision)
+            && self.entry.as_ref().is_none_or(|entry| entry.create_revision != create_revision)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_store::{Batch, Snapshot};
+
+    use super::*;
+
+    fn put(revision: i64, key: &str) -> Change {
+        let (create_revision, mod_revision) = (revision, revision);
+        Change::Put(Entry { key: key.to_owned(), value: "me".into(), create_revision, mod_revision })
+    }
+
+    #[test]
+    fn what_was_seen_before_the_key_was_created_does_not_say_that_it_is_gone() {
+        let mut observed = Observed::new("/e");
+        observed.take_in(FeedEvent::Snapshot(Snapshot { revision: 4, ..Snapshot::default() }));
+        assert!(observed.is_absent() && !observed.has_gone(5));
+        let changes = vec![Change::Delete { key: "/e".to_owned() }, put(5, "/e")];
+        observed.take_in(FeedEvent::Changed(Batch { revision: 5, changes }));
+        assert!(!observed.has_gone(5));
+        assert_eq!((observed.created_by("me"), observed.created_by("you")), (Some(5), None));
+        observed.take_in(FeedEvent::Changed(Batch { revision: 9, changes: vec![put(9, "/e")] }));
+        assert!(observed.has_gone(5), "it is another one now");
+    }
+
+    #[test]
+    fn keys_that_only_begin_alike_are_others() {
+        let mut observed = Observed::new("/e");
+        observed.take_in(FeedEvent::Snapshot(Snapshot { revision: 1, ..Snapshot::default() }));
+        observed.take_in(FeedEvent::Changed(Batch { revision: 2, changes: vec![put(2, "/e2")] }));
+        assert!(observed.is_absent());
+    }
+}

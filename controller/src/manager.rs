@@ -1,0 +1,170 @@
+//! The manager: starts controllers, and starts them again.
+//!
+//! ```
+//! use contiv_controller::{
+//!     Context, Controller, Key, Outcome, ResourceType, lease::Lease, manager::Manager, testing::MemoryStore,
+//! };
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let names = ResourceType::new("name", "/names/", |entry| String::from_utf8(entry.value.to_vec()));
+//! let controller = Controller::for_type(&names)
+//!     .with_reconciler(|_: Context<String>, _: Key| async { Ok(Outcome::Done) })
+//!     .build()?;
+//!
+//! let mut manager = Manager::new(MemoryStore::new().shared(), Lease::eternal());
+//! manager.register(controller)?;
+//! let stop = CancellationToken::new();
+//! let running = tokio::spawn(manager.run(stop.clone()));
+//! stop.cancel();
+//! running.await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod backoff;
+mod dependencies;
+mod supervisor;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use contiv_store::Store;
+use thiserror::Error;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+
+use crate::{
+    controller::{AnyController, Controller, Placement},
+    lease::Lease,
+    queue::WorkQueueMetrics,
+};
+pub use dependencies::{Cycle, Dependencies};
+use supervisor::Supervisor;
+
+/// How long runs under way may take when the manager is told to stop.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What is wrong with what a manager is given.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ManagerError {
+    /// Two controllers have one name.
+    #[error("there are two controllers called {name:?}; give one of them another name with named")]
+    DuplicateController {
+        /// The name.
+        name: String,
+    },
+    /// Two controllers write what the other watches, and could keep each other busy for ever.
+    #[error(
+        "the controllers of {} and {} each watch what the other manages; let one of them manage what both need",
+        .0.one, .0.other
+    )]
+    Cycle(Cycle),
+}
+
+/// Runs controllers: singletons while the lease is held, the others always. Each one by itself: one that fails does not
+/// hold up the others.
+pub struct Manager {
+    store: Arc<dyn Store>,
+    lease: Lease,
+    metrics: Option<WorkQueueMetrics>,
+    grace: Duration,
+    controllers: Vec<Arc<dyn AnyController>>,
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let controllers: Vec<String> = self.controllers.iter().map(ToString::to_string).collect();
+        f.debug_struct("Manager").field("controllers", &controllers).finish_non_exhaustive()
+    }
+}
+
+impl Manager {
+    /// A manager without controllers. Singletons run while `lease` is held.
+    pub fn new(store: Arc<dyn Store>, lease: Lease) -> Self {
+        Self { store, lease, metrics: None, grace: GRACE, controllers: Vec::new() }
+    }
+
+    /// Counts what the work queues do; each is labelled with its controller's name.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: &WorkQueueMetrics) -> Self {
+        self.metrics = Some(metrics.clone());
+        self
+    }
+
+    /// How long runs under way may take when the manager is told to stop, before they are dropped. Unless this says
+    /// otherwise, 10 s. When the lease is lost they are dropped at once.
+    #[must_use]
+    pub fn with_grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Takes in a controller.
+    ///
+    /// # Errors
+    /// [`ManagerError::DuplicateController`].
+    pub fn register<T: Send + Sync + 'static>(
+        &mut self,
+        controller: Controller<T>,
+    ) -> Result<(), ManagerError> {
+        let name = controller.name().to_owned();
+        if self.controllers.iter().any(|other| other.name() == name) {
+            return Err(ManagerError::DuplicateController { name });
+        }
+        self.controllers.push(Arc::new(controller));
+        Ok(())
+    }
+
+    /// Which types lead to which.
+    pub fn dependencies(&self) -> Dependencies {
+        let watched = |controller: &dyn AnyController| -> Vec<(String, String)> {
+            let managed = controller.managed_type();
+            controller.watched_types().into_iter().map(|of| (of.to_owned(), managed.to_owned())).collect()
+        };
+        let managed = self.controllers.iter().map(|controller| controller.managed_type().to_owned());
+        let edges = self.controllers.iter().flat_map(|controller| watched(controller.as_ref()));
+        Dependencies::new(managed.collect(), edges.collect())
+    }
+
+    /// Whether no two controllers each watch what the other manages.
+    ///
+    /// # Errors
+    /// [`ManagerError::Cycle`] with the first such pair.
+    pub fn validate_dependencies(&self) -> Result<(), ManagerError> {
+        self.dependencies()
+            .cycles()
+            .into_iter()
+            .next()
+            .map_or(Ok(()), |cycle| Err(ManagerError::Cycle(cycle)))
+    }
+
+    /// Runs the controllers until `stop` is cancelled, and returns when all have stopped. A manager can be run once.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut supervisors = JoinSet::new();
+        for controller in self.controllers {
+            let lease = match controller.placement() {
+                Placement::Singleton => self.lease.clone(),
+                Placement::EachNode => Lease::eternal(),
+            };
+            let supervisor = Supervisor {
+                controller,
+                store: Arc::clone(&self.store),
+                lease,
+                metrics: self.metrics.clone(),
+                grace: self.grace,
+                stop: stop.clone(),
+            };
+            supervisors.spawn(supervisor.run());
+        }
+        while let Some(ended) = supervisors.join_next().await {
+            if let Err(error) = ended {
+                error!(%error, "a supervisor failed; its controller stays stopped");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Keeps one controller running while its lease is held.
+
+use std::{sync::Arc, time::Duration};
+
+use contiv_store::Store;
+use tokio::{
+    task::{JoinError, JoinHandle},
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use super::backoff::Backoff;
+use crate::{
+    controller::{AnyController, Environment, RunError},
+    lease::{Lease, Tenure},
+    queue::WorkQueueMetrics,
+    writer::Writer,
+};
+
+pub(super) struct Supervisor {
+    pub(super) controller: Arc<dyn AnyController>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) lease: Lease,
+    pub(super) metrics: Option<WorkQueueMetrics>,
+    pub(super) grace: Duration,
+    pub(super) stop: CancellationToken,
+}
+
+/// Why a run is over.
+enum Over {
+    Stopped,
+    LeaseLost,
+    ByItself,
+}
+
+impl Supervisor {
+    pub(super) async fn run(mut self) {
+        let mut backoff = Backoff::default();
+        let stop = self.stop.clone();
+        while let Some(tenure) = stop.run_until_cancelled(self.lease.acquired()).await {
+            let start = Instant::now();
+            match self.run_once(&tenure).await {
+                Over::Stopped => return,
+                Over::LeaseLost => backoff.reset(),
+                Over::ByItself => {
+                    let pause = backoff.after(start.elapsed());
+                    tokio::select! {
+                        () = sleep(pause) => {}
+                        () = stop.cancelled() => return,
+                        () = self.lease.is_over(&tenure) => backoff.reset(),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs the controller for one tenure at most, and returns when nothing of it runs any more.
+    async fn run_once(&mut self, tenure: &Tenure) -> Over {
+        let environment = Environment {
+            store: Arc::clone(&self.store),
+            writer: Writer::new(Arc::clone(&self.store), tenure.fence.clone()),
+            metrics: self.metrics.clone(),
+            stop: CancellationToken::new(),
+            abort: CancellationToken::new(),
+        };
+        let (stop, abort) = (environment.stop.clone(), environment.abort.clone());
+        info!(controller = self.controller.name(), "starting");
+        let controller = Arc::clone(&self.controller);
+        // A task of its own, so that its panics end here.
+        let mut task = tokio::spawn(async move { controller.run(environment).await });
+        tokio::select! {
+            ended = &mut task => {
+                self.report(ended);
+                Over::ByItself
+            }
+            () = self.lease.is_over(tenure) => {
+                info!(controller = self.controller.name(), "the lease is lost; stopping");
+                stop.cancel();
+                abort.cancel();
+                self.report(task.await);
+                Over::LeaseLost
+            }
+            () = self.stop.cancelled() => {
+                stop.cancel();
+                self.end(task, &abort).await;
+                Over::Stopped
+            }
+        }
+    }
+
+    /// Awaits the end of a task that was told to stop, and drops what it does when its time is over.
+    async fn end(&self, mut task: JoinHandle<Result<(), RunError>>, abort: &CancellationToken) {
+        let ended = if let Ok(ended) = timeout(self.grace, &mut task).await {
+            ended
+        } else {
+            abort.cancel();
+            task.await
+        };
+        self.report(ended);
+    }
+
+    fn report(&self, ended: Result<Result<(), RunError>, JoinError>) {
+        let name = self.controller.name();
+        match ended {
+            Ok(Ok(())) => info!(controller = name, "stopped"),
+            Ok(Err(problem)) => error!(controller = name, %problem, "failed"),
+            Err(problem) => error!(controller = name, %problem, "panicked"),
+        }
+    }
+}

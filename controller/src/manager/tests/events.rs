@@ -1,0 +1,186 @@
+//! What leads to a run.
+
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::{Index, Mapper, Object, queue::Settle};
+
+/// To the text that a text names.
+fn named() -> Mapper<String> {
+    Mapper::of(|object| vec![format!("/t/{}", object.value).into()])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_managed_object_is_reconciled_at_the_start_and_on_each_change() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    put(&store, "/t/1", "a").await;
+    put(&store, "/u/1", "of another type").await;
+    let running = run(&store, logging(&log));
+    settle().await;
+    assert_eq!(log.take(), ["/t/1 a"]);
+    put(&store, "/t/2", "b").await;
+    put(&store, "/t", "not below the prefix").await;
+    settle().await;
+    assert_eq!(log.take(), ["/t/2 b"]);
+    put(&store, "/t/1", "c").await;
+    settle().await;
+    delete(&store, "/t/1").await;
+    settle().await;
+    assert_eq!(log.take(), ["/t/1 c", "/t/1 -"]);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watched_object_asks_for_whom_its_old_and_its_new_state_concern() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    put(&store, "/w/1", "x").await;
+    let running = run(&store, logging(&log).with_watch(&texts("w"), named()));
+    settle().await;
+    assert_eq!(log.take(), ["/t/x -"]);
+    put(&store, "/w/1", "y").await;
+    settle().await;
+    assert_eq!(log.take(), ["/t/x -", "/t/y -"]);
+    delete(&store, "/w/1").await;
+    settle().await;
+    assert_eq!(log.take(), ["/t/y -"]);
+    running.stop().await;
+}
+
+/// Keeping only the first and the last state of several would forget the one in the middle, though somebody may have
+/// been reconciled by it.
+#[tokio::test(start_paused = true)]
+async fn states_in_between_are_mapped_too_while_the_mapper_fails() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    let is_broken = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let mapper = Mapper::new({
+        let is_broken = Arc::clone(&is_broken);
+        move |_, object: &Object<String>| {
+            if is_broken.load(Ordering::Relaxed) {
+                return Err("broken".to_owned());
+            }
+            Ok(vec![format!("/t/{}", object.value).into()])
+        }
+    });
+    let running = run(&store, logging(&log).with_watch(&texts("w"), mapper));
+    settle().await;
+    for value in ["first", "between", "last"] {
+        put(&store, "/w/1", value).await;
+        settle().await;
+    }
+    delete(&store, "/w/1").await;
+    settle().await;
+    assert_eq!(log.take(), Vec::<String>::new());
+    is_broken.store(false, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(log.take(), ["/t/between -", "/t/first -", "/t/last -"]);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapper_that_panics_is_tried_again_and_does_not_hold_up_the_others() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    let calls = Arc::new(AtomicUsize::new(0));
+    let mapper = Mapper::of({
+        let calls = Arc::clone(&calls);
+        move |object: &Object<String>| {
+            assert!(
+                object.value != "bad" || calls.fetch_add(1, Ordering::Relaxed) >= 3,
+                "as this test wants"
+            );
+            vec![format!("/t/{}", object.value).into()]
+        }
+    });
+    put(&store, "/w/1", "bad").await;
+    put(&store, "/w/2", "good").await;
+    let running = run(&store, logging(&log).with_watch(&texts("w"), mapper));
+    settle().await;
+    assert_eq!(log.take(), ["/t/good -", "/t/bad -"]);
+    assert_eq!(calls.load(Ordering::Relaxed), 4);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_custom_watch_asks_for_whom_its_events_concern_also_after_a_restart() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    let (sender, receiver) = mpsc::channel(10);
+    let failures = AtomicUsize::new(0);
+    let builder = logging(&log).with_custom_watch(receiver, move |_, name: &&str| {
+        if *name == "retried" && failures.fetch_add(1, Ordering::Relaxed) < 2 {
+            return Err("not yet");
+        }
+        Ok(vec![format!("/t/{name}").into()])
+    });
+    let running = run(&store, builder);
+    settle().await;
+    for name in ["a", "retried", "b"] {
+        sender.send(name).await.unwrap();
+    }
+    settle().await;
+    assert_eq!(log.take(), ["/t/a -", "/t/b -", "/t/retried -"]);
+    running.holder.take();
+    settle().await;
+    sender.send("c").await.unwrap();
+    settle().await;
+    assert_eq!(log.take(), Vec::<String>::new());
+    running.holder.give();
+    settle().await;
+    assert_eq!(log.take(), ["/t/c -"]);
+    drop(sender);
+    put(&store, "/t/d", "d").await;
+    settle().await;
+    assert_eq!(log.take(), ["/t/d d"], "a source that is gone ends nothing else");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn indexes_and_queries_are_there_for_reconcilers() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    let watched = texts("w");
+    let builder = Controller::for_type(&texts("t"))
+        .with_watch(&watched, named())
+        .with_index(&watched, Index::single("text", |object: &Object<String>| Some(object.value.clone())))
+        .with_query("named", {
+            let watched = watched.clone();
+            move |caches, name| {
+                let objects = caches.of(&watched)?.by_index("text", name)?;
+                Ok(objects.iter().map(|object| Arc::clone(&object.key)).collect())
+            }
+        })
+        .with_reconciler({
+            let log = log.clone();
+            move |context: Context<String>, key: Key| {
+                let (log, watched) = (log.clone(), watched.clone());
+                async move {
+                    let name = texts("t").name_of(&key).unwrap().to_owned();
+                    let by_query = context.caches().query("named", &name)?;
+                    let by_index = context.cache_of(&watched)?.by_index("text", &name)?;
+                    assert_eq!(by_query.len(), by_index.len());
+                    log.add(format!("{key}: {by_query:?}"));
+                    assert!(context.caches().query("other", "").is_err());
+                    Ok(Outcome::Done)
+                }
+            }
+        });
+    put(&store, "/w/1", "x").await;
+    put(&store, "/w/2", "x").await;
+    put(&store, "/t/x", "").await;
+    let running = run(&store, builder);
+    settle().await;
+    assert_eq!(log.take(), [r#"/t/x: ["/w/1", "/w/2"]"#]);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_are_waited_for_until_they_have_settled() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    let settle = Settle { quiet: Duration::from_secs(1), longest: Duration::from_secs(5) };
+    let running = run(&store, logging(&log).with_settle(settle));
+    tokio::time::sleep(ms(100)).await;
+    for i in 0..4 {
+        put(&store, "/t/1", &i.to_string()).await;
+        tokio::time::sleep(ms(500)).await;
+    }
+    tokio::time::sleep(ms(2000)).await;
+    assert_eq!(log.timed(), [(2600, "/t/1 3".to_owned())]);
+    running.stop().await;
+}

@@ -1,0 +1,95 @@
+//! The gate before anything may be reaped, and what is known of deleted objects.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn the_first_pass_is_over_when_every_listed_key_was_reconciled_once_with_success() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    for key in ["/t/1", "/t/2", "/t/3"] {
+        put(&store, key, "a").await;
+    }
+    let is_broken = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let builder = Controller::for_type(&texts("t"))
+        .with_background({
+            let log = log.clone();
+            move |context: Context<String>| {
+                let log = log.clone();
+                async move {
+                    assert_eq!(context.first_pass().remaining(), None, "nothing is listed yet");
+                    context.first_pass().wait().await;
+                    log.add("reap");
+                    Ok(())
+                }
+            }
+        })
+        .with_reconciler({
+            let (log, is_broken) = (log.clone(), Arc::clone(&is_broken));
+            move |_: Context<String>, key: Key| {
+                let (log, is_broken) = (log.clone(), Arc::clone(&is_broken));
+                async move {
+                    if key.as_ref() == "/t/2" && is_broken.load(Ordering::Relaxed) {
+                        return Err("broken".into());
+                    }
+                    log.add(key.as_ref());
+                    Ok(Outcome::Done)
+                }
+            }
+        });
+    let running = run(&store, builder);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(log.take(), ["/t/1", "/t/3"]);
+    is_broken.store(false, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(1000)).await;
+    assert_eq!(log.take(), ["/t/2", "reap"]);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_pass_of_an_empty_list_is_over_at_once() {
+    let log = Log::new();
+    let builder = logging(&log).with_background({
+        let log = log.clone();
+        move |context: Context<String>| {
+            let log = log.clone();
+            async move {
+                context.first_pass().wait().await;
+                log.add(format!("reap {:?}", context.first_pass().remaining()));
+                Ok(())
+            }
+        }
+    });
+    let running = run(&MemoryStore::new(), builder);
+    settle().await;
+    assert_eq!(log.take(), ["reap Some(0)"]);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_known_object_is_there_until_its_deletion_was_reconciled() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    put(&store, "/t/1", "a").await;
+    let failures = Arc::new(AtomicUsize::new(0));
+    let builder = Controller::for_type(&texts("t")).with_reconciler({
+        let log = log.clone();
+        move |context: Context<String>, key: Key| {
+            let (log, failures) = (log.clone(), Arc::clone(&failures));
+            async move {
+                let known = context.last_known(&key).map(|object| object.value.clone());
+                log.add(format!("{known:?}"));
+                if known.is_some() && failures.fetch_add(1, Ordering::Relaxed) == 0 {
+                    return Err("fails once".into());
+                }
+                Ok(Outcome::Done)
+            }
+        }
+    });
+    let running = run(&store, builder);
+    settle().await;
+    delete(&store, "/t/1").await;
+    settle().await;
+    assert_eq!(log.take(), ["None", r#"Some("a")"#, r#"Some("a")"#]);
+    put(&store, "/t/1", "b").await;
+    settle().await;
+    assert_eq!(log.take(), ["None"]);
+    running.stop().await;
+}

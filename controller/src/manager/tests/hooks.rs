@@ -1,0 +1,117 @@
+//! Initializer, background task, and who is told of start and end.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn an_initializer_that_fails_is_tried_again_before_anything_else() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    put(&store, "/t/1", "a").await;
+    let attempts = AtomicUsize::new(0);
+    let builder = logging(&log)
+        .with_initializer({
+            let log = log.clone();
+            move |_| {
+                let fails = attempts.fetch_add(1, Ordering::Relaxed) < 2;
+                log.add("init");
+                async move { if fails { Err("not yet".into()) } else { Ok(()) } }
+            }
+        })
+        .on_start({
+            let log = log.clone();
+            move || log.add("start")
+        });
+    let running = run(&store, builder);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let lines = log.timed();
+    let texts: Vec<_> = lines.iter().map(|(_, line)| line.as_str()).collect();
+    assert_eq!(texts, ["init", "init", "init", "start", "/t/1 a"]);
+    assert!((500..=625).contains(&lines[1].0), "{lines:?}");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_background_task_starts_before_the_first_list_and_is_awaited_at_the_end() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    put(&store, "/t/1", "a").await;
+    store.cut();
+    let builder = logging(&log)
+        .with_background({
+            let log = log.clone();
+            move |context: Context<String>| {
+                let log = log.clone();
+                async move {
+                    log.add(format!("background {}", context.cache().has_synced()));
+                    context.stop().cancelled().await;
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    log.add("background ends");
+                    Ok(())
+                }
+            }
+        })
+        .on_stop({
+            let log = log.clone();
+            move || log.add("stopped")
+        });
+    let running = run(&store, builder);
+    settle().await;
+    assert_eq!(log.take(), ["background false"]);
+    store.mend();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(log.take(), ["/t/1 a"]);
+    running.stop().await;
+    assert_eq!(log.take(), ["background ends", "stopped"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_background_task_that_ends_well_ends_nothing_and_one_that_fails_starts_everything_again() {
+    for (fails, expected) in
+        [(false, vec!["background", "/t/1 a"]), (true, vec!["background", "background", "/t/1 a"])]
+    {
+        let (store, log) = (MemoryStore::new(), Log::new());
+        put(&store, "/t/1", "a").await;
+        let count = AtomicUsize::new(0);
+        let builder = logging(&log).with_background({
+            let log = log.clone();
+            move |_| {
+                log.add("background");
+                let fails = fails && count.fetch_add(1, Ordering::Relaxed) == 0;
+                async move { if fails { Err("fails".into()) } else { Ok(()) } }
+            }
+        });
+        let running = run(&store, builder);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(log.take(), expected);
+        running.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn start_and_stop_are_told_each_time() {
+    let log = Log::new();
+    let (on_start, on_stop) = (log.clone(), log.clone());
+    let builder = logging(&log).on_start(move || on_start.add("start")).on_stop(move || on_stop.add("stop"));
+    let running = run(&MemoryStore::new(), builder);
+    settle().await;
+    running.holder.take();
+    settle().await;
+    assert_eq!(log.take(), ["start", "stop"]);
+    running.holder.give();
+    settle().await;
+    running.stop().await;
+    assert_eq!(log.take(), ["start", "stop"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_outside_the_reconciler_starts_everything_again() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    put(&store, "/t/1", "a").await;
+    let count = AtomicUsize::new(0);
+    let builder = logging(&log)
+        .on_start(move || assert!(count.fetch_add(1, Ordering::Relaxed) > 0, "as this test wants"));
+    let running = run(&store, builder);
+    settle().await;
+    assert_eq!(log.take(), Vec::<String>::new());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(log.take(), ["/t/1 a"]);
+    running.stop().await;
+}

@@ -1,0 +1,145 @@
+//! Where controllers run, and when the lease comes and goes.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_singleton_runs_only_while_the_lease_is_held() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    put(&store, "/t/1", "a").await;
+    let running = run_without_lease(&store, logging(&log));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(log.take(), Vec::<String>::new());
+    running.holder.give();
+    settle().await;
+    assert_eq!(log.take(), ["/t/1 a"]);
+    running.holder.take();
+    settle().await;
+    put(&store, "/t/2", "while nobody leads").await;
+    delete(&store, "/t/1").await;
+    settle().await;
+    assert_eq!(log.take(), Vec::<String>::new());
+    running.holder.give();
+    settle().await;
+    assert_eq!(log.take(), ["/t/2 while nobody leads"]);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_on_each_node_needs_no_lease() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    put(&store, "/t/1", "a").await;
+    let running = run_without_lease(&store, logging(&log).with_placement(Placement::EachNode));
+    settle().await;
+    assert_eq!(log.take(), ["/t/1 a"]);
+    running.stop().await;
+}
+
+/// consul does not wait: its old task can end after the new one began.
+#[tokio::test(start_paused = true)]
+async fn the_old_run_has_ended_before_the_new_one_starts_however_fast_the_lease_comes_back() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    let builder = logging(&log).with_background({
+        let log = log.clone();
+        let number = AtomicUsize::new(0);
+        move |_| {
+            let number = number.fetch_add(1, Ordering::Relaxed);
+            log.add(format!("begin {number}"));
+            let guard = OnDrop(log.clone(), format!("end {number}"));
+            async move {
+                let _guard = guard;
+                std::future::pending().await
+            }
+        }
+    });
+    let running = run(&store, builder);
+    settle().await;
+    for _ in 0..2 {
+        running.holder.take();
+        running.holder.give();
+        settle().await;
+    }
+    running.stop().await;
+    assert_eq!(log.take(), ["begin 0", "end 0", "begin 1", "end 1", "begin 2", "end 2"]);
+}
+
+struct OnDrop(Log, String);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.add(self.1.as_str());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_drops_what_is_under_way_and_resets_the_back_off() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    put(&store, "/t/1", "a").await;
+    let builder = Controller::for_type(&texts("t")).with_reconciler({
+        let log = log.clone();
+        move |_: Context<String>, _: Key| {
+            let log = log.clone();
+            async move {
+                log.add("begins");
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                log.add("ends");
+                Ok(Outcome::Done)
+            }
+        }
+    });
+    let running = run(&store, builder);
+    settle().await;
+    running.holder.take();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(log.take(), ["begins"]);
+    running.stop().await;
+
+    // Fails at once each time: the pauses grow until the lease is lost.
+    let log = Log::new();
+    let start = log.clone();
+    let builder = logging(&log).with_initializer(move |_| {
+        start.add("init");
+        async { Err("fails".into()) }
+    });
+    let running = run(&store, builder);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    let before = log.timed().len();
+    assert!((7..=9).contains(&before), "{before}");
+    running.holder.take();
+    settle().await;
+    running.holder.give();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(log.timed().len() >= 3, "they start over");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_writer_of_a_run_is_fenced_by_the_lease_under_which_it_began() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    let create_revision = put(&store, "/lease", "me").await;
+    put(&store, "/t/1", "todo").await;
+    let builder = Controller::for_type(&texts("t")).with_reconciler({
+        let log = log.clone();
+        move |context: Context<String>, key: Key| {
+            let log = log.clone();
+            async move {
+                let object = context.cache().get(&key).ok_or("gone")?;
+                if object.value == "todo" {
+                    match context.writer().update(&object, "done").await {
+                        Ok(()) => log.add("written"),
+                        Err(error) => log.add(error.to_string()),
+                    }
+                }
+                Ok(Outcome::Done)
+            }
+        }
+    });
+    let running = run_without_lease(&store, builder);
+    running.holder.give_with(crate::Fence { key: "/lease".to_owned(), create_revision });
+    settle().await;
+    assert_eq!(log.take(), ["written"]);
+    delete(&store, "/lease").await;
+    put(&store, "/t/1", "todo").await;
+    settle().await;
+    assert_eq!(log.take(), ["another one holds /lease now; nothing was written"]);
+    running.stop().await;
+}

@@ -1,0 +1,111 @@
+//! What is wrong is said before anything runs.
+
+use super::*;
+use crate::{BuildError, Index, Mapper, Object, queue::TokenBucket};
+
+fn plain(managed: &str) -> ControllerBuilder<String> {
+    Controller::for_type(&texts(managed))
+        .with_reconciler(|_: Context<String>, _: Key| async { Ok(Outcome::Done) })
+}
+
+fn watching(managed: &str, watched: &[&str]) -> Controller<String> {
+    let mapper = || Mapper::of(|_: &Object<String>| vec![]);
+    let builder =
+        watched.iter().fold(plain(managed), |builder, watched| builder.with_watch(&texts(watched), mapper()));
+    builder.build().unwrap()
+}
+
+fn index() -> Index<String> {
+    Index::single("text", |object: &Object<String>| Some(object.value.clone()))
+}
+
+#[test]
+fn misuse_is_an_error_that_says_what_to_do() {
+    let mapper = || Mapper::of(|_: &Object<String>| vec![]);
+    let zero_bucket = TokenBucket { per_second: 0.0, burst: 1 };
+    for (builder, message) in [
+        (Controller::for_type(&texts("t")), "with_reconciler"),
+        (
+            plain("t").with_watch(&texts("w"), mapper()).with_watch(&texts("w"), mapper()),
+            "the controller of t watches w twice; watch it once",
+        ),
+        (plain("t").with_watch(&texts("t"), mapper()), "the managed type is watched already"),
+        (plain("t").with_index(&texts("t"), index()).with_index(&texts("t"), index()), "rename one of them"),
+        (plain("t").with_index(&texts("w"), index()), "add a watch of it with with_watch"),
+        (
+            plain("t").with_query("q", |_, _| Ok(vec![])).with_query("q", |_, _| Ok(vec![])),
+            "two queries called \"q\"",
+        ),
+        (plain("t").with_concurrency(0), "use 1 or more"),
+        (plain("t").with_backoff(ms(2), ms(1)), "swap them"),
+        (plain("t").with_retry_bucket(zero_bucket), "a rate above 0"),
+        (plain("t").with_resync(Some(Duration::ZERO)), "None for no resync"),
+    ] {
+        let error = builder.build().unwrap_err().to_string();
+        assert!(error.contains(message), "{message}: {error}");
+    }
+}
+
+#[test]
+fn an_index_of_the_wrong_type_is_no_panic() {
+    let wrong = crate::ResourceType::new("t", "/t/", |_| Ok::<u32, BoxError>(1));
+    let builder = plain("t").with_index(&wrong, Index::single("n", |_: &Object<u32>| None));
+    assert!(matches!(builder.build(), Err(BuildError::IndexOfUnwatched { .. })));
+}
+
+#[test]
+fn a_controller_prints_as_in_consul() {
+    let controller = plain("demo.v2.Artist")
+        .with_watch(&texts("demo.v2.Album"), Mapper::of(|_: &Object<String>| vec![]))
+        .with_backoff(Duration::from_secs(5), Duration::from_secs(3600))
+        .with_placement(Placement::EachNode)
+        .build()
+        .unwrap();
+    assert_eq!(
+        controller.to_string(),
+        "<Controller managed_type=demo.v2.Artist, watched_types=[demo.v2.Album], \
+         backoff=<base=5s, max=1h0m0s>, placement=each-node>"
+    );
+}
+
+fn manager(controllers: Vec<Controller<String>>) -> Manager {
+    let mut manager = Manager::new(MemoryStore::new().shared(), Lease::eternal());
+    for controller in controllers {
+        manager.register(controller).unwrap();
+    }
+    manager
+}
+
+#[test]
+fn two_controllers_of_one_name_are_refused_unless_one_is_renamed() {
+    let mut manager = manager(vec![plain("t").build().unwrap()]);
+    let error = manager.register(plain("t").build().unwrap()).unwrap_err();
+    assert!(error.to_string().contains("another name with named"), "{error}");
+    manager.register(plain("t").named("second").build().unwrap()).unwrap();
+}
+
+#[test]
+fn the_graph_of_types_is_printed_as_mermaid() {
+    let manager = manager(vec![watching("a.v1", &["b", "c"]), watching("d", &["a.v1"])]);
+    let expected = "\
+flowchart TD
+    a-v1[a.v1]
+    b[b]
+    c[c]
+    d[d]
+    a-v1 --> d
+    b --> a-v1
+    c --> a-v1
+";
+    assert_eq!(manager.dependencies().to_mermaid(), expected);
+    assert_eq!(manager.validate_dependencies(), Ok(()));
+}
+
+#[test]
+fn two_controllers_that_watch_each_other_are_found() {
+    let manager =
+        manager(vec![watching("a", &["b", "c"]), watching("b", &["c", "a"]), watching("d", &["a"])]);
+    let cycle = Cycle { one: "a".to_owned(), other: "b".to_owned() };
+    assert_eq!(manager.dependencies().cycles(), vec![cycle.clone()]);
+    assert_eq!(manager.validate_dependencies(), Err(ManagerError::Cycle(cycle)));
+}

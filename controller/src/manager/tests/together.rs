@@ -1,0 +1,172 @@
+//! Several workers, several keys, several controllers; and a store in which everything goes wrong.
+
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use super::*;
+use crate::{Mapper, Write, testing::Faults};
+use contiv_store::{Operation, Store};
+
+#[tokio::test(start_paused = true)]
+async fn no_more_runs_than_the_concurrency_and_never_two_of_one_key() {
+    let store = MemoryStore::new();
+    for key in 0..10 {
+        put(&store, &format!("/t/{key}"), "a").await;
+    }
+    let running_now = Arc::new(Mutex::new(Vec::<Key>::new()));
+    let most = Arc::new(AtomicUsize::new(0));
+    let builder = Controller::for_type(&texts("t")).with_concurrency(3).with_reconciler({
+        let (running_now, most) = (Arc::clone(&running_now), Arc::clone(&most));
+        move |_: Context<String>, key: Key| {
+            let (running_now, most) = (Arc::clone(&running_now), Arc::clone(&most));
+            async move {
+                {
+                    let mut running_now = running_now.lock();
+                    assert!(!running_now.contains(&key), "two runs of {key}");
+                    running_now.push(Arc::clone(&key));
+                    most.fetch_max(running_now.len(), Ordering::Relaxed);
+                }
+                tokio::time::sleep(ms(50)).await;
+                running_now.lock().retain(|other| *other != key);
+                Ok(Outcome::Done)
+            }
+        }
+    });
+    let running = run(&store, builder);
+    for round in 0..20 {
+        for key in 0..10 {
+            put(&store, &format!("/t/{key}"), &round.to_string()).await;
+        }
+        tokio::time::sleep(ms(17)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(most.load(Ordering::Relaxed), 3);
+    assert!(running_now.lock().is_empty());
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_while_a_key_waits_are_one_run() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    put(&store, "/t/0", "slow").await;
+    let builder = Controller::for_type(&texts("t")).with_reconciler({
+        let log = log.clone();
+        move |context: Context<String>, key: Key| {
+            let log = log.clone();
+            async move {
+                let value = context.cache().get(&key).map(|object| object.value.clone());
+                log.add(format!("{key} {value:?}"));
+                tokio::time::sleep(ms(50)).await;
+                Ok(Outcome::Done)
+            }
+        }
+    });
+    let running = run(&store, builder);
+    tokio::time::sleep(ms(10)).await;
+    for value in ["a", "b", "c"] {
+        put(&store, "/t/1", value).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(log.take(), [r#"/t/0 Some("slow")"#, r#"/t/1 Some("c")"#]);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_reconciled_before_every_watched_type_is_listed() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    put(&store, "/t/1", "a").await;
+    put(&store, "/w/1", "b").await;
+    let watched = texts("w");
+    let builder = Controller::for_type(&texts("t"))
+        .with_watch(&watched, Mapper::replace_type(&watched, &texts("t")))
+        .with_reconciler({
+            let log = log.clone();
+            move |context: Context<String>, _: Key| {
+                log.add(context.cache_of(&watched).unwrap().has_synced().to_string());
+                async { Ok(Outcome::Done) }
+            }
+        });
+    let running = run(&store, builder);
+    settle().await;
+    assert_eq!(log.take(), ["true"], "and what both lists lead to is one run");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_fails_does_not_hold_up_another() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    put(&store, "/t/1", "a").await;
+    let mut manager = Manager::new(store.shared(), Lease::eternal());
+    let failing = logging(&Log::new()).named("failing").with_initializer(|_| async { Err("fails".into()) });
+    manager.register(failing.build().unwrap()).unwrap();
+    manager.register(logging(&log).build().unwrap()).unwrap();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(manager.run(stop.clone()));
+    settle().await;
+    assert_eq!(log.take(), ["/t/1 a"]);
+    stop.cancel();
+    task.await.unwrap();
+}
+
+/// Copies every text below `/t/` to `/copy/`, and deletes copies of what is gone.
+fn copying() -> ControllerBuilder<String> {
+    let copies = texts("copy");
+    Controller::for_type(&texts("t"))
+        .with_watch(&copies, Mapper::replace_type(&copies, &texts("t")))
+        .with_concurrency(3)
+        .with_backoff(ms(5), ms(1000))
+        .with_reconciler(move |context: Context<String>, key: Key| {
+            let copies = copies.clone();
+            async move {
+                let wanted = context.cache().get(&key).map(|object| object.value.clone());
+                let copy_key = copies.key(texts("t").name_of(&key).ok_or("not of this type")?);
+                let present = context.cache_of(&copies)?.get(&copy_key);
+                let write = match (wanted, present) {
+                    (Some(wanted), None) => Write::create(&copy_key, wanted),
+                    (Some(wanted), Some(present)) if present.value != wanted => {
+                        Write::update(&present, wanted)
+                    }
+                    (None, Some(present)) => Write::delete(&present),
+                    _ => return Ok(Outcome::Done),
+                };
+                context.writer().commit(vec![write]).await?;
+                Ok(Outcome::Done)
+            }
+        })
+}
+
+/// No change is lost, whatever goes wrong: compactions, broken watches, conflicts, lost answers, delays, a lease that
+/// comes and goes.
+#[tokio::test(start_paused = true)]
+async fn in_the_end_everything_is_as_it_should_be_whatever_goes_wrong() {
+    for seed in 0..20 {
+        let store = MemoryStore::with_faults(Faults::seeded(seed));
+        let mut random = StdRng::seed_from_u64(seed);
+        let running = run(&store, copying());
+        for step in 0..150 {
+            let key = format!("/t/{}", random.random_range(0..6));
+            let operation = if random.random_bool(0.4) {
+                Operation::Delete { key }
+            } else {
+                Operation::Put { key, value: step.to_string().into() }
+            };
+            let _ = running.store.commit(vec![operation]).await;
+            match random.random_range(0..40) {
+                0 => running.holder.take(),
+                1..4 => running.holder.give(),
+                4 => running.store.compact(),
+                5 => running.store.break_watches(),
+                _ => {}
+            }
+        }
+        store.stop_faults();
+        running.holder.give();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let list = async |prefix: &str| -> Vec<(String, String)> {
+            let entries = store.list(prefix).await.unwrap().entries.into_iter();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            entries.map(|entry| (entry.key.replace(prefix, ""), text(&entry.value))).collect()
+        };
+        assert_eq!(list("/copy/").await, list("/t/").await, "seed {seed}");
+        running.stop().await;
+    }
+}

@@ -1,0 +1,103 @@
+use super::*;
+use crate::{
+    cache::Index,
+    reflector::Reflector,
+    test_support::{put, texts},
+    testing::MemoryStore,
+};
+
+fn object(key: &str, value: &str) -> Object<String> {
+    Object { key: key.into(), value: value.to_owned(), create_revision: 1, mod_revision: 1 }
+}
+
+/// Caches of the types `a` and `b`; the objects of `b` are indexed by their text.
+async fn caches(entries: &[(&str, &str)]) -> Caches {
+    let store = MemoryStore::new();
+    for (key, value) in entries {
+        put(&store, key, value).await;
+    }
+    let mut caches = Caches::default();
+    let index = || Index::single("text", |object: &Object<String>| Some(object.value.clone()));
+    for name in ["a", "b"] {
+        let (mut reflector, cache) = Reflector::start(store.shared(), &texts(name), vec![index()]);
+        reflector.next().await;
+        caches.insert(&texts(name), cache);
+    }
+    caches
+}
+
+fn map(mapper: &Mapper<String>, caches: &Caches, object: &Object<String>) -> Vec<String> {
+    mapper.map(caches, object).unwrap().iter().map(ToString::to_string).collect()
+}
+
+/// Texts that name their owner.
+#[expect(clippy::ptr_arg, reason = "the objects are texts that own their bytes")]
+fn owner(text: &String) -> Option<Key> {
+    text.strip_prefix("owner=").map(Into::into)
+}
+
+#[test]
+fn map_owner_gives_the_owner_and_filtered_only_one_of_its_type() {
+    let (none, any) = (Caches::default(), Mapper::map_owner(owner));
+    let filtered = Mapper::map_owner_filtered(&texts("a"), owner);
+    for (text, of_any, of_type_a) in [
+        ("owner=/a/1", vec!["/a/1"], vec!["/a/1"]),
+        ("owner=/b/1", vec!["/b/1"], vec![]),
+        ("nobody's", vec![], vec![]),
+    ] {
+        assert_eq!(map(&any, &none, &object("/c/1", text)), of_any);
+        assert_eq!(map(&filtered, &none, &object("/c/1", text)), of_type_a);
+    }
+}
+
+#[test]
+fn replace_type_keeps_the_name() {
+    let mapper = Mapper::replace_type(&texts("a"), &texts("b"));
+    assert_eq!(map(&mapper, &Caches::default(), &object("/a/x/y", "")), ["/b/x/y"]);
+}
+
+#[test]
+fn multi_gives_what_any_of_them_gives_and_map_all_each_key_once() {
+    let same = Mapper::replace_type(&texts("a"), &texts("b"));
+    let mapper = Mapper::multi(vec![same.clone(), Mapper::map_owner(owner), same]);
+    let before = Arc::new(object("/a/1", "owner=/b/9"));
+    let after = Arc::new(object("/a/1", "owner=/b/2"));
+    let keys = mapper.map_all(&Caches::default(), [&before, &after]).unwrap();
+    assert_eq!(keys.iter().map(AsRef::as_ref).collect::<Vec<&str>>(), ["/b/1", "/b/2", "/b/9"]);
+}
+
+#[tokio::test]
+async fn mappers_find_their_way_through_caches() {
+    let caches =
+        caches(&[("/a/1", "x"), ("/b/1", "x"), ("/b/2", "x"), ("/b/3", "/x/y"), ("/b/4", "/x")]).await;
+    let get = Mapper::cache_get(&texts("a"), |object: &Object<String>| Some(object.value.as_str().into()));
+    assert_eq!(map(&get, &caches, &object("/c/1", "/a/1")), ["/a/1"]);
+    assert_eq!(map(&get, &caches, &object("/c/1", "/a/2")), Vec::<String>::new());
+
+    let by_text = |object: &Object<String>| vec![object.value.clone()];
+    let list = Mapper::cache_list(&texts("b"), "text", by_text);
+    assert_eq!(map(&list, &caches, &object("/c/1", "x")), ["/b/1", "/b/2"]);
+
+    let parents =
+        Mapper::cache_parents(&texts("b"), "text", |object: &Object<String>| Some(object.value.clone()));
+    assert_eq!(map(&parents, &caches, &object("/c/1", "/x/y/z")), ["/b/3", "/b/4"]);
+}
+
+#[tokio::test]
+async fn transforms_are_steps_of_one_way() {
+    let caches = caches(&[("/a/1", "x"), ("/b/1", "x"), ("/b/2", "owner=/d/2"), ("/b/3", "x")]).await;
+    let key_of_a = |object: &Object<String>| vec![object.value.clone()];
+    let to_a = || Transform::list(&texts("a"), "text", key_of_a);
+    let a_to_b = || Transform::list(&texts("b"), "text", |a: &Object<String>| vec![a.value.clone()]);
+    let chained = to_a().then(a_to_b()).then_keys();
+    assert_eq!(map(&chained, &caches, &object("/c/1", "x")), ["/b/1", "/b/3"]);
+    let mapped = to_a().then(a_to_b()).then_map(Mapper::replace_type(&texts("b"), &texts("d")));
+    assert_eq!(map(&mapped, &caches, &object("/c/1", "x")), ["/d/1", "/d/3"]);
+}
+
+#[tokio::test]
+async fn a_type_that_is_not_followed_is_an_error_that_says_so() {
+    let mapper = Mapper::cache_list(&texts("c"), "text", |_: &Object<String>| vec!["x".to_owned()]);
+    let error = mapper.map(&caches(&[]).await, &object("/a/1", "")).unwrap_err().to_string();
+    assert_eq!(error, "the controller does not follow c; give it a watch of that type with with_watch");
+}

@@ -1,0 +1,349 @@
+//! The work queue: which keys need work, each once, never two workers on one key.
+//!
+//! A queue holds keys and nothing else. Whoever gets a key looks up what it stands for *then*, so that no worker acts
+//! on an object that was replaced while its key waited.
+//!
+//! ```
+//! use std::time::Duration;
+//! use contiv_controller::queue::WorkQueue;
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! let queue = WorkQueue::new("demo");
+//! queue.add("web");
+//! queue.add("web"); // waits already
+//! queue.add_after("db", Duration::from_secs(5));
+//!
+//! let work = queue.get().await.expect("the queue is open");
+//! assert_eq!(*work, "web");
+//! queue.add("web"); // comes again once this work is done, not before
+//! drop(work);
+//! assert_eq!(*queue.get().await.expect("the queue is open"), "web");
+//! assert_eq!(*queue.get().await.expect("the queue is open"), "db");
+//! # }
+//! ```
+
+mod delayed;
+mod metrics;
+mod retry;
+mod state;
+
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+pub use metrics::WorkQueueMetrics;
+use metrics::{Instruments, WorkInProgress};
+use retry::Retries;
+pub use retry::{Retry, RetryPolicy, TokenBucket};
+use state::State;
+
+/// When a key that is added again and again has settled.
+///
+/// consul-k8s and flomesh use 1 s of quiet and 5 s at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settle {
+    /// It was not added for this long.
+    pub quiet: Duration,
+    /// Or so much time has passed since it was first added: a busy producer cannot put it off for ever.
+    pub longest: Duration,
+}
+
+/// A queue of keys that need work. Cheap to clone; clones are the same queue.
+///
+/// - A key that waits is not added a second time. One that is being worked on and is added comes again when that work
+///   is done.
+/// - Each key has one slot: of several times at which it is due the earliest counts, and now is earlier than any.
+///   [`WorkQueue::reschedule`] is the exception.
+/// - Times are those of tokio's clock, so tests can pause it.
+pub struct WorkQueue<K> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K> {
+    name: String,
+    // A lock and not a task with a mailbox: adding must be possible from anywhere at once, and it is held for a few
+    // operations on maps only.
+    inner: Mutex<Inner<K>>,
+    /// A worker that finds this notified looks for work. One that leaves more behind notifies the next.
+    work: Notify,
+    /// Notified when nothing waits and nothing is worked on.
+    idle: Notify,
+    instruments: Option<Instruments>,
+}
+
+struct Inner<K> {
+    state: State<K>,
+    retries: Retries<K>,
+}
+
+impl<K> Clone for WorkQueue<K> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K> fmt::Debug for WorkQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueue").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}
+
+impl<K> fmt::Debug for Shared<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
+    /// A queue without metrics, with client-go's retry policy.
+    pub fn new(name: &str) -> Self {
+        Self::with(name, RetryPolicy::default(), None)
+    }
+
+    /// A queue with another retry policy, and with metrics if there is somewhere to count.
+    pub fn with(name: &str, policy: RetryPolicy, metrics: Option<&WorkQueueMetrics>) -> Self {
+        let shared = Arc::new_cyclic(|this: &Weak<Shared<K>>| Shared {
+            name: name.to_owned(),
+            inner: Mutex::new(Inner { state: State::default(), retries: Retries::new(policy) }),
+            work: Notify::new(),
+            idle: Notify::new(),
+            instruments: metrics
+                .map(|metrics| metrics.of(name, Weak::clone(this) as Weak<dyn WorkInProgress>)),
+        });
+        Self { shared }
+    }
+
+    /// Adds a key, unless it waits already.
+    pub fn add(&self, key: K) {
+        self.change(|inner, now| u64::from(inner.state.add(key, now)));
+    }
+
+    /// Adds a key after a while, unless it is to come earlier. No delay is longer than half a year.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        if delay.is_zero() {
+            return self.add(key);
+        }
+        self.change(|inner, now| {
+            inner.state.add_after(key, delay, now);
+            0
+        });
+    }
+
+    /// Adds a key after a while and not before, unless it waits to be handed out now.
+    pub fn reschedule(&self, key: K, delay: Duration) {
+        self.change(|inner, now| {
+            inner.state.reschedule(key, delay, now);
+            0
+        });
+    }
+
+    /// Adds a key when it has settled: many additions in a short time become one.
+    pub fn add_settled(&self, key: K, settle: Settle) {
+        self.change(|inner, now| {
+            inner.state.settle(key, settle, now);
+            0
+        });
+    }
+
+    /// Adds a key that failed after the delay that its failures ask for, if its budget allows.
+    pub fn retry(&self, key: K) -> Retry {
+        let retry = self.change_with(|inner, now| {
+            let retry = inner.retries.failed(&key, now);
+            let mut added = 0;
+            match retry {
+                Retry::After(delay) if delay.is_zero() => added = u64::from(inner.state.add(key, now)),
+                Retry::After(delay) => inner.state.add_after(key, delay, now),
+                Retry::Dropped => {}
+            }
+            (retry, added)
+        });
+        if let Some(instruments) = &self.shared.instruments {
+            match retry {
+                Retry::After(_) => instruments.retried(),
+                Retry::Dropped => instruments.dropped(),
+            }
+        }
+        retry
+    }
+
+    /// Forgets the failures of a key: it works again.
+    pub fn forget(&self, key: &K) {
+        self.shared.inner.lock().retries.forget(key);
+    }
+
+    /// How often a key has failed since it was last forgotten.
+    pub fn failures(&self, key: &K) -> u32 {
+        self.shared.inner.lock().retries.count(key)
+    }
+
+    /// How many keys wait to be handed out now; those that are to come later do not count.
+    pub fn len(&self) -> usize {
+        self.shared.inner.lock().state.waiting()
+    }
+
+    /// Whether no key waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many keys are to come later.
+    pub fn delayed(&self) -> usize {
+        self.shared.inner.lock().state.delayed()
+    }
+
+    /// The next key, as soon as there is one; none when the queue has ended. Whoever stops waiting loses nothing.
+    pub async fn get(&self) -> Option<Work<K>> {
+        loop {
+            let next_due = {
+                let mut inner = self.shared.inner.lock();
+                let now = Instant::now();
+                let released = inner.state.release_due(now);
+                let taken = inner.state.take(now);
+                let (depth, has_more) = (inner.state.waiting(), inner.state.has_more());
+                let (next_due, has_ended) = (inner.state.next_due(), inner.state.has_ended());
+                drop(inner);
+                if let Some(instruments) = &self.shared.instruments {
+                    instruments.added(released);
+                    instruments.depth(depth);
+                    if let Some((_, waited)) = taken {
+                        instruments.taken(waited);
+                    }
+                }
+                // One notification may stand for several keys.
+                if has_more && (taken.is_some() || has_ended) {
+                    self.shared.work.notify_one();
+                }
+                match taken {
+                    Some((key, _)) => return Some(Work { key, queue: self.clone() }),
+                    None if has_ended => return None,
+                    None => next_due,
+                }
+            };
+            // Who goes away while waiting leaves the wait for what is due later to another.
+            let relay = Relay(&self.shared.work);
+            match next_due {
+                Some(at) => tokio::select! {
+                    () = self.shared.work.notified() => {}
+                    () = sleep_until(at) => {}
+                },
+                None => self.shared.work.notified().await,
+            }
+            std::mem::forget(relay);
+        }
+    }
+
+    /// Ends the queue at once: nothing more is taken or handed out. Work under way goes on.
+    pub fn shut_down(&self) {
+        self.change(|inner, _| {
+            inner.state.close();
+            0
+        });
+    }
+
+    /// Takes nothing more, hands out what waits, and returns when all work is done. What was to come later is lost.
+    pub async fn drain(&self) {
+        self.change(|inner, _| {
+            inner.state.drain();
+            0
+        });
+        loop {
+            let idle = self.shared.idle.notified();
+            tokio::pin!(idle);
+            // From here on no notification is missed.
+            idle.as_mut().enable();
+            if self.shared.inner.lock().state.is_idle() {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    fn finish(&self, key: &K) {
+        let took = self.change_with(|inner, now| (inner.state.finish(key, now), 0));
+        if let Some(instruments) = &self.shared.instruments {
+            instruments.finished(took);
+        }
+    }
+
+    /// Changes the state; `change` returns how many keys it added.
+    fn change(&self, change: impl FnOnce(&mut Inner<K>, Instant) -> u64) {
+        self.change_with(|inner, now| ((), change(inner, now)));
+    }
+
+    fn change_with<T>(&self, change: impl FnOnce(&mut Inner<K>, Instant) -> (T, u64)) -> T {
+        let mut inner = self.shared.inner.lock();
+        let (result, added) = change(&mut inner, Instant::now());
+        let (depth, is_idle) = (inner.state.waiting(), inner.state.is_idle());
+        let has_more = inner.state.has_more();
+        drop(inner);
+        if let Some(instruments) = &self.shared.instruments {
+            instruments.added(added);
+            instruments.depth(depth);
+        }
+        if has_more {
+            self.shared.work.notify_one();
+        }
+        if is_idle {
+            self.shared.idle.notify_waiters();
+        }
+        result
+    }
+}
+
+impl<K: Ord + Clone + Send + 'static> WorkInProgress for Shared<K> {
+    fn so_far(&self) -> (Duration, Duration) {
+        let inner = self.inner.lock();
+        let now = Instant::now();
+        let so_far = inner.state.processing_since().map(|since| now - since);
+        so_far.fold((Duration::ZERO, Duration::ZERO), |(sum, max), time| (sum + time, max.max(time)))
+    }
+}
+
+/// Notifies another when it is dropped.
+struct Relay<'a>(&'a Notify);
+
+impl Drop for Relay<'_> {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+/// A key that is being worked on. Dropping it says that the work is done, also when the worker panics.
+#[must_use = "the work on the key is done when this is dropped"]
+pub struct Work<K: Ord + Clone + Send + 'static> {
+    key: K,
+    queue: WorkQueue<K>,
+}
+
+impl<K: Ord + Clone + Send + 'static> Deref for Work<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.key
+    }
+}
+
+impl<K: Ord + Clone + Send + fmt::Debug + 'static> fmt::Debug for Work<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Work").field(&self.key).finish()
+    }
+}
+
+impl<K: Ord + Clone + Send + 'static> Drop for Work<K> {
+    fn drop(&mut self) {
+        self.queue.finish(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Keys that are to be handed out later. One slot for each; pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio::time::Instant;
+
+use super::Settle;
+
+/// Each key is here at most once, with the time at which it is due.
+#[derive(Debug)]
+pub(super) struct Delayed<K> {
+    slots: BTreeMap<K, Slot>,
+    by_time: BTreeSet<(Instant, K)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    due: Instant,
+    /// For keys that wait until they have settled: how far their time may be put off.
+    limit: Option<Instant>,
+}
+
+impl<K> Default for Delayed<K> {
+    fn default() -> Self {
+        Self { slots: BTreeMap::new(), by_time: BTreeSet::new() }
+    }
+}
+
+impl<K: Ord + Clone> Delayed<K> {
+    /// Due at `due`, unless it is due earlier.
+    pub(super) fn add(&mut self, key: K, due: Instant) {
+        if self.slots.get(&key).is_none_or(|slot| due < slot.due) {
+            self.set(key, Slot { due, limit: None });
+        }
+    }
+
+    /// Due at `due`, whatever was said before.
+    pub(super) fn replace(&mut self, key: K, due: Instant) {
+        self.set(key, Slot { due, limit: None });
+    }
+
+    /// Due when it was not asked for again for `settle.quiet`, but at most `settle.longest` after it was first.
+    pub(super) fn settle(&mut self, key: K, settle: Settle, now: Instant) {
+        let slot = match self.slots.get(&key) {
+            Some(Slot { limit: Some(limit), .. }) => {
+                Slot { due: (now + settle.quiet).min(*limit), limit: Some(*limit) }
+            }
+            before => {
+                let limit = now + settle.longest;
+                let due = (now + settle.quiet).min(limit);
+                match before {
+                    Some(slot) if slot.due <= due => return,
+                    _ => Slot { due, limit: Some(limit) },
+                }
+            }
+        };
+        self.set(key, slot);
+    }
+
+    fn set(&mut self, key: K, slot: Slot) {
+        if let Some(before) = self.slots.insert(key.clone(), slot) {
+            self.by_time.remove(&(before.due, key.clone()));
+        }
+        self.by_time.insert((slot.due, key));
+    }
+
+    pub(super) fn remove(&mut self, key: &K) {
+        if let Some((key, slot)) = self.slots.remove_entry(key) {
+            self.by_time.remove(&(slot.due, key));
+        }
+    }
+
+    /// Takes the earliest of those that are due by `now`.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<K> {
+        if self.next_due()? > now {
+            return None;
+        }
+        let (_, key) = self.by_time.pop_first()?;
+        self.slots.remove(&key);
+        Some(key)
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.by_time.first().map(|(due, _)| *due)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.slots.clear();
+        self.by_time.clear();
+    }
+}

@@ -1,0 +1,158 @@
+//! How soon a key that failed may be tried again, and how often. Pure; the time is an argument.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::time::Instant;
+
+/// How retries are spread: for each key twice as long after each failure, and for all keys together a token bucket.
+/// The longer of the two delays counts.
+///
+/// The default is client-go's: 5 ms doubled up to 1,000 s, 10 retries a second after a burst of 100, without an end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RetryPolicy {
+    /// The delay after the first failure of a key.
+    pub base: Duration,
+    /// No delay of one key is longer.
+    pub longest: Duration,
+    /// What all keys together may use; none for no such limit.
+    pub bucket: Option<TokenBucket>,
+    /// How often a key may be tried again before it is dropped; none for no end.
+    pub budget: Option<u32>,
+}
+
+/// So many retries at once, and then so many a second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TokenBucket {
+    /// Retries per second in the long run; above 0.
+    pub per_second: f64,
+    /// Retries that need not wait; at least 1.
+    pub burst: u32,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            base: Duration::from_millis(5),
+            longest: Duration::from_secs(1000),
+            bucket: Some(TokenBucket { per_second: 10.0, burst: 100 }),
+            budget: None,
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// The delay after so many failures, the one just seen not included.
+    fn backoff(&self, failures: u32) -> Duration {
+        self.base.saturating_mul(2_u32.saturating_pow(failures)).min(self.longest)
+    }
+}
+
+/// What became of a key that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// It will be handed out again after this time.
+    After(Duration),
+    /// Its budget is used up: it will not be handed out again until somebody adds it.
+    Dropped,
+}
+
+/// Counts the failures of each key.
+#[derive(Debug)]
+pub(super) struct Retries<K> {
+    policy: RetryPolicy,
+    failures: BTreeMap<K, u32>,
+    /// When the bucket will be full again. Before that it lacks what flows in until then.
+    full_at: Option<Instant>,
+}
+
+impl<K: Ord + Clone> Retries<K> {
+    pub(super) fn new(policy: RetryPolicy) -> Self {
+        Self { policy, failures: BTreeMap::new(), full_at: None }
+    }
+
+    /// A key has failed.
+    pub(super) fn failed(&mut self, key: &K, now: Instant) -> Retry {
+        let failures = self.failures.get(key).copied().unwrap_or(0);
+        if self.policy.budget.is_some_and(|budget| failures >= budget) {
+            self.failures.remove(key);
+            return Retry::Dropped;
+        }
+        self.failures.insert(key.clone(), failures.saturating_add(1));
+        Retry::After(self.policy.backoff(failures).max(self.reserve(now)))
+    }
+
+    /// Takes a token, and returns how long it is until there is one.
+    fn reserve(&mut self, now: Instant) -> Duration {
+        let Some(bucket) = self.policy.bucket else { return Duration::ZERO };
+        let interval = Duration::from_secs_f64(1.0 / bucket.per_second);
+        let full_at = self.full_at.map_or(now, |at| at.max(now)) + interval;
+        self.full_at = Some(full_at);
+        (full_at - now).saturating_sub(interval.saturating_mul(bucket.burst))
+    }
+
+    pub(super) fn forget(&mut self, key: &K) {
+        self.failures.remove(key);
+    }
+
+    pub(super) fn count(&self, key: &K) -> u32 {
+        self.failures.get(key).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(retry: Retry) -> u128 {
+        match retry {
+            Retry::After(delay) => delay.as_millis(),
+            Retry::Dropped => panic!("dropped"),
+        }
+    }
+
+    #[test]
+    fn the_delay_of_a_key_doubles_up_to_the_longest_and_starts_over_when_forgotten() {
+        let policy =
+            RetryPolicy { longest: Duration::from_millis(50), bucket: None, ..RetryPolicy::default() };
+        let mut retries = Retries::new(policy);
+        let now = Instant::now();
+        let delays: Vec<_> = (0..6).map(|_| millis(retries.failed(&1, now))).collect();
+        assert_eq!(delays, [5, 10, 20, 40, 50, 50]);
+        assert_eq!(retries.count(&1), 6);
+        assert_eq!(millis(retries.failed(&2, now)), 5, "another key has a delay of its own");
+        retries.forget(&1);
+        assert_eq!(millis(retries.failed(&1, now)), 5);
+    }
+
+    #[test]
+    fn after_the_burst_all_keys_together_get_what_flows_in() {
+        let mut retries = Retries::new(RetryPolicy {
+            bucket: Some(TokenBucket { per_second: 10.0, burst: 3 }),
+            ..RetryPolicy::default()
+        });
+        let now = Instant::now();
+        let delays: Vec<_> = (0..5).map(|key| millis(retries.failed(&key, now))).collect();
+        assert_eq!(delays, [5, 5, 5, 100, 200]);
+        let later = now + Duration::from_secs(60);
+        let delays: Vec<_> = (10..15).map(|key| millis(retries.failed(&key, later))).collect();
+        assert_eq!(delays, [5, 5, 5, 100, 200], "a full bucket holds no more than the burst");
+    }
+
+    #[test]
+    fn a_budget_of_five_is_six_attempts_and_155_ms_and_then_it_starts_over() {
+        let mut retries = Retries::new(RetryPolicy { budget: Some(5), ..RetryPolicy::default() });
+        let now = Instant::now();
+        let all: u128 = (0..5).map(|_| millis(retries.failed(&1, now))).sum();
+        assert_eq!(all, 155);
+        assert_eq!(retries.failed(&1, now), Retry::Dropped);
+        assert_eq!((retries.count(&1), millis(retries.failed(&1, now))), (0, 5));
+    }
+
+    #[test]
+    fn a_thousand_failures_do_not_overflow() {
+        let mut retries = Retries::new(RetryPolicy::default());
+        for _ in 0..1000 {
+            assert!(matches!(retries.failed(&1, Instant::now()), Retry::After(_)));
+        }
+    }
+}

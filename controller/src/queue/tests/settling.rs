@@ -1,0 +1,79 @@
+//! Quiet and longest time, with the scenarios of consul-k8s' coalesce package.
+
+use super::*;
+
+const SETTLE: Settle = Settle { quiet: ms(100), longest: ms(500) };
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_period_makes_one_of_many() {
+    let queue = WorkQueue::new("test");
+    let start = Instant::now();
+    for _ in 0..3 {
+        queue.add_settled("sync", SETTLE);
+        tokio::time::sleep(ms(20)).await;
+    }
+    assert_eq!(*queue.get().await.unwrap(), "sync");
+    assert_eq!(start.elapsed(), ms(140), "100 ms after the third");
+    assert_eq!(schedule(&queue).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_producer_is_heard_after_the_longest_time() {
+    let queue = WorkQueue::new("test");
+    let start = Instant::now();
+    let producer = {
+        let queue = queue.clone();
+        tokio::spawn(async move {
+            loop {
+                queue.add_settled("sync", SETTLE);
+                tokio::time::sleep(ms(30)).await;
+            }
+        })
+    };
+    assert_eq!(*queue.get().await.unwrap(), "sync");
+    assert_eq!(start.elapsed(), ms(500));
+    producer.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn ending_the_queue_ends_the_wait() {
+    let queue = WorkQueue::new("test");
+    queue.add_settled("sync", SETTLE);
+    let start = Instant::now();
+    let waiting = {
+        let queue = queue.clone();
+        tokio::spawn(async move { queue.get().await.is_none() })
+    };
+    tokio::time::sleep(ms(50)).await;
+    queue.shut_down();
+    assert!(waiting.await.unwrap());
+    assert_eq!(start.elapsed(), ms(50));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_addition_without_settling_does_not_wait() {
+    let queue = WorkQueue::new("test");
+    queue.add_settled("sync", SETTLE);
+    queue.add("sync");
+    queue.add_settled("sync", SETTLE);
+    assert_eq!(schedule(&queue).await, [(0, "sync")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_time_is_kept_and_a_later_one_gives_way() {
+    let queue = WorkQueue::new("test");
+    queue.add_after("early", ms(10));
+    queue.add_settled("early", SETTLE);
+    queue.add_after("late", ms(5000));
+    queue.add_settled("late", SETTLE);
+    assert_eq!(schedule(&queue).await, [(10, "early"), (100, "late")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_key_settles_for_itself() {
+    let queue = WorkQueue::new("test");
+    queue.add_settled("a", SETTLE);
+    tokio::time::sleep(ms(50)).await;
+    queue.add_settled("b", SETTLE);
+    assert_eq!(schedule(&queue).await, [(50, "a"), (100, "b")]);
+}

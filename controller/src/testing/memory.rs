@@ -1,0 +1,279 @@
+//! A store in memory.
+
+mod state;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use contiv_store::{
+    Condition, LeaseId, Leases, Snapshot, Store, StoreError, Transaction, WatchEvent, WatchStream,
+};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use parking_lot::Mutex;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+use super::faults::{Chance, Faults};
+use state::State;
+
+/// A store in memory that follows etcd's rules: revisions, watches without gaps, compaction, transactions, leases.
+///
+/// Leases end by tokio's clock, so a test can pause it. A clone shares the wire: cut one and both are cut off. Another
+/// client of the same store has a wire of its own.
+#[derive(Clone)]
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+    wire: Arc<Wire>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    chance: Chance,
+    /// Told after each change.
+    changed: watch::Sender<()>,
+}
+
+/// Between one client and the store.
+struct Wire {
+    is_cut: watch::Sender<bool>,
+    /// Told when all watches are to break.
+    breaks: watch::Sender<()>,
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryStore {
+    /// An empty store in which nothing goes wrong.
+    pub fn new() -> Self {
+        Self::with_faults(Faults::NONE)
+    }
+
+    /// An empty store in which things go wrong.
+    pub fn with_faults(faults: Faults) -> Self {
+        let state = Mutex::new(State::default());
+        let shared = Shared { state, chance: Chance::new(faults), changed: watch::Sender::new(()) };
+        Self { shared: Arc::new(shared), wire: Arc::new(Wire::new()) }
+    }
+
+    /// From now on nothing goes wrong by chance.
+    pub fn stop_faults(&self) {
+        self.shared.chance.stop();
+    }
+
+    /// Another client of the same store, with a wire of its own.
+    #[must_use]
+    pub fn another_client(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), wire: Arc::new(Wire::new()) }
+    }
+
+    /// This client, as the rest of the world takes it.
+    pub fn shared(&self) -> Arc<dyn Store> {
+        Arc::new(self.clone())
+    }
+
+    /// Cuts this client off until it is mended: every request fails, and so do its watches.
+    pub fn cut(&self) {
+        self.wire.is_cut.send_replace(true);
+    }
+
+    /// Mends the wire.
+    pub fn mend(&self) {
+        self.wire.is_cut.send_replace(false);
+    }
+
+    /// Breaks the watches of this client; they can be opened again.
+    pub fn break_watches(&self) {
+        self.wire.breaks.send_replace(());
+    }
+
+    /// Forgets what happened before the present revision. Watches that did not come so far fail.
+    pub fn compact(&self) {
+        self.shared.state.lock().compact();
+    }
+
+    /// The newest revision.
+    pub fn revision(&self) -> i64 {
+        self.shared.state.lock().revision()
+    }
+
+    /// Does something with the state after leases that are over have ended, and tells the watches if it changed.
+    fn with<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> T {
+        let mut state = self.shared.state.lock();
+        let before = state.revision();
+        let now = Instant::now();
+        state.expire(now);
+        let result = act(&mut state, now);
+        let has_changed = state.revision() != before;
+        drop(state);
+        if has_changed {
+            self.shared.changed.send_replace(());
+        }
+        result
+    }
+
+    async fn reach(&self) -> Result<(), StoreError> {
+        self.shared.chance.delay().await;
+        if *self.wire.is_cut.borrow() { Err(unreachable()) } else { Ok(()) }
+    }
+
+    async fn transact_now(&self, transaction: Transaction) -> Result<i64, StoreError> {
+        self.reach().await?;
+        if let Some(condition) = transaction.conditions.first()
+            && self.shared.chance.hits(|faults| faults.conflict)
+        {
+            return Err(StoreError::Conflict { key: Condition::key(condition).to_owned() });
+        }
+        let result = self.with(|state, _| state.transact(transaction));
+        if self.shared.chance.hits(|faults| faults.lost_answer) {
+            return Err(unreachable());
+        }
+        // Cut off meanwhile: it is done, but the client does not hear of it.
+        self.reach().await?;
+        result
+    }
+
+    fn break_by_chance(&self, prefix: &str) -> Result<(), StoreError> {
+        if !self.shared.chance.hits(|faults| faults.cut_watch) {
+            return Ok(());
+        }
+        if self.shared.chance.hits(|faults| faults.compaction) {
+            self.compact();
+        }
+        let reason = format!("the watch of {prefix} broke");
+        Err(StoreError::Unavailable { endpoint: "memory".to_owned(), reason })
+    }
+}
+
+fn unreachable() -> StoreError {
+    StoreError::Unavailable { endpoint: "memory".to_owned(), reason: "the wire is cut".to_owned() }
+}
+
+impl Wire {
+    fn new() -> Self {
+        Self { is_cut: watch::Sender::new(false), breaks: watch::Sender::new(()) }
+    }
+}
+
+impl Store for MemoryStore {
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
+        async move {
+            self.reach().await?;
+            Ok(self.with(|state, _| state.list(prefix)))
+        }
+        .boxed()
+    }
+
+    fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
+        async move {
+            self.reach().await?;
+            self.with(|state, _| state.after(prefix, revision))?;
+            Ok(Watch::new(self.clone(), prefix, revision).into_stream())
+        }
+        .boxed()
+    }
+
+    fn transact(&self, transaction: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {
+        self.transact_now(transaction).boxed()
+    }
+
+    fn leases(&self) -> Option<&dyn Leases> {
+        Some(self)
+    }
+}
+
+impl Leases for MemoryStore {
+    fn grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId, StoreError>> {
+        async move {
+            self.reach().await?;
+            Ok(self.with(|state, now| state.grant(ttl, now)))
+        }
+        .boxed()
+    }
+
+    fn keep_alive(&self, lease: LeaseId) -> BoxFuture<'_, Result<bool, StoreError>> {
+        async move {
+            self.reach().await?;
+            Ok(self.with(|state, now| state.keep_alive(lease, now)))
+        }
+        .boxed()
+    }
+
+    fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move {
+            self.reach().await?;
+            self.with(|state, _| state.revoke(lease));
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+/// A watch under way.
+struct Watch {
+    store: MemoryStore,
+    prefix: String,
+    /// The newest one that the reader has.
+    revision: i64,
+    changed: watch::Receiver<()>,
+    breaks: watch::Receiver<()>,
+    is_cut: watch::Receiver<bool>,
+}
+
+impl Watch {
+    fn new(store: MemoryStore, prefix: &str, revision: i64) -> Self {
+        let changed = store.shared.changed.subscribe();
+        let (breaks, is_cut) = (store.wire.breaks.subscribe(), store.wire.is_cut.subscribe());
+        Self { store, prefix: prefix.to_owned(), revision, changed, breaks, is_cut }
+    }
+
+    fn into_stream(self) -> WatchStream {
+        stream::try_unfold(self, |mut watch| async move {
+            let event = watch.next().await?;
+            Ok(Some((event, watch)))
+        })
+        .boxed()
+    }
+
+    async fn next(&mut self) -> Result<WatchEvent, StoreError> {
+        loop {
+            self.changed.mark_unchanged();
+            if *self.is_cut.borrow() {
+                return Err(unreachable());
+            }
+            let (batch, next_end) =
+                self.store.with(|state, _| (state.after(&self.prefix, self.revision), state.next_end()));
+            if let Some(batch) = batch? {
+                self.store.break_by_chance(&self.prefix)?;
+                self.store.shared.chance.delay().await;
+                self.revision = batch.revision;
+                return Ok(WatchEvent::Changed(batch));
+            }
+            let lease_ends = async {
+                match next_end {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = self.changed.changed() => {}
+                _ = self.is_cut.changed() => {}
+                _ = self.breaks.changed() => return Err(unreachable()),
+                () = lease_ends => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! Writing to the store: never over somebody else's change, and never after the lease is lost.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use bytes::Bytes;
+use contiv_store::{Condition, Operation, Store, StoreError, TRANSACTION_LIMIT, Transaction};
+use thiserror::Error;
+
+use crate::resource::{Key, Object};
+
+/// No transaction carries more in values, unless it is a single one: etcd takes 1.5 MiB in all.
+const LARGEST: usize = 1 << 20;
+
+/// What proves that a lease is held: the election's key has been there since this revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fence {
+    /// The election's key.
+    pub key: String,
+    /// The revision at which its holder won.
+    pub create_revision: i64,
+}
+
+/// One write, on condition that the key is as it was when the write was decided on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    condition: Condition,
+    operation: Operation,
+}
+
+impl Write {
+    /// Creates an object; there must be none of this key.
+    pub fn create(key: &str, value: impl Into<Bytes>) -> Self {
+        let key = key.to_owned();
+        let operation = Operation::Put { key: key.clone(), value: value.into() };
+        Self { condition: Condition::Absent { key }, operation }
+    }
+
+    /// Replaces the value of an object; nobody must have written it since it was read.
+    pub fn update<T>(object: &Object<T>, value: impl Into<Bytes>) -> Self {
+        let operation = Operation::Put { key: object.key.to_string(), value: value.into() };
+        Self { condition: unchanged(object), operation }
+    }
+
+    /// Deletes an object; nobody must have written it since it was read.
+    pub fn delete<T>(object: &Object<T>) -> Self {
+        let operation = Operation::Delete { key: object.key.to_string() };
+        Self { condition: unchanged(object), operation }
+    }
+
+    /// The key that is written.
+    pub fn key(&self) -> &str {
+        self.operation.key()
+    }
+
+    fn size(&self) -> usize {
+        match &self.operation {
+            Operation::Put { value, .. } | Operation::PutLeased { value, .. } => value.len(),
+            Operation::Delete { .. } => 0,
+        }
+    }
+}
+
+fn unchanged<T>(object: &Object<T>) -> Condition {
+    Condition::Unchanged { key: object.key.to_string(), mod_revision: object.mod_revision }
+}
+
+/// Why a write was not made. All of them are worth a retry of the reconciler, which reads again, but the last.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// The lease under which this was to be written is no longer held.
+    #[error("another one holds {key} now; nothing was written")]
+    Deposed {
+        /// The election's key.
+        key: String,
+    },
+    /// Somebody else wrote the key since it was read. Read again, and decide anew.
+    #[error("{key} was changed by somebody else since it was read; nothing was written")]
+    Conflict {
+        /// The key.
+        key: String,
+    },
+    /// The store failed. After [`StoreError::Unavailable`] nobody knows whether it was written.
+    #[error(transparent)]
+    Store(StoreError),
+    /// One batch writes a key twice; which write should win?
+    #[error("{key} is written twice in one batch; write it once")]
+    Twice {
+        /// The key.
+        key: String,
+    },
+}
+
+/// Writes to the store for one controller, for as long as its lease is held. Cheap to clone.
+///
+/// ```
+/// use contiv_controller::{Write, Writer, WriteError, testing::MemoryStore};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), WriteError> {
+/// let writer = Writer::new(MemoryStore::new().shared(), None);
+/// writer.commit(vec![Write::create("/names/1", "Ada")]).await?;
+/// let again = writer.commit(vec![Write::create("/names/1", "Bob")]).await;
+/// assert!(matches!(again, Err(WriteError::Conflict { key }) if key == "/names/1"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Writer {
+    store: Arc<dyn Store>,
+    fence: Option<Fence>,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("fence", &self.fence).finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    /// A writer whose every transaction fails when the fence is down; without one it can always write.
+    pub fn new(store: Arc<dyn Store>, fence: Option<Fence>) -> Self {
+        Self { store, fence }
+    }
+
+    /// What proves that its lease is held.
+    pub fn fence(&self) -> Option<&Fence> {
+        self.fence.as_ref()
+    }
+
+    /// Makes the writes in their order, and returns the last one's revision; none if there was nothing to write.
+    ///
+    /// As many as fit go in one transaction: 128 (127 with a fence), 1 MiB of values. More go in several, which are not
+    /// atomic together: after an error those before it stay.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub async fn commit(&self, writes: Vec<Write>) -> Result<Option<i64>, WriteError> {
+        let mut keys = BTreeSet::new();
+        if let Some(twice) = writes.iter().find(|write| !keys.insert(write.key())) {
+            return Err(WriteError::Twice { key: twice.key().to_owned() });
+        }
+        let mut revision = None;
+        for transaction in self.transactions(writes) {
+            revision = Some(self.store.transact(transaction).await.map_err(|error| self.explain(error))?);
+        }
+        Ok(revision)
+    }
+
+    /// Creates one object.
+    ///
+    /// # Errors
+    /// As [`Writer::commit`].
+    pub async fn create(&self, key: &Key, value: impl Into<Bytes>) -> Result<(), WriteError> {
+        self.commit(vec![Write::create(key, value)]).await.map(drop)
+    }
+
+    /// Replaces the value of one object.
+    ///
+    /// # Errors
+    /// As [`Writer::commit`].
+    pub async fn update<T: Sync>(
+        &self,
+        object: &Object<T>,
+        value: impl Into<Bytes>,
+    ) -> Result<(), WriteError> {
+        self.commit(vec![Write::update(object, value)]).await.map(drop)
+    }
+
+    /// Deletes one object.
+    ///
+    /// # Errors
+    /// As [`Writer::commit`].
+    pub async fn delete<T: Sync>(&self, object: &Object<T>) -> Result<(), WriteError> {
+        self.commit(vec![Write::delete(object)]).await.map(drop)
+    }
+
+    fn transactions(&self, writes: Vec<Write>) -> Vec<Transaction> {
+        let mut transactions = Vec::new();
+        let mut current = self.transaction();
+        let mut size = 0;
+        for write in writes {
+            let is_full = current.conditions.len() == TRANSACTION_LIMIT || size + write.size() > LARGEST;
+            if is_full && !current.operations.is_empty() {
+                transactions.push(std::mem::replace(&mut current, self.transaction()));
+                size = 0;
+            }
+            size += write.size();
+            current.conditions.push(write.condition);
+            current.operations.push(write.operation);
+        }
+        if !current.operations.is_empty() {
+            transactions.push(current);
+        }
+        transactions
+    }
+
+    fn transaction(&self) -> Transaction {
+        let fence = self
+            .fence
+            .iter()
+            .map(|fence| Condition::Since { key: fence.key.clone(), create_revision: fence.create_revision });
+        Transaction { conditions: fence.collect(), operations: Vec::new() }
+    }
+
+    fn explain(&self, error: StoreError) -> WriteError {
+        match error {
+            StoreError::Conflict { key } if self.fence.as_ref().is_some_and(|fence| fence.key == key) => {
+                WriteError::Deposed { key }
+            }
+            StoreError::Conflict { key } => WriteError::Conflict { key },
+            error => WriteError::Store(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        test_support::{delete, put, texts},
+        testing::MemoryStore,
+    };
+
+    async fn object(store: &MemoryStore, key: &str) -> Object<String> {
+        let [entry] = store.list(key).await.unwrap().entries.try_into().unwrap();
+        texts("t").decode(entry).unwrap()
+    }
+
+    #[tokio::test]
+    async fn nobody_elses_change_is_overwritten() {
+        let store = MemoryStore::new();
+        put(&store, "/t/1", "a").await;
+        let writer = Writer::new(store.shared(), None);
+        let read = object(&store, "/t/1").await;
+        put(&store, "/t/1", "b").await;
+        for write in [Write::update(&read, "c"), Write::delete(&read), Write::create("/t/1", "c")] {
+            let error = writer.commit(vec![Write::create("/t/2", "x"), write]).await.unwrap_err();
+            assert!(matches!(&error, WriteError::Conflict { key } if key == "/t/1"), "{error:?}");
+        }
+        assert_eq!(store.list("/").await.unwrap().entries.len(), 1);
+        writer.update(&object(&store, "/t/1").await, "c").await.unwrap();
+        writer.delete(&object(&store, "/t/1").await).await.unwrap();
+        assert_eq!(store.list("/").await.unwrap().entries, []);
+    }
+
+    #[tokio::test]
+    async fn who_lost_the_lease_writes_nothing_even_if_it_won_again() {
+        let store = MemoryStore::new();
+        let create_revision = put(&store, "/lease", "me").await;
+        let fence = Fence { key: "/lease".to_owned(), create_revision };
+        let writer = Writer::new(store.shared(), Some(fence));
+        put(&store, "/lease", "still me").await;
+        writer.commit(vec![Write::create("/t/1", "a")]).await.unwrap();
+        delete(&store, "/lease").await;
+        for _ in 0..2 {
+            let error = writer.commit(vec![Write::create("/t/2", "a")]).await.unwrap_err();
+            assert!(matches!(&error, WriteError::Deposed { key } if key == "/lease"), "{error:?}");
+            put(&store, "/lease", "me, in another term").await;
+        }
+        assert_eq!(store.list("/t/").await.unwrap().entries.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_batch_goes_in_as_few_transactions_as_the_store_takes() {
+        let creations = |count: usize, size: usize| -> Vec<Write> {
+            (0..count).map(|i| Write::create(&format!("/t/{i:03}"), vec![0; size])).collect()
+        };
+        let fence = Fence { key: "/lease".to_owned(), create_revision: 2 };
+        for (fence, count, size, expected) in [
+            (None, 0, 1, vec![]),
+            (None, 128, 1, vec![128]),
+            (None, 129, 1, vec![128, 1]),
+            (Some(fence.clone()), 128, 1, vec![127, 1]),
+            (None, 5, 400 << 10, vec![2, 2, 1]),
+            (None, 2, 2 << 20, vec![1, 1]),
+        ] {
+            let store = MemoryStore::new();
+            put(&store, "/lease", "me").await;
+            let writer = Writer::new(store.shared(), fence);
+            let transactions = writer.transactions(creations(count, size));
+            let operations: Vec<_> = transactions.iter().map(|it| it.operations.len()).collect();
+            assert_eq!(operations, expected);
+            let revision = writer.commit(creations(count, size)).await.unwrap();
+            assert_eq!(revision, (count > 0).then(|| store.revision()));
+            assert_eq!(store.list("/t/").await.unwrap().entries.len(), count);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_written_twice_is_named() {
+        let writer = Writer::new(MemoryStore::new().shared(), None);
+        let twice = vec![Write::create("/t/1", "a"), Write::create("/t/1", "b")];
+        let error = writer.commit(twice).await.unwrap_err().to_string();
+        assert_eq!(error, "/t/1 is written twice in one batch; write it once");
+    }
+}
