@@ -23,6 +23,7 @@ use crate::{
     health,
     http::{self, Api},
     local_addresses,
+    logging::LogLevel,
     metrics::Metrics,
     state_dir::StateDir,
 };
@@ -39,20 +40,20 @@ const HTTP_DRAIN_LIMIT: Duration = Duration::from_millis(500);
 /// # Errors
 /// When it cannot start: the state folder, the address or the store cannot be had. Never for what happens later to the
 /// store or a renderer.
-pub fn run(config: &Config) -> anyhow::Result<()> {
+pub fn run(config: &Config, log_level: LogLevel) -> anyhow::Result<()> {
     let _state_dir = StateDir::lock(&config.state_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_all()
         .build()
         .context("failed to start the runtime")?;
-    let result = runtime.block_on(run_until_stopped(config));
+    let result = runtime.block_on(run_until_stopped(config, log_level));
     // Nothing is left to do; what still hangs is not waited for.
     runtime.shutdown_background();
     result
 }
 
-async fn run_until_stopped(config: &Config) -> anyhow::Result<()> {
+async fn run_until_stopped(config: &Config, log_level: LogLevel) -> anyhow::Result<()> {
     let names: Vec<&str> = config.renderers.iter().map(|name| name.as_str()).collect();
     info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -99,7 +100,7 @@ async fn run_until_stopped(config: &Config) -> anyhow::Result<()> {
     .context("failed to start a renderer's thread")?;
 
     let stop = CancellationToken::new();
-    let api = Api::new(requests.clone(), metrics, questions);
+    let api = Api::new(requests.clone(), metrics, questions, log_level);
     let mut servers = JoinSet::new();
     servers.spawn(http::serve(listener, api.clone(), stop.clone()));
     if let Some(listener) = healthz_listener {

@@ -1,8 +1,9 @@
 //! Log lines on standard error, as text or JSON.
 
-use std::io;
+use std::{fmt as text, io, sync::Arc};
 
 use thiserror::Error;
+use tokio::sync::watch;
 use tracing_subscriber::{
     EnvFilter,
     filter::{LevelFilter, ParseError},
@@ -20,6 +21,49 @@ pub enum LevelError {
     /// A module with a level, but not in the right form.
     #[error(transparent)]
     Directive(#[from] ParseError),
+    /// Nobody logs any more.
+    #[error("the level cannot be changed: {0}")]
+    Reload(#[from] tracing_subscriber::reload::Error),
+}
+
+/// The level in effect, and the way to change it. Clones change the same.
+#[derive(Clone)]
+pub struct LogLevel {
+    current: watch::Sender<String>,
+    reload: Arc<Reload>,
+}
+
+type Reload = dyn Fn(EnvFilter) -> Result<(), tracing_subscriber::reload::Error> + Send + Sync;
+
+impl LogLevel {
+    /// `reload` puts a filter into effect; `level` is that of the present one.
+    pub(crate) fn new(
+        level: &str,
+        reload: impl Fn(EnvFilter) -> Result<(), tracing_subscriber::reload::Error> + Send + Sync + 'static,
+    ) -> Self {
+        Self { current: watch::Sender::new(level.to_owned()), reload: Arc::new(reload) }
+    }
+
+    /// The level in effect, as in the configuration.
+    pub fn get(&self) -> String {
+        self.current.borrow().clone()
+    }
+
+    /// Puts another into effect.
+    ///
+    /// # Errors
+    /// When it is not understood; the one in effect stays.
+    pub fn set(&self, level: &str) -> Result<(), LevelError> {
+        (self.reload)(filter(level)?)?;
+        self.current.send_replace(level.to_owned());
+        Ok(())
+    }
+}
+
+impl text::Debug for LogLevel {
+    fn fmt(&self, f: &mut text::Formatter<'_>) -> text::Result {
+        f.debug_tuple("LogLevel").field(&self.get()).finish()
+    }
 }
 
 /// What a `log-level` lets through.
@@ -38,12 +82,21 @@ pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
 ///
 /// # Errors
 /// When the level is not understood, or logging has been started before.
-pub fn start(format: LogFormat, level: &str) -> anyhow::Result<()> {
+pub fn start(format: LogFormat, level: &str) -> anyhow::Result<LogLevel> {
     let lines = fmt().with_env_filter(filter(level)?).with_writer(io::stderr);
-    let started = match format {
-        // Colours only for a person who looks on.
-        LogFormat::Text => lines.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    let (started, log_level) = match format {
+        LogFormat::Text => {
+            // Colours only for a person who looks on.
+            let lines = lines.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).with_filter_reloading();
+            let handle = lines.reload_handle();
+            (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)))
+        }
+        LogFormat::Json => {
+            let lines = lines.json().flatten_event(true).with_filter_reloading();
+            let handle = lines.reload_handle();
+            (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)))
+        }
     };
-    started.map_err(|error| anyhow::anyhow!("failed to start logging: {error}"))
+    started.map_err(|error| anyhow::anyhow!("failed to start logging: {error}"))?;
+    Ok(log_level)
 }

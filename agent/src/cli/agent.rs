@@ -41,8 +41,8 @@ impl Agent {
             write!(terminal.out, "{}", config.to_toml()?)?;
             return Ok(Outcome::Good);
         }
-        logging::start(config.log_format, &config.log_level)?;
-        agent::run(&config)?;
+        let log_level = logging::start(config.log_format, &config.log_level)?;
+        agent::run(&config, log_level)?;
         Ok(Outcome::Good)
     }
 }

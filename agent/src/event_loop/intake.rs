@@ -9,6 +9,9 @@ use contiv_store::{Change, Entry, Snapshot};
 /// Below this many entries another thread costs more than it gains.
 const ENTRIES_PER_THREAD: usize = 2000;
 
+/// Larger than any object of Kubernetes, whose requests end at 3 MiB, and etcd's, which end at 1.5 MiB by default.
+const LARGEST_VALUE: usize = 4 << 20;
+
 /// A value that cannot be used. It is never taken for a deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BadValue {
@@ -105,6 +108,11 @@ fn decode(entry: &Entry) -> Decoded {
         Ok(None) => return Decoded::Ignored,
         Err(error) => return bad(None, error.problem),
     };
+    if entry.value.len() > LARGEST_VALUE {
+        let size = entry.value.len();
+        let reason = format!("the value has {size} bytes; at most {LARGEST_VALUE} are read");
+        return bad(wire::object_key(&key), reason);
+    }
     match wire::decode(&key, &entry.value, entry.create_revision) {
         Ok(Some(object)) => Decoded::Good(Event::Put(object)),
         Ok(None) => Decoded::Ignored,
@@ -141,6 +149,18 @@ mod tests {
         let [Verdict::Bad(bad)] = intake.verdicts.as_slice() else { panic!("{:?}", intake.verdicts) };
         assert_eq!(bad.object, Some(web()));
         assert!(bad.reason.contains("service default/web"), "{}", bad.reason);
+    }
+
+    #[test]
+    fn a_value_that_is_too_large_is_refused_by_name_and_not_read() {
+        let huge = " ".repeat(LARGEST_VALUE) + "{}";
+        let (resync, bad) = snapshot(&Snapshot {
+            entries: vec![entry("web", &huge), entry("web2", "{}")],
+            ..Snapshot::default()
+        });
+        assert_eq!(resync.undecodable.into_iter().collect::<Vec<_>>(), [web()]);
+        assert!(bad[0].key.contains("web") && bad[0].reason.contains("4194306 bytes"), "{bad:?}");
+        assert_eq!(bad.len(), 1, "the other one is read");
     }
 
     #[test]

@@ -17,6 +17,14 @@ pub(super) enum ApiError {
     NotFound(String),
     #[error("this changes state, and is only for callers on this machine (loopback)")]
     NotLoopback,
+    #[error("{0:?} is not how this machine is asked: call it by its address, or as localhost")]
+    ForeignHost(String),
+    #[error("pages of {0} change nothing here")]
+    ForeignSite(String),
+    #[error("too many requests at the same time; try again")]
+    TooMany,
+    #[error("the answer took too long")]
+    TooSlow,
     #[error("{0}")]
     NotReady(&'static str),
     #[error("the agent is stopping")]
@@ -32,8 +40,10 @@ impl IntoResponse for ApiError {
         let status = match self {
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::NotLoopback => StatusCode::FORBIDDEN,
-            Self::NotReady(_) | Self::Stopping | Self::LoopBusy | Self::RendererBusy(_) => {
+            Self::NotLoopback | Self::ForeignSite(_) => StatusCode::FORBIDDEN,
+            Self::ForeignHost(_) => StatusCode::MISDIRECTED_REQUEST,
+            Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooSlow | Self::NotReady(_) | Self::Stopping | Self::LoopBusy | Self::RendererBusy(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
         };

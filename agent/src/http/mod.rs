@@ -4,8 +4,10 @@ mod actions;
 mod error;
 mod health;
 mod load_balancer;
+mod log_level;
 mod loopback;
 mod page;
+mod protection;
 mod trace;
 mod views;
 
@@ -27,9 +29,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     event_loop::{Query, Reply, Request},
     health::HealthCheckQuestions,
+    logging::LogLevel,
     metrics::Metrics,
 };
 use error::ApiError;
+use protection::protect;
 
 pub use load_balancer::serve_load_balancers;
 
@@ -37,7 +41,7 @@ pub use load_balancer::serve_load_balancers;
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// Every endpoint, with what it is for. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 17] = [
+pub const ENDPOINTS: [(&str, &str, &str); 19] = [
     ("GET", "/liveness", "200 while the event loop answers"),
     ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
     ("GET", "/metrics", "Prometheus metrics"),
@@ -56,6 +60,8 @@ pub const ENDPOINTS: [(&str, &str, &str); 17] = [
         "/controller/event-history",
         "what happened: ?last=20, ?since=, ?until=, ?from=, ?to=, ?first=, ?seq-num=",
     ),
+    ("GET", "/log/level", "what is logged"),
+    ("PUT", "/log/level", "log more or less from now on: info, or info,contiv_store=debug"),
     ("POST", "/controller/resync", "read the store again and give every renderer everything again"),
     ("POST", "/controller/confirm-deletions", "let deletions count that are held because they are too many"),
     ("GET", "/", "this page"),
@@ -67,6 +73,7 @@ pub struct Api {
     requests: mpsc::Sender<Request>,
     metrics: Arc<Metrics>,
     health_checks: HealthCheckQuestions,
+    log_level: LogLevel,
 }
 
 impl Api {
@@ -75,8 +82,9 @@ impl Api {
         requests: mpsc::Sender<Request>,
         metrics: Arc<Metrics>,
         health_checks: HealthCheckQuestions,
+        log_level: LogLevel,
     ) -> Self {
-        Self { requests, metrics, health_checks }
+        Self { requests, metrics, health_checks, log_level }
     }
 
     /// Asks the loop. `question` wraps the channel for the answer.
@@ -92,27 +100,30 @@ impl Api {
 
 /// All endpoints.
 pub fn router(api: Api) -> Router {
-    Router::new()
-        .route("/", get(page::page))
-        .route("/liveness", get(health::liveness))
-        .route("/readiness", get(health::readiness))
-        .route("/metrics", get(health::metrics))
-        .route("/status", get(views::status))
-        .route("/services", get(views::services))
-        .route("/services/{namespace}/{name}", get(views::service))
-        .route("/objects/{kind}", get(views::objects))
-        .route("/nodes", get(views::nodes))
-        .route("/renderers", get(views::renderers))
-        .route("/renderers/{name}/dump", get(views::dump))
-        .route("/health-checks", get(views::health_checks))
-        .route("/quarantine", get(views::quarantine))
-        .route("/trace", get(trace::trace))
-        .route("/controller/event-history", get(views::history))
-        .route("/controller/resync", post(actions::resync))
-        .route("/controller/confirm-deletions", post(actions::confirm_deletions))
-        .fallback(error::no_such_path)
-        .method_not_allowed_fallback(error::no_such_method)
-        .with_state(api)
+    protect(
+        Router::new()
+            .route("/", get(page::page))
+            .route("/liveness", get(health::liveness))
+            .route("/readiness", get(health::readiness))
+            .route("/metrics", get(health::metrics))
+            .route("/status", get(views::status))
+            .route("/services", get(views::services))
+            .route("/services/{namespace}/{name}", get(views::service))
+            .route("/objects/{kind}", get(views::objects))
+            .route("/nodes", get(views::nodes))
+            .route("/renderers", get(views::renderers))
+            .route("/renderers/{name}/dump", get(views::dump))
+            .route("/health-checks", get(views::health_checks))
+            .route("/quarantine", get(views::quarantine))
+            .route("/trace", get(trace::trace))
+            .route("/controller/event-history", get(views::history))
+            .route("/log/level", get(log_level::get).put(log_level::put))
+            .route("/controller/resync", post(actions::resync))
+            .route("/controller/confirm-deletions", post(actions::confirm_deletions))
+            .fallback(error::no_such_path)
+            .method_not_allowed_fallback(error::no_such_method)
+            .with_state(api),
+    )
 }
 
 /// Serves until `stop` is cancelled; requests that are under way then are finished.

@@ -23,7 +23,9 @@ fn web() -> FeedEvent {
 /// A request from a peer, and the answer.
 async fn request(harness: &Harness, peer: &str, method: &str, path: &str) -> (StatusCode, String) {
     let api = harness.api();
-    let mut request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    // The only request that needs a body is the one for the log level.
+    let body = if method == "PUT" { Body::from("debug") } else { Body::empty() };
+    let mut request = Request::builder().method(method).uri(path).body(body).unwrap();
     request.extensions_mut().insert(ConnectInfo(peer.parse::<SocketAddr>().unwrap()));
     let response = router(api).oneshot(request).await.unwrap();
     let status = response.status();
@@ -125,6 +127,27 @@ async fn the_endpoints_listed_are_those_that_are_served() {
         let (status, body) = request(&harness, HERE, method, &path).await;
         assert!(status.is_success(), "{method} {path}: {status} {body}");
     }
+}
+
+#[tokio::test]
+async fn the_log_level_is_shown_and_changed_and_a_wrong_one_is_refused() {
+    let harness = ready(vec![]).await;
+    let api = harness.api();
+    let ask = async |method: &str, body: &'static str| {
+        let mut request = Request::builder().method(method).uri("/log/level").body(Body::from(body)).unwrap();
+        request.extensions_mut().insert(ConnectInfo(HERE.parse::<SocketAddr>().unwrap()));
+        let response = router(api.clone()).oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    };
+    let level = |level: &str| (StatusCode::OK, format!("{{\"level\":\"{level}\"}}"));
+    assert_eq!(ask("GET", "").await, level("info"));
+    assert_eq!(ask("PUT", "warn,contiv_store=trace\n").await, level("warn,contiv_store=trace"));
+    let (status, error) = ask("PUT", "loud").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(error.contains("loud") && error.contains("send a level"), "{error}");
+    assert_eq!(ask("GET", "").await, level("warn,contiv_store=trace"), "it stays");
 }
 
 #[tokio::test]

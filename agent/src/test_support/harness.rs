@@ -21,6 +21,7 @@ use crate::{
     },
     health::{self, HealthCheckQuestions, ProxyHealth},
     http::Api,
+    logging::LogLevel,
     metrics::Metrics,
 };
 
@@ -88,7 +89,12 @@ impl Harness {
 
     /// What the handlers of the debug HTTP have.
     pub(crate) fn api(&self) -> Api {
-        Api::new(self.requests.clone(), Arc::clone(&self.metrics), self.health_checks.clone())
+        Api::new(
+            self.requests.clone(),
+            Arc::clone(&self.metrics),
+            self.health_checks.clone(),
+            LogLevel::new("info", |_| Ok(())),
+        )
     }
 
     pub(crate) async fn status(&self) -> Status {

@@ -1,0 +1,110 @@
+//! What keeps strangers and accidents from the debug HTTP: pages of other sites, names that point here by trick, requests
+//! that are too large, too slow or too many.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, Request},
+    http::{
+        HeaderMap, Method,
+        header::{HOST, ORIGIN},
+        uri::Authority,
+    },
+    middleware::{Next, from_fn},
+    response::{IntoResponse, Response},
+};
+use tokio::{sync::Semaphore, time::timeout};
+
+use super::error::ApiError;
+
+/// The longest answer takes a tenth of that.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+/// No request has a body of any size.
+const BODY_LIMIT: usize = 16 << 10;
+/// Requests at the same time: many more than people and probes ever make.
+const REQUESTS: usize = 64;
+
+/// Puts the protection around all endpoints.
+pub(super) fn protect(router: Router) -> Router {
+    let slots = Arc::new(Semaphore::new(REQUESTS));
+    router.layer(DefaultBodyLimit::max(BODY_LIMIT)).layer(from_fn(move |request: Request, next: Next| {
+        let slots = Arc::clone(&slots);
+        async move { check_and_run(&slots, request, next).await }
+    }))
+}
+
+async fn check_and_run(slots: &Semaphore, request: Request, next: Next) -> Response {
+    if let Err(error) = check(request.method(), request.headers()) {
+        return error.into_response();
+    }
+    let Ok(_slot) = slots.try_acquire() else { return ApiError::TooMany.into_response() };
+    let answer = timeout(TIME_LIMIT, next.run(request)).await;
+    answer.unwrap_or_else(|_| ApiError::TooSlow.into_response())
+}
+
+/// Lets only those in who address this machine by its number, or as localhost, and no page of another site.
+fn check(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    // A name that somebody else controls can point to 127.0.0.1, and then their pages count as ours.
+    if let Some(host) = text(HOST).filter(|host| !is_own(host)) {
+        return Err(ApiError::ForeignHost(host.to_owned()));
+    }
+    if method.is_safe() {
+        return Ok(());
+    }
+    // Only browsers send an origin. That of our own page names the host it came from.
+    let is_foreign = |origin: &&str| {
+        let host = origin.strip_prefix("http://");
+        host.is_none() || host != text(HOST)
+    };
+    match text(ORIGIN).filter(is_foreign) {
+        Some(origin) => Err(ApiError::ForeignSite(origin.to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// A number, or localhost; with any port.
+fn is_own(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(method: &Method, headers: &[(&'static str, &str)]) -> Result<(), String> {
+        let headers =
+            headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        check(method, &headers).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn only_numbers_and_localhost_are_names_of_this_machine() {
+        for host in ["127.0.0.1:9999", "10.0.0.1", "[::1]:9999", "localhost", "LOCALHOST:9999"] {
+            assert_eq!(verdict(&Method::GET, &[("host", host)]), Ok(()), "{host}");
+        }
+        for host in ["evil.example", "evil.example:9999", "127.0.0.1.evil.example", "localhost.evil", ""] {
+            assert!(
+                verdict(&Method::GET, &[("host", host)]).unwrap_err().contains("by its address"),
+                "{host}"
+            );
+        }
+        assert_eq!(verdict(&Method::GET, &[]), Ok(()), "HTTP 1.0 has no such header");
+    }
+
+    #[test]
+    fn pages_of_other_sites_change_nothing() {
+        let host = ("host", "127.0.0.1:9999");
+        assert_eq!(verdict(&Method::POST, &[host]), Ok(()), "curl sends no origin");
+        assert_eq!(verdict(&Method::POST, &[host, ("origin", "http://127.0.0.1:9999")]), Ok(()));
+        for origin in ["http://evil.example", "https://127.0.0.1:9999", "http://127.0.0.1:80", "null"] {
+            let error = verdict(&Method::POST, &[host, ("origin", origin)]).unwrap_err();
+            assert!(error.contains(origin), "{error}");
+        }
+        // What they read they cannot see, as no header allows them to.
+        assert_eq!(verdict(&Method::GET, &[host, ("origin", "http://evil.example")]), Ok(()));
+    }
+}
