@@ -6,6 +6,8 @@
 mod conntrack;
 pub mod dry_run;
 pub mod error;
+#[cfg(any(test, feature = "testing"))]
+pub mod faulty;
 pub mod local_addresses;
 mod netlink;
 pub mod nftables;

@@ -1,3 +1,5 @@
+mod faults;
+
 use std::time::Duration;
 
 use contiv_model::ServiceId;

@@ -1,0 +1,174 @@
+//! A renderer that fails now and then, by seed, in front of one that does not: for tests of whoever drives renderers.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use contiv_model::{ChangeSet, Snapshot};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use crate::{Description, RenderError, Renderer, Report};
+
+/// How often which fault happens: each from 0 (never) to 1 (at every call).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FaultRates {
+    /// Nothing is applied, and the call fails.
+    pub error: f64,
+    /// Some of it is applied, and the call fails.
+    pub partial: f64,
+    /// All of it is applied, and the call fails all the same: the answer was lost.
+    pub lost_answer: f64,
+    /// The call panics, and all that the renderer remembers is gone.
+    pub panic: f64,
+    /// The call takes up to [`FaultRates::longest_delay`].
+    pub delay: f64,
+    /// The longest that a call hangs.
+    pub longest_delay: Duration,
+}
+
+/// Turns the faults of a renderer off for good, so that a test can wait for the end.
+#[derive(Debug, Clone, Default)]
+pub struct FaultSwitch(Arc<AtomicBool>);
+
+impl FaultSwitch {
+    /// From now on every call does what it should.
+    pub fn turn_off(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A renderer with faults.
+#[derive(Debug)]
+pub struct Faulty<R> {
+    inner: R,
+    name: &'static str,
+    rates: FaultRates,
+    random: StdRng,
+    switch: FaultSwitch,
+}
+
+/// What happens at one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    Error,
+    Partial,
+    LostAnswer,
+}
+
+impl<R: Renderer> Faulty<R> {
+    /// Puts faults in front of `inner`. The same seed and the same calls have the same faults.
+    pub fn new(inner: R, name: &'static str, rates: FaultRates, seed: u64, switch: FaultSwitch) -> Self {
+        Self { inner, name, rates, random: StdRng::seed_from_u64(seed), switch }
+    }
+
+    /// Draws what happens, after the delay that belongs to it.
+    ///
+    /// # Panics
+    /// As often as the rate says.
+    fn fault(&mut self) -> Fault {
+        // Drawn in any case, so that turning faults off does not change those before.
+        let [delay, panic, error, partial, lost] = std::array::from_fn(|_| self.random.random::<f64>());
+        if self.switch.0.load(Ordering::Relaxed) {
+            return Fault::None;
+        }
+        if delay < self.rates.delay {
+            thread::sleep(self.rates.longest_delay.mul_f64(self.random.random()));
+        }
+        assert!(panic >= self.rates.panic, "a fault by seed");
+        match () {
+            () if error < self.rates.error => Fault::Error,
+            () if partial < self.rates.partial => Fault::Partial,
+            () if lost < self.rates.lost_answer => Fault::LostAnswer,
+            () => Fault::None,
+        }
+    }
+
+    /// Some of the services, at random.
+    fn some<K: Ord + Clone, V: Clone>(&mut self, all: &BTreeMap<K, V>) -> BTreeMap<K, V> {
+        all.iter().filter(|_| self.random.random()).map(|(id, it)| (id.clone(), it.clone())).collect()
+    }
+}
+
+fn failed(fault: Fault) -> RenderError {
+    RenderError::Kernel { action: "go on".to_owned(), reason: format!("a fault by seed: {fault:?}") }
+}
+
+impl<R: Renderer> Renderer for Faulty<R> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
+        let fault = self.fault();
+        match fault {
+            Fault::None => return self.inner.resync(snapshot),
+            Fault::Error => {}
+            Fault::Partial => {
+                let services = self.some(&snapshot.services);
+                self.inner.resync(&Snapshot { services, ..snapshot.clone() })?;
+            }
+            Fault::LostAnswer => drop(self.inner.resync(snapshot)?),
+        }
+        Err(failed(fault))
+    }
+
+    fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
+        let fault = self.fault();
+        match fault {
+            Fault::None => return self.inner.update(changes),
+            Fault::Error => {}
+            Fault::Partial => {
+                let services = self.some(&changes.services);
+                self.inner.update(&ChangeSet { services, ..changes.clone() })?;
+            }
+            Fault::LostAnswer => drop(self.inner.update(changes)?),
+        }
+        Err(failed(fault))
+    }
+
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+
+    fn cleanup(&mut self) -> Result<Report, RenderError> {
+        self.inner.cleanup()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dry_run::DryRun;
+
+    const ALL: FaultRates = FaultRates {
+        error: 0.3,
+        partial: 0.3,
+        lost_answer: 0.3,
+        panic: 0.0,
+        delay: 0.1,
+        longest_delay: Duration::from_millis(1),
+    };
+
+    fn outcomes(rates: FaultRates, seed: u64, switch: &FaultSwitch) -> Vec<bool> {
+        let mut renderer = Faulty::new(DryRun::new(), "faulty", rates, seed, switch.clone());
+        (0..100).map(|_| renderer.resync(&Snapshot::default()).is_ok()).collect()
+    }
+
+    #[test]
+    fn the_same_seed_has_the_same_faults_and_another_has_others() {
+        let switch = FaultSwitch::default();
+        let first = outcomes(ALL, 1, &switch);
+        assert!(first.contains(&true) && first.contains(&false));
+        assert_eq!(outcomes(ALL, 1, &switch), first);
+        assert_ne!(outcomes(ALL, 2, &switch), first);
+        switch.turn_off();
+        assert!(!outcomes(ALL, 1, &switch).contains(&false));
+    }
+}
