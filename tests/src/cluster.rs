@@ -8,7 +8,7 @@ mod manifests;
 mod service;
 mod service_manifest;
 
-pub use etcd::{Etcd, ROOT};
+pub use etcd::{Etcd, EtcdClient, ROOT};
 pub use manifests::Manifests;
 pub use service::{Frontend, PORT, Service, TARGET_PORT};
 pub use service_manifest::ServiceManifest;

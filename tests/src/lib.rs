@@ -5,4 +5,5 @@
 
 pub mod agent;
 pub mod cluster;
+pub mod kernel;
 pub mod lab;

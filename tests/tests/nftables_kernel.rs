@@ -12,8 +12,10 @@ use contiv_model::{
     ServiceId, ServicePort, Snapshot, TrafficPolicy,
 };
 use contiv_renderer::{Renderer, Report, dry_run, nftables::Nftables};
-use contiv_tests::lab::{LabError, Namespace, Result, isolated};
-use nftables::expr::{Expression, NamedExpression, Verdict};
+use contiv_tests::{
+    kernel::{Elements, count, read_elements},
+    lab::{LabError, Namespace, Result, isolated},
+};
 
 #[test]
 fn the_skeleton_lists_the_same_whether_nft_loads_it_or_netlink_programs_it() -> Result<()> {
@@ -342,9 +344,6 @@ fn count_a_connection_by_hand(namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// The elements of each set, as text. Which slot a backend has is of no consequence, so slots are left out and counted.
-type Elements = BTreeMap<String, BTreeMap<String, usize>>;
-
 fn desired_elements(snapshot: &Snapshot) -> Elements {
     let json = dry_run::json(snapshot);
     let sets = json["elements"].as_object().into_iter().flatten();
@@ -356,58 +355,4 @@ fn desired_elements(snapshot: &Snapshot) -> Elements {
         }
     }
     elements
-}
-
-fn count(elements: &mut Elements, set: &str, mut text: String) {
-    if set.starts_with("backends")
-        && let Some((key, backend)) = text.split_once(" : ")
-        && let Some((frontend, _)) = key.rsplit_once(" . ")
-    {
-        text = format!("{frontend} : {backend}");
-    }
-    *elements.entry(set.to_owned()).or_default().entry(text).or_default() += 1;
-}
-
-/// What the crate `nftables` reads. Its types for elements know all of ours; those for whole maps lack the types
-/// `verdict` and `integer`, so the frame around the elements is taken apart here.
-fn read_elements(namespace: &Namespace) -> Result<Elements> {
-    let read = || {
-        nftables::helper::get_current_ruleset_raw(
-            nftables::helper::DEFAULT_NFT,
-            nftables::helper::DEFAULT_ARGS,
-        )
-    };
-    let ruleset = namespace.run(|| read().map_err(unexpected))?;
-    let ruleset: serde_json::Value = serde_json::from_str(&ruleset).map_err(unexpected)?;
-    let mut elements = Elements::new();
-    for object in ruleset["nftables"].as_array().into_iter().flatten() {
-        for set in [&object["set"], &object["map"]] {
-            let found: Option<Vec<Expression<'_>>> =
-                serde_json::from_value(set["elem"].clone()).map_err(unexpected)?;
-            for element in found.unwrap_or_default() {
-                count(&mut elements, set["name"].as_str().unwrap_or_default(), text(&element));
-            }
-        }
-    }
-    Ok(elements)
-}
-
-/// An element as nft writes it.
-fn text(expression: &Expression<'_>) -> String {
-    match expression {
-        Expression::String(value) => value.to_string(),
-        Expression::Number(value) => value.to_string(),
-        Expression::List(parts) => parts.iter().map(text).collect::<Vec<_>>().join(" : "),
-        Expression::Named(NamedExpression::Concat(parts)) => {
-            parts.iter().map(text).collect::<Vec<_>>().join(" . ")
-        }
-        Expression::Named(NamedExpression::Elem(element)) => text(&element.val),
-        Expression::Named(NamedExpression::Prefix(prefix)) => {
-            format!("{}/{}", text(&prefix.addr), prefix.len)
-        }
-        Expression::Verdict(Verdict::Goto(target)) => format!("goto {}", target.target),
-        Expression::Verdict(Verdict::Accept) => "accept".to_owned(),
-        Expression::Verdict(Verdict::Drop) => "drop".to_owned(),
-        other => format!("{other:?}"),
-    }
 }
