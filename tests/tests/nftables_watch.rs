@@ -41,7 +41,7 @@ fn many() -> Snapshot {
     Snapshot { services, ..Snapshot::default() }
 }
 
-fn failed(error: contiv_renderer::RenderError) -> LabError {
+fn failed(error: impl ToString) -> LabError {
     LabError::Unexpected(error.to_string())
 }
 
