@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     net::IpAddr,
     sync::{
         Arc,
@@ -41,7 +42,7 @@ fn many() -> Snapshot {
     Snapshot { services, ..Snapshot::default() }
 }
 
-fn failed(error: impl ToString) -> LabError {
+fn failed(error: impl Display) -> LabError {
     LabError::Unexpected(error.to_string())
 }
 
@@ -56,14 +57,14 @@ fn watching(
         let mut watch = watch.unwrap_or_else(|| panic!("there is something to hear"));
         let (sender, heard) = mpsc::channel();
         let listen = thread::spawn(move || {
-            while let Some(change) = watch.next()? {
+            while let Some(change) = watch.next().map_err(failed)? {
                 let _ = sender.send(change.to_string());
             }
-            Ok(())
+            Ok::<_, LabError>(())
         });
         let outcome = work(&mut renderer, &heard);
         drop(renderer);
-        listen.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)).map_err(failed)?;
+        listen.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
         outcome
     })
 }

@@ -109,7 +109,7 @@ fn what_the_kernel_refuses_is_left_out_by_name_and_tried_again_when_it_changes()
 fn a_refused_service_is_in_the_quarantine_and_all_others_work() -> Result<()> {
     isolated("a_refused_service_is_in_the_quarantine_and_all_others_work", |lab| {
         // One for each protocol.
-        make_a_small_table(lab, 2)?;
+        make_a_small_table(lab, 3)?;
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         let (first, second) =
