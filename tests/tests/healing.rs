@@ -231,3 +231,20 @@ fn what_happens_while_notifications_are_lost_is_undone_too() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn a_udp_flow_that_began_without_the_rules_finds_the_service_once_they_are_back() -> Result<()> {
+    isolated("a_udp_flow_that_began_without_the_rules_finds_the_service_once_they_are_back", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let web = Service::new("web", 80, &[lab.pod3.host]);
+        let state = Manifests::new(lab)?;
+        state.put(&web)?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        agent.pause()?;
+        lab.node.exec(&["nft", "flush", "ruleset"])?;
+        let mut session = lab.pod1.open(Protocol::Udp, web.address(lab, Frontend::ClusterIp, Family::V4))?;
+        assert!(session.ask().is_err(), "there are no rules");
+        agent.resume()?;
+        wait_until("the same flow is answered", LONG, || session.ask().is_ok()).map(drop)
+    })
+}
