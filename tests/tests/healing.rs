@@ -242,8 +242,9 @@ fn a_udp_flow_that_began_without_the_rules_finds_the_service_once_they_are_back(
         let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
         agent.pause()?;
         lab.node.exec(&["nft", "flush", "ruleset"])?;
-        let mut session = lab.pod1.open(Protocol::Udp, web.address(lab, Frontend::ClusterIp, Family::V4))?;
-        assert!(session.ask().is_err(), "there are no rules");
+        let address = web.address(lab, Frontend::NodePort, Family::V4);
+        let mut session = lab.client.open(Protocol::Udp, address)?;
+        assert!(session.ask().is_err(), "the node itself knows no such port");
         agent.resume()?;
         wait_until("the same flow is answered", LONG, || session.ask().is_ok()).map(drop)
     })
