@@ -13,7 +13,7 @@ use std::{
 use contiv_model::{ChangeSet, Snapshot};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-use crate::{Description, RenderError, Renderer, Report};
+use crate::{Description, RenderError, Renderer, Report, Watch};
 
 /// How often which fault happens: each from 0 (never) to 1 (at every call).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -131,6 +131,10 @@ impl<R: Renderer> Renderer for Faulty<R> {
             Fault::LostAnswer => drop(self.inner.update(changes)?),
         }
         Err(failed(fault))
+    }
+
+    fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
+        self.inner.watch()
     }
 
     fn describe(&self) -> Description {

@@ -13,7 +13,9 @@ mod netlink;
 pub mod nftables;
 pub mod registry;
 pub mod renderer;
+pub mod watch;
 
 pub use error::RenderError;
 pub use local_addresses::{LocalAddresses, LocalAddressesError};
 pub use renderer::{Description, Rejected, Renderer, Report};
+pub use watch::{ForeignChange, Process, Watch};

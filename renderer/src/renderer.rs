@@ -3,7 +3,7 @@
 use contiv_model::{ChangeSet, ServiceId, Snapshot};
 use serde::Serialize;
 
-use crate::RenderError;
+use crate::{RenderError, Watch};
 
 /// Brings one kind of dataplane to the desired state, and keeps it there.
 ///
@@ -18,6 +18,18 @@ pub trait Renderer: Send {
 
     /// Applies what changed since the last successful call.
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError>;
+
+    /// Starts to listen to what others do to this dataplane; none where nothing can be heard. Called before the first
+    /// resync, so that no change is missed, and before another one when a watch has ended.
+    fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
+        Ok(None)
+    }
+
+    /// Undoes what others did, as the watch has heard. `snapshot` is what a resync would be given now; what was given in
+    /// updates may be older.
+    fn heal(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
+        self.resync(snapshot)
+    }
 
     /// What is applied now, for people and for tests.
     fn describe(&self) -> Description;
@@ -37,7 +49,7 @@ pub struct Report {
     pub transactions: usize,
     /// Bytes sent to the kernel.
     pub bytes: usize,
-    /// Objects left out because they cannot be rendered; the rest went in.
+    /// All objects that are left out at present because they cannot be rendered; the rest is in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<Rejected>,
 }
@@ -49,6 +61,8 @@ pub struct Rejected {
     pub service: ServiceId,
     /// Why.
     pub reason: String,
+    /// What is used meanwhile: `last good` or `nothing`.
+    pub in_force: &'static str,
 }
 
 /// What a renderer has applied.

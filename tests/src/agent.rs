@@ -122,6 +122,16 @@ impl<'lab> Agent<'lab> {
         self.process.terminate(TIME_LIMIT)
     }
 
+    /// Halts it where it is, until [`Agent::resume`].
+    pub fn pause(&self) -> Result<()> {
+        self.process.signal(Signal::SIGSTOP)
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) -> Result<()> {
+        self.process.signal(Signal::SIGCONT)
+    }
+
     /// Ends it by SIGKILL.
     pub fn kill(mut self) -> Result<()> {
         self.process.signal(Signal::SIGKILL)?;

@@ -1,12 +1,15 @@
 //! The agent may stop, crash and come back, and etcd may vanish: connections do not notice.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Etcd, Frontend, Manifests, Service, State, TARGET_PORT},
     lab::{Family, Lab, Protocol, Responder, Result, isolated},
 };
+
+/// How often the agent is killed and started, and stopped and started.
+const RESTARTS: usize = 10;
 
 /// The dataplane as text, without counters.
 fn ruleset(lab: &Lab) -> Result<String> {
@@ -36,20 +39,38 @@ fn connections_go_on_and_new_ones_succeed_while_the_agent_is_stopped_and_started
             sessions.push((session, answer));
         }
         let before = ruleset(lab)?;
-        let answered =
-            lab.client.ask_while(Protocol::Tcp, web.address(lab, Frontend::ClusterIp, Family::V4), || {
-                assert!(agent.stop()?.success(), "SIGTERM is a clean end");
-                assert_eq!(ruleset(lab)?, before, "the dataplane stays");
-                std::thread::sleep(Duration::from_millis(100));
+        let restarts = || {
+            assert!(agent.stop()?.success(), "SIGTERM is a clean end");
+            assert_eq!(ruleset(lab)?, before, "the dataplane stays");
+            for _ in 0..RESTARTS {
                 let agent = Agent::start(lab, &options)?;
                 assert_eq!(ruleset(lab)?, before, "the same state is the same dataplane");
                 agent.kill()?;
-                std::thread::sleep(Duration::from_millis(100));
                 Agent::start(lab, &options)?.stop()?;
                 assert_eq!(ruleset(lab)?, before);
+            }
+            Ok(())
+        };
+        // From everywhere at once, as fast as this machine can.
+        let address = |frontend, family| web.address(lab, frontend, family);
+        let start = Instant::now();
+        let mut answered = [0; 3];
+        let [from_outside, from_pod, from_node] = &mut answered;
+        *from_outside =
+            lab.client.ask_while(Protocol::Tcp, address(Frontend::NodePort, Family::V4), || {
+                *from_pod =
+                    lab.pod2.ask_while(Protocol::Tcp, address(Frontend::ClusterIp, Family::V4), || {
+                        let udp = address(Frontend::ClusterIp, Family::V6);
+                        *from_node = lab.node.ask_while(Protocol::Udp, udp, restarts)?;
+                        Ok(())
+                    })?;
                 Ok(())
             })?;
-        assert!(answered > 100, "only {answered} connections were tried");
+        println!(
+            "{answered:?} answers in {:?} from outside, a pod, and the node; none failed",
+            start.elapsed()
+        );
+        assert!(answered.iter().all(|answered| *answered > 100), "too few were tried: {answered:?}");
         for (session, answer) in &mut sessions {
             assert_eq!(session.ask()?, *answer, "an open session keeps its backend and its source");
         }

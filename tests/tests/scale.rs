@@ -12,7 +12,7 @@ use contiv_tests::{
     cluster::{Etcd, Frontend, NAMESPACE, ROOT, Service, State, TARGET_PORT},
     lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, wait_until},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 const SERVICES: u16 = 10_000;
 const BACKENDS: u16 = 4;
@@ -75,6 +75,43 @@ fn ten_thousand_services_are_programmed_and_changed_in_time() -> Result<()> {
         agent.stop()?;
         assert!(started < START_LIMIT, "{started:?}");
         assert!(median < CHANGE_LIMIT, "{median:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn ten_thousand_services_are_whole_again_soon_after_others_have_damaged_them() -> Result<()> {
+    isolated("ten_thousand_services_are_whole_again_soon_after_others_have_damaged_them", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let etcd = Etcd::start(lab)?;
+        etcd.put_values(&(0..SERVICES).flat_map(values).collect::<Vec<_>>())?;
+        let web = Service::new("web", 80, &[lab.pod2.host]);
+        etcd.put(&web)?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
+        let address = web.address(lab, Frontend::ClusterIp, Family::V4);
+        let frontend = format!("{{ {} . tcp . 80 }}", address.ip());
+        let damages: [&[&str]; 4] = [
+            &["delete", "element", "inet", "contiv", "services4", &frontend],
+            &["flush", "chain", "inet", "contiv", "services-v4"],
+            &["flush", "ruleset"],
+            &["flush", "map", "inet", "contiv", "backends4"],
+        ];
+        for damage in damages {
+            lab.node.exec(&[&["nft"], damage].concat())?;
+            wait_until("the service answers again", Duration::from_secs(10), || {
+                let outcome = lab.pod1.ask_within(Protocol::Tcp, address, Duration::from_millis(20));
+                matches!(outcome, Ok(Outcome::Answered { .. }))
+            })?;
+            let mut event = Value::Null;
+            wait_until("the damage is undone", Duration::from_secs(10), || {
+                let newest = agent.http("GET", "/controller/event-history?last=1");
+                event = newest.and_then(|events| events.json()).unwrap_or_default()[0].take();
+                event["kind"] == "foreign-change" && event["renderers"]["nftables"]["status"] == "applied"
+            })?;
+            let repair = &event["renderers"]["nftables"]["duration_ms"];
+            println!("nft {}: repaired in {repair} ms; {}", damage.join(" "), event["description"]);
+        }
+        agent.stop()?;
         Ok(())
     })
 }

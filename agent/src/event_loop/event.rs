@@ -6,7 +6,7 @@ use contiv_store::FeedEvent;
 
 use super::{
     query::{Query, Reply},
-    renderers::Done,
+    renderers::{Done, Notice},
 };
 use crate::mirror::MirrorReport;
 
@@ -19,6 +19,8 @@ pub(super) enum Event {
     Mirror(MirrorReport),
     /// A renderer's thread has finished what it was given.
     Renderer(Done),
+    /// Others have changed the dataplane of a renderer.
+    Notice(Notice),
     /// The moment that some renderer waits for has come.
     Timer,
     /// Somebody asks, and waits for the answer.
@@ -37,6 +39,8 @@ pub(super) enum Event {
         /// Which one.
         renderer: Arc<str>,
     },
+    /// The repair that some renderer waited for is due.
+    Repair,
     /// A renderer has been busy for too long.
     Slow {
         /// Which one.

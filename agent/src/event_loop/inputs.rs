@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{
     event::{Event, Request},
-    renderers::Done,
+    renderers::{Done, Notice},
 };
 use crate::mirror::MirrorReport;
 
@@ -24,6 +24,7 @@ pub(super) struct Inputs {
     pub(super) requests: Receiver<Request>,
     pub(super) reports: Receiver<Done>,
     pub(super) mirror: UnboundedReceiver<MirrorReport>,
+    pub(super) notices: Receiver<Notice>,
     /// What an event has led to. Comes before everything else.
     pub(super) follow_ups: VecDeque<Event>,
 }
@@ -38,6 +39,7 @@ impl Inputs {
         tokio::select! {
             biased;
             Some(done) = self.reports.recv() => Some(Event::Renderer(done)),
+            Some(notice) = self.notices.recv() => Some(Event::Notice(notice)),
             Some(request) = self.requests.recv() => Some(request.into()),
             Some(report) = self.mirror.recv() => Some(Event::Mirror(report)),
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Some(Event::Timer),

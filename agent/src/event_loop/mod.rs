@@ -5,6 +5,7 @@
 //! while one is busy are merged and go out when it is done.
 
 mod event;
+mod foreign_changes;
 mod guard;
 mod health;
 mod history;
@@ -146,7 +147,7 @@ impl EventLoop {
         let mut processor = Processor::new(config.processor);
         processor.apply([contiv_model::Event::LocalAddresses(config.local_addresses)]);
         let (mirror, mirror_reports) = Mirroring::start(config.mirror)?;
-        let (renderers, reports) = Renderers::start(renderers, metrics.renderers)?;
+        let (renderers, reports, notices) = Renderers::start(renderers, metrics.renderers)?;
         Ok(Self {
             node: node.to_string(),
             health: HealthReporter::new(health, node, &processor),
@@ -156,7 +157,14 @@ impl EventLoop {
             history: History::new(config.history_events, config.history_age),
             renderers,
             store: StoreState::default(),
-            inputs: Inputs { store, requests, reports, mirror: mirror_reports, follow_ups: VecDeque::new() },
+            inputs: Inputs {
+                store,
+                requests,
+                reports,
+                notices,
+                mirror: mirror_reports,
+                follow_ups: VecDeque::new(),
+            },
             feed,
             mirror,
             metrics: metrics.events,
@@ -187,11 +195,20 @@ impl EventLoop {
             }
             Event::Renderer(done) => {
                 if let Some(settled) = self.renderers.finish(done) {
+                    if let Outcome::Applied { report, .. } = &settled.outcome {
+                        self.quarantine.replace_rejected(
+                            &settled.renderer,
+                            &report.rejected,
+                            Timestamp::now(),
+                        );
+                    }
                     self.history.settle(settled.covers, &settled.renderer, &settled.outcome);
                 }
                 self.report_readiness();
                 self.dispatch();
             }
+            Event::Notice(notice) => self.take_notice(notice),
+            Event::Repair => self.dispatch(),
             Event::Mirror(report) => self.take_in_report(report),
             Event::Timer => {
                 self.inputs.follow_ups.extend(self.renderers.due());
@@ -312,7 +329,10 @@ impl EventLoop {
     fn answer(&mut self, query: Query) {
         match query {
             Query::Status(reply) => drop(reply.send(self.status())),
-            Query::Sizes(reply) => drop(reply.send(self.sizes())),
+            Query::Sizes(reply) => {
+                self.renderers.set_gauges();
+                let _ = reply.send(self.sizes());
+            }
             Query::Snapshot(reply) => {
                 drop(reply.send(self.store.is_synced.then(|| self.processor.snapshot())));
             }

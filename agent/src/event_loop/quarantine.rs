@@ -1,8 +1,12 @@
-//! What is in the store and cannot be used. What was known of it before stays in force.
+//! What is in the store and cannot be used, by the agent or by a renderer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use contiv_model::ObjectKey;
+use contiv_model::{ObjectKey, ServiceId};
+use contiv_renderer::Rejected;
 use contiv_store::Problem;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -20,6 +24,8 @@ pub(super) struct Quarantine {
     values: BTreeMap<String, BadEntry>,
     /// What the store itself could not read, and since when.
     problems: BTreeMap<Problem, Timestamp>,
+    /// Services that a renderer could not render, by its name.
+    rejected: BTreeMap<(Arc<str>, ServiceId), (Rejected, Timestamp)>,
 }
 
 #[derive(Debug)]
@@ -32,7 +38,7 @@ struct BadEntry {
 /// One thing that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Quarantined {
-    /// Where it is: a key, or a file.
+    /// Where it is: a key, a file, or `renderer NAME` for what that renderer cannot use.
     pub source: String,
     /// Which object, where that can be told.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,9 +127,31 @@ impl Quarantine {
         }
     }
 
+    /// Makes these the only services that a renderer could not render.
+    pub(super) fn replace_rejected(&mut self, renderer: &Arc<str>, rejected: &[Rejected], now: Timestamp) {
+        let is_still = |id: &ServiceId| rejected.iter().any(|rejected| rejected.service == *id);
+        self.rejected.retain(|(by, id), _| {
+            let stays = by != renderer || is_still(id);
+            if !stays {
+                info!(renderer = &**by, service = %id, "left the quarantine");
+            }
+            stays
+        });
+        for rejected in rejected {
+            let key = (Arc::clone(renderer), rejected.service.clone());
+            let known = self.rejected.get(&key);
+            if known.is_none_or(|(known, _)| known.reason != rejected.reason) {
+                let Rejected { service, reason, in_force } = rejected;
+                warn!(renderer = &**renderer, %service, reason, in_force, "a service cannot be rendered");
+            }
+            let since = known.map_or(now, |(_, since)| *since);
+            self.rejected.insert(key, (rejected.clone(), since));
+        }
+    }
+
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.values.len() + self.problems.len()
+        self.values.len() + self.problems.len() + self.rejected.len()
     }
 
     /// Everything in it. `is_known` tells whether something of an object is in force.
@@ -145,7 +173,15 @@ impl Quarantine {
             since: *since,
             in_force: problem.object.as_deref().and_then(object_of).as_ref().map(in_force),
         });
-        values.chain(problems).collect()
+        let rejected = self.rejected.iter().map(|((renderer, id), (rejected, since))| Quarantined {
+            source: format!("renderer {renderer}"),
+            object: Some(ObjectKey::Service(id.clone()).to_string()),
+            field: None,
+            reason: rejected.reason.clone(),
+            since: *since,
+            in_force: Some(rejected.in_force),
+        });
+        values.chain(problems).chain(rejected).collect()
     }
 }
 
@@ -158,80 +194,4 @@ fn object_of(title: &str) -> Option<ObjectKey> {
 }
 
 #[cfg(test)]
-mod tests {
-    use contiv_model::ServiceId;
-
-    use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
-
-    fn bad(key: &str, reason: &str) -> BadValue {
-        let object = Some(ObjectKey::Service(ServiceId::new("default", key)));
-        BadValue { key: key.to_owned(), object, reason: reason.to_owned() }
-    }
-
-    fn problem(reason: &str) -> Problem {
-        let object = Some("Service default/web".to_owned());
-        Problem { source: "a.yaml".to_owned(), object, field: None, reason: reason.to_owned() }
-    }
-
-    fn brief(quarantine: &Quarantine) -> Vec<(String, i64, &'static str)> {
-        let listed = quarantine.list(|object| object.to_string().ends_with("web"));
-        listed
-            .into_iter()
-            .map(|entry| (entry.source, entry.since.as_second(), entry.in_force.unwrap_or("")))
-            .collect()
-    }
-
-    #[test]
-    fn a_value_keeps_its_time_until_it_is_good_or_gone() {
-        let mut quarantine = Quarantine::default();
-        for (second, key, reason) in [(1, "web", "one"), (2, "web", "two"), (3, "db", "one")] {
-            quarantine.judge(vec![Verdict::Bad(bad(key, reason))], at(second));
-        }
-        assert_eq!(brief(&quarantine), [("db".into(), 3, "nothing"), ("web".into(), 1, "last good")]);
-        assert_eq!(quarantine.list(|_| true)[1].reason, "two");
-        quarantine.judge(vec![Verdict::Good("web".to_owned())], at(4));
-        assert_eq!(quarantine.len(), 1);
-    }
-
-    #[test]
-    fn of_several_values_of_one_key_the_last_counts() {
-        let mut quarantine = Quarantine::default();
-        let good = || Verdict::Good("web".to_owned());
-        quarantine.judge(vec![good(), Verdict::Bad(bad("web", "one"))], at(1));
-        assert_eq!(quarantine.len(), 1);
-        quarantine.judge(vec![Verdict::Bad(bad("web", "two")), good()], at(2));
-        assert_eq!(quarantine.len(), 0);
-    }
-
-    #[test]
-    fn a_snapshot_says_which_values_are_still_bad_and_since_when_they_were() {
-        let mut quarantine = Quarantine::default();
-        quarantine.replace_values(vec![bad("web", "one"), bad("db", "one")], at(1));
-        quarantine.replace_values(vec![bad("web", "one"), bad("api", "one")], at(2));
-        assert_eq!(brief(&quarantine), [("api".into(), 2, "nothing"), ("web".into(), 1, "last good")]);
-    }
-
-    #[test]
-    fn problems_of_manifests_are_in_it_too_and_name_what_is_in_force() {
-        let mut quarantine = Quarantine::default();
-        quarantine.replace_problems(vec![problem("one")], at(1));
-        quarantine.replace_problems(vec![problem("one"), problem("two")], at(2));
-        let expected = [("a.yaml".to_owned(), 1, "last good"), ("a.yaml".to_owned(), 2, "last good")];
-        assert_eq!(brief(&quarantine), expected);
-        quarantine.replace_problems(Vec::new(), at(3));
-        assert_eq!(quarantine.len(), 0);
-    }
-
-    #[test]
-    fn the_titles_of_problems_name_objects() {
-        let named = |title| object_of(title).map(|object| object.to_string());
-        assert_eq!(named("EndpointSlice a/b"), Some("endpointslice a/b".to_owned()));
-        assert_eq!(named("Node n1"), Some("node n1".to_owned()));
-        assert_eq!(named("ServiceList"), None);
-        assert_eq!(named("ConfigMap a/b"), None);
-    }
-}
+mod tests;

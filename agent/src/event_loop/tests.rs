@@ -1,4 +1,5 @@
 mod faults;
+mod foreign_changes;
 
 use std::time::Duration;
 

@@ -20,6 +20,9 @@ pub struct RendererMetrics {
     duration: Family<RendererLabel, Histogram, fn() -> Histogram>,
     last: Family<RendererLabel, Gauge<f64, AtomicU64>>,
     failures: Family<RendererLabel, Counter>,
+    foreign_changes: Family<RendererLabel, Counter>,
+    repairs: Family<RendererLabel, Counter>,
+    damped: Family<RendererLabel, Gauge>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -38,6 +41,9 @@ impl RendererMetrics {
             duration: Family::new_with_constructor(durations),
             last: Family::default(),
             failures: Family::default(),
+            foreign_changes: Family::default(),
+            repairs: Family::default(),
+            damped: Family::default(),
         };
         registry.register(
             "sync_proxy_rules_duration_seconds",
@@ -50,7 +56,41 @@ impl RendererMetrics {
             metrics.last.clone(),
         );
         registry.register("sync_failures", "Calls of a renderer that failed", metrics.failures.clone());
+        registry.register(
+            "foreign_changes",
+            "Changes that others made to the dataplane of a renderer",
+            metrics.foreign_changes.clone(),
+        );
+        registry.register("repairs", "Times that such changes were undone", metrics.repairs.clone());
+        registry.register(
+            "repairs_damped",
+            "1 while others change the dataplane of a renderer again and again, and repairs wait",
+            metrics.damped.clone(),
+        );
         metrics
+    }
+
+    /// A renderer that nothing has happened to yet.
+    pub fn introduce(&self, renderer: &str) {
+        let label = RendererLabel { renderer: renderer.to_owned() };
+        drop(self.failures.get_or_create(&label));
+        drop(self.foreign_changes.get_or_create(&label));
+        drop(self.repairs.get_or_create(&label));
+    }
+
+    /// Others have changed the dataplane of a renderer.
+    pub fn foreign_change(&self, renderer: &str) {
+        self.foreign_changes.get_or_create(&RendererLabel { renderer: renderer.to_owned() }).inc();
+    }
+
+    /// What others did to the dataplane of a renderer is undone.
+    pub fn repaired(&self, renderer: &str) {
+        self.repairs.get_or_create(&RendererLabel { renderer: renderer.to_owned() }).inc();
+    }
+
+    /// Whether repairs wait because others change the dataplane again and again.
+    pub fn set_damped(&self, renderer: &str, damped: bool) {
+        self.damped.get_or_create(&RendererLabel { renderer: renderer.to_owned() }).set(damped.into());
     }
 
     /// A renderer has applied what it was given.

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use contiv_model::{ChangeSet, Snapshot};
-use contiv_renderer::{Description, RenderError, Renderer, Report, dry_run::DryRun};
+use contiv_renderer::{Description, ForeignChange, RenderError, Renderer, Report, Watch, dry_run::DryRun};
 use futures::executor::block_on;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 
 use super::harness::LIMIT;
 use crate::event_loop::RendererSpec;
@@ -27,6 +27,8 @@ pub(crate) enum Call {
     Resync(Vec<String>),
     /// With the names of the services that changed.
     Update(Vec<String>),
+    /// After something that others did.
+    Heal,
 }
 
 /// The test's end of a renderer.
@@ -34,6 +36,7 @@ pub(crate) enum Call {
 pub(crate) struct Scripted {
     mode: watch::Sender<Mode>,
     calls: mpsc::UnboundedReceiver<Call>,
+    others: broadcast::Sender<Result<ForeignChange, ()>>,
 }
 
 impl Scripted {
@@ -41,15 +44,28 @@ impl Scripted {
     pub(crate) fn new(name: &'static str) -> (RendererSpec, Self) {
         let (mode, receiver) = watch::channel(Mode::Work);
         let (sender, calls) = mpsc::unbounded_channel();
+        let others = broadcast::Sender::new(64);
+        let heard = others.clone();
         let create = move || {
-            let (mode, calls) = (receiver.clone(), sender.clone());
-            Box::new(Faulty { name, mode, calls, inner: DryRun::new() }) as Box<dyn Renderer>
+            let (mode, calls, others) = (receiver.clone(), sender.clone(), heard.clone());
+            Box::new(Faulty { name, mode, calls, others, inner: DryRun::new() }) as Box<dyn Renderer>
         };
-        (RendererSpec::new(name, create), Self { mode, calls })
+        (RendererSpec::new(name, create), Self { mode, calls, others })
     }
 
     pub(crate) fn set(&self, mode: Mode) {
         self.mode.send_replace(mode);
+    }
+
+    /// Others do something to the dataplane.
+    pub(crate) fn others_do(&self, what: &str) {
+        let change = ForeignChange { what: what.to_owned(), by: None };
+        self.others.send(Ok(change)).expect("somebody watches");
+    }
+
+    /// What others do can no longer be heard.
+    pub(crate) fn end_watch(&self) {
+        self.others.send(Err(())).expect("somebody watches");
     }
 
     /// The next call, as soon as there is one.
@@ -74,6 +90,7 @@ struct Faulty {
     name: &'static str,
     mode: watch::Receiver<Mode>,
     calls: mpsc::UnboundedSender<Call>,
+    others: broadcast::Sender<Result<ForeignChange, ()>>,
     inner: DryRun,
 }
 
@@ -108,6 +125,15 @@ impl Renderer for Faulty {
         self.inner.update(changes)
     }
 
+    fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
+        Ok(Some(Box::new(Heard(self.others.subscribe()))))
+    }
+
+    fn heal(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
+        self.begin(Call::Heal)?;
+        self.inner.resync(snapshot)
+    }
+
     fn describe(&self) -> Description {
         assert!(*self.mode.borrow() != Mode::Panic, "as the test wants it");
         self.inner.describe()
@@ -115,5 +141,21 @@ impl Renderer for Faulty {
 
     fn cleanup(&mut self) -> Result<Report, RenderError> {
         self.inner.cleanup()
+    }
+}
+
+struct Heard(broadcast::Receiver<Result<ForeignChange, ()>>);
+
+impl Watch for Heard {
+    fn next(&mut self) -> Result<Option<ForeignChange>, RenderError> {
+        match self.0.blocking_recv() {
+            Ok(Ok(change)) => Ok(Some(change)),
+            Ok(Err(())) => {
+                let reason = "as the test wants it".to_owned();
+                Err(RenderError::Kernel { action: "tell anything".to_owned(), reason })
+            }
+            // The renderer is gone.
+            Err(_) => Ok(None),
+        }
     }
 }

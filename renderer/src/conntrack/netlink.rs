@@ -141,7 +141,8 @@ fn delete_flows(socket: &Socket, flows: &[Flow<'_>]) -> Result<usize, NetlinkErr
         None => Ok(deleted),
         Some(code) => {
             let subject = "delete a stale flow".to_owned();
-            Err(NetlinkError::Refused { subject, source: io::Error::from_raw_os_error(code) })
+            let source = io::Error::from_raw_os_error(code);
+            Err(NetlinkError::Refused { subject, source, refusals: Vec::new() })
         }
     }
 }

@@ -10,6 +10,11 @@ pub(crate) const NLM_F_ACK: u16 = 0x4;
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
 pub(super) const NLM_F_DUMP_INTR: u16 = 0x10;
 pub(crate) const NLMSG_ERROR: u16 = 2;
+/// An error message ends in attributes that say more: `NLM_F_ACK_TLVS`.
+const NLM_F_ACK_TLVS: u16 = 0x200;
+/// The text of an error, and where in the refused message the reason is. Source: `include/uapi/linux/netlink.h`.
+const NLMSGERR_ATTR_MSG: u16 = 1;
+const NLMSGERR_ATTR_OFFS: u16 = 2;
 pub(super) const NLMSG_DONE: u16 = 3;
 
 /// Writes the headers of a message, with a length to be filled in by [`end_message`].
@@ -46,6 +51,11 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
+    /// Of a message of a netfilter subsystem: the address family it is about.
+    pub(crate) fn family(&self) -> Option<u8> {
+        self.payload.first().copied()
+    }
+
     /// Of a message about an object: what it says of it; none for other messages.
     pub(crate) fn object(self, subsystem: u8) -> Option<Attributes<'a>> {
         (self.kind >> 8 == u16::from(subsystem))
@@ -55,6 +65,23 @@ impl<'a> Message<'a> {
     /// Of an error message: zero for an acknowledgement, else the negative error number.
     pub(crate) fn error_code(&self) -> i32 {
         self.payload.first_chunk().copied().map_or(0, i32::from_ne_bytes)
+    }
+
+    /// Of an error message: what the kernel says in words, if anything.
+    pub(crate) fn error_text(&self) -> Option<&'a str> {
+        self.error_attributes()?.text(NLMSGERR_ATTR_MSG)
+    }
+
+    /// Of an error message: at which byte of the refused message the attribute begins that is to blame, if that is said.
+    pub(crate) fn error_offset(&self) -> Option<usize> {
+        let offset = self.error_attributes()?.get(NLMSGERR_ATTR_OFFS)?.try_into().ok()?;
+        usize::try_from(u32::from_ne_bytes(offset)).ok()
+    }
+
+    fn error_attributes(&self) -> Option<Attributes<'a>> {
+        // After the code comes the header of the refused message; its content is not asked for.
+        let attributes = self.payload.get(size_of::<i32>() + MESSAGE_HEADER..)?;
+        (self.flags & NLM_F_ACK_TLVS != 0).then_some(Attributes(attributes))
     }
 }
 

@@ -1,8 +1,10 @@
 //! Netlink to the netfilter subsystems of the kernel: attributes, messages, the socket. Knows nothing of what is said.
 
 mod attributes;
+mod listener;
 pub(crate) mod message;
 mod socket;
 
 pub(crate) use attributes::{Attributes, Writer};
-pub(crate) use socket::{NetlinkError, Socket};
+pub(crate) use listener::{Heard, Listener, Membership};
+pub(crate) use socket::{NetlinkError, Refusal, Socket};

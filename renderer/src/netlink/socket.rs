@@ -3,14 +3,22 @@
 use std::io;
 
 use netlink_sys::{SocketAddr, protocols::NETLINK_NETFILTER};
-use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use nix::{
+    errno::Errno,
+    sys::socket::{MsgFlags, getsockopt, setsockopt, sockopt},
+};
 use thiserror::Error;
 
-use super::message::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, messages};
+use super::{
+    Membership,
+    message::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, messages},
+};
 
 /// Asked for as send buffer, since a batch must go in one piece; without CAP_NET_ADMIN in the first user namespace the
 /// kernel gives less, and batches are kept smaller.
 const SEND_BUFFER: usize = 256 << 20;
+/// Asked for as receive buffer; without CAP_NET_ADMIN in the first user namespace it stays smaller.
+const ANSWERS: usize = 4 << 20;
 /// The kernel sends at most 32 KiB in one piece of a dump.
 const RECEIVE_BUFFER: usize = 64 << 10;
 
@@ -23,10 +31,23 @@ pub(crate) enum NetlinkError {
         /// What the message was about.
         subject: String,
         source: io::Error,
+        /// Every message that was refused.
+        refusals: Vec<Refusal>,
     },
     /// The socket failed.
     #[error("{action}: {source}")]
     Socket { action: &'static str, source: io::Error },
+}
+
+/// A message that the kernel refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// The whole message.
+    pub(crate) message: Vec<u8>,
+    /// At which byte the attribute begins that is to blame, if the kernel says so.
+    pub(crate) offset: Option<usize>,
+    /// What the kernel says, in its words or in those of the system.
+    pub(crate) reason: String,
 }
 
 impl NetlinkError {
@@ -41,8 +62,11 @@ impl NetlinkError {
 /// A netfilter netlink socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    socket: netlink_sys::Socket,
+    inner: netlink_sys::Socket,
+    port: u32,
     batch_limit: usize,
+    /// What is left while a large batch is committed.
+    pub(crate) membership: Option<Membership>,
 }
 
 impl Socket {
@@ -50,11 +74,21 @@ impl Socket {
         let failed = |action| move |source| NetlinkError::Socket { action, source };
         let mut socket =
             netlink_sys::Socket::new(NETLINK_NETFILTER).map_err(failed("open a netfilter netlink socket"))?;
-        socket.bind_auto().map_err(failed("bind the netlink socket"))?;
+        let port = socket.bind_auto().map_err(failed("bind the netlink socket"))?.port_number();
         // Without this a refusal comes with a copy of the message that was refused.
         socket.set_cap_ack(true).map_err(failed("set up the netlink socket"))?;
+        // With this the kernel says which part of the message is to blame.
+        socket.set_ext_ack(true).map_err(failed("set up the netlink socket"))?;
+        // There is an answer for each message that is refused. An overflow is an error of the next read.
+        let _ = setsockopt(&socket, sockopt::RcvBufForce, &ANSWERS);
         let batch_limit = raise_send_buffer(&socket).map_err(failed("size the send buffer"))?;
-        Ok(Self { socket, batch_limit })
+        Ok(Self { inner: socket, port, batch_limit, membership: None })
+    }
+
+    /// The port by which the kernel names this socket as the origin of a change. No other socket of this network
+    /// namespace has it as long as this one is open.
+    pub(crate) const fn port(&self) -> u32 {
+        self.port
     }
 
     /// The largest batch in bytes that goes through in one piece.
@@ -78,7 +112,11 @@ impl Socket {
                 consistent &= message.flags & NLM_F_DUMP_INTR == 0;
                 if message.kind == NLMSG_ERROR {
                     let source = io::Error::from_raw_os_error(-message.error_code());
-                    return Err(NetlinkError::Refused { subject: "dump".to_owned(), source });
+                    return Err(NetlinkError::Refused {
+                        subject: "dump".to_owned(),
+                        source,
+                        refusals: Vec::new(),
+                    });
                 }
                 done |= message.kind == NLMSG_DONE;
             }
@@ -91,13 +129,25 @@ impl Socket {
 
     pub(crate) fn send(&self, bytes: &[u8], action: &'static str) -> Result<(), NetlinkError> {
         let kernel = SocketAddr::new(0, 0);
-        self.socket.send_to(bytes, &kernel, 0).map_err(|source| NetlinkError::Socket { action, source })?;
+        self.inner.send_to(bytes, &kernel, 0).map_err(|source| NetlinkError::Socket { action, source })?;
         Ok(())
+    }
+
+    /// Throws away answers that nobody waits for, so that they are not taken for those of the next request.
+    pub(crate) fn drain(&self) {
+        let mut thrown_away = Vec::with_capacity(RECEIVE_BUFFER);
+        loop {
+            match self.inner.recv(&mut thrown_away, MsgFlags::MSG_DONTWAIT.bits()) {
+                Ok(_) => thrown_away.clear(),
+                Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => (),
+                Err(_) => return,
+            }
+        }
     }
 
     pub(crate) fn receive(&self, action: &'static str) -> Result<Vec<u8>, NetlinkError> {
         let mut received = Vec::with_capacity(RECEIVE_BUFFER);
-        self.socket.recv(&mut received, 0).map_err(|source| NetlinkError::Socket { action, source })?;
+        self.inner.recv(&mut received, 0).map_err(|source| NetlinkError::Socket { action, source })?;
         Ok(received)
     }
 }

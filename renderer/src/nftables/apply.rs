@@ -31,6 +31,8 @@ pub(super) fn write_fresh(batch: &mut Batch, replace: bool) {
 
 /// All rules of a usable table anew: they are few, and whoever changed one is undone. Sets and elements stay.
 pub(super) fn write_repair(batch: &mut Batch, existing: &Existing) {
+    // One that was put to sleep wakes up.
+    write_table(batch);
     batch.delete(msg::DELRULE, "all rules", |message| message.text(rule::TABLE, TABLE));
     write_chains(batch);
     write_rules(batch);

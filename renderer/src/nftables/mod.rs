@@ -9,16 +9,21 @@ mod element;
 mod elements;
 mod encode;
 mod evaluate;
+mod heal;
 mod inspect;
 mod layout;
 mod loopback;
 mod netlink;
 mod plan;
 mod read;
+mod refused;
 mod slots;
 mod table;
 mod text;
 mod transaction;
+mod watch;
+
+use std::sync::mpsc::Receiver;
 
 use contiv_model::{ChangeSet, Snapshot};
 
@@ -35,10 +40,12 @@ use self::{
     layout::Set,
     netlink::{Batch, NetlinkError, Socket},
     read::Elements,
+    refused::{LastGood, Refused},
     table::Table,
+    watch::{Damage, TableWatch},
 };
 use crate::{
-    Description, RenderError, Renderer, Report,
+    Description, RenderError, Renderer, Report, Watch,
     conntrack::{Cleaner, programmed},
 };
 
@@ -52,6 +59,10 @@ pub struct Nftables {
     socket: Option<Socket>,
     /// None until the first resync, and after a failure: then the kernel's state is not known.
     table: Option<Table>,
+    /// What others did since it was last looked at.
+    damages: Option<Receiver<Damage>>,
+    /// What the kernel did not take.
+    refused: Refused,
     cleaner: Cleaner,
 }
 
@@ -68,8 +79,24 @@ impl Nftables {
         }
     }
 
+    /// Resyncs without what the kernel refuses; `last_good` was in force before, and stays so for services that are refused.
+    fn resync_accepted(&mut self, wanted: &Snapshot, last_good: &LastGood) -> Result<Report, NetlinkError> {
+        for _ in 0..refused::TRIES {
+            let replaced = (!self.refused.is_empty()).then(|| self.refused.replace_in(wanted));
+            let snapshot = replaced.as_ref().unwrap_or(wanted);
+            match self.try_resync(snapshot) {
+                Err(NetlinkError::Refused { refusals, .. })
+                    if self.refused.blame(&refusals, snapshot, last_good) => {}
+                result => return result,
+            }
+        }
+        self.try_resync(&self.refused.replace_in(wanted))
+    }
+
     fn try_resync(&mut self, snapshot: &Snapshot) -> Result<Report, NetlinkError> {
         self.table = None;
+        // All of it is seen now.
+        self.damages.iter().flat_map(Receiver::try_iter).for_each(drop);
         self.cleaner.coming(snapshot.services.values());
         let socket = self.socket()?;
         let existing = if read::table_exists(socket)? { Some(read::existing(socket)?) } else { None };
@@ -104,9 +131,7 @@ impl Nftables {
         Ok(report)
     }
 
-    fn try_update(&mut self, changes: &ChangeSet) -> Result<Option<Report>, NetlinkError> {
-        // Taken out, so that it is gone if anything fails.
-        let Some(mut table) = self.table.take() else { return Ok(None) };
+    fn try_update(&mut self, table: &mut Table, changes: &ChangeSet) -> Result<Report, NetlinkError> {
         let transaction = table.update(changes);
         self.cleaner.coming(changes.services.values().filter_map(|change| change.new.as_ref()));
         let mut report = Report::default();
@@ -119,8 +144,7 @@ impl Nftables {
             }
         }
         self.cleaner.changed(changes, table.services());
-        self.table = Some(table);
-        Ok(Some(report))
+        Ok(report)
     }
 
     fn try_cleanup(&mut self) -> Result<Report, NetlinkError> {
@@ -145,12 +169,55 @@ impl Renderer for Nftables {
     }
 
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
-        self.try_resync(snapshot).map_err(|error| explain("resync the table", &error))
+        let last_good = self.table.take().map(|table| table.snapshot().services).unwrap_or_default();
+        // All are tried again.
+        self.refused = Refused::default();
+        let result = self.resync_accepted(snapshot, &last_good);
+        let report = result.map_err(|error| explain("resync the table", &error))?;
+        Ok(Report { rejected: self.refused.list(), ..report })
     }
 
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
-        let report = self.try_update(changes).map_err(|error| explain("update the table", &error))?;
-        report.ok_or(RenderError::Unsynced)
+        // Taken out, so that it is gone if anything fails.
+        let Some(mut table) = self.table.take() else { return Err(RenderError::Unsynced) };
+        let tried_again = self.refused.take(changes);
+        let result = match self.try_update(&mut table, changes) {
+            Ok(report) => {
+                self.table = Some(table);
+                Ok(report)
+            }
+            Err(NetlinkError::Refused { refusals, .. }) if refused::name_an_element(&refusals) => {
+                // The table is ahead of the kernel by these changes.
+                let wanted = table.snapshot();
+                let last_good = tried_again.before(changes, wanted.services.clone());
+                self.resync_accepted(&wanted, &last_good)
+            }
+            Err(error) => Err(error),
+        };
+        let report = result.map_err(|error| explain("update the table", &error))?;
+        Ok(Report { rejected: self.refused.list(), ..report })
+    }
+
+    fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
+        let started = self.socket().and_then(TableWatch::start);
+        let (watch, damages) = started.map_err(|error| explain("listen to changes of the table", &error))?;
+        self.damages = Some(damages);
+        Ok(Some(Box::new(watch)))
+    }
+
+    fn heal(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
+        match self.try_heal() {
+            Ok(Some(report)) if self.refused.is_empty() => {
+                if report.transactions > 0 {
+                    // Flows may have begun meanwhile that no rule has seen.
+                    self.cleaner.reconciled(snapshot, Vec::new());
+                }
+                Ok(report)
+            }
+            // There may be more damage; or the kernel has refused something, of which others may have been the cause.
+            Ok(_) | Err(NetlinkError::Refused { .. }) => self.resync(snapshot),
+            Err(error) => Err(explain("repair the table", &error)),
+        }
     }
 
     fn describe(&self) -> Description {

@@ -9,7 +9,7 @@ use std::{
 use contiv_model::{ChangeSet, ContivService, NodeFacts, ServiceId, Snapshot};
 
 use super::{
-    element::{Element, FrontendKey, Value},
+    element::{Element, FrontendKey, Key, Value},
     elements,
     layout::{DemandChain, Family, Set, SetKind},
     plan::{FrontendPlan, ServicePlan, plan},
@@ -117,6 +117,26 @@ impl Table {
         self.chains.retain(|_, uses| *uses > 0);
     }
 
+    /// What makes an empty table this one.
+    pub(crate) fn whole(&self) -> Transaction {
+        let mut transaction = Transaction { chains: self.chains().collect(), ..Transaction::default() };
+        for elements in self.frontends.values() {
+            transaction.push(Group { remove: vec![], add: elements.clone() });
+        }
+        let others = elements::of_node_ips(&self.node)
+            .chain(self.shared.keys().copied())
+            .chain(INTERVALS.into_iter().flat_map(|kind| elements::of_intervals(kind, &self.node)));
+        for element in others.collect::<BTreeSet<_>>() {
+            transaction.push(Group { remove: vec![], add: vec![element] });
+        }
+        transaction
+    }
+
+    /// What this table was made from.
+    pub(crate) fn snapshot(self) -> Snapshot {
+        Snapshot { services: self.services, node: self.node, ..Snapshot::default() }
+    }
+
     /// The services that are programmed.
     pub(crate) const fn services(&self) -> &BTreeMap<ServiceId, Arc<ContivService>> {
         &self.services
@@ -135,6 +155,25 @@ impl Table {
         let mut all: Vec<Element> = of_frontends.chain(self.shared.keys().copied()).chain(of_node).collect();
         all.sort_unstable();
         all
+    }
+
+    /// The element of this key as it must be; none where none must be.
+    pub(crate) fn element(&self, set: Set, key: Key) -> Option<Element> {
+        match key {
+            Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
+                let elements = self.frontends.get(&frontend)?;
+                let place = elements.binary_search_by_key(&(set, key), |element| (element.set, element.key));
+                place.ok().and_then(|place| elements.get(place)).copied()
+            }
+            Key::Address(_) | Key::Pair(_) => {
+                let element = Element { set, key, value: Value::None };
+                let is_shared = self.shared.contains_key(&element);
+                (is_shared || elements::of_node_ips(&self.node).any(|other| other == element))
+                    .then_some(element)
+            }
+            // These come and go with the kernel's memory, or are written all at once.
+            Key::Client(..) | Key::Range(_) | Key::Interface(_) => None,
+        }
     }
 
     /// Whether a client may still be sent to the backend that the kernel remembers for it.

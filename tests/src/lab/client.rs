@@ -10,7 +10,7 @@ use std::{
 use super::{LabError, Namespace, Protocol, Result};
 
 /// Long enough for any answer in the lab, even on a busy machine.
-const TIME_LIMIT: Duration = Duration::from_secs(3);
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(3);
 
 /// What a server of the lab says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,7 +171,7 @@ impl Namespace {
     }
 }
 
-fn ask_from_here(protocol: Protocol, server: SocketAddr, limit: Duration) -> Result<Outcome> {
+pub(super) fn ask_from_here(protocol: Protocol, server: SocketAddr, limit: Duration) -> Result<Outcome> {
     let start = Instant::now();
     let line = Session::open(protocol, server, limit).and_then(|mut session| session.exchange());
     let after = start.elapsed();

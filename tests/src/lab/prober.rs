@@ -6,10 +6,14 @@ use std::{
     thread,
 };
 
-use super::{LabError, Namespace, Protocol, Result};
+use super::{
+    LabError, Namespace, Protocol, Result,
+    client::{TIME_LIMIT, ask_from_here},
+};
 
 impl Namespace {
-    /// Asks again and again, each time on a new connection or from a new UDP port, from the start of `work` to its end.
+    /// Asks again and again as fast as it can, each time on a new connection or from a new UDP port, from the start of
+    /// `work` to its end.
     /// Returns how many were answered.
     ///
     /// # Errors
@@ -24,7 +28,7 @@ impl Namespace {
         let ask = || {
             let mut answered = 0;
             while !done.load(Ordering::Relaxed) {
-                self.ask(protocol, server)?.answer().map_err(|error| {
+                ask_from_here(protocol, server, TIME_LIMIT)?.answer().map_err(|error| {
                     LabError::Unexpected(format!(
                         "after {answered} answers from {server} ({protocol:?}): {error}"
                     ))
@@ -34,7 +38,7 @@ impl Namespace {
             Ok(answered)
         };
         thread::scope(|scope| {
-            let prober = scope.spawn(ask);
+            let prober = scope.spawn(|| self.run(ask));
             let outcome = work();
             done.store(true, Ordering::Relaxed);
             let answered = prober.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));

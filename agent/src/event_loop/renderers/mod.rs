@@ -1,8 +1,10 @@
 //! All renderers: each has a thread of its own, so that none can hold up another, or the loop.
 
 mod backoff;
+mod healing;
 mod state;
 mod view;
+mod watcher;
 mod worker;
 
 use std::{io, sync::Arc, time::Duration};
@@ -24,11 +26,15 @@ use crate::{health::ProxyHealth, metrics::RendererMetrics};
 use state::{RendererState, Task};
 
 pub use view::{LastError, LastReport, RendererView};
+pub(super) use watcher::Notice;
 pub(super) use worker::Done;
 pub use worker::RendererSpec;
 
 /// A call that takes longer is reported.
 const SLOW_AFTER: Duration = Duration::from_secs(10);
+
+/// So many notices of what others do may wait for the loop. More wait in the kernel, which tells when it has no room.
+const NOTICES: usize = 64;
 
 /// Every renderer, in the order of the configuration.
 #[derive(Debug)]
@@ -46,19 +52,21 @@ pub(super) struct Settled {
 }
 
 impl Renderers {
-    /// Starts a thread for each; the reports come through the receiver.
+    /// Starts a thread for each; reports, and notices of what others do, come through the receivers.
     pub(super) fn start(
         specs: Vec<RendererSpec>,
         metrics: RendererMetrics,
-    ) -> io::Result<(Self, mpsc::Receiver<Done>)> {
+    ) -> io::Result<(Self, mpsc::Receiver<Done>, mpsc::Receiver<Notice>)> {
         // Each has at most one report under way.
         let (reports, receiver) = mpsc::channel(specs.len().max(1));
+        let (notices, heard) = mpsc::channel(NOTICES);
         let start = |spec: RendererSpec| {
             let name = Arc::clone(spec.name());
-            Ok(RendererState::new(name, worker::start(spec, reports.clone())?))
+            metrics.introduce(&name);
+            Ok(RendererState::new(name, worker::start(spec, reports.clone(), notices.clone())?))
         };
         let all = specs.into_iter().map(start).collect::<io::Result<_>>()?;
-        Ok((Self { all, metrics }, receiver))
+        Ok((Self { all, metrics }, receiver, heard))
     }
 
     /// All names.
@@ -90,6 +98,21 @@ impl Renderers {
         }
     }
 
+    /// Takes in that others have changed the dataplane of this one. True if a repair must be made due for it.
+    pub(super) fn notice(&mut self, name: &str) -> bool {
+        self.metrics.foreign_change(name);
+        self.find(name).is_some_and(|renderer| renderer.healing.notice(Instant::now()))
+    }
+
+    /// Makes a repair of this one due: at once, unless others do it again and again.
+    pub(super) fn need_repair(&mut self, name: &str, event: u64) {
+        if let Some(renderer) = self.find(name) {
+            let at = renderer.healing.make_due(Instant::now(), Covers::one(event));
+            // If it has failed meanwhile, that was why.
+            renderer.retry_at = renderer.retry_at.map(|retry_at| retry_at.min(at));
+        }
+    }
+
     /// Hands out what is due to all that are idle. `snapshot` is called at most once.
     pub(super) fn dispatch(&mut self, revision: i64, snapshot: impl Fn() -> Snapshot) {
         let now = Instant::now();
@@ -110,12 +133,20 @@ impl Renderers {
 
     /// Takes a report in. None if it was no call that changes anything.
     pub(super) fn finish(&mut self, done: Done) -> Option<Settled> {
-        let Done { renderer: name, result, duration } = done;
+        let Done { renderer: name, result, watched, duration } = done;
         let metrics = self.metrics.clone();
         let renderer = self.find(&name)?;
+        renderer.is_watched = watched;
         let task = renderer.busy.take()?.task;
         let (covers, revision) = match (task, &result) {
             (Task::Resync { covers, revision } | Task::Update { covers, revision }, _) => (covers, revision),
+            (Task::Heal { covers, changes }, result) => {
+                if result.is_ok() {
+                    metrics.repaired(&name);
+                    info!(renderer = &*name, changes, after = ?covers.since.elapsed(), "what others did is undone");
+                }
+                (covers, renderer.applied_revision)
+            }
             (Task::Describe, Ok(_)) => return None,
             // A panic: the new renderer knows nothing, so it has to be told again.
             (Task::Describe, Err(error)) => {
@@ -145,9 +176,6 @@ impl Renderers {
     fn succeeded(renderer: &mut RendererState, revision: i64, last: LastReport) {
         let LastReport { call, duration_ms, report, .. } = &last;
         debug!(renderer = &*renderer.name, call, revision, duration_ms, ?report, "applied");
-        for rejected in &report.rejected {
-            warn!(renderer = &*renderer.name, service = %rejected.service, reason = rejected.reason, "left out");
-        }
         if renderer.backoff.failures() > 0 {
             info!(renderer = &*renderer.name, failures = renderer.backoff.failures(), "recovered");
             renderer.backoff.reset();
@@ -163,7 +191,9 @@ impl Renderers {
         } else {
             debug!(renderer = &*renderer.name, error, failures = renderer.backoff.failures(), "failed again");
         }
-        renderer.retry_at = Some(Instant::now() + renderer.backoff.next());
+        // A storm of changes by others may be why it failed, so it is not tried before the next repair is due.
+        let retry_at = Instant::now() + renderer.backoff.next();
+        renderer.retry_at = Some(renderer.healing.due().map_or(retry_at, |due| due.at.max(retry_at)));
         renderer.last_error = Some(LastError { at: Timestamp::now(), error });
     }
 
@@ -180,6 +210,7 @@ impl Renderers {
         due.map(|renderer| {
             let name = Arc::clone(&renderer.name);
             match &mut renderer.busy {
+                None if renderer.retry_at.is_none() => Event::Repair,
                 None => Event::Retry { renderer: name },
                 Some(busy) => {
                     busy.is_slow = true;
@@ -217,6 +248,14 @@ impl Renderers {
     /// Some renderer is at work.
     pub(super) fn are_busy(&self) -> bool {
         self.all.iter().any(|renderer| renderer.busy.is_some())
+    }
+
+    /// Sets the metrics that change with time alone.
+    pub(super) fn set_gauges(&self) {
+        let now = Instant::now();
+        for renderer in &self.all {
+            self.metrics.set_damped(&renderer.name, renderer.healing.is_damped(now));
+        }
     }
 
     /// How all of them are.

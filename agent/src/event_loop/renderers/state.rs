@@ -11,6 +11,7 @@ use tokio::{sync::oneshot, time::Instant};
 use super::{
     SLOW_AFTER,
     backoff::Backoff,
+    healing::Healing,
     view::{LastError, LastReport},
     worker::Work,
 };
@@ -26,6 +27,9 @@ pub(super) struct RendererState {
     pub(super) pending: Pending,
     askers: Vec<oneshot::Sender<Description>>,
     pub(super) backoff: Backoff,
+    pub(super) healing: Healing,
+    /// It is heard what others do to its dataplane.
+    pub(super) is_watched: bool,
     /// Nothing is sent before, after a failure.
     pub(super) retry_at: Option<Instant>,
     pub(super) is_ready: bool,
@@ -47,8 +51,19 @@ pub(super) struct Busy {
 /// The kinds of work, without its content.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Task {
-    Resync { covers: Covers, revision: i64 },
-    Update { covers: Covers, revision: i64 },
+    Resync {
+        covers: Covers,
+        revision: i64,
+    },
+    Update {
+        covers: Covers,
+        revision: i64,
+    },
+    /// Undo so many changes of others.
+    Heal {
+        covers: Covers,
+        changes: u64,
+    },
     Describe,
 }
 
@@ -76,6 +91,8 @@ impl RendererState {
             pending: Pending::Nothing,
             askers: Vec::new(),
             backoff: Backoff::default(),
+            healing: Healing::default(),
+            is_watched: false,
             retry_at: None,
             is_ready: false,
             applied_revision: 0,
@@ -119,12 +136,20 @@ impl RendererState {
         if self.retry_at.is_some() {
             return self.describe(now);
         }
+        if !matches!(self.pending, Pending::Resync { .. })
+            && let Some(due) = self.healing.take_due(now)
+        {
+            let task = Task::Heal { covers: due.covers, changes: due.changes };
+            return self.send(Work::Heal(snapshot()), task, now);
+        }
         match std::mem::take(&mut self.pending) {
             Pending::Nothing => self.describe(now),
             Pending::Changes { changes, covers } => {
                 self.send(Work::Update(changes), Task::Update { covers, revision }, now);
             }
             Pending::Resync { covers } => {
+                // It undoes what others did too.
+                let covers = self.healing.repaired(now).map_or(covers, |due| covers.and(due.covers));
                 self.send(Work::Resync(snapshot()), Task::Resync { covers, revision }, now);
             }
         }
@@ -148,21 +173,24 @@ impl RendererState {
     /// Since when the oldest change waits that is not applied.
     pub(super) fn unapplied_since(&self) -> Option<Instant> {
         let under_way = self.busy.as_ref().and_then(|busy| match busy.task {
-            Task::Resync { covers, .. } | Task::Update { covers, .. } => Some(covers),
+            Task::Resync { covers, .. } | Task::Update { covers, .. } | Task::Heal { covers, .. } => {
+                Some(covers)
+            }
             Task::Describe => None,
         });
         let pending = match &self.pending {
             Pending::Nothing => None,
             Pending::Changes { covers, .. } | Pending::Resync { covers } => Some(*covers),
         };
-        under_way.into_iter().chain(pending).map(|covers| covers.since).min()
+        let damage = self.healing.due().map(|due| due.covers);
+        under_way.into_iter().chain(pending).chain(damage).map(|covers| covers.since).min()
     }
 
     /// When this renderer wants to be looked at again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.busy {
             Some(busy) => (!busy.is_slow).then(|| busy.since + SLOW_AFTER),
-            None => self.retry_at,
+            None => self.retry_at.or_else(|| self.healing.due().map(|due| due.at)),
         }
     }
 }

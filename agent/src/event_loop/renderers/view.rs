@@ -15,14 +15,14 @@ use crate::event_loop::history::milliseconds;
 pub struct RendererView {
     /// Its name.
     pub name: Arc<str>,
-    /// What it is at: `waiting` for the first snapshot, `idle`, `busy`, `slow` (busy for more than 10 s), or `retrying`
-    /// after a failure.
+    /// What it is at: `waiting` for the first snapshot, `idle`, `busy`, `slow` (busy for more than 10 s), `retrying`
+    /// after a failure, or `damped` while it waits to undo what others do again and again.
     pub state: &'static str,
     /// It has applied its first snapshot.
     pub ready: bool,
     /// The store's revision that is in force in its dataplane.
     pub applied_revision: i64,
-    /// What waits for it: `nothing`, `changes` or `resync`.
+    /// What waits for it: `nothing`, `changes`, `resync`, or `repair` of what others did.
     pub pending: &'static str,
     /// How many changed services wait for it.
     pub pending_services: usize,
@@ -34,6 +34,15 @@ pub struct RendererView {
     pub retry_in_ms: Option<f64>,
     /// Failures since the last success.
     pub failures: u32,
+    /// It is heard what others do to its dataplane.
+    pub watched: bool,
+    /// How often others have changed its dataplane.
+    pub foreign_changes: u64,
+    /// Others do so again and again, and repairs wait.
+    pub damped: bool,
+    /// After how long the next repair is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repair_in_ms: Option<f64>,
     /// The last call that succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_report: Option<LastReport>,
@@ -45,7 +54,7 @@ pub struct RendererView {
 /// A call that succeeded.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LastReport {
-    /// `resync` or `update`.
+    /// `resync`, `update` or `heal`.
     pub call: &'static str,
     /// When it was finished.
     pub at: Timestamp,
@@ -68,6 +77,7 @@ pub struct LastError {
 impl RendererView {
     pub(super) fn of(renderer: &RendererState, now: Instant) -> Self {
         let (pending, pending_services) = match &renderer.pending {
+            Pending::Nothing if renderer.healing.due().is_some() => ("repair", 0),
             Pending::Nothing => ("nothing", 0),
             Pending::Changes { changes, .. } => ("changes", changes.services.len()),
             Pending::Resync { .. } => ("resync", 0),
@@ -77,9 +87,10 @@ impl RendererView {
             Some(_) => "busy",
             None if renderer.retry_at.is_some() => "retrying",
             None if !renderer.is_ready => "waiting",
+            None if renderer.healing.due().is_some() => "damped",
             None => "idle",
         };
-        let retry_in = |at: Instant| milliseconds(at.saturating_duration_since(now));
+        let until = |at: Instant| milliseconds(at.saturating_duration_since(now));
         Self {
             name: Arc::clone(&renderer.name),
             state,
@@ -88,8 +99,12 @@ impl RendererView {
             pending,
             pending_services,
             busy_since: renderer.busy.as_ref().map(|busy| busy.started),
-            retry_in_ms: renderer.retry_at.map(retry_in),
+            retry_in_ms: renderer.retry_at.map(until),
             failures: renderer.backoff.failures(),
+            watched: renderer.is_watched,
+            foreign_changes: renderer.healing.total(),
+            damped: renderer.healing.is_damped(now),
+            repair_in_ms: renderer.healing.due().map(|due| until(due.at)),
             last_report: renderer.last_report.clone(),
             last_error: renderer.last_error.clone(),
         }
@@ -101,6 +116,7 @@ impl LastReport {
         let call = match task {
             Task::Resync { .. } => "resync",
             Task::Update { .. } => "update",
+            Task::Heal { .. } => "heal",
             Task::Describe => "describe",
         };
         Self { call, at: Timestamp::now(), duration_ms: milliseconds(duration), report }

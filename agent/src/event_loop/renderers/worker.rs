@@ -16,6 +16,8 @@ use contiv_model::{ChangeSet, Snapshot};
 use contiv_renderer::{Description, Renderer, Report};
 use tokio::sync::{mpsc, oneshot};
 
+use super::watcher::{Notice, Watcher};
+
 /// A renderer to run: its name, and how to make one.
 #[derive(Clone)]
 pub struct RendererSpec {
@@ -46,6 +48,8 @@ impl fmt::Debug for RendererSpec {
 pub(super) enum Work {
     Resync(Arc<Snapshot>),
     Update(Arc<ChangeSet>),
+    /// Undo what others did. With everything, in case it is needed.
+    Heal(Arc<Snapshot>),
     /// Describe what is applied, to everybody who asked.
     Describe(Vec<oneshot::Sender<Description>>),
 }
@@ -55,23 +59,35 @@ pub(super) enum Work {
 pub(in crate::event_loop) struct Done {
     pub(super) renderer: Arc<str>,
     pub(super) result: Result<Report, String>,
+    /// Whether it is heard what others do to the dataplane.
+    pub(super) watched: bool,
     pub(super) duration: Duration,
 }
 
 /// Starts the thread. It ends when the sender of work is dropped, or nobody takes reports.
-pub(super) fn start(spec: RendererSpec, reports: mpsc::Sender<Done>) -> io::Result<SyncSender<Work>> {
+pub(super) fn start(
+    spec: RendererSpec,
+    reports: mpsc::Sender<Done>,
+    notices: mpsc::Sender<Notice>,
+) -> io::Result<SyncSender<Work>> {
     let (sender, work) = sync_channel(1);
     let thread = thread::Builder::new().name(format!("renderer-{}", spec.name));
-    thread.spawn(move || run(&spec, &work, &reports))?;
+    let watcher = Watcher::new(Arc::clone(&spec.name), notices);
+    thread.spawn(move || run(&spec, &work, &reports, watcher))?;
     Ok(sender)
 }
 
-fn run(spec: &RendererSpec, work: &Receiver<Work>, reports: &mpsc::Sender<Done>) {
+fn run(spec: &RendererSpec, work: &Receiver<Work>, reports: &mpsc::Sender<Done>, mut watcher: Watcher) {
     let mut renderer = None;
     for work in work {
         let start = Instant::now();
-        let result = perform(spec, &mut renderer, work);
-        let done = Done { renderer: Arc::clone(&spec.name), result, duration: start.elapsed() };
+        let result = perform(spec, &mut renderer, &mut watcher, work);
+        let done = Done {
+            renderer: Arc::clone(&spec.name),
+            result,
+            watched: watcher.is_watching(),
+            duration: start.elapsed(),
+        };
         if reports.blocking_send(done).is_err() {
             return;
         }
@@ -79,13 +95,22 @@ fn run(spec: &RendererSpec, work: &Receiver<Work>, reports: &mpsc::Sender<Done>)
 }
 
 /// Does one thing. A panic ends that renderer, not the thread: the next work gets a new one.
-fn perform(spec: &RendererSpec, slot: &mut Option<Box<dyn Renderer>>, work: Work) -> Result<Report, String> {
+fn perform(
+    spec: &RendererSpec,
+    slot: &mut Option<Box<dyn Renderer>>,
+    watcher: &mut Watcher,
+    work: Work,
+) -> Result<Report, String> {
     // Whatever a panic leaves half done is in the renderer, and that is thrown away.
     let attempt = catch_unwind(AssertUnwindSafe(|| {
         let renderer = slot.get_or_insert_with(|| (spec.create)());
+        if matches!(work, Work::Resync(_) | Work::Heal(_)) {
+            watcher.watch(&mut **renderer);
+        }
         match work {
             Work::Resync(snapshot) => renderer.resync(&snapshot),
             Work::Update(changes) => renderer.update(&changes),
+            Work::Heal(snapshot) => renderer.heal(&snapshot),
             Work::Describe(askers) => {
                 let description = renderer.describe();
                 for asker in askers {
@@ -99,6 +124,7 @@ fn perform(spec: &RendererSpec, slot: &mut Option<Box<dyn Renderer>>, work: Work
     match attempt {
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(panic) => {
+            watcher.forget();
             let broken = slot.take();
             // Dropping it may panic too.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(broken)));

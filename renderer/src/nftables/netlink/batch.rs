@@ -75,6 +75,18 @@ impl Batch {
         self.bytes.len()
     }
 
+    /// The message with this sequence number.
+    pub(super) fn message_bytes(&self, sequence: u32) -> Option<&[u8]> {
+        let mut rest = self.bytes.as_slice();
+        // The first one only begins the batch.
+        for _ in 0..sequence {
+            let length = u32::from_ne_bytes(*rest.first_chunk()?) as usize;
+            rest = rest.get(length..)?;
+        }
+        let length = u32::from_ne_bytes(*rest.first_chunk()?) as usize;
+        rest.get(..length)
+    }
+
     /// What the message with this sequence number was about.
     pub(super) fn subject(&self, sequence: u32) -> Option<&str> {
         self.subjects.get(sequence.checked_sub(1)? as usize).map(String::as_str)

@@ -2,19 +2,52 @@
 
 use std::io;
 
-use super::batch::Batch;
-use crate::netlink::{
-    NetlinkError, Socket,
-    message::{NLMSG_ERROR, messages},
+use super::{
+    batch::Batch,
+    constants::{generation, msg},
 };
+use crate::netlink::{
+    NetlinkError, Refusal, Socket,
+    message::{Message, NLMSG_ERROR, messages},
+};
+
+/// A batch of more bytes than this is committed with nobody of ours listening.
+const LOUD: usize = 64 << 10;
 
 impl Socket {
     /// Sends a batch and waits for the verdict. Returns the bytes sent.
-    pub(crate) fn commit(&mut self, mut batch: Batch) -> Result<usize, NetlinkError> {
+    pub(crate) fn commit(&mut self, batch: Batch) -> Result<usize, NetlinkError> {
+        let result = match &self.membership {
+            Some(_) if batch.len() > LOUD => self.commit_unheard(batch),
+            _ => self.commit_heard(batch),
+        };
+        if result.is_err() {
+            self.drain();
+        }
+        result
+    }
+
+    /// Commits while our listener does not listen, and tells it if it missed a transaction of somebody else.
+    fn commit_unheard(&mut self, batch: Batch) -> Result<usize, NetlinkError> {
+        let Some(membership) = self.membership.take() else { return self.commit_heard(batch) };
+        let before = self.generation()?;
+        membership.leave()?;
+        let result = self.commit_heard(batch);
+        // Should any of this fail the membership is gone, which ends the listener, and it is begun again.
+        membership.rejoin()?;
+        if self.generation()? != before.wrapping_add(result.is_ok().into()) {
+            membership.report_missed();
+        }
+        self.membership = Some(membership);
+        result
+    }
+
+    fn commit_heard(&mut self, mut batch: Batch) -> Result<usize, NetlinkError> {
         let (bytes, last) = batch.finish();
         let length = bytes.len();
         self.send(bytes, "send a batch to the kernel")?;
-        let mut refusal = None;
+        let mut refused = None;
+        let mut refusals = Vec::new();
         loop {
             let received = self.receive("hear the kernel's verdict")?;
             for message in messages(&received) {
@@ -22,17 +55,34 @@ impl Socket {
                     continue;
                 }
                 let code = message.error_code();
-                if code != 0 && refusal.is_none() {
-                    let subject =
-                        batch.subject(message.sequence).unwrap_or("the batch as a whole").to_owned();
-                    refusal =
-                        Some(NetlinkError::Refused { subject, source: io::Error::from_raw_os_error(-code) });
+                if code != 0 {
+                    refusals.extend(refusal(&batch, &message));
+                    refused.get_or_insert((message.sequence, code));
                 }
                 // A failure of the whole batch is reported for its first message (sequence number 0).
                 if message.sequence == last || message.sequence == 0 {
-                    return refusal.map_or(Ok(length), Err);
+                    let Some((sequence, code)) = refused else { return Ok(length) };
+                    let subject = batch.subject(sequence).unwrap_or("the batch as a whole").to_owned();
+                    let source = io::Error::from_raw_os_error(-code);
+                    return Err(NetlinkError::Refused { subject, source, refusals });
                 }
             }
         }
     }
+
+    /// The generation of the rules: one more after each transaction of anybody.
+    fn generation(&mut self) -> Result<u32, NetlinkError> {
+        let generation = self.get(msg::GETGEN, |_| (), |object| object.u32(generation::ID))?;
+        generation.flatten().ok_or_else(|| NetlinkError::Socket {
+            action: "read the generation",
+            source: io::Error::other("the kernel did not say it"),
+        })
+    }
+}
+
+fn refusal(batch: &Batch, answer: &Message<'_>) -> Option<Refusal> {
+    let message = batch.message_bytes(answer.sequence)?.to_vec();
+    let of_system = || io::Error::from_raw_os_error(-answer.error_code()).to_string();
+    let reason = answer.error_text().map_or_else(of_system, str::to_owned);
+    Some(Refusal { message, offset: answer.error_offset(), reason })
 }

@@ -26,11 +26,22 @@ pub(crate) mod msg {
     pub(crate) const NEWSETELEM: u8 = 12;
     pub(crate) const GETSETELEM: u8 = 13;
     pub(crate) const DELSETELEM: u8 = 14;
+    pub(crate) const NEWGEN: u8 = 15;
     pub(crate) const GETGEN: u8 = 16;
 }
 
 /// Attributes that are nothing but a list carry their items under this type.
 pub(crate) const LIST_ELEM: u16 = 1;
+
+/// The group that hears of every change: `NFNLGRP_NFTABLES`.
+pub(crate) const NFNLGRP_NFTABLES: u32 = 7;
+
+/// The generation of the rules of a network namespace: one more with each transaction.
+pub(crate) mod generation {
+    pub(crate) const ID: u16 = 1;
+    pub(crate) const PROC_PID: u16 = 2;
+    pub(crate) const PROC_NAME: u16 = 3;
+}
 
 pub(crate) mod table {
     pub(crate) const NAME: u16 = 1;
@@ -55,10 +66,6 @@ pub(crate) mod rule {
     pub(crate) const EXPRESSIONS: u16 = 4;
     pub(crate) const EXPR_NAME: u16 = 1;
     pub(crate) const EXPR_DATA: u16 = 2;
-}
-
-pub(crate) mod generation {
-    pub(crate) const ID: u16 = 1;
 }
 
 pub(crate) mod set {

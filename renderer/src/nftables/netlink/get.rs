@@ -33,7 +33,7 @@ impl Socket {
                 return Ok(None);
             }
             let source = io::Error::from_raw_os_error(code);
-            return Err(NetlinkError::Refused { subject: "get".to_owned(), source });
+            return Err(NetlinkError::Refused { subject: "get".to_owned(), source, refusals: Vec::new() });
         }
         Ok(message.object(NFNL_SUBSYS_NFTABLES).map(read))
     }

@@ -8,4 +8,4 @@ mod get;
 
 pub(crate) use batch::Batch;
 
-pub(crate) use crate::netlink::{Attributes, NetlinkError, Socket, Writer};
+pub(crate) use crate::netlink::{Attributes, NetlinkError, Refusal, Socket, Writer};

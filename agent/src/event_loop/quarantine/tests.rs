@@ -1,0 +1,96 @@
+use contiv_model::ServiceId;
+
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn bad(key: &str, reason: &str) -> BadValue {
+    let object = Some(ObjectKey::Service(ServiceId::new("default", key)));
+    BadValue { key: key.to_owned(), object, reason: reason.to_owned() }
+}
+
+fn problem(reason: &str) -> Problem {
+    let object = Some("Service default/web".to_owned());
+    Problem { source: "a.yaml".to_owned(), object, field: None, reason: reason.to_owned() }
+}
+
+fn brief(quarantine: &Quarantine) -> Vec<(String, i64, &'static str)> {
+    let listed = quarantine.list(|object| object.to_string().ends_with("web"));
+    listed
+        .into_iter()
+        .map(|entry| (entry.source, entry.since.as_second(), entry.in_force.unwrap_or("")))
+        .collect()
+}
+
+#[test]
+fn a_value_keeps_its_time_until_it_is_good_or_gone() {
+    let mut quarantine = Quarantine::default();
+    for (second, key, reason) in [(1, "web", "one"), (2, "web", "two"), (3, "db", "one")] {
+        quarantine.judge(vec![Verdict::Bad(bad(key, reason))], at(second));
+    }
+    assert_eq!(brief(&quarantine), [("db".into(), 3, "nothing"), ("web".into(), 1, "last good")]);
+    assert_eq!(quarantine.list(|_| true)[1].reason, "two");
+    quarantine.judge(vec![Verdict::Good("web".to_owned())], at(4));
+    assert_eq!(quarantine.len(), 1);
+}
+
+#[test]
+fn of_several_values_of_one_key_the_last_counts() {
+    let mut quarantine = Quarantine::default();
+    let good = || Verdict::Good("web".to_owned());
+    quarantine.judge(vec![good(), Verdict::Bad(bad("web", "one"))], at(1));
+    assert_eq!(quarantine.len(), 1);
+    quarantine.judge(vec![Verdict::Bad(bad("web", "two")), good()], at(2));
+    assert_eq!(quarantine.len(), 0);
+}
+
+#[test]
+fn a_snapshot_says_which_values_are_still_bad_and_since_when_they_were() {
+    let mut quarantine = Quarantine::default();
+    quarantine.replace_values(vec![bad("web", "one"), bad("db", "one")], at(1));
+    quarantine.replace_values(vec![bad("web", "one"), bad("api", "one")], at(2));
+    assert_eq!(brief(&quarantine), [("api".into(), 2, "nothing"), ("web".into(), 1, "last good")]);
+}
+
+#[test]
+fn problems_of_manifests_are_in_it_too_and_name_what_is_in_force() {
+    let mut quarantine = Quarantine::default();
+    quarantine.replace_problems(vec![problem("one")], at(1));
+    quarantine.replace_problems(vec![problem("one"), problem("two")], at(2));
+    let expected = [("a.yaml".to_owned(), 1, "last good"), ("a.yaml".to_owned(), 2, "last good")];
+    assert_eq!(brief(&quarantine), expected);
+    quarantine.replace_problems(Vec::new(), at(3));
+    assert_eq!(quarantine.len(), 0);
+}
+
+#[test]
+fn what_a_renderer_rejects_is_in_it_until_that_renderer_takes_it() {
+    let rejected = |name, reason: &str| Rejected {
+        service: ServiceId::new("default", name),
+        reason: reason.to_owned(),
+        in_force: "nothing",
+    };
+    let (one, other) = (Arc::from("one"), Arc::from("other"));
+    let mut quarantine = Quarantine::default();
+    quarantine.replace_rejected(&one, &[rejected("web", "first"), rejected("db", "first")], at(1));
+    quarantine.replace_rejected(&other, &[rejected("web", "first")], at(2));
+    quarantine.replace_rejected(&one, &[rejected("web", "second")], at(3));
+    let expected = [("renderer one".to_owned(), 1, "nothing"), ("renderer other".to_owned(), 2, "nothing")];
+    assert_eq!(brief(&quarantine), expected);
+    let listed = quarantine.list(|_| true);
+    assert_eq!(listed[0].object.as_deref(), Some("service default/web"));
+    assert_eq!(listed[0].reason, "second");
+    quarantine.replace_rejected(&one, &[], at(4));
+    assert_eq!(quarantine.len(), 1);
+}
+
+#[test]
+fn the_titles_of_problems_name_objects() {
+    let named = |title| object_of(title).map(|object| object.to_string());
+    assert_eq!(named("EndpointSlice a/b"), Some("endpointslice a/b".to_owned()));
+    assert_eq!(named("Node n1"), Some("node n1".to_owned()));
+    assert_eq!(named("ServiceList"), None);
+    assert_eq!(named("ConfigMap a/b"), None);
+}

@@ -1,0 +1,106 @@
+//! What others do to a dataplane, as the loop deals with it.
+
+use super::{Outcome, Record, last_outcome, names, web};
+use crate::test_support::{Call, Harness, Mode, Scripted, batch, put, service, slice};
+
+/// More than are undone at once, so that the next one has to wait.
+const STORM: usize = 13;
+
+fn is_applied(records: &[Record]) -> bool {
+    matches!(last_outcome(records, "test"), Some(Outcome::Applied { .. }))
+}
+
+#[tokio::test]
+async fn what_others_do_is_undone_by_the_renderer_it_concerns_and_recorded() {
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = Harness::start(vec![spec], vec![web()]);
+    renderer.call().await;
+    let view = harness.renderer("test", |view| view.ready).await;
+    assert!(view.watched && view.foreign_changes == 0);
+    renderer.others_do("deleted something");
+    assert_eq!(renderer.call().await, Call::Heal);
+
+    let records = harness.history(is_applied).await;
+    let change = records.last().unwrap();
+    assert_eq!(change.kind, "foreign-change");
+    assert_eq!(change.description, "dataplane of renderer test: somebody deleted something");
+    assert_eq!(change.renderers.len(), 1, "the others have nothing to do");
+    let view = harness.renderer("test", |view| view.state == "idle").await;
+    assert_eq!((view.foreign_changes, view.damped, view.pending), (1, false, "nothing"));
+    assert_eq!(view.last_report.unwrap().call, "heal");
+    let text = harness.metrics.text().unwrap();
+    for expected in [
+        "contiv_foreign_changes_total{renderer=\"test\"} 1",
+        "contiv_repairs_total{renderer=\"test\"} 1",
+        "contiv_foreign_changes_total{renderer=\"dry-run\"} 0",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in:\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn while_repairs_of_a_storm_wait_changes_of_the_store_go_out() {
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = Harness::start(vec![spec], vec![web()]);
+    renderer.call().await;
+    harness.renderer("test", |view| view.ready).await;
+    for _ in 0..STORM {
+        renderer.others_do("deleted something");
+        assert_eq!(renderer.call().await, Call::Heal);
+        harness.history(is_applied).await;
+    }
+    renderer.others_do("deleted something");
+    renderer.others_do("deleted something else");
+    let waits = harness.renderer("test", |view| view.foreign_changes == STORM as u64 + 2).await;
+    assert_eq!((waits.state, waits.pending, waits.damped), ("damped", "repair", true));
+    assert!(waits.repair_in_ms.is_some());
+
+    harness.say(batch(8, vec![put(slice("web", 2))])).await;
+    assert_eq!(renderer.call().await, Call::Update(names(&["web"])));
+    assert_eq!(renderer.call().await, Call::Heal);
+    let view = harness.renderer("test", |view| view.state == "idle").await;
+    assert_eq!((view.applied_revision, view.repair_in_ms), (8, None));
+    let records = harness.history(|_| true).await;
+    let recorded = records.iter().filter(|record| record.kind == "foreign-change").count();
+    assert_eq!(recorded, STORM + 1, "what comes while a repair is due is only counted");
+}
+
+#[tokio::test]
+async fn a_repair_that_fails_is_followed_by_everything() {
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = Harness::start(vec![spec], vec![web()]);
+    renderer.call().await;
+    harness.renderer("test", |view| view.ready).await;
+    renderer.set(Mode::Fail);
+    renderer.others_do("deleted something");
+    assert_eq!(renderer.call().await, Call::Heal);
+    harness.renderer("test", |view| view.failures > 0).await;
+    renderer.set(Mode::Work);
+    assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
+    let records = harness.history(is_applied).await;
+    assert!(records.iter().any(|record| record.kind == "foreign-change"));
+}
+
+#[tokio::test]
+async fn a_watch_that_ends_is_begun_again() {
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = Harness::start(vec![spec], vec![web()]);
+    renderer.call().await;
+    harness.renderer("test", |view| view.ready).await;
+    renderer.end_watch();
+    assert_eq!(renderer.call().await, Call::Heal, "something may have been missed");
+    let records = harness.history(is_applied).await;
+    assert!(records.last().unwrap().description.contains("as the test wants it"));
+    assert!(harness.renderer("test", |view| view.state == "idle").await.watched);
+
+    // The same for one that has panicked.
+    renderer.set(Mode::Panic);
+    harness.say(batch(8, vec![put(service("a", 2))])).await;
+    harness.renderer("test", |view| view.failures > 0).await;
+    renderer.set(Mode::Work);
+    let view = harness.renderer("test", |view| view.state == "idle").await;
+    assert!(view.watched);
+    while renderer.call_so_far().is_some() {}
+    renderer.others_do("deleted something");
+    assert_eq!(renderer.call().await, Call::Heal);
+}

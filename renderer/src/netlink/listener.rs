@@ -1,0 +1,168 @@
+//! The listening side of netlink: a socket in a multicast group that hears what others do, and not what we do.
+//!
+//! The kernel names the origin of a notification by the port of the socket that asked for the change. Nobody else can
+//! have our port while our socket is open, so this is what tells our own changes apart; a filter in the kernel drops
+//! them before they cost anything.
+//!
+//! While the group has a member, the kernel makes a message for each single element of a transaction, and a page of memory
+//! for each: a large transaction takes twice as long. So the writer leaves the group for the time of such a one, and tells
+//! the listener if something was missed.
+
+use std::{
+    io::{self, ErrorKind, Write},
+    os::{fd::AsFd, unix::net::UnixStream},
+    sync::Arc,
+};
+
+use netlink_sys::SocketAddr;
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::socket::{setsockopt, sockopt},
+};
+use socket2::{SockFilter, SockRef};
+
+use super::NetlinkError;
+
+/// Room for what comes while the listener is not scheduled. Too little is no harm: an overflow is noticed.
+const RECEIVE_BUFFER: usize = 4 << 20;
+/// The kernel packs notifications into pieces of at most a page, or of one message.
+const PIECE: usize = 64 << 10;
+
+/// Hears what others do.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: Arc<netlink_sys::Socket>,
+    /// Readable when the writer has something to say; closed when it is gone.
+    writer: UnixStream,
+}
+
+/// The writer's hold on its listener.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    socket: Arc<netlink_sys::Socket>,
+    group: u32,
+    listener: UnixStream,
+}
+
+/// What a listener has heard.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// Notifications of others.
+    Notifications(Vec<u8>),
+    /// Notifications were lost: anything may have changed.
+    Overflow,
+    /// Somebody has changed something while the writer had left the group.
+    Missed,
+    /// Nothing came in the time given.
+    Silence,
+    /// The writer is gone.
+    End,
+}
+
+impl Listener {
+    /// Joins a group; what the socket with the port `own` does is not heard.
+    pub(crate) fn join(protocol: isize, group: u32, own: u32) -> Result<(Self, Membership), NetlinkError> {
+        let failed = |action| move |source| NetlinkError::Socket { action, source };
+        let mut socket =
+            netlink_sys::Socket::new(protocol).map_err(failed("open a netlink socket to listen"))?;
+        // Without CAP_NET_ADMIN in the first user namespace there is less room.
+        if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
+            setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)
+                .map_err(|error| failed("size the receive buffer")(error.into()))?;
+        }
+        SockRef::from(&socket).attach_filter(&all_but(own)).map_err(failed("filter notifications"))?;
+        socket.bind(&SocketAddr::new(0, 0)).map_err(failed("bind the listening socket"))?;
+        socket.add_membership(group).map_err(failed("listen to notifications of the kernel"))?;
+        let (listener, writer) = UnixStream::pair().map_err(failed("connect the listener to its writer"))?;
+        writer.set_nonblocking(true).map_err(failed("connect the listener to its writer"))?;
+        listener.set_nonblocking(true).map_err(failed("connect the listener to its writer"))?;
+        let socket = Arc::new(socket);
+        let membership = Membership { socket: Arc::clone(&socket), group, listener };
+        Ok((Self { socket, writer }, membership))
+    }
+
+    /// Waits for something to hear, for at most `timeout`.
+    pub(crate) fn hear(&mut self, timeout: PollTimeout) -> Result<Heard, NetlinkError> {
+        let failed =
+            |source| NetlinkError::Socket { action: "listen to notifications of the kernel", source };
+        let mut ready = [
+            PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.writer.as_fd(), PollFlags::POLLIN),
+        ];
+        loop {
+            match poll(&mut ready, timeout) {
+                Err(Errno::EINTR) => (),
+                Err(error) => return Err(failed(error.into())),
+                Ok(_) => break,
+            }
+        }
+        let [notifications, writer] = ready.map(|fd| fd.any().unwrap_or(true));
+        // What was said before the end still counts, so the end comes last.
+        if notifications {
+            return match self.receive() {
+                Ok(received) => Ok(Heard::Notifications(received)),
+                Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => Ok(Heard::Overflow),
+                Err(error) => Err(failed(error)),
+            };
+        }
+        if writer {
+            return self.hear_writer().map_err(failed);
+        }
+        Ok(Heard::Silence)
+    }
+
+    fn receive(&self) -> io::Result<Vec<u8>> {
+        let mut received = Vec::with_capacity(PIECE);
+        self.socket.recv(&mut received, 0)?;
+        Ok(received)
+    }
+
+    fn hear_writer(&mut self) -> io::Result<Heard> {
+        let mut said = [0; 64];
+        match io::Read::read(&mut self.writer, &mut said) {
+            Ok(0) => Ok(Heard::End),
+            Ok(_) => Ok(Heard::Missed),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Heard::Silence),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Membership {
+    /// Leaves the group for a while.
+    pub(crate) fn leave(&self) -> Result<(), NetlinkError> {
+        let failed = |source| NetlinkError::Socket { action: "leave the group of listeners", source };
+        self.socket.drop_membership(self.group).map_err(failed)
+    }
+
+    /// Comes back.
+    pub(crate) fn rejoin(&self) -> Result<(), NetlinkError> {
+        let failed = |source| NetlinkError::Socket { action: "join the group of listeners again", source };
+        self.socket.add_membership(self.group).map_err(failed)
+    }
+
+    /// Tells the listener that something was missed.
+    pub(crate) fn report_missed(&self) {
+        // It may be full, and so has been told often enough; or nobody listens any more.
+        let _ = (&self.listener).write(&[0]);
+    }
+}
+
+/// A filter in the language of the classic BPF that lets pass what another port than `own` is the origin of.
+/// Source: the kernel's `include/uapi/linux/filter.h` and `bpf_common.h`.
+fn all_but(own: u32) -> [SockFilter; 4] {
+    const LOAD_WORD: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    /// Where `nlmsg_pid` is in the header of the first message; all messages of one piece have the same.
+    const ORIGIN: u32 = 12;
+    // The filter loads in network order what is written in that of the host.
+    let own = u32::from_be_bytes(own.to_ne_bytes());
+    [
+        SockFilter::new(LOAD_WORD, 0, 0, ORIGIN),
+        SockFilter::new(JUMP_IF_EQUAL, 0, 1, own),
+        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ]
+}

@@ -1,0 +1,186 @@
+//! Undoes what others did, as far as it was heard. What was programmed is remembered, so none of it is planned anew, and
+//! nothing of it is read that was not touched.
+
+use std::{collections::BTreeMap, sync::mpsc::Receiver};
+
+use super::{
+    COMPARE_LIMIT, Nftables, apply,
+    netlink::{Batch, NetlinkError},
+    read::{self, Existing},
+    table::Table,
+    transaction::{Group, Transaction},
+    watch::{DAMAGES, Damage, Touched},
+};
+use crate::Report;
+
+/// What there is to undo.
+#[derive(Debug, PartialEq, Eq)]
+enum Repair {
+    Elements(Transaction),
+    /// All rules too; they are few.
+    Rules(Transaction),
+    /// The whole table.
+    Table,
+}
+
+impl Nftables {
+    /// Undoes the damage that was heard of. None if there may be more: then all must be compared.
+    pub(super) fn try_heal(&mut self) -> Result<Option<Report>, NetlinkError> {
+        // Taken out, so that it is gone if anything fails.
+        let Some(table) = self.table.take() else { return Ok(None) };
+        let damages = self.damages.iter().flat_map(Receiver::try_iter).collect();
+        let Some(repair) = repair(&table, damages) else { return Ok(None) };
+        let socket = self.socket()?;
+        let mut batch = Batch::new();
+        let mut existing = Existing::default();
+        let transaction = match repair {
+            Repair::Elements(elements) => elements,
+            Repair::Rules(elements) => {
+                existing = read::existing(socket)?;
+                if !existing.usable {
+                    return Ok(None);
+                }
+                apply::write_repair(&mut batch, &existing);
+                elements
+            }
+            Repair::Table => {
+                if read::table_exists(socket)? {
+                    return Ok(None);
+                }
+                apply::write_fresh(&mut batch, false);
+                table.whole()
+            }
+        };
+        let mut report = apply::commit(socket, batch, transaction)?;
+        apply::remove_leftovers(socket, &existing, &table, &mut report);
+        self.table = Some(table);
+        Ok(Some(report))
+    }
+}
+
+/// What undoes the damage. None if there may be more of it. Pure.
+fn repair(table: &Table, damages: Vec<Damage>) -> Option<Repair> {
+    // So many that more may not have found room.
+    if damages.len() >= DAMAGES {
+        return None;
+    }
+    let mut touched: Touched = BTreeMap::new();
+    let mut rules = false;
+    for damage in damages {
+        match damage {
+            Damage::Elements(elements) => touched.extend(elements),
+            Damage::Rules(elements) => {
+                touched.extend(elements);
+                rules = true;
+            }
+            Damage::Table => return Some(Repair::Table),
+            // It costs too much to compare all whenever somebody else has changed a table of his own. What is usually
+            // done to ours is undone by this.
+            Damage::Missed if table.len() > COMPARE_LIMIT => rules = true,
+            Damage::Missed | Damage::Anything => return None,
+        }
+    }
+    let mut group = Group::default();
+    for ((set, key), found) in touched {
+        let wanted = table.element(set, key);
+        if found != wanted {
+            group.remove.extend(found);
+            group.add.extend(wanted);
+        }
+    }
+    let mut transaction = Transaction::default();
+    transaction.push(group);
+    if rules {
+        // Who flushed one of these chains did not delete it.
+        transaction.chains = table.chains().collect();
+        return Some(Repair::Rules(transaction));
+    }
+    Some(Repair::Elements(transaction))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::IpAddr, sync::Arc};
+
+    use contiv_model::{Backend, ContivService, Protocol, ServiceId, ServicePort, Snapshot};
+
+    use super::*;
+    use crate::nftables::{
+        element::{Element, Key, Value},
+        layout::{Family, Set, SetKind},
+        read::Elements,
+    };
+
+    fn table() -> Table {
+        let backend = Backend::new((IpAddr::from([10, 244, 0, 1]), 8080).into());
+        let port = ServicePort {
+            port: 80,
+            protocol: Protocol::Tcp,
+            name: "main".into(),
+            node_port: None,
+            backends: vec![backend],
+        };
+        let service = ContivService {
+            cluster_ips: [IpAddr::from([10, 96, 0, 1])].into(),
+            ports: vec![port],
+            ..ContivService::new(ServiceId::new("default", "web"))
+        };
+        let services = BTreeMap::from([(service.id.clone(), Arc::new(service))]);
+        Table::resync(&Snapshot { services, ..Snapshot::default() }, Elements::default()).0
+    }
+
+    fn now(element: Element, is_there: bool) -> Damage {
+        Damage::Elements([((element.set, element.key), is_there.then_some(element))].into())
+    }
+
+    fn foreign() -> Element {
+        let set = Set::new(SetKind::ClusterIps, Family::V4);
+        Element { set, key: Key::Address(IpAddr::from([192, 0, 2, 1])), value: Value::None }
+    }
+
+    #[test]
+    fn what_was_deleted_comes_back_and_what_was_added_goes() {
+        let table = table();
+        for element in table.elements() {
+            let group = Group { remove: vec![], add: vec![element] };
+            let expected = Transaction { groups: vec![group], ..Transaction::default() };
+            assert_eq!(repair(&table, vec![now(element, false)]), Some(Repair::Elements(expected)));
+            // Somebody else has repaired it already.
+            let nothing = Some(Repair::Elements(Transaction::default()));
+            assert_eq!(repair(&table, vec![now(element, false), now(element, true)]), nothing);
+        }
+        let group = Group { remove: vec![foreign()], add: vec![] };
+        let expected = Transaction { groups: vec![group], ..Transaction::default() };
+        assert_eq!(repair(&table, vec![now(foreign(), true)]), Some(Repair::Elements(expected)));
+    }
+
+    #[test]
+    fn an_element_with_a_foreign_value_is_replaced() {
+        let table = table();
+        let ours =
+            table.elements().into_iter().find(|element| element.set.kind == SetKind::Services).unwrap();
+        let theirs = Element { value: Value::Drop, ..ours };
+        let group = Group { remove: vec![theirs], add: vec![ours] };
+        let expected = Transaction { groups: vec![group], ..Transaction::default() };
+        let damages = vec![now(ours, false), now(theirs, true)];
+        assert_eq!(repair(&table, damages), Some(Repair::Elements(expected)));
+    }
+
+    #[test]
+    fn where_there_may_be_more_damage_all_is_compared() {
+        let table = table();
+        assert_eq!(repair(&table, vec![Damage::Elements(Touched::new()), Damage::Anything]), None);
+        let many = (0..DAMAGES).map(|_| Damage::Elements(Touched::new())).collect();
+        assert_eq!(repair(&table, many), None);
+        assert_eq!(repair(&table, vec![Damage::Missed]), None, "such a small table");
+        assert_eq!(repair(&table, vec![Damage::Table]), Some(Repair::Table));
+    }
+
+    #[test]
+    fn a_table_from_nothing_has_all_elements_and_chains() {
+        let table = table();
+        let whole = table.whole();
+        assert_eq!(whole.elements(), (vec![], table.elements()));
+        assert_eq!(whole.chains.into_iter().collect::<Vec<_>>(), table.chains().collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,155 @@
+//! Services that the kernel refuses: found by what it says of each message, and left out so that the rest goes in.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use contiv_model::{ChangeSet, ContivService, ServiceId, Snapshot};
+
+use super::{
+    element::{Element, Key},
+    layout::{Set, SetKind},
+    netlink::{
+        Attributes, Refusal,
+        constants::{LIST_ELEM, NFNL_SUBSYS_NFTABLES, elem, msg},
+    },
+    plan::plan,
+    read,
+};
+use crate::{Rejected, netlink::message::messages};
+
+/// How often a resync is tried without those that were refused the time before. The kernel judges every message, so one
+/// try finds many.
+pub(super) const TRIES: usize = 16;
+
+/// The services that the kernel refuses.
+#[derive(Debug, Default)]
+pub(super) struct Refused {
+    services: BTreeMap<ServiceId, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    reason: String,
+    /// What is in force instead, if anything.
+    last_good: Option<Arc<ContivService>>,
+}
+
+/// Services as they were in force before.
+pub(super) type LastGood = BTreeMap<ServiceId, Arc<ContivService>>;
+
+impl Refused {
+    pub(super) fn is_empty(&self) -> bool {
+        self.services.is_empty()
+    }
+
+    /// Puts back what is in force of those that are refused.
+    pub(super) fn replace_in(&self, snapshot: &Snapshot) -> Snapshot {
+        let mut snapshot = snapshot.clone();
+        for (id, entry) in &self.services {
+            match &entry.last_good {
+                Some(service) => snapshot.services.insert(id.clone(), Arc::clone(service)),
+                None => snapshot.services.remove(id),
+            };
+        }
+        snapshot
+    }
+
+    /// Takes in what the kernel refused of `snapshot`. False if that tells of no service that could be left out.
+    pub(super) fn blame(&mut self, refusals: &[Refusal], snapshot: &Snapshot, last_good: &LastGood) -> bool {
+        let mut found = false;
+        let elements: Vec<(Element, &str)> = refusals
+            .iter()
+            .filter_map(|refusal| Some((refused_element(refusal)?, refusal.reason.as_str())))
+            .collect();
+        for (id, service) in &snapshot.services {
+            let Some((element, reason)) = elements.iter().find(|(element, _)| is_of(element, service)) else {
+                continue;
+            };
+            let known = last_good.get(id).filter(|known| *known != service).cloned();
+            // Refused once more: that was its last good state, so there is none.
+            let last_good = if self.services.contains_key(id) { None } else { known };
+            let reason = format!("the kernel refused {} {{ {element} }}: {reason}", element.set.name());
+            self.services.insert(id.clone(), Entry { reason, last_good });
+            found = true;
+        }
+        found
+    }
+
+    /// Takes out the services that changed, so that they are tried again.
+    pub(super) fn take(&mut self, changes: &ChangeSet) -> Self {
+        let ids = changes.services.keys();
+        Self { services: ids.filter_map(|id| self.services.remove_entry(id)).collect() }
+    }
+
+    /// What was in force before `changes`, of which these services were refused; `services` is what they lead to.
+    pub(super) fn before(&self, changes: &ChangeSet, mut services: LastGood) -> LastGood {
+        for (id, change) in &changes.services {
+            let before = match self.services.get(id) {
+                Some(entry) => &entry.last_good,
+                None => &change.old,
+            };
+            match before {
+                Some(service) => services.insert(id.clone(), Arc::clone(service)),
+                None => services.remove(id),
+            };
+        }
+        services
+    }
+
+    /// For reports.
+    pub(super) fn list(&self) -> Vec<Rejected> {
+        let rejected = |(id, entry): (&ServiceId, &Entry)| Rejected {
+            service: id.clone(),
+            reason: entry.reason.clone(),
+            in_force: if entry.last_good.is_some() { "last good" } else { "nothing" },
+        };
+        self.services.iter().map(rejected).collect()
+    }
+}
+
+/// Whether it is about some element that the kernel refused, rather than about what others did to the table.
+pub(super) fn name_an_element(refusals: &[Refusal]) -> bool {
+    refusals.iter().any(|refusal| refused_element(refusal).is_some())
+}
+
+/// The element that a message was refused for. None if it was not for an element, or if the kernel does not say which,
+/// as older ones do not.
+fn refused_element(refusal: &Refusal) -> Option<Element> {
+    let message = messages(&refusal.message).next()?;
+    if message.kind != u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(msg::NEWSETELEM) {
+        return None;
+    }
+    let object = message.object(NFNL_SUBSYS_NFTABLES)?;
+    let set = object.text(elem::LIST_SET).and_then(Set::by_name)?;
+    // What no service owns.
+    if matches!(set.kind, SetKind::NodeIps) {
+        return None;
+    }
+    let elements: Vec<&[u8]> = object
+        .nested(elem::LIST_ELEMENTS)?
+        .iter()
+        .filter(|(kind, _)| *kind == LIST_ELEM)
+        .map(|(_, payload)| payload)
+        .collect();
+    let start = refusal.message.as_ptr() as usize;
+    let is_at = |payload: &&&[u8]| {
+        // The offset is that of the attribute, and the payload begins after its header.
+        refusal.offset.is_some_and(|offset| payload.as_ptr() as usize - start == offset + ATTRIBUTE_HEADER)
+    };
+    let refused = elements.iter().find(is_at)?;
+    read::parse_element(set, Attributes(refused))
+}
+
+const ATTRIBUTE_HEADER: usize = 4;
+
+/// Whether a service asks for this element.
+fn is_of(element: &Element, service: &ContivService) -> bool {
+    let plan = plan(service);
+    match element.key {
+        Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
+            plan.frontends.contains_key(&frontend)
+        }
+        Key::Address(address) => plan.cluster_ips.contains(&address),
+        Key::Pair(address) => plan.hairpins.contains(&address),
+        Key::Range(_) | Key::Client(..) | Key::Interface(_) => false,
+    }
+}

@@ -1,0 +1,106 @@
+//! What a transaction did to the table, in a few words.
+
+use std::collections::BTreeMap;
+
+use crate::nftables::{
+    layout::Set,
+    netlink::{
+        Attributes,
+        constants::{LIST_ELEM, chain, elem, msg, rule, set},
+    },
+    read,
+};
+
+/// How many different things are named.
+const NAMED: usize = 3;
+
+/// Counts what was done, in the order in which it was first done.
+#[derive(Debug, Default)]
+pub(super) struct Summary {
+    deeds: Vec<Deed>,
+    /// Where each is.
+    index: BTreeMap<(u8, String), usize>,
+}
+
+#[derive(Debug)]
+struct Deed {
+    kind: u8,
+    /// The chain or set; empty for the table.
+    name: String,
+    count: usize,
+    /// The first element, where it can be told.
+    example: Option<String>,
+}
+
+impl Summary {
+    /// Takes in a message about the table.
+    pub(super) fn take(&mut self, kind: u8, object: Attributes<'_>) {
+        let name = match kind {
+            msg::NEWCHAIN | msg::DELCHAIN => object.text(chain::NAME),
+            msg::NEWRULE | msg::DELRULE => object.text(rule::CHAIN),
+            msg::NEWSET | msg::DELSET => object.text(set::NAME),
+            msg::NEWSETELEM | msg::DELSETELEM => object.text(elem::LIST_SET),
+            _ => None,
+        };
+        let name = name.unwrap_or_default().to_owned();
+        let next = self.deeds.len();
+        let place = *self.index.entry((kind, name.clone())).or_insert(next);
+        if place == next {
+            self.deeds.push(Deed { kind, example: example(object, &name), name, count: 0 });
+        }
+        self.deeds[place].count += 1;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.deeds.is_empty()
+    }
+
+    /// In words; none if nothing was done.
+    pub(super) fn text(&self) -> Option<String> {
+        // Who deletes the table deletes everything in it, and the kernel tells all that.
+        let of_table = self.deeds.iter().filter(|deed| matches!(deed.kind, msg::NEWTABLE | msg::DELTABLE));
+        let deeds: Vec<&Deed> =
+            if self.did(msg::DELTABLE) { of_table.collect() } else { self.deeds.iter().collect() };
+        let mut parts: Vec<String> = deeds.iter().take(NAMED).map(|deed| deed.text()).collect();
+        if deeds.len() > NAMED {
+            parts.push(format!("{} more", deeds.len() - NAMED));
+        }
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    fn did(&self, kind: u8) -> bool {
+        self.deeds.iter().any(|deed| deed.kind == kind)
+    }
+}
+
+impl Deed {
+    fn text(&self) -> String {
+        let Self { kind, name, count, .. } = self;
+        let name = name.escape_debug();
+        let example = self
+            .example
+            .as_deref()
+            .map(|first| if *count > 1 { format!(" ({first} and others)") } else { format!(" ({first})") });
+        let example = example.unwrap_or_default();
+        let plural = if *count == 1 { "" } else { "s" };
+        match *kind {
+            msg::NEWTABLE => "added or changed the table".to_owned(),
+            msg::DELTABLE => "deleted the table".to_owned(),
+            msg::NEWCHAIN => format!("added or changed chain {name}"),
+            msg::DELCHAIN => format!("deleted chain {name}"),
+            msg::NEWRULE => format!("added {count} rule{plural} to chain {name}"),
+            msg::DELRULE => format!("deleted {count} rule{plural} of chain {name}"),
+            msg::NEWSET => format!("added set {name}"),
+            msg::DELSET => format!("deleted set {name}"),
+            msg::NEWSETELEM => format!("added {count} element{plural} to {name}{example}"),
+            msg::DELSETELEM => format!("deleted {count} element{plural} of {name}{example}"),
+            other => format!("sent {count} message{plural} of type {other}"),
+        }
+    }
+}
+
+fn example(object: Attributes<'_>, set: &str) -> Option<String> {
+    let (_, first) = object.nested(elem::LIST_ELEMENTS)?.iter().find(|(kind, _)| *kind == LIST_ELEM)?;
+    let element = read::parse_element(Set::by_name(set)?, Attributes(first))?;
+    Some(element.to_string())
+}
