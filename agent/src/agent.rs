@@ -81,6 +81,7 @@ async fn run_until_stopped(config: &Config, log_level: LogLevel) -> anyhow::Resu
     let metrics = Arc::new(Metrics::new());
     let (requests, receiver) = mpsc::channel(REQUESTS);
     let (outputs, health_checks, questions, proxy_health) = health::channels(traffic_renderer(config));
+    let options = registry::Options { own_table: config.own_table };
     let (local_addresses, followed) = local_addresses::open().await;
     let event_loop = EventLoop::new(
         LoopConfig {
@@ -93,7 +94,7 @@ async fn run_until_stopped(config: &Config, log_level: LogLevel) -> anyhow::Resu
         },
         feed,
         receiver,
-        config.renderers.iter().map(|name| spec(*name)).collect(),
+        config.renderers.iter().map(|name| spec(*name, options)).collect(),
         LoopMetrics { events: metrics.events.clone(), renderers: metrics.renderers.clone() },
         outputs,
     )
@@ -134,11 +135,11 @@ fn ended_early(end: LoopEnd) -> anyhow::Result<()> {
     Err(anyhow!("the event loop has ended without being asked to; this is a bug"))
 }
 
-fn spec(name: RendererName) -> RendererSpec {
+fn spec(name: RendererName, options: registry::Options) -> RendererSpec {
     let name = name.as_str();
     RendererSpec::new(name, move || {
         // The name has been looked up when the configuration was read.
-        registry::create(name).unwrap_or_else(|| unreachable!("renderer {name} is registered"))
+        registry::create(name, options).unwrap_or_else(|| unreachable!("renderer {name} is registered"))
     })
 }
 

@@ -54,6 +54,11 @@ impl AgentOptions {
     pub const fn with_store(store: String) -> Self {
         Self { store, flags: Vec::new() }
     }
+
+    /// The same with a table that others can damage.
+    pub fn with_open_table(store: String) -> Self {
+        Self { store, flags: vec!["--own-table=false".to_owned()] }
+    }
 }
 
 /// A running agent on the node.

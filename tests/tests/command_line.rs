@@ -17,7 +17,7 @@ fn manifests_applied_to_etcd_reach_the_kernel_and_leave_it_when_deleted() -> Res
     isolated("manifests_applied_to_etcd_reach_the_kernel_and_leave_it_when_deleted", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let (etcd, manifests) = (Etcd::start(lab)?, Manifests::new(lab)?);
-        let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
+        let agent = Agent::start(lab, &AgentOptions::with_open_table(etcd.url()))?;
         let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
         manifests.put(&web)?;
         contiv(lab, &["apply", "--store", &etcd.url(), "-f", &manifests.folder()])?;
@@ -46,7 +46,7 @@ fn the_rendered_rules_are_those_that_the_agent_programs() -> Result<()> {
         manifests.put(&Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]))?;
         manifests.put(&Service::new("db", 81, &[lab.pod2.host]))?;
         manifests.put(&Service::new("empty", 82, &[]))?;
-        let _agent = Agent::start(lab, &AgentOptions::with_store(manifests.url()))?;
+        let _agent = Agent::start(lab, &AgentOptions::with_open_table(manifests.url()))?;
         let rendered = contiv(
             lab,
             &["render", "-o", "nft", "--node-name", lab.node.host.name, "-f", &manifests.folder()],

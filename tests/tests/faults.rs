@@ -38,20 +38,18 @@ enum Fault {
     StopAgent,
     FlushRuleset,
     DeleteTable,
-    FlushSet,
     Compact,
 }
 
 fn draw(random: &mut StdRng) -> Fault {
     let member = random.random_range(0..MEMBERS);
-    match random.random_range(0..8) {
+    match random.random_range(0..7) {
         0 => Fault::KillMember(member),
         1 => Fault::PauseMember(member),
         2 => Fault::KillAgent,
         3 => Fault::StopAgent,
         4 => Fault::FlushRuleset,
         5 => Fault::DeleteTable,
-        6 => Fault::FlushSet,
         _ => Fault::Compact,
     }
 }
@@ -145,11 +143,6 @@ fn inject<'lab>(
         }
         Fault::FlushRuleset => nft(&["flush", "ruleset"]),
         Fault::DeleteTable => nft(&["delete", "table", "inet", "contiv"]),
-        Fault::FlushSet => {
-            let set = ["services4", "backends4", "cluster-ips4", "services6"][random.random_range(0..4)];
-            nft(&["flush", "set", "inet", "contiv", set]);
-            nft(&["flush", "map", "inet", "contiv", set]);
-        }
         Fault::Compact => {
             let status = etcd.etcdctl(&["endpoint", "status", "-w", "json"]).unwrap_or_default();
             let revision = status.split("\"revision\":").nth(1).and_then(|rest| rest.split(',').next());

@@ -65,7 +65,7 @@ fn whatever_others_do_to_the_table_is_undone_and_the_history_says_who_did_what()
         let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
         let state = Manifests::new(lab)?;
         state.put(&web)?;
-        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        let agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
         let right = ruleset(lab)?;
         let mut session = lab.client.open(Protocol::Tcp, web.address(lab, Frontend::NodePort, Family::V4))?;
         let partner = session.ask()?;
@@ -113,7 +113,7 @@ fn what_the_agent_does_itself_and_what_happens_to_other_tables_sets_off_no_repai
     isolated("what_the_agent_does_itself_and_what_happens_to_other_tables_sets_off_no_repair", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
-        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        let agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
         let [here, there] = [lab.pod1.host, lab.pod3.host].map(|host| Service::new("web", 80, &[host]));
         for service in [&here, &there].into_iter().cycle().take(200) {
             state.put(service)?;
@@ -171,7 +171,7 @@ fn a_storm_is_damped_and_ends_healed() -> Result<()> {
         let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
         let state = Manifests::new(lab)?;
         state.put(&web)?;
-        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        let agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
         let right = ruleset(lab)?;
         let over = AtomicBool::new(false);
         let flush = || {
@@ -209,7 +209,7 @@ fn what_happens_while_notifications_are_lost_is_undone_too() -> Result<()> {
         let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
         let state = Manifests::new(lab)?;
         state.put(&web)?;
-        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        let agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
         let right = ruleset(lab)?;
         // Nobody reads meanwhile, and there is more than the kernel keeps.
         agent.pause()?;
@@ -239,7 +239,7 @@ fn a_udp_flow_that_began_without_the_rules_finds_the_service_once_they_are_back(
         let web = Service::new("web", 80, &[lab.pod3.host]);
         let state = Manifests::new(lab)?;
         state.put(&web)?;
-        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        let agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
         agent.pause()?;
         lab.node.exec(&["nft", "flush", "ruleset"])?;
         let address = web.address(lab, Frontend::NodePort, Family::V4);

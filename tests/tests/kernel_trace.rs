@@ -49,7 +49,7 @@ fn a_kernel_that_does_what_is_wanted_agrees_with_the_agent_and_with_manifests() 
     isolated("a_kernel_that_does_what_is_wanted_agrees_with_the_agent_and_with_manifests", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&web(lab))?;
-        let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
         let folder = state.folder();
         for whom in [&[][..], &["--node-name", lab.node.host.name, "-f", &folder]] {
             let run = trace(lab, &web(lab), whom)?;
@@ -82,7 +82,7 @@ fn the_backend_that_the_kernel_remembers_for_a_client_is_told() -> Result<()> {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         state.put_manifest(&ServiceManifest { affinity: Some(600), ..ServiceManifest::new(web(lab)) })?;
-        let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
         let before = trace(lab, &web(lab), &[])?;
         assert!(before.code == Some(0) && !before.out.contains("remembered:"), "{before:?}");
 
@@ -159,7 +159,7 @@ fn whatever_is_done_to_the_table_by_hand_is_named() -> Result<()> {
         let manifests = ["--node-name", lab.node.host.name, "-f", &folder];
         for (damage, expected) in DAMAGES {
             // Each start makes the table right again. Nobody mends it after the agent has stopped.
-            Agent::start(lab, &AgentOptions::with_store(state.url()))?.stop()?;
+            Agent::start(lab, &AgentOptions::with_open_table(state.url()))?.stop()?;
             let before = trace(lab, &web(lab), &manifests)?;
             assert_eq!(before.code, Some(0), "before {damage:?}: {before:?}");
             lab.node.exec_with_input(&["nft", "-f", "-"], &damage.join("\n"))?;
@@ -205,7 +205,7 @@ fn a_change_on_its_way_to_the_kernel_is_no_difference() -> Result<()> {
     isolated("a_change_on_its_way_to_the_kernel_is_no_difference", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&web(lab))?;
-        let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
         let rest = Service::new("web", 80, &[lab.pod3.host]);
         for service in [&rest, &web(lab)].into_iter().cycle().take(8) {
             state.put(service)?;

@@ -184,7 +184,7 @@ fn nobody_elsewhere_reaches_loopback_while_node_ports_answer_there() -> Result<(
             sent.map_err(|error| LabError::system("send to loopback", error))?;
             Ok(secret.recv(&mut [0; 16]).is_ok())
         };
-        let agent = start(lab, &state, &["--node-ports-on-loopback"])?;
+        let agent = start(lab, &state, &["--node-ports-on-loopback", "--own-table=false"])?;
         assert_eq!(lab.node.exec(&["cat", SWITCH])?.trim(), "1", "without it node ports cannot answer there");
         assert!(!gets_in()?, "the guard holds");
         // The attack works where nobody guards.

@@ -87,7 +87,7 @@ fn ten_thousand_services_are_whole_again_soon_after_others_have_damaged_them() -
         etcd.put_values(&(0..SERVICES).flat_map(values).collect::<Vec<_>>())?;
         let web = Service::new("web", 80, &[lab.pod2.host]);
         etcd.put(&web)?;
-        let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
+        let agent = Agent::start(lab, &AgentOptions::with_open_table(etcd.url()))?;
         let address = web.address(lab, Frontend::ClusterIp, Family::V4);
         let frontend = format!("{{ {} . tcp . 80 }}", address.ip());
         let damages: [&[&str]; 4] = [

@@ -53,6 +53,11 @@ pub struct Config {
     #[arg(long, env = "CONTIV_RENDERERS", value_name = "NAME,…", value_delimiter = ',')]
     pub renderers: Vec<RendererName>,
 
+    /// Keep all other processes from changing or removing our nftables table (Linux 6.9 or later)
+    #[arg(long, env = "CONTIV_OWN_TABLE", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub own_table: bool,
+
     /// Address and port of the debug HTTP
     #[arg(long, env = "CONTIV_LISTEN", value_name = "ADDR:PORT")]
     pub listen: SocketAddr,
@@ -162,6 +167,7 @@ impl Default for Config {
             node_name: String::new(),
             store: StoreUrl::Dir(PathBuf::from("/etc/contiv/manifests")),
             renderers: vec![RendererName::NFTABLES],
+            own_table: true,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9999)),
             healthz_listen: OptionalAddress(None),
             state_dir: PathBuf::from("/var/lib/contiv"),

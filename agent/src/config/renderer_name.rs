@@ -55,7 +55,10 @@ mod tests {
     fn the_names_are_those_of_the_registry() {
         for name in registry::NAMES {
             assert_eq!(name.parse::<RendererName>().unwrap().as_str(), name);
-            assert!(registry::create(name).is_some_and(|renderer| renderer.name() == name));
+            assert!(
+                registry::create(name, registry::Options::default())
+                    .is_some_and(|renderer| renderer.name() == name)
+            );
         }
         assert!(registry::NAMES.contains(&RendererName::NFTABLES.as_str()));
         assert!("nft".parse::<RendererName>().is_err());

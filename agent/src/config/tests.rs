@@ -17,10 +17,11 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 24] = [
+const VALUES: [(&str, &str, &str); 25] = [
     ("node-name", "\"n1\"", "n2"),
     ("store", "\"etcd://127.0.0.1:1\"", "dir:/2"),
     ("renderers", "[\"dry-run\"]", "dry-run,nftables"),
+    ("own-table", "false", "true"),
     ("listen", "\"[::1]:1\"", "[::1]:2"),
     ("healthz-listen", "\"0.0.0.0:10256\"", "[::]:10256"),
     ("state-dir", "\"/1\"", "/2"),

@@ -19,20 +19,20 @@ use super::{
 use crate::Report;
 
 /// A table from nothing; one that is there and cannot be used goes in the same transaction.
-pub(super) fn write_fresh(batch: &mut Batch, replace: bool) {
+pub(super) fn write_fresh(batch: &mut Batch, replace: bool, flags: u32) {
     if replace {
         write_removal(batch);
     }
-    write_table(batch);
+    write_table(batch, flags);
     write_sets(batch);
     write_chains(batch);
     write_rules(batch);
 }
 
 /// All rules of a usable table anew: they are few, and whoever changed one is undone. Sets and elements stay.
-pub(super) fn write_repair(batch: &mut Batch, existing: &Existing) {
-    // One that was put to sleep wakes up.
-    write_table(batch);
+pub(super) fn write_repair(batch: &mut Batch, existing: &Existing, flags: u32) {
+    // One that was put to sleep wakes up, and one that has lost its owner gets another.
+    write_table(batch, flags);
     batch.delete(msg::DELRULE, "all rules", |message| message.text(rule::TABLE, TABLE));
     write_chains(batch);
     write_rules(batch);

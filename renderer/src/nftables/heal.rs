@@ -30,6 +30,7 @@ impl Nftables {
         let Some(table) = self.table.take() else { return Ok(None) };
         let damages = self.damages.iter().flat_map(Receiver::try_iter).collect();
         let Some(repair) = repair(&table, damages) else { return Ok(None) };
+        let ownership = self.ownership;
         let socket = self.socket()?;
         let mut batch = Batch::new();
         let mut existing = Existing::default();
@@ -40,14 +41,15 @@ impl Nftables {
                 if !existing.usable {
                     return Ok(None);
                 }
-                apply::write_repair(&mut batch, &existing);
+                let found = read::found(socket)?;
+                apply::write_repair(&mut batch, &existing, ownership.flags(found.as_ref()));
                 elements
             }
             Repair::Table => {
-                if read::table_exists(socket)? {
+                if read::found(socket)?.is_some() {
                     return Ok(None);
                 }
-                apply::write_fresh(&mut batch, false);
+                apply::write_fresh(&mut batch, false, ownership.flags(None));
                 table.whole()
             }
         };

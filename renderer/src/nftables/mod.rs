@@ -14,6 +14,7 @@ mod inspect;
 mod layout;
 mod loopback;
 mod netlink;
+mod ownership;
 mod plan;
 mod read;
 mod refused;
@@ -39,7 +40,8 @@ pub use self::{
 use self::{
     layout::Set,
     netlink::{Batch, NetlinkError, Socket},
-    read::Elements,
+    ownership::Ownership,
+    read::{Elements, Found},
     refused::{LastGood, Refused},
     table::Table,
     watch::{Damage, TableWatch},
@@ -64,12 +66,20 @@ pub struct Nftables {
     /// What the kernel did not take.
     refused: Refused,
     cleaner: Cleaner,
+    /// Others are to be kept from the table; whether the kernel can do that is asked at the first resync.
+    keeps_others_out: bool,
+    ownership: Ownership,
 }
 
 impl Nftables {
-    /// A renderer that opens its socket at the first call.
+    /// A renderer that opens its socket at the first call. Its table is open to others.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A renderer whose table nobody else can change or remove, as long as it lives and if the kernel can do that.
+    pub fn owning() -> Self {
+        Self { keeps_others_out: true, ..Self::default() }
     }
 
     fn socket(&mut self) -> Result<&mut Socket, NetlinkError> {
@@ -98,15 +108,24 @@ impl Nftables {
         // All of it is seen now.
         self.damages.iter().flat_map(Receiver::try_iter).for_each(drop);
         self.cleaner.coming(snapshot.services.values());
+        if std::mem::take(&mut self.keeps_others_out) {
+            self.ownership = Ownership::owned_if_possible(self.socket()?)?;
+        }
+        let ownership = self.ownership;
         let socket = self.socket()?;
-        let existing = if read::table_exists(socket)? { Some(read::existing(socket)?) } else { None };
+        let found = read::found(socket)?;
+        refuse_a_table_of_others(found, socket.port())?;
+        let mut existing = if found.is_some() { Some(read::existing(socket)?) } else { None };
+        if let (Some(existing), Some(found)) = (&mut existing, &found) {
+            existing.usable &= ownership.accepts(found);
+        }
         if existing.as_ref().is_some_and(|existing| existing.usable) {
             loopback::close(socket, Some(&snapshot.node))?;
         }
         let mut batch = Batch::new();
         let elements = match &existing {
             Some(existing) if existing.usable => {
-                apply::write_repair(&mut batch, existing);
+                apply::write_repair(&mut batch, existing, ownership.flags(found.as_ref()));
                 if Table::resync(snapshot, Elements::default()).0.len() > COMPARE_LIMIT {
                     Elements { foreign: Set::all().collect(), ..Elements::default() }
                 } else {
@@ -114,7 +133,7 @@ impl Nftables {
                 }
             }
             _ => {
-                apply::write_fresh(&mut batch, existing.is_some());
+                apply::write_fresh(&mut batch, existing.is_some(), ownership.flags(None));
                 Elements::default()
             }
         };
@@ -150,9 +169,8 @@ impl Nftables {
     fn try_cleanup(&mut self) -> Result<Report, NetlinkError> {
         self.table = None;
         let socket = self.socket()?;
-        if !read::table_exists(socket)? {
-            return Ok(Report::default());
-        }
+        let Some(found) = read::found(socket)? else { return Ok(Report::default()) };
+        refuse_a_table_of_others(Some(found), socket.port())?;
         if read::existing(socket)?.usable {
             loopback::close(socket, None)?;
         }
@@ -234,6 +252,19 @@ impl Renderer for Nftables {
 
     fn cleanup(&mut self) -> Result<Report, RenderError> {
         self.try_cleanup().map_err(|error| explain("remove the table", &error))
+    }
+}
+
+/// The kernel would say only that it is not permitted.
+fn refuse_a_table_of_others(found: Option<Found>, port: u32) -> Result<(), NetlinkError> {
+    match found.and_then(|found| found.owner).filter(|owner| *owner != port) {
+        None => Ok(()),
+        Some(owner) => Err(NetlinkError::Socket {
+            action: "change the table",
+            source: std::io::Error::other(format!(
+                "another process owns it (netlink port {owner}, which mostly is its pid): stop that one first"
+            )),
+        }),
     }
 }
 

@@ -30,10 +30,23 @@ pub(crate) struct Existing {
     pub(crate) usable: bool,
 }
 
-/// Whether the table is there.
-pub(crate) fn table_exists(socket: &mut Socket) -> Result<bool, NetlinkError> {
+/// The table that is there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) flags: u32,
+    /// The port of the socket that owns it.
+    pub(crate) owner: Option<u32>,
+}
+
+/// The table, if it is there.
+pub(crate) fn found(socket: &mut Socket) -> Result<Option<Found>, NetlinkError> {
     let dump = socket.dump(msg::GETTABLE, |_| ())?;
-    Ok(dump.objects().any(|object| object.text(table::NAME) == Some(TABLE)))
+    let of_inet = |object: &Attributes<'_>| object.text(table::NAME) == Some(TABLE);
+    let found = dump.objects().find(of_inet).map(|object| Found {
+        flags: object.u32(table::FLAGS).unwrap_or_default(),
+        owner: object.u32(table::OWNER),
+    });
+    Ok(found)
 }
 
 /// What there is besides elements and rules.

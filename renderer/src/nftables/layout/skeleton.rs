@@ -58,10 +58,10 @@ pub(crate) struct Chain {
 pub(super) type Rule = Vec<Expression>;
 
 /// Adds the message that creates the table.
-pub(crate) fn write_table(batch: &mut Batch) {
+pub(crate) fn write_table(batch: &mut Batch, flags: u32) {
     batch.create(msg::NEWTABLE, "the table", |message| {
         message.text(table::NAME, TABLE);
-        message.u32(table::FLAGS, 0);
+        message.u32(table::FLAGS, flags);
     });
 }
 

@@ -46,6 +46,12 @@ pub(crate) mod generation {
 pub(crate) mod table {
     pub(crate) const NAME: u16 = 1;
     pub(crate) const FLAGS: u16 = 2;
+    /// The port of the socket it belongs to.
+    pub(crate) const OWNER: u16 = 7;
+    const FLAG_OWNER: u32 = 0x2;
+    /// It outlives its owner.
+    pub(crate) const FLAG_PERSIST: u32 = 0x4;
+    pub(crate) const OWNED: u32 = FLAG_OWNER | FLAG_PERSIST;
 }
 
 pub(crate) mod chain {

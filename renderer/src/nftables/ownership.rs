@@ -1,0 +1,64 @@
+//! Whose the table is. An owned one can be changed and removed by its owner alone: `nft flush ruleset` of others passes
+//! over it. It outlives its owner, and the next process of ours takes it over.
+//!
+//! Source: `NFT_TABLE_F_OWNER` (Linux 5.12) and `NFT_TABLE_F_PERSIST` (6.9) in the kernel's `nf_tables_api.c`. Without the
+//! second flag the table would end with the agent, so older kernels get a table that is shared.
+
+use super::{
+    netlink::{
+        Batch, NetlinkError, Socket,
+        constants::{msg, table},
+    },
+    read::Found,
+};
+
+/// A table that exists for no longer than it takes to ask for it.
+const PROBE: &str = "contiv-probe";
+
+/// Who may change the table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Ownership {
+    /// Whoever is allowed to.
+    #[default]
+    Shared,
+    /// This process alone.
+    Owned,
+}
+
+impl Ownership {
+    /// Owned, if the kernel can do it.
+    pub(super) fn owned_if_possible(socket: &mut Socket) -> Result<Self, NetlinkError> {
+        let mut batch = Batch::new();
+        batch.create(msg::NEWTABLE, "a table to try whether tables can be owned", |message| {
+            message.text(table::NAME, PROBE);
+            message.u32(table::FLAGS, table::OWNED);
+        });
+        batch.delete(msg::DELTABLE, "that table", |message| message.text(table::NAME, PROBE));
+        match socket.commit(batch) {
+            Ok(_) => Ok(Self::Owned),
+            Err(NetlinkError::Refused { source, .. }) => {
+                tracing::info!(%source, "this kernel cannot keep others from the table (Linux 6.9 can); what they do is undone");
+                Ok(Self::Shared)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The flags that the table is written with. `found` is the one that is there and stays.
+    pub(super) const fn flags(self, found: Option<&Found>) -> u32 {
+        match (self, found) {
+            (Self::Owned, _) => table::OWNED,
+            (Self::Shared, None) => 0,
+            // The kernel never lets this one be changed.
+            (Self::Shared, Some(found)) => found.flags & table::FLAG_PERSIST,
+        }
+    }
+
+    /// The table that is there can stay. One that is shared can never become owned, and is replaced.
+    pub(super) const fn accepts(self, found: &Found) -> bool {
+        match self {
+            Self::Shared => true,
+            Self::Owned => found.flags & table::FLAG_PERSIST != 0,
+        }
+    }
+}
