@@ -37,18 +37,20 @@ mod map_loop;
 mod opened;
 mod outcome;
 mod run;
-mod watch;
+mod status;
+mod typed_watch;
 mod worker;
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use contiv_store::Store;
 use futures::{FutureExt, future::BoxFuture};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     BoxError,
-    cache::{Index, QueryFn},
+    cache::{Cache, Index, QueryFn},
     queue::{RetryPolicy, Settle, WorkQueueMetrics},
     resource::{Key, ResourceType},
     writer::Writer,
@@ -59,7 +61,8 @@ pub use context::{Context, Setup};
 pub use first_pass::FirstPass;
 pub use outcome::Outcome;
 pub use run::RunError;
-use {custom_watch::AnyCustomWatch, watch::AnyWatch};
+pub use status::Status;
+use {custom_watch::AnyCustomWatch, typed_watch::AnyWatch};
 
 /// Where a controller runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -136,12 +139,19 @@ pub struct Controller<T> {
     on_stop: Option<NotifyFn>,
     concurrency: usize,
     resync: Option<Duration>,
+    /// That of the run under way.
+    cache: watch::Sender<Option<Cache<T>>>,
 }
 
 impl<T: Send + Sync + 'static> Controller<T> {
     /// A controller of the objects of one type.
     pub fn for_type(managed: &ResourceType<T>) -> ControllerBuilder<T> {
         ControllerBuilder::new(managed)
+    }
+
+    /// How far it has come, also after it was given to a manager.
+    pub fn status(&self) -> Status<T> {
+        Status::of(&self.cache)
     }
 }
 
@@ -166,7 +176,7 @@ impl<T: Send + Sync + 'static> Controller<T> {
         watched: &ResourceType<U>,
     ) -> Option<crate::mapper::Mapper<U>> {
         let watch = self.watches.iter().find(|watch| watch.type_name() == watched.name())?;
-        watch.as_any().downcast_ref::<watch::TypedWatch<U>>().map(|watch| watch.mapper.clone())
+        watch.as_any().downcast_ref::<typed_watch::TypedWatch<U>>().map(|watch| watch.mapper.clone())
     }
 }
 

@@ -9,13 +9,13 @@ use std::{
 };
 
 use futures::FutureExt;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, mpsc, watch};
 
 use super::{
     BuildError, Context, Controller, HookFn, NotifyFn, Placement, ReconcileFn, Reconciler, Setup,
     custom_watch::{AnyCustomWatch, Channel},
     erase,
-    watch::{AnyWatch, TypedWatch},
+    typed_watch::{AnyWatch, TypedWatch},
 };
 use crate::{
     BoxError,
@@ -290,6 +290,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             on_stop: self.on_stop,
             concurrency: self.concurrency,
             resync: self.resync,
+            cache: watch::Sender::new(None),
         })
     }
 }

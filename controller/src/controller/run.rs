@@ -48,6 +48,7 @@ pub(super) async fn run<T: Send + Sync + 'static>(
     }
     let opened = Opened::new(controller, &environment);
     let context = opened.context.clone();
+    controller.cache.send_replace(Some(context.cache().clone()));
 
     if let Some(on_start) = &controller.on_start {
         on_start();
@@ -68,6 +69,7 @@ pub(super) async fn run<T: Send + Sync + 'static>(
     // Whatever ended first ends the rest.
     stop.cancel();
     let background = ended(&mut background).await;
+    controller.cache.send_replace(None);
     if let Some(on_stop) = &controller.on_stop {
         on_stop();
     }
