@@ -91,7 +91,7 @@ impl<T> View<'_, T> {
         Ok(keys.into_iter().filter_map(|key| self.get(key)).collect())
     }
 
-    /// The objects of an [`Index::labels`] that have all of these labels, by key. An empty selector selects nothing.
+    /// The objects of an [`Index::labels`](super::Index::labels) that have all of these labels, by key. An empty selector selects nothing.
     ///
     /// # Errors
     /// [`CacheError::NoSuchIndex`].
@@ -107,7 +107,7 @@ impl<T> View<'_, T> {
         Ok(keys.into_iter().filter_map(|key| self.get(key)).collect())
     }
 
-    /// The objects of an [`Index::selectors`] that select whatever has these labels, by key.
+    /// The objects of an [`Index::selectors`](super::Index::selectors) that select whatever has these labels, by key.
     ///
     /// # Errors
     /// [`CacheError::NoSuchIndex`].
