@@ -77,7 +77,8 @@ pub enum Placement {
 /// Brings what a key stands for to the state it should be in.
 ///
 /// Whatever has changed, it gets the key only, and reads what is so now. It may be called for a key that is gone, and
-/// for one of which nothing changed. Closures `Fn(Context<T>, Key) -> Future` are reconcilers too.
+/// for one of which nothing changed. It is not called for an object of the managed type that could never be read; of
+/// other types it must look at [`View::unreadable`](crate::cache::View::unreadable) before it takes one for gone. Closures `Fn(Context<T>, Key) -> Future` are reconcilers too.
 pub trait Reconciler<T>: Send + Sync + 'static {
     /// One run. Never two at once for one key.
     ///
@@ -167,6 +168,10 @@ impl<T: Send + Sync + 'static> Controller<T> {
 
     /// One run of the reconciler.
     pub(crate) async fn reconcile_once(&self, context: Context<T>, key: Key) -> Result<Outcome, BoxError> {
+        let unreadable = context.cache().view().unreadable(&key).map(str::to_owned);
+        if let Some(problem) = unreadable {
+            return Err(format!("{key} cannot be read, so it is not reconciled: {problem}").into());
+        }
         worker::reconcile(&self.reconciler, context, key).await
     }
 

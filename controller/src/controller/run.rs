@@ -104,10 +104,11 @@ async fn reconcile_all<T: Send + Sync + 'static>(
     let metrics = environment.metrics.as_ref();
     let queue = WorkQueue::with(&controller.name, controller.retry.clone(), metrics);
     let requests = Requests { queue: queue.clone(), settle: controller.settle };
-    let keys: BTreeSet<Key> = first.iter().map(|event| Arc::clone(event.key())).collect();
+    let mut keys: BTreeSet<Key> = first.iter().map(|event| Arc::clone(event.key())).collect();
     for key in &keys {
         queue.add(Arc::clone(key));
     }
+    keys.extend(context.cache().view().unreadable_keys());
     context.first_pass().begin(keys);
 
     let mut sources = JoinSet::new();
@@ -147,7 +148,13 @@ async fn follow_managed<T: Send + Sync + 'static>(
     context: Context<T>,
     requests: Requests,
 ) {
+    let mut unreadable = context.cache().view().unreadable_keys();
     while let Some(events) = reflector.next().await {
+        // What could never be read and is gone now leaves no event behind, for there is no object to tell of.
+        let before = std::mem::replace(&mut unreadable, context.cache().view().unreadable_keys());
+        for key in before.difference(&unreadable) {
+            requests.add(Arc::clone(key));
+        }
         for event in events {
             if let Event::Deleted(object) = &event {
                 context.tombstones().insert(object);
