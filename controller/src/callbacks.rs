@@ -29,7 +29,7 @@ use tracing::error;
 
 use crate::{
     BoxError,
-    controller::{AnyController, Context, Controller, ControllerBuilder, Environment, Outcome},
+    controller::{AnyController, Context, Controller, ControllerBuilder, Environment, Outcome, Status},
     queue::TokenBucket,
     resource::{Key, Object, ResourceType},
     writer::Writer,
@@ -147,7 +147,7 @@ pub fn controller_of<T: Send + Sync + 'static>(resource: impl Resource<T>) -> Co
 ///
 /// # Panics
 /// Never: a resource makes no controller that cannot be built.
-pub fn test_run<T: Send + Sync + 'static>(resource: impl Resource<T>, store: Arc<dyn Store>) -> Closer {
+pub fn test_run<T: Send + Sync + 'static>(resource: impl Resource<T>, store: Arc<dyn Store>) -> Closer<T> {
     let stop = CancellationToken::new();
     let environment = Environment {
         writer: Writer::new(Arc::clone(&store), None),
@@ -156,25 +156,31 @@ pub fn test_run<T: Send + Sync + 'static>(resource: impl Resource<T>, store: Arc
         stop: stop.clone(),
         abort: CancellationToken::new(),
     };
-    let controller = controller_of(resource).build();
+    let controller = controller_of(resource).build().unwrap_or_else(|error| unreachable!("{error}"));
+    let status = controller.status();
     let task = tokio::spawn(async move {
-        let controller = controller.unwrap_or_else(|error| unreachable!("{error}"));
         if let Err(problem) = controller.run(environment).await {
             error!(%problem, "the controller failed");
         }
     });
-    Closer { task, stop: stop.drop_guard() }
+    Closer { status, task, stop: stop.drop_guard() }
 }
 
 /// Stops what [`test_run`] started.
 #[derive(Debug)]
 #[must_use = "everything stops when this is dropped"]
-pub struct Closer {
+pub struct Closer<T> {
+    status: Status<T>,
     task: JoinHandle<()>,
     stop: DropGuard,
 }
 
-impl Closer {
+impl<T> Closer<T> {
+    /// How far the controller has come.
+    pub fn status(&self) -> &Status<T> {
+        &self.status
+    }
+
     /// Stops, and returns when everything has stopped.
     ///
     /// # Panics

@@ -37,18 +37,20 @@ mod map_loop;
 mod opened;
 mod outcome;
 mod run;
-mod watch;
+mod status;
+mod typed_watch;
 mod worker;
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use contiv_store::Store;
 use futures::{FutureExt, future::BoxFuture};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     BoxError,
-    cache::{Index, QueryFn},
+    cache::{Cache, Index, QueryFn},
     queue::{RetryPolicy, Settle, WorkQueueMetrics},
     resource::{Key, ResourceType},
     writer::Writer,
@@ -59,7 +61,8 @@ pub use context::{Context, Setup};
 pub use first_pass::FirstPass;
 pub use outcome::Outcome;
 pub use run::RunError;
-use {custom_watch::AnyCustomWatch, watch::AnyWatch};
+pub use status::Status;
+use {custom_watch::AnyCustomWatch, typed_watch::AnyWatch};
 
 /// Where a controller runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -74,7 +77,8 @@ pub enum Placement {
 /// Brings what a key stands for to the state it should be in.
 ///
 /// Whatever has changed, it gets the key only, and reads what is so now. It may be called for a key that is gone, and
-/// for one of which nothing changed. Closures `Fn(Context<T>, Key) -> Future` are reconcilers too.
+/// for one of which nothing changed. It is not called for an object of the managed type that could never be read; of
+/// other types it must look at [`View::unreadable`](crate::cache::View::unreadable) before it takes one for gone. Closures `Fn(Context<T>, Key) -> Future` are reconcilers too.
 pub trait Reconciler<T>: Send + Sync + 'static {
     /// One run. Never two at once for one key.
     ///
@@ -136,12 +140,19 @@ pub struct Controller<T> {
     on_stop: Option<NotifyFn>,
     concurrency: usize,
     resync: Option<Duration>,
+    /// That of the run under way.
+    cache: watch::Sender<Option<Cache<T>>>,
 }
 
 impl<T: Send + Sync + 'static> Controller<T> {
     /// A controller of the objects of one type.
     pub fn for_type(managed: &ResourceType<T>) -> ControllerBuilder<T> {
         ControllerBuilder::new(managed)
+    }
+
+    /// How far it has come, also after it was given to a manager.
+    pub fn status(&self) -> Status<T> {
+        Status::of(&self.cache)
     }
 }
 
@@ -157,6 +168,10 @@ impl<T: Send + Sync + 'static> Controller<T> {
 
     /// One run of the reconciler.
     pub(crate) async fn reconcile_once(&self, context: Context<T>, key: Key) -> Result<Outcome, BoxError> {
+        let unreadable = context.cache().view().unreadable(&key).map(str::to_owned);
+        if let Some(problem) = unreadable {
+            return Err(format!("{key} cannot be read, so it is not reconciled: {problem}").into());
+        }
         worker::reconcile(&self.reconciler, context, key).await
     }
 
@@ -166,7 +181,7 @@ impl<T: Send + Sync + 'static> Controller<T> {
         watched: &ResourceType<U>,
     ) -> Option<crate::mapper::Mapper<U>> {
         let watch = self.watches.iter().find(|watch| watch.type_name() == watched.name())?;
-        watch.as_any().downcast_ref::<watch::TypedWatch<U>>().map(|watch| watch.mapper.clone())
+        watch.as_any().downcast_ref::<typed_watch::TypedWatch<U>>().map(|watch| watch.mapper.clone())
     }
 }
 

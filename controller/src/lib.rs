@@ -1,4 +1,25 @@
 //! A runtime for control loops over a [`contiv_store::Store`].
+//!
+//! A *controller* brings what is in a store to the state it should be in. It follows one type of objects, and the types
+//! that those depend on; whenever something changes, a *mapper* says whom that concerns; their keys go to a *work
+//! queue*; and a *reconciler* gets one key at a time, reads what is so now, and acts. A *manager* starts controllers
+//! and starts them again; with a *lease* of an election only one of several processes does, and its writes are fenced.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | [`queue`] | the work queue: keys that are deduplicated, delayed, retried, settled, drained, measured |
+//! | [`resource`] | types of stored objects, the objects, and what happens to them |
+//! | [`reflector`], [`cache`] | all objects of one type, with indexes, as they are in the store |
+//! | [`mapper`] | from an object to the keys of those that depend on it |
+//! | [`controller`] | the builder, the reconciler, and what it has at hand |
+//! | [`callbacks`] | the other flavour: tell me of each object that is there and of each that is gone |
+//! | [`manager`] | running controllers, and running them again |
+//! | [`lease`] | who may run singletons: everybody, who won an election, whom a test says |
+//! | [`writer`] | writes that never go over somebody else's, and never come after the lease is lost |
+//! | `testing` | with the feature `testing`: a store in memory that misbehaves by seed, controllers without loops |
+//!
+//! The crate's folder `examples/` has programs to start from. All times are those of tokio's clock, so tests of
+//! controllers can pause it.
 
 pub mod cache;
 pub mod callbacks;
@@ -18,7 +39,7 @@ pub mod writer;
 pub use cache::{Cache, CacheError, Caches, Index, Labels};
 pub use controller::{
     BuildError, Context, Controller, ControllerBuilder, FirstPass, Outcome, Placement, Reconciler, RunError,
-    Setup,
+    Setup, Status,
 };
 pub use lease::Lease;
 pub use manager::Manager;

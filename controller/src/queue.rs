@@ -27,10 +27,10 @@ mod delayed;
 mod metrics;
 mod retry;
 mod state;
+mod work;
 
 use std::{
     fmt,
-    ops::Deref,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -46,6 +46,7 @@ use metrics::{Instruments, WorkInProgress};
 use retry::Retries;
 pub use retry::{Retry, RetryPolicy, TokenBucket};
 use state::State;
+pub use work::Work;
 
 /// When a key that is added again and again has settled.
 ///
@@ -224,7 +225,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
                     self.shared.work.notify_one();
                 }
                 match taken {
-                    Some((key, _)) => return Some(Work { key, queue: self.clone() }),
+                    Some((key, _)) => return Some(Work::new(key, self.clone())),
                     None if has_ended => return None,
                     None => next_due,
                 }
@@ -268,6 +269,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         }
     }
 
+    /// The work on a key is done.
     fn finish(&self, key: &K) {
         let took = self.change_with(|inner, now| (inner.state.finish(key, now), 0));
         if let Some(instruments) = &self.shared.instruments {
@@ -315,33 +317,6 @@ struct Relay<'a>(&'a Notify);
 impl Drop for Relay<'_> {
     fn drop(&mut self) {
         self.0.notify_one();
-    }
-}
-
-/// A key that is being worked on. Dropping it says that the work is done, also when the worker panics.
-#[must_use = "the work on the key is done when this is dropped"]
-pub struct Work<K: Ord + Clone + Send + 'static> {
-    key: K,
-    queue: WorkQueue<K>,
-}
-
-impl<K: Ord + Clone + Send + 'static> Deref for Work<K> {
-    type Target = K;
-
-    fn deref(&self) -> &K {
-        &self.key
-    }
-}
-
-impl<K: Ord + Clone + Send + fmt::Debug + 'static> fmt::Debug for Work<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Work").field(&self.key).finish()
-    }
-}
-
-impl<K: Ord + Clone + Send + 'static> Drop for Work<K> {
-    fn drop(&mut self) {
-        self.queue.finish(&self.key);
     }
 }
 

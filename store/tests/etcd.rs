@@ -231,6 +231,30 @@ async fn a_watch_of_a_compacted_revision_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_at_the_very_revision_of_a_compaction_is_not_lost() {
+    let (etcd, store) = start().await;
+    let revision = store.commit(vec![put("/a", "1"), put("/b", "1")]).await.unwrap();
+    let deletion = store.commit(vec![Operation::Delete { key: "/a".to_owned() }]).await.unwrap();
+    assert_eq!(deletion, revision + 1);
+    etcd.ctl(&["compact", &deletion.to_string()]).await.unwrap();
+    let opened = match store.watch("/", revision).await {
+        Ok(mut watch) => timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap(),
+        Err(error) => Err(error),
+    };
+    match opened {
+        Ok(WatchEvent::Changed(batch)) => {
+            assert_eq!(batch.changes, [Change::Delete { key: "/a".to_owned() }]);
+        }
+        Err(StoreError::Compacted { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    let mut watch = store.watch("/", deletion).await.unwrap();
+    store.commit(vec![put("/b", "2")]).await.unwrap();
+    let batch = next(&mut watch).await;
+    assert!(matches!(batch.changes.as_slice(), [Change::Put(entry)] if entry.value == "2"), "{batch:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_list_larger_than_one_answer_may_be_comes_in_smaller_pages() {
     let (_etcd, store) = start().await;
     // 70 MB; the client takes 64 MB at once.

@@ -24,7 +24,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The names of all tests: functions with an attribute that ends in `test`, with no blank line between.
+/// The names of all tests: functions with an attribute such as `#[test]` or `#[tokio::test(…)]`, with no blank line between.
 fn tests() -> BTreeSet<String> {
     let mut files = Vec::new();
     sources(&root(), &mut files);
@@ -74,6 +74,11 @@ fn every_row_of_the_behaviour_table_names_tests_that_exist() {
 #[test]
 fn every_promise_of_reliability_names_tests_that_exist() {
     assert!(check("docs/reliability.md") > 5);
+}
+
+#[test]
+fn every_scenario_of_a_controller_names_tests_that_exist() {
+    assert!(check("docs/controllers.md") > 45);
 }
 
 /// Returns how many rows there are.

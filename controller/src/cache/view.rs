@@ -58,6 +58,23 @@ impl<T> View<'_, T> {
         self.contents.problems.iter().map(|(key, problem)| (key, problem.as_str()))
     }
 
+    /// Why the newest value of this key cannot be read, if it cannot.
+    pub fn problem(&self, key: &str) -> Option<&str> {
+        self.contents.problems.get(key).map(String::as_str)
+    }
+
+    /// Why this key cannot be read and never could, if so. There is an object, but nobody knows which: that it is not
+    /// in the cache does not mean that it is gone.
+    pub fn unreadable(&self, key: &str) -> Option<&str> {
+        self.problem(key).filter(|_| !self.contents.objects.contains_key(key))
+    }
+
+    /// The keys of what is there but could never be read.
+    pub(crate) fn unreadable_keys(&self) -> BTreeSet<Key> {
+        let keys = self.contents.problems.keys().filter(|key| !self.contents.objects.contains_key(*key));
+        keys.map(Arc::clone).collect()
+    }
+
     /// Why the store cannot be followed at the moment, if it cannot. What is here still holds, but may be old.
     pub fn down(&self) -> Option<&str> {
         self.contents.down.as_deref()
@@ -91,7 +108,7 @@ impl<T> View<'_, T> {
         Ok(keys.into_iter().filter_map(|key| self.get(key)).collect())
     }
 
-    /// The objects of an [`Index::labels`] that have all of these labels, by key. An empty selector selects nothing.
+    /// The objects of an [`Index::labels`](super::Index::labels) that have all of these labels, by key. An empty selector selects nothing.
     ///
     /// # Errors
     /// [`CacheError::NoSuchIndex`].
@@ -107,7 +124,7 @@ impl<T> View<'_, T> {
         Ok(keys.into_iter().filter_map(|key| self.get(key)).collect())
     }
 
-    /// The objects of an [`Index::selectors`] that select whatever has these labels, by key.
+    /// The objects of an [`Index::selectors`](super::Index::selectors) that select whatever has these labels, by key.
     ///
     /// # Errors
     /// [`CacheError::NoSuchIndex`].

@@ -176,3 +176,22 @@ async fn nothing_is_called_after_close() {
     settle().await;
     assert_eq!(take(&log), Vec::<String>::new());
 }
+
+#[tokio::test(start_paused = true)]
+async fn has_synced_is_false_before_the_first_list_and_the_last_revision_follows() {
+    let (store, log) = (MemoryStore::new(), Log::default());
+    store.cut();
+    let closer = test_run(logging(&log, 0), store.shared());
+    let status = closer.status().clone();
+    settle().await;
+    assert!(!status.has_synced() && status.last_sync_revision().is_none());
+    store.mend();
+    tokio::time::sleep(ms(1000)).await;
+    assert!(status.has_synced());
+    let revision = put(&store, "/t/foo", "x").await;
+    settle().await;
+    assert_eq!(status.last_sync_revision(), Some(revision));
+    assert_eq!(status.cache().unwrap().list().len(), 1);
+    closer.close().await;
+    assert!(!status.has_synced());
+}

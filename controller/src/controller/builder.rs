@@ -1,7 +1,8 @@
 //! How a controller is put together.
 
+mod indexes;
+
 use std::{
-    any::Any,
     collections::{BTreeMap, BTreeSet},
     future::Future,
     sync::Arc,
@@ -9,14 +10,16 @@ use std::{
 };
 
 use futures::FutureExt;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, mpsc, watch};
 
 use super::{
     BuildError, Context, Controller, HookFn, NotifyFn, Placement, ReconcileFn, Reconciler, Setup,
     custom_watch::{AnyCustomWatch, Channel},
     erase,
-    watch::{AnyWatch, TypedWatch},
+    typed_watch::{AnyWatch, TypedWatch},
 };
+use indexes::{AnyIndex, distribute};
+
 use crate::{
     BoxError,
     cache::{CacheError, Caches, Index, QueryFn},
@@ -47,13 +50,6 @@ pub struct ControllerBuilder<T> {
     on_stop: Option<NotifyFn>,
     concurrency: usize,
     resync: Option<Duration>,
-}
-
-/// An index of whatever type.
-struct AnyIndex {
-    type_name: String,
-    name: String,
-    index: Box<dyn Any>,
 }
 
 impl<T> std::fmt::Debug for ControllerBuilder<T> {
@@ -126,11 +122,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
     /// An index over the objects of the managed or a watched type.
     #[must_use]
     pub fn with_index<U: Send + Sync + 'static>(mut self, of: &ResourceType<U>, index: Index<U>) -> Self {
-        self.indexes.push(AnyIndex {
-            type_name: of.name().to_owned(),
-            name: index.name().to_owned(),
-            index: Box::new(index),
-        });
+        self.indexes.push(AnyIndex::new(of, index));
         self
     }
 
@@ -290,30 +282,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             on_stop: self.on_stop,
             concurrency: self.concurrency,
             resync: self.resync,
+            cache: watch::Sender::new(None),
         })
     }
-}
-
-/// Gives each index to the watch of its type, and returns those of the managed type.
-fn distribute<T: 'static>(
-    indexes: Vec<AnyIndex>,
-    managed: &ResourceType<T>,
-    watches: &mut [Box<dyn AnyWatch>],
-) -> Result<Vec<Index<T>>, BuildError> {
-    let mut own: Vec<Index<T>> = Vec::new();
-    let mut names = BTreeSet::new();
-    for AnyIndex { type_name, name, index } in indexes {
-        let of_nobody =
-            || BuildError::IndexOfUnwatched { resource_type: type_name.clone(), index: name.clone() };
-        if !names.insert((type_name.clone(), name.clone())) {
-            return Err(BuildError::DuplicateIndex { resource_type: type_name, index: name });
-        }
-        if type_name == managed.name() {
-            own.push(*index.downcast().map_err(|_| of_nobody())?);
-        } else {
-            let watch = watches.iter_mut().find(|watch| watch.type_name() == type_name);
-            watch.ok_or_else(of_nobody)?.take_index(index).map_err(|_| of_nobody())?;
-        }
-    }
-    Ok(own)
 }

@@ -11,8 +11,8 @@ use crate::resource::Key;
 /// with success.
 ///
 /// A controller that deletes what it does not know must wait for it. Before that it has not yet seen all that should be
-/// there, and would delete what is still wanted (consul-k8s issues 319 and 4714). An object that cannot be reconciled
-/// keeps the gate shut. Cheap to clone.
+/// there, and would delete what is still wanted (consul-k8s issues 319 and 4714). An object that cannot be reconciled,
+/// or not even read, keeps the gate shut until it can or is gone. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct FirstPass {
     /// None until the first list.

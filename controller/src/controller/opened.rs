@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::try_join_all;
 
-use super::{Context, Controller, Environment, RunError, Setup, watch::OpenWatch};
+use super::{Context, Controller, Environment, RunError, Setup, typed_watch::OpenWatch};
 use crate::{cache::Caches, reflector::Reflector, resource::Event};
 
 /// A controller whose types are followed, and nothing else yet.

@@ -48,6 +48,7 @@ pub(super) async fn run<T: Send + Sync + 'static>(
     }
     let opened = Opened::new(controller, &environment);
     let context = opened.context.clone();
+    controller.cache.send_replace(Some(context.cache().clone()));
 
     if let Some(on_start) = &controller.on_start {
         on_start();
@@ -68,6 +69,7 @@ pub(super) async fn run<T: Send + Sync + 'static>(
     // Whatever ended first ends the rest.
     stop.cancel();
     let background = ended(&mut background).await;
+    controller.cache.send_replace(None);
     if let Some(on_stop) = &controller.on_stop {
         on_stop();
     }
@@ -102,10 +104,11 @@ async fn reconcile_all<T: Send + Sync + 'static>(
     let metrics = environment.metrics.as_ref();
     let queue = WorkQueue::with(&controller.name, controller.retry.clone(), metrics);
     let requests = Requests { queue: queue.clone(), settle: controller.settle };
-    let keys: BTreeSet<Key> = first.iter().map(|event| Arc::clone(event.key())).collect();
+    let mut keys: BTreeSet<Key> = first.iter().map(|event| Arc::clone(event.key())).collect();
     for key in &keys {
         queue.add(Arc::clone(key));
     }
+    keys.extend(context.cache().view().unreadable_keys());
     context.first_pass().begin(keys);
 
     let mut sources = JoinSet::new();
@@ -145,7 +148,13 @@ async fn follow_managed<T: Send + Sync + 'static>(
     context: Context<T>,
     requests: Requests,
 ) {
+    let mut unreadable = context.cache().view().unreadable_keys();
     while let Some(events) = reflector.next().await {
+        // What could never be read and is gone now leaves no event behind, for there is no object to tell of.
+        let before = std::mem::replace(&mut unreadable, context.cache().view().unreadable_keys());
+        for key in before.difference(&unreadable) {
+            requests.add(Arc::clone(key));
+        }
         for event in events {
             if let Event::Deleted(object) = &event {
                 context.tombstones().insert(object);

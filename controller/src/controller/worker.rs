@@ -48,6 +48,11 @@ impl<T: Send + Sync + 'static> Worker<T> {
     }
 
     async fn work(&self, key: &Key) {
+        if let Some(problem) = self.context.cache().view().unreadable(key) {
+            // The reconciler would take it for gone. It runs when the object can be read, or really is gone.
+            warn!(controller = self.name, %key, problem, "cannot be read, so it is not reconciled");
+            return;
+        }
         let deleted = self.context.last_known(key);
         let is_settled = match reconcile(&self.reconciler, self.context.clone(), Key::clone(key)).await {
             Ok(outcome) => {

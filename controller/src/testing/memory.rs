@@ -1,18 +1,15 @@
 //! A store in memory.
 
+mod leases;
 mod state;
+mod watching;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
-use contiv_store::{
-    Condition, LeaseId, Leases, Snapshot, Store, StoreError, Transaction, WatchEvent, WatchStream,
-};
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use contiv_store::{Condition, Leases, Snapshot, Store, StoreError, Transaction, WatchStream};
+use futures::{FutureExt, future::BoxFuture};
 use parking_lot::Mutex;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
+use tokio::{sync::watch, time::Instant};
 
 use super::faults::{Chance, Faults};
 use state::State;
@@ -178,7 +175,7 @@ impl Store for MemoryStore {
         async move {
             self.reach().await?;
             self.with(|state, _| state.after(prefix, revision))?;
-            Ok(Watch::new(self.clone(), prefix, revision).into_stream())
+            Ok(watching::Watch::new(self.clone(), prefix, revision).into_stream())
         }
         .boxed()
     }
@@ -189,89 +186,6 @@ impl Store for MemoryStore {
 
     fn leases(&self) -> Option<&dyn Leases> {
         Some(self)
-    }
-}
-
-impl Leases for MemoryStore {
-    fn grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId, StoreError>> {
-        async move {
-            self.reach().await?;
-            Ok(self.with(|state, now| state.grant(ttl, now)))
-        }
-        .boxed()
-    }
-
-    fn keep_alive(&self, lease: LeaseId) -> BoxFuture<'_, Result<bool, StoreError>> {
-        async move {
-            self.reach().await?;
-            Ok(self.with(|state, now| state.keep_alive(lease, now)))
-        }
-        .boxed()
-    }
-
-    fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>> {
-        async move {
-            self.reach().await?;
-            self.with(|state, _| state.revoke(lease));
-            Ok(())
-        }
-        .boxed()
-    }
-}
-
-/// A watch under way.
-struct Watch {
-    store: MemoryStore,
-    prefix: String,
-    /// The newest one that the reader has.
-    revision: i64,
-    changed: watch::Receiver<()>,
-    breaks: watch::Receiver<()>,
-    is_cut: watch::Receiver<bool>,
-}
-
-impl Watch {
-    fn new(store: MemoryStore, prefix: &str, revision: i64) -> Self {
-        let changed = store.shared.changed.subscribe();
-        let (breaks, is_cut) = (store.wire.breaks.subscribe(), store.wire.is_cut.subscribe());
-        Self { store, prefix: prefix.to_owned(), revision, changed, breaks, is_cut }
-    }
-
-    fn into_stream(self) -> WatchStream {
-        stream::try_unfold(self, |mut watch| async move {
-            let event = watch.next().await?;
-            Ok(Some((event, watch)))
-        })
-        .boxed()
-    }
-
-    async fn next(&mut self) -> Result<WatchEvent, StoreError> {
-        loop {
-            self.changed.mark_unchanged();
-            if *self.is_cut.borrow() {
-                return Err(unreachable());
-            }
-            let (batch, next_end) =
-                self.store.with(|state, _| (state.after(&self.prefix, self.revision), state.next_end()));
-            if let Some(batch) = batch? {
-                self.store.break_by_chance(&self.prefix)?;
-                self.store.shared.chance.delay().await;
-                self.revision = batch.revision;
-                return Ok(WatchEvent::Changed(batch));
-            }
-            let lease_ends = async {
-                match next_end {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                _ = self.changed.changed() => {}
-                _ = self.is_cut.changed() => {}
-                _ = self.breaks.changed() => return Err(unreachable()),
-                () = lease_ends => {}
-            }
-        }
     }
 }
 

@@ -16,7 +16,9 @@ pub(super) async fn watch(member: &Member, prefix: &str, revision: i64) -> Resul
         "" => WatchOptions::new().with_all_keys(),
         _ => WatchOptions::new().with_prefix(),
     }
-    .with_start_revision(revision + 1)
+    // One revision that the reader has already: after a compaction at the next one, etcd (3.4.23, for one) still takes a
+    // watch that begins there, but has forgotten what was deleted there. A watch that begins before is refused.
+    .with_start_revision(revision.max(1))
     .with_progress_notify()
     .with_fragment();
     let mut client = member.watches();
@@ -33,7 +35,7 @@ pub(super) async fn watch(member: &Member, prefix: &str, revision: i64) -> Resul
         refuse_rewound(member, revision).await?;
     }
 
-    let watch = Watch { member: member.clone(), action, responses, revision };
+    let watch = Watch { member: member.clone(), action, responses, known: revision, revision };
     Ok(stream::try_unfold(watch, |mut watch| async move {
         let batch = watch.next().await?;
         Ok(Some((WatchEvent::Changed(batch), watch)))
@@ -45,6 +47,8 @@ struct Watch {
     member: Member,
     action: String,
     responses: etcd_client::WatchStream,
+    /// What the reader had when the watch began; up to here there is nothing to tell.
+    known: i64,
     /// The newest one that the reader has.
     revision: i64,
 }
@@ -68,10 +72,13 @@ impl Watch {
                 return Ok(Batch { revision: self.revision, changes });
             }
             for event in response.events {
-                self.revision = event.kv.as_ref().map_or(0, |pair| pair.mod_revision).max(self.revision);
-                changes.extend(change(event));
+                let revision = event.kv.as_ref().map_or(0, |pair| pair.mod_revision);
+                if revision > self.known {
+                    self.revision = revision.max(self.revision);
+                    changes.extend(change(event));
+                }
             }
-            if !response.fragment {
+            if !response.fragment && !changes.is_empty() {
                 return Ok(Batch { revision: self.revision, changes });
             }
         }

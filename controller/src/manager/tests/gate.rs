@@ -93,3 +93,46 @@ async fn the_last_known_object_is_there_until_its_deletion_was_reconciled() {
     assert_eq!(log.take(), ["None"]);
     running.stop().await;
 }
+
+/// The reconciler would take it for gone, and delete what belongs to it.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_could_never_be_read_is_not_taken_for_gone() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    for key in ["/t/1", "/t/2", "/t/3"] {
+        put(&store, key, "!unreadable").await;
+    }
+    // Somebody else asks for it, too.
+    put(&store, "/w/1", "x").await;
+    let watched = texts("w");
+    let builder = logging(&log)
+        .with_watch(&watched, crate::Mapper::replace_type(&watched, &texts("t")))
+        .with_background({
+            let log = log.clone();
+            move |context: Context<String>| {
+                let log = log.clone();
+                async move {
+                    context.first_pass().wait().await;
+                    log.add("reap");
+                    Ok(())
+                }
+            }
+        });
+    let running = run(&store, builder);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(log.take(), Vec::<String>::new());
+    put(&store, "/t/1", "mended").await;
+    settle().await;
+    assert_eq!(log.take(), ["/t/1 mended"]);
+    delete(&store, "/t/2").await;
+    settle().await;
+    assert_eq!(log.take(), ["/t/2 -"], "now it really is gone");
+    store.cut();
+    let other = store.another_client();
+    delete(&other, "/t/3").await;
+    put(&other, "/other", "x").await;
+    other.compact();
+    store.mend();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(log.take(), ["/t/3 -", "reap"]);
+    running.stop().await;
+}

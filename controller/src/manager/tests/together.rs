@@ -107,6 +107,28 @@ async fn a_controller_that_fails_does_not_hold_up_another() {
     task.await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn each_controller_counts_under_its_own_name() {
+    let store = MemoryStore::new();
+    put(&store, "/t/1", "a").await;
+    let mut registry = prometheus_client::registry::Registry::default();
+    let metrics = WorkQueueMetrics::register(&mut registry);
+    let mut manager = Manager::new(store.shared(), Lease::eternal()).with_metrics(&metrics);
+    for name in ["one", "other"] {
+        manager.register(logging(&Log::new()).named(name).build().unwrap()).unwrap();
+    }
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(manager.run(stop.clone()));
+    settle().await;
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    for name in ["one", "other"] {
+        assert!(text.contains(&format!("workqueue_adds_total{{name=\"{name}\"}} 1\n")), "{text}");
+    }
+    stop.cancel();
+    task.await.unwrap();
+}
+
 /// Copies every text below `/t/` to `/copy/`, and deletes copies of what is gone.
 fn copying() -> ControllerBuilder<String> {
     let copies = texts("copy");

@@ -1,4 +1,7 @@
-use contiv_store::{Batch, Change, Operation};
+use std::time::Duration;
+
+use contiv_store::{Batch, Change, Operation, WatchEvent};
+use futures::StreamExt;
 
 use super::*;
 use crate::test_support::{delete, ms, put};

@@ -1,0 +1,49 @@
+//! What was measured, as a line of a table.
+
+use std::{fmt, time::Duration};
+
+pub(crate) struct Figures {
+    pub(crate) name: &'static str,
+    pub(crate) keys: u64,
+    /// From nothing to every object reconciled once.
+    pub(crate) started: Duration,
+    /// From the first of as many changes as there are objects to the last of their runs.
+    pub(crate) churned: Duration,
+    /// From one change to its run, sorted.
+    pub(crate) latencies: Vec<Duration>,
+    /// What the runtime and its cache hold after the start, in KiB.
+    pub(crate) memory: u64,
+    /// The most the process ever held, in KiB.
+    pub(crate) peak: u64,
+}
+
+impl Figures {
+    pub(crate) const HEADER: &str = "runtime            start s  keys/s   churn s  keys/s   \
+                                     p50 µs  p99 µs  max µs  memory MiB  peak MiB";
+
+    fn percentile(&self, percent: usize) -> u128 {
+        let index = (self.latencies.len() * percent / 100).min(self.latencies.len() - 1);
+        self.latencies[index].as_micros()
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[expect(clippy::cast_precision_loss, reason = "figures are rounded anyway")]
+        let per_second = |duration: Duration| self.keys as f64 / duration.as_secs_f64();
+        write!(
+            f,
+            "{:<18} {:>7.3} {:>7.0}   {:>7.3} {:>7.0}  {:>7} {:>7} {:>7}  {:>10}  {:>8}",
+            self.name,
+            self.started.as_secs_f64(),
+            per_second(self.started),
+            self.churned.as_secs_f64(),
+            per_second(self.churned),
+            self.percentile(50),
+            self.percentile(99),
+            self.percentile(100),
+            self.memory / 1024,
+            self.peak / 1024
+        )
+    }
+}
