@@ -119,7 +119,7 @@ fn a_refused_service_is_in_the_quarantine_and_all_others_work() -> Result<()> {
             ..ServiceManifest::new(service.clone())
         };
         state.put_manifest(&guarded(&first))?;
-        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        let agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
         agent.wait_until_applied(&first)?;
         state.put_manifest(&guarded(&second))?;
         let quarantine = || agent.http("GET", "/quarantine").and_then(|answer| answer.json());
