@@ -86,7 +86,7 @@ impl<'a> Flow<'a> {
         family: Family,
         allowed: impl Fn(Frontend) -> bool,
     ) -> Vec<Self> {
-        let flows = Frontend::ALL.into_iter().flat_map(|f| Protocol::BOTH.map(|protocol| (f, protocol)));
+        let flows = Frontend::ALL.into_iter().flat_map(|f| Protocol::ALL.map(|protocol| (f, protocol)));
         flows
             .map(|(frontend, protocol)| {
                 let service = service.clone();

@@ -110,6 +110,7 @@ impl<'a> Gateway<'a> {
         let protocol = match session {
             Session::Tcp(_) => "tcp",
             Session::Udp(_) => "udp",
+            Session::Sctp(_) => "sctp",
         };
         let ours = [from.host.address(Family::V4), from.host.address(Family::V6)];
         let flows = self.flows(protocol)?;
