@@ -89,9 +89,9 @@ impl Packet {
         if bytes.get(CHECKSUM)? != crc32c::crc32c(&unsigned).to_le_bytes() {
             return None;
         }
-        let message = match bytes.get(COMMON_HEADER)? {
-            &INIT => Message::Init,
-            &INIT_ACK => {
+        let message = match *bytes.get(COMMON_HEADER)? {
+            INIT => Message::Init,
+            INIT_ACK => {
                 let parameter = COMMON_HEADER + CHUNK;
                 let end = parameter + usize::from(two(parameter + 2)?);
                 let cookie = bytes.get(parameter + PARAMETER_HEADER..end)?.to_vec();
