@@ -49,6 +49,8 @@ pub(crate) enum Mode {
     PodCidrs,
     /// Pods by the interfaces that their packets come in by.
     Interfaces,
+    /// Pods by their ranges, of which none is known.
+    NoPodCidrs,
     /// Pods are not told from others.
     NoDetection,
     /// Every client is masqueraded on the way to a cluster IP.

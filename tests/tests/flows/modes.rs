@@ -1,9 +1,10 @@
-//! The overrides of kube-proxy's table, with packets: pods told by their interfaces, or not at all; everyone masqueraded.
+//! The overrides of kube-proxy's table: pods told by their interfaces, by ranges that nobody knows, or not at all; everyone
+//! masqueraded.
 
 use contiv_tests::{
     agent::{Agent, AgentOptions},
-    cluster::{Frontend, Manifests, Service, State, TARGET_PORT},
-    lab::{Lab, Responder, Result, isolated},
+    cluster::{Frontend, Manifests, NodeManifest, Service, State, TARGET_PORT},
+    lab::{Lab, Responder, Result, isolated, ranges},
 };
 
 use super::{
@@ -12,8 +13,9 @@ use super::{
     run,
 };
 
-const MODES: [(Mode, &[&str]); 3] = [
+const MODES: [(Mode, &[&str]); 4] = [
     (Mode::Interfaces, &["--local-detect=interfaces:pod1,pod2*"]),
+    (Mode::NoPodCidrs, &[]),
     (Mode::NoDetection, &["--local-detect=none"]),
     (Mode::MasqueradeAll, &["--masquerade-all"]),
 ];
@@ -63,6 +65,10 @@ fn every_override_of_the_table_holds_in_all_three_ways() -> Result<()> {
             state.put_manifest(&manifest(&service))?;
         }
         for (mode, flags) in MODES {
+            let pods = (mode != Mode::NoPodCidrs).then_some(&ranges::PODS);
+            // Who gets the port of a UDP client of an earlier mode would go on with its flow.
+            lab.node.exec(&["conntrack", "--flush"])?;
+            state.put_node(&NodeManifest { host: lab.node.host, pods, zone: None })?;
             let flags = flags.iter().map(ToString::to_string).collect();
             let agent = Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(state.url()) })?;
             let flows_from = |source| flows_from(mode, source, services(lab));
