@@ -69,8 +69,8 @@ fn prepare(lab: &Lab) -> Result<(Manifests, Service)> {
 }
 
 #[test]
-fn node_ports_follow_the_addresses_of_interfaces_without_a_restart() -> Result<()> {
-    isolated("node_ports_follow_the_addresses_of_interfaces_without_a_restart", |lab| {
+fn complaint_13_node_ports_follow_the_addresses_of_interfaces_without_a_restart() -> Result<()> {
+    isolated("complaint_13_node_ports_follow_the_addresses_of_interfaces_without_a_restart", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let (state, web) = prepare(lab)?;
         let _agent = start(lab, &state, &["--node-port-addresses=all"])?;

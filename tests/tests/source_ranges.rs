@@ -123,8 +123,8 @@ fn check(lab: &Lab, flows: &[Flow<'_>]) -> Result<()> {
 }
 
 #[test]
-fn on_demand_the_ranges_hold_for_node_ports_too() -> Result<()> {
-    isolated("on_demand_the_ranges_hold_for_node_ports_too", |lab| {
+fn complaint_18_on_demand_the_ranges_hold_for_node_ports_too() -> Result<()> {
+    isolated("complaint_18_on_demand_the_ranges_hold_for_node_ports_too", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         let service = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);

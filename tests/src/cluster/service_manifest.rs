@@ -29,7 +29,11 @@ pub struct ServiceManifest {
     pub source_ranges: Vec<String>,
     /// Annotations: name and value.
     pub annotations: Vec<(&'static str, &'static str)>,
+    /// The label by which the service asks for one of several proxies.
+    pub proxy_name: Option<&'static str>,
 }
+
+const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 
 /// The nodes and zones for whose traffic a backend is meant.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +59,7 @@ impl ServiceManifest {
             proxied: false,
             source_ranges: Vec::new(),
             annotations: Vec::new(),
+            proxy_name: None,
         }
     }
 
@@ -82,6 +87,7 @@ metadata:
   name: {name}
   namespace: {NAMESPACE}
   annotations: {{{annotations}}}
+  labels: {{{labels}}}
 spec:
   type: LoadBalancer
   clusterIP: {cluster4}
@@ -100,6 +106,7 @@ spec:
 ",
             name = service.name,
             annotations = joined(self.annotations.iter().map(|(name, value)| format!("{name}: '{value}'"))),
+            labels = joined(self.proxy_name.iter().map(|name| format!("{PROXY_NAME}: {name}"))),
             external_policy = policy(self.external_local),
             internal_policy = policy(self.internal_local),
             options = self.options(),
