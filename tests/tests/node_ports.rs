@@ -188,10 +188,10 @@ fn nobody_elsewhere_reaches_loopback_while_node_ports_answer_there() -> Result<(
         let agent = start(lab, &state, &["--node-ports-on-loopback", "--own-table=false"])?;
         assert_eq!(lab.node.exec(&["cat", SWITCH])?.trim(), "1", "without it node ports cannot answer there");
         assert!(!gets_in()?, "the guard holds");
-        // The attack works where nobody guards.
+        // The attack works where nobody guards, and no agent is there to mend that.
+        agent.stop()?;
         lab.node.exec(&["nft", "flush", "set", "inet", "contiv", "loopback4"])?;
         assert!(gets_in()?, "the test would see a way in");
-        agent.stop()?;
         start(lab, &state, &["--node-ports-on-loopback"])?.stop()?;
         assert!(!gets_in()?, "the guard is back");
 
