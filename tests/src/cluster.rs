@@ -9,9 +9,9 @@ mod service;
 mod service_manifest;
 
 pub use etcd::{Etcd, EtcdClient, ROOT};
-pub use manifests::Manifests;
+pub use manifests::{Manifests, NodeManifest};
 pub use service::{Frontend, PORT, Service, TARGET_PORT};
-pub use service_manifest::ServiceManifest;
+pub use service_manifest::{Hint, ServiceManifest};
 
 use crate::lab::Result;
 

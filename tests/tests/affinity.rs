@@ -232,9 +232,9 @@ fn affinity_outlives_the_agent_and_its_restart() -> Result<()> {
 }
 
 #[test]
-fn ports_have_an_affinity_each_unless_the_service_shares_it() -> Result<()> {
+fn complaint_11_ports_have_an_affinity_each_unless_the_service_shares_it() -> Result<()> {
     run(
-        "ports_have_an_affinity_each_unless_the_service_shares_it",
+        "complaint_11_ports_have_an_affinity_each_unless_the_service_shares_it",
         |lab| {
             let annotations = vec![("contiv.io/session-affinity-scope", "service")];
             vec![
@@ -271,13 +271,14 @@ fn ports_have_an_affinity_each_unless_the_service_shares_it() -> Result<()> {
 }
 
 #[test]
-fn by_client_address_the_same_client_always_gets_the_same_backend_whatever_happens_to_others() -> Result<()> {
+fn complaint_9_by_client_address_the_same_client_always_gets_the_same_backend_whatever_happens_to_others()
+-> Result<()> {
     let by_client = |backends: &[&'static Host]| ServiceManifest {
         annotations: vec![("contiv.io/balance", "client-address")],
         ..ServiceManifest::new(Service::new("web", 80, backends))
     };
     run(
-        "by_client_address_the_same_client_always_gets_the_same_backend_whatever_happens_to_others",
+        "complaint_9_by_client_address_the_same_client_always_gets_the_same_backend_whatever_happens_to_others",
         |lab| vec![by_client(&three(lab))],
         |lab, state, agent, options| {
             let web = Service::new("web", 80, &three(lab));

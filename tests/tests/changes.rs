@@ -74,7 +74,7 @@ fn the_next_connection_follows_each_change(lab: &Lab, state: &dyn State) -> Resu
 fn each_flow(lab: &Lab, service: &Service, limit: Duration, check: impl Fn(Outcome, &str)) -> Result<()> {
     for from in [&lab.pod1, &lab.node, &lab.client] {
         for frontend in [Frontend::ClusterIp, Frontend::NodePort] {
-            for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::BOTH.map(|p| (f, p))) {
+            for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::ALL.map(|p| (f, p))) {
                 let address = service.address(lab, frontend, family);
                 let outcome = from.ask_within(protocol, address, limit)?;
                 check(outcome, &format!("{} -> {address} ({frontend:?}, {protocol:?})", from.host.name));

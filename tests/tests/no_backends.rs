@@ -33,7 +33,7 @@ fn a_service_without_backends_refuses_at_once(lab: &Lab, state: &dyn State) -> R
         for (frontend, family) in
             Frontend::ALL.into_iter().flat_map(|f| Family::BOTH.map(|family| (f, family)))
         {
-            for protocol in Protocol::BOTH {
+            for protocol in Protocol::ALL {
                 let address = empty.address(lab, frontend, family);
                 let flow = format!("{} -> {address} ({frontend:?}, {protocol:?})", from.host.name);
                 let refusal = from.ask(protocol, address)?.refusal();

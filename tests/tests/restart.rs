@@ -1,6 +1,9 @@
 //! The agent may stop, crash and come back, and etcd may vanish: connections do not notice.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use contiv_tests::{
     agent::{Agent, AgentOptions},
@@ -36,7 +39,9 @@ fn connections_go_on_and_new_ones_succeed_while_the_agent_is_stopped_and_started
         let options = AgentOptions::with_store(state.url());
         let agent = Agent::start(lab, &options)?;
         let mut sessions = Vec::new();
-        for (protocol, family) in Protocol::BOTH.into_iter().flat_map(|p| Family::BOTH.map(|f| (p, f))) {
+        // An association that stays half open is forgotten within seconds.
+        let lasting = [Protocol::Tcp, Protocol::Udp];
+        for (protocol, family) in lasting.into_iter().flat_map(|p| Family::BOTH.map(|f| (p, f))) {
             let mut session = lab.client.open(protocol, web.address(lab, Frontend::ExternalIp, family))?;
             let answer = session.ask()?;
             sessions.push((session, answer));
@@ -95,6 +100,63 @@ fn a_restart_leaves_alone_what_is_right() -> Result<()> {
         agent.stop()?;
         let _agent = Agent::start(lab, &options)?;
         assert_eq!(counted(lab)?, 10, "an element that is written anew counts from 0");
+        Ok(())
+    })
+}
+
+/// The counters of the IPv4 frontends, by what the kernel prints of the frontend.
+fn counters(lab: &Lab) -> Result<BTreeMap<String, u64>> {
+    let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"])?;
+    // `elements = { 10.96.0.80 . tcp . 80 counter packets 10 bytes 600 : goto …,`
+    let elements = listed.lines().filter_map(|line| {
+        let (key, rest) = line.trim().trim_start_matches("elements = { ").split_once(" counter packets ")?;
+        Some((key.to_owned(), rest.split(' ').next()?.parse().ok()?))
+    });
+    Ok(elements.collect())
+}
+
+#[test]
+fn complaint_10_each_frontend_counts_its_new_connections_over_changes_and_restarts() -> Result<()> {
+    isolated("complaint_10_each_frontend_counts_its_new_connections_over_changes_and_restarts", |lab| {
+        let _responder = Responder::start(&lab.pod1, TARGET_PORT)?;
+        let [web, api] =
+            [("web", 80), ("api", 81)].map(|(name, number)| Service::new(name, number, &[lab.pod1.host]));
+        let state = Manifests::new(lab)?;
+        state.put(&web)?;
+        state.put(&api)?;
+        let options = AgentOptions::with_store(state.url());
+        let agent = Agent::start(lab, &options)?;
+        let connect = |service: &Service, frontend, protocol, count| {
+            let address = service.address(lab, frontend, Family::V4);
+            lab.pod2.distribution(protocol, address, count).map(drop)
+        };
+        connect(&web, Frontend::ClusterIp, Protocol::Tcp, 2)?;
+        connect(&web, Frontend::ClusterIp, Protocol::Sctp, 3)?;
+        connect(&web, Frontend::NodePort, Protocol::Tcp, 4)?;
+        connect(&api, Frontend::ExternalIp, Protocol::Udp, 5)?;
+        let expected = |more: u64| {
+            let counted = [
+                ("0.0.0.0 . tcp . 30080", 4),
+                ("10.96.0.80 . sctp . 80", 3),
+                ("10.96.0.80 . tcp . 80", 2 + more),
+                ("192.0.2.81 . udp . 80", 5),
+            ];
+            counted.map(|(key, count)| (key.to_owned(), count)).into()
+        };
+        let counted = || -> Result<BTreeMap<String, u64>> {
+            Ok(counters(lab)?.into_iter().filter(|(_, count)| *count > 0).collect())
+        };
+        assert_eq!(counted()?, expected(0));
+        let new = Service::new("new", 82, &[lab.pod1.host]);
+        state.put(&new)?;
+        agent.wait_until_applied(&new)?;
+        agent.stop()?;
+        connect(&web, Frontend::ClusterIp, Protocol::Tcp, 1)?;
+        let agent = Agent::start(lab, &options)?;
+        assert_eq!(counted()?, expected(1), "it counts while the agent is away");
+        agent.kill()?;
+        let _agent = Agent::start(lab, &options)?;
+        assert_eq!(counted()?, expected(1));
         Ok(())
     })
 }

@@ -87,7 +87,7 @@ fn what_is_no_address_of_a_service_is_left_alone() -> Result<()> {
         let state = Manifests::new(lab)?;
         state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
         let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-        for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::BOTH.map(|p| (f, p))) {
+        for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::ALL.map(|p| (f, p))) {
             for to in [&lab.node, &lab.node2] {
                 let answer = lab.client.ask(protocol, to.host.socket(family, TARGET_PORT))?.answer()?;
                 assert_eq!(
@@ -113,9 +113,7 @@ fn flows<const N: usize>(
     from.into_iter()
         .flat_map(|from| Frontend::ALL.map(|frontend| (from, frontend)))
         .flat_map(|(from, frontend)| Family::BOTH.map(|family| (from, frontend, family)))
-        .flat_map(|(from, frontend, family)| {
-            Protocol::BOTH.map(|protocol| (from, frontend, family, protocol))
-        })
+        .flat_map(|(from, frontend, family)| Protocol::ALL.map(|protocol| (from, frontend, family, protocol)))
 }
 
 /// All addresses of a host, as the kernel has them.

@@ -86,7 +86,7 @@ impl<'a> Flow<'a> {
         family: Family,
         allowed: impl Fn(Frontend) -> bool,
     ) -> Vec<Self> {
-        let flows = Frontend::ALL.into_iter().flat_map(|f| Protocol::BOTH.map(|protocol| (f, protocol)));
+        let flows = Frontend::ALL.into_iter().flat_map(|f| Protocol::ALL.map(|protocol| (f, protocol)));
         flows
             .map(|(frontend, protocol)| {
                 let service = service.clone();
@@ -123,8 +123,8 @@ fn check(lab: &Lab, flows: &[Flow<'_>]) -> Result<()> {
 }
 
 #[test]
-fn on_demand_the_ranges_hold_for_node_ports_too() -> Result<()> {
-    isolated("on_demand_the_ranges_hold_for_node_ports_too", |lab| {
+fn complaint_18_on_demand_the_ranges_hold_for_node_ports_too() -> Result<()> {
+    isolated("complaint_18_on_demand_the_ranges_hold_for_node_ports_too", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         let service = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);

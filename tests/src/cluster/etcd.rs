@@ -235,7 +235,7 @@ fn service_value(service: &Service) -> Value {
     json!({
         "name": service.name,
         "namespace": NAMESPACE,
-        "port": [port("web", "TCP"), port("web-udp", "UDP")],
+        "port": [port("web", "TCP"), port("web-udp", "UDP"), port("web-sctp", "SCTP")],
         "cluster_ip": cluster_ips[0],
         "cluster_ips": cluster_ips,
         "service_type": "LoadBalancer",
@@ -258,6 +258,6 @@ fn slice_value(service: &Service, family: Family) -> Value {
         "service_name": service.name,
         "address_type": address_type(family),
         "endpoints": service.backends.iter().map(endpoint).collect::<Vec<_>>(),
-        "ports": [port("web", "TCP"), port("web-udp", "UDP")],
+        "ports": [port("web", "TCP"), port("web-udp", "UDP"), port("web-sctp", "SCTP")],
     })
 }

@@ -19,10 +19,15 @@ impl Manifests {
     pub fn new(lab: &Lab) -> Result<Self> {
         let manifests = Self { folder: scratch("manifests")? };
         fs::create_dir_all(&manifests.folder).map_err(|error| failed("make", &manifests.folder, error))?;
-        let nodes = [(lab.node.host, &ranges::PODS), (lab.node2.host, &ranges::PODS2)]
-            .map(|(node, pods)| node_text(node, pods));
-        manifests.write("nodes.yaml", &nodes.join("---\n"))?;
+        for (host, pods) in [(lab.node.host, &ranges::PODS), (lab.node2.host, &ranges::PODS2)] {
+            manifests.put_node(&NodeManifest { host, pods: Some(pods), zone: None })?;
+        }
         Ok(manifests)
+    }
+
+    /// Writes a node, whether it is there or not.
+    pub fn put_node(&self, node: &NodeManifest) -> Result<()> {
+        self.write(&format!("{}-node.yaml", node.host.name), &node.text())
     }
 
     /// Where the manifests are.
@@ -64,20 +69,38 @@ fn failed(action: &str, path: &Path, error: std::io::Error) -> LabError {
     LabError::system(format!("{action} {}", path.display()), error)
 }
 
-fn node_text(node: &Host, pods: &Range) -> String {
-    let (v4, v6) = (pods.cidr(Family::V4), pods.cidr(Family::V6));
-    format!(
-        "apiVersion: v1
+/// A node as `kubectl` prints it.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeManifest {
+    /// Its name and addresses.
+    pub host: &'static Host,
+    /// The ranges of its pods, if it says so.
+    pub pods: Option<&'static Range>,
+    /// Its label for the zone.
+    pub zone: Option<&'static str>,
+}
+
+impl NodeManifest {
+    fn text(&self) -> String {
+        let spec = self.pods.map_or_else(String::new, |pods| {
+            let (v4, v6) = (pods.cidr(Family::V4), pods.cidr(Family::V6));
+            format!("podCIDR: {v4}, podCIDRs: [{v4}, '{v6}']")
+        });
+        let labels =
+            self.zone.map_or_else(String::new, |zone| format!("topology.kubernetes.io/zone: {zone}"));
+        format!(
+            "apiVersion: v1
 kind: Node
-metadata: {{name: {name}}}
-spec: {{podCIDR: {v4}, podCIDRs: [{v4}, '{v6}']}}
+metadata: {{name: {name}, labels: {{{labels}}}}}
+spec: {{{spec}}}
 status:
   addresses:
-  - {{type: InternalIP, address: {address4}}}
-  - {{type: InternalIP, address: '{address6}'}}
+  - {{type: InternalIP, address: {v4}}}
+  - {{type: InternalIP, address: '{v6}'}}
 ",
-        name = node.name,
-        address4 = node.v4,
-        address6 = node.v6,
-    )
+            name = self.host.name,
+            v4 = self.host.v4,
+            v6 = self.host.v6,
+        )
+    }
 }

@@ -15,6 +15,8 @@ pub struct ServiceManifest {
     pub service: Service,
     /// Backends that terminate but still serve.
     pub terminating: Vec<&'static Host>,
+    /// For whom some of the backends are meant.
+    pub hints: Vec<Hint>,
     /// `externalTrafficPolicy: Local`.
     pub external_local: bool,
     /// `internalTrafficPolicy: Local`.
@@ -27,6 +29,21 @@ pub struct ServiceManifest {
     pub source_ranges: Vec<String>,
     /// Annotations: name and value.
     pub annotations: Vec<(&'static str, &'static str)>,
+    /// The label by which the service asks for one of several proxies.
+    pub proxy_name: Option<&'static str>,
+}
+
+const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+
+/// The nodes and zones for whose traffic a backend is meant.
+#[derive(Debug, Clone, Copy)]
+pub struct Hint {
+    /// Name of the backend's host.
+    pub backend: &'static str,
+    /// Names of nodes: `forNodes`.
+    pub nodes: &'static [&'static str],
+    /// Names of zones: `forZones`.
+    pub zones: &'static [&'static str],
 }
 
 impl ServiceManifest {
@@ -35,12 +52,14 @@ impl ServiceManifest {
         Self {
             service,
             terminating: Vec::new(),
+            hints: Vec::new(),
             external_local: false,
             internal_local: false,
             affinity: None,
             proxied: false,
             source_ranges: Vec::new(),
             annotations: Vec::new(),
+            proxy_name: None,
         }
     }
 
@@ -68,6 +87,7 @@ metadata:
   name: {name}
   namespace: {NAMESPACE}
   annotations: {{{annotations}}}
+  labels: {{{labels}}}
 spec:
   type: LoadBalancer
   clusterIP: {cluster4}
@@ -86,6 +106,7 @@ spec:
 ",
             name = service.name,
             annotations = joined(self.annotations.iter().map(|(name, value)| format!("{name}: '{value}'"))),
+            labels = joined(self.proxy_name.iter().map(|name| format!("{PROXY_NAME}: {name}"))),
             external_policy = policy(self.external_local),
             internal_policy = policy(self.internal_local),
             options = self.options(),
@@ -110,12 +131,23 @@ spec:
         options
     }
 
+    /// What there is of hints for one backend.
+    fn hints_text(&self, host: &Host) -> String {
+        let of_host = self.hints.iter().filter(|hint| hint.backend == host.name);
+        let lists = of_host.flat_map(|hint| [("forNodes", hint.nodes), ("forZones", hint.zones)]);
+        joined(lists.filter(|(_, names)| !names.is_empty()).map(|(list, names)| {
+            let names = names.iter().map(|name| format!("{{name: {name}}}"));
+            format!("{list}: [{}]", joined(names))
+        }))
+    }
+
     fn slice_text(&self, family: Family) -> String {
         let endpoint = |host: &Host, conditions: &str| {
             format!(
-                "\n- {{addresses: ['{}'], nodeName: {}, conditions: {{{conditions}}}}}",
+                "\n- {{addresses: ['{}'], nodeName: {}, conditions: {{{conditions}}}, hints: {{{}}}}}",
                 host.address(family),
-                host.node
+                host.node,
+                self.hints_text(host),
             )
         };
         let ready = self.service.backends.iter().map(|host| endpoint(host, "ready: true"));

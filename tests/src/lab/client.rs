@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{LabError, Namespace, Protocol, Result};
+use nix::errno::Errno;
+
+use super::{LabError, Namespace, Protocol, Result, sctp::Association};
 
 /// Long enough for any answer in the lab, even on a busy machine.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(3);
@@ -67,6 +69,8 @@ pub enum Session {
     Tcp(BufReader<TcpStream>),
     /// A connected UDP socket, so that ICMP errors are seen.
     Udp(UdpSocket),
+    /// The beginning of an SCTP association.
+    Sctp(Association),
 }
 
 impl Session {
@@ -75,6 +79,7 @@ impl Session {
         match self {
             Self::Tcp(stream) => stream.get_ref().local_addr(),
             Self::Udp(socket) => socket.local_addr(),
+            Self::Sctp(association) => Ok(association.local_address()),
         }
         .map_err(|error| LabError::system("read the local address of a session", error))
     }
@@ -102,6 +107,7 @@ impl Session {
                 socket.set_read_timeout(Some(limit))?;
                 Ok(Self::Udp(socket))
             }
+            Protocol::Sctp => Association::open(server, limit).map(Self::Sctp),
         }
     }
 
@@ -125,6 +131,7 @@ impl Session {
                 let length = socket.recv(&mut buffer)?;
                 Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
             }
+            Self::Sctp(association) => Ok(String::from_utf8_lossy(&association.exchange()?).into_owned()),
         }
     }
 }
@@ -181,9 +188,16 @@ pub(super) fn ask_from_here(protocol: Protocol, server: SocketAddr, limit: Durat
             ErrorKind::ConnectionRefused => Ok(Outcome::Refused { after }),
             ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable => Ok(Outcome::Unreachable),
             ErrorKind::TimedOut | ErrorKind::WouldBlock => Ok(Outcome::TimedOut),
+            _ if has_no_such_protocol(&error) => Ok(Outcome::Unreachable),
             _ => Err(LabError::system(format!("ask {server} ({protocol:?})"), error)),
         },
     }
+}
+
+/// What ICMP says for a host that does not have the protocol at all: of both families.
+fn has_no_such_protocol(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw);
+    matches!(code, Some(Errno::ENOPROTOOPT | Errno::EPROTO))
 }
 
 fn parse(line: &str) -> Result<Answer> {

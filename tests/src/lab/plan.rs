@@ -23,11 +23,13 @@ pub enum Protocol {
     Tcp,
     /// Datagrams.
     Udp,
+    /// Associations, of which the lab speaks the beginning.
+    Sctp,
 }
 
 impl Protocol {
-    /// Both, for loops.
-    pub const BOTH: [Self; 2] = [Self::Tcp, Self::Udp];
+    /// All of them, for loops.
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
 }
 
 /// A machine or pod of the lab: the name of its namespace, and its addresses.

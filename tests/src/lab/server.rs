@@ -14,12 +14,13 @@ use std::{
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::{Family, LabError, Namespace, Protocol, Result};
+use super::{Family, LabError, Namespace, Protocol, Result, sctp};
 
 /// How often an idle server looks whether it is to stop; it answers without this delay.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A server on one address. To each line (TCP) or datagram (UDP) it answers `<its name> <source address it sees>`.
+/// A server on one address. To each line (TCP), datagram (UDP) or INIT (SCTP) it answers `<its name> <source address it
+/// sees>`; SCTP has that in the cookie.
 ///
 /// Dropping it closes its socket and all its connections.
 #[derive(Debug)]
@@ -46,6 +47,10 @@ impl Server {
                 let socket = namespace.run(|| UdpSocket::bind(address).map_err(failed))?;
                 thread::spawn(move || serve_udp(&socket, &name, &seen))
             }
+            Protocol::Sctp => {
+                let listener = namespace.run(|| sctp::Listener::bind(address).map_err(failed))?;
+                thread::spawn(move || serve_sctp(&listener, &name, &seen))
+            }
         };
         Ok(Self { stop, thread: Some(thread) })
     }
@@ -59,7 +64,7 @@ impl Drop for Server {
     }
 }
 
-/// Servers of one host, named after it: TCP and UDP, on its addresses of both families, on one port.
+/// Servers of one host, named after it: for all protocols, on its addresses of both families, on one port.
 #[derive(Debug)]
 pub struct Responder {
     _servers: Vec<Server>,
@@ -74,12 +79,12 @@ impl Responder {
         namespaces.into_iter().map(|namespace| Self::start(namespace, port)).collect()
     }
 
-    /// Starts all four servers of one host.
+    /// Starts all six servers of one host.
     pub fn start(namespace: &Namespace, port: u16) -> Result<Self> {
         let host = namespace.host;
         let start =
             |protocol, family| Server::start(namespace, host.name, protocol, host.socket(family, port));
-        let servers = Protocol::BOTH
+        let servers = Protocol::ALL
             .into_iter()
             .flat_map(|protocol| Family::BOTH.map(|family| start(protocol, family)))
             .collect::<Result<_>>()?;
@@ -126,6 +131,15 @@ fn serve_udp(socket: &UdpSocket, name: &str, stop: &AtomicBool) {
         if let Ok((_, peer)) = socket.recv_from(&mut buffer) {
             // Whether the answer arrives is what the client finds out.
             let _ = socket.send_to(format!("{name} {peer}\n").as_bytes(), peer);
+        }
+    }
+}
+
+fn serve_sctp(listener: &sctp::Listener, name: &str, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        if readable(listener.socket().as_fd()) {
+            // What is no INIT for this port gets no answer.
+            let _ = listener.answer_one(STOP_INTERVAL, |peer| format!("{name} {peer}\n"));
         }
     }
 }

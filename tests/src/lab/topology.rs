@@ -91,10 +91,13 @@ fn write_settings(forwards: bool) -> Result<()> {
         // Addresses can be used at once; nobody else could have them.
         ("ipv6/conf/all/accept_dad", "0"),
         ("ipv6/conf/default/accept_dad", "0"),
-        // The kernel rations "port unreachable", and to a client that it also sends redirects there may be none for a
-        // second. The tests count each refusal.
+        // The kernel rations "port unreachable", for each client and for all together, and to a client that it also sends
+        // redirects there may be none for a second. The tests count each refusal. So no message is rationed; of IPv6
+        // the one that does not exist.
         ("ipv4/icmp_ratelimit", "0"),
+        ("ipv4/icmp_ratemask", "0"),
         ("ipv6/icmp/ratelimit", "0"),
+        ("ipv6/icmp/ratemask", "0"),
     ];
     for (name, value) in settings {
         let path = format!("/proc/sys/net/{name}");

@@ -3,7 +3,7 @@
 use contiv_model::{ContivService, Protocol};
 use contiv_tests::lab::{Family, Lab, Protocol as LabProtocol, Result, isolated, wait_until};
 
-use crate::gateway::{AT_ONCE, Gateway, PORT, address, send, service};
+use crate::gateway::{AT_ONCE, Gateway, PORT, address, service};
 
 fn resetting(reset_connections: bool, service: ContivService) -> ContivService {
     ContivService { reset_connections, ..service }
@@ -12,7 +12,7 @@ fn resetting(reset_connections: bool, service: ContivService) -> ContivService {
 /// Deletes a flow that was never translated, and returns when that was done: then all changes before are dealt with.
 fn settle(gateway: &mut Gateway<'_>, services: &[&ContivService], deleted_before: usize) -> Result<()> {
     let from = &gateway.lab.pod2;
-    send(&from.open(LabProtocol::Udp, address(99, Family::V4))?)?;
+    gateway.send(from, &from.open(LabProtocol::Udp, address(99, Family::V4))?)?;
     let mark = service("mark", 99, Protocol::Udp, &[]);
     gateway.program(&[services, &[&mark]].concat())?;
     gateway.wait_for_deletions(deleted_before + 1)?;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use contiv_model::{BackendState, ContivService, Protocol};
 use contiv_tests::lab::{Family, Lab, Namespace, Protocol as LabProtocol, Result, Session, isolated};
 
-use crate::gateway::{AT_ONCE, Flow, Gateway, NODE_PORT, PORT, address, send, service};
+use crate::gateway::{AT_ONCE, Flow, Gateway, NODE_PORT, PORT, address, service};
 
 /// Sessions to a frontend with their flows; so many that each of two backends has some.
 fn sessions(from: &Namespace, gateway: &Gateway<'_>, frontend: SocketAddr) -> Result<Vec<(Session, Flow)>> {
@@ -44,14 +44,12 @@ fn one_backend_goes(lab: &Lab, family: Family, node_port: bool) -> Result<()> {
     // Straight to a host, past all services.
     let host = if node_port { lab.node.host } else { lab.pod3.host };
     let direct = from.open(LabProtocol::Udp, host.socket(family, PORT))?;
-    send(&direct)?;
-    let unrelated = gateway.flow_of(from, &direct)?;
-    assert!(unrelated.is_some());
+    let unrelated = gateway.send(from, &direct)?;
 
     gateway.program(&[&with(&[&lab.pod2])])?;
     let after = gateway.wait_for_deletions(stale)?;
     assert!(after < AT_ONCE, "only after {after:?}");
-    assert_eq!(gateway.flow_of(from, &direct)?, unrelated, "a flow past the service is none of ours");
+    assert_eq!(gateway.flow_of(from, &direct)?, Some(unrelated), "a flow past the service is none of ours");
     for (session, before) in &mut sessions {
         let stays = is_behind(before, &lab.pod2);
         let flow = gateway.flow_of(from, session)?;
@@ -129,9 +127,8 @@ fn a_flow_from_before_the_service_finds_it_when_it_comes() -> Result<()> {
     isolated("datagrams::a_flow_from_before_the_service_finds_it_when_it_comes", |lab| {
         let mut gateway = Gateway::start(lab)?;
         let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;
-        send(&session)?;
-        let flow = gateway.flow_of(&lab.pod1, &session)?;
-        assert!(flow.is_some_and(|flow| flow.backend == flow.destination), "it is not translated");
+        let flow = gateway.send(&lab.pod1, &session)?;
+        assert_eq!(flow.backend, flow.destination, "it is not translated");
         gateway.program(&[&service("dns", 1, Protocol::Udp, &[&lab.pod3])])?;
         gateway.wait_for_deletions(1)?;
         assert_eq!(session.ask()?.by, "pod3");
@@ -177,7 +174,7 @@ fn a_backend_that_terminates_and_still_serves_keeps_its_flows() -> Result<()> {
         gateway.program(&[&both])?;
         // When this one's flow is deleted, the change before it has been dealt with.
         let mark = lab.pod1.open(LabProtocol::Udp, address(2, Family::V4))?;
-        send(&mark)?;
+        gateway.send(&lab.pod1, &mark)?;
         gateway.program(&[&both, &service("mark", 2, Protocol::Udp, &[])])?;
         gateway.wait_for_deletions(1)?;
         for (session, before) in &sessions {

@@ -9,7 +9,9 @@ use std::{
 
 use contiv_model::{Backend, ChangeSet, ContivService, Protocol, ServiceId, ServicePort, Snapshot};
 use contiv_renderer::{Renderer, nftables::Nftables};
-use contiv_tests::lab::{Family, Lab, LabError, Namespace, Responder, Result, Session, ranges, wait_until};
+use contiv_tests::lab::{
+    Family, Lab, LabError, Namespace, Responder, Result, Session, ranges, wait_for, wait_until,
+};
 
 /// The port of all services and backends.
 pub(crate) const PORT: u16 = 53;
@@ -108,10 +110,20 @@ impl<'a> Gateway<'a> {
         let protocol = match session {
             Session::Tcp(_) => "tcp",
             Session::Udp(_) => "udp",
+            Session::Sctp(_) => "sctp",
         };
         let ours = [from.host.address(Family::V4), from.host.address(Family::V6)];
         let flows = self.flows(protocol)?;
         Ok(flows.into_values().find(|flow| flow.client.port() == port && ours.contains(&flow.client.ip())))
+    }
+
+    /// Sends one datagram and waits for no answer, only until the node has the flow: it may be slower than the sender.
+    pub(crate) fn send(&self, from: &Namespace, session: &Session) -> Result<Flow> {
+        let Session::Udp(socket) = session else { return Err(unexpected("not a UDP session")) };
+        socket.send(b"who?\n").map_err(|error| LabError::system("send a datagram", error))?;
+        wait_for("the node tracks the flow of a datagram", Duration::from_secs(10), || {
+            self.flow_of(from, session).transpose()
+        })?
     }
 }
 
@@ -136,12 +148,6 @@ pub(crate) fn service(name: &str, number: u8, protocol: Protocol, backends: &[&N
 /// Where such a service answers.
 pub(crate) fn address(number: u8, family: Family) -> SocketAddr {
     SocketAddr::new(ranges::SERVICES.address(family, number), PORT)
-}
-
-/// Sends one datagram and waits for nothing.
-pub(crate) fn send(session: &Session) -> Result<()> {
-    let Session::Udp(socket) = session else { return Err(unexpected("not a UDP session")) };
-    socket.send(b"who?\n").map(drop).map_err(|error| LabError::system("send a datagram", error))
 }
 
 /// `udp 17 29 src=… dst=… sport=… dport=… src=… dst=… sport=… dport=… … id=…`

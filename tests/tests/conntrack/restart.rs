@@ -37,7 +37,7 @@ fn a_flow_from_before_a_service_without_backends_is_refused_after_a_restart() ->
     isolated("restart::a_flow_from_before_a_service_without_backends_is_refused_after_a_restart", |lab| {
         let mut gateway = Gateway::start(lab)?;
         let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;
-        crate::gateway::send(&session)?;
+        gateway.send(&lab.pod1, &session)?;
         gateway.restart(&[&service("empty", 1, Protocol::Udp, &[])])?;
         gateway.wait_for_deletions(1)?;
         let refusal = session.ask().map_err(|error| error.to_string()).err().unwrap_or_default();

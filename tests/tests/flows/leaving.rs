@@ -20,7 +20,7 @@ fn put_elsewhere(lab: &Lab, addresses: [IpAddr; 2], port: u16) -> Result<Vec<Ser
         let nodad: &[&str] = if address.is_ipv6() { &["nodad"] } else { &[] };
         lab.node2.exec(&[&["ip", "address", "add", &text, "dev", "lo"], nodad].concat())?;
         lab.node.exec(&["ip", "route", "add", &text, "via", &via])?;
-        for protocol in Protocol::BOTH {
+        for protocol in Protocol::ALL {
             servers.push(Server::start(&lab.node2, "elsewhere", protocol, (address, port).into())?);
         }
     }
@@ -48,7 +48,7 @@ fn from_everywhere(
     let flows = Source::ALL
         .into_iter()
         .flat_map(|source| addresses.map(|address| (source, address)))
-        .flat_map(|(source, address)| Protocol::BOTH.map(|protocol| (source, address, protocol)));
+        .flat_map(|(source, address)| Protocol::ALL.map(|protocol| (source, address, protocol)));
     // Side by side, because silence takes its time.
     thread::scope(|scope| {
         let ask = &ask;

@@ -49,6 +49,8 @@ pub(crate) enum Mode {
     PodCidrs,
     /// Pods by the interfaces that their packets come in by.
     Interfaces,
+    /// Pods by their ranges, of which none is known.
+    NoPodCidrs,
     /// Pods are not told from others.
     NoDetection,
     /// Every client is masqueraded on the way to a cluster IP.
@@ -159,16 +161,16 @@ pub(crate) fn flows_from(mode: Mode, source: Source, services: Vec<Row>) -> Vec<
 }
 
 impl Flow {
-    /// The protocol that the lab speaks in its packets; none for SCTP, of which many kernels have no sockets.
-    pub(crate) const fn spoken(&self) -> Option<lab::Protocol> {
+    /// Its protocol in the terms of the lab.
+    pub(crate) const fn spoken(&self) -> lab::Protocol {
         match self.protocol {
-            Protocol::Tcp => Some(lab::Protocol::Tcp),
-            Protocol::Udp => Some(lab::Protocol::Udp),
-            Protocol::Sctp => None,
+            Protocol::Tcp => lab::Protocol::Tcp,
+            Protocol::Udp => lab::Protocol::Udp,
+            Protocol::Sctp => lab::Protocol::Sctp,
         }
     }
 
-    /// The same in the terms of the model.
+    /// The flow in the terms of the model.
     pub(crate) fn of_model(&self, lab: &Lab) -> Result<contiv_model::Flow, MixedFamilies> {
         let from = self.source.namespace(lab).host;
         let to = self.service.address(lab, self.frontend, self.family);

@@ -44,6 +44,10 @@ fn row(mode: Mode, source: Source, frontend: Frontend) -> [Cell; 3] {
             [AllHidden, Local, AllHidden]
         }
         (_, ClusterIp) if mode == Mode::NoDetection => [All, All, Local],
+        // Differs from kube-proxy, which masquerades no one on the way to a cluster IP then: pods are as clients outside.
+        (Source::Pod | Source::Backend, _) if mode == Mode::NoPodCidrs => {
+            row(mode, Source::Outside, frontend)
+        }
         (Source::Pod | Source::Backend, ClusterIp) => [All, All, Local],
         // The table has no external IPs: they take the same way as load balancers.
         (Source::Pod | Source::Backend, NodePort | LoadBalancer | ExternalIp) => [AllHidden, All, AllHidden],

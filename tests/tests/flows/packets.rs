@@ -42,7 +42,7 @@ fn mismatch(lab: &Lab, flow: &Flow) -> Result<Option<String>> {
     let expected = expected(flow, lab.node.host);
     let from = flow.source.namespace(lab);
     let address = flow.service.address(lab, flow.frontend, flow.family);
-    let Some(protocol) = flow.spoken() else { return Ok(None) };
+    let protocol = flow.spoken();
     let complaint = |got: &str| Some(format!("{flow}: expected {expected:?}, got {got}"));
     let first = match &expected {
         Expected::Answered(_) => from.ask(protocol, address)?,
