@@ -4,6 +4,8 @@
 //! No timer stands between a change and a renderer: changes go out at once to every idle renderer, and those that come
 //! while one is busy are merged and go out when it is done.
 
+mod answers;
+mod config;
 mod event;
 mod foreign_changes;
 mod guard;
@@ -20,27 +22,16 @@ mod store_events;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    io,
-    net::IpAddr,
-    ops::ControlFlow,
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, io, ops::ControlFlow, sync::Arc, time::Duration};
 
-use contiv_model::{ChangeSet, ObjectKey, Processor, ProcessorConfig};
+use contiv_model::{ChangeSet, Processor};
 use contiv_store::{FeedEvent, FeedHandle};
 use jiff::Timestamp;
 use thiserror::Error;
 use tokio::{sync::mpsc, time::Instant};
 use tracing::{info, warn};
 
-use crate::{
-    health::HealthOutputs,
-    metrics::{EventMetrics, RendererMetrics},
-};
+use crate::{health::HealthOutputs, metrics::EventMetrics};
 use event::Event;
 use guard::DeletionGuard;
 use health::HealthReporter;
@@ -50,6 +41,8 @@ use mirroring::Mirroring;
 use quarantine::Quarantine;
 use renderers::Renderers;
 
+pub(crate) use config::MirrorConfig;
+pub use config::{LoopConfig, LoopMetrics};
 pub use event::Request;
 pub use guard::{GuardConfig, HeldDeletions};
 pub use history::{HistoryQuery, Outcome, Record};
@@ -60,41 +53,6 @@ pub use renderers::{LastError, LastReport, RendererSpec, RendererView};
 
 /// How long the end waits for renderers that are at work.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
-
-/// What the loop is told at the start.
-#[derive(Debug, Clone)]
-pub struct LoopConfig {
-    /// For the service processor.
-    pub processor: ProcessorConfig,
-    /// Where what the store says is saved; none for nowhere.
-    pub(crate) mirror: Option<MirrorConfig>,
-    /// The addresses that this node's interfaces have at the start.
-    pub local_addresses: BTreeSet<IpAddr>,
-    /// When deletions are held.
-    pub guard: GuardConfig,
-    /// How many events the history keeps.
-    pub history_events: usize,
-    /// How long it keeps them.
-    pub history_age: Duration,
-}
-
-/// Where the mirror is, and of what.
-#[derive(Debug, Clone)]
-pub(crate) struct MirrorConfig {
-    /// The folder of its file.
-    pub(crate) folder: PathBuf,
-    /// The store, as the configuration names it.
-    pub(crate) source: String,
-}
-
-/// The loop's part of the metrics.
-#[derive(Debug, Clone)]
-pub struct LoopMetrics {
-    /// What happens.
-    pub events: EventMetrics,
-    /// What renderers do.
-    pub renderers: RendererMetrics,
-}
 
 /// Why the loop ended without being asked to.
 #[derive(Debug, Error)]
@@ -322,58 +280,6 @@ impl EventLoop {
                 self.started.elapsed().as_millis().try_into().unwrap_or(u64::MAX),
             ));
             info!(%after, revision = self.store.revision, "ready: every renderer has applied its first snapshot");
-        }
-    }
-
-    /// Answers. Who no longer waits for an answer does not need it.
-    fn answer(&mut self, query: Query) {
-        match query {
-            Query::Status(reply) => drop(reply.send(self.status())),
-            Query::Sizes(reply) => {
-                self.renderers.set_gauges();
-                let _ = reply.send(self.sizes());
-            }
-            Query::Snapshot(reply) => {
-                drop(reply.send(self.store.is_synced.then(|| self.processor.snapshot())));
-            }
-            Query::Services(reply) => {
-                drop(reply.send(self.processor.snapshot().services.into_values().collect()));
-            }
-            Query::Service(id, reply) => drop(reply.send(self.processor.service(&id).cloned())),
-            Query::Objects(kind, reply) => drop(reply.send(self.processor.objects(kind))),
-            Query::Nodes(reply) => drop(reply.send(self.processor.nodes())),
-            Query::Renderers(reply) => drop(reply.send(self.renderers.views())),
-            Query::Dump(name, found, reply) => drop(found.send(self.renderers.ask(&name, reply))),
-            Query::Quarantine(reply) => {
-                let is_known = |object: &ObjectKey| self.processor.object(object).is_some();
-                drop(reply.send(self.quarantine.list(is_known)));
-            }
-            Query::History(query, reply) => drop(reply.send(self.history.query(query, Timestamp::now()))),
-        }
-    }
-
-    fn status(&self) -> Status {
-        Status {
-            node: self.node.clone(),
-            ready: self.was_ready,
-            synced: self.store.is_synced,
-            revision: self.store.revision,
-            held_deletions: self.guard.held().cloned(),
-            from_mirror: self.store.is_of_mirror,
-            mirror: self.mirror.status(),
-            store_down: self.store.down.clone(),
-            quarantined: self.quarantine.len(),
-            events: self.history.newest(),
-        }
-    }
-
-    fn sizes(&self) -> Sizes {
-        let services = self.processor.snapshot().services;
-        let ports = || services.values().flat_map(|service| &service.ports);
-        Sizes {
-            services: services.len(),
-            service_ports: ports().count(),
-            backends: ports().map(|port| port.backends.len()).sum(),
         }
     }
 

@@ -1,0 +1,60 @@
+//! The loop's answers to what is asked of it.
+
+use contiv_model::ObjectKey;
+use jiff::Timestamp;
+
+use super::{EventLoop, Query, Sizes, Status};
+
+impl EventLoop {
+    /// Answers. Who no longer waits for an answer does not need it.
+    pub(super) fn answer(&mut self, query: Query) {
+        match query {
+            Query::Status(reply) => drop(reply.send(self.status())),
+            Query::Sizes(reply) => {
+                self.renderers.set_gauges();
+                let _ = reply.send(self.sizes());
+            }
+            Query::Snapshot(reply) => {
+                drop(reply.send(self.store.is_synced.then(|| self.processor.snapshot())));
+            }
+            Query::Services(reply) => {
+                drop(reply.send(self.processor.snapshot().services.into_values().collect()));
+            }
+            Query::Service(id, reply) => drop(reply.send(self.processor.service(&id).cloned())),
+            Query::Objects(kind, reply) => drop(reply.send(self.processor.objects(kind))),
+            Query::Nodes(reply) => drop(reply.send(self.processor.nodes())),
+            Query::Renderers(reply) => drop(reply.send(self.renderers.views())),
+            Query::Dump(name, found, reply) => drop(found.send(self.renderers.ask(&name, reply))),
+            Query::Quarantine(reply) => {
+                let is_known = |object: &ObjectKey| self.processor.object(object).is_some();
+                drop(reply.send(self.quarantine.list(is_known)));
+            }
+            Query::History(query, reply) => drop(reply.send(self.history.query(query, Timestamp::now()))),
+        }
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            node: self.node.clone(),
+            ready: self.was_ready,
+            synced: self.store.is_synced,
+            revision: self.store.revision,
+            held_deletions: self.guard.held().cloned(),
+            from_mirror: self.store.is_of_mirror,
+            mirror: self.mirror.status(),
+            store_down: self.store.down.clone(),
+            quarantined: self.quarantine.len(),
+            events: self.history.newest(),
+        }
+    }
+
+    fn sizes(&self) -> Sizes {
+        let services = self.processor.snapshot().services;
+        let ports = || services.values().flat_map(|service| &service.ports);
+        Sizes {
+            services: services.len(),
+            service_ports: ports().count(),
+            backends: ports().map(|port| port.backends.len()).sum(),
+        }
+    }
+}
