@@ -78,6 +78,11 @@ impl<'lab> Agent<'lab> {
         Ok(agent)
     }
 
+    /// The number of its process, as in `/proc`.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Waits until the kernel has what the store says of a service: exactly these backends.
     pub fn wait_until_applied(&self, service: &Service) -> Result<()> {
         let wanted: BTreeSet<IpAddr> = Family::BOTH

@@ -31,7 +31,7 @@ mod wait;
 pub use client::{Answer, Outcome, Session};
 pub use error::{LabError, Result};
 pub use http::Response;
-pub use isolation::{isolated, isolated_program};
+pub use isolation::{isolated, isolated_measurement, isolated_program};
 pub use namespace::Namespace;
 pub use plan::{Family, Host, Protocol, Range, ranges};
 pub use process::{Process, scratch};

@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 
 /// Each crate of the workspace, and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 8] = [
     ("contiv-proto", &[]),
     ("contiv-model", &["contiv-proto"]),
     ("contiv-store", &["contiv-proto"]),
@@ -22,6 +22,10 @@ const ARROWS: [(&str, &[&str]); 7] = [
         &["contiv-renderer", "contiv-controller", "contiv-store", "contiv-model", "contiv-proto"],
     ),
     ("contiv-tests", &["contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"]),
+    (
+        "contiv-benches",
+        &["contiv-tests", "contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"],
+    ),
 ];
 
 /// Crates from outside that only some crates of ours may name. A `*` at the end stands for anything.
@@ -32,7 +36,7 @@ const RESERVED: [(&str, &[&str]); 6] = [
     // The tests may use it as an independent reader.
     ("nftables", &["contiv-renderer", "contiv-tests"]),
     ("axum", &["contiv-agent"]),
-    ("clap", &["contiv-agent"]),
+    ("clap", &["contiv-agent", "contiv-benches"]),
 ];
 
 /// What each crate depends on, in any way: to run, to build, or for its tests.

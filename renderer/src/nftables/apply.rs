@@ -67,21 +67,16 @@ pub(super) fn commit(
     Ok(report)
 }
 
-/// Commits a transaction, in pieces if the kernel takes no batch of its size; `batch` goes ahead of the first piece.
+/// Commits a transaction, in pieces if the kernel takes no batch of its size; `first` goes ahead of the first piece.
 fn commit_in_pieces(
     socket: &mut Socket,
-    mut batch: Batch,
+    first: Batch,
     transaction: Transaction,
     report: &mut Report,
 ) -> Result<(), NetlinkError> {
-    let room = socket.batch_limit().saturating_sub(batch.len()) / encode::ELEMENT_BYTES;
-    for part in transaction.split(room.max(1)) {
-        encode::write(&part, &mut batch);
-        let whole = std::mem::replace(&mut batch, Batch::new());
-        if !whole.is_empty() {
-            report.bytes += socket.commit(whole)?;
-            report.transactions += 1;
-        }
+    for batch in encode::batches(first, transaction, socket.batch_limit()) {
+        report.bytes += socket.commit(batch)?;
+        report.transactions += 1;
     }
     Ok(())
 }

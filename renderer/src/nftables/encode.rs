@@ -13,12 +13,24 @@ use super::{
 };
 
 /// An upper bound for the bytes of one element in a message: two IPv6 addresses, or one and the name of a chain.
-pub(crate) const ELEMENT_BYTES: usize = 192;
+const ELEMENT_BYTES: usize = 192;
 /// Elements per message: what fits the 16-bit length of the attribute that lists them.
 const ELEMENTS_PER_MESSAGE: usize = 256;
 
 /// Bytes of the name of an interface and the zeroes that fill it up. Source: `if.h`.
 const IFNAMSIZ: usize = 16;
+
+/// The batches of a transaction: several if it is larger than `limit` bytes. `first` goes ahead of the first of them.
+pub(crate) fn batches(first: Batch, transaction: Transaction, limit: usize) -> impl Iterator<Item = Batch> {
+    let room = limit.saturating_sub(first.len()) / ELEMENT_BYTES;
+    let mut first = Some(first);
+    let batches = transaction.split(room.max(1)).into_iter().map(move |part| {
+        let mut batch = first.take().unwrap_or_else(Batch::new);
+        write(&part, &mut batch);
+        batch
+    });
+    batches.filter(|batch| !batch.is_empty())
+}
 
 /// Adds the messages of a transaction.
 pub(crate) fn write(transaction: &Transaction, batch: &mut Batch) {

@@ -14,6 +14,7 @@ mod inspect;
 mod layout;
 mod loopback;
 mod netlink;
+pub mod offline;
 mod ownership;
 mod plan;
 mod read;

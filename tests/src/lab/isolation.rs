@@ -8,6 +8,7 @@ use std::{
     ffi::{OsStr, OsString},
     fs::{self, File, OpenOptions},
     io::{self, Read, Seek, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
@@ -23,6 +24,8 @@ const MARK: &str = "CONTIV_LAB_MARK";
 const LEDGER: &str = "CONTIV_LAB_LEDGER";
 /// After this a test, or program, is killed with all that it started.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
+/// Makes an ordinary user root inside.
+const USER_NAMESPACE: [&str; 2] = ["--user", "--map-root-user"];
 
 /// Runs `body` in a lab of its own. `test` is the path of the calling test, as `cargo test -- --list` prints it.
 ///
@@ -43,7 +46,7 @@ fn isolated_within(limit: Duration, test: &str, body: impl FnOnce(&Lab) -> Resul
         [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"].map(OsString::from);
     let mut output =
         tempfile::tempfile().map_err(|error| LabError::system("make a file for output", error))?;
-    let outcome = run_again(limit, &arguments, |command| {
+    let outcome = run_again(limit, &USER_NAMESPACE, &arguments, |command| {
         command.stdout(output.try_clone()?).stderr(output.try_clone()?);
         Ok(())
     });
@@ -54,9 +57,23 @@ fn isolated_within(limit: Duration, test: &str, body: impl FnOnce(&Lab) -> Resul
 
 /// The same for a binary: it starts again with the arguments it has, and keeps the terminal.
 pub fn isolated_program(body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
+    program(TIME_LIMIT, &USER_NAMESPACE, body)
+}
+
+/// The same for a binary that measures, with a time limit of its own. Who is root on this machine stays in its user
+/// namespace: there the kernel grants the socket buffers that an agent has in production. Everybody else gets what
+/// [`isolated_program`] gives.
+pub fn isolated_measurement(limit: Duration, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    let all_users = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let first_namespace = all_users.split_whitespace().eq(["0", "0", "4294967295"]);
+    program(limit, if is_root && first_namespace { &[] } else { &USER_NAMESPACE }, body)
+}
+
+fn program(limit: Duration, user: &[&str], body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
     match env::var_os(MARK) {
         Some(mark) => inside(Path::new(&mark), body),
-        None => run_again(TIME_LIMIT, &env::args_os().skip(1).collect::<Vec<_>>(), |_| Ok(())),
+        None => run_again(limit, user, &env::args_os().skip(1).collect::<Vec<_>>(), |_| Ok(())),
     }
 }
 
@@ -94,6 +111,7 @@ impl Drop for PrintLogsUnlessPassed {
 
 fn run_again(
     limit: Duration,
+    user: &[&str],
     arguments: &[OsString],
     redirect: impl FnOnce(&mut Command) -> io::Result<()>,
 ) -> Result<()> {
@@ -102,16 +120,7 @@ fn run_again(
     let mut command = Command::new("setpriv");
     // If this process is killed, unshare is; if unshare is killed, the first process inside is; and with that one the
     // kernel ends all others inside. So nothing is ever left over.
-    command.args([
-        "--pdeathsig",
-        "KILL",
-        "unshare",
-        "--user",
-        "--map-root-user",
-        "--net",
-        "--mount",
-        "--pid",
-    ]);
+    command.args(["--pdeathsig", "KILL", "unshare"]).args(user).args(["--net", "--mount", "--pid"]);
     command.args(["--fork", "--kill-child", "--mount-proc"]).arg(env::current_exe().map_err(failed)?);
     command.args(arguments).env(MARK, mark.path()).env("PATH", search_path()).stdin(Stdio::null());
     redirect(&mut command).map_err(failed)?;

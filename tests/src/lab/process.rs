@@ -48,6 +48,11 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, log })
     }
 
+    /// Its number, as in `/proc`.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// All that it printed so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()

@@ -93,7 +93,7 @@ impl Batch {
     }
 
     /// The finished bytes, and the sequence number of the last message, which the kernel acknowledges.
-    pub(super) fn finish(&mut self) -> (&[u8], u32) {
+    pub(crate) fn finish(&mut self) -> (&[u8], u32) {
         #[allow(clippy::cast_possible_truncation)]
         let sequence = self.subjects.len() as u32;
         let flags = &mut self.bytes[self.last + 6..self.last + 8];

@@ -1,0 +1,171 @@
+//! What was measured: rows of a table, and of a JSON file.
+
+use std::{fmt, time::Duration};
+
+use serde::Serialize;
+
+/// One measured figure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figure {
+    /// What it belongs to: `parts`, `cluster`, `peers`, `packets`.
+    pub section: &'static str,
+    /// What was measured, of whom: the name of a series in the plots.
+    pub name: String,
+    /// How many services there were.
+    pub services: usize,
+    /// How many backends each had.
+    pub backends: usize,
+    /// What was seen.
+    pub seen: Quantity,
+    /// What the kernel alone needs for the same, in the same run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Quantity>,
+    /// What must hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<Wanted>,
+    /// Whether it does; none where nothing is wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holds: Option<bool>,
+}
+
+/// A number with its unit.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    /// Seconds.
+    Seconds(f64),
+    /// Mebibytes.
+    Mebibytes(f64),
+    /// Processors kept busy.
+    Cores(f64),
+    /// So many.
+    Count(f64),
+}
+
+/// A limit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wanted {
+    /// At most this.
+    AtMost(Quantity),
+    /// At most so many times the floor.
+    TimesFloor(f64),
+}
+
+impl Quantity {
+    /// The bare number.
+    pub const fn number(self) -> f64 {
+        match self {
+            Self::Seconds(number) | Self::Mebibytes(number) | Self::Cores(number) | Self::Count(number) => number,
+        }
+    }
+}
+
+impl From<Duration> for Quantity {
+    fn from(duration: Duration) -> Self {
+        Self::Seconds(duration.as_secs_f64())
+    }
+}
+
+impl fmt::Display for Quantity {
+    /// Three significant digits, in the unit that reads best.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (number, unit) = match *self {
+            Self::Seconds(seconds) if seconds >= 1.0 => (seconds, " s"),
+            Self::Seconds(seconds) if seconds >= 1e-3 => (seconds * 1e3, " ms"),
+            Self::Seconds(seconds) => (seconds * 1e6, " µs"),
+            Self::Mebibytes(number) => (number, " MiB"),
+            Self::Cores(number) => (number, " cores"),
+            Self::Count(number) => return write!(f, "{number:.0}"),
+        };
+        let decimals = if number >= 100.0 { 0 } else if number >= 10.0 { 1 } else { 2 };
+        write!(f, "{number:.decimals$}{unit}")
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(limit) => write!(f, "≤ {limit}"),
+            Self::TimesFloor(times) => write!(f, "≤ {times} × floor"),
+        }
+    }
+}
+
+impl Figure {
+    /// A figure of which nothing is wanted, and that has no floor.
+    pub fn new(
+        section: &'static str,
+        name: impl Into<String>,
+        (services, backends): (usize, usize),
+        seen: impl Into<Quantity>,
+    ) -> Self {
+        let (name, seen) = (name.into(), seen.into());
+        Self { section, name, services, backends, seen, floor: None, wanted: None, holds: None }
+    }
+
+    /// The same beside what the kernel alone needs.
+    #[must_use]
+    pub fn beside(mut self, floor: impl Into<Quantity>) -> Self {
+        self.floor = Some(floor.into());
+        self
+    }
+
+    /// The same with a limit. One in terms of the floor needs the floor first.
+    #[must_use]
+    pub fn wanting(mut self, wanted: Wanted) -> Self {
+        let limit = match wanted {
+            Wanted::AtMost(limit) => limit.number(),
+            Wanted::TimesFloor(times) => self.floor.map_or(f64::NAN, Quantity::number) * times,
+        };
+        self.wanted = Some(wanted);
+        self.holds = Some(self.seen.number() <= limit);
+        self
+    }
+
+    fn cells(&self) -> [String; 7] {
+        let or_nothing = |text: Option<String>| text.unwrap_or_default();
+        let ratio = self.floor.map(|floor| format!("{:.2}", self.seen.number() / floor.number()));
+        let size = format!("{} x {}", self.services, self.backends);
+        [
+            format!("{}: {}", self.section, self.name),
+            size,
+            self.seen.to_string(),
+            or_nothing(self.floor.map(|floor| floor.to_string())),
+            or_nothing(ratio),
+            or_nothing(self.wanted.map(|wanted| wanted.to_string())),
+            or_nothing(self.holds.map(|holds| if holds { "yes" } else { "NO" }.to_owned())),
+        ]
+    }
+}
+
+/// All figures as a table of aligned columns.
+pub fn table(figures: &[Figure]) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_header(["WHAT", "SIZE", "SEEN", "FLOOR", "RATIO", "WANTED", "HOLDS"]);
+    table.add_rows(figures.iter().map(Figure::cells));
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_printed_in_the_unit_that_reads_best() {
+        let printed = [0.000_004_56, 0.0123, 0.25, 2.4].map(|seconds| Quantity::Seconds(seconds).to_string());
+        assert_eq!(printed, ["4.56 µs", "12.3 ms", "250 ms", "2.40 s"]);
+    }
+
+    #[test]
+    fn a_limit_holds_or_does_not_and_may_be_a_multiple_of_the_floor() {
+        let figure = |seen| Figure::new("parts", "apply", (1, 1), Quantity::Seconds(seen));
+        let holds = |seen| figure(seen).beside(Quantity::Seconds(2.0)).wanting(Wanted::TimesFloor(1.5)).holds;
+        assert_eq!([holds(3.0), holds(3.1)], [Some(true), Some(false)]);
+        let limit = Wanted::AtMost(Quantity::Seconds(1.0));
+        assert_eq!(figure(1.1).wanting(limit).holds, Some(false));
+        // Nothing is a multiple of a floor that was not measured.
+        assert_eq!(figure(0.1).wanting(Wanted::TimesFloor(1.5)).holds, Some(false));
+    }
+}

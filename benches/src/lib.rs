@@ -1,0 +1,9 @@
+//! What contiv costs, measured: its parts beside the kernel's floor, the whole from a real etcd, and packets beside its
+//! peers. `scripts/bench` runs it all; `docs/performance.md` says how each figure is obtained and what limits it.
+
+pub mod command;
+pub mod figures;
+pub mod netlink;
+pub mod parts;
+pub mod statistics;
+pub mod workload;

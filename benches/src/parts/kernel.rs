@@ -1,0 +1,144 @@
+//! From what renderers get to the kernel, each beside its floor: the same elements, encoded before and sent as they are.
+
+use std::{thread, time::Duration};
+
+use contiv_model::{ChangeSet, Processor};
+use contiv_renderer::{
+    Renderer,
+    nftables::{Nftables, offline::Offline},
+};
+use contiv_tests::lab::{LabError, Result};
+
+use super::{SECTION, repetitions};
+use crate::{
+    command::run,
+    figures::{Figure, Wanted},
+    netlink::Kernel,
+    statistics::{Samples, timed},
+    workload::{Variant, Workload},
+};
+
+/// Changes of each kind that are measured.
+const CHANGES: u32 = 200;
+/// The kernel frees what was deleted, and lets a hash table grow, behind everyone's back. That is not to be measured.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// Times of one way of doing it all.
+#[derive(Default)]
+struct Times {
+    cold: Vec<Duration>,
+    replaced: Vec<Duration>,
+    resized: Vec<Duration>,
+}
+
+pub(super) fn measure(workload: Workload) -> Result<Vec<Figure>> {
+    let mut processor = workload.processor()?;
+    let snapshot = processor.snapshot();
+    let replaced = changes(workload, &mut processor, Variant::Replaced)?;
+    let restored = restore(workload, &mut processor)?;
+    let resized = changes(workload, &mut processor, |number| {
+        if number % 2 == 0 { Variant::OneLess } else { Variant::Original }
+    })?;
+
+    let (mut encode, mut floor, mut ours) = (Times::default(), Times::default(), Times::default());
+    let (mut restart, mut replace) = (Vec::new(), Vec::new());
+    for _ in 0..repetitions(workload.services) {
+        let kernel = Kernel::open()?;
+        let (duration, (mut offline, batches)) = timed(|| Offline::resync(&snapshot, kernel.batch_limit));
+        encode.cold.push(duration);
+        floor.cold.push(kernel.commit(&batches)?);
+        drop(batches);
+        thread::sleep(SETTLE);
+        for (changes, encode, floor) in [
+            (&replaced, &mut encode.replaced, &mut floor.replaced),
+            (&resized, &mut encode.resized, &mut floor.resized),
+        ] {
+            for change in changes {
+                let (duration, batches) = timed(|| offline.update(change));
+                encode.push(duration);
+                floor.push(kernel.commit(&batches)?);
+            }
+            kernel.commit(&offline.update(&restored))?;
+        }
+        remove_table()?;
+
+        let mut renderer = Nftables::new();
+        ours.cold.push(call(|| renderer.resync(&snapshot))?);
+        thread::sleep(SETTLE);
+        for (changes, ours) in [(&replaced, &mut ours.replaced), (&resized, &mut ours.resized)] {
+            for change in changes {
+                ours.push(call(|| renderer.update(change))?);
+            }
+            call(|| renderer.update(&restored))?;
+        }
+        drop(renderer);
+        let after = processor.snapshot();
+        restart.push(call(|| Nftables::new().resync(&after))?);
+        // A table without one of its base chains is of no use, and goes in the transaction that makes the new one.
+        run(&["nft", "flush chain inet contiv nat-output; delete chain inet contiv nat-output"])?;
+        replace.push(call(|| Nftables::new().resync(&after))?);
+        remove_table()?;
+    }
+    Ok(figures(workload, encode, floor, ours, restart, replace))
+}
+
+fn figures(
+    workload: Workload,
+    encode: Times,
+    floor: Times,
+    ours: Times,
+    restart: Vec<Duration>,
+    replace: Vec<Duration>,
+) -> Vec<Figure> {
+    let median = |times: Vec<Duration>| times.into_iter().collect::<Samples>().median();
+    let figure = |name: &str, seen: Duration| {
+        Figure::new(SECTION, name, (workload.services, workload.backends), seen)
+    };
+    let cold_floor = median(floor.cold);
+    let mut cold = figure("kernel, cold", median(ours.cold)).beside(cold_floor);
+    if workload.services == 10_000 {
+        cold = cold.wanting(Wanted::TimesFloor(1.5));
+    }
+    vec![
+        figure("plan and encode everything", median(encode.cold)),
+        figure("plan and encode one replaced backend", median(encode.replaced)),
+        figure("plan and encode one backend less or more", median(encode.resized)),
+        cold,
+        figure("kernel, everything replaced", median(replace)).beside(cold_floor),
+        figure("kernel, restart", median(restart)).beside(cold_floor),
+        figure("kernel, one replaced backend", median(ours.replaced)).beside(median(floor.replaced)),
+        figure("kernel, one backend less or more", median(ours.resized)).beside(median(floor.resized)),
+    ]
+}
+
+/// Changes of services all over the table, one after the other.
+fn changes(
+    workload: Workload,
+    processor: &mut Processor,
+    variant: impl Fn(u32) -> Variant,
+) -> Result<Vec<ChangeSet>> {
+    let change = |number| Ok(processor.apply([workload.change(changed(workload, number), variant(number))?]));
+    (0..CHANGES).map(change).collect()
+}
+
+/// What undoes all changes.
+fn restore(workload: Workload, processor: &mut Processor) -> Result<ChangeSet> {
+    let original = |number| workload.change(changed(workload, number), Variant::Original);
+    Ok(processor.apply((0..CHANGES).map(original).collect::<Result<Vec<_>>>()?))
+}
+
+/// Which service a change is of. Two in a row are of the same: one backend less, and then one more.
+const fn changed(workload: Workload, number: u32) -> usize {
+    (number / 2) as usize * 7919 % workload.services
+}
+
+fn call<T, E: std::fmt::Display>(work: impl FnOnce() -> Result<T, E>) -> Result<Duration> {
+    let (duration, result) = timed(work);
+    result.map(|_| duration).map_err(|error| LabError::Unexpected(error.to_string()))
+}
+
+fn remove_table() -> Result<()> {
+    run(&["nft", "delete table inet contiv"])?;
+    thread::sleep(SETTLE);
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! The services that everything is measured with: a cluster as Kubernetes would write it, of any size, always the same.
+
+use std::net::Ipv4Addr;
+
+use contiv_model::{Event, NodeName, Object, Processor, ProcessorConfig, Resync, wire};
+use contiv_proto::Key;
+use contiv_tests::{
+    cluster::{NAMESPACE, ROOT},
+    lab::{LabError, Result},
+};
+use serde_json::{Value, json};
+
+/// The port of every service.
+pub const PORT: u16 = 80;
+/// Where the backends would listen.
+pub const TARGET_PORT: u16 = 8080;
+/// Kubernetes puts no more endpoints into one slice.
+const ENDPOINTS_PER_SLICE: usize = 100;
+/// Over so many nodes pods are spread; none of them is the one that is measured.
+const NODES: usize = 100;
+/// The first cluster IP.
+const CLUSTER_IPS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
+/// The first address of a backend.
+const BACKENDS: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
+/// The first address of backends that come in by a change. The high bits tell them from all others.
+const NEWCOMERS: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 0);
+
+/// So many services with so many backends each, IPv4, one TCP port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workload {
+    /// Services.
+    pub services: usize,
+    /// Backends of each.
+    pub backends: usize,
+}
+
+/// What is different about the first slice of a service, which has all its backends if they are a hundred at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variant {
+    /// Nothing.
+    Original,
+    /// Its first backend is another one: the newcomer of this number.
+    Replaced(u32),
+    /// Its last backend is missing.
+    OneLess,
+}
+
+impl Workload {
+    /// Keys and values of everything, as they are in etcd.
+    pub fn values(self) -> impl Iterator<Item = (String, String)> {
+        (0..self.services).flat_map(move |service| {
+            let slices = (0..self.slices()).map(move |slice| self.slice(service, slice, Variant::Original));
+            std::iter::once(self.service(service)).chain(slices)
+        })
+    }
+
+    /// Everything as the processor takes it in.
+    ///
+    /// # Errors
+    /// When a value does not decode: then the product has changed under the measurement.
+    pub fn resync(self) -> Result<Resync> {
+        Self::decode(&self.values().collect::<Vec<_>>())
+    }
+
+    /// What these values come to.
+    ///
+    /// # Errors
+    /// As [`Self::resync`].
+    pub fn decode(values: &[(String, String)]) -> Result<Resync> {
+        let objects = values.iter().map(|(key, value)| decode(key, value.as_bytes()));
+        Ok(Resync { objects: objects.collect::<Result<_>>()?, ..Resync::default() })
+    }
+
+    /// A processor that knows everything.
+    ///
+    /// # Errors
+    /// As [`Self::resync`].
+    pub fn processor(self) -> Result<Processor> {
+        let mut processor = Processor::new(ProcessorConfig::new(NodeName::new("node")));
+        processor.resync(self.resync()?);
+        Ok(processor)
+    }
+
+    /// The event of a change of one service.
+    ///
+    /// # Errors
+    /// As [`Self::resync`].
+    pub fn change(self, service: usize, variant: Variant) -> Result<Event> {
+        let (key, value) = self.slice(service, 0, variant);
+        decode(&key, value.as_bytes()).map(Event::Put)
+    }
+
+    /// Key and value of one endpoint slice.
+    pub fn slice(self, service: usize, slice: usize, variant: Variant) -> (String, String) {
+        let name = name(service);
+        let first = slice * ENDPOINTS_PER_SLICE;
+        let end = (first + ENDPOINTS_PER_SLICE).min(self.backends) - usize::from(variant == Variant::OneLess);
+        let endpoint = |number: usize| -> Value {
+            let address = match variant {
+                Variant::Replaced(newcomer) if number == 0 => newcomer_address(newcomer),
+                _ => nth(BACKENDS, service * self.backends + number),
+            };
+            json!({
+                "addresses": [address],
+                "conditions": {"ready": true, "serving": true, "terminating": false},
+                "node_name": format!("worker-{}", (service + number) % NODES),
+                "target_ref": {
+                    "kind": "Pod", "namespace": NAMESPACE, "name": format!("{name}-7c9d8f6b5-{number:05}"),
+                },
+            })
+        };
+        let value = json!({
+            "name": format!("{name}-{slice}"), "namespace": NAMESPACE,
+            "service_name": name, "address_type": "IPv4",
+            "endpoints": (first..end).map(endpoint).collect::<Vec<_>>(),
+            "ports": [{"name": "http", "port": TARGET_PORT, "protocol": "TCP"}],
+        });
+        (format!("{ROOT}/endpointslice/{name}-{slice}/namespace/{NAMESPACE}"), value.to_string())
+    }
+
+    fn service(self, service: usize) -> (String, String) {
+        let name = name(service);
+        let value = json!({
+            "name": name, "namespace": NAMESPACE, "cluster_ip": cluster_ip(service),
+            "port": [{
+                "name": "http", "protocol": "TCP", "port": PORT, "target_port": {"int_val": TARGET_PORT},
+            }],
+        });
+        (format!("{ROOT}/service/{name}/namespace/{NAMESPACE}"), value.to_string())
+    }
+
+    const fn slices(self) -> usize {
+        self.backends.div_ceil(ENDPOINTS_PER_SLICE)
+    }
+}
+
+/// The address of a service.
+pub fn cluster_ip(service: usize) -> Ipv4Addr {
+    nth(CLUSTER_IPS, service)
+}
+
+/// The address of a backend that comes in by a change.
+pub fn newcomer_address(number: u32) -> Ipv4Addr {
+    nth(NEWCOMERS, number as usize)
+}
+
+/// The number of the newcomer that has this address; none if nobody has it.
+pub fn newcomer(address: Ipv4Addr) -> Option<u32> {
+    address.to_bits().checked_sub(NEWCOMERS.to_bits()).filter(|number| *number < 1 << 22)
+}
+
+fn name(service: usize) -> String {
+    format!("service-{service:06}")
+}
+
+fn nth(first: Ipv4Addr, number: usize) -> Ipv4Addr {
+    // No workload comes near the end of the numbers.
+    Ipv4Addr::from_bits(first.to_bits() + u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+fn decode(key: &str, value: &[u8]) -> Result<Object> {
+    let unexpected = |problem: String| LabError::Unexpected(format!("{key}: {problem}"));
+    let parsed = Key::parse(key).map_err(|error| unexpected(error.to_string()))?;
+    let parsed = parsed.ok_or_else(|| unexpected("is not a key of ours".to_owned()))?;
+    let object = wire::decode(&parsed, value, 1).map_err(|error| unexpected(error.to_string()))?;
+    object.ok_or_else(|| unexpected("is of no consequence".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_service_has_its_address_and_backends_and_a_change_changes_one_service() {
+        let workload = Workload { services: 3, backends: 250 };
+        let mut processor = workload.processor().unwrap();
+        let snapshot = processor.snapshot();
+        assert_eq!(snapshot.services.len(), 3);
+        assert!(snapshot.services.values().all(|service| service.ports[0].backends.len() == 250));
+        assert_eq!(processor.apply([workload.change(1, Variant::Original).unwrap()]).services.len(), 0);
+        assert_eq!(processor.apply([workload.change(1, Variant::Replaced(7)).unwrap()]).services.len(), 1);
+    }
+
+    #[test]
+    fn newcomers_are_told_from_other_backends_by_their_address() {
+        assert_eq!(newcomer(newcomer_address(70_000)), Some(70_000));
+        assert_eq!(newcomer(nth(BACKENDS, 1_000_000)), None);
+    }
+}

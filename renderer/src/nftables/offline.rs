@@ -1,0 +1,42 @@
+//! Planning and encoding without a kernel: the very bytes that [`Nftables`](super::Nftables) would send, for measurements.
+
+use contiv_model::{ChangeSet, Snapshot};
+
+use super::{apply, encode, netlink::Batch, read::Elements, table::Table, transaction::Transaction};
+
+/// A table that is programmed nowhere.
+#[derive(Debug)]
+pub struct Offline {
+    table: Table,
+    batch_limit: usize,
+}
+
+/// Netlink batches, each to be sent in one piece, in their order. The kernel acknowledges the last message of each.
+pub type Batches = Vec<Vec<u8>>;
+
+impl Offline {
+    /// A table for `snapshot`, and what makes it in a kernel that has none. No batch exceeds `batch_limit` bytes, but for
+    /// one that holds a single frontend.
+    pub fn resync(snapshot: &Snapshot, batch_limit: usize) -> (Self, Batches) {
+        let (table, transaction) = Table::resync(snapshot, Elements::default());
+        let offline = Self { table, batch_limit };
+        let mut fresh = Batch::new();
+        apply::write_fresh(&mut fresh, false);
+        let batches = offline.encode(fresh, transaction);
+        (offline, batches)
+    }
+
+    /// Brings the table forward by `changes`, and returns what does the same to the kernel's.
+    pub fn update(&mut self, changes: &ChangeSet) -> Batches {
+        let mut transaction = self.table.update(changes);
+        let late = transaction.take_late();
+        let mut batches = self.encode(Batch::new(), transaction);
+        batches.extend(self.encode(Batch::new(), late));
+        batches
+    }
+
+    fn encode(&self, first: Batch, transaction: Transaction) -> Batches {
+        let batches = encode::batches(first, transaction, self.batch_limit);
+        batches.map(|mut batch| batch.finish().0.to_vec()).collect()
+    }
+}
