@@ -1,6 +1,7 @@
 //! What contiv costs, measured: its parts beside the kernel's floor, the whole from a real etcd, and packets beside its
 //! peers. `scripts/bench` runs it all; `docs/performance.md` says how each figure is obtained and what limits it.
 
+pub mod cluster;
 pub mod command;
 pub mod figures;
 pub mod netlink;

@@ -4,8 +4,10 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use clap::Parser;
 use contiv_benches::{
-    figures::{Figure, table},
+    cluster::{self, Questions},
+    figures::{Figure, Quantity, Wanted, table},
     parts,
+    workload::Workload,
 };
 use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
 
@@ -42,7 +44,40 @@ fn measure(lab: &Lab, options: &Options) -> Result<()> {
             }
         }
     }
+    if is_wanted(cluster::SECTION) {
+        for questions in questions(options.quick) {
+            let Workload { services, backends } = questions.workload;
+            progress(&format!("cluster, {services} services with {backends} backends"));
+            figures.extend(cluster::measure(lab, questions)?);
+        }
+    }
     report(&figures, options)
+}
+
+/// What is asked end to end, with the limits that must hold.
+fn questions(quick: bool) -> Vec<Questions> {
+    let seconds = |limit| Some(Wanted::AtMost(Quantity::Seconds(limit)));
+    let mebibytes = |limit| Some(Wanted::AtMost(Quantity::Mebibytes(limit)));
+    let main = Questions {
+        workload: Workload { services: 10_000, backends: 4 },
+        start: seconds(0.4),
+        memory: mebibytes(50.0),
+        change: [seconds(0.001), seconds(0.005)],
+        churn: Some(Duration::from_secs(if quick { 10 } else { 60 })),
+    };
+    let many_services = Questions {
+        workload: Workload { services: 100_000, backends: 4 },
+        start: seconds(5.0),
+        memory: mebibytes(400.0),
+        change: [seconds(0.010), None],
+        churn: None,
+    };
+    let many_backends = Questions {
+        workload: Workload { services: 1000, backends: 1000 },
+        change: [None, None],
+        ..many_services
+    };
+    if quick { vec![main] } else { vec![main, many_services, many_backends] }
 }
 
 #[expect(clippy::print_stderr, reason = "this is what a person who waits looks at")]

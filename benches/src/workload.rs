@@ -50,7 +50,7 @@ impl Workload {
     pub fn values(self) -> impl Iterator<Item = (String, String)> {
         (0..self.services).flat_map(move |service| {
             let slices = (0..self.slices()).map(move |slice| self.slice(service, slice, Variant::Original));
-            std::iter::once(self.service(service)).chain(slices)
+            std::iter::once(Self::service(service)).chain(slices)
         })
     }
 
@@ -118,7 +118,7 @@ impl Workload {
         (format!("{ROOT}/endpointslice/{name}-{slice}/namespace/{NAMESPACE}"), value.to_string())
     }
 
-    fn service(self, service: usize) -> (String, String) {
+    fn service(service: usize) -> (String, String) {
         let name = name(service);
         let value = json!({
             "name": name, "namespace": NAMESPACE, "cluster_ip": cluster_ip(service),

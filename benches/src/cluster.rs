@@ -1,0 +1,123 @@
+//! The whole, end to end: a real etcd, a real agent, the kernel's own word that a change is committed.
+
+mod change;
+mod churn;
+mod process;
+
+use std::{sync::Arc, thread, time::Duration};
+
+use contiv_store::{Operation, Store, commit_in_chunks, etcd::EtcdStore};
+use contiv_tests::{
+    agent::{Agent, AgentOptions},
+    cluster::{Etcd, State},
+    lab::{Lab, LabError, Result},
+};
+use tokio::runtime::{self, Runtime};
+
+use crate::{
+    figures::{Figure, Quantity, Wanted},
+    statistics::{Samples, timed},
+    workload::Workload,
+};
+
+/// Where these figures are in the table.
+pub const SECTION: &str = "cluster";
+/// How often the agent is started.
+const STARTS: usize = 5;
+
+/// What is asked of one size.
+#[derive(Debug, Clone, Copy)]
+pub struct Questions {
+    /// The size.
+    pub workload: Workload,
+    /// From the start of the process until it is ready.
+    pub start: Option<Wanted>,
+    /// The agent's memory, a while after the start.
+    pub memory: Option<Wanted>,
+    /// One change, in the middle and at the 99th percentile.
+    pub change: [Option<Wanted>; 2],
+    /// Changes at 1,000 a second for so long.
+    pub churn: Option<Duration>,
+}
+
+/// Fills an etcd, starts an agent, and measures what is asked.
+///
+/// # Errors
+/// When anything fails; what is slow is a figure and no error.
+pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
+    let Questions { workload, .. } = questions;
+    let etcd = Etcd::start(lab)?;
+    let store = Client::connect(lab)?;
+    store.fill(lab, workload)?;
+    let options = AgentOptions::with_store(etcd.url());
+    let figure = |name: &str, seen: Quantity, wanted: Option<Wanted>| {
+        let figure = Figure::new(SECTION, name, (workload.services, workload.backends), seen);
+        wanted.into_iter().fold(figure, Figure::wanting)
+    };
+
+    let mut cold = Vec::new();
+    let mut restarts = Vec::new();
+    for _ in 0..STARTS {
+        let (duration, agent) = timed(|| Agent::start(lab, &options));
+        cold.push(duration);
+        agent?.stop()?;
+        let (duration, agent) = timed(|| Agent::start(lab, &options));
+        restarts.push(duration);
+        agent?.stop()?;
+        lab.node.exec(&["nft", "delete table inet contiv"])?;
+        // The kernel frees it all behind everyone's back.
+        thread::sleep(Duration::from_millis(500));
+    }
+    let median = |times: Vec<Duration>| times.into_iter().collect::<Samples>().median().into();
+    let agent = Agent::start(lab, &options)?;
+    thread::sleep(Duration::from_secs(3));
+    let memory = process::memory(agent.id())?;
+    let mut figures = vec![
+        figure("start from etcd until ready", median(cold), questions.start),
+        figure("restart over existing rules", median(restarts), questions.start),
+        figure("memory", memory.resident, questions.memory),
+        figure("memory at its peak", memory.peak, None),
+    ];
+    figures.extend(change::measure(lab, &store, &agent, questions)?);
+    if let Some(duration) = questions.churn {
+        figures.extend(churn::measure(lab, &store, &agent, workload, duration)?);
+    }
+    agent.stop()?;
+    lab.node.exec(&["nft", "delete table inet contiv"])?;
+    Ok(figures)
+}
+
+/// A client of etcd in the namespace of the node.
+struct Client {
+    runtime: Runtime,
+    store: Arc<EtcdStore>,
+}
+
+impl Client {
+    fn connect(lab: &Lab) -> Result<Self> {
+        let failed = |error| LabError::system("start a runtime for the client of etcd", error);
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        // Connections are made with the first request, which everybody below makes from within the namespace.
+        let store = lab.node.run(|| {
+            runtime.block_on(EtcdStore::connect(&["127.0.0.1:2379".to_owned()])).map_err(unexpected)
+        })?;
+        Ok(Self { runtime, store: Arc::new(store) })
+    }
+
+    fn fill(&self, lab: &Lab, workload: Workload) -> Result<()> {
+        let puts = workload.values().map(|(key, value)| Operation::Put { key, value: value.into() }).collect();
+        let store: Arc<dyn Store> = self.store.clone();
+        lab.node.run(|| {
+            self.runtime.block_on(commit_in_chunks(&*store, puts)).map(drop).map_err(unexpected)
+        })
+    }
+}
+
+fn unexpected(error: impl std::fmt::Display) -> LabError {
+    LabError::Unexpected(error.to_string())
+}
+
+/// A put of one key.
+fn put((key, value): (String, String)) -> Vec<Operation> {
+    vec![Operation::Put { key, value: value.into() }]
+}

@@ -1,0 +1,108 @@
+//! Many changes a second, for a while.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use contiv_store::Store;
+use contiv_tests::{
+    agent::Agent,
+    lab::{Lab, LabError, Result},
+};
+use tokio::{task::JoinSet, time::MissedTickBehavior};
+
+use super::{Client, SECTION, process, put, unexpected};
+use crate::{
+    figures::{Figure, Quantity, Wanted},
+    netlink::Commits,
+    statistics::Samples,
+    workload::{Variant, Workload, newcomer},
+};
+
+const CHANGES_PER_SECOND: u32 = 1000;
+/// Numbers of newcomers that no other measurement uses.
+const FIRST: u32 = 1 << 20;
+/// When no commit came for so long, no more comes.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// When each change was acknowledged, or committed.
+type Moments = BTreeMap<u32, Instant>;
+
+pub(super) fn measure(
+    lab: &Lab,
+    client: &Client,
+    agent: &Agent<'_>,
+    workload: Workload,
+    duration: Duration,
+) -> Result<Vec<Figure>> {
+    let before = (process::memory(agent.id())?, process::processor_time(agent.id())?);
+    let over = AtomicBool::new(false);
+    let (acknowledged, committed, busy) = thread::scope(|scope| {
+        let listener = scope.spawn(|| lab.node.run(|| listen(&over)));
+        let acknowledged = lab.node.run(|| client.runtime.block_on(write(client, workload, duration)));
+        let busy = process::processor_time(agent.id()).map(|time| time.saturating_sub(before.1));
+        over.store(true, Ordering::Relaxed);
+        let committed = listener.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+        Ok::<_, LabError>((acknowledged?, committed?, busy?))
+    })?;
+    let missing = acknowledged.keys().filter(|number| !committed.contains_key(number)).count();
+    let latency = |(number, acknowledged): (&u32, &Instant)| {
+        committed.get(number).map(|committed| committed.saturating_duration_since(*acknowledged))
+    };
+    let latencies: Samples = acknowledged.iter().filter_map(latency).collect();
+
+    let figure = |name: &str, seen: Quantity| {
+        Figure::new(SECTION, format!("churn, {name}"), (workload.services, workload.backends), seen)
+    };
+    let at_most = |limit| Wanted::AtMost(limit);
+    let count = |number: usize| Quantity::Count(f64::from(u32::try_from(number).unwrap_or(u32::MAX)));
+    let rate = acknowledged.len() as f64 / duration.as_secs_f64();
+    let after = process::memory(agent.id())?;
+    let growth = Quantity::Mebibytes(after.resident.number() - before.0.resident.number());
+    Ok(vec![
+        figure("changes a second", Quantity::Count(rate)),
+        figure("changes that were never committed", count(missing)).wanting(at_most(Quantity::Count(0.0))),
+        figure("p50", latencies.median().into()),
+        figure("p99", latencies.percentile(99).into()).wanting(at_most(Quantity::Seconds(0.020))),
+        figure("processors busy", Quantity::Cores(busy.as_secs_f64() / duration.as_secs_f64()))
+            .wanting(at_most(Quantity::Cores(0.5))),
+        figure("growth of memory", growth).wanting(at_most(Quantity::Mebibytes(5.0))),
+    ])
+}
+
+/// Writes changes at a constant rate, however slow etcd is, and notes when it acknowledged each.
+async fn write(client: &Client, workload: Workload, duration: Duration) -> Result<Moments> {
+    let mut ticks = tokio::time::interval(Duration::from_millis(1));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut under_way = JoinSet::new();
+    let total = CHANGES_PER_SECOND * u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
+    for number in FIRST..FIRST + total {
+        ticks.tick().await;
+        let service = number as usize * 7919 % workload.services;
+        let change = put(workload.slice(service, 0, Variant::Replaced(number)));
+        let store = client.store.clone();
+        under_way.spawn(async move { store.commit(change).await.map(|_| (number, Instant::now())) });
+    }
+    under_way.join_all().await.into_iter().collect::<Result<_, _>>().map_err(unexpected)
+}
+
+/// Notes when each change was committed, until the end and as long after it as commits come.
+fn listen(over: &AtomicBool) -> Result<Moments> {
+    let mut commits = Commits::listen()?;
+    let mut moments = Moments::new();
+    loop {
+        match commits.next(PATIENCE)? {
+            Some(commit) => {
+                let newcomers = commit.backends.iter().filter_map(|backend| newcomer(*backend));
+                for number in newcomers.filter(|number| *number >= FIRST) {
+                    moments.entry(number).or_insert(commit.at);
+                }
+            }
+            None if over.load(Ordering::Relaxed) => return Ok(moments),
+            None => {}
+        }
+    }
+}

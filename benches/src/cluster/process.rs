@@ -1,0 +1,56 @@
+//! What the kernel says of a process. Source: `proc(5)`.
+
+use std::{fs, time::Duration};
+
+use contiv_tests::lab::{LabError, Result};
+
+use crate::figures::Quantity;
+
+/// Linux counts the time of processes in hundredths of a second, on every architecture.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Memory of a process that is in memory.
+pub(super) struct Memory {
+    pub(super) resident: Quantity,
+    pub(super) peak: Quantity,
+}
+
+pub(super) fn memory(process: u32) -> Result<Memory> {
+    let status = read(process, "status")?;
+    let field = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_suffix("kB"));
+        let kibibytes: f64 = value
+            .and_then(|value| value.trim().parse().ok())
+            .ok_or_else(|| LabError::Unexpected(format!("no {name} in /proc/{process}/status")))?;
+        Ok::<_, LabError>(Quantity::Mebibytes(kibibytes / 1024.0))
+    };
+    Ok(Memory { resident: field("VmRSS:")?, peak: field("VmHWM:")? })
+}
+
+/// How long it kept a processor busy so far, in the kernel and outside.
+pub(super) fn processor_time(process: u32) -> Result<Duration> {
+    let stat = read(process, "stat")?;
+    // The name, in parentheses, can hold anything. What follows begins with the third field; 14 and 15 are the times.
+    let fields = stat.rsplit_once(") ").map(|(_, fields)| fields.split(' ').skip(11).take(2));
+    let ticks: Option<Vec<u32>> = fields.and_then(|fields| fields.map(|field| field.parse().ok()).collect());
+    let ticks = ticks.ok_or_else(|| LabError::Unexpected(format!("cannot read /proc/{process}/stat: {stat}")))?;
+    Ok(TICK * ticks.iter().sum())
+}
+
+fn read(process: u32, name: &str) -> Result<String> {
+    let path = format!("/proc/{process}/{name}");
+    fs::read_to_string(&path).map_err(|error| LabError::system(format!("read {path}"), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_memory_and_time() {
+        let this = std::process::id();
+        let memory = memory(this).unwrap();
+        assert!(memory.resident.number() > 0.0 && memory.peak >= memory.resident);
+        assert!(processor_time(this).unwrap() < Duration::from_secs(3600));
+    }
+}
