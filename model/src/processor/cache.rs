@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::relation::Relation;
+use super::{names::Names, relation::Relation};
 use crate::{
     EndpointSliceId, NodeName, Object, ObjectKey, PodId, ServiceId,
     object::{
@@ -21,6 +21,7 @@ pub(super) struct Cache {
     pub(super) vpp_nodes: BTreeMap<u32, VppNode>,
     pub(super) ip_allocations: BTreeMap<PodId, IpAllocation>,
     slices_of: Relation<ServiceId, EndpointSliceId>,
+    names: Names,
 }
 
 /// What has to be looked at again after changes to the cache.
@@ -38,7 +39,8 @@ pub(super) struct Touched {
 
 impl Cache {
     /// Takes in a new or changed object.
-    pub(super) fn put(&mut self, object: Object, touched: &mut Touched) {
+    pub(super) fn put(&mut self, mut object: Object, touched: &mut Touched) {
+        self.names.share(&mut object);
         match object {
             Object::Service(service) => self.set_service(&service.id.clone(), Some(service), touched),
             Object::Endpoints(endpoints) => {

@@ -12,6 +12,7 @@ mod config;
 mod event;
 mod interfaces;
 mod introspection;
+mod names;
 mod placement;
 mod relation;
 mod topology;

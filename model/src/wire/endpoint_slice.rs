@@ -36,14 +36,17 @@ pub(super) fn validate(message: &proto::EndpointSlice) -> Result<EndpointSlice, 
         message.endpoints.iter().enumerate().filter(|_| usable).filter_map(|(e, endpoint)| {
             self::endpoint(e, endpoint, address_type, &id.namespace, &mut problems)
         });
-    let endpoints = endpoints.collect();
+    // Collected from a filter they have room for more, which would stay with them.
+    let mut endpoints: Vec<SliceEndpoint> = endpoints.collect();
+    endpoints.shrink_to_fit();
     let ports = message
         .ports
         .iter()
         .enumerate()
         .filter(|_| usable)
         .filter_map(|(p, port)| self::port(p, port, &mut problems));
-    let ports = ports.collect();
+    let mut ports: Vec<EndpointPort> = ports.collect();
+    ports.shrink_to_fit();
 
     problems.finish(EndpointSlice { service: service(message, &id), id, address_type, endpoints, ports })
 }

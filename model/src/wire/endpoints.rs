@@ -28,14 +28,17 @@ pub(super) fn validate(message: &proto::Endpoints) -> Result<Endpoints, Vec<Fiel
                 problems.check(format_args!("{path}.addresses[{a}].ip"), field::routable_ip(&address.ip))?;
             Some(self::address(ip, &address.node_name, address.target_ref.as_ref(), &id.namespace))
         });
-        let addresses = addresses.collect();
+        // Collected from a filter they have room for more, which would stay with them.
+        let mut addresses: Vec<EndpointAddress> = addresses.collect();
+        addresses.shrink_to_fit();
         let ports = subset.ports.iter().enumerate().filter_map(|(p, port)| {
             let path = format_args!("{path}.ports[{p}]");
             let number = problems.check(format_args!("{path}.port"), field::port(port.port));
             let protocol = problems.check(format_args!("{path}.protocol"), field::protocol(&port.protocol));
             Some(EndpointPort { name: port.name.as_str().into(), protocol: protocol?, port: number? })
         });
-        let ports = ports.collect();
+        let mut ports: Vec<EndpointPort> = ports.collect();
+        ports.shrink_to_fit();
         subsets.push(EndpointSubset { addresses, ports });
     }
     problems.finish(Endpoints { id, subsets })

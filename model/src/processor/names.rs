@@ -1,0 +1,124 @@
+//! Names that many objects hold, in memory once: those of nodes and namespaces, of ports, and of the services of slices.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::{
+    NodeName, Object,
+    object::{EndpointAddress, EndpointPort},
+};
+
+/// Every name that is in use, and some that were.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names {
+    /// Few, and looked up for each endpoint.
+    common: BTreeSet<Arc<str>>,
+    services: BTreeSet<Arc<str>>,
+    /// How many names there were when those were last dropped that nobody holds.
+    kept: usize,
+}
+
+impl Names {
+    /// Makes an object hold the names that others hold already.
+    pub(super) fn share(&mut self, object: &mut Object) {
+        match object {
+            Object::Service(service) => {
+                share(&mut self.common, &mut service.id.namespace);
+                share(&mut self.services, &mut service.id.name);
+                service.ports.iter_mut().for_each(|port| share(&mut self.common, &mut port.name));
+            }
+            Object::Endpoints(endpoints) => {
+                share(&mut self.common, &mut endpoints.id.namespace);
+                share(&mut self.services, &mut endpoints.id.name);
+                for subset in &mut endpoints.subsets {
+                    self.share_endpoints(subset.addresses.iter_mut(), &mut subset.ports);
+                }
+            }
+            Object::EndpointSlice(slice) => {
+                share(&mut self.common, &mut slice.id.namespace);
+                if let Some(service) = &mut slice.service {
+                    share(&mut self.common, &mut service.namespace);
+                    share(&mut self.services, &mut service.name);
+                }
+                let addresses = slice.endpoints.iter_mut().map(|endpoint| &mut endpoint.address);
+                self.share_endpoints(addresses, &mut slice.ports);
+            }
+            Object::Pod(pod) => share(&mut self.common, &mut pod.id.namespace),
+            Object::Node(_) | Object::VppNode(_) | Object::IpAllocation(_) => {}
+        }
+        self.drop_unused();
+    }
+
+    fn share_endpoints<'a>(
+        &mut self,
+        addresses: impl Iterator<Item = &'a mut EndpointAddress>,
+        ports: &mut [EndpointPort],
+    ) {
+        for EndpointAddress { node_name, pod, .. } in addresses {
+            if let Some(NodeName(name)) = node_name {
+                share(&mut self.common, name);
+            }
+            if let Some(pod) = pod {
+                share(&mut self.common, &mut pod.namespace);
+            }
+        }
+        ports.iter_mut().for_each(|port| share(&mut self.common, &mut port.name));
+    }
+
+    /// Whenever there are twice as many as at the last time, so that it costs next to nothing for each.
+    fn drop_unused(&mut self) {
+        const FEW: usize = 1000;
+        if self.common.len() + self.services.len() > 2 * self.kept.max(FEW) {
+            for names in [&mut self.common, &mut self.services] {
+                names.retain(|name| Arc::strong_count(name) > 1);
+            }
+            self.kept = self.common.len() + self.services.len();
+        }
+    }
+}
+
+fn share(names: &mut BTreeSet<Arc<str>>, name: &mut Arc<str>) {
+    if let Some(known) = names.get(&**name) {
+        *name = Arc::clone(known);
+    } else {
+        names.insert(Arc::clone(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EndpointSliceId, ServiceId, object::{AddressType, EndpointSlice}};
+
+    fn slice(name: &str, service: &str) -> Object {
+        Object::EndpointSlice(EndpointSlice {
+            id: EndpointSliceId::new("default", name),
+            service: Some(ServiceId::new("default", service)),
+            address_type: AddressType::Ipv4,
+            endpoints: Vec::new(),
+            ports: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn slices_of_one_service_hold_one_name() {
+        let mut names = Names::default();
+        let [a, b] = ["a", "b"].map(|name| {
+            let mut object = slice(name, "web");
+            names.share(&mut object);
+            let Object::EndpointSlice(EndpointSlice { service: Some(service), .. }) = object else {
+                panic!("{object:?}")
+            };
+            service
+        });
+        assert!(Arc::ptr_eq(&a.name, &b.name) && Arc::ptr_eq(&a.namespace, &b.namespace));
+    }
+
+    #[test]
+    fn names_that_nobody_holds_do_not_pile_up() {
+        let mut names = Names::default();
+        for number in 0..10_000 {
+            names.share(&mut slice("a", &format!("service-{number}")));
+        }
+        assert!(names.services.len() <= 2001, "{}", names.services.len());
+    }
+}
