@@ -105,11 +105,10 @@ impl Client {
     }
 
     fn fill(&self, lab: &Lab, workload: Workload) -> Result<()> {
-        let puts = workload.values().map(|(key, value)| Operation::Put { key, value: value.into() }).collect();
+        let puts =
+            workload.values().map(|(key, value)| Operation::Put { key, value: value.into() }).collect();
         let store: Arc<dyn Store> = self.store.clone();
-        lab.node.run(|| {
-            self.runtime.block_on(commit_in_chunks(&*store, puts)).map(drop).map_err(unexpected)
-        })
+        lab.node.run(|| self.runtime.block_on(commit_in_chunks(&*store, puts)).map(drop).map_err(unexpected))
     }
 }
 

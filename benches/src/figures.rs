@@ -56,7 +56,9 @@ impl Quantity {
     /// The bare number.
     pub const fn number(self) -> f64 {
         match self {
-            Self::Seconds(number) | Self::Mebibytes(number) | Self::Cores(number) | Self::Count(number) => number,
+            Self::Seconds(number) | Self::Mebibytes(number) | Self::Cores(number) | Self::Count(number) => {
+                number
+            }
         }
     }
 }
@@ -78,7 +80,13 @@ impl fmt::Display for Quantity {
             Self::Cores(number) => (number, " cores"),
             Self::Count(number) => return write!(f, "{number:.0}"),
         };
-        let decimals = if number >= 100.0 { 0 } else if number >= 10.0 { 1 } else { 2 };
+        let decimals = if number >= 100.0 {
+            0
+        } else if number >= 10.0 {
+            1
+        } else {
+            2
+        };
         write!(f, "{number:.decimals$}{unit}")
     }
 }

@@ -43,7 +43,8 @@ impl Kernel {
         if setsockopt(&socket, sockopt::SndBufForce, &SEND_BUFFER).is_err() {
             setsockopt(&socket, sockopt::SndBuf, &SEND_BUFFER).map_err(failed("size the send buffer"))?;
         }
-        let size = getsockopt(&socket, sockopt::SndBuf).map_err(failed("read the size of the send buffer"))?;
+        let size =
+            getsockopt(&socket, sockopt::SndBuf).map_err(failed("read the size of the send buffer"))?;
         // The kernel refuses what does not leave it 32 bytes (netlink_sendmsg).
         Ok(Self { socket, batch_limit: size - 32 })
     }
@@ -98,7 +99,8 @@ impl Commits {
     pub fn listen() -> Result<Self> {
         let socket = open(NFTABLES_GROUP)?;
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
-            setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER).map_err(failed("size the receive buffer"))?;
+            setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)
+                .map_err(failed("size the receive buffer"))?;
         }
         Ok(Self { socket, buffer: vec![0; 1 << 20], backends: Vec::new() })
     }
@@ -119,7 +121,9 @@ impl Commits {
             let at = Instant::now();
             let mut rest = &self.buffer[..length];
             let mut committed = false;
-            while let Some(message) = split(&mut rest, 16, |header| u32::from_ne_bytes([header[0], header[1], header[2], header[3]])) {
+            while let Some(message) = split(&mut rest, 16, |header| {
+                u32::from_ne_bytes([header[0], header[1], header[2], header[3]])
+            }) {
                 let kind = u16::from_ne_bytes([message[4], message[5]]);
                 committed |= kind == NEW_GENERATION;
                 find_backends(message.get(20..).unwrap_or_default(), &VALUE_PATH, &mut self.backends);

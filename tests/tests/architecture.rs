@@ -22,10 +22,7 @@ const ARROWS: [(&str, &[&str]); 8] = [
         &["contiv-renderer", "contiv-controller", "contiv-store", "contiv-model", "contiv-proto"],
     ),
     ("contiv-tests", &["contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"]),
-    (
-        "contiv-benches",
-        &["contiv-tests", "contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"],
-    ),
+    ("contiv-benches", &["contiv-tests", "contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"]),
 ];
 
 /// Crates from outside that only some crates of ours may name. A `*` at the end stands for anything.

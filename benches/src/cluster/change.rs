@@ -30,9 +30,8 @@ pub(super) fn measure(
 ) -> Result<Vec<Figure>> {
     let workload = questions.workload;
     let latencies = lab.node.run(|| latencies(client, workload))?;
-    let figure = |name: &str, seen: Duration| {
-        Figure::new(SECTION, name, (workload.services, workload.backends), seen)
-    };
+    let figure =
+        |name: &str, seen: Duration| Figure::new(SECTION, name, (workload.services, workload.backends), seen);
     let mut figures = Vec::new();
     for ((name, percent), wanted) in
         [("one change, p50", 50), ("one change, p99", 99)].into_iter().zip(questions.change)

@@ -59,7 +59,7 @@ pub(super) fn measure(
     };
     let at_most = |limit| Wanted::AtMost(limit);
     let count = |number: usize| Quantity::Count(f64::from(u32::try_from(number).unwrap_or(u32::MAX)));
-    let rate = acknowledged.len() as f64 / duration.as_secs_f64();
+    let rate = f64::from(u32::try_from(acknowledged.len()).unwrap_or(u32::MAX)) / duration.as_secs_f64();
     let after = process::memory(agent.id())?;
     let growth = Quantity::Mebibytes(after.resident.number() - before.0.resident.number());
     Ok(vec![

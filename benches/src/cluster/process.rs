@@ -33,7 +33,8 @@ pub(super) fn processor_time(process: u32) -> Result<Duration> {
     // The name, in parentheses, can hold anything. What follows begins with the third field; 14 and 15 are the times.
     let fields = stat.rsplit_once(") ").map(|(_, fields)| fields.split(' ').skip(11).take(2));
     let ticks: Option<Vec<u32>> = fields.and_then(|fields| fields.map(|field| field.parse().ok()).collect());
-    let ticks = ticks.ok_or_else(|| LabError::Unexpected(format!("cannot read /proc/{process}/stat: {stat}")))?;
+    let ticks =
+        ticks.ok_or_else(|| LabError::Unexpected(format!("cannot read /proc/{process}/stat: {stat}")))?;
     Ok(TICK * ticks.iter().sum())
 }
 

@@ -24,7 +24,9 @@ impl Names {
             Object::Service(service) => {
                 share(&mut self.common, &mut service.id.namespace);
                 share(&mut self.services, &mut service.id.name);
-                service.ports.iter_mut().for_each(|port| share(&mut self.common, &mut port.name));
+                for port in &mut service.ports {
+                    share(&mut self.common, &mut port.name);
+                }
             }
             Object::Endpoints(endpoints) => {
                 share(&mut self.common, &mut endpoints.id.namespace);
@@ -61,7 +63,9 @@ impl Names {
                 share(&mut self.common, &mut pod.namespace);
             }
         }
-        ports.iter_mut().for_each(|port| share(&mut self.common, &mut port.name));
+        for port in ports {
+            share(&mut self.common, &mut port.name);
+        }
     }
 
     /// Whenever there are twice as many as at the last time, so that it costs next to nothing for each.
@@ -87,7 +91,10 @@ fn share(names: &mut BTreeSet<Arc<str>>, name: &mut Arc<str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{EndpointSliceId, ServiceId, object::{AddressType, EndpointSlice}};
+    use crate::{
+        EndpointSliceId, ServiceId,
+        object::{AddressType, EndpointSlice},
+    };
 
     fn slice(name: &str, service: &str) -> Object {
         Object::EndpointSlice(EndpointSlice {

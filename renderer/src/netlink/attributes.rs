@@ -23,6 +23,15 @@ impl<'a> Writer<'a> {
         self.pad();
     }
 
+    /// The same for bytes that are put together in place.
+    pub(crate) fn payload(&mut self, kind: u16, fill: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        self.header(kind, 0);
+        fill(self.bytes);
+        self.end(start);
+        self.pad();
+    }
+
     /// Text with a terminating zero, as the kernel wants names.
     pub(crate) fn text(&mut self, kind: u16, text: &str) {
         self.header(kind, text.len() + 1);
@@ -45,10 +54,15 @@ impl<'a> Writer<'a> {
         let start = self.bytes.len();
         self.header(kind | NLA_F_NESTED, 0);
         fill(self);
+        self.end(start);
+    }
+
+    /// Fills in the length of the attribute that begins at `start`.
+    fn end(&mut self, start: usize) {
         let length = self.bytes.len() - start;
         debug_assert!(
             u16::try_from(length).is_ok(),
-            "attribute {kind} of {length} bytes does not fit its length field"
+            "an attribute of {length} bytes does not fit its length field"
         );
         #[allow(clippy::cast_possible_truncation)]
         let length = (length as u16).to_ne_bytes();

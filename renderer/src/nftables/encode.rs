@@ -1,6 +1,6 @@
 //! A transaction as netlink messages.
 
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr};
 
 use super::{
     element::{Element, FrontendKey, Key, Value},
@@ -9,7 +9,7 @@ use super::{
         Batch, Writer,
         constants::{LIST_ELEM, chain, data, elem, msg, verdict},
     },
-    transaction::Transaction,
+    transaction::{BySet, Transaction},
 };
 
 /// An upper bound for the bytes of one element in a message: two IPv6 addresses, or one and the name of a chain.
@@ -45,13 +45,13 @@ pub(crate) fn write(transaction: &Transaction, batch: &mut Batch) {
         });
     }
     let (remove, add) = transaction.elements();
-    for elements in messages(&remove) {
-        let subject = subject("remove", elements);
-        batch.delete(msg::DELSETELEM, subject, |message| write_elements(message, elements, false));
+    for (set, elements) in messages(&remove) {
+        let subject = Subject::new("remove", elements);
+        batch.delete(msg::DELSETELEM, subject, |message| write_elements(message, set, elements, false));
     }
-    for elements in messages(&add) {
-        let subject = subject("add", elements);
-        batch.create(msg::NEWSETELEM, subject, |message| write_elements(message, elements, true));
+    for (set, elements) in messages(&add) {
+        let subject = Subject::new("add", elements);
+        batch.create(msg::NEWSETELEM, subject, |message| write_elements(message, set, elements, true));
     }
 }
 
@@ -63,19 +63,35 @@ pub(crate) fn write_removal(unused: DemandChain, batch: &mut Batch) {
     });
 }
 
-/// Cuts sorted elements into runs for one message each.
-fn messages(elements: &[Element]) -> impl Iterator<Item = &[Element]> {
-    elements.chunk_by(|a, b| a.set == b.set).flat_map(|of_set| of_set.chunks(ELEMENTS_PER_MESSAGE))
+/// Cuts elements into runs for one message each.
+fn messages<'a>(sets: &'a BySet<'a>) -> impl Iterator<Item = (Set, &'a [&'a Element])> {
+    sets.iter().flat_map(|(set, elements)| elements.chunks(ELEMENTS_PER_MESSAGE).map(|chunk| (*set, chunk)))
 }
 
-fn subject(verb: &str, elements: &[Element]) -> String {
-    let Some(first) = elements.first() else { return verb.to_owned() };
-    let more = if elements.len() > 1 { format!(" and {} more", elements.len() - 1) } else { String::new() };
-    format!("{verb} {} {{ {first} }}{more}", first.set.name())
+/// What a message about elements does. Put into words only if the kernel refuses it.
+struct Subject {
+    verb: &'static str,
+    first: Option<Element>,
+    more: usize,
 }
 
-fn write_elements(message: &mut Writer<'_>, elements: &[Element], with_values: bool) {
-    let Some(set) = elements.first().map(|element| element.set) else { return };
+impl Subject {
+    fn new(verb: &'static str, elements: &[&Element]) -> Self {
+        Self { verb, first: elements.first().map(|first| **first), more: elements.len().saturating_sub(1) }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.verb)?;
+        if let Some(first) = &self.first {
+            write!(f, " {} {{ {first} }}", first.set.name())?;
+        }
+        if self.more > 0 { write!(f, " and {} more", self.more) } else { Ok(()) }
+    }
+}
+
+fn write_elements(message: &mut Writer<'_>, set: Set, elements: &[&Element], with_values: bool) {
     message.text(elem::LIST_TABLE, TABLE);
     message.text(elem::LIST_SET, &set.name());
     message.nested(elem::LIST_ELEMENTS, |list| {
@@ -90,7 +106,7 @@ fn write_element(list: &mut Writer<'_>, element: &Element, with_value: bool) {
         return write_interval(list, &first, after.as_deref());
     }
     list.nested(LIST_ELEM, |attributes| {
-        attributes.nested(elem::KEY, |key| key.bytes(data::VALUE, &key_bytes(&element.key)));
+        attributes.nested(elem::KEY, |key| key.payload(data::VALUE, |bytes| push_key(bytes, &element.key)));
         if let Key::Source(frontend, range) = element.key {
             let end = key_bytes(&Key::Client(frontend, range.broadcast()));
             attributes.nested(elem::KEY_END, |key| key.bytes(data::VALUE, &end));
@@ -117,10 +133,10 @@ fn write_value(data: &mut Writer<'_>, value: &Value) {
     match value {
         Value::None => (),
         Value::Backend(backend) => {
-            let mut bytes = Vec::with_capacity(20);
-            push_address(&mut bytes, &backend.ip());
-            push_port(&mut bytes, backend.port());
-            data.bytes(data::VALUE, &bytes);
+            data.payload(data::VALUE, |bytes| {
+                push_address(bytes, &backend.ip());
+                push_port(bytes, backend.port());
+            });
         }
         Value::Goto(chain) => write_verdict(data, verdict::GOTO, Some(&chain.to_string())),
         Value::Reject => write_verdict(data, verdict::GOTO, Some("reject-now")),
@@ -132,7 +148,6 @@ fn write_value(data: &mut Writer<'_>, value: &Value) {
 /// The first key of an interval, and the one after its last; none for what is no interval. One up to the very last key
 /// has no end.
 fn interval(key: &Key) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
-    let first = key_bytes(key);
     let last = match key {
         Key::Range(range) => key_bytes(&Key::Address(range.broadcast())),
         Key::Interface(pattern) if pattern.is_prefix() => {
@@ -140,10 +155,10 @@ fn interval(key: &Key) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
             last.resize(IFNAMSIZ, u8::MAX);
             last
         }
-        Key::Interface(_) => first.clone(),
+        Key::Interface(_) => key_bytes(key),
         _ => return None,
     };
-    Some((first, after(last)))
+    Some((key_bytes(key), after(last)))
 }
 
 /// The bytes that come next, as a number in network order; none after the last.
@@ -174,30 +189,34 @@ fn write_interval(list: &mut Writer<'_>, first: &[u8], after: Option<&[u8]>) {
 }
 
 /// The key as the kernel has it: parts in network order padded to four bytes, the slot in host order.
-fn key_bytes(key: &Key) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(32);
+fn push_key(bytes: &mut Vec<u8>, key: &Key) {
     match key {
-        Key::Frontend(frontend) => push_frontend(&mut bytes, frontend),
+        Key::Frontend(frontend) => push_frontend(bytes, frontend),
         Key::Slot(frontend, slot) => {
-            push_frontend(&mut bytes, frontend);
+            push_frontend(bytes, frontend);
             bytes.extend_from_slice(&slot.to_ne_bytes());
         }
-        Key::Address(address) => push_address(&mut bytes, address),
+        Key::Address(address) => push_address(bytes, address),
         Key::Pair(address) => {
-            push_address(&mut bytes, address);
-            push_address(&mut bytes, address);
+            push_address(bytes, address);
+            push_address(bytes, address);
         }
-        Key::Range(range) => push_address(&mut bytes, &range.network()),
-        Key::Interface(pattern) => push_name(&mut bytes, pattern.stem()),
+        Key::Range(range) => push_address(bytes, &range.network()),
+        Key::Interface(pattern) => push_name(bytes, pattern.stem()),
         Key::Source(frontend, range) => {
-            push_frontend(&mut bytes, frontend);
-            push_address(&mut bytes, &range.network());
+            push_frontend(bytes, frontend);
+            push_address(bytes, &range.network());
         }
         Key::Client(frontend, client) => {
-            push_frontend(&mut bytes, frontend);
-            push_address(&mut bytes, client);
+            push_frontend(bytes, frontend);
+            push_address(bytes, client);
         }
     }
+}
+
+fn key_bytes(key: &Key) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    push_key(&mut bytes, key);
     bytes
 }
 

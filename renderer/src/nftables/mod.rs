@@ -25,9 +25,9 @@ mod text;
 mod transaction;
 mod watch;
 
-use std::sync::mpsc::Receiver;
+use std::sync::{Arc, mpsc::Receiver};
 
-use contiv_model::{ChangeSet, Snapshot};
+use contiv_model::{ChangeSet, ContivService, ServicePort, Snapshot};
 
 pub(crate) use self::{
     element::{Element, FrontendKey, Value},
@@ -55,6 +55,11 @@ use crate::{
 /// A resync with more elements than this replaces them all instead of comparing them with the kernel's: dumping a large
 /// set takes time quadratic in its size.
 const COMPARE_LIMIT: usize = 150_000;
+
+/// So many chains that nothing leads to any more are kept until the next resync. A new chain costs several validations of
+/// the whole table, where an element that leads to one that is there costs one; and most services that lose a backend
+/// get another.
+const SPARE_CHAINS: usize = 64;
 
 /// Programs the kernel's nf_tables.
 #[derive(Debug, Default)]
@@ -127,7 +132,7 @@ impl Nftables {
         let elements = match &existing {
             Some(existing) if existing.usable => {
                 apply::write_repair(&mut batch, existing, ownership.flags(found.as_ref()));
-                if Table::resync(snapshot, Elements::default()).0.len() > COMPARE_LIMIT {
+                if elements_at_most(snapshot) > COMPARE_LIMIT {
                     Elements { foreign: Set::all().collect(), ..Elements::default() }
                 } else {
                     read::elements(socket)?
@@ -159,7 +164,7 @@ impl Nftables {
             let socket = self.socket()?;
             report = apply::commit(socket, Batch::new(), transaction)?;
             let unused = table.unused_chains();
-            if !unused.is_empty() && apply::remove_chains(socket, &unused, &mut report).is_ok() {
+            if unused.len() > SPARE_CHAINS && apply::remove_chains(socket, &unused, &mut report).is_ok() {
                 table.forget_unused_chains();
             }
         }
@@ -267,6 +272,21 @@ fn refuse_a_table_of_others(found: Option<Found>, port: u32) -> Result<(), Netli
             )),
         }),
     }
+}
+
+/// How many elements a snapshot comes to, or fewer. Cheap beside planning it.
+fn elements_at_most(snapshot: &Snapshot) -> usize {
+    let of_service = |service: &Arc<ContivService>| {
+        let addresses = service.cluster_ips.len() + service.external_ips.len();
+        let of_port = |port: &ServicePort| {
+            // A node port is a frontend in each family.
+            let frontends = addresses + port.node_port.map_or(0, |_| Family::ALL.len());
+            // One of each slot; where clients outside have their own answer, twice; and a few besides.
+            frontends * (2 * port.backends.len() + 4)
+        };
+        service.ports.iter().map(of_port).sum::<usize>()
+    };
+    snapshot.services.values().map(of_service).sum()
 }
 
 /// The ruleset for a snapshot on an empty kernel, in nft's language.

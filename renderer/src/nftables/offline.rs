@@ -21,7 +21,7 @@ impl Offline {
         let (table, transaction) = Table::resync(snapshot, Elements::default());
         let offline = Self { table, batch_limit };
         let mut fresh = Batch::new();
-        apply::write_fresh(&mut fresh, false);
+        apply::write_fresh(&mut fresh, false, 0);
         let batches = offline.encode(fresh, transaction);
         (offline, batches)
     }

@@ -23,7 +23,7 @@ pub(crate) struct Table {
     services: BTreeMap<ServiceId, Arc<ContivService>>,
     node: NodeFacts,
     /// Sorted elements of each frontend.
-    frontends: BTreeMap<FrontendKey, Vec<Element>>,
+    frontends: BTreeMap<FrontendKey, Box<[Element]>>,
     /// Addresses that several services can ask for, and how many do.
     shared: BTreeMap<Element, usize>,
     /// Every chain made on demand that exists, and how many elements lead to it.
@@ -33,7 +33,9 @@ pub(crate) struct Table {
 impl Table {
     /// The table for `snapshot`, and what leads there from what the kernel holds now.
     pub(crate) fn resync(snapshot: &Snapshot, kernel: Elements) -> (Self, Transaction) {
-        let mut table = Self { frontends: kernel.frontends, ..Self::default() };
+        let frontends =
+            kernel.frontends.into_iter().map(|(frontend, found)| (frontend, found.into_boxed_slice()));
+        let mut table = Self { frontends: frontends.collect(), ..Self::default() };
         // Chains are all written anew, so these uses only have to balance.
         for element in table.frontends.values().flatten() {
             count_use(&mut table.chains, element, 1);
@@ -121,7 +123,7 @@ impl Table {
     pub(crate) fn whole(&self) -> Transaction {
         let mut transaction = Transaction { chains: self.chains().collect(), ..Transaction::default() };
         for elements in self.frontends.values() {
-            transaction.push(Group { remove: vec![], add: elements.clone() });
+            transaction.push(Group { remove: vec![], add: elements.to_vec() });
         }
         let others = elements::of_node_ips(&self.node)
             .chain(self.shared.keys().copied())
@@ -176,16 +178,16 @@ impl Table {
         }
     }
 
-    /// Whether a client may still be sent to the backend that the kernel remembers for it.
-    fn is_right(&self, (frontend, backend): (FrontendKey, SocketAddr)) -> bool {
-        let elements = self.frontends.get(&frontend).map(Vec::as_slice).unwrap_or_default();
-        elements.iter().any(|element| element.set.kind == SetKind::Sticky)
-            && elements.iter().any(|element| element.value == Value::Backend(backend))
-    }
-
     /// How many elements there are besides those that come from the node.
     pub(crate) fn len(&self) -> usize {
-        self.frontends.values().map(Vec::len).sum::<usize>() + self.shared.len()
+        self.frontends.values().map(|elements| elements.len()).sum::<usize>() + self.shared.len()
+    }
+
+    /// Whether a client may still be sent to the backend that the kernel remembers for it.
+    fn is_right(&self, (frontend, backend): (FrontendKey, SocketAddr)) -> bool {
+        let elements = self.frontends.get(&frontend).map(|elements| &**elements).unwrap_or_default();
+        elements.iter().any(|element| element.set.kind == SetKind::Sticky)
+            && elements.iter().any(|element| element.value == Value::Backend(backend))
     }
 
     /// Gives every frontend in `wanted` its elements, or takes them away.
@@ -203,7 +205,7 @@ impl Table {
             group.add.iter().for_each(|element| count_use(&mut self.chains, element, 1));
             transaction.push(group);
             if !after.is_empty() {
-                self.frontends.insert(frontend, after);
+                self.frontends.insert(frontend, after.into_boxed_slice());
             }
         }
     }

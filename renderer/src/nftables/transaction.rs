@@ -1,6 +1,9 @@
 //! What a transaction does to the table, and how large ones are cut so that traffic never sees a frontend half done.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 use super::{
     element::{Element, FrontendKey, Key},
@@ -18,6 +21,10 @@ impl Group {
     /// The changes that lead from `before` to `after`, both sorted.
     pub(crate) fn between(before: &[Element], after: &[Element]) -> Self {
         let mut group = Self::default();
+        if before.is_empty() {
+            group.add = after.to_vec();
+            return group;
+        }
         let (mut old, mut new) = (before.iter().peekable(), after.iter().peekable());
         loop {
             match (old.peek(), new.peek()) {
@@ -41,6 +48,9 @@ impl Group {
         self.remove.len() + self.add.len()
     }
 }
+
+/// Elements of each set, in the order of their groups.
+pub(crate) type BySet<'a> = BTreeMap<Set, Vec<&'a Element>>;
 
 /// Changes to the elements of the table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,7 +83,7 @@ impl Transaction {
     /// slot. So only what sends new connections anywhere is taken away at once.
     pub(crate) fn take_late(&mut self) -> Self {
         let mut late = Self::default();
-        for group in &mut self.groups {
+        for group in self.groups.iter_mut().filter(|group| !group.remove.is_empty()) {
             let added: BTreeSet<(Set, Key)> =
                 group.add.iter().map(|element| (element.set, element.key)).collect();
             let waits = |element: &Element| {
@@ -106,14 +116,16 @@ impl Transaction {
         parts
     }
 
-    /// Removals and additions of all groups, sorted so that those of one set are neighbours.
-    pub(crate) fn elements(&self) -> (Vec<Element>, Vec<Element>) {
-        let sorted = |pick: fn(&Group) -> &Vec<Element>| {
-            let mut elements: Vec<Element> = self.groups.iter().flat_map(pick).copied().collect();
-            elements.sort_unstable();
-            elements
+    /// Removals and additions of all groups.
+    pub(crate) fn elements(&self) -> (BySet<'_>, BySet<'_>) {
+        let by_set = |pick: fn(&Group) -> &Vec<Element>| {
+            let mut sets = BySet::new();
+            for element in self.groups.iter().flat_map(pick) {
+                sets.entry(element.set).or_default().push(element);
+            }
+            sets
         };
-        (sorted(|group| &group.remove), sorted(|group| &group.add))
+        (by_set(|group| &group.remove), by_set(|group| &group.add))
     }
 
     /// How many elements go, and how many come.

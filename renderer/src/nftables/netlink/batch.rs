@@ -1,5 +1,7 @@
 //! A batch: messages that the kernel applies all at once or not at all.
 
+use std::fmt;
+
 use super::constants::{NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES, NFPROTO_INET};
 use crate::netlink::{
     Writer,
@@ -10,11 +12,11 @@ const NLM_F_CREATE: u16 = 0x400;
 const NLM_F_APPEND: u16 = 0x800;
 
 /// Messages of one transaction in the making.
-#[derive(Debug)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
-    /// What each message is about, for error messages; the message with sequence number `i + 1` is at `i`.
-    subjects: Vec<String>,
+    /// What each message is about, put into words only for error messages; the message with sequence number `i + 1` is
+    /// at `i`.
+    subjects: Vec<Box<dyn fmt::Display + Send>>,
     /// Where the last message begins.
     last: usize,
     /// The last id given to a set.
@@ -23,7 +25,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     pub(crate) fn new() -> Self {
-        let mut bytes = Vec::with_capacity(64 * 1024);
+        let mut bytes = Vec::with_capacity(4096);
         let nfgen = u16::from(NFNL_SUBSYS_NFTABLES);
         begin_message(&mut bytes, NFNL_MSG_BATCH_BEGIN, NLM_F_REQUEST, 0, 0, nfgen);
         end_message(&mut bytes, 0);
@@ -34,7 +36,7 @@ impl Batch {
     pub(crate) fn create(
         &mut self,
         kind: u8,
-        subject: impl Into<String>,
+        subject: impl fmt::Display + Send + 'static,
         fill: impl FnOnce(&mut Writer<'_>),
     ) {
         self.message(kind, NLM_F_CREATE, subject, fill);
@@ -44,7 +46,7 @@ impl Batch {
     pub(crate) fn append(
         &mut self,
         kind: u8,
-        subject: impl Into<String>,
+        subject: impl fmt::Display + Send + 'static,
         fill: impl FnOnce(&mut Writer<'_>),
     ) {
         self.message(kind, NLM_F_CREATE | NLM_F_APPEND, subject, fill);
@@ -54,7 +56,7 @@ impl Batch {
     pub(crate) fn delete(
         &mut self,
         kind: u8,
-        subject: impl Into<String>,
+        subject: impl fmt::Display + Send + 'static,
         fill: impl FnOnce(&mut Writer<'_>),
     ) {
         self.message(kind, 0, subject, fill);
@@ -88,8 +90,8 @@ impl Batch {
     }
 
     /// What the message with this sequence number was about.
-    pub(super) fn subject(&self, sequence: u32) -> Option<&str> {
-        self.subjects.get(sequence.checked_sub(1)? as usize).map(String::as_str)
+    pub(super) fn subject(&self, sequence: u32) -> Option<String> {
+        self.subjects.get(sequence.checked_sub(1)? as usize).map(ToString::to_string)
     }
 
     /// The finished bytes, and the sequence number of the last message, which the kernel acknowledges.
@@ -109,10 +111,10 @@ impl Batch {
         &mut self,
         kind: u8,
         flags: u16,
-        subject: impl Into<String>,
+        subject: impl fmt::Display + Send + 'static,
         fill: impl FnOnce(&mut Writer<'_>),
     ) {
-        self.subjects.push(subject.into());
+        self.subjects.push(Box::new(subject));
         #[allow(clippy::cast_possible_truncation)]
         let sequence = self.subjects.len() as u32;
         self.last = self.bytes.len();
