@@ -3,14 +3,15 @@
 mod change;
 mod churn;
 mod process;
+mod restart;
 
 use std::{sync::Arc, thread, time::Duration};
 
 use contiv_store::{Operation, Store, commit_in_chunks, etcd::EtcdStore};
 use contiv_tests::{
     agent::{Agent, AgentOptions},
-    cluster::{Etcd, State},
-    lab::{Lab, LabError, Result},
+    cluster::{Etcd, Service, State, TARGET_PORT},
+    lab::{Lab, LabError, Responder, Result},
 };
 use tokio::runtime::{self, Runtime};
 
@@ -38,6 +39,8 @@ pub struct Questions {
     pub change: [Option<Wanted>; 2],
     /// Changes at 1,000 a second for so long.
     pub churn: Option<Duration>,
+    /// Connections while it restarts.
+    pub restart_under_load: bool,
 }
 
 /// Fills an etcd, starts an agent, and measures what is asked.
@@ -83,6 +86,12 @@ pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
         figures.extend(churn::measure(lab, &store, &agent, workload, duration)?);
     }
     agent.stop()?;
+    if questions.restart_under_load {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let web = Service::new("web", 80, &[lab.pod1.host, lab.pod2.host, lab.pod3.host, lab.pod4.host]);
+        etcd.put(&web)?;
+        figures.extend(restart::measure(lab, &options, &web, workload)?);
+    }
     lab.node.exec(&["nft", "delete table inet contiv"])?;
     Ok(figures)
 }

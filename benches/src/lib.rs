@@ -6,5 +6,12 @@ pub mod command;
 pub mod figures;
 pub mod netlink;
 pub mod parts;
+pub mod peers;
 pub mod statistics;
 pub mod workload;
+
+/// Tells a person who waits what goes on.
+#[expect(clippy::print_stderr, reason = "results go to the standard output, and this beside them")]
+pub fn progress(what: &str) {
+    eprintln!("{what}");
+}

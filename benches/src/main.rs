@@ -6,7 +6,7 @@ use clap::Parser;
 use contiv_benches::{
     cluster::{self, Questions},
     figures::{Figure, Quantity, Wanted, table},
-    parts,
+    parts, peers, progress,
     workload::Workload,
 };
 use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
@@ -51,6 +51,14 @@ fn measure(lab: &Lab, options: &Options) -> Result<()> {
             figures.extend(cluster::measure(lab, questions)?);
         }
     }
+    if is_wanted(peers::SECTION) {
+        for services in [100, 1000, 10_000, 30_000] {
+            if !(options.quick && services > 1000) {
+                progress(&format!("peers, {services} services"));
+                figures.extend(peers::measure(lab, services)?);
+            }
+        }
+    }
     report(&figures, options)
 }
 
@@ -64,6 +72,7 @@ fn questions(quick: bool) -> Vec<Questions> {
         memory: mebibytes(50.0),
         change: [seconds(0.001), seconds(0.005)],
         churn: Some(Duration::from_secs(if quick { 10 } else { 60 })),
+        restart_under_load: true,
     };
     let many_services = Questions {
         workload: Workload { services: 100_000, backends: 4 },
@@ -71,6 +80,7 @@ fn questions(quick: bool) -> Vec<Questions> {
         memory: mebibytes(400.0),
         change: [seconds(0.010), None],
         churn: None,
+        restart_under_load: false,
     };
     let many_backends = Questions {
         workload: Workload { services: 1000, backends: 1000 },
@@ -78,11 +88,6 @@ fn questions(quick: bool) -> Vec<Questions> {
         ..many_services
     };
     if quick { vec![main] } else { vec![main, many_services, many_backends] }
-}
-
-#[expect(clippy::print_stderr, reason = "this is what a person who waits looks at")]
-fn progress(what: &str) {
-    eprintln!("{what}");
 }
 
 #[expect(clippy::print_stdout, reason = "this is the result")]

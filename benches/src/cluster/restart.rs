@@ -1,0 +1,125 @@
+//! The agent is killed and started again while connections are opened all the while.
+
+use std::{
+    io::{self, BufRead, BufReader, Write},
+    net::{SocketAddr, TcpStream},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions},
+    cluster::{Frontend, Service},
+    lab::{Family, Lab, LabError, Namespace, Result},
+};
+
+use super::SECTION;
+use crate::{
+    figures::{Figure, Quantity, Wanted},
+    statistics::{Samples, timed},
+    workload::Workload,
+};
+
+const RESTARTS: usize = 5;
+/// The first try to connect is repeated after a second. A connection that takes so long has lost a packet.
+const PATIENCE: Duration = Duration::from_millis(900);
+
+/// What became of the connections of one client.
+#[derive(Default)]
+struct Connections {
+    answered: usize,
+    failures: Vec<String>,
+}
+
+/// The service must have servers behind it. The agent of `options` must not run; afterwards it does not run either.
+pub(super) fn measure(
+    lab: &Lab,
+    options: &AgentOptions,
+    service: &Service,
+    workload: Workload,
+) -> Result<Vec<Figure>> {
+    let agent = Agent::start(lab, options)?;
+    let over = AtomicBool::new(false);
+    let begin = Instant::now();
+    let (connections, restarts) = thread::scope(|scope| {
+        let clients: Vec<_> = [&lab.client, &lab.pod1]
+            .into_iter()
+            .map(|client| {
+                let of = |frontend| service.address(lab, frontend, Family::V4);
+                let targets = [Frontend::ClusterIp, Frontend::ExternalIp, Frontend::LoadBalancer].map(of);
+                let over = &over;
+                scope.spawn(move || connect_until(over, client, &targets))
+            })
+            .collect();
+        let restarted = restart(lab, options, agent);
+        over.store(true, Ordering::Relaxed);
+        let joined = clients
+            .into_iter()
+            .map(|client| client.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)));
+        let connections: Vec<Connections> = joined.collect::<Result<_>>()?;
+        restarted.map(|restarts| (connections, restarts))
+    })?;
+    let seconds = begin.elapsed().as_secs_f64();
+
+    if let Some(failure) = connections.iter().find_map(|client| client.failures.first()) {
+        crate::progress(&format!("a connection failed while the agent restarted: {failure}"));
+    }
+    let sum = |count: fn(&Connections) -> usize| {
+        f64::from(u32::try_from(connections.iter().map(count).sum::<usize>()).unwrap_or(u32::MAX))
+    };
+    let figure = |name: &str, seen: Quantity| {
+        Figure::new(
+            SECTION,
+            format!("restart under load, {name}"),
+            (workload.services, workload.backends),
+            seen,
+        )
+    };
+    Ok(vec![
+        figure("until ready", restarts.median().into()),
+        figure("connections a second", Quantity::Count(sum(|client| client.answered) / seconds)),
+        figure("connections answered", Quantity::Count(sum(|client| client.answered))),
+        figure("connections failed", Quantity::Count(sum(|client| client.failures.len())))
+            .wanting(Wanted::AtMost(Quantity::Count(0.0))),
+    ])
+}
+
+/// Kills the agent and starts it again, some times; then stops it.
+fn restart(lab: &Lab, options: &AgentOptions, mut agent: Agent<'_>) -> Result<Samples> {
+    let mut restarts = Vec::new();
+    for _ in 0..RESTARTS {
+        agent.kill()?;
+        let (duration, started) = timed(|| Agent::start(lab, options));
+        agent = started?;
+        restarts.push(duration);
+        thread::sleep(Duration::from_millis(300));
+    }
+    agent.stop()?;
+    Ok(restarts.into_iter().collect())
+}
+
+fn connect_until(over: &AtomicBool, client: &Namespace, targets: &[SocketAddr]) -> Result<Connections> {
+    client.run(|| {
+        let mut connections = Connections::default();
+        // Several targets, since each port of the client can be used for one connection to each.
+        for target in targets.iter().cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
+            match ask(*target) {
+                Ok(()) => connections.answered += 1,
+                Err(error) => connections.failures.push(format!("{target}: {error}")),
+            }
+        }
+        Ok(connections)
+    })
+}
+
+fn ask(target: SocketAddr) -> io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&target, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"who?\n")?;
+    let mut answer = String::new();
+    match BufReader::new(stream).read_line(&mut answer)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,171 @@
+//! Beside the layouts of peers: loading everything, one change, and the first packet of a flow.
+
+mod kube_proxy;
+mod packets;
+
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddrV4},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use contiv_model::{
+    Backend, ChangeSet, ContivService, NodeFacts, Protocol, ServiceChange, ServiceId, ServicePort, Snapshot,
+};
+use contiv_renderer::{Renderer, nftables::Nftables};
+use contiv_tests::lab::{Family, Lab, LabError, Result, ranges, scratch};
+
+use crate::{
+    command::run,
+    figures::{Figure, Wanted},
+    statistics::{Samples, timed},
+    workload::{PORT, cluster_ip},
+};
+use kube_proxy::{Layout, Port, Service};
+use packets::Packets;
+
+/// Where these figures are in the table.
+pub const SECTION: &str = "peers";
+/// Backends of each service, all ports of one pod.
+const BACKENDS: u16 = 4;
+const FIRST_PORT: u16 = 9000;
+/// With more services than this only every so many has all its backends, and is sent packets; the others have one. A
+/// peer needs minutes to load them otherwise, and its rules are the same for those that are looked at.
+const ALL_COMPLETE: usize = 10_000;
+const UDP: Port = Port { protocol: "udp", port: PORT };
+/// Changes that are measured of each peer.
+const CHANGES: usize = 15;
+
+/// Measures all layouts with so many services.
+///
+/// # Errors
+/// When anything fails; what is slow is a figure and no error.
+pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
+    let services = all_services(lab, services);
+    let size = (services.len(), usize::from(BACKENDS));
+    let packets = Packets::new(lab, &services)?;
+    let figure = |name: String, seen: Duration| Figure::new(SECTION, name, size, seen);
+    let mut figures = Vec::new();
+    let straight = packets.without_services()?;
+    figures.push(figure("first packet without services, p50".to_owned(), straight.median()));
+    figures.push(figure("first packet without services, p99".to_owned(), straight.percentile(99)));
+
+    let mut slowest_peer = [Duration::ZERO; 2];
+    for layout in [Layout::UpTo135, Layout::From136] {
+        let name = layout.name();
+        let loaded = lab.node.run(|| load(&layout.everything(UDP, &services)))?;
+        let latencies = packets.first_packets()?;
+        if services.len() <= ALL_COMPLETE {
+            figures.push(figure(format!("{name}, load"), loaded));
+            let changes: Samples = lab.node.run(|| {
+                (0..CHANGES).map(|number| change(layout, &services, number)).collect::<Result<_>>()
+            })?;
+            figures.push(figure(format!("{name}, one change"), changes.median()));
+        }
+        for (percent, slowest) in [50, 99].into_iter().zip(&mut slowest_peer) {
+            let latency = latencies.percentile(percent);
+            *slowest = latency.max(*slowest);
+            figures.push(figure(format!("first packet, {name}, p{percent}"), latency));
+        }
+        lab.node.run(|| run(&["nft", "delete table ip kube-proxy"]).map(drop))?;
+        thread::sleep(Duration::from_millis(500));
+    }
+    let ours = lab.node.run(|| load_ours(&services))?;
+    let latencies = packets.first_packets()?;
+    if services.len() <= ALL_COMPLETE {
+        figures.push(figure("contiv, load".to_owned(), ours.loaded));
+        figures.push(figure("contiv, one change".to_owned(), ours.changes.median()));
+    }
+    for (percent, slowest) in [50, 99].into_iter().zip(slowest_peer) {
+        let figure = figure(format!("first packet, contiv, p{percent}"), latencies.percentile(percent));
+        figures.push(figure.wanting(Wanted::AtMost(slowest.into())));
+    }
+    lab.node.run(|| run(&["nft", "delete table inet contiv"]).map(drop))?;
+    thread::sleep(Duration::from_millis(500));
+    Ok(figures)
+}
+
+/// All services have the same backends: what packets meet on their way is the same, and each gets to its end.
+fn all_services(lab: &Lab, count: usize) -> Vec<Service> {
+    let server = lab.pod2.host.v4;
+    let service = |number: usize| {
+        let is_complete = number.is_multiple_of(count.div_ceil(ALL_COMPLETE));
+        let backends = if is_complete { BACKENDS } else { 1 };
+        let endpoints = (0..backends).map(|n| SocketAddrV4::new(server, FIRST_PORT + n)).collect();
+        Service { number, address: cluster_ip(number), endpoints }
+    };
+    (0..count).map(service).collect()
+}
+
+/// Loads rules as kube-proxy does, and says how long that took.
+fn load(rules: &str) -> Result<Duration> {
+    let path = scratch("rules.nft")?;
+    fs::write(&path, rules).map_err(|error| LabError::system(format!("write {}", path.display()), error))?;
+    let path = path.display().to_string();
+    let (duration, loaded) = timed(|| run(&["nft", "-f", &path]));
+    loaded.map(|_| duration)
+}
+
+/// Replaces one endpoint.
+fn change(layout: Layout, services: &[Service], number: usize) -> Result<Duration> {
+    let mut service = services[number * 7919 % services.len()].clone();
+    service.endpoints[0] = newcomer(number);
+    load(&layout.change(UDP, &service))
+}
+
+fn newcomer(number: usize) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 200, 0, u8::try_from(number).unwrap_or(u8::MAX)), FIRST_PORT)
+}
+
+/// What the same costs us.
+struct Ours {
+    loaded: Duration,
+    changes: Samples,
+}
+
+fn load_ours(services: &[Service]) -> Result<Ours> {
+    // As with the peers, packets of pods keep their source.
+    let pods =
+        ranges::PODS.cidr(Family::V4).parse().map_err(|_| LabError::Unexpected("pod range".to_owned()))?;
+    let snapshot = Snapshot {
+        services: services.iter().map(ours).collect(),
+        node: NodeFacts { pod_cidrs: [pods].into(), ..NodeFacts::default() },
+        ..Snapshot::default()
+    };
+    let mut renderer = Nftables::new();
+    let mut call = |work: &mut dyn FnMut(&mut Nftables) -> Result<(), String>| {
+        let (duration, result) = timed(|| work(&mut renderer));
+        result.map(|()| duration).map_err(LabError::Unexpected)
+    };
+    let loaded =
+        call(&mut |renderer| renderer.resync(&snapshot).map(drop).map_err(|error| error.to_string()))?;
+    let mut changes = Vec::new();
+    for number in 0..CHANGES {
+        let before = &services[number * 7919 % services.len()];
+        let mut after = before.clone();
+        after.endpoints[0] = newcomer(number);
+        // There and back, so that packets meet what they met with the peers.
+        for (old, new) in [(before, &after), (&after, before)] {
+            let ((id, old), (_, new)) = (ours(old), ours(new));
+            let change = ServiceChange { old: Some(old), new: Some(new) };
+            let changes_now = ChangeSet { services: [(id, change)].into(), ..ChangeSet::default() };
+            changes.push(call(&mut |renderer| {
+                renderer.update(&changes_now).map(drop).map_err(|error| error.to_string())
+            })?);
+        }
+    }
+    Ok(Ours { loaded, changes: changes.into_iter().collect() })
+}
+
+fn ours(service: &Service) -> (ServiceId, Arc<ContivService>) {
+    let mut value = ContivService::new(ServiceId::new("default", format!("service-{:06}", service.number)));
+    value.cluster_ips = [service.address.into()].into();
+    let mut backends: Vec<Backend> =
+        service.endpoints.iter().map(|endpoint| Backend::new((*endpoint).into())).collect();
+    backends.sort();
+    value.ports =
+        vec![ServicePort { port: PORT, protocol: Protocol::Udp, name: "".into(), node_port: None, backends }];
+    (value.id.clone(), Arc::new(value))
+}

@@ -1,0 +1,173 @@
+//! kube-proxy's nftables layouts as text for `nft -f`: that up to 1.35, and that of 1.36. Written after its source
+//! (`pkg/proxy/nftables/proxier.go`), for services that have a cluster IP, one TCP or UDP port, and backends on other nodes.
+
+use std::{
+    fmt::Write as _,
+    net::{Ipv4Addr, SocketAddrV4},
+};
+
+/// Which layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// A chain for each endpoint, and one for each service with an anonymous verdict map.
+    UpTo135,
+    /// A chain for each service with an anonymous map of endpoints.
+    From136,
+}
+
+/// A service as the layouts see it.
+#[derive(Debug, Clone)]
+pub(super) struct Service {
+    pub(super) number: usize,
+    pub(super) address: Ipv4Addr,
+    pub(super) endpoints: Vec<SocketAddrV4>,
+}
+
+/// The protocol and port of every service.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Port {
+    pub(super) protocol: &'static str,
+    pub(super) port: u16,
+}
+
+/// What does not depend on services: base chains, sets, maps, and who jumps where.
+const BASE: &str = "\
+table ip kube-proxy {
+    set cluster-ips { type ipv4_addr; }
+    set hairpin-connections { type ipv4_addr . ipv4_addr . inet_proto . inet_service; }
+    map service-ips { type ipv4_addr . inet_proto . inet_service : verdict; }
+    map service-nodeports { type inet_proto . inet_service : verdict; }
+    map no-endpoint-services { type ipv4_addr . inet_proto . inet_service : verdict; }
+    map no-endpoint-nodeports { type inet_proto . inet_service : verdict; }
+    map firewall-ips { type ipv4_addr . inet_proto . inet_service : verdict; }
+    chain mark-for-masquerade { meta mark set meta mark or 0x4000; }
+    chain masquerading {
+        meta mark & 0x4000 != 0 meta mark set meta mark xor 0x4000 masquerade fully-random
+        ct status dnat ip saddr . ip daddr . meta l4proto . th dport @hairpin-connections masquerade fully-random
+    }
+    chain reject-chain { reject; }
+    chain services {
+        ip daddr . meta l4proto . th dport vmap @service-ips
+        fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto . th dport vmap @service-nodeports
+    }
+    chain firewall-check { ip daddr . meta l4proto . th dport vmap @firewall-ips; }
+    chain service-endpoints-check { ip daddr . meta l4proto . th dport vmap @no-endpoint-services; }
+    chain nodeport-endpoints-check {
+        fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto . th dport vmap @no-endpoint-nodeports
+    }
+    chain cluster-ips-check { ip daddr @cluster-ips reject; }
+    chain filter-prerouting-pre-dnat {
+        type filter hook prerouting priority -110; ct state new jump firewall-check
+    }
+    chain filter-output-pre-dnat { type filter hook output priority -110; ct state new jump firewall-check; }
+    chain filter-input {
+        type filter hook input priority 0
+        ct state new jump nodeport-endpoints-check
+        ct state new jump service-endpoints-check
+    }
+    chain filter-forward {
+        type filter hook forward priority 0
+        ct state new jump service-endpoints-check
+        ct state new jump cluster-ips-check
+    }
+    chain filter-output {
+        type filter hook output priority 0
+        ct state new jump service-endpoints-check
+        ct state new jump cluster-ips-check
+    }
+    chain nat-prerouting { type nat hook prerouting priority -100; jump services; }
+    chain nat-output { type nat hook output priority -100; jump services; }
+    chain nat-postrouting { type nat hook postrouting priority 100; jump masquerading; }
+}
+";
+
+impl Layout {
+    /// Its name in figures.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::UpTo135 => "kube-proxy 1.35",
+            Self::From136 => "kube-proxy 1.36",
+        }
+    }
+
+    /// Everything, for an empty kernel.
+    pub(super) fn everything(self, port: Port, services: &[Service]) -> String {
+        let mut text = BASE.to_owned();
+        for service in services {
+            self.chains(&mut text, port, service);
+        }
+        for Service { number, address, .. } in services {
+            let Port { protocol, port } = port;
+            line(&mut text, format_args!("add element ip kube-proxy cluster-ips {{ {address} }}"));
+            line(
+                &mut text,
+                format_args!(
+                    "add element ip kube-proxy service-ips {{ {address} . {protocol} . {port} : goto {} }}",
+                    service_chain(*number)
+                ),
+            );
+        }
+        text
+    }
+
+    /// What changes the endpoints of a service: kube-proxy's partial sync, without what it lists before.
+    pub(super) fn change(self, port: Port, service: &Service) -> String {
+        let mut text = String::new();
+        let chain = service_chain(service.number);
+        line(&mut text, format_args!("add chain ip kube-proxy {chain}"));
+        line(&mut text, format_args!("flush chain ip kube-proxy {chain}"));
+        self.chains(&mut text, port, service);
+        text
+    }
+
+    fn chains(self, text: &mut String, Port { protocol, .. }: Port, service: &Service) {
+        let chain = service_chain(service.number);
+        if self == Self::UpTo135 {
+            for endpoint in &service.endpoints {
+                let name = endpoint_chain(service.number, *endpoint);
+                line(text, format_args!("add chain ip kube-proxy {name}"));
+                let address = endpoint.ip();
+                line(
+                    text,
+                    format_args!("add rule ip kube-proxy {name} ip saddr {address} jump mark-for-masquerade"),
+                );
+                line(
+                    text,
+                    format_args!("add rule ip kube-proxy {name} meta l4proto {protocol} dnat to {endpoint}"),
+                );
+            }
+        }
+        line(text, format_args!("add chain ip kube-proxy {chain}"));
+        let count = service.endpoints.len();
+        let of_slot = |(slot, endpoint): (usize, &SocketAddrV4)| match self {
+            Self::UpTo135 => format!("{slot} : goto {}", endpoint_chain(service.number, *endpoint)),
+            Self::From136 => format!("{slot} : {} . {}", endpoint.ip(), endpoint.port()),
+        };
+        let slots = service.endpoints.iter().enumerate().map(of_slot).collect::<Vec<_>>().join(", ");
+        let rule = match (self, service.endpoints.as_slice()) {
+            // Without an anonymous map: so 1.37 writes it, and the only way to load tens of thousands within minutes.
+            (Self::UpTo135, [only]) => format!("goto {}", endpoint_chain(service.number, *only)),
+            (Self::From136, [only]) => format!("meta l4proto {protocol} dnat to {only}"),
+            (Self::UpTo135, _) => format!("numgen random mod {count} vmap {{ {slots} }}"),
+            (Self::From136, _) => {
+                format!("meta l4proto {protocol} dnat ip to numgen random mod {count} map {{ {slots} }}")
+            }
+        };
+        line(text, format_args!("add rule ip kube-proxy {chain} {rule}"));
+    }
+}
+
+/// As kube-proxy names them, with a number for the hash.
+fn service_chain(number: usize) -> String {
+    format!("service-{number:08X}-default/service-{number:06}/p/http")
+}
+
+fn endpoint_chain(service: usize, endpoint: SocketAddrV4) -> String {
+    let (address, port) = (endpoint.ip(), endpoint.port());
+    format!("endpoint-{service:08X}-default/service-{service:06}/p/http__{address}/{port}")
+}
+
+fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "{content}");
+}

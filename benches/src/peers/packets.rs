@@ -1,0 +1,88 @@
+//! The first packet of a flow: from the call that sends it to the moment it is there.
+//!
+//! One thread does both ends. Between two veth pairs the kernel carries a packet all the way within the call that sends it,
+//! so no scheduler and no second processor is in what is measured.
+
+use std::{
+    io::{self, ErrorKind},
+    net::{Ipv4Addr, SocketAddrV4, UdpSocket},
+    time::{Duration, Instant},
+};
+
+use contiv_tests::lab::{Lab, LabError, Result};
+
+use super::{BACKENDS, FIRST_PORT, kube_proxy::Service};
+use crate::{command::run, statistics::Samples, workload::PORT};
+
+/// Flows of each measurement.
+const FLOWS: usize = 6000;
+/// Flows before, which are not looked at: addresses are resolved, caches are warm.
+const WARM_UP: usize = 300;
+/// Much longer than any packet takes.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A client on one pod of the node, and the backends on the other.
+pub(super) struct Packets<'lab> {
+    lab: &'lab Lab,
+    servers: Vec<UdpSocket>,
+    /// Services that have all their backends.
+    services: Vec<Ipv4Addr>,
+}
+
+impl<'lab> Packets<'lab> {
+    pub(super) fn new(lab: &'lab Lab, services: &[Service]) -> Result<Self> {
+        let bind = |number| {
+            let socket = UdpSocket::bind((lab.pod2.host.v4, FIRST_PORT + number))?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        };
+        let servers = lab.pod2.run(|| {
+            let servers = (0..BACKENDS).map(bind).collect::<io::Result<_>>();
+            servers.map_err(|error| LabError::system("start the servers", error))
+        })?;
+        let is_complete = |service: &&Service| service.endpoints.len() == usize::from(BACKENDS);
+        let services = services.iter().filter(is_complete).map(|service| service.address).collect();
+        Ok(Self { lab, servers, services })
+    }
+
+    /// Flows to services, spread over all.
+    pub(super) fn first_packets(&self) -> Result<Samples> {
+        let service = |flow: usize| self.services[flow * 7919 % self.services.len()];
+        self.flows(|flow| SocketAddrV4::new(service(flow), PORT))
+    }
+
+    /// Flows to a backend itself.
+    pub(super) fn without_services(&self) -> Result<Samples> {
+        let server = self.lab.pod2.host.v4;
+        self.flows(|_| SocketAddrV4::new(server, FIRST_PORT))
+    }
+
+    fn flows(&self, target: impl Fn(usize) -> SocketAddrV4 + Send + Sync) -> Result<Samples> {
+        self.lab.node.run(|| run(&["conntrack", "--flush"]).map(drop))?;
+        let failed = |error| LabError::system("send a packet", error);
+        // Sockets made here belong to the pod; those of the servers belong to theirs.
+        let latencies = self.lab.pod1.run(|| {
+            let latency = |flow| self.flow(target(flow)).map_err(failed);
+            (0..FLOWS + WARM_UP).map(latency).collect::<Result<Vec<_>>>()
+        })?;
+        Ok(latencies.into_iter().skip(WARM_UP).collect())
+    }
+
+    /// One packet of a new flow.
+    fn flow(&self, target: SocketAddrV4) -> io::Result<Duration> {
+        let mut buffer = [0; 16];
+        let client = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        let start = Instant::now();
+        client.send_to(b"who?", target)?;
+        while start.elapsed() < PATIENCE {
+            for server in &self.servers {
+                match server.recv(&mut buffer) {
+                    Ok(_) => return Ok(start.elapsed()),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Err(ErrorKind::TimedOut.into())
+    }
+}
