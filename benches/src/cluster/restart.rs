@@ -11,7 +11,7 @@ use std::{
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Frontend, Service},
-    lab::{Family, Lab, LabError, Namespace, Result},
+    lab::{Family, Lab, Namespace, Result},
 };
 
 use super::SECTION;
@@ -86,7 +86,7 @@ pub(super) fn measure(
 }
 
 /// Kills the agent and starts it again, some times; then stops it.
-fn restart(lab: &Lab, options: &AgentOptions, mut agent: Agent<'_>) -> Result<Samples> {
+fn restart<'lab>(lab: &'lab Lab, options: &AgentOptions, mut agent: Agent<'lab>) -> Result<Samples> {
     let mut restarts = Vec::new();
     for _ in 0..RESTARTS {
         agent.kill()?;
