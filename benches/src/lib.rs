@@ -7,6 +7,7 @@ pub mod figures;
 pub mod netlink;
 pub mod parts;
 pub mod peers;
+pub mod plot;
 pub mod statistics;
 pub mod workload;
 

@@ -6,7 +6,7 @@ use clap::Parser;
 use contiv_benches::{
     cluster::{self, Questions},
     figures::{Figure, Quantity, Wanted, table},
-    parts, peers, progress,
+    parts, peers, plot, progress,
     workload::Workload,
 };
 use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
@@ -97,5 +97,6 @@ fn report(figures: &[Figure], options: &Options) -> Result<()> {
     let json = serde_json::to_vec_pretty(figures).map_err(|error| LabError::Unexpected(error.to_string()))?;
     fs::create_dir_all(&options.out)
         .and_then(|()| fs::write(&path, json))
-        .map_err(|error| LabError::system(format!("write {}", path.display()), error))
+        .map_err(|error| LabError::system(format!("write {}", path.display()), error))?;
+    plot::draw_all(figures, &options.out)
 }

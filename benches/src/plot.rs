@@ -1,0 +1,163 @@
+//! Plots of cost against size, as SVG.
+
+use std::path::Path;
+
+use contiv_tests::lab::{LabError, Result};
+use plotters::prelude::*;
+
+use crate::figures::{Figure, Quantity};
+
+const SIZE: (u32, u32) = (860, 460);
+const FONT: &str = "sans-serif";
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(120, 120, 120),
+];
+
+/// One picture: its file, what it shows, and its lines.
+struct Plot {
+    file: &'static str,
+    title: &'static str,
+    lines: &'static [Line],
+}
+
+/// One line: its label, the name of its figures, and whether it is of their floor.
+type Line = (&'static str, &'static str, bool);
+
+const PLOTS: [Plot; 3] = [
+    Plot {
+        file: "one-change.svg",
+        title: "One change, by the number of services (4 backends each)",
+        lines: &[
+            ("a backend replaced", "kernel, one replaced backend", false),
+            ("the kernel alone", "kernel, one replaced backend", true),
+            ("a backend less or more", "kernel, one backend less or more", false),
+            ("the kernel alone (validation)", "kernel, one backend less or more", true),
+            ("kube-proxy 1.36 layout, nft -f", "kube-proxy 1.36, one change", false),
+            ("kube-proxy 1.35 layout, nft -f", "kube-proxy 1.35, one change", false),
+        ],
+    },
+    Plot {
+        file: "everything.svg",
+        title: "Everything into an empty kernel, by the number of services (4 backends each)",
+        lines: &[
+            ("contiv: plan, encode, commit", "kernel, cold", false),
+            ("the kernel alone", "kernel, cold", true),
+            ("contiv: restart", "kernel, restart", false),
+            ("combine", "combine everything", false),
+            ("kube-proxy 1.36 layout, nft -f", "kube-proxy 1.36, load", false),
+            ("kube-proxy 1.35 layout, nft -f", "kube-proxy 1.35, load", false),
+        ],
+    },
+    Plot {
+        file: "first-packet.svg",
+        title: "First packet of a flow, by the number of services",
+        lines: &[
+            ("contiv, p50", "first packet, contiv, p50", false),
+            ("contiv, p99", "first packet, contiv, p99", false),
+            ("kube-proxy 1.36, p50", "first packet, kube-proxy 1.36, p50", false),
+            ("kube-proxy 1.36, p99", "first packet, kube-proxy 1.36, p99", false),
+            ("kube-proxy 1.35, p50", "first packet, kube-proxy 1.35, p50", false),
+            ("no services, p50", "first packet without services, p50", false),
+        ],
+    },
+];
+
+/// Draws every plot that there are figures for into a folder.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn draw_all(figures: &[Figure], folder: &Path) -> Result<()> {
+    for plot in &PLOTS {
+        let lines: Vec<_> = plot
+            .lines
+            .iter()
+            .map(|(label, name, of_floor)| (*label, points(figures, name, *of_floor)))
+            .filter(|(_, points)| points.len() > 1)
+            .collect();
+        if !lines.is_empty() {
+            let path = folder.join(plot.file);
+            draw(&path, plot.title, &lines).map_err(|error| {
+                LabError::Unexpected(format!("failed to draw {}: {error}", path.display()))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Services and milliseconds of one line.
+fn points(figures: &[Figure], name: &str, of_floor: bool) -> Vec<(f64, f64)> {
+    let point = |figure: &Figure| {
+        let services = f64::from(u32::try_from(figure.services).ok()?);
+        match if of_floor { figure.floor? } else { figure.seen } {
+            Quantity::Seconds(seconds) => Some((services, seconds * 1e3)),
+            _ => None,
+        }
+    };
+    figures.iter().filter(|figure| figure.name == name).filter_map(point).collect()
+}
+
+fn draw(
+    path: &Path,
+    title: &str,
+    lines: &[(&str, Vec<(f64, f64)>)],
+) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let points = || lines.iter().flat_map(|(_, points)| points);
+    let range = |pick: fn(&(f64, f64)) -> f64| {
+        let (low, high) = points()
+            .map(pick)
+            .fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+        (low / 1.3..high * 1.3).log_scale()
+    };
+    let area = SVGBackend::new(path, SIZE).into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, (FONT, 18))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(60)
+        .build_cartesian_2d(range(|point| point.0), range(|point| point.1))?;
+    chart.configure_mesh().x_desc("services").y_desc("ms").label_style((FONT, 13)).draw()?;
+    for ((label, points), colour) in lines.iter().zip(COLOURS) {
+        chart
+            .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)).point_size(3))?
+            .label(*label)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.3))
+        .label_font((FONT, 13))
+        .draw()?;
+    area.present()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_drawn_through_the_figures_of_its_name() {
+        let figure = |services, seconds| {
+            Figure::new("parts", "kernel, cold", (services, 4), Quantity::Seconds(seconds))
+                .beside(Quantity::Seconds(seconds / 2.0))
+        };
+        let figures = [figure(100, 0.002), figure(1000, 0.02)];
+        assert_eq!(points(&figures, "kernel, cold", false), [(100.0, 2.0), (1000.0, 20.0)]);
+        assert_eq!(points(&figures, "kernel, cold", true), [(100.0, 1.0), (1000.0, 10.0)]);
+        let folder = std::env::temp_dir().join(format!("contiv-plot-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        draw_all(&figures, &folder).unwrap();
+        let drawn = std::fs::read_to_string(folder.join("everything.svg")).unwrap();
+        assert!(drawn.starts_with("<svg") && drawn.contains("the kernel alone"));
+        assert!(!folder.join("first-packet.svg").exists(), "there are no figures for it");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
