@@ -5,13 +5,13 @@ mod churn;
 mod process;
 mod restart;
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{fs, sync::Arc, thread, time::Duration};
 
-use contiv_store::{Operation, Store, commit_in_chunks, etcd::EtcdStore};
+use contiv_store::{Operation, Store, etcd::EtcdStore};
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Etcd, Service, State, TARGET_PORT},
-    lab::{Lab, LabError, Responder, Result},
+    lab::{Lab, LabError, Responder, Result, scratch},
 };
 use tokio::runtime::{self, Runtime};
 
@@ -25,6 +25,13 @@ use crate::{
 pub const SECTION: &str = "cluster";
 /// How often the agent is started.
 const STARTS: usize = 5;
+
+/// By then the allocator has given back what only the start needed.
+const AT_REST: Duration = Duration::from_secs(13);
+
+/// What etcd takes in one transaction: 1.5 MiB and 128 operations.
+const REQUEST_BYTES: usize = 1 << 20;
+const OPERATIONS: usize = 128;
 
 /// What is asked of one size.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +56,12 @@ pub struct Questions {
 /// When anything fails; what is slow is a figure and no error.
 pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
     let Questions { workload, .. } = questions;
+    // What the size before has left.
+    let data = scratch("etcd")?;
+    if data.exists() {
+        fs::remove_dir_all(&data)
+            .map_err(|error| LabError::system(format!("remove {}", data.display()), error))?;
+    }
     let etcd = Etcd::start(lab)?;
     let store = Client::connect(lab)?;
     store.fill(lab, workload)?;
@@ -73,7 +86,7 @@ pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
     }
     let median = |times: Vec<Duration>| times.into_iter().collect::<Samples>().median().into();
     let agent = Agent::start(lab, &options)?;
-    thread::sleep(Duration::from_secs(3));
+    thread::sleep(AT_REST);
     let memory = process::memory(agent.id())?;
     let mut figures = vec![
         figure("start from etcd until ready", median(cold), questions.start),
@@ -114,10 +127,19 @@ impl Client {
     }
 
     fn fill(&self, lab: &Lab, workload: Workload) -> Result<()> {
-        let puts =
-            workload.values().map(|(key, value)| Operation::Put { key, value: value.into() }).collect();
-        let store: Arc<dyn Store> = self.store.clone();
-        lab.node.run(|| self.runtime.block_on(commit_in_chunks(&*store, puts)).map(drop).map_err(unexpected))
+        let write = async {
+            let (mut puts, mut bytes) = (Vec::new(), 0);
+            for (key, value) in workload.values() {
+                bytes += value.len();
+                puts.extend(put((key, value)));
+                if bytes > REQUEST_BYTES || puts.len() == OPERATIONS {
+                    self.store.commit(std::mem::take(&mut puts)).await?;
+                    bytes = 0;
+                }
+            }
+            self.store.commit(puts).await.map(drop)
+        };
+        lab.node.run(|| self.runtime.block_on(write).map_err(unexpected))
     }
 }
 

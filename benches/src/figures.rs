@@ -40,6 +40,8 @@ pub enum Quantity {
     Cores(f64),
     /// So many.
     Count(f64),
+    /// So many times as much.
+    Times(f64),
 }
 
 /// A limit.
@@ -56,9 +58,11 @@ impl Quantity {
     /// The bare number.
     pub const fn number(self) -> f64 {
         match self {
-            Self::Seconds(number) | Self::Mebibytes(number) | Self::Cores(number) | Self::Count(number) => {
-                number
-            }
+            Self::Seconds(number)
+            | Self::Mebibytes(number)
+            | Self::Cores(number)
+            | Self::Count(number)
+            | Self::Times(number) => number,
         }
     }
 }
@@ -78,6 +82,7 @@ impl fmt::Display for Quantity {
             Self::Seconds(seconds) => (seconds * 1e6, " µs"),
             Self::Mebibytes(number) => (number, " MiB"),
             Self::Cores(number) => (number, " cores"),
+            Self::Times(number) => (number, " ×"),
             Self::Count(number) => return write!(f, "{number:.0}"),
         };
         let decimals = if number >= 100.0 {
@@ -147,6 +152,17 @@ impl Figure {
     }
 }
 
+/// How much dearer something is with the most services than with the fewest; none if there are no two sizes of it.
+pub fn growth(figures: &[Figure], name: &str, wanted: Wanted) -> Option<Figure> {
+    let of_name = || figures.iter().filter(|figure| figure.name == name);
+    let first = of_name().min_by_key(|figure| figure.services)?;
+    let last =
+        of_name().max_by_key(|figure| figure.services).filter(|last| last.services > first.services)?;
+    let growth = Quantity::Times(last.seen.number() / first.seen.number());
+    let name = format!("{name}: beside {} services", first.services);
+    Some(Figure::new(last.section, name, (last.services, last.backends), growth).wanting(wanted))
+}
+
 /// All figures as a table of aligned columns.
 pub fn table(figures: &[Figure]) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
@@ -164,6 +180,16 @@ mod tests {
     fn quantities_are_printed_in_the_unit_that_reads_best() {
         let printed = [0.000_004_56, 0.0123, 0.25, 2.4].map(|seconds| Quantity::Seconds(seconds).to_string());
         assert_eq!(printed, ["4.56 µs", "12.3 ms", "250 ms", "2.40 s"]);
+    }
+
+    #[test]
+    fn growth_is_from_the_fewest_services_to_the_most() {
+        let figure = |services, seconds| Figure::new("parts", "x", (services, 4), Quantity::Seconds(seconds));
+        let limit = Wanted::AtMost(Quantity::Times(2.0));
+        let figures = [figure(100, 1.0), figure(10_000, 9.0), figure(100_000, 3.0)];
+        let growth = |figures| growth(figures, "x", limit).map(|growth| (growth.seen, growth.holds));
+        assert_eq!(growth(&figures), Some((Quantity::Times(3.0), Some(false))));
+        assert_eq!(growth(&figures[..1]), None);
     }
 
     #[test]

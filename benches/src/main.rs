@@ -5,11 +5,15 @@ use std::{fs, path::PathBuf, time::Duration};
 use clap::Parser;
 use contiv_benches::{
     cluster::{self, Questions},
-    figures::{Figure, Quantity, Wanted, table},
+    figures::{Figure, Quantity, Wanted, growth, table},
     parts, peers, plot, progress,
     workload::Workload,
 };
 use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
+
+/// The agent's allocator.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// After this everything is killed.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
@@ -35,6 +39,12 @@ fn main() -> Result<()> {
 
 fn measure(lab: &Lab, options: &Options) -> Result<()> {
     let mut figures = Vec::new();
+    // What was measured before a failure is worth reading too.
+    let outcome = measure_all(lab, options, &mut figures);
+    report(&figures, options).and(outcome)
+}
+
+fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Result<()> {
     let is_wanted = |section: &str| options.only.as_deref().is_none_or(|only| only == section);
     if is_wanted(parts::SECTION) {
         for services in [100, 1000, 10_000, 100_000] {
@@ -44,6 +54,8 @@ fn measure(lab: &Lab, options: &Options) -> Result<()> {
             }
         }
     }
+    let flat = Wanted::AtMost(Quantity::Times(2.0));
+    figures.extend(growth(figures, "kernel, one replaced backend", flat));
     if is_wanted(cluster::SECTION) {
         for questions in questions(options.quick) {
             let Workload { services, backends } = questions.workload;
@@ -59,7 +71,10 @@ fn measure(lab: &Lab, options: &Options) -> Result<()> {
             }
         }
     }
-    report(&figures, options)
+    for percent in ["p50", "p99"] {
+        figures.extend(growth(figures, &format!("first packet, contiv, {percent}"), flat));
+    }
+    Ok(())
 }
 
 /// What is asked end to end, with the limits that must hold.

@@ -18,8 +18,8 @@ pub const TARGET_PORT: u16 = 8080;
 const ENDPOINTS_PER_SLICE: usize = 100;
 /// Over so many nodes pods are spread; none of them is the one that is measured.
 const NODES: usize = 100;
-/// The first cluster IP.
-const CLUSTER_IPS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
+/// The first cluster IP; those before are for services of the lab.
+const CLUSTER_IPS: Ipv4Addr = Ipv4Addr::new(10, 97, 0, 0);
 /// The first address of a backend.
 const BACKENDS: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 /// The first address of backends that come in by a change. The high bits tell them from all others.

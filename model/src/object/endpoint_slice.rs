@@ -48,9 +48,9 @@ pub struct SliceEndpoint {
     pub address: EndpointAddress,
     /// How it is.
     pub conditions: Conditions,
-    /// For whom it is.
-    #[serde(skip_serializing_if = "Hints::is_empty")]
-    pub hints: Hints,
+    /// For whom it is; none where that is not said. In a box, since most endpoints of most clusters have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hints: Option<Box<Hints>>,
 }
 
 /// For whose traffic an endpoint is meant (KEP-2433, KEP-3015). Hints only count if all endpoints have them.

@@ -50,7 +50,7 @@ pub(super) fn collect(spec: &Service, cache: &Cache, placement: &Placement, loca
     if slices.peek().is_some() {
         for slice in slices {
             let endpoints = slice.endpoints.iter().map(|endpoint| {
-                let hinted = Hinted::new(&endpoint.hints, placement);
+                let hinted = Hinted::new(endpoint.hints.as_deref(), placement);
                 Endpoint::new(&endpoint.address, endpoint.conditions, hinted, cache, placement)
             });
             add(&mut candidates, spec, endpoints, &slice.ports);

@@ -38,6 +38,19 @@ pub(super) struct Touched {
 }
 
 impl Cache {
+    /// Takes up no more memory than needed. A map that was filled in the order of its keys is little more than half full;
+    /// one that is collected is full.
+    pub(super) fn compact(&mut self) {
+        fn compact<K: Ord, V>(map: &mut BTreeMap<K, V>) {
+            *map = std::mem::take(map).into_iter().collect();
+        }
+        compact(&mut self.services);
+        compact(&mut self.endpoints);
+        compact(&mut self.endpoint_slices);
+        compact(&mut self.pods);
+        self.slices_of.compact();
+    }
+
     /// Takes in a new or changed object.
     pub(super) fn put(&mut self, mut object: Object, touched: &mut Touched) {
         self.names.share(&mut object);
@@ -123,7 +136,10 @@ impl Cache {
     pub(super) fn services_with_zone_hints(&self, known: &BTreeSet<ServiceId>) -> Vec<ServiceId> {
         let services = self.endpoint_slices.values().filter_map(|slice| {
             let service = slice.service.as_ref().filter(|service| !known.contains(service))?;
-            let is_hinted = slice.endpoints.iter().any(|endpoint| !endpoint.hints.zones.is_empty());
+            let is_hinted = slice
+                .endpoints
+                .iter()
+                .any(|endpoint| endpoint.hints.as_ref().is_some_and(|hints| !hints.zones.is_empty()));
             is_hinted.then(|| service.clone())
         });
         services.collect()
@@ -207,7 +223,8 @@ mod tests {
 
     fn slice(service: &str, zones: &[&str]) -> Object {
         let address = EndpointAddress { ip: [10, 0, 0, 1].into(), node_name: None, pod: None };
-        let hints = Hints { zones: zones.iter().map(|zone| (*zone).into()).collect(), ..Hints::default() };
+        let zones = zones.iter().map(|zone| (*zone).into()).collect();
+        let hints = Some(Box::new(Hints { zones, ..Hints::default() }));
         Object::EndpointSlice(EndpointSlice {
             id: EndpointSliceId::new("default", service),
             service: Some(ServiceId::new("default", service)),

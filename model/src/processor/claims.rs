@@ -27,6 +27,11 @@ pub(super) struct Claims {
 }
 
 impl Claims {
+    /// Takes up no more memory than needed.
+    pub(super) fn compact(&mut self) {
+        self.claims.compact();
+    }
+
     /// Replaces what one service asks for.
     pub(super) fn replace(
         &mut self,

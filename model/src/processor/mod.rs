@@ -88,6 +88,7 @@ impl Processor {
         let local = Event::LocalAddresses(self.local_ips.clone());
         fresh.apply(kept.chain(resync.objects).map(Event::Put).chain(attached).chain([local]));
         fresh.share_unchanged_services(self);
+        fresh.compact();
         *self = fresh;
         ChangeSet::between(&before, &self.snapshot())
     }
@@ -212,6 +213,13 @@ impl Processor {
                 change
             }
         }
+    }
+
+    /// Takes up no more memory than needed, after everything came at once.
+    fn compact(&mut self) {
+        self.cache.compact();
+        self.claims.compact();
+        self.combined = std::mem::take(&mut self.combined).into_iter().collect();
     }
 
     /// Takes over the values of services that are equal, so that they are in memory once.

@@ -35,6 +35,11 @@ impl<K, V> Default for Relation<K, V> {
 }
 
 impl<K: Ord + Clone, V: Ord + Least> Relation<K, V> {
+    /// Takes up no more memory than needed.
+    pub(super) fn compact(&mut self) {
+        self.pairs = std::mem::take(&mut self.pairs).into_iter().collect();
+    }
+
     pub(super) fn insert(&mut self, key: K, value: V) {
         self.pairs.insert((key, value));
     }

@@ -36,7 +36,8 @@ impl Hinted {
     pub(super) const NOT: Self = Self { node: Hint::Absent, zone: Hint::Absent };
 
     /// What these hints come to on this node.
-    pub(super) fn new(hints: &Hints, placement: &Placement) -> Self {
+    pub(super) fn new(hints: Option<&Hints>, placement: &Placement) -> Self {
+        let Some(hints) = hints else { return Self::NOT };
         let is_for_zone = placement.zone.as_ref().is_some_and(|zone| hints.zones.contains(zone));
         Self {
             node: Hint::new(hints.nodes.is_empty(), hints.nodes.contains(&placement.node_name)),

@@ -84,7 +84,7 @@ fn endpoint(
             serving: said.serving.unwrap_or(Conditions::READY.serving),
             terminating: said.terminating.unwrap_or(Conditions::READY.terminating),
         },
-        hints: endpoint.hints.as_ref().map(hints).unwrap_or_default(),
+        hints: endpoint.hints.as_ref().map(hints).filter(|hints| !hints.is_empty()).map(Box::new),
     })
 }
 

@@ -117,7 +117,7 @@ pub(crate) fn mk_endpoints(id: &str, subsets: &[EndpointSubset]) -> Endpoints {
 
 /// An endpoint that is ready.
 pub(crate) fn ready(address: EndpointAddress) -> SliceEndpoint {
-    SliceEndpoint { address, conditions: Conditions::READY, hints: Hints::default() }
+    SliceEndpoint { address, conditions: Conditions::READY, hints: None }
 }
 
 /// An endpoint with the conditions ready, serving and terminating.
@@ -131,7 +131,7 @@ pub(crate) fn meant_for(address: EndpointAddress, nodes: &[&str], zones: &[&str]
         nodes: nodes.iter().map(|node| NodeName::new(*node)).collect(),
         zones: zones.iter().map(|zone| Arc::from(*zone)).collect(),
     };
-    SliceEndpoint { hints, ..ready(address) }
+    SliceEndpoint { hints: Some(Box::new(hints)), ..ready(address) }
 }
 
 /// An IPv4 slice, named `namespace/name`, of a service in the same namespace.

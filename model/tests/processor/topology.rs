@@ -225,6 +225,8 @@ fn hints_decide_where_a_service_prefers_local_backends_and_has_none() {
 /// `CategorizeEndpoints` and `topologyModeFromHints` of Kubernetes 1.36, statement by statement, for the endpoints of one
 /// family. Returns the cluster endpoints.
 fn categorize(endpoints: &[SliceEndpoint], node: &str, zone: &str) -> Vec<IpAddr> {
+    let none = Hints::default();
+    let of = |endpoint: &SliceEndpoint| endpoint.hints.as_deref().unwrap_or(&none).clone();
     let has_node = |hints: &Hints| hints.nodes.contains(&NodeName::new(node));
     let has_zone = |hints: &Hints| hints.zones.contains(zone);
     let (mut has_endpoint_for_node, mut all_have_node_hints) = (false, true);
@@ -233,22 +235,23 @@ fn categorize(endpoints: &[SliceEndpoint], node: &str, zone: &str) -> Vec<IpAddr
         if !endpoint.conditions.ready {
             continue;
         }
-        if endpoint.hints.nodes.is_empty() {
+        let hints = of(endpoint);
+        if hints.nodes.is_empty() {
             all_have_node_hints = false;
-        } else if has_node(&endpoint.hints) {
+        } else if has_node(&hints) {
             has_endpoint_for_node = true;
         }
-        if endpoint.hints.zones.is_empty() {
+        if hints.zones.is_empty() {
             all_have_zone_hints = false;
-        } else if has_zone(&endpoint.hints) {
+        } else if has_zone(&hints) {
             has_endpoint_for_zone = true;
         }
     }
     let is_available = |endpoint: &&SliceEndpoint| {
         if all_have_node_hints && has_endpoint_for_node {
-            has_node(&endpoint.hints)
+            has_node(&of(endpoint))
         } else if all_have_zone_hints && has_endpoint_for_zone {
-            has_zone(&endpoint.hints)
+            has_zone(&of(endpoint))
         } else {
             true
         }

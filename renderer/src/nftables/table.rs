@@ -1,7 +1,7 @@
 //! What is programmed, remembered: every change is planned against this, and never against a listing of the kernel.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     net::SocketAddr,
     sync::Arc,
 };
@@ -43,14 +43,14 @@ impl Table {
         let stale: Vec<FrontendKey> = table.frontends.keys().copied().collect();
         let mut wanted: BTreeMap<FrontendKey, Option<FrontendPlan>> =
             stale.into_iter().map(|frontend| (frontend, None)).collect();
-        for (id, service) in &snapshot.services {
+        for service in snapshot.services.values() {
             let plan = plan(service);
             for element in shared_elements(&plan) {
                 *table.shared.entry(element).or_default() += 1;
             }
             wanted.extend(plan.frontends.into_iter().map(|(frontend, plan)| (frontend, Some(plan))));
-            table.services.insert(id.clone(), Arc::clone(service));
         }
+        table.services.clone_from(&snapshot.services);
         let mut transaction = Transaction { flush: kernel.foreign, ..Transaction::default() };
         table.program(wanted, &mut transaction);
 
@@ -71,6 +71,9 @@ impl Table {
 
         table.chains.retain(|_, uses| *uses > 0);
         transaction.chains = table.chains.keys().copied().collect();
+        // Maps that were filled in the order of their keys are little more than half full; those that are collected are full.
+        table.frontends = table.frontends.into_iter().collect();
+        table.shared = table.shared.into_iter().collect();
         (table, transaction)
     }
 
@@ -80,19 +83,22 @@ impl Table {
         let mut wanted: BTreeMap<FrontendKey, Option<FrontendPlan>> = BTreeMap::new();
         let mut shared: BTreeMap<Element, isize> = BTreeMap::new();
         // First all that goes, then all that comes: a frontend may pass from one service to another.
-        for id in changes.services.keys() {
-            if let Some(old) = self.services.remove(id) {
+        for (id, change) in &changes.services {
+            let old = match &change.new {
+                Some(new) => self.services.insert(id.clone(), Arc::clone(new)),
+                None => self.services.remove(id),
+            };
+            if let Some(old) = old {
                 let plan = plan(&old);
                 shared_elements(&plan).for_each(|element| *shared.entry(element).or_default() -= 1);
                 wanted.extend(plan.frontends.into_keys().map(|frontend| (frontend, None)));
             }
         }
-        for (id, change) in &changes.services {
+        for change in changes.services.values() {
             if let Some(new) = &change.new {
                 let plan = plan(new);
                 shared_elements(&plan).for_each(|element| *shared.entry(element).or_default() += 1);
                 wanted.extend(plan.frontends.into_iter().map(|(frontend, plan)| (frontend, Some(plan))));
-                self.services.insert(id.clone(), Arc::clone(new));
             }
         }
         let existing: BTreeSet<DemandChain> = self.chains.keys().copied().collect();
@@ -197,15 +203,21 @@ impl Table {
         transaction: &mut Transaction,
     ) {
         for (frontend, plan) in wanted {
-            let before = self.frontends.remove(&frontend).unwrap_or_default();
-            let after = plan.map(|plan| elements::of_frontend(frontend, &plan, &before)).unwrap_or_default();
-            transaction.forget.extend(forgotten(frontend, &before, &after));
-            let group = Group::between(&before, &after);
+            let entry = self.frontends.entry(frontend);
+            let before: &[Element] = if let Entry::Occupied(entry) = &entry { entry.get() } else { &[] };
+            let after = plan.map(|plan| elements::of_frontend(frontend, &plan, before)).unwrap_or_default();
+            transaction.forget.extend(forgotten(frontend, before, &after));
+            let group = Group::between(before, &after);
             group.remove.iter().for_each(|element| count_use(&mut self.chains, element, -1));
             group.add.iter().for_each(|element| count_use(&mut self.chains, element, 1));
             transaction.push(group);
-            if !after.is_empty() {
-                self.frontends.insert(frontend, after.into_boxed_slice());
+            match entry {
+                Entry::Occupied(entry) if after.is_empty() => drop(entry.remove()),
+                Entry::Occupied(mut entry) => drop(entry.insert(after.into_boxed_slice())),
+                Entry::Vacant(_) if after.is_empty() => {}
+                Entry::Vacant(entry) => {
+                    entry.insert(after.into_boxed_slice());
+                }
             }
         }
     }

@@ -57,8 +57,8 @@ fn hints_are_read() {
             {"addresses":["10.1.2.9"],"hints":{"for_zones":["z2","z1"],"for_nodes":["w1"]}}]}"#,
     );
     let Object::EndpointSlice(slice) = object else { panic!("{object:?}") };
-    assert!(slice.endpoints[0].hints.is_empty(), "where it is does not say for whom it is");
-    let hints = &slice.endpoints[1].hints;
+    assert!(slice.endpoints[0].hints.is_none(), "where it is does not say for whom it is");
+    let hints = slice.endpoints[1].hints.as_ref().unwrap();
     assert!(hints.zones.iter().map(AsRef::as_ref).eq(["z1", "z2"]));
     assert!(hints.nodes.iter().eq([&NodeName::new("w1")]));
 }

@@ -149,8 +149,9 @@ fn slice() -> impl Strategy<Value = Object> {
         1 => Just(Hints::default()),
         3 => (btree_set(node(), 0..2), btree_set(zone(), 1..3)).prop_map(|(nodes, zones)| Hints { nodes, zones }),
     ];
-    let endpoint = (endpoint_address(), conditions, hints)
-        .prop_map(|(address, conditions, hints)| SliceEndpoint { address, conditions, hints });
+    let endpoint = (endpoint_address(), conditions, hints).prop_map(|(address, conditions, hints)| {
+        SliceEndpoint { address, conditions, hints: (!hints.is_empty()).then(|| Box::new(hints)) }
+    });
     let address_type =
         prop_oneof![4 => Just(AddressType::Ipv4), 1 => Just(AddressType::Ipv6), 1 => Just(AddressType::Fqdn)];
     (
