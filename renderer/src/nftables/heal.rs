@@ -182,7 +182,9 @@ mod tests {
     fn a_table_from_nothing_has_all_elements_and_chains() {
         let table = table();
         let whole = table.whole();
-        assert_eq!(whole.elements(), (vec![], table.elements()));
+        let (remove, add) = whole.elements();
+        assert!(remove.is_empty());
+        assert_eq!(add.into_values().flatten().copied().collect::<Vec<_>>(), table.elements());
         assert_eq!(whole.chains.into_iter().collect::<Vec<_>>(), table.chains().collect::<Vec<_>>());
     }
 }

@@ -62,7 +62,8 @@ impl Socket {
                 // A failure of the whole batch is reported for its first message (sequence number 0).
                 if message.sequence == last || message.sequence == 0 {
                     let Some((sequence, code)) = refused else { return Ok(length) };
-                    let subject = batch.subject(sequence).unwrap_or_else(|| "the batch as a whole".to_owned());
+                    let subject =
+                        batch.subject(sequence).unwrap_or_else(|| "the batch as a whole".to_owned());
                     let source = io::Error::from_raw_os_error(-code);
                     return Err(NetlinkError::Refused { subject, source, refusals });
                 }
