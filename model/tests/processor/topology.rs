@@ -225,8 +225,8 @@ fn hints_decide_where_a_service_prefers_local_backends_and_has_none() {
 /// `CategorizeEndpoints` and `topologyModeFromHints` of Kubernetes 1.36, statement by statement, for the endpoints of one
 /// family. Returns the cluster endpoints.
 fn categorize(endpoints: &[SliceEndpoint], node: &str, zone: &str) -> Vec<IpAddr> {
-    let none = Hints::default();
-    let of = |endpoint: &SliceEndpoint| endpoint.hints.as_deref().unwrap_or(&none).clone();
+    let no_hints = Hints::default();
+    let of = |endpoint: &SliceEndpoint| endpoint.hints.as_deref().unwrap_or(&no_hints).clone();
     let has_node = |hints: &Hints| hints.nodes.contains(&NodeName::new(node));
     let has_zone = |hints: &Hints| hints.zones.contains(zone);
     let (mut has_endpoint_for_node, mut all_have_node_hints) = (false, true);
