@@ -31,7 +31,9 @@ fn complaint_11_affinity_is_one_lookup_however_many_backends_and_services() -> R
             state.put_manifest(&manifest)?;
             agent.wait_until_applied(&manifest.service)?;
         }
-        // The chain that picked among one is not needed any more, and goes a little later.
+        // The chain that picked among one is not needed any more. It is kept for the next service with one backend, until a
+        // resync.
+        agent.http("POST", "/controller/resync")?;
         wait_until(
             "there are as many rules as for one service with one backend",
             Duration::from_secs(10),
