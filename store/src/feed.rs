@@ -185,7 +185,10 @@ impl Feed {
 
     /// Says that the store is down, once, and waits before the next attempt.
     async fn recover(&mut self, error: StoreError) -> ControlFlow<()> {
-        if matches!(error, StoreError::Compacted { .. } | StoreError::Rewound { .. }) {
+        if matches!(
+            error,
+            StoreError::Compacted { .. } | StoreError::Rewound { .. } | StoreError::TooLarge { .. }
+        ) {
             warn!(%error, "changes were missed; listing again");
             self.revision = None;
         } else if !self.is_down {

@@ -6,13 +6,13 @@ use std::{sync::Arc, time::Duration};
 
 use contiv_store::{
     Change, Feed, FeedEvent, Snapshot, Store,
-    etcd::EtcdStore,
+    etcd::{EtcdAccess, EtcdStore},
     testing::{Etcd, Proxy},
 };
 use tokio::{sync::mpsc::Receiver, time::timeout};
 
 async fn follow(endpoint: String) -> Receiver<FeedEvent> {
-    let store: Arc<dyn Store> = Arc::new(EtcdStore::connect(&[endpoint]).await.unwrap());
+    let store: Arc<dyn Store> = Arc::new(EtcdStore::new(&[endpoint], EtcdAccess::default()).unwrap());
     Feed::start(store, "/").0
 }
 

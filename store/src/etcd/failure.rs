@@ -1,5 +1,7 @@
 //! etcd's errors, sorted by what the caller can do about them.
 
+use std::error::Error as _;
+
 use etcd_client::Error;
 
 use crate::StoreError;
@@ -14,8 +16,43 @@ const OUT_OF_RANGE: i32 = 11;
 const UNIMPLEMENTED: i32 = 12;
 const UNAUTHENTICATED: i32 = 16;
 
-/// etcd's words for a revision that is gone (`api/v3rpc/rpctypes`).
+/// etcd's words (`api/v3rpc/rpctypes`) for a revision that is gone;
 const COMPACTED: &str = "required revision has been compacted";
+/// for a user to log in as where there are none;
+const NO_AUTHENTICATION: &str = "authentication is not enabled";
+/// and for requests of clients that have to log in again: the token is unknown or expired, users or roles have changed
+/// since, or there is no token because nobody had to log in until now.
+const LOGIN_REFUSED: [&str; 3] =
+    ["invalid auth token", "revision of auth store is old", "user name is empty"];
+
+/// Why one member did not do what it was asked.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It wants a new login; or, where that cannot be told, perhaps it does. The request was not done.
+    LoginRefused {
+        /// What was asked.
+        action: String,
+        /// etcd's words.
+        reason: String,
+    },
+    /// Anything else.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::LoginRefused { action, reason } => Self::Refused { action, reason },
+            Failure::Store(error) => error,
+        }
+    }
+}
 
 /// Whether the revision of a list is gone.
 pub(super) fn is_compacted(error: &Error) -> bool {
@@ -29,21 +66,49 @@ pub(super) fn is_too_large(error: &Error) -> bool {
         if i32::from(status.code()) == OUT_OF_RANGE && status.message().contains("message length too large"))
 }
 
+/// Whether etcd has no users, and wants none.
+pub(super) fn is_without_users(error: &Error) -> bool {
+    matches!(error, Error::GRpcStatus(status) if status.message().contains(NO_AUTHENTICATION))
+}
+
+/// Whether these words of etcd ask for a new login.
+pub(super) fn asks_for_login(reason: &str) -> bool {
+    LOGIN_REFUSED.iter().any(|words| reason.contains(words))
+}
+
 /// What the request was refused for is final; all else may pass.
-pub(super) fn map(endpoint: &str, action: &str, error: Error) -> StoreError {
-    let refused = |reason: String| StoreError::Refused { action: action.to_owned(), reason };
-    let unavailable = |reason: String| StoreError::Unavailable { endpoint: endpoint.to_owned(), reason };
+pub(super) fn map(endpoint: &str, action: &str, error: Error) -> Failure {
+    let refused = |reason: String| StoreError::Refused { action: action.to_owned(), reason }.into();
+    let unavailable =
+        |reason: String| StoreError::Unavailable { endpoint: endpoint.to_owned(), reason }.into();
     match error {
         Error::GRpcStatus(status) => {
             let reason = status.message().to_owned();
+            if asks_for_login(&reason) {
+                return Failure::LoginRefused { action: action.to_owned(), reason };
+            }
             match i32::from(status.code()) {
                 INVALID_ARGUMENT | NOT_FOUND | PERMISSION_DENIED | RESOURCE_EXHAUSTED
                 | FAILED_PRECONDITION | OUT_OF_RANGE | UNIMPLEMENTED | UNAUTHENTICATED => refused(reason),
-                _ => unavailable(reason),
+                _ => unavailable(with_cause(reason, status.source())),
             }
         }
         Error::InvalidArgs(reason) => refused(reason),
         Error::InvalidUri(error) => refused(error.to_string()),
+        Error::TransportError(error) => unavailable(with_cause(error.to_string(), error.source())),
         other => unavailable(other.to_string()),
     }
+}
+
+/// The words of an error with those of its first cause: "tcp connect error" alone helps nobody.
+fn with_cause(mut words: String, source: Option<&(dyn std::error::Error + 'static)>) -> String {
+    let mut source = source;
+    while let Some(error) = source {
+        source = error.source();
+        let cause = error.to_string();
+        if source.is_none() && !words.contains(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
 }

@@ -1,17 +1,30 @@
 //! What changes after a revision, without a gap.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use etcd_client::{GetOptions, ResponseHeader, WatchOptions, WatchResponse, proto::PbEvent};
 use futures::{StreamExt, stream};
+use tokio::time::timeout;
 
-use super::{list::key_text, member::Member};
+use super::{
+    failure::{self, Failure},
+    list::key_text,
+    session::{LARGEST_RESPONSE, Session},
+};
 use crate::{Batch, Change, Entry, StoreError, WatchEvent, WatchStream};
 
 /// `DELETE` of etcd's `mvccpb.Event.EventType`.
 const DELETE: i32 = 1;
+/// The `watch_id` of an answer to a request for progress.
+const ALL_WATCHES: i64 = -1;
+/// A watch that says nothing for so long is asked whether it is alive,
+const SILENCE: Duration = Duration::from_secs(3);
+/// and is dead if it says nothing for so long again. A member that is busy takes a second or two.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Opens a watch on everything below `prefix` that changes after `revision`.
-pub(super) async fn watch(member: &Member, prefix: &str, revision: i64) -> Result<WatchStream, StoreError> {
+pub(super) async fn watch(session: Session, prefix: &str, revision: i64) -> Result<WatchStream, Failure> {
     let options = match prefix {
         "" => WatchOptions::new().with_all_keys(),
         _ => WatchOptions::new().with_prefix(),
@@ -21,30 +34,34 @@ pub(super) async fn watch(member: &Member, prefix: &str, revision: i64) -> Resul
     .with_start_revision(revision.max(1))
     .with_progress_notify()
     .with_fragment();
-    let mut client = member.watches();
+    let mut client = session.watches();
     let action = format!("watch {prefix}");
-    let mut responses = member.request(&action, client.watch(prefix, Some(options))).await?;
+    let mut responses = session.request(&action, client.watch(prefix, Some(options))).await?;
 
-    let created = member
+    let created = session
         .request(&action, responses.message())
         .await?
-        .ok_or_else(|| member.unavailable("the watch was closed before it began".to_owned()))?;
-    refuse_canceled(member, &action, &created, revision)?;
+        .ok_or_else(|| session.unavailable("the watch was closed before it began".to_owned()))?;
+    refuse_canceled(&session, &action, &created, revision)?;
     let newest = created.header().map_or(0, ResponseHeader::revision);
     if newest < revision {
-        refuse_rewound(member, revision).await?;
+        refuse_rewound(&session, revision).await?;
     }
 
-    let watch = Watch { member: member.clone(), action, responses, known: revision, revision };
+    let watch = Watch { session, action, responses, known: revision, revision };
     Ok(stream::try_unfold(watch, |mut watch| async move {
-        let batch = watch.next().await?;
+        let batch = watch.next().await.inspect_err(|error| {
+            if matches!(error, StoreError::Unavailable { .. }) {
+                watch.session.give_up();
+            }
+        })?;
         Ok(Some((WatchEvent::Changed(batch), watch)))
     })
     .boxed())
 }
 
 struct Watch {
-    member: Member,
+    session: Session,
     action: String,
     responses: etcd_client::WatchStream,
     /// What the reader had when the watch began; up to here there is nothing to tell.
@@ -57,15 +74,14 @@ impl Watch {
     async fn next(&mut self) -> Result<Batch, StoreError> {
         let mut changes = Vec::new();
         loop {
-            let response = match self.responses.message().await {
-                Ok(Some(response)) => response,
-                Ok(None) => return Err(self.member.unavailable("the watch was closed".to_owned())),
-                Err(error) => {
-                    return Err(super::failure::map(&self.member.endpoint, &self.action, error));
-                }
-            };
-            refuse_canceled(&self.member, &self.action, &response, self.revision)?;
+            let response = self.response().await?;
+            refuse_canceled(&self.session, &self.action, &response, self.revision)?;
             let response = response.0;
+            if response.watch_id == ALL_WATCHES {
+                // It is alive. The revision means nothing: etcd before 3.4.25 and 3.5.8 sends it ahead of the changes
+                // up to it (etcd issue 15220), and a watch that begins after it would miss them.
+                continue;
+            }
             if response.events.is_empty() && changes.is_empty() {
                 // A progress notification: everything up to this revision has been sent.
                 self.revision = response.header.map_or(0, |header| header.revision).max(self.revision);
@@ -83,6 +99,32 @@ impl Watch {
             }
         }
     }
+
+    /// The next response, whatever it says. A member that is stopped, or cut off without a word, sends none.
+    ///
+    /// Time counts only while somebody waits here: a slow reader is no dead member.
+    async fn response(&mut self) -> Result<WatchResponse, StoreError> {
+        let response = match timeout(SILENCE, self.responses.message()).await {
+            Ok(response) => response,
+            Err(_) => timeout(ANSWER_TIMEOUT, async {
+                self.responses.request_progress().await?;
+                self.responses.message().await
+            })
+            .await
+            .map_err(|_| {
+                let silence = SILENCE + ANSWER_TIMEOUT;
+                self.session.unavailable(format!("the watch has said nothing for {silence:?}"))
+            })?,
+        };
+        match response {
+            Ok(Some(response)) => Ok(response),
+            Ok(None) => Err(self.session.unavailable("the watch was closed".to_owned())),
+            Err(error) if failure::is_too_large(&error) => {
+                Err(StoreError::TooLarge { limit: LARGEST_RESPONSE })
+            }
+            Err(error) => Err(self.session.failure(&self.action, error).into()),
+        }
+    }
 }
 
 fn change(event: PbEvent) -> Option<Change> {
@@ -97,29 +139,30 @@ fn change(event: PbEvent) -> Option<Change> {
 }
 
 fn refuse_canceled(
-    member: &Member,
+    session: &Session,
     action: &str,
     response: &WatchResponse,
     revision: i64,
-) -> Result<(), StoreError> {
+) -> Result<(), Failure> {
     if !response.canceled() {
         return Ok(());
     }
     Err(match (response.compact_revision(), response.cancel_reason()) {
-        (oldest, _) if oldest > 0 => StoreError::Compacted { requested: revision + 1, oldest },
-        (_, reason) if reason.contains("permission denied") => {
-            StoreError::Refused { action: action.to_owned(), reason: reason.to_owned() }
+        (oldest, _) if oldest > 0 => StoreError::Compacted { requested: revision + 1, oldest }.into(),
+        // etcd 3.4 says that permission is denied when a token has expired, too.
+        (_, reason) if reason.contains("permission denied") || failure::asks_for_login(reason) => {
+            Failure::LoginRefused { action: action.to_owned(), reason: reason.to_owned() }
         }
-        (_, reason) => member.unavailable(format!("the watch was canceled: {reason}")),
+        (_, reason) => session.unavailable(format!("the watch was canceled: {reason}")).into(),
     })
 }
 
 /// A member that lags behind is no reason to list again; a whole cluster at an older revision is. Only a read that all
 /// members agree on can tell.
-async fn refuse_rewound(member: &Member, revision: i64) -> Result<(), StoreError> {
-    let mut kv = member.kv();
+async fn refuse_rewound(session: &Session, revision: i64) -> Result<(), Failure> {
+    let mut kv = session.kv();
     let options = GetOptions::new().with_count_only();
-    let answer = member.request("read the revision", kv.get("/", Some(options))).await?;
+    let answer = session.request("read the revision", kv.get("/", Some(options))).await?;
     let newest = answer.header().map_or(0, ResponseHeader::revision);
-    if newest < revision { Err(StoreError::Rewound { requested: revision, newest }) } else { Ok(()) }
+    if newest < revision { Err(StoreError::Rewound { requested: revision, newest }.into()) } else { Ok(()) }
 }
