@@ -78,14 +78,8 @@ impl Members {
         if let [only] = self.members.as_slice() {
             return Ok(only);
         }
-        let read = |session: Session| {
-            async move {
-                let options = GetOptions::new().with_count_only();
-                session.request("read", session.kv().get("/", Some(options))).await.map(drop)
-            }
-            .boxed()
-        };
-        Ok(self.read_from(read).await?.0)
+        let probe = |session: Session| async move { session.probe(GetOptions::new()).await }.boxed();
+        Ok(self.read_from(probe).await?.0)
     }
 }
 

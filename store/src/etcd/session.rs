@@ -17,9 +17,9 @@ use super::{
 };
 use crate::StoreError;
 
-/// How long a member may take to answer at all, from the first packet on. One that is stopped or cut off is given up
-/// then, and the next is asked.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a member may take to show that it is of use: to let this client in, or to answer a read that costs next to
+/// nothing. One that is stopped or cut off is given up then, and the next is asked. An election takes a second or two.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long one request may take. A page takes a hundredth of that.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -62,9 +62,9 @@ impl Session {
             .await
             .map_err(|error| failure::map(endpoint, "connect", error))?;
         let mut session = Self { client, endpoint: endpoint.to_owned(), broken };
-        match timeout(OPEN_TIMEOUT, session.begin(access)).await {
+        match timeout(PROBE_TIMEOUT, session.begin(access)).await {
             Ok(begun) => begun.map(|()| session),
-            Err(_) => Err(session.unavailable(format!("no answer within {OPEN_TIMEOUT:?}"))),
+            Err(_) => Err(session.late(PROBE_TIMEOUT)),
         }
     }
 
@@ -76,19 +76,24 @@ impl Session {
                 Err(error) => return Err(self.failure(&access.login_action(), error).into()),
             }
         }
-        // Any member answers this by itself, so it says only that this one can be reached.
-        let options = GetOptions::new().with_count_only().with_serializable();
-        match self.kv().get("/", Some(options)).await {
-            Ok(_) => Ok(()),
-            Err(error) => match self.failure("read anything", error) {
-                Failure::LoginRefused { action, reason } if access.user.is_none() => {
-                    let reason = format!("{reason}; it wants a user and a password");
-                    Err(StoreError::Refused { action, reason })
-                }
-                // What the user may not read here may be asked for elsewhere.
-                Failure::Store(StoreError::Refused { .. }) => Ok(()),
-                failure => Err(failure.into()),
-            },
+        // A member answers this by itself, so it says only that this one can be reached.
+        match self.probe(GetOptions::new().with_serializable()).await {
+            Err(Failure::LoginRefused { action, reason }) if access.user.is_none() => {
+                let reason = format!("{reason}; it wants a user and a password");
+                Err(StoreError::Refused { action, reason })
+            }
+            answer => Ok(answer?),
+        }
+    }
+
+    /// Makes a read that costs next to nothing. An answer is an answer: what the user may not read here may be asked for
+    /// elsewhere.
+    pub(super) async fn probe(&self, options: GetOptions) -> Result<(), Failure> {
+        let mut kv = self.kv();
+        let answer = timeout(PROBE_TIMEOUT, kv.get("/", Some(options.with_count_only()))).await;
+        match answer.map_err(|_| self.late(PROBE_TIMEOUT))?.map_err(|error| self.failure("read", error)) {
+            Ok(_) | Err(Failure::Store(StoreError::Refused { .. })) => Ok(()),
+            Err(failure) => Err(failure),
         }
     }
 
@@ -118,9 +123,12 @@ impl Session {
 
     /// As [`Session::request`], for callers that look at etcd's error themselves.
     pub(super) async fn answer<T>(&self, request: impl Future<Output = T>) -> Result<T, StoreError> {
-        timeout(REQUEST_TIMEOUT, request)
-            .await
-            .map_err(|_| self.unavailable(format!("no answer within {REQUEST_TIMEOUT:?}")))
+        timeout(REQUEST_TIMEOUT, request).await.map_err(|_| self.late(REQUEST_TIMEOUT))
+    }
+
+    /// Says that an answer did not come in time.
+    pub(super) fn late(&self, limit: Duration) -> StoreError {
+        self.unavailable(format!("no answer within {limit:?}"))
     }
 
     /// What an error of etcd means.

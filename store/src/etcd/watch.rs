@@ -21,7 +21,7 @@ const ALL_WATCHES: i64 = -1;
 /// A watch that says nothing for so long is asked whether it is alive,
 const SILENCE: Duration = Duration::from_secs(3);
 /// and is dead if it says nothing for so long again. A member that is busy takes a second or two.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Opens a watch on everything below `prefix` that changes after `revision`.
 pub(super) async fn watch(session: Session, prefix: &str, revision: i64) -> Result<WatchStream, Failure> {
@@ -45,7 +45,7 @@ pub(super) async fn watch(session: Session, prefix: &str, revision: i64) -> Resu
     refuse_canceled(&session, &action, &created, revision)?;
     let newest = created.header().map_or(0, ResponseHeader::revision);
     if newest < revision {
-        refuse_rewound(&session, revision).await?;
+        refuse_rewound(&session, prefix, revision).await?;
     }
 
     let watch = Watch { session, action, responses, known: revision, revision };
@@ -159,10 +159,12 @@ fn refuse_canceled(
 
 /// A member that lags behind is no reason to list again; a whole cluster at an older revision is. Only a read that all
 /// members agree on can tell.
-async fn refuse_rewound(session: &Session, revision: i64) -> Result<(), Failure> {
+async fn refuse_rewound(session: &Session, prefix: &str, revision: i64) -> Result<(), Failure> {
     let mut kv = session.kv();
+    // A key that whoever may watch may read.
+    let key = if prefix.is_empty() { "/" } else { prefix };
     let options = GetOptions::new().with_count_only();
-    let answer = session.request("read the revision", kv.get("/", Some(options))).await?;
+    let answer = session.request("read the revision", kv.get(key, Some(options))).await?;
     let newest = answer.header().map_or(0, ResponseHeader::revision);
     if newest < revision { Err(StoreError::Rewound { requested: revision, newest }.into()) } else { Ok(()) }
 }
