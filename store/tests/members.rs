@@ -68,7 +68,7 @@ impl Scene {
                     println!("noticed after {:?}: {reason}", start.elapsed());
                     self.outages.push(reason);
                 }
-                FeedEvent::Up => {}
+                FeedEvent::Up => println!("followed again after {:?}", start.elapsed()),
                 other => panic!("nothing was compacted, so there is nothing to list or report: {other:?}"),
             }
         }

@@ -7,6 +7,7 @@ use std::{
 
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 
+use super::failure;
 use crate::StoreError;
 
 /// How to get into an etcd that asks for more than its address.
@@ -51,6 +52,13 @@ impl EtcdAccess {
             tls = tls.identity(identity);
         }
         Ok(options.with_tls(tls))
+    }
+
+    /// Says that TLS can do nothing with the files; it does not say with which of them.
+    pub(super) fn unusable_files(&self, error: &etcd_client::Error) -> StoreError {
+        let files = [&self.ca_file, &self.cert_file, &self.key_file].into_iter().flatten();
+        let files: Vec<_> = files.map(|file| file.display().to_string()).collect();
+        unusable(Path::new(&files.join(" or ")), &failure::words(error))
     }
 
     /// What to log in with, if there is a user.

@@ -90,19 +90,22 @@ pub(super) fn map(endpoint: &str, action: &str, error: Error) -> Failure {
             match i32::from(status.code()) {
                 INVALID_ARGUMENT | NOT_FOUND | PERMISSION_DENIED | RESOURCE_EXHAUSTED
                 | FAILED_PRECONDITION | OUT_OF_RANGE | UNIMPLEMENTED | UNAUTHENTICATED => refused(reason),
-                _ => unavailable(with_cause(reason, status.source())),
+                _ => unavailable(words(&Error::GRpcStatus(status))),
             }
         }
         Error::InvalidArgs(reason) => refused(reason),
         Error::InvalidUri(error) => refused(error.to_string()),
-        Error::TransportError(error) => unavailable(with_cause(error.to_string(), error.source())),
-        other => unavailable(other.to_string()),
+        other => unavailable(words(&other)),
     }
 }
 
 /// The words of an error with those of its first cause: "tcp connect error" alone helps nobody.
-fn with_cause(mut words: String, source: Option<&(dyn std::error::Error + 'static)>) -> String {
-    let mut source = source;
+pub(super) fn words(error: &Error) -> String {
+    let (mut words, mut source) = match error {
+        Error::GRpcStatus(status) => (status.message().to_owned(), status.source()),
+        Error::TransportError(error) => (error.to_string(), error.source()),
+        other => return other.to_string(),
+    };
     while let Some(error) = source {
         source = error.source();
         let cause = error.to_string();

@@ -31,6 +31,9 @@ const PING_TIMEOUT: Duration = Duration::from_secs(3);
 /// can make this client hold at once, with a copy or two.
 pub(super) const LARGEST_RESPONSE: usize = 16 << 20;
 
+/// How hyper and rustls say that the other side closed the connection.
+const CLOSED: [&str; 4] = ["connection closed", "connection reset", "broken pipe", "received fatal alert"];
+
 /// Whether the connection to a member is of use; shared by all who use it.
 pub(super) type Broken = Arc<AtomicBool>;
 
@@ -60,10 +63,10 @@ impl Session {
         // One client for all members would spread its requests over the dead ones too.
         let client = Client::connect([format!("{scheme}://{endpoint}")], Some(options))
             .await
-            .map_err(|error| failure::map(endpoint, "connect", error))?;
+            .map_err(|error| access.unusable_files(&error))?;
         let mut session = Self { client, endpoint: endpoint.to_owned(), broken };
         match timeout(PROBE_TIMEOUT, session.begin(access)).await {
-            Ok(begun) => begun.map(|()| session),
+            Ok(begun) => begun.map(|()| session).map_err(|error| hint(error, access.tls)),
             Err(_) => Err(session.late(PROBE_TIMEOUT)),
         }
     }
@@ -145,4 +148,15 @@ impl Session {
     pub(super) fn give_up(&self) {
         self.broken.store(true, Ordering::Relaxed);
     }
+}
+
+/// A member that does not accept a client only closes the connection; the reason may be lost on the way.
+fn hint(mut error: StoreError, tls: bool) -> StoreError {
+    if let StoreError::Unavailable { reason, .. } = &mut error
+        && CLOSED.iter().any(|words| reason.contains(words))
+    {
+        let hint = if tls { "it may not accept this client's certificate" } else { "it may want TLS" };
+        *reason = format!("{reason} ({hint})");
+    }
+    error
 }
