@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use etcd_client::{GetOptions, ResponseHeader, WatchOptions, WatchResponse, proto::PbEvent};
+use etcd_client::{
+    Error, GetOptions, GetResponse, ResponseHeader, WatchOptions, WatchResponse, proto::PbEvent,
+};
 use futures::{StreamExt, stream};
 use tokio::time::timeout;
 
@@ -25,30 +27,17 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Opens a watch on everything below `prefix` that changes after `revision`.
 pub(super) async fn watch(session: Session, prefix: &str, revision: i64) -> Result<WatchStream, Failure> {
-    let options = match prefix {
-        "" => WatchOptions::new().with_all_keys(),
-        _ => WatchOptions::new().with_prefix(),
-    }
     // One revision that the reader has already: after a compaction at the next one, etcd (3.4.23, for one) still takes a
     // watch that begins there, but has forgotten what was deleted there. A watch that begins before is refused.
-    .with_start_revision(revision.max(1))
-    .with_progress_notify()
-    .with_fragment();
-    let mut client = session.watches();
-    let action = format!("watch {prefix}");
-    let mut responses = session.request(&action, client.watch(prefix, Some(options))).await?;
-
-    let created = session
-        .request(&action, responses.message())
-        .await?
-        .ok_or_else(|| session.unavailable("the watch was closed before it began".to_owned()))?;
-    refuse_canceled(&session, &action, &created, revision)?;
-    let newest = created.header().map_or(0, ResponseHeader::revision);
-    if newest < revision {
-        refuse_rewound(&session, prefix, revision).await?;
-    }
-
-    let watch = Watch { session, action, responses, known: revision, revision };
+    let responses = open(&session, prefix, revision, revision.max(1)).await?;
+    let watch = Watch {
+        session,
+        prefix: prefix.to_owned(),
+        responses,
+        known: revision,
+        begins_early: true,
+        revision,
+    };
     Ok(stream::try_unfold(watch, |mut watch| async move {
         let batch = watch.next().await.inspect_err(|error| {
             if matches!(error, StoreError::Unavailable { .. }) {
@@ -60,12 +49,48 @@ pub(super) async fn watch(session: Session, prefix: &str, revision: i64) -> Resu
     .boxed())
 }
 
+/// Opens a watch for a reader who knows everything up to `revision`.
+async fn open(
+    session: &Session,
+    prefix: &str,
+    revision: i64,
+    start: i64,
+) -> Result<etcd_client::WatchStream, Failure> {
+    let options = match prefix {
+        "" => WatchOptions::new().with_all_keys(),
+        _ => WatchOptions::new().with_prefix(),
+    }
+    .with_start_revision(start)
+    .with_progress_notify()
+    .with_fragment();
+    let mut client = session.watches();
+    let action = action(prefix);
+    let mut responses = session.request(&action, client.watch(prefix, Some(options))).await?;
+
+    let created = session
+        .request(&action, responses.message())
+        .await?
+        .ok_or_else(|| session.unavailable("the watch was closed before it began".to_owned()))?;
+    refuse_canceled(session, prefix, &created, revision)?;
+    let newest = created.header().map_or(0, ResponseHeader::revision);
+    if newest < revision {
+        refuse_rewound(session, prefix, revision).await?;
+    }
+    Ok(responses)
+}
+
+fn action(prefix: &str) -> String {
+    format!("watch {prefix}")
+}
+
 struct Watch {
     session: Session,
-    action: String,
+    prefix: String,
     responses: etcd_client::WatchStream,
     /// What the reader had when the watch began; up to here there is nothing to tell.
     known: i64,
+    /// Whether it began there, and not after it.
+    begins_early: bool,
     /// The newest one that the reader has.
     revision: i64,
 }
@@ -74,8 +99,14 @@ impl Watch {
     async fn next(&mut self) -> Result<Batch, StoreError> {
         let mut changes = Vec::new();
         loop {
-            let response = self.response().await?;
-            refuse_canceled(&self.session, &self.action, &response, self.revision)?;
+            let response = match self.response().await {
+                Err(StoreError::TooLarge { .. }) if self.is_at_start() => {
+                    self.begin_later().await?;
+                    continue;
+                }
+                response => response?,
+            };
+            refuse_canceled(&self.session, &self.prefix, &response, self.revision)?;
             let response = response.0;
             if response.watch_id == ALL_WATCHES {
                 // It is alive. The revision means nothing: etcd before 3.4.25 and 3.5.8 sends it ahead of the changes
@@ -100,6 +131,18 @@ impl Watch {
         }
     }
 
+    /// Whether a change that the reader has already may still come.
+    fn is_at_start(&self) -> bool {
+        self.begins_early && self.revision == self.known
+    }
+
+    /// Leaves out the change that the reader has already: it was too large then, and is so again.
+    async fn begin_later(&mut self) -> Result<(), StoreError> {
+        self.begins_early = false;
+        self.responses = open(&self.session, &self.prefix, self.known, self.known + 1).await?;
+        refuse_compacted(&self.session, &self.prefix, self.known).await.map_err(StoreError::from)
+    }
+
     /// The next response, whatever it says. A member that is stopped, or cut off without a word, sends none.
     ///
     /// Time counts only while somebody waits here: a slow reader is no dead member.
@@ -122,7 +165,7 @@ impl Watch {
             Err(error) if failure::is_too_large(&error) => {
                 Err(StoreError::TooLarge { limit: LARGEST_RESPONSE })
             }
-            Err(error) => Err(self.session.failure(&self.action, error).into()),
+            Err(error) => Err(self.session.failure(&action(&self.prefix), error).into()),
         }
     }
 }
@@ -140,7 +183,7 @@ fn change(event: PbEvent) -> Option<Change> {
 
 fn refuse_canceled(
     session: &Session,
-    action: &str,
+    prefix: &str,
     response: &WatchResponse,
     revision: i64,
 ) -> Result<(), Failure> {
@@ -151,7 +194,7 @@ fn refuse_canceled(
         (oldest, _) if oldest > 0 => StoreError::Compacted { requested: revision + 1, oldest }.into(),
         // etcd 3.4 says that permission is denied when a token has expired, too.
         (_, reason) if reason.contains("permission denied") || failure::asks_for_login(reason) => {
-            Failure::LoginRefused { action: action.to_owned(), reason: reason.to_owned() }
+            Failure::LoginRefused { action: action(prefix), reason: reason.to_owned() }
         }
         (_, reason) => session.unavailable(format!("the watch was canceled: {reason}")).into(),
     })
@@ -160,11 +203,25 @@ fn refuse_canceled(
 /// A member that lags behind is no reason to list again; a whole cluster at an older revision is. Only a read that all
 /// members agree on can tell.
 async fn refuse_rewound(session: &Session, prefix: &str, revision: i64) -> Result<(), Failure> {
-    let mut kv = session.kv();
-    // A key that whoever may watch may read.
-    let key = if prefix.is_empty() { "/" } else { prefix };
-    let options = GetOptions::new().with_count_only();
-    let answer = session.request("read the revision", kv.get(key, Some(options))).await?;
+    let answer = session.request("read the revision", count(session, prefix, 0)).await?;
     let newest = answer.header().map_or(0, ResponseHeader::revision);
     if newest < revision { Err(StoreError::Rewound { requested: revision, newest }.into()) } else { Ok(()) }
+}
+
+/// A watch that began after `revision` has missed nothing if that revision can still be read.
+async fn refuse_compacted(session: &Session, prefix: &str, revision: i64) -> Result<(), Failure> {
+    match session.answer(count(session, prefix, revision)).await? {
+        Ok(_) => Ok(()),
+        Err(error) if failure::is_compacted(&error) => {
+            Err(StoreError::Compacted { requested: revision, oldest: revision + 1 }.into())
+        }
+        Err(error) => Err(session.failure("read a revision", error)),
+    }
+}
+
+/// Reads next to nothing, at a revision or (0) at the newest, of what whoever may watch may read.
+async fn count(session: &Session, prefix: &str, revision: i64) -> Result<GetResponse, Error> {
+    let key = if prefix.is_empty() { "/" } else { prefix };
+    let options = GetOptions::new().with_count_only().with_revision(revision);
+    session.kv().get(key, Some(options)).await
 }
