@@ -5,10 +5,11 @@
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use contiv_store::{
-    Change, Feed, FeedEvent, Leases, Operation, Store, StoreError,
+    Change, Feed, FeedEvent, Leases, Operation, Store, StoreError, WatchEvent,
     etcd::{EtcdAccess, EtcdStore},
-    testing::{Etcd, EtcdOptions, Proxy},
+    testing::{Authority, Etcd, EtcdOptions, Proxy},
 };
+use futures::StreamExt;
 use tempfile::TempDir;
 use tokio::{
     sync::mpsc::Receiver,
@@ -26,9 +27,13 @@ struct Guarded {
 
 impl Guarded {
     async fn start(flags: &[&str]) -> Self {
+        Self::start_with(None, flags).await
+    }
+
+    async fn start_with(authority: Option<&Authority>, flags: &[&str]) -> Self {
         // A login takes 2 ms instead of 70.
         let flags: Vec<&str> = flags.iter().copied().chain(["--bcrypt-cost=4"]).collect();
-        let etcd = Etcd::start_with(EtcdOptions { flags: &flags, ..EtcdOptions::default() }).await.unwrap();
+        let etcd = Etcd::start_with(EtcdOptions { authority, flags: &flags }).await.unwrap();
         let guarded = Self { etcd, folder: tempfile::tempdir().unwrap() };
         for command in [
             &["user", "add", "root:top"][..],
@@ -116,24 +121,24 @@ async fn a_token_that_has_expired_is_renewed_for_every_kind_of_request() {
     // Signed tokens end at their time, used or not.
     let secret = tempfile::NamedTempFile::new().unwrap();
     fs::write(&secret, "the secret that tokens are signed with").unwrap();
-    let flag = format!("--auth-token=jwt,priv-key={},sign-method=HS256,ttl=1s", secret.path().display());
+    let flag = format!("--auth-token=jwt,priv-key={},sign-method=HS256,ttl=3s", secret.path().display());
     let guarded = Guarded::enabled(&[&flag]).await;
-    let store = guarded.store();
-    store.commit(write()).await.unwrap();
-    let expire = || sleep(Duration::from_millis(2100));
-    expire().await;
-    let snapshot = store.list(PREFIX).await.unwrap();
-    expire().await;
-    let mut watch = store.watch(PREFIX, snapshot.revision).await.unwrap();
-    drop(watch.as_mut());
-    expire().await;
-    store.commit(write()).await.unwrap();
-    expire().await;
-    let lease = store.grant(Duration::from_secs(60)).await.unwrap();
-    expire().await;
-    assert!(store.keep_alive(lease).await.unwrap());
-    expire().await;
-    store.revoke(lease).await.unwrap();
+    // Each has a token of its own, which it gets now.
+    let stores: Vec<EtcdStore> = std::iter::repeat_with(|| guarded.store()).take(6).collect();
+    let lease = stores[0].grant(Duration::from_secs(60)).await.unwrap();
+    let mut revision = 0;
+    for store in &stores {
+        revision = store.list(PREFIX).await.unwrap().revision;
+    }
+    // They are counted in whole seconds.
+    sleep(Duration::from_secs(5)).await;
+    assert!(stores[0].keep_alive(lease).await.unwrap());
+    stores[1].list(PREFIX).await.unwrap();
+    let mut watch = stores[2].watch(PREFIX, revision).await.unwrap();
+    stores[3].commit(write()).await.unwrap();
+    assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Changed(batch))) if batch.changes.len() == 1));
+    stores[4].grant(Duration::from_secs(60)).await.unwrap();
+    stores[5].revoke(lease).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -219,4 +224,24 @@ async fn etcd_may_begin_to_want_users_while_it_is_used() {
     let nobody = EtcdStore::new(&[guarded.etcd.endpoint()], EtcdAccess::default()).unwrap();
     let error = nobody.list(PREFIX).await.unwrap_err().to_string();
     assert!(error.ends_with("user name is empty; it wants a user and a password"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_counts_and_not_the_one_that_the_certificate_names() {
+    let authority = Authority::new().unwrap();
+    let guarded = Guarded::start_with(Some(&authority), &[]).await;
+    let access = EtcdAccess {
+        user: Some("contiv".to_owned()),
+        password_file: Some(guarded.password_file()),
+        ..authority.access()
+    };
+    let store = EtcdStore::new(&[guarded.etcd.endpoint()], access).unwrap();
+    store.commit(write()).await.unwrap();
+    guarded.etcd.ctl(&["auth", "enable"]).await.unwrap();
+    store.commit(write()).await.unwrap();
+    store.list(PREFIX).await.unwrap();
+    // The certificate's user may do nothing.
+    let nobody = EtcdStore::new(&[guarded.etcd.endpoint()], authority.access()).unwrap();
+    let error = nobody.list(PREFIX).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Refused { reason, .. } if reason.contains("permission denied")));
 }

@@ -16,10 +16,12 @@ const OUT_OF_RANGE: i32 = 11;
 const UNIMPLEMENTED: i32 = 12;
 const UNAUTHENTICATED: i32 = 16;
 
-/// etcd's words (`api/v3rpc/rpctypes`) for a revision that is gone;
+/// etcd's words (`api/v3rpc/rpctypes`) for a revision that is gone,
 const COMPACTED: &str = "required revision has been compacted";
-/// for a user to log in as where there are none;
+/// for a login where there are no users,
 const NO_AUTHENTICATION: &str = "authentication is not enabled";
+/// for what the user may not do,
+const DENIED: &str = "permission denied";
 /// and for requests of clients that have to log in again: the token is unknown or expired, users or roles have changed
 /// since, or there is no token because nobody had to log in until now.
 const LOGIN_REFUSED: [&str; 3] =
@@ -71,9 +73,16 @@ pub(super) fn is_without_users(error: &Error) -> bool {
     matches!(error, Error::GRpcStatus(status) if status.message().contains(NO_AUTHENTICATION))
 }
 
-/// Whether these words of etcd ask for a new login.
+/// Whether these words of etcd ask for a login.
 pub(super) fn asks_for_login(reason: &str) -> bool {
     LOGIN_REFUSED.iter().any(|words| reason.contains(words))
+}
+
+/// Whether a new login may help against these words of etcd. Permission may be denied to a user other than the one to log
+/// in as: to the one that a certificate names, as long as there is no token. And etcd 3.4 denies it to watches whose token
+/// has expired.
+pub(super) fn may_want_login(reason: &str) -> bool {
+    reason.contains(DENIED) || asks_for_login(reason)
 }
 
 /// What the request was refused for is final; all else may pass.
@@ -84,7 +93,7 @@ pub(super) fn map(endpoint: &str, action: &str, error: Error) -> Failure {
     match error {
         Error::GRpcStatus(status) => {
             let reason = status.message().to_owned();
-            if asks_for_login(&reason) {
+            if may_want_login(&reason) {
                 return Failure::LoginRefused { action: action.to_owned(), reason };
             }
             match i32::from(status.code()) {

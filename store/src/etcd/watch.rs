@@ -192,8 +192,7 @@ fn refuse_canceled(
     }
     Err(match (response.compact_revision(), response.cancel_reason()) {
         (oldest, _) if oldest > 0 => StoreError::Compacted { requested: revision + 1, oldest }.into(),
-        // etcd 3.4 says that permission is denied when a token has expired, too.
-        (_, reason) if reason.contains("permission denied") || failure::asks_for_login(reason) => {
+        (_, reason) if failure::may_want_login(reason) => {
             Failure::LoginRefused { action: action(prefix), reason: reason.to_owned() }
         }
         (_, reason) => session.unavailable(format!("the watch was canceled: {reason}")).into(),

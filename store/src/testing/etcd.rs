@@ -213,7 +213,7 @@ impl Etcd {
                 match self.ctl(&["get", "/"]).await {
                     Ok(_) => return Ok(()),
                     // It has users, and answers.
-                    Err(error) if error.to_string().contains("user name is empty") => return Ok(()),
+                    Err(error) if wants_user(&error.to_string()) => return Ok(()),
                     Err(_) => {}
                 }
             }
@@ -223,6 +223,11 @@ impl Etcd {
             sleep(Duration::from_millis(20)).await;
         }
     }
+}
+
+fn wants_user(error: &str) -> bool {
+    // With a certificate the user is the one that it names.
+    ["user name is empty", "permission denied"].iter().any(|words| error.contains(words))
 }
 
 /// A member's name.
