@@ -1,6 +1,7 @@
 //! A feed on a real cluster whose members die, hang or are cut off, one after the other, while writes go on.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::print_stdout, reason = "how long things took is worth knowing, and asserted nowhere")]
 
 use std::{
     sync::{

@@ -12,24 +12,24 @@ use super::text;
 #[command(next_help_heading = "Access to etcd")]
 pub struct EtcdFlags {
     /// Certificates (PEM) that those of the members of an etcds:// store are signed with [default: the system's]
-    #[arg(long, env = "CONTIV_ETCD_CA_FILE", value_name = "FILE", value_parser = text::path())]
-    etcd_ca_file: Option<PathBuf>,
+    #[arg(long = "etcd-ca-file", env = "CONTIV_ETCD_CA_FILE", value_name = "FILE", value_parser = text::path())]
+    ca_file: Option<PathBuf>,
 
     /// This client's certificate (PEM), for an etcds:// store that asks for one
-    #[arg(long, env = "CONTIV_ETCD_CERT_FILE", value_name = "FILE", value_parser = text::path())]
-    etcd_cert_file: Option<PathBuf>,
+    #[arg(long = "etcd-cert-file", env = "CONTIV_ETCD_CERT_FILE", value_name = "FILE", value_parser = text::path())]
+    cert_file: Option<PathBuf>,
 
     /// The key (PEM) of that certificate
-    #[arg(long, env = "CONTIV_ETCD_KEY_FILE", value_name = "FILE", value_parser = text::path())]
-    etcd_key_file: Option<PathBuf>,
+    #[arg(long = "etcd-key-file", env = "CONTIV_ETCD_KEY_FILE", value_name = "FILE", value_parser = text::path())]
+    key_file: Option<PathBuf>,
 
     /// Whom to log in to etcd as
-    #[arg(long, env = "CONTIV_ETCD_USER", value_name = "NAME")]
-    etcd_user: Option<String>,
+    #[arg(long = "etcd-user", env = "CONTIV_ETCD_USER", value_name = "NAME")]
+    user: Option<String>,
 
     /// File with the password of that user
-    #[arg(long, env = "CONTIV_ETCD_PASSWORD_FILE", value_name = "FILE", value_parser = text::path())]
-    etcd_password_file: Option<PathBuf>,
+    #[arg(long = "etcd-password-file", env = "CONTIV_ETCD_PASSWORD_FILE", value_name = "FILE", value_parser = text::path())]
+    password_file: Option<PathBuf>,
 }
 
 impl EtcdFlags {
@@ -41,11 +41,11 @@ impl EtcdFlags {
         let file = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
         let access = EtcdAccess {
             tls: matches!(store, StoreUrl::Etcd { tls: true, .. }),
-            ca_file: file(&self.etcd_ca_file),
-            cert_file: file(&self.etcd_cert_file),
-            key_file: file(&self.etcd_key_file),
-            user: self.etcd_user.clone().filter(|user| !user.is_empty()),
-            password_file: file(&self.etcd_password_file),
+            ca_file: file(&self.ca_file),
+            cert_file: file(&self.cert_file),
+            key_file: file(&self.key_file),
+            user: self.user.clone().filter(|user| !user.is_empty()),
+            password_file: file(&self.password_file),
         };
         let problems = problems(store, &access);
         if problems.is_empty() { Ok(access) } else { Err(problems) }

@@ -4,6 +4,7 @@
 //! them, so that a key has the same name and the same form everywhere.
 
 mod check;
+mod defaults;
 mod etcd;
 mod file;
 mod flags;
@@ -16,7 +17,7 @@ mod tests;
 
 use std::{
     fs,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -180,44 +181,6 @@ pub struct Config {
     #[arg(long, env = "CONTIV_HISTORY_AGE", value_name = "TIME", value_parser = humantime::parse_duration)]
     #[serde(with = "text::duration")]
     pub history_age: Duration,
-}
-
-impl Default for Config {
-    /// The one place where the defaults are.
-    fn default() -> Self {
-        Self {
-            node_name: String::new(),
-            store: StoreUrl::Dir(PathBuf::from("/etc/contiv/manifests")),
-            etcd_ca_file: PathBuf::new(),
-            etcd_cert_file: PathBuf::new(),
-            etcd_key_file: PathBuf::new(),
-            etcd_user: String::new(),
-            etcd_password_file: PathBuf::new(),
-            renderers: vec![RendererName::NFTABLES],
-            own_table: true,
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9999)),
-            healthz_listen: OptionalAddress(None),
-            state_dir: PathBuf::from("/var/lib/contiv"),
-            log_format: LogFormat::Text,
-            log_level: "info".to_owned(),
-            node_ips: Vec::new(),
-            node_port_addresses: vec![NodePortAddresses::Primary],
-            node_ports_on_loopback: false,
-            local_detect: LocalDetect::PodCidrs,
-            masquerade_all: false,
-            pod_cidrs: Vec::new(),
-            service_cidrs: Vec::new(),
-            service_proxy_name: String::new(),
-            zone: String::new(),
-            local_endpoint_weight: 1,
-            contiv_local_policy: false,
-            source_ranges_on_node_ports: false,
-            mass_deletion_percent: 50,
-            mass_deletion_wait: Duration::from_secs(60),
-            history_events: 1000,
-            history_age: Duration::from_secs(24 * 60 * 60),
-        }
-    }
 }
 
 /// The forms of log lines.
