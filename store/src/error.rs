@@ -25,6 +25,13 @@ pub enum StoreError {
         /// The store's newest.
         newest: i64,
     },
+    /// The watch cannot pass on a change, because it is larger than this client accepts. List again: a list goes on
+    /// without what is too large.
+    #[error("a change is larger than the {limit} bytes that are read at once")]
+    TooLarge {
+        /// The most that is read at once.
+        limit: usize,
+    },
     /// The store cannot be reached, or went away. Try again later.
     #[error("failed to reach the store at {endpoint}: {reason}")]
     Unavailable {

@@ -46,6 +46,8 @@ pub struct Feed {
     /// The newest revision that was delivered; none when a list is due.
     revision: Option<i64>,
     is_down: bool,
+    /// What the receiver knows of what the store cannot read.
+    problems: Vec<Problem>,
 }
 
 /// Asks a running feed to list again.
@@ -94,6 +96,7 @@ impl Feed {
             backoff: Backoff::default(),
             revision: None,
             is_down: false,
+            problems: Vec::new(),
         };
         tokio::spawn(feed.run());
         (receiver, handle)
@@ -154,6 +157,7 @@ impl Feed {
         debug!(revision = snapshot.revision, entries = snapshot.entries.len(), "listed the store");
         let revision = snapshot.revision;
         self.is_down = false;
+        self.problems.clone_from(&snapshot.problems);
         self.send(FeedEvent::Snapshot(snapshot)).await?;
         self.revision = Some(revision);
         Ok(revision)
@@ -171,21 +175,43 @@ impl Feed {
 
     async fn pass_on(&mut self, event: WatchEvent) -> Result<(), Stop> {
         match event {
-            WatchEvent::Problems(problems) => self.send(FeedEvent::Problems(problems)).await,
+            WatchEvent::Problems(problems) => self.replace_problems(problems).await,
             WatchEvent::Changed(batch) => {
                 let revision = batch.revision;
+                let problems = self.without_changed(&batch);
                 if !batch.changes.is_empty() {
                     self.send(FeedEvent::Changed(batch)).await?;
                 }
                 self.revision = Some(revision);
-                Ok(())
+                match problems {
+                    Some(problems) => self.replace_problems(problems).await,
+                    None => Ok(()),
+                }
             }
         }
     }
 
+    async fn replace_problems(&mut self, problems: Vec<Problem>) -> Result<(), Stop> {
+        self.problems.clone_from(&problems);
+        self.send(FeedEvent::Problems(problems)).await
+    }
+
+    /// The problems without those of keys that have changed since, if there are any of those: a list says what is wrong
+    /// with the value of a key, and the next change of the key is another value.
+    fn without_changed(&self, batch: &Batch) -> Option<Vec<Problem>> {
+        let is_changed =
+            |problem: &&Problem| batch.changes.iter().any(|change| change.key() == problem.source);
+        let left: Vec<Problem> =
+            self.problems.iter().filter(|problem| !is_changed(problem)).cloned().collect();
+        (left.len() < self.problems.len()).then_some(left)
+    }
+
     /// Says that the store is down, once, and waits before the next attempt.
     async fn recover(&mut self, error: StoreError) -> ControlFlow<()> {
-        if matches!(error, StoreError::Compacted { .. } | StoreError::Rewound { .. }) {
+        if matches!(
+            error,
+            StoreError::Compacted { .. } | StoreError::Rewound { .. } | StoreError::TooLarge { .. }
+        ) {
             warn!(%error, "changes were missed; listing again");
             self.revision = None;
         } else if !self.is_down {

@@ -12,7 +12,8 @@ use crate::{Problem, StoreError};
 pub struct Entry {
     /// The full key.
     pub key: String,
-    /// The value as stored: Contiv's JSON or binary protobuf.
+    /// The value as stored: Contiv's JSON or binary protobuf. Empty, which is neither, if it is too large for this client:
+    /// then it is a problem of the snapshot.
     pub value: Bytes,
     /// Store revision at which the key came to be.
     pub create_revision: i64,
@@ -27,7 +28,7 @@ pub struct Snapshot {
     pub revision: i64,
     /// Sorted by key.
     pub entries: Vec<Entry>,
-    /// What the backend itself could not read (a broken manifest); the complete list.
+    /// What the backend itself could not read (a broken manifest, a value that is too large); the complete list.
     pub problems: Vec<Problem>,
 }
 
@@ -41,6 +42,16 @@ pub enum Change {
         /// The full key.
         key: String,
     },
+}
+
+impl Change {
+    /// The full key.
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Put(entry) => &entry.key,
+            Self::Delete { key } => key,
+        }
+    }
 }
 
 /// Changes that became visible together, all of revision `revision` or before.

@@ -1,7 +1,9 @@
 //! What tests need of the outside.
 
+mod authority;
 mod etcd;
 mod proxy;
 
-pub use etcd::Etcd;
+pub use authority::Authority;
+pub use etcd::{Etcd, EtcdOptions};
 pub use proxy::Proxy;

@@ -4,7 +4,11 @@ use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
 use thiserror::Error;
 
-use crate::{Store, StoreError, dir::DirStore, etcd::EtcdStore};
+use crate::{
+    Store, StoreError,
+    dir::DirStore,
+    etcd::{EtcdAccess, EtcdStore},
+};
 
 /// Which store to use, and where it is. Reads and prints as a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,21 +88,20 @@ impl fmt::Display for StoreUrl {
     }
 }
 
-/// Opens the store that `url` names.
+/// Opens the store that `url` names; if it is an etcd, with `access`. The URL says whether with TLS.
 ///
-/// A folder is read at once. With etcd nothing is sent yet: whether it can be reached shows in the first request.
+/// A folder is read at once. With etcd nothing is sent yet: whether it can be reached, and whether the files of `access`
+/// can be used, shows in the first request.
 ///
 /// # Errors
-/// When the folder cannot be read, and for `etcds://`, which is not supported yet.
-pub async fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, StoreError> {
-    match url {
-        StoreUrl::Dir(path) => Ok(Arc::new(DirStore::open(path).await?)),
-        StoreUrl::Etcd { tls: true, .. } => Err(StoreError::Refused {
-            action: format!("open {url}"),
-            reason: "etcds:// is not supported yet; use etcd://".to_owned(),
-        }),
-        StoreUrl::Etcd { tls: false, endpoints } => Ok(Arc::new(EtcdStore::connect(endpoints).await?)),
-    }
+/// When the folder cannot be read.
+pub async fn open(url: &StoreUrl, access: EtcdAccess) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(match url {
+        StoreUrl::Dir(path) => Arc::new(DirStore::open(path).await?),
+        StoreUrl::Etcd { tls, endpoints } => {
+            Arc::new(EtcdStore::new(endpoints, EtcdAccess { tls: *tls, ..access })?)
+        }
+    })
 }
 
 #[cfg(test)]
@@ -133,12 +136,5 @@ mod tests {
             let error = url.parse::<StoreUrl>().unwrap_err().to_string();
             assert!(error.contains(problem), "{url}: {error}");
         }
-    }
-
-    #[tokio::test]
-    async fn tls_is_refused_with_the_way_out() {
-        let url = "etcds://127.0.0.1:2379".parse().unwrap();
-        let error = open(&url).await.err().unwrap().to_string();
-        assert!(error.contains("etcds:// is not supported yet; use etcd://"), "{error}");
     }
 }

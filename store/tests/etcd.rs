@@ -8,7 +8,7 @@ use bytes::Bytes;
 use contiv_store::{
     Batch, Change, Condition, Leases, Operation, Store, StoreError, Transaction, WatchEvent, WatchStream,
     commit_in_chunks,
-    etcd::EtcdStore,
+    etcd::{EtcdAccess, EtcdStore},
     testing::{Etcd, Proxy},
 };
 use futures::StreamExt;
@@ -18,7 +18,7 @@ const PREFIX: &str = "/vnf-agent/contiv-ksr/";
 
 async fn start() -> (Etcd, EtcdStore) {
     let etcd = Etcd::start().await.unwrap();
-    let store = EtcdStore::connect(&[etcd.endpoint()]).await.unwrap();
+    let store = EtcdStore::new(&[etcd.endpoint()], EtcdAccess::default()).unwrap();
     (etcd, store)
 }
 
@@ -296,12 +296,12 @@ async fn a_dead_member_is_passed_over_and_all_dead_ones_are_named() {
     dead.cut();
     // Whichever it begins with.
     for _ in 0..10 {
-        let store = EtcdStore::connect(&[dead.endpoint(), etcd.endpoint()]).await.unwrap();
+        let store = EtcdStore::new(&[dead.endpoint(), etcd.endpoint()], EtcdAccess::default()).unwrap();
         let revision = store.commit(vec![put("/a", "1")]).await.unwrap();
         assert_eq!(store.list("/").await.unwrap().revision, revision);
         assert_eq!(next(&mut store.watch("/", revision - 1).await.unwrap()).await.revision, revision);
     }
-    let store = EtcdStore::connect(&[dead.endpoint(), etcd.endpoint()]).await.unwrap();
+    let store = EtcdStore::new(&[dead.endpoint(), etcd.endpoint()], EtcdAccess::default()).unwrap();
     etcd.kill().await.unwrap();
     let error = store.list("/").await.unwrap_err().to_string();
     for endpoint in [dead.endpoint(), etcd.endpoint()] {

@@ -6,13 +6,13 @@ use std::{sync::Arc, time::Duration};
 
 use contiv_store::{
     Change, Feed, FeedEvent, Snapshot, Store,
-    etcd::EtcdStore,
+    etcd::{EtcdAccess, EtcdStore},
     testing::{Etcd, Proxy},
 };
 use tokio::{sync::mpsc::Receiver, time::timeout};
 
-async fn follow(endpoint: String) -> Receiver<FeedEvent> {
-    let store: Arc<dyn Store> = Arc::new(EtcdStore::connect(&[endpoint]).await.unwrap());
+fn follow(endpoint: String) -> Receiver<FeedEvent> {
+    let store: Arc<dyn Store> = Arc::new(EtcdStore::new(&[endpoint], EtcdAccess::default()).unwrap());
     Feed::start(store, "/").0
 }
 
@@ -41,7 +41,7 @@ fn expect_snapshot(event: FeedEvent, expected: &[&str]) {
 async fn a_restart_of_etcd_loses_no_change_and_needs_no_list() {
     let mut etcd = Etcd::start().await.unwrap();
     etcd.ctl(&["put", "/a", "1"]).await.unwrap();
-    let mut events = follow(etcd.endpoint()).await;
+    let mut events = follow(etcd.endpoint());
     expect_snapshot(next(&mut events).await, &["/a"]);
     etcd.ctl(&["put", "/b", "1"]).await.unwrap();
     expect_put(next(&mut events).await, "/b");
@@ -62,7 +62,7 @@ async fn what_was_deleted_and_compacted_during_an_outage_is_gone_afterwards() {
     for key in ["/a", "/b"] {
         etcd.ctl(&["put", key, "1"]).await.unwrap();
     }
-    let mut events = follow(wire.endpoint()).await;
+    let mut events = follow(wire.endpoint());
     expect_snapshot(next(&mut events).await, &["/a", "/b"]);
 
     wire.cut();
@@ -87,7 +87,7 @@ async fn an_etcd_that_lost_its_data_is_listed_again() {
     for key in ["/a", "/b", "/c"] {
         etcd.ctl(&["put", key, "1"]).await.unwrap();
     }
-    let mut events = follow(etcd.endpoint()).await;
+    let mut events = follow(etcd.endpoint());
     expect_snapshot(next(&mut events).await, &["/a", "/b", "/c"]);
     etcd.kill().await.unwrap();
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));

@@ -8,6 +8,9 @@ use contiv_proto::{Key, Kind};
 use contiv_store::{Entry, Store, StoreUrl};
 use futures::{StreamExt, TryStreamExt, stream};
 
+use super::UsageError;
+use crate::config::EtcdFlags;
+
 /// Up to this many objects are asked for one by one; for more, all of their kinds are listed.
 const SINGLE_READS: usize = 32;
 /// How many of them at a time.
@@ -16,9 +19,12 @@ const READS_AT_A_TIME: usize = 8;
 /// Which store to use.
 #[derive(Debug, Args)]
 pub(super) struct StoreArgument {
-    /// The store: dir:PATH or etcd://HOST:PORT[,HOST:PORT…]
+    /// The store: dir:PATH, etcd://HOST:PORT[,HOST:PORT…], or etcds://… with TLS
     #[arg(long, env = "CONTIV_STORE", value_name = "URL", required = true)]
     store: StoreUrl,
+
+    #[command(flatten)]
+    etcd: EtcdFlags,
 }
 
 impl StoreArgument {
@@ -27,12 +33,13 @@ impl StoreArgument {
         &self,
         work: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
+        let access = self.etcd.access(&self.store).map_err(|problems| UsageError(problems.join("\n")))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .context("failed to start the runtime")?;
         runtime.block_on(async {
-            let store = contiv_store::open(&self.store)
+            let store = contiv_store::open(&self.store, access)
                 .await
                 .with_context(|| format!("failed to open the store {}", self.store))?;
             work(store).await

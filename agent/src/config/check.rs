@@ -2,7 +2,7 @@
 
 use contiv_model::NodePortAddresses;
 
-use super::Config;
+use super::{Config, etcd};
 
 /// What is wrong with values that each have the right form.
 pub(super) fn problems(config: &Config) -> Vec<String> {
@@ -16,6 +16,7 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
             problems.push(format!("renderers: {name} is named twice; name it once"));
         }
     }
+    problems.extend(etcd::problems(&config.store, &config.etcd_access()));
     if config.local_endpoint_weight == 0 {
         problems.push("local-endpoint-weight: 0 would send nothing; the least is 1".to_owned());
     }

@@ -4,6 +4,8 @@
 //! them, so that a key has the same name and the same form everywhere.
 
 mod check;
+mod defaults;
+mod etcd;
 mod file;
 mod flags;
 mod optional_address;
@@ -15,18 +17,19 @@ mod tests;
 
 use std::{
     fs,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use clap::{ArgAction, Args, ValueEnum};
 use contiv_model::{LocalDetect, NodeName, NodePortAddresses, ProcessorConfig};
-use contiv_store::StoreUrl;
+use contiv_store::{StoreUrl, etcd::EtcdAccess};
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use etcd::EtcdFlags;
 pub use flags::ConfigFlags;
 pub use optional_address::OptionalAddress;
 pub use renderer_name::{RendererName, UnknownRenderer};
@@ -44,10 +47,30 @@ pub struct Config {
     #[arg(long, env = "CONTIV_NODE_NAME", value_name = "NAME")]
     pub node_name: String,
 
-    /// Where services and endpoints are: `dir:PATH` or `etcd://HOST:PORT[,HOST:PORT…]`
+    /// Where services and endpoints are: `dir:PATH`, `etcd://HOST:PORT[,HOST:PORT…]`, or `etcds://…` with TLS
     #[arg(long, env = "CONTIV_STORE", value_name = "URL")]
     #[serde(with = "text")]
     pub store: StoreUrl,
+
+    /// Certificates (PEM) that those of the members of an `etcds://` store are signed with [default: the system's]
+    #[arg(long, env = "CONTIV_ETCD_CA_FILE", value_name = "FILE", value_parser = text::path())]
+    pub etcd_ca_file: PathBuf,
+
+    /// This client's certificate (PEM), for an `etcds://` store that asks for one
+    #[arg(long, env = "CONTIV_ETCD_CERT_FILE", value_name = "FILE", value_parser = text::path())]
+    pub etcd_cert_file: PathBuf,
+
+    /// The key (PEM) of that certificate
+    #[arg(long, env = "CONTIV_ETCD_KEY_FILE", value_name = "FILE", value_parser = text::path())]
+    pub etcd_key_file: PathBuf,
+
+    /// Whom to log in to etcd as
+    #[arg(long, env = "CONTIV_ETCD_USER", value_name = "NAME")]
+    pub etcd_user: String,
+
+    /// File with the password of that user
+    #[arg(long, env = "CONTIV_ETCD_PASSWORD_FILE", value_name = "FILE", value_parser = text::path())]
+    pub etcd_password_file: PathBuf,
 
     /// What to render to, in this order: nftables, dry-run
     #[arg(long, env = "CONTIV_RENDERERS", value_name = "NAME,…", value_delimiter = ',')]
@@ -160,39 +183,6 @@ pub struct Config {
     pub history_age: Duration,
 }
 
-impl Default for Config {
-    /// The one place where the defaults are.
-    fn default() -> Self {
-        Self {
-            node_name: String::new(),
-            store: StoreUrl::Dir(PathBuf::from("/etc/contiv/manifests")),
-            renderers: vec![RendererName::NFTABLES],
-            own_table: true,
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9999)),
-            healthz_listen: OptionalAddress(None),
-            state_dir: PathBuf::from("/var/lib/contiv"),
-            log_format: LogFormat::Text,
-            log_level: "info".to_owned(),
-            node_ips: Vec::new(),
-            node_port_addresses: vec![NodePortAddresses::Primary],
-            node_ports_on_loopback: false,
-            local_detect: LocalDetect::PodCidrs,
-            masquerade_all: false,
-            pod_cidrs: Vec::new(),
-            service_cidrs: Vec::new(),
-            service_proxy_name: String::new(),
-            zone: String::new(),
-            local_endpoint_weight: 1,
-            contiv_local_policy: false,
-            source_ranges_on_node_ports: false,
-            mass_deletion_percent: 50,
-            mass_deletion_wait: Duration::from_secs(60),
-            history_events: 1000,
-            history_age: Duration::from_secs(24 * 60 * 60),
-        }
-    }
-}
-
 /// The forms of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -243,6 +233,19 @@ impl Config {
     /// When a path is not UTF-8.
     pub fn to_toml(&self) -> Result<String, ConfigError> {
         toml::to_string(self).map_err(|error| ConfigError::one(format!("failed to print as TOML: {error}")))
+    }
+
+    /// How to get into the etcd that is the store.
+    pub fn etcd_access(&self) -> EtcdAccess {
+        let file = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
+        EtcdAccess {
+            tls: matches!(self.store, StoreUrl::Etcd { tls: true, .. }),
+            ca_file: file(&self.etcd_ca_file),
+            cert_file: file(&self.etcd_cert_file),
+            key_file: file(&self.etcd_key_file),
+            user: (!self.etcd_user.is_empty()).then(|| self.etcd_user.clone()),
+            password_file: file(&self.etcd_password_file),
+        }
     }
 
     /// What the service processor has to know.

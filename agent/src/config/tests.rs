@@ -17,9 +17,14 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 25] = [
+const VALUES: [(&str, &str, &str); 30] = [
     ("node-name", "\"n1\"", "n2"),
-    ("store", "\"etcd://127.0.0.1:1\"", "dir:/2"),
+    ("store", "\"etcds://127.0.0.1:1\"", "dir:/2"),
+    ("etcd-ca-file", "\"/1\"", "/2"),
+    ("etcd-cert-file", "\"/1\"", "/2"),
+    ("etcd-key-file", "\"/1\"", "/2"),
+    ("etcd-user", "\"one\"", "two"),
+    ("etcd-password-file", "\"/1\"", "/2"),
     ("renderers", "[\"dry-run\"]", "dry-run,nftables"),
     ("own-table", "false", "true"),
     ("listen", "\"[::1]:1\"", "[::1]:2"),
@@ -95,6 +100,26 @@ fn every_setting_of_the_processor_is_a_key() {
     assert_eq!(load(&lines.join("\n"), &[]).unwrap().processor(), expected);
     let defaults = ProcessorConfig::new(NodeName::new("n1"));
     assert_eq!(load("node-name = \"n1\"", &[]).unwrap().processor(), defaults);
+}
+
+#[test]
+fn what_gets_into_etcd_is_what_the_keys_say() {
+    let file = "store = \"etcds://a:1\"\netcd-ca-file = \"/ca\"\netcd-cert-file = \"/cert\"\n\
+                etcd-key-file = \"/key\"\netcd-user = \"contiv\"\netcd-password-file = \"/password\"";
+    let expected = EtcdAccess {
+        tls: true,
+        ca_file: Some("/ca".into()),
+        cert_file: Some("/cert".into()),
+        key_file: Some("/key".into()),
+        user: Some("contiv".to_owned()),
+        password_file: Some("/password".into()),
+    };
+    assert_eq!(load(file, &[]).unwrap().etcd_access(), expected);
+    let none = ["--etcd-ca-file=", "--etcd-cert-file=", "--etcd-key-file="];
+    let without = load(file, &[&none[..], &["--etcd-user=", "--etcd-password-file="]].concat()).unwrap();
+    assert_eq!(without.etcd_access(), EtcdAccess { tls: true, ..EtcdAccess::default() });
+    let ignored = load("etcd-user = \"contiv\"", &[]);
+    assert!(ignored.is_ok(), "with a folder it does not matter: {ignored:?}");
 }
 
 #[test]
@@ -181,6 +206,21 @@ fn what_has_the_right_form_and_makes_no_sense_is_refused_with_the_way_out() {
         ("healthz-listen = \"127.0.0.1:9999\"", &[], "healthz-listen: the debug HTTP has that address"),
         ("history-events = 0", &[], "history-events: the least is 1"),
         ("local-endpoint-weight = 0", &[], "local-endpoint-weight: "),
+        (
+            "store = \"etcd://a:1\"\netcd-ca-file = \"/ca\"",
+            &[],
+            "etcd-ca-file: the store etcd://a:1 does not use TLS; write etcds:// for one that does",
+        ),
+        (
+            "store = \"etcds://a:1\"\netcd-cert-file = \"/cert\"",
+            &[],
+            "etcd-cert-file: it is of no use without etcd-key-file; set both or none",
+        ),
+        (
+            "store = \"etcd://a:1\"\netcd-password-file = \"/password\"",
+            &[],
+            "etcd-password-file: it is of no use without etcd-user; set both or none",
+        ),
         ("", &["--log-level=inof"], "log-level: \"inof\" is no level"),
         ("", &["--log-level=a=b=c"], "log-level: "),
         ("", &["--local-endpoint-weight=0"], "--local-endpoint-weight"),

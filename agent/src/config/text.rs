@@ -1,7 +1,8 @@
 //! Values that are text in the file.
 
-use std::{fmt::Display, str::FromStr};
+use std::{fmt::Display, path::PathBuf, str::FromStr};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
 pub(super) fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
@@ -14,6 +15,11 @@ where
     D: Deserializer<'de>,
 {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+/// Paths of flags; an empty one says that there is none, and takes back what the file sets.
+pub(super) fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// Spans of time, as in `24h` or `90m`.

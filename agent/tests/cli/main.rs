@@ -1,9 +1,10 @@
-//! The real binary, on folders of manifests.
+//! The real binary, on folders of manifests and on a real etcd.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
 mod agent;
 mod config;
 mod contiv;
+mod etcd;
 mod render;
 mod store;
 mod trace;

@@ -9,7 +9,7 @@ use std::{
 
 use contiv_store::{
     Operation, Store,
-    etcd::EtcdStore,
+    etcd::{EtcdAccess, EtcdStore},
     testing::{Etcd, Proxy},
 };
 use nix::{
@@ -52,7 +52,7 @@ impl Arena {
     pub(crate) async fn start() -> Self {
         let etcd = Etcd::start_cluster(3).await.unwrap();
         let endpoints: Vec<String> = etcd.iter().map(Etcd::endpoint).collect();
-        let store = EtcdStore::connect(&endpoints).await.unwrap();
+        let store = EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap();
         let mut contenders = Vec::new();
         for index in 0..3 {
             contenders.push(Contender::start(index, &endpoints).await);

@@ -6,7 +6,10 @@ use contiv_controller::{
     BoxError, Context, Controller, Key, Manager, Mapper, Outcome, ResourceType, Write, WriteError,
     lease::election::{Election, ElectionConfig},
 };
-use contiv_store::{Entry, Store, etcd::EtcdStore};
+use contiv_store::{
+    Entry, Store,
+    etcd::{EtcdAccess, EtcdStore},
+};
 use tokio::{io::AsyncReadExt, runtime::Runtime, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +31,7 @@ pub(crate) fn run() {
 }
 
 async fn compete(endpoints: Vec<String>, identity: String) {
-    let store: Arc<dyn Store> = Arc::new(EtcdStore::connect(&endpoints).await.unwrap());
+    let store: Arc<dyn Store> = Arc::new(EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap());
     let config = ElectionConfig {
         ttl: Duration::from_secs(3),
         keep_alive_every: Duration::from_millis(300),

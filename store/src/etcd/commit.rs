@@ -2,18 +2,19 @@
 
 use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, ResponseHeader, Txn, TxnOp, TxnOpResponse};
 
-use super::{list::entry, member::Member};
+use super::{failure::Failure, list::entry, session::Session};
 use crate::{Condition, Entry, Operation, StoreError, Transaction, store::TRANSACTION_LIMIT};
 
 /// Applies all operations or none, and returns the revision they got.
-pub(super) async fn commit(member: &Member, transaction: Transaction) -> Result<i64, StoreError> {
+pub(super) async fn commit(session: Session, transaction: Transaction) -> Result<i64, Failure> {
     let Transaction { conditions, operations } = transaction;
     let largest = operations.len().max(conditions.len());
     if largest > TRANSACTION_LIMIT {
         return Err(StoreError::Refused {
             action: format!("commit {largest} operations at once"),
             reason: format!("a transaction holds {TRANSACTION_LIMIT} at most; commit them in chunks"),
-        });
+        }
+        .into());
     }
     let compares: Vec<Compare> = conditions.iter().map(compare).collect();
     // etcd says only that some condition does not hold. These say of which key.
@@ -22,8 +23,8 @@ pub(super) async fn commit(member: &Member, transaction: Transaction) -> Result<
         .map(|condition| TxnOp::get(condition.key(), Some(GetOptions::new().with_keys_only())))
         .collect();
     let operations: Vec<TxnOp> = operations.into_iter().map(operation).collect();
-    let mut kv = member.kv();
-    let answer = member
+    let mut kv = session.kv();
+    let answer = session
         .request("commit", kv.txn(Txn::new().when(compares).and_then(operations).or_else(reads)))
         .await?;
     if answer.succeeded() {
@@ -33,7 +34,7 @@ pub(super) async fn commit(member: &Member, transaction: Transaction) -> Result<
         TxnOpResponse::Get(mut response) => response.take_kvs().into_iter().next().map(entry),
         _ => None,
     });
-    Err(conflict(&conditions, found))
+    Err(conflict(&conditions, found).into())
 }
 
 fn conflict(conditions: &[Condition], found: impl Iterator<Item = Option<Entry>>) -> StoreError {

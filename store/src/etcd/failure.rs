@@ -1,5 +1,7 @@
 //! etcd's errors, sorted by what the caller can do about them.
 
+use std::error::Error as _;
+
 use etcd_client::Error;
 
 use crate::StoreError;
@@ -14,8 +16,45 @@ const OUT_OF_RANGE: i32 = 11;
 const UNIMPLEMENTED: i32 = 12;
 const UNAUTHENTICATED: i32 = 16;
 
-/// etcd's words for a revision that is gone (`api/v3rpc/rpctypes`).
+/// etcd's words (`api/v3rpc/rpctypes`) for a revision that is gone,
 const COMPACTED: &str = "required revision has been compacted";
+/// for a login where there are no users,
+const NO_AUTHENTICATION: &str = "authentication is not enabled";
+/// for what the user may not do,
+const DENIED: &str = "permission denied";
+/// and for requests of clients that have to log in again: the token is unknown or expired, users or roles have changed
+/// since, or there is no token because nobody had to log in until now.
+const LOGIN_REFUSED: [&str; 3] =
+    ["invalid auth token", "revision of auth store is old", "user name is empty"];
+
+/// Why one member did not do what it was asked.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It wants a new login; or, where that cannot be told, perhaps it does. The request was not done.
+    LoginRefused {
+        /// What was asked.
+        action: String,
+        /// etcd's words.
+        reason: String,
+    },
+    /// Anything else.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::LoginRefused { action, reason } => Self::Refused { action, reason },
+            Failure::Store(error) => error,
+        }
+    }
+}
 
 /// Whether the revision of a list is gone.
 pub(super) fn is_compacted(error: &Error) -> bool {
@@ -29,21 +68,59 @@ pub(super) fn is_too_large(error: &Error) -> bool {
         if i32::from(status.code()) == OUT_OF_RANGE && status.message().contains("message length too large"))
 }
 
+/// Whether etcd has no users, and wants none.
+pub(super) fn is_without_users(error: &Error) -> bool {
+    matches!(error, Error::GRpcStatus(status) if status.message().contains(NO_AUTHENTICATION))
+}
+
+/// Whether these words of etcd ask for a login.
+pub(super) fn asks_for_login(reason: &str) -> bool {
+    LOGIN_REFUSED.iter().any(|words| reason.contains(words))
+}
+
+/// Whether a new login may help against these words of etcd. Permission may be denied to a user other than the one to log
+/// in as: to the one that a certificate names, as long as there is no token. And etcd 3.4 denies it to watches whose token
+/// has expired.
+pub(super) fn may_want_login(reason: &str) -> bool {
+    reason.contains(DENIED) || asks_for_login(reason)
+}
+
 /// What the request was refused for is final; all else may pass.
-pub(super) fn map(endpoint: &str, action: &str, error: Error) -> StoreError {
-    let refused = |reason: String| StoreError::Refused { action: action.to_owned(), reason };
-    let unavailable = |reason: String| StoreError::Unavailable { endpoint: endpoint.to_owned(), reason };
+pub(super) fn map(endpoint: &str, action: &str, error: Error) -> Failure {
+    let refused = |reason: String| StoreError::Refused { action: action.to_owned(), reason }.into();
+    let unavailable =
+        |reason: String| StoreError::Unavailable { endpoint: endpoint.to_owned(), reason }.into();
     match error {
         Error::GRpcStatus(status) => {
             let reason = status.message().to_owned();
+            if may_want_login(&reason) {
+                return Failure::LoginRefused { action: action.to_owned(), reason };
+            }
             match i32::from(status.code()) {
                 INVALID_ARGUMENT | NOT_FOUND | PERMISSION_DENIED | RESOURCE_EXHAUSTED
                 | FAILED_PRECONDITION | OUT_OF_RANGE | UNIMPLEMENTED | UNAUTHENTICATED => refused(reason),
-                _ => unavailable(reason),
+                _ => unavailable(words(&Error::GRpcStatus(status))),
             }
         }
         Error::InvalidArgs(reason) => refused(reason),
         Error::InvalidUri(error) => refused(error.to_string()),
-        other => unavailable(other.to_string()),
+        other => unavailable(words(&other)),
     }
+}
+
+/// The words of an error with those of its first cause: "tcp connect error" alone helps nobody.
+pub(super) fn words(error: &Error) -> String {
+    let (mut words, mut source) = match error {
+        Error::GRpcStatus(status) => (status.message().to_owned(), status.source()),
+        Error::TransportError(error) => (error.to_string(), error.source()),
+        other => return other.to_string(),
+    };
+    while let Some(error) = source {
+        source = error.source();
+        let cause = error.to_string();
+        if source.is_none() && !words.contains(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
 }

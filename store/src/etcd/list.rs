@@ -1,10 +1,13 @@
 //! A list at one revision, in pages.
 
 use bytes::Bytes;
-use etcd_client::{GetOptions, GetResponse, KvClient};
+use etcd_client::{GetOptions, GetResponse, KvClient, ResponseHeader};
 
-use super::{failure, member::Member};
-use crate::{Entry, Snapshot, StoreError};
+use super::{
+    failure::{self, Failure},
+    session::{LARGEST_RESPONSE, Session},
+};
+use crate::{Entry, Problem, Snapshot, StoreError};
 
 /// Keys per page. For each page etcd 3.4 counts all keys that are left, so small pages cost more than they carry: 50,000
 /// keys of 700 bytes took 0.61 s in pages of 200, 0.23 s of 1,000, 0.14 s of 5,000 and 0.16 s in one.
@@ -18,70 +21,85 @@ enum Stop {
     Compacted,
     /// The page exceeds what the client accepts.
     TooLarge,
-    Failed(StoreError),
+    Failed(Failure),
 }
 
 /// Everything below `prefix`, at one revision.
-pub(super) async fn list(member: &Member, prefix: &str) -> Result<Snapshot, StoreError> {
-    let mut limit = PAGE;
-    let mut attempts = 0;
-    loop {
-        match pages(member, prefix, limit).await {
+///
+/// A value that is too large by itself is a problem of its key, and its entry has an empty value, which is none that
+/// anything can be read from: the key is there, and must not be taken for a deleted one.
+pub(super) async fn list(session: Session, prefix: &str) -> Result<Snapshot, Failure> {
+    for _ in 0..ATTEMPTS {
+        match pages(&session, prefix).await {
             Ok(snapshot) => return Ok(snapshot),
-            Err(Stop::Failed(error)) => return Err(error),
-            Err(Stop::TooLarge) if limit > 1 => limit = (limit / 8).max(1),
+            Err(Stop::Failed(failure)) => return Err(failure),
+            Err(Stop::Compacted) => {}
             Err(Stop::TooLarge) => {
-                return Err(StoreError::Refused {
-                    action: format!("list {prefix}"),
-                    reason: "one value is larger than this client accepts".to_owned(),
-                });
-            }
-            Err(Stop::Compacted) => {
-                attempts += 1;
-                if attempts == ATTEMPTS {
-                    return Err(member.unavailable(format!(
-                        "its revisions were compacted {ATTEMPTS} times while {prefix} was being listed"
-                    )));
-                }
+                let action = format!("list {prefix}");
+                let reason = format!("a key alone is larger than {LARGEST_RESPONSE} bytes");
+                return Err(StoreError::Refused { action, reason }.into());
             }
         }
     }
+    let reason = format!("its revisions were compacted {ATTEMPTS} times while {prefix} was being listed");
+    Err(session.unavailable(reason).into())
 }
 
-async fn pages(member: &Member, prefix: &str, limit: i64) -> Result<Snapshot, Stop> {
-    let mut kv = member.kv();
+async fn pages(session: &Session, prefix: &str) -> Result<Snapshot, Stop> {
+    let mut kv = session.kv();
     let end = prefix_end(prefix);
     let mut snapshot = Snapshot::default();
     // etcd reads an empty key as none; this is the first key there can be.
     let mut from = if prefix.is_empty() { vec![0] } else { prefix.as_bytes().to_vec() };
+    let mut limit = PAGE;
     loop {
         let options =
             GetOptions::new().with_range(end.clone()).with_limit(limit).with_revision(snapshot.revision);
-        let mut page = page(member, &mut kv, from, options).await?;
+        let mut page = match page(session, &mut kv, from.clone(), options.clone()).await {
+            Err(Stop::TooLarge) if limit > 1 => {
+                limit = (limit / 8).max(1);
+                continue;
+            }
+            Err(Stop::TooLarge) => {
+                let page = page(session, &mut kv, from, options.with_keys_only()).await?;
+                snapshot.problems.extend(page.kvs().iter().map(|pair| too_large(pair.key())));
+                page
+            }
+            page => page?,
+        };
+        limit = (limit * 2).min(PAGE);
         if snapshot.revision == 0 {
             // etcd answers with the revision it read, which pins the pages that follow.
-            snapshot.revision = page.header().map_or(0, etcd_client::ResponseHeader::revision);
+            snapshot.revision = page.header().map_or(0, ResponseHeader::revision);
         }
-        let more = page.more();
+        let next = page.kvs().last().filter(|_| page.more()).map(|last| [last.key(), &[0]].concat());
         snapshot.entries.extend(page.take_kvs().into_iter().map(entry));
-        match snapshot.entries.last() {
-            Some(last) if more => from = [last.key.as_bytes(), &[0]].concat(),
-            _ => return Ok(snapshot),
-        }
+        let Some(next) = next else { return Ok(snapshot) };
+        from = next;
     }
 }
 
 async fn page(
-    member: &Member,
+    session: &Session,
     kv: &mut KvClient,
     from: Vec<u8>,
     options: GetOptions,
 ) -> Result<GetResponse, Stop> {
-    match member.answer(kv.get(from, Some(options))).await.map_err(Stop::Failed)? {
+    let answer = session.answer(kv.get(from, Some(options))).await;
+    match answer.map_err(|error| Stop::Failed(error.into()))? {
         Ok(page) => Ok(page),
         Err(error) if failure::is_compacted(&error) => Err(Stop::Compacted),
         Err(error) if failure::is_too_large(&error) => Err(Stop::TooLarge),
-        Err(error) => Err(Stop::Failed(failure::map(&member.endpoint, "list", error))),
+        Err(error) => Err(Stop::Failed(session.failure("list", error))),
+    }
+}
+
+fn too_large(key: &[u8]) -> Problem {
+    Problem {
+        source: key_text(key.to_vec()),
+        object: None,
+        field: None,
+        reason: format!("the value is larger than {LARGEST_RESPONSE} bytes, which is the most that is read"),
     }
 }
 

@@ -1,77 +1,71 @@
 //! One member of an etcd cluster.
 
-use std::time::Duration;
+use std::sync::{Arc, atomic::Ordering};
 
-use etcd_client::{Client, ConnectOptions, KvClient, LeaseClient, WatchClient};
+use futures::future::BoxFuture;
+use tokio::sync::Mutex;
 
-use super::failure;
+use super::{
+    access::EtcdAccess,
+    failure::Failure,
+    session::{Broken, Session},
+};
 use crate::StoreError;
 
-/// How long one request may take. A page takes a hundredth of that.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// etcd closes connections that ping more often than its `--grpc-keepalive-min-time`, which is 5 s.
-const PING_INTERVAL: Duration = Duration::from_secs(10);
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pages are made smaller when they exceed it, and watch responses come in fragments that do not.
-const LARGEST_RESPONSE: usize = 64 << 20;
-
-/// A client of one member. Cheap to clone.
-#[derive(Clone)]
+/// A member, and the connection to it that is in use.
 pub(super) struct Member {
-    client: Client,
-    pub(super) endpoint: String,
+    endpoint: String,
+    access: Arc<EtcdAccess>,
+    /// Held while a connection is made, so that all who wait for it share one.
+    session: Mutex<Option<Session>>,
+    broken: Broken,
 }
 
 impl Member {
-    /// Nothing is sent here; the connection is made with the first request.
-    pub(super) async fn connect(endpoint: &str) -> Result<Self, StoreError> {
-        let options = ConnectOptions::new()
-            .with_connect_timeout(CONNECT_TIMEOUT)
-            .with_keep_alive(PING_INTERVAL, PING_TIMEOUT)
-            .with_keep_alive_while_idle(true)
-            // A member that is cut off from the others ends its watches instead of showing the past.
-            .with_require_leader(true);
-        // One client for all members would spread its requests over the dead ones too.
-        let client = Client::connect([endpoint], Some(options))
-            .await
-            .map_err(|error| failure::map(endpoint, "connect", error))?;
-        Ok(Self { client, endpoint: endpoint.to_owned() })
+    /// Nothing is sent here; a connection is made when it is needed.
+    pub(super) fn new(endpoint: String, access: Arc<EtcdAccess>) -> Self {
+        Self { endpoint, access, session: Mutex::default(), broken: Broken::default() }
     }
 
-    /// For reads and writes.
-    pub(super) fn kv(&self) -> KvClient {
-        self.client.kv_client().max_decoding_message_size(LARGEST_RESPONSE)
+    /// Whether the last thing known of it is that it was of no use.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
     }
 
-    /// For watches.
-    pub(super) fn watches(&self) -> WatchClient {
-        self.client.watch_client().max_decoding_message_size(LARGEST_RESPONSE)
-    }
-
-    /// For keys with a time to live.
-    pub(super) fn leases(&self) -> LeaseClient {
-        self.client.lease_client()
-    }
-
-    /// Awaits the answer to one request, but not for ever.
-    pub(super) async fn request<T>(
+    /// Makes a request. A member that wants a new login gets one, with what the files hold now, and is asked again,
+    /// once. After a failure the next request makes a new connection.
+    pub(super) async fn ask<'r, T>(
         &self,
-        action: &str,
-        request: impl Future<Output = Result<T, etcd_client::Error>>,
+        request: impl Fn(Session) -> BoxFuture<'r, Result<T, Failure>>,
     ) -> Result<T, StoreError> {
-        self.answer(request).await?.map_err(|error| failure::map(&self.endpoint, action, error))
+        let mut answer = request(self.session().await?).await;
+        if let Err(Failure::LoginRefused { .. }) = answer
+            && self.access.user.is_some()
+        {
+            self.broken.store(true, Ordering::Relaxed);
+            answer = request(self.session().await?).await;
+        }
+        answer.map_err(|failure| {
+            let error = StoreError::from(failure);
+            if matches!(error, StoreError::Unavailable { .. }) {
+                self.broken.store(true, Ordering::Relaxed);
+            }
+            error
+        })
     }
 
-    /// As [`Member::request`], for callers that look at etcd's error themselves.
-    pub(super) async fn answer<T>(&self, request: impl Future<Output = T>) -> Result<T, StoreError> {
-        tokio::time::timeout(REQUEST_TIMEOUT, request)
-            .await
-            .map_err(|_| self.unavailable(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs())))
-    }
-
-    /// Why this member is of no use at the moment.
-    pub(super) fn unavailable(&self, reason: String) -> StoreError {
-        StoreError::Unavailable { endpoint: self.endpoint.clone(), reason }
+    async fn session(&self) -> Result<Session, StoreError> {
+        let mut slot = self.session.lock().await;
+        if let Some(session) = slot.as_ref()
+            && !self.is_broken()
+        {
+            return Ok(session.clone());
+        }
+        *slot = None;
+        let opened = Session::open(&self.endpoint, &self.access, Arc::clone(&self.broken)).await;
+        self.broken.store(opened.is_err(), Ordering::Relaxed);
+        let session = opened?;
+        *slot = Some(session.clone());
+        Ok(session)
     }
 }

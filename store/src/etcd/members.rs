@@ -1,12 +1,15 @@
 //! Which member gets a request.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use etcd_client::GetOptions;
 use futures::{FutureExt, future::BoxFuture};
 use rand::Rng;
 
-use super::member::Member;
+use super::{access::EtcdAccess, failure::Failure, member::Member, session::Session};
 use crate::StoreError;
 
 /// The members of a cluster, and the one that answered last.
@@ -18,36 +21,51 @@ pub(super) struct Members {
 }
 
 impl Members {
-    pub(super) async fn connect(endpoints: &[String]) -> Result<Self, StoreError> {
-        let mut members = Vec::with_capacity(endpoints.len());
-        for endpoint in endpoints {
-            members.push(Member::connect(endpoint).await?);
-        }
-        if members.is_empty() {
+    /// Nothing is sent here.
+    ///
+    /// # Errors
+    /// When there is no endpoint.
+    pub(super) fn new(endpoints: &[String], access: EtcdAccess) -> Result<Self, StoreError> {
+        if endpoints.is_empty() {
             let reason = "there is no endpoint; name at least one HOST:PORT".to_owned();
             return Err(StoreError::Refused { action: "connect".to_owned(), reason });
         }
+        let access = Arc::new(access);
+        let members =
+            endpoints.iter().map(|endpoint| Member::new(endpoint.clone(), Arc::clone(&access))).collect();
         // Many agents with one configuration spread over the members.
-        let preferred = AtomicUsize::new(rand::rng().random_range(0..members.len()));
+        let preferred = AtomicUsize::new(rand::rng().random_range(0..endpoints.len()));
         Ok(Self { members, preferred })
     }
 
-    /// Asks the member that answered last, and the next when that one is of no use.
+    /// Asks the member that answered last, and the next when that one is of no use. Those that failed last time are
+    /// asked last.
     ///
     /// # Errors
     /// What the first member that could be reached says; or, when none can, why each of them cannot.
-    pub(super) async fn read<'a, T>(
-        &'a self,
-        request: impl Fn(&'a Member) -> BoxFuture<'a, Result<T, StoreError>>,
+    pub(super) async fn read<'r, T>(
+        &self,
+        request: impl Fn(Session) -> BoxFuture<'r, Result<T, Failure>>,
     ) -> Result<T, StoreError> {
+        Ok(self.read_from(request).await?.1)
+    }
+
+    /// As [`Members::read`], with the member that answered.
+    async fn read_from<'r, T>(
+        &self,
+        request: impl Fn(Session) -> BoxFuture<'r, Result<T, Failure>>,
+    ) -> Result<(&Member, T), StoreError> {
         let first = self.preferred.load(Ordering::Relaxed);
+        let mut order: Vec<usize> = (first..self.members.len()).chain(0..first).collect();
+        order.sort_by_key(|position| self.members[*position].is_broken());
         let mut failures = Vec::new();
-        for position in (first..self.members.len()).chain(0..first) {
-            match request(&self.members[position]).await {
+        for position in order {
+            let member = &self.members[position];
+            match member.ask(&request).await {
                 Err(StoreError::Unavailable { endpoint, reason }) => failures.push((endpoint, reason)),
                 answer => {
                     self.preferred.store(position, Ordering::Relaxed);
-                    return answer;
+                    return Ok((member, answer?));
                 }
             }
         }
@@ -60,16 +78,8 @@ impl Members {
         if let [only] = self.members.as_slice() {
             return Ok(only);
         }
-        self.read(|member| {
-            async move {
-                let mut kv = member.kv();
-                let options = GetOptions::new().with_count_only();
-                member.request("read", kv.get("/", Some(options))).await?;
-                Ok(member)
-            }
-            .boxed()
-        })
-        .await
+        let probe = |session: Session| async move { session.probe(GetOptions::new()).await }.boxed();
+        Ok(self.read_from(probe).await?.0)
     }
 }
 

@@ -1,54 +1,96 @@
 //! What changes after a revision, without a gap.
 
-use bytes::Bytes;
-use etcd_client::{GetOptions, ResponseHeader, WatchOptions, WatchResponse, proto::PbEvent};
-use futures::{StreamExt, stream};
+use std::time::Duration;
 
-use super::{list::key_text, member::Member};
+use bytes::Bytes;
+use etcd_client::{
+    Error, GetOptions, GetResponse, ResponseHeader, WatchOptions, WatchResponse, proto::PbEvent,
+};
+use futures::{StreamExt, stream};
+use tokio::time::timeout;
+
+use super::{
+    failure::{self, Failure},
+    list::key_text,
+    session::{LARGEST_RESPONSE, Session},
+};
 use crate::{Batch, Change, Entry, StoreError, WatchEvent, WatchStream};
 
 /// `DELETE` of etcd's `mvccpb.Event.EventType`.
 const DELETE: i32 = 1;
+/// The `watch_id` of an answer to a request for progress.
+const ALL_WATCHES: i64 = -1;
+/// A watch that says nothing for so long is asked whether it is alive,
+const SILENCE: Duration = Duration::from_secs(3);
+/// and is dead if it says nothing for so long again. A member that is busy takes a second or two.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Opens a watch on everything below `prefix` that changes after `revision`.
-pub(super) async fn watch(member: &Member, prefix: &str, revision: i64) -> Result<WatchStream, StoreError> {
-    let options = match prefix {
-        "" => WatchOptions::new().with_all_keys(),
-        _ => WatchOptions::new().with_prefix(),
-    }
+pub(super) async fn watch(session: Session, prefix: &str, revision: i64) -> Result<WatchStream, Failure> {
     // One revision that the reader has already: after a compaction at the next one, etcd (3.4.23, for one) still takes a
     // watch that begins there, but has forgotten what was deleted there. A watch that begins before is refused.
-    .with_start_revision(revision.max(1))
-    .with_progress_notify()
-    .with_fragment();
-    let mut client = member.watches();
-    let action = format!("watch {prefix}");
-    let mut responses = member.request(&action, client.watch(prefix, Some(options))).await?;
-
-    let created = member
-        .request(&action, responses.message())
-        .await?
-        .ok_or_else(|| member.unavailable("the watch was closed before it began".to_owned()))?;
-    refuse_canceled(member, &action, &created, revision)?;
-    let newest = created.header().map_or(0, ResponseHeader::revision);
-    if newest < revision {
-        refuse_rewound(member, revision).await?;
-    }
-
-    let watch = Watch { member: member.clone(), action, responses, known: revision, revision };
+    let responses = open(&session, prefix, revision, revision.max(1)).await?;
+    let watch = Watch {
+        session,
+        prefix: prefix.to_owned(),
+        responses,
+        known: revision,
+        begins_early: true,
+        revision,
+    };
     Ok(stream::try_unfold(watch, |mut watch| async move {
-        let batch = watch.next().await?;
+        let batch = watch.next().await.inspect_err(|error| {
+            if matches!(error, StoreError::Unavailable { .. }) {
+                watch.session.give_up();
+            }
+        })?;
         Ok(Some((WatchEvent::Changed(batch), watch)))
     })
     .boxed())
 }
 
+/// Opens a watch for a reader who knows everything up to `revision`.
+async fn open(
+    session: &Session,
+    prefix: &str,
+    revision: i64,
+    start: i64,
+) -> Result<etcd_client::WatchStream, Failure> {
+    let options = match prefix {
+        "" => WatchOptions::new().with_all_keys(),
+        _ => WatchOptions::new().with_prefix(),
+    }
+    .with_start_revision(start)
+    .with_progress_notify()
+    .with_fragment();
+    let mut client = session.watches();
+    let action = action(prefix);
+    let mut responses = session.request(&action, client.watch(prefix, Some(options))).await?;
+
+    let created = session
+        .request(&action, responses.message())
+        .await?
+        .ok_or_else(|| session.unavailable("the watch was closed before it began".to_owned()))?;
+    refuse_canceled(session, prefix, &created, revision)?;
+    let newest = created.header().map_or(0, ResponseHeader::revision);
+    if newest < revision {
+        refuse_rewound(session, prefix, revision).await?;
+    }
+    Ok(responses)
+}
+
+fn action(prefix: &str) -> String {
+    format!("watch {prefix}")
+}
+
 struct Watch {
-    member: Member,
-    action: String,
+    session: Session,
+    prefix: String,
     responses: etcd_client::WatchStream,
     /// What the reader had when the watch began; up to here there is nothing to tell.
     known: i64,
+    /// Whether it began there, and not after it.
+    begins_early: bool,
     /// The newest one that the reader has.
     revision: i64,
 }
@@ -57,15 +99,20 @@ impl Watch {
     async fn next(&mut self) -> Result<Batch, StoreError> {
         let mut changes = Vec::new();
         loop {
-            let response = match self.responses.message().await {
-                Ok(Some(response)) => response,
-                Ok(None) => return Err(self.member.unavailable("the watch was closed".to_owned())),
-                Err(error) => {
-                    return Err(super::failure::map(&self.member.endpoint, &self.action, error));
+            let response = match self.response().await {
+                Err(StoreError::TooLarge { .. }) if self.is_at_start() => {
+                    self.begin_later().await?;
+                    continue;
                 }
+                response => response?,
             };
-            refuse_canceled(&self.member, &self.action, &response, self.revision)?;
+            refuse_canceled(&self.session, &self.prefix, &response, self.revision)?;
             let response = response.0;
+            if response.watch_id == ALL_WATCHES {
+                // It is alive. The revision means nothing: etcd before 3.4.25 and 3.5.8 sends it ahead of the changes
+                // up to it (etcd issue 15220), and a watch that begins after it would miss them.
+                continue;
+            }
             if response.events.is_empty() && changes.is_empty() {
                 // A progress notification: everything up to this revision has been sent.
                 self.revision = response.header.map_or(0, |header| header.revision).max(self.revision);
@@ -83,6 +130,44 @@ impl Watch {
             }
         }
     }
+
+    /// Whether a change that the reader has already may still come.
+    fn is_at_start(&self) -> bool {
+        self.begins_early && self.revision == self.known
+    }
+
+    /// Leaves out the change that the reader has already: it was too large then, and is so again.
+    async fn begin_later(&mut self) -> Result<(), StoreError> {
+        self.begins_early = false;
+        self.responses = open(&self.session, &self.prefix, self.known, self.known + 1).await?;
+        refuse_compacted(&self.session, &self.prefix, self.known).await.map_err(StoreError::from)
+    }
+
+    /// The next response, whatever it says. A member that is stopped, or cut off without a word, sends none.
+    ///
+    /// Time counts only while somebody waits here: a slow reader is no dead member.
+    async fn response(&mut self) -> Result<WatchResponse, StoreError> {
+        let response = match timeout(SILENCE, self.responses.message()).await {
+            Ok(response) => response,
+            Err(_) => timeout(ANSWER_TIMEOUT, async {
+                self.responses.request_progress().await?;
+                self.responses.message().await
+            })
+            .await
+            .map_err(|_| {
+                let silence = SILENCE + ANSWER_TIMEOUT;
+                self.session.unavailable(format!("the watch has said nothing for {silence:?}"))
+            })?,
+        };
+        match response {
+            Ok(Some(response)) => Ok(response),
+            Ok(None) => Err(self.session.unavailable("the watch was closed".to_owned())),
+            Err(error) if failure::is_too_large(&error) => {
+                Err(StoreError::TooLarge { limit: LARGEST_RESPONSE })
+            }
+            Err(error) => Err(self.session.failure(&action(&self.prefix), error).into()),
+        }
+    }
 }
 
 fn change(event: PbEvent) -> Option<Change> {
@@ -97,29 +182,45 @@ fn change(event: PbEvent) -> Option<Change> {
 }
 
 fn refuse_canceled(
-    member: &Member,
-    action: &str,
+    session: &Session,
+    prefix: &str,
     response: &WatchResponse,
     revision: i64,
-) -> Result<(), StoreError> {
+) -> Result<(), Failure> {
     if !response.canceled() {
         return Ok(());
     }
     Err(match (response.compact_revision(), response.cancel_reason()) {
-        (oldest, _) if oldest > 0 => StoreError::Compacted { requested: revision + 1, oldest },
-        (_, reason) if reason.contains("permission denied") => {
-            StoreError::Refused { action: action.to_owned(), reason: reason.to_owned() }
+        (oldest, _) if oldest > 0 => StoreError::Compacted { requested: revision + 1, oldest }.into(),
+        (_, reason) if failure::may_want_login(reason) => {
+            Failure::LoginRefused { action: action(prefix), reason: reason.to_owned() }
         }
-        (_, reason) => member.unavailable(format!("the watch was canceled: {reason}")),
+        (_, reason) => session.unavailable(format!("the watch was canceled: {reason}")).into(),
     })
 }
 
 /// A member that lags behind is no reason to list again; a whole cluster at an older revision is. Only a read that all
 /// members agree on can tell.
-async fn refuse_rewound(member: &Member, revision: i64) -> Result<(), StoreError> {
-    let mut kv = member.kv();
-    let options = GetOptions::new().with_count_only();
-    let answer = member.request("read the revision", kv.get("/", Some(options))).await?;
+async fn refuse_rewound(session: &Session, prefix: &str, revision: i64) -> Result<(), Failure> {
+    let answer = session.request("read the revision", count(session, prefix, 0)).await?;
     let newest = answer.header().map_or(0, ResponseHeader::revision);
-    if newest < revision { Err(StoreError::Rewound { requested: revision, newest }) } else { Ok(()) }
+    if newest < revision { Err(StoreError::Rewound { requested: revision, newest }.into()) } else { Ok(()) }
+}
+
+/// A watch that began after `revision` has missed nothing if that revision can still be read.
+async fn refuse_compacted(session: &Session, prefix: &str, revision: i64) -> Result<(), Failure> {
+    match session.answer(count(session, prefix, revision)).await? {
+        Ok(_) => Ok(()),
+        Err(error) if failure::is_compacted(&error) => {
+            Err(StoreError::Compacted { requested: revision, oldest: revision + 1 }.into())
+        }
+        Err(error) => Err(session.failure("read a revision", error)),
+    }
+}
+
+/// Reads next to nothing, at a revision or (0) at the newest, of what whoever may watch may read.
+async fn count(session: &Session, prefix: &str, revision: i64) -> Result<GetResponse, Error> {
+    let key = if prefix.is_empty() { "/" } else { prefix };
+    let options = GetOptions::new().with_count_only().with_revision(revision);
+    session.kv().get(key, Some(options)).await
 }

@@ -123,6 +123,30 @@ async fn a_snapshot_comes_first_and_then_what_changes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_problem_of_a_key_ends_with_the_next_change_of_the_key() {
+    let problem = |source: &str| Problem {
+        source: source.to_owned(),
+        object: None,
+        field: None,
+        reason: "too large".to_owned(),
+    };
+    let problems: Vec<_> = ["/6", "/8", "a.yaml"].map(problem).into();
+    let mut stage = Stage::new();
+    let Some(Request::List(reply)) = stage.requests.recv().await else { panic!("expected a list") };
+    reply.send(Ok(Snapshot { revision: 5, problems: problems.clone(), ..Snapshot::default() })).unwrap();
+    assert!(matches!(stage.next().await, FeedEvent::Snapshot(_)));
+    let watch = stage.answer_watch(5).await;
+    for revision in 6..9 {
+        watch.send(Ok(WatchEvent::Changed(batch(revision)))).unwrap();
+    }
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(6)));
+    assert_eq!(stage.next().await, FeedEvent::Problems(problems[1..].to_vec()));
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(7)));
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(8)));
+    assert_eq!(stage.next().await, FeedEvent::Problems(problems[2..].to_vec()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_watch_goes_on_where_it_was_and_is_reported_once() {
     let (mut stage, watch) = Stage::watching().await;
     watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();

@@ -9,8 +9,49 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+use super::Authority;
+
 /// How long etcd may take to answer. It takes well under a second, unless the machine is busy with other tests.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What is not as usual with an etcd.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EtcdOptions<'a> {
+    /// Speak TLS with clients, and want a certificate of this authority of them.
+    pub authority: Option<&'a Authority>,
+    /// More of etcd's flags.
+    pub flags: &'a [&'a str],
+}
+
+impl EtcdOptions<'_> {
+    const fn scheme(self) -> &'static str {
+        if self.authority.is_some() { "https" } else { "http" }
+    }
+
+    /// Flags for etcd.
+    fn server_flags(self) -> Vec<String> {
+        let mut flags: Vec<String> = self.flags.iter().map(|flag| (*flag).to_owned()).collect();
+        if let Some(authority) = self.authority {
+            let file = |name| authority.file(name).display().to_string();
+            flags.push("--client-cert-auth".to_owned());
+            flags.push(format!("--trusted-ca-file={}", file("ca.pem")));
+            flags.push(format!("--cert-file={}", file("server.pem")));
+            flags.push(format!("--key-file={}", file("server-key.pem")));
+        }
+        flags
+    }
+
+    /// Flags for etcdctl.
+    fn client_flags(self) -> Vec<String> {
+        let Some(authority) = self.authority else { return Vec::new() };
+        let file = |name| authority.file(name).display().to_string();
+        vec![
+            format!("--cacert={}", file("ca.pem")),
+            format!("--cert={}", file("client.pem")),
+            format!("--key={}", file("client-key.pem")),
+        ]
+    }
+}
 
 /// One etcd process. It is killed when this is dropped, and its data goes with it.
 #[derive(Debug)]
@@ -21,6 +62,9 @@ pub struct Etcd {
     /// All members as etcd's `--initial-cluster` wants them.
     cluster: String,
     data: TempDir,
+    scheme: &'static str,
+    server_flags: Vec<String>,
+    client_flags: Vec<String>,
 }
 
 impl Etcd {
@@ -29,7 +73,15 @@ impl Etcd {
     /// # Errors
     /// When it is not installed, or does not answer.
     pub async fn start() -> io::Result<Self> {
-        let mut members = Self::start_cluster(1).await?;
+        Self::start_with(EtcdOptions::default()).await
+    }
+
+    /// Starts etcd as these options want it, and waits until it answers.
+    ///
+    /// # Errors
+    /// As [`Etcd::start`].
+    pub async fn start_with(options: EtcdOptions<'_>) -> io::Result<Self> {
+        let mut members = Self::start_members(1, options).await?;
         members.pop().ok_or_else(|| io::Error::other("no member was started"))
     }
 
@@ -38,6 +90,10 @@ impl Etcd {
     /// # Errors
     /// As [`Etcd::start`].
     pub async fn start_cluster(size: usize) -> io::Result<Vec<Self>> {
+        Self::start_members(size, EtcdOptions::default()).await
+    }
+
+    async fn start_members(size: usize, options: EtcdOptions<'_>) -> io::Result<Vec<Self>> {
         let ports: Vec<(u16, u16)> =
             free_ports(2 * size)?.chunks(2).map(|pair| (pair[0], pair[pair.len() - 1])).collect();
         let peers: Vec<String> =
@@ -46,8 +102,17 @@ impl Etcd {
         let mut members = Vec::with_capacity(size);
         for (port, peer_port) in ports {
             let data = tempfile::Builder::new().prefix("contiv-etcd-").tempdir()?;
-            let process = spawn(port, peer_port, &cluster, data.path())?;
-            members.push(Self { process, port, peer_port, cluster: cluster.clone(), data });
+            let (scheme, flags) = (options.scheme(), options.server_flags());
+            members.push(Self {
+                process: spawn(scheme, port, peer_port, &cluster, data.path(), &flags)?,
+                port,
+                peer_port,
+                cluster: cluster.clone(),
+                data,
+                scheme,
+                server_flags: flags,
+                client_flags: options.client_flags(),
+            });
         }
         for member in &mut members {
             member.wait_until_ready().await?;
@@ -62,7 +127,8 @@ impl Etcd {
 
     /// The store URL.
     pub fn url(&self) -> String {
-        format!("etcd://{}", self.endpoint())
+        let scheme = if self.scheme == "https" { "etcds" } else { "etcd" };
+        format!("{scheme}://{}", self.endpoint())
     }
 
     /// Kills the process, as a power failure would. The data stays.
@@ -73,12 +139,35 @@ impl Etcd {
         self.process.kill().await
     }
 
+    /// Stops the process where it is: it answers nothing, and its connections stay open.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub async fn pause(&self) -> io::Result<()> {
+        self.signal("-STOP").await
+    }
+
+    /// Lets a paused process go on.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub async fn resume(&self) -> io::Result<()> {
+        self.signal("-CONT").await
+    }
+
+    async fn signal(&self, signal: &str) -> io::Result<()> {
+        let id = self.process.id().ok_or_else(|| io::Error::other("this etcd has ended"))?;
+        let status = Command::new("kill").args([signal, &id.to_string()]).status().await?;
+        if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill {signal} {id}: {status}"))) }
+    }
+
     /// Starts the process again, on the same data and ports.
     ///
     /// # Errors
     /// As [`Etcd::start`].
     pub async fn start_again(&mut self) -> io::Result<()> {
-        self.process = spawn(self.port, self.peer_port, &self.cluster, self.data.path())?;
+        let (cluster, flags) = (&self.cluster, &self.server_flags);
+        self.process = spawn(self.scheme, self.port, self.peer_port, cluster, self.data.path(), flags)?;
         self.wait_until_ready().await
     }
 
@@ -98,7 +187,8 @@ impl Etcd {
     pub async fn ctl(&self, arguments: &[&str]) -> io::Result<String> {
         let output = Command::new("etcdctl")
             .env("ETCDCTL_API", "3")
-            .arg(format!("--endpoints={}", self.endpoint()))
+            .arg(format!("--endpoints={}://{}", self.scheme, self.endpoint()))
+            .args(&self.client_flags)
             .args(arguments)
             .output()
             .await
@@ -118,9 +208,14 @@ impl Etcd {
             if let Some(status) = self.process.try_wait()? {
                 return Err(io::Error::other(format!("etcd ended at once: {status}")));
             }
-            let is_listening = TcpStream::connect(("127.0.0.1", self.port)).await.is_ok();
-            if is_listening && self.ctl(&["get", "/"]).await.is_ok() {
-                return Ok(());
+            // etcdctl takes seconds to see that nobody listens.
+            if TcpStream::connect(("127.0.0.1", self.port)).await.is_ok() {
+                match self.ctl(&["get", "/"]).await {
+                    Ok(_) => return Ok(()),
+                    // It has users, and answers.
+                    Err(error) if wants_user(&error.to_string()) => return Ok(()),
+                    Err(_) => {}
+                }
             }
             if Instant::now() > deadline {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "etcd does not answer"));
@@ -130,13 +225,25 @@ impl Etcd {
     }
 }
 
+fn wants_user(error: &str) -> bool {
+    // With a certificate the user is the one that it names.
+    ["user name is empty", "permission denied"].iter().any(|words| error.contains(words))
+}
+
 /// A member's name.
 fn name(peer_port: u16) -> String {
     format!("member-{peer_port}")
 }
 
-fn spawn(port: u16, peer_port: u16, cluster: &str, data: &Path) -> io::Result<Child> {
-    let client = format!("http://127.0.0.1:{port}");
+fn spawn(
+    scheme: &str,
+    port: u16,
+    peer_port: u16,
+    cluster: &str,
+    data: &Path,
+    flags: &[String],
+) -> io::Result<Child> {
+    let client = format!("{scheme}://127.0.0.1:{port}");
     let peer = format!("http://127.0.0.1:{peer_port}");
     Command::new("etcd")
         // Whatever the machine's own etcd is configured with is not meant for this one.
@@ -149,6 +256,7 @@ fn spawn(port: u16, peer_port: u16, cluster: &str, data: &Path) -> io::Result<Ch
         .args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")])
         .args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")])
         .arg(format!("--initial-cluster={cluster}"))
+        .args(flags)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

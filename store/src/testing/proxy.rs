@@ -3,8 +3,12 @@
 use std::io;
 
 use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::watch,
     task::{AbortHandle, JoinSet},
 };
 
@@ -14,6 +18,8 @@ pub struct Proxy {
     port: u16,
     server: String,
     task: AbortHandle,
+    /// Whether what comes is passed on.
+    flows: watch::Sender<bool>,
 }
 
 impl Proxy {
@@ -24,8 +30,9 @@ impl Proxy {
     pub async fn start(server: &str) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
-        let task = tokio::spawn(forward(listener, server.to_owned())).abort_handle();
-        Ok(Self { port, server: server.to_owned(), task })
+        let flows = watch::Sender::new(true);
+        let task = tokio::spawn(forward(listener, server.to_owned(), flows.subscribe())).abort_handle();
+        Ok(Self { port, server: server.to_owned(), task, flows })
     }
 
     /// The address that clients connect to.
@@ -44,8 +51,19 @@ impl Proxy {
     /// When somebody else has taken the port.
     pub async fn mend(&mut self) -> io::Result<()> {
         let listener = TcpListener::bind(("127.0.0.1", self.port)).await?;
-        self.task = tokio::spawn(forward(listener, self.server.clone())).abort_handle();
+        self.task =
+            tokio::spawn(forward(listener, self.server.clone(), self.flows.subscribe())).abort_handle();
         Ok(())
+    }
+
+    /// Passes nothing on any more, in either direction, and says so to nobody: as when packets are lost.
+    pub fn stall(&self) {
+        self.flows.send_replace(false);
+    }
+
+    /// Passes on what waits, and what comes.
+    pub fn flow(&self) {
+        self.flows.send_replace(true);
     }
 }
 
@@ -55,16 +73,38 @@ impl Drop for Proxy {
     }
 }
 
-async fn forward(listener: TcpListener, server: String) {
+async fn forward(listener: TcpListener, server: String, flows: watch::Receiver<bool>) {
     // Dropped with this task, and every connection with it.
     let mut connections = JoinSet::new();
-    while let Ok((mut client, _)) = listener.accept().await {
+    while let Ok((client, _)) = listener.accept().await {
         let server = server.clone();
+        let flows = flows.clone();
         connections.spawn(async move {
-            if let Ok(mut server) = TcpStream::connect(server).await {
+            if let Ok(server) = TcpStream::connect(server).await {
+                let (from_client, to_client) = client.into_split();
+                let (from_server, to_server) = server.into_split();
                 // Whoever closes first, both sides are closed now.
-                let _ = copy_bidirectional(&mut client, &mut server).await;
+                tokio::select! {
+                    _ = copy(from_client, to_server, flows.clone()) => {}
+                    _ = copy(from_server, to_client, flows) => {}
+                }
             }
         });
+    }
+}
+
+async fn copy(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut flows: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let size = from.read(&mut buffer).await?;
+        flows.wait_for(|flows| *flows).await.map_err(io::Error::other)?;
+        if size == 0 {
+            return Ok(());
+        }
+        to.write_all(&buffer[..size]).await?;
     }
 }

@@ -1,0 +1,50 @@
+//! What holds unless something else is said.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use contiv_model::{LocalDetect, NodePortAddresses};
+use contiv_store::StoreUrl;
+
+use super::{Config, LogFormat, OptionalAddress, RendererName};
+
+impl Default for Config {
+    /// The one place where the defaults are.
+    fn default() -> Self {
+        Self {
+            node_name: String::new(),
+            store: StoreUrl::Dir(PathBuf::from("/etc/contiv/manifests")),
+            etcd_ca_file: PathBuf::new(),
+            etcd_cert_file: PathBuf::new(),
+            etcd_key_file: PathBuf::new(),
+            etcd_user: String::new(),
+            etcd_password_file: PathBuf::new(),
+            renderers: vec![RendererName::NFTABLES],
+            own_table: true,
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9999)),
+            healthz_listen: OptionalAddress(None),
+            state_dir: PathBuf::from("/var/lib/contiv"),
+            log_format: LogFormat::Text,
+            log_level: "info".to_owned(),
+            node_ips: Vec::new(),
+            node_port_addresses: vec![NodePortAddresses::Primary],
+            node_ports_on_loopback: false,
+            local_detect: LocalDetect::PodCidrs,
+            masquerade_all: false,
+            pod_cidrs: Vec::new(),
+            service_cidrs: Vec::new(),
+            service_proxy_name: String::new(),
+            zone: String::new(),
+            local_endpoint_weight: 1,
+            contiv_local_policy: false,
+            source_ranges_on_node_ports: false,
+            mass_deletion_percent: 50,
+            mass_deletion_wait: Duration::from_secs(60),
+            history_events: 1000,
+            history_age: Duration::from_secs(24 * 60 * 60),
+        }
+    }
+}

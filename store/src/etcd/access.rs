@@ -1,0 +1,139 @@
+//! What etcd asks of its clients: certificates, a user, a password.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
+
+use super::failure;
+use crate::StoreError;
+
+/// How to get into an etcd that asks for more than its address.
+///
+/// The files are read when a connection is made, and again for each new one: changed ones count without a restart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EtcdAccess {
+    /// Whether connections use TLS.
+    pub tls: bool,
+    /// The certificates (PEM) of those who may sign the members' certificates. None: those the system trusts.
+    pub ca_file: Option<PathBuf>,
+    /// This client's certificate (PEM), if etcd asks for one.
+    pub cert_file: Option<PathBuf>,
+    /// Its key (PEM).
+    pub key_file: Option<PathBuf>,
+    /// Whom to log in as, if etcd has users.
+    pub user: Option<String>,
+    /// The user's password; a line feed at the end is no part of it.
+    pub password_file: Option<PathBuf>,
+}
+
+/// What to log in with. It has no `Debug`, so that the password gets nowhere.
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) password: String,
+}
+
+impl EtcdAccess {
+    /// Adds certificates to the options of a connection.
+    pub(super) async fn add_tls(&self, options: ConnectOptions) -> Result<ConnectOptions, StoreError> {
+        if !self.tls {
+            return Ok(options);
+        }
+        let mut tls = TlsOptions::new();
+        tls = match &self.ca_file {
+            Some(path) => tls.ca_certificate(Certificate::from_pem(read_pem(path, "CERTIFICATE").await?)),
+            None => tls.with_native_roots(),
+        };
+        if let (Some(cert), Some(key)) = (&self.cert_file, &self.key_file) {
+            let identity =
+                Identity::from_pem(read_pem(cert, "CERTIFICATE").await?, read_pem(key, "PRIVATE KEY").await?);
+            tls = tls.identity(identity);
+        }
+        Ok(options.with_tls(tls))
+    }
+
+    /// Says that TLS can do nothing with the files; it does not say with which of them.
+    pub(super) fn unusable_files(&self, error: &etcd_client::Error) -> StoreError {
+        let files = [&self.ca_file, &self.cert_file, &self.key_file].into_iter().flatten();
+        let files: Vec<_> = files.map(|file| file.display().to_string()).collect();
+        unusable(Path::new(&files.join(" or ")), &failure::words(error))
+    }
+
+    /// What to log in with, if there is a user.
+    pub(super) async fn login(&self) -> Result<Option<Login>, StoreError> {
+        let (Some(user), Some(path)) = (&self.user, &self.password_file) else { return Ok(None) };
+        let text = String::from_utf8(read(path).await?).map_err(|_| unusable(path, "it is not UTF-8"))?;
+        let password = text.strip_suffix('\n').unwrap_or(&text);
+        let password = password.strip_suffix('\r').unwrap_or(password);
+        if password.is_empty() {
+            return Err(unusable(path, "it is empty, and should hold a password"));
+        }
+        Ok(Some(Login { user: user.clone(), password: password.to_owned() }))
+    }
+
+    /// How errors call the login.
+    pub(super) fn login_action(&self) -> String {
+        let user = self.user.as_deref().unwrap_or_default();
+        let file = self.password_file.as_deref().unwrap_or(Path::new(""));
+        format!("log in as user {user:?} with the password in {}", file.display())
+    }
+}
+
+async fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
+    let error = |source| StoreError::File { action: "read", path: path.display().to_string(), source };
+    tokio::fs::read(path).await.map_err(error)
+}
+
+/// Whoever names the wrong file, or is still writing it, should read which one it is: TLS would only say that the other
+/// side cannot be trusted.
+async fn read_pem(path: &Path, kind: &str) -> Result<Vec<u8>, StoreError> {
+    let bytes = read(path).await?;
+    let end = format!("{kind}-----");
+    let holds = String::from_utf8_lossy(&bytes)
+        .lines()
+        .any(|line| line.starts_with("-----END ") && line.trim_end().ends_with(&end));
+    if holds { Ok(bytes) } else { Err(unusable(path, &format!("it holds no {kind} in PEM form"))) }
+}
+
+fn unusable(path: &Path, problem: &str) -> StoreError {
+    let source = io::Error::new(io::ErrorKind::InvalidData, problem.to_owned());
+    StoreError::File { action: "use", path: path.display().to_string(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn password(content: &str) -> Result<String, StoreError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("password");
+        std::fs::write(&path, content).unwrap();
+        let access =
+            EtcdAccess { user: Some("root".to_owned()), password_file: Some(path), ..EtcdAccess::default() };
+        Ok(access.login().await?.unwrap().password)
+    }
+
+    #[tokio::test]
+    async fn a_password_ends_before_the_last_end_of_line() {
+        for (content, expected) in [("x", "x"), ("x\n", "x"), ("x\r\n", "x"), (" x y \n\n", " x y \n")] {
+            assert_eq!(password(content).await.unwrap(), expected);
+        }
+        let error = password("\n").await.unwrap_err().to_string();
+        assert!(error.contains("password: it is empty"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_not_there_or_not_what_it_should_be_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.pem");
+        let access = EtcdAccess { tls: true, ca_file: Some(path.clone()), ..EtcdAccess::default() };
+        let error = access.add_tls(ConnectOptions::new()).await.unwrap_err().to_string();
+        assert!(error.starts_with(&format!("failed to read {}: ", path.display())), "{error}");
+        // Half of it is written.
+        std::fs::write(&path, "-----BEGIN CERTIFICATE-----\nMIIB").unwrap();
+        let error = access.add_tls(ConnectOptions::new()).await.unwrap_err().to_string();
+        assert!(error.ends_with("ca.pem: it holds no CERTIFICATE in PEM form"), "{error}");
+    }
+}

@@ -1,0 +1,247 @@
+//! The etcd backend as a user with a password, against a real etcd that wants one.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+
+use contiv_store::{
+    Change, Feed, FeedEvent, Leases, Operation, Store, StoreError, WatchEvent,
+    etcd::{EtcdAccess, EtcdStore},
+    testing::{Authority, Etcd, EtcdOptions, Proxy},
+};
+use futures::StreamExt;
+use tempfile::TempDir;
+use tokio::{
+    sync::mpsc::Receiver,
+    time::{sleep, timeout},
+};
+
+const PREFIX: &str = "/vnf-agent/";
+const ROOT: &str = "--user=root:top";
+
+/// An etcd with a user `contiv` who may read and write below [`PREFIX`], and the file with the user's password.
+struct Guarded {
+    etcd: Etcd,
+    folder: TempDir,
+}
+
+impl Guarded {
+    async fn start(flags: &[&str]) -> Self {
+        Self::start_with(None, flags).await
+    }
+
+    async fn start_with(authority: Option<&Authority>, flags: &[&str]) -> Self {
+        // A login takes 2 ms instead of 70.
+        let flags: Vec<&str> = flags.iter().copied().chain(["--bcrypt-cost=4"]).collect();
+        let etcd = Etcd::start_with(EtcdOptions { authority, flags: &flags }).await.unwrap();
+        let guarded = Self { etcd, folder: tempfile::tempdir().unwrap() };
+        for command in [
+            &["user", "add", "root:top"][..],
+            &["role", "add", "root"],
+            &["user", "grant-role", "root", "root"],
+            &["role", "add", "writer"],
+            &["role", "grant-permission", "writer", "readwrite", PREFIX, "--prefix"],
+            &["user", "add", "contiv:first"],
+            &["user", "grant-role", "contiv", "writer"],
+        ] {
+            guarded.etcd.ctl(command).await.unwrap();
+        }
+        guarded.write_password("first");
+        guarded
+    }
+
+    async fn enabled(flags: &[&str]) -> Self {
+        let guarded = Self::start(flags).await;
+        guarded.etcd.ctl(&["auth", "enable"]).await.unwrap();
+        guarded
+    }
+
+    fn password_file(&self) -> PathBuf {
+        self.folder.path().join("password")
+    }
+
+    fn write_password(&self, password: &str) {
+        fs::write(self.password_file(), format!("{password}\n")).unwrap();
+    }
+
+    fn store(&self) -> EtcdStore {
+        self.store_at(self.etcd.endpoint())
+    }
+
+    fn store_at(&self, endpoint: String) -> EtcdStore {
+        let access = EtcdAccess {
+            user: Some("contiv".to_owned()),
+            password_file: Some(self.password_file()),
+            ..EtcdAccess::default()
+        };
+        EtcdStore::new(&[endpoint], access).unwrap()
+    }
+
+    async fn put(&self, key: &str) {
+        self.etcd.ctl(&[ROOT, "put", key, "1"]).await.unwrap();
+    }
+}
+
+async fn next(events: &mut Receiver<FeedEvent>) -> FeedEvent {
+    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap()
+}
+
+#[track_caller]
+fn expect_put(event: FeedEvent, key: &str) {
+    let FeedEvent::Changed(batch) = event else { panic!("expected a change: {event:?}") };
+    assert!(matches!(batch.changes.as_slice(), [Change::Put(entry)] if entry.key == key), "{batch:?}");
+}
+
+fn write() -> Vec<Operation> {
+    vec![Operation::Put { key: format!("{PREFIX}own"), value: "1".into() }]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_do_little_else_can_list_watch_and_write() {
+    let guarded = Guarded::enabled(&[]).await;
+    let store = guarded.store();
+    let revision = store.commit(write()).await.unwrap();
+    assert_eq!(store.list(PREFIX).await.unwrap().entries.len(), 1);
+    let lease = store.grant(Duration::from_secs(60)).await.unwrap();
+    assert!(store.keep_alive(lease).await.unwrap());
+    let (mut events, _handle) = Feed::start(Arc::new(store.clone()), PREFIX);
+    assert!(matches!(next(&mut events).await, FeedEvent::Snapshot(s) if s.revision == revision));
+    guarded.put(&format!("{PREFIX}a")).await;
+    expect_put(next(&mut events).await, &format!("{PREFIX}a"));
+    let error = store.list("/elsewhere/").await.unwrap_err();
+    assert!(matches!(&error, StoreError::Refused { reason, .. } if reason.contains("permission denied")));
+    let mut watch = store.watch("/elsewhere/", 0).await;
+    assert!(
+        matches!(&mut watch, Err(StoreError::Refused { reason, .. }) if reason.contains("permission denied"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_has_expired_is_renewed_for_every_kind_of_request() {
+    // Signed tokens end at their time, used or not.
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&secret, "the secret that tokens are signed with").unwrap();
+    let flag = format!("--auth-token=jwt,priv-key={},sign-method=HS256,ttl=3s", secret.path().display());
+    let guarded = Guarded::enabled(&[&flag]).await;
+    // Each has a token of its own, which it gets now.
+    let stores: Vec<EtcdStore> = std::iter::repeat_with(|| guarded.store()).take(6).collect();
+    let lease = stores[0].grant(Duration::from_secs(60)).await.unwrap();
+    let mut revision = 0;
+    for store in &stores {
+        revision = store.list(PREFIX).await.unwrap().revision;
+    }
+    // They are counted in whole seconds.
+    sleep(Duration::from_secs(5)).await;
+    assert!(stores[0].keep_alive(lease).await.unwrap());
+    stores[1].list(PREFIX).await.unwrap();
+    let mut watch = stores[2].watch(PREFIX, revision).await.unwrap();
+    stores[3].commit(write()).await.unwrap();
+    assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Changed(batch))) if batch.changes.len() == 1));
+    stores[4].grant(Duration::from_secs(60)).await.unwrap();
+    stores[5].revoke(lease).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_feed_survives_tokens_that_expire_and_members_that_forget_them() {
+    let mut guarded = Guarded::enabled(&["--auth-token-ttl=1"]).await;
+    let mut wire = Proxy::start(&guarded.etcd.endpoint()).await.unwrap();
+    let (mut events, _handle) = Feed::start(Arc::new(guarded.store_at(wire.endpoint())), PREFIX);
+    assert!(matches!(next(&mut events).await, FeedEvent::Snapshot(_)));
+    for round in 0..2 {
+        // The watch outlives its token; the one after it needs another.
+        sleep(Duration::from_secs(3)).await;
+        wire.cut();
+        assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
+        let key = format!("{PREFIX}{round}");
+        guarded.put(&key).await;
+        wire.mend().await.unwrap();
+        assert_eq!(next(&mut events).await, FeedEvent::Up);
+        expect_put(next(&mut events).await, &key);
+    }
+    guarded.etcd.kill().await.unwrap();
+    assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
+    guarded.etcd.start_again().await.unwrap();
+    guarded.put(&format!("{PREFIX}z")).await;
+    assert_eq!(next(&mut events).await, FeedEvent::Up);
+    expect_put(next(&mut events).await, &format!("{PREFIX}z"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_is_refused_by_user_and_file_and_a_right_one_counts_at_once() {
+    let guarded = Guarded::enabled(&[]).await;
+    guarded.write_password("not-that-one");
+    let store = guarded.store();
+    let error = store.list(PREFIX).await.unwrap_err();
+    let expected = format!(
+        "the store refused to log in as user \"contiv\" with the password in {}: etcdserver: authentication failed, \
+         invalid user ID or password",
+        guarded.password_file().display()
+    );
+    assert_eq!(error.to_string(), expected);
+    assert!(!format!("{error:?}").contains("not-that-one"));
+    guarded.write_password("first");
+    store.list(PREFIX).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_was_changed_counts_without_a_restart() {
+    let guarded = Guarded::enabled(&[]).await;
+    let store = guarded.store();
+    let (mut events, _handle) = Feed::start(Arc::new(store.clone()), PREFIX);
+    assert!(matches!(next(&mut events).await, FeedEvent::Snapshot(_)));
+    for command in [
+        &["user", "delete", "contiv"][..],
+        &["user", "add", "contiv:second"],
+        &["user", "grant-role", "contiv", "writer"],
+    ] {
+        guarded.etcd.ctl(&[&[ROOT], command].concat()).await.unwrap();
+    }
+    let error = store.list(PREFIX).await.unwrap_err().to_string();
+    assert!(error.contains("authentication failed"), "{error}");
+    guarded.write_password("second");
+    store.commit(write()).await.unwrap();
+    // Whatever has become of the watch meanwhile, its next event is that write.
+    loop {
+        match next(&mut events).await {
+            FeedEvent::Down { .. } | FeedEvent::Up => {}
+            event => return expect_put(event, &format!("{PREFIX}own")),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn etcd_may_begin_to_want_users_while_it_is_used() {
+    let guarded = Guarded::start(&[]).await;
+    let (store, nobody) =
+        (guarded.store(), EtcdStore::new(&[guarded.etcd.endpoint()], EtcdAccess::default()).unwrap());
+    store.commit(write()).await.unwrap();
+    nobody.commit(write()).await.unwrap();
+    guarded.etcd.ctl(&["auth", "enable"]).await.unwrap();
+    store.commit(write()).await.unwrap();
+    store.list(PREFIX).await.unwrap();
+    let error = nobody.commit(write()).await.unwrap_err().to_string();
+    assert!(error.contains("user name is empty"), "{error}");
+    let nobody = EtcdStore::new(&[guarded.etcd.endpoint()], EtcdAccess::default()).unwrap();
+    let error = nobody.list(PREFIX).await.unwrap_err().to_string();
+    assert!(error.ends_with("user name is empty; it wants a user and a password"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_counts_and_not_the_one_that_the_certificate_names() {
+    let authority = Authority::new().unwrap();
+    let guarded = Guarded::start_with(Some(&authority), &[]).await;
+    let access = EtcdAccess {
+        user: Some("contiv".to_owned()),
+        password_file: Some(guarded.password_file()),
+        ..authority.access()
+    };
+    let store = EtcdStore::new(&[guarded.etcd.endpoint()], access).unwrap();
+    store.commit(write()).await.unwrap();
+    guarded.etcd.ctl(&["auth", "enable"]).await.unwrap();
+    store.commit(write()).await.unwrap();
+    store.list(PREFIX).await.unwrap();
+    // The certificate's user may do nothing.
+    let nobody = EtcdStore::new(&[guarded.etcd.endpoint()], authority.access()).unwrap();
+    let error = nobody.list(PREFIX).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Refused { reason, .. } if reason.contains("permission denied")));
+}

@@ -1,0 +1,184 @@
+//! A feed on a real cluster whose members die, hang or are cut off, one after the other, while writes go on.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::print_stdout, reason = "how long things took is worth knowing, and asserted nowhere")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use contiv_store::{
+    Change, Feed, FeedEvent, Operation, Store,
+    etcd::{EtcdAccess, EtcdStore},
+    testing::{Etcd, Proxy},
+};
+use tokio::{
+    sync::mpsc::Receiver,
+    task::AbortHandle,
+    time::{Instant, sleep, timeout},
+};
+
+/// More than it takes on any machine; what it takes is printed.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// A cluster, a writer of the keys `/0`, `/1`, …, and a feed that must deliver each of them.
+struct Scene {
+    etcd: Vec<Etcd>,
+    /// Between the feed and the members.
+    wires: Vec<Proxy>,
+    events: Receiver<FeedEvent>,
+    /// How many were delivered, in order.
+    delivered: u64,
+    /// How many are written.
+    written: Arc<AtomicU64>,
+    writer: AbortHandle,
+    outages: Vec<String>,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let etcd = Etcd::start_cluster(3).await.unwrap();
+        let direct: Vec<String> = etcd.iter().map(Etcd::endpoint).collect();
+        let mut wires = Vec::new();
+        for endpoint in &direct {
+            wires.push(Proxy::start(endpoint).await.unwrap());
+        }
+        let endpoints: Vec<String> = wires.iter().map(Proxy::endpoint).collect();
+        let store = Arc::new(EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap());
+        let (mut events, _handle) = Feed::start(store, "/");
+        let first = timeout(BOUND, events.recv()).await.unwrap().unwrap();
+        assert!(matches!(&first, FeedEvent::Snapshot(snapshot) if snapshot.entries.is_empty()), "{first:?}");
+        let written = Arc::new(AtomicU64::new(0));
+        let writer = tokio::spawn(write(direct, Arc::clone(&written))).abort_handle();
+        Self { etcd, wires, events, delivered: 0, written, writer, outages: Vec::new() }
+    }
+
+    /// Takes what the feed delivers, until it has all that is written now and more. Nothing may be missing.
+    async fn catch_up(&mut self) {
+        let start = Instant::now();
+        let enough = self.written.load(Ordering::Relaxed) + 2;
+        while self.delivered < enough {
+            let left = BOUND.checked_sub(start.elapsed()).expect("the feed does not deliver again");
+            match timeout(left, self.events.recv()).await.expect("the feed does not deliver again").unwrap() {
+                FeedEvent::Changed(batch) => batch.changes.iter().for_each(|change| self.deliver(change)),
+                FeedEvent::Down { reason } => {
+                    println!("noticed after {:?}: {reason}", start.elapsed());
+                    self.outages.push(reason);
+                }
+                FeedEvent::Up => println!("followed again after {:?}", start.elapsed()),
+                other => panic!("nothing was compacted, so there is nothing to list or report: {other:?}"),
+            }
+        }
+        println!("all is delivered after {:?}", start.elapsed());
+    }
+
+    fn deliver(&mut self, change: &Change) {
+        let Change::Put(entry) = change else { panic!("nothing was deleted: {change:?}") };
+        let number: u64 = entry.key[1..].parse().unwrap();
+        // A write whose answer was lost is made again.
+        assert!(number <= self.delivered, "{} was lost before {number}", self.delivered);
+        self.delivered = self.delivered.max(number + 1);
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.writer.abort();
+    }
+}
+
+async fn write(endpoints: Vec<String>, written: Arc<AtomicU64>) {
+    let store = EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap();
+    for number in 0.. {
+        let put = Operation::Put { key: format!("/{number}"), value: "x".into() };
+        while store.commit(vec![put.clone()]).await.is_err() {
+            sleep(Duration::from_millis(50)).await;
+        }
+        written.store(number + 1, Ordering::Relaxed);
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_are_killed_one_after_the_other_cost_no_event() {
+    let mut scene = Scene::start().await;
+    scene.catch_up().await;
+    for victim in 0..3 {
+        scene.etcd[victim].kill().await.unwrap();
+        println!("member {victim} is killed");
+        scene.catch_up().await;
+        scene.etcd[victim].start_again().await.unwrap();
+        scene.catch_up().await;
+    }
+    assert!(!scene.outages.is_empty(), "the feed was on none of them");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_hang_one_after_the_other_cost_no_event() {
+    let mut scene = Scene::start().await;
+    scene.catch_up().await;
+    for victim in 0..3 {
+        scene.etcd[victim].pause().await.unwrap();
+        println!("member {victim} is stopped");
+        scene.catch_up().await;
+        scene.etcd[victim].resume().await.unwrap();
+        scene.catch_up().await;
+    }
+    assert!(!scene.outages.is_empty(), "the feed was on none of them");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_are_cut_off_one_after_the_other_cost_no_event() {
+    let mut scene = Scene::start().await;
+    scene.catch_up().await;
+    for victim in 0..3 {
+        scene.wires[victim].stall();
+        println!("member {victim} is cut off");
+        scene.catch_up().await;
+        scene.wires[victim].flow();
+        scene.catch_up().await;
+    }
+    assert!(!scene.outages.is_empty(), "the feed was on none of them");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quiet_watch_goes_on_and_a_dead_one_is_noticed() {
+    let etcd = Etcd::start().await.unwrap();
+    let wire = Proxy::start(&etcd.endpoint()).await.unwrap();
+    let store = Arc::new(EtcdStore::new(&[wire.endpoint()], EtcdAccess::default()).unwrap());
+    let (mut events, _handle) = Feed::start(store, "/");
+    assert!(matches!(events.recv().await, Some(FeedEvent::Snapshot(_))));
+    // Longer than a watch may be silent: the member is asked whether it is alive, and says so.
+    let quiet = timeout(Duration::from_secs(16), events.recv()).await;
+    assert!(quiet.is_err(), "nothing happened: {quiet:?}");
+    wire.stall();
+    let start = Instant::now();
+    let Some(FeedEvent::Down { reason }) = timeout(BOUND, events.recv()).await.unwrap() else {
+        panic!("expected an outage")
+    };
+    println!("a dead watch was noticed after {:?}", start.elapsed());
+    assert!(reason.ends_with("the watch has said nothing for 6s"), "{reason}");
+    etcd.ctl(&["put", "/a", "1"]).await.unwrap();
+    wire.flow();
+    assert_eq!(timeout(BOUND, events.recv()).await.unwrap(), Some(FeedEvent::Up));
+    let next = timeout(BOUND, events.recv()).await.unwrap().unwrap();
+    assert!(matches!(&next, FeedEvent::Changed(batch) if batch.changes.len() == 1), "{next:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_hangs_from_the_start_is_passed_over() {
+    let etcd = Etcd::start_cluster(3).await.unwrap();
+    etcd[0].pause().await.unwrap();
+    let endpoints: Vec<String> = etcd.iter().map(Etcd::endpoint).collect();
+    // Whichever it begins with.
+    for _ in 0..6 {
+        let store = EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap();
+        let start = Instant::now();
+        timeout(BOUND, store.list("/")).await.expect("it waits for ever").unwrap();
+        println!("listed after {:?}", start.elapsed());
+    }
+}

@@ -1,0 +1,128 @@
+//! The etcd backend with certificates, against a real etcd that asks for them.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+use std::{fs, sync::Arc, time::Duration};
+
+use contiv_store::{
+    Change, Feed, FeedEvent, Operation, Store, StoreError,
+    etcd::{EtcdAccess, EtcdStore},
+    testing::{Authority, Etcd, EtcdOptions},
+};
+use tokio::{sync::mpsc::Receiver, time::timeout};
+
+async fn start(authority: &Authority) -> Etcd {
+    Etcd::start_with(EtcdOptions { authority: Some(authority), flags: &[] }).await.unwrap()
+}
+
+fn store(etcd: &Etcd, access: EtcdAccess) -> EtcdStore {
+    EtcdStore::new(&[etcd.endpoint()], access).unwrap()
+}
+
+async fn why_unavailable(store: &EtcdStore) -> String {
+    let error =
+        timeout(Duration::from_secs(60), store.list("/")).await.expect("it waits for ever").unwrap_err();
+    match error {
+        StoreError::Unavailable { reason, .. } => reason,
+        other => panic!("expected an etcd that cannot be reached: {other}"),
+    }
+}
+
+async fn next(events: &mut Receiver<FeedEvent>) -> FeedEvent {
+    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap()
+}
+
+/// The next reason for being down; one may come first from the connection that was lost.
+async fn down(events: &mut Receiver<FeedEvent>) -> String {
+    match next(events).await {
+        FeedEvent::Down { reason } => reason,
+        other => panic!("expected an outage: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_certificates_etcd_is_written_listed_and_watched() {
+    let authority = Authority::new().unwrap();
+    let etcd = start(&authority).await;
+    let url = etcd.url().parse().unwrap();
+    assert!(etcd.url().starts_with("etcds://"));
+    // The URL says that it is TLS, whatever the rest says.
+    let store = contiv_store::open(&url, EtcdAccess { tls: false, ..authority.access() }).await.unwrap();
+    let put = Operation::Put { key: "/a".to_owned(), value: "1".into() };
+    let revision = store.commit(vec![put.clone()]).await.unwrap();
+    assert_eq!(store.list("/").await.unwrap().entries.len(), 1);
+    let (mut events, _handle) = Feed::start(Arc::clone(&store), "/");
+    assert!(matches!(next(&mut events).await, FeedEvent::Snapshot(s) if s.revision == revision));
+    store.commit(vec![put]).await.unwrap();
+    let FeedEvent::Changed(batch) = next(&mut events).await else { panic!("expected a change") };
+    assert!(matches!(batch.changes.as_slice(), [Change::Put(entry)] if entry.mod_revision == revision + 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_cannot_be_trusted_is_refused_with_the_reason() {
+    let authority = Authority::new().unwrap();
+    let stranger = Authority::new().unwrap();
+    let etcd = start(&authority).await;
+
+    let wrong_authority = EtcdAccess { ca_file: Some(stranger.file("ca.pem")), ..authority.access() };
+    let reason = why_unavailable(&store(&etcd, wrong_authority)).await;
+    assert!(reason.contains("invalid peer certificate"), "{reason}");
+
+    let system_authorities = EtcdAccess { ca_file: None, ..authority.access() };
+    let reason = why_unavailable(&store(&etcd, system_authorities)).await;
+    assert!(reason.contains("invalid peer certificate: UnknownIssuer"), "{reason}");
+
+    let no_certificate = EtcdAccess { cert_file: None, key_file: None, ..authority.access() };
+    let reason = why_unavailable(&store(&etcd, no_certificate)).await;
+    assert!(reason.ends_with("(it may not accept this client's certificate)"), "{reason}");
+
+    let wrong_certificate = EtcdAccess {
+        cert_file: Some(stranger.file("client.pem")),
+        key_file: Some(stranger.file("client-key.pem")),
+        ..authority.access()
+    };
+    let reason = why_unavailable(&store(&etcd, wrong_certificate)).await;
+    assert!(reason.ends_with("(it may not accept this client's certificate)"), "{reason}");
+
+    let without_tls = why_unavailable(&store(&etcd, EtcdAccess::default())).await;
+    assert!(without_tls.ends_with("(it may want TLS)"), "{without_tls}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_that_were_all_replaced_count_without_a_restart() {
+    let authority = Authority::new().unwrap();
+    let mut etcd = start(&authority).await;
+    let (mut events, _handle) = Feed::start(Arc::new(store(&etcd, authority.access())), "/");
+    assert!(matches!(next(&mut events).await, FeedEvent::Snapshot(_)));
+    for round in 0..3 {
+        etcd.kill().await.unwrap();
+        down(&mut events).await;
+        authority.renew().unwrap();
+        etcd.start_again().await.unwrap();
+        etcd.ctl(&["put", &format!("/{round}"), "1"]).await.unwrap();
+        assert_eq!(next(&mut events).await, FeedEvent::Up);
+        let FeedEvent::Changed(batch) = next(&mut events).await else { panic!("expected a change") };
+        assert!(matches!(batch.changes.as_slice(), [Change::Put(entry)] if entry.key == format!("/{round}")));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_cannot_be_used_is_named_and_a_good_one_counts_at_once() {
+    let authority = Authority::new().unwrap();
+    let etcd = start(&authority).await;
+    let key = authority.file("client-key.pem");
+    let good = fs::read(&key).unwrap();
+    let store = store(&etcd, authority.access());
+    fs::write(&key, &good[..good.len() / 2]).unwrap();
+    let error = store.list("/").await.unwrap_err().to_string();
+    assert_eq!(error, format!("failed to use {}: it holds no PRIVATE KEY in PEM form", key.display()));
+    // The form is right, and what it says is not.
+    fs::write(&key, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n").unwrap();
+    let error = store.list("/").await.unwrap_err().to_string();
+    assert!(error.contains(&key.display().to_string()) && error.contains("private key"), "{error}");
+    fs::remove_file(&key).unwrap();
+    let error = store.list("/").await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("failed to read {}", key.display())), "{error}");
+    fs::write(&key, good).unwrap();
+    store.list("/").await.unwrap();
+}

@@ -1,0 +1,76 @@
+//! Values that are larger than the client accepts, in an etcd that allows them.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use contiv_store::{
+    Change, Feed, FeedEvent, Operation, Snapshot, Store,
+    etcd::{EtcdAccess, EtcdStore},
+    testing::{Etcd, EtcdOptions},
+};
+use tokio::{sync::mpsc::Receiver, time::timeout};
+
+async fn start() -> (Etcd, EtcdStore) {
+    let flags = ["--max-request-bytes=33554432"];
+    let etcd = Etcd::start_with(EtcdOptions { flags: &flags, ..EtcdOptions::default() }).await.unwrap();
+    let store = EtcdStore::new(&[etcd.endpoint()], EtcdAccess::default()).unwrap();
+    (etcd, store)
+}
+
+fn huge() -> Bytes {
+    vec![b'x'; 20 << 20].into()
+}
+
+async fn put(store: &EtcdStore, key: &str, value: impl Into<Bytes>) {
+    store.commit(vec![Operation::Put { key: key.to_owned(), value: value.into() }]).await.unwrap();
+}
+
+async fn next(events: &mut Receiver<FeedEvent>) -> FeedEvent {
+    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap()
+}
+
+/// The keys, and the size of each value.
+fn sizes(snapshot: &Snapshot) -> Vec<(&str, usize)> {
+    snapshot.entries.iter().map(|entry| (entry.key.as_str(), entry.value.len())).collect()
+}
+
+fn sources(snapshot: &Snapshot) -> Vec<&str> {
+    snapshot.problems.iter().map(|problem| problem.source.as_str()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_that_are_too_large_are_named_and_the_rest_is_listed() {
+    let (_etcd, store) = start().await;
+    for i in 0..40 {
+        put(&store, &format!("/{i:02}"), "small").await;
+    }
+    put(&store, "/17", huge()).await;
+    put(&store, "/39", huge()).await;
+    let snapshot = store.list("/").await.unwrap();
+    assert_eq!(sources(&snapshot), ["/17", "/39"]);
+    assert!(snapshot.problems[0].reason.contains("larger than 16777216 bytes"), "{:?}", snapshot.problems);
+    assert_eq!(snapshot.entries.len(), 40);
+    for (i, (key, size)) in sizes(&snapshot).into_iter().enumerate() {
+        assert_eq!((key, size), (format!("/{i:02}").as_str(), if i == 17 || i == 39 { 0 } else { 5 }));
+    }
+    assert_eq!(snapshot.entries[39].mod_revision, snapshot.revision, "its revision is known");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_is_too_large_does_not_stop_the_feed() {
+    let (_etcd, store) = start().await;
+    let (mut events, _handle) = Feed::start(Arc::new(store.clone()), "/");
+    assert!(matches!(next(&mut events).await, FeedEvent::Snapshot(_)));
+    put(&store, "/huge", huge()).await;
+    let FeedEvent::Snapshot(snapshot) = next(&mut events).await else { panic!("expected a list") };
+    assert_eq!((sources(&snapshot), sizes(&snapshot)), (vec!["/huge"], vec![("/huge", 0)]));
+    put(&store, "/other", "1").await;
+    let FeedEvent::Changed(batch) = next(&mut events).await else { panic!("expected a change") };
+    assert_eq!(batch.changes.iter().map(Change::key).collect::<Vec<_>>(), ["/other"]);
+    put(&store, "/huge", "small").await;
+    let FeedEvent::Changed(batch) = next(&mut events).await else { panic!("expected a change") };
+    assert_eq!(batch.changes.iter().map(Change::key).collect::<Vec<_>>(), ["/huge"]);
+    assert_eq!(next(&mut events).await, FeedEvent::Problems(vec![]));
+}
