@@ -7,7 +7,10 @@ mod restart;
 
 use std::{fs, sync::Arc, thread, time::Duration};
 
-use contiv_store::{Operation, Store, etcd::EtcdStore};
+use contiv_store::{
+    Operation, Store,
+    etcd::{EtcdAccess, EtcdStore},
+};
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Etcd, Service, State, TARGET_PORT},
@@ -63,7 +66,7 @@ pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
             .map_err(|error| LabError::system(format!("remove {}", data.display()), error))?;
     }
     let etcd = Etcd::start(lab)?;
-    let store = Client::connect(lab)?;
+    let store = Client::new()?;
     store.fill(lab, workload)?;
     let options = AgentOptions::with_store(etcd.url());
     let figure = |name: &str, seen: Quantity, wanted: Option<Wanted>| {
@@ -116,13 +119,12 @@ struct Client {
 }
 
 impl Client {
-    fn connect(lab: &Lab) -> Result<Self> {
+    fn new() -> Result<Self> {
         let failed = |error| LabError::system("start a runtime for the client of etcd", error);
         let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         // Connections are made with the first request, which everybody below makes from within the namespace.
-        let store = lab.node.run(|| {
-            runtime.block_on(EtcdStore::connect(&["127.0.0.1:2379".to_owned()])).map_err(unexpected)
-        })?;
+        let store =
+            EtcdStore::new(&["127.0.0.1:2379".to_owned()], EtcdAccess::default()).map_err(unexpected)?;
         Ok(Self { runtime, store: Arc::new(store) })
     }
 
