@@ -55,11 +55,9 @@ impl Members {
         &self,
         request: impl Fn(Session) -> BoxFuture<'r, Result<T, Failure>>,
     ) -> Result<(&Member, T), StoreError> {
-        let first = self.preferred.load(Ordering::Relaxed);
-        let mut order: Vec<usize> = (first..self.members.len()).chain(0..first).collect();
-        order.sort_by_key(|position| self.members[*position].is_broken());
+        let broken: Vec<bool> = self.members.iter().map(Member::is_broken).collect();
         let mut failures = Vec::new();
-        for position in order {
+        for position in order(self.preferred.load(Ordering::Relaxed), &broken) {
             let member = &self.members[position];
             match member.ask(&request).await {
                 Err(StoreError::Unavailable { endpoint, reason }) => failures.push((endpoint, reason)),
@@ -83,6 +81,15 @@ impl Members {
     }
 }
 
+/// Whom to ask first, second, and so on: the preferred member, then those after it; broken ones last, and last of all the
+/// preferred one if it is broken, because it has just failed.
+fn order(preferred: usize, broken: &[bool]) -> Vec<usize> {
+    let first = if broken[preferred] { preferred + 1 } else { preferred };
+    let mut order: Vec<usize> = (first..broken.len()).chain(0..first).collect();
+    order.sort_by_key(|position| broken[*position]);
+    order
+}
+
 fn all_failed(mut failures: Vec<(String, String)>) -> StoreError {
     if failures.len() == 1
         && let Some((endpoint, reason)) = failures.pop()
@@ -92,4 +99,20 @@ fn all_failed(mut failures: Vec<(String, String)>) -> StoreError {
     let reasons: Vec<_> = failures.iter().map(|(endpoint, reason)| format!("{endpoint}: {reason}")).collect();
     let endpoints: Vec<_> = failures.into_iter().map(|(endpoint, _)| endpoint).collect();
     StoreError::Unavailable { endpoint: endpoints.join(","), reason: reasons.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_failed_is_asked_after_the_others_and_who_failed_just_now_last() {
+        assert_eq!(order(1, &[false; 3]), [1, 2, 0]);
+        assert_eq!(order(1, &[false, false, true]), [1, 0, 2]);
+        assert_eq!(order(1, &[false, true, true]), [0, 2, 1]);
+        for (preferred, expected) in [(0, [1, 2, 0]), (1, [2, 0, 1]), (2, [0, 1, 2])] {
+            assert_eq!(order(preferred, &[true; 3]), expected);
+        }
+        assert_eq!(order(0, &[true]), [0]);
+    }
 }
