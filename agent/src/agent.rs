@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow};
 use contiv_proto::key;
-use contiv_renderer::registry;
+use contiv_renderer::{registry, route::Routes};
 use contiv_store::Feed;
 use tokio::{
     net::TcpListener,
@@ -13,7 +13,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{error, info};
 
 use crate::{
     config::{Config, RendererName},
@@ -81,7 +81,7 @@ async fn run_until_stopped(config: &Config, log_level: LogLevel) -> anyhow::Resu
     let metrics = Arc::new(Metrics::new());
     let (requests, receiver) = mpsc::channel(REQUESTS);
     let (outputs, health_checks, questions, proxy_health) = health::channels(traffic_renderer(config));
-    let options = registry::Options { own_table: config.own_table };
+    let options = registry::Options { own_table: config.own_table, route: config.routes() };
     let (local_addresses, followed) = local_addresses::open().await;
     let event_loop = EventLoop::new(
         LoopConfig {
@@ -120,6 +120,9 @@ async fn run_until_stopped(config: &Config, log_level: LogLevel) -> anyhow::Resu
     stop.cancel();
     // A request that does not end must not keep the agent from ending.
     let _ = tokio::time::timeout(HTTP_DRAIN_LIMIT, servers.join_all()).await;
+    if result.is_ok() && config.route_withdraw_on_stop && config.renderers.contains(&RendererName::ROUTE) {
+        withdraw(config);
+    }
     info!("stopped; the dataplane stays in place");
     result
 }
@@ -141,6 +144,16 @@ fn spec(name: RendererName, options: registry::Options) -> RendererSpec {
         // The name has been looked up when the configuration was read.
         registry::create(name, options).unwrap_or_else(|| unreachable!("renderer {name} is registered"))
     })
+}
+
+/// The renderers have ended, so nothing puts back what is taken away here.
+fn withdraw(config: &Config) {
+    match Routes::new(config.routes()).withdraw() {
+        Ok(report) => info!(routes = report.removed, "what was advertised is withdrawn"),
+        Err(error) => {
+            error!(%error, "what was advertised is still there; run `contiv cleanup --renderers route`");
+        }
+    }
 }
 
 /// The renderer that this node's traffic depends on. Without the one that programs the kernel, it is the first.

@@ -13,6 +13,7 @@ mod netlink;
 pub mod nftables;
 pub mod registry;
 pub mod renderer;
+pub mod route;
 pub mod watch;
 
 pub use error::RenderError;

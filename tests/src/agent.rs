@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     cluster::{NAMESPACE, Service},
-    lab::{Family, Lab, LabError, Process, Response, Result, scratch, wait_until},
+    lab::{Family, Lab, LabError, Namespace, Process, Response, Result, scratch, wait_until},
 };
 
 /// Where the agent's debug HTTP listens, inside the node's namespace.
@@ -61,17 +61,22 @@ impl AgentOptions {
     }
 }
 
-/// A running agent on the node.
+/// A running agent on a node.
 #[derive(Debug)]
 pub struct Agent<'lab> {
-    lab: &'lab Lab,
+    node: &'lab Namespace,
     process: Process,
 }
 
 impl<'lab> Agent<'lab> {
     /// Starts the agent on the node and waits until it is ready: every renderer has applied its first snapshot.
     pub fn start(lab: &'lab Lab, options: &AgentOptions) -> Result<Self> {
-        let agent = Self { lab, process: Process::start(&lab.node, "agent", &mut command(lab, options)?)? };
+        Self::start_on(&lab.node, "agent", options)
+    }
+
+    /// The same on any node. Each agent has a name of its own.
+    pub fn start_on(node: &'lab Namespace, name: &str, options: &AgentOptions) -> Result<Self> {
+        let agent = Self { node, process: Process::start(node, name, &mut command(node, name, options)?)? };
         wait_until("the agent is ready", TIME_LIMIT, || {
             agent.http("GET", "/readiness").is_ok_and(|response| response.status == 200)
         })?;
@@ -124,7 +129,7 @@ impl<'lab> Agent<'lab> {
 
     /// A request to its debug HTTP.
     pub fn http(&self, method: &str, path: &str) -> Result<Response> {
-        self.lab.node.http(method, DEBUG_HTTP, path)
+        self.node.http(method, DEBUG_HTTP, path)
     }
 
     /// Stops it by SIGTERM, which leaves the dataplane in place.
@@ -149,15 +154,16 @@ impl<'lab> Agent<'lab> {
     }
 }
 
-fn command(lab: &Lab, options: &AgentOptions) -> Result<Command> {
+fn command(node: &Namespace, name: &str, options: &AgentOptions) -> Result<Command> {
     // Whatever an agent of this machine is configured with is not meant for this one.
-    let config = scratch("agent.toml")?;
+    let config = scratch(&format!("{name}.toml"))?;
     fs::write(&config, "").map_err(|error| LabError::system(format!("write {}", config.display()), error))?;
     let mut command = Command::new(binary()?);
     command.env_clear().env("RUST_BACKTRACE", "1");
-    command.args(["agent", "--node-name", lab.node.host.name]).arg("--config").arg(config);
+    command.args(["agent", "--node-name", node.host.name]).arg("--config").arg(config);
     command.args(["--store", &options.store, "--renderers", "nftables"]).args(&options.flags);
-    command.args(["--listen", &DEBUG_HTTP.to_string()]).arg("--state-dir").arg(scratch("agent-state")?);
+    command.args(["--listen", &DEBUG_HTTP.to_string()]);
+    command.arg("--state-dir").arg(scratch(&format!("{name}-state"))?);
     Ok(command)
 }
 

@@ -49,6 +49,21 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
         problems
             .push("mass-deletion-percent: the most is 100, which holds nothing; 0 turns it off".to_owned());
     }
+    // Source: the kernel's `rt_class_t` in `include/uapi/linux/rtnetlink.h`.
+    for (key, table) in [
+        ("route-advertise-table", config.route_advertise_table),
+        ("route-node-table", config.route_node_table),
+    ] {
+        if matches!(table, 0 | 253..=255) {
+            problems
+                .push(format!("{key}: {table} is a table of the system; choose one that nobody else has"));
+        }
+    }
+    if config.route_advertise_table == config.route_node_table {
+        problems.push(
+            "route-node-table: the same as route-advertise-table; the kernel would route by it".to_owned(),
+        );
+    }
     if config.history_events == 0 {
         problems.push("history-events: the least is 1".to_owned());
     }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use contiv_model::{LocalDetect, NodePortAddresses};
+use contiv_renderer::route::{AddressKind, RouteOptions};
 use contiv_store::StoreUrl;
 
 use super::{Config, LogFormat, OptionalAddress, RendererName};
@@ -14,6 +15,7 @@ use super::{Config, LogFormat, OptionalAddress, RendererName};
 impl Default for Config {
     /// The one place where the defaults are.
     fn default() -> Self {
+        let route = RouteOptions::default();
         Self {
             node_name: String::new(),
             store: StoreUrl::Dir(PathBuf::from("/etc/contiv/manifests")),
@@ -24,6 +26,14 @@ impl Default for Config {
             etcd_password_file: PathBuf::new(),
             renderers: vec![RendererName::NFTABLES],
             own_table: true,
+            route_advertise: AddressKind::ALL
+                .into_iter()
+                .filter(|kind| route.advertise.contains(*kind))
+                .collect(),
+            route_advertise_table: route.advertise_table,
+            route_withdraw_on_stop: false,
+            route_reach_from_node: route.reach_from_node,
+            route_node_table: route.node_table,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9999)),
             healthz_listen: OptionalAddress(None),
             state_dir: PathBuf::from("/var/lib/contiv"),

@@ -24,6 +24,7 @@ use std::{
 
 use clap::{ArgAction, Args, ValueEnum};
 use contiv_model::{LocalDetect, NodeName, NodePortAddresses, ProcessorConfig};
+use contiv_renderer::route::{AddressKind, RouteOptions};
 use contiv_store::{StoreUrl, etcd::EtcdAccess};
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
@@ -72,7 +73,7 @@ pub struct Config {
     #[arg(long, env = "CONTIV_ETCD_PASSWORD_FILE", value_name = "FILE", value_parser = text::path())]
     pub etcd_password_file: PathBuf,
 
-    /// What to render to, in this order: nftables, dry-run
+    /// What to render to, in this order: nftables, route, dry-run
     #[arg(long, env = "CONTIV_RENDERERS", value_name = "NAME,…", value_delimiter = ',')]
     pub renderers: Vec<RendererName>,
 
@@ -80,6 +81,29 @@ pub struct Config {
     #[arg(long, env = "CONTIV_OWN_TABLE", value_name = "BOOL", action = ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub own_table: bool,
+
+    /// What the renderer `route` lets routing daemons find: cluster, external, load-balancer addresses; empty for none
+    #[arg(long, env = "CONTIV_ROUTE_ADVERTISE", value_name = "KIND,…", value_delimiter = ',')]
+    #[serde(with = "text::list")]
+    pub route_advertise: Vec<AddressKind>,
+
+    /// The routing table in which they find them
+    #[arg(long, env = "CONTIV_ROUTE_ADVERTISE_TABLE", value_name = "N")]
+    pub route_advertise_table: u32,
+
+    /// Take these routes back when the agent is stopped, so that traffic goes elsewhere
+    #[arg(long, env = "CONTIV_ROUTE_WITHDRAW_ON_STOP", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub route_withdraw_on_stop: bool,
+
+    /// Let the renderer `route` make service addresses reachable from this node where it has no other route to them
+    #[arg(long, env = "CONTIV_ROUTE_REACH_FROM_NODE", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub route_reach_from_node: bool,
+
+    /// The routing table for that
+    #[arg(long, env = "CONTIV_ROUTE_NODE_TABLE", value_name = "N")]
+    pub route_node_table: u32,
 
     /// Address and port of the debug HTTP
     #[arg(long, env = "CONTIV_LISTEN", value_name = "ADDR:PORT")]
@@ -265,6 +289,16 @@ impl Config {
             source_ranges_on_node_ports: self.source_ranges_on_node_ports,
             contiv_local_policy: self.contiv_local_policy,
             node_name: NodeName::new(self.node_name.as_str()),
+        }
+    }
+
+    /// What the renderer `route` has to know.
+    pub fn routes(&self) -> RouteOptions {
+        RouteOptions {
+            advertise: self.route_advertise.iter().copied().collect(),
+            advertise_table: self.route_advertise_table,
+            reach_from_node: self.route_reach_from_node,
+            node_table: self.route_node_table,
         }
     }
 

@@ -15,6 +15,9 @@ impl RendererName {
     /// The one that programs the kernel.
     pub const NFTABLES: Self = Self("nftables");
 
+    /// The one that adds routes.
+    pub const ROUTE: Self = Self("route");
+
     /// The name as it is registered.
     pub const fn as_str(self) -> &'static str {
         self.0
@@ -60,7 +63,9 @@ mod tests {
                     .is_some_and(|renderer| renderer.name() == name)
             );
         }
-        assert!(registry::NAMES.contains(&RendererName::NFTABLES.as_str()));
+        for known in [RendererName::NFTABLES, RendererName::ROUTE] {
+            assert!(registry::NAMES.contains(&known.as_str()));
+        }
         assert!("nft".parse::<RendererName>().is_err());
     }
 }

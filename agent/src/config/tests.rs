@@ -17,7 +17,7 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 30] = [
+const VALUES: [(&str, &str, &str); 35] = [
     ("node-name", "\"n1\"", "n2"),
     ("store", "\"etcds://127.0.0.1:1\"", "dir:/2"),
     ("etcd-ca-file", "\"/1\"", "/2"),
@@ -27,6 +27,11 @@ const VALUES: [(&str, &str, &str); 30] = [
     ("etcd-password-file", "\"/1\"", "/2"),
     ("renderers", "[\"dry-run\"]", "dry-run,nftables"),
     ("own-table", "false", "true"),
+    ("route-advertise", "[\"cluster\"]", "cluster,load-balancer"),
+    ("route-advertise-table", "1067", "1068"),
+    ("route-withdraw-on-stop", "true", "false"),
+    ("route-reach-from-node", "false", "true"),
+    ("route-node-table", "1069", "1070"),
     ("listen", "\"[::1]:1\"", "[::1]:2"),
     ("healthz-listen", "\"0.0.0.0:10256\"", "[::]:10256"),
     ("state-dir", "\"/1\"", "/2"),
@@ -123,6 +128,19 @@ fn what_gets_into_etcd_is_what_the_keys_say() {
 }
 
 #[test]
+fn every_setting_of_the_route_renderer_is_a_key() {
+    let lines: Vec<String> = VALUES.iter().map(|(key, value, _)| format!("{key} = {value}")).collect();
+    let expected = RouteOptions {
+        advertise: [AddressKind::Cluster].into_iter().collect(),
+        advertise_table: 1067,
+        reach_from_node: false,
+        node_table: 1069,
+    };
+    assert_eq!(load(&lines.join("\n"), &[]).unwrap().routes(), expected);
+    assert_eq!(load("node-name = \"n1\"", &[]).unwrap().routes(), RouteOptions::default());
+}
+
+#[test]
 fn what_the_file_sets_a_flag_can_take_back() {
     let file = "node-name = \"n\"\nzone = \"a\"\nhealthz-listen = \"[::]:1\"";
     let config = load(file, &["--zone=", "--healthz-listen="]).unwrap();
@@ -205,6 +223,9 @@ fn what_has_the_right_form_and_makes_no_sense_is_refused_with_the_way_out() {
         ),
         ("healthz-listen = \"127.0.0.1:9999\"", &[], "healthz-listen: the debug HTTP has that address"),
         ("history-events = 0", &[], "history-events: the least is 1"),
+        ("route-advertise-table = 254", &[], "route-advertise-table: 254 is a table of the system"),
+        ("route-node-table = 67", &[], "route-node-table: the same as route-advertise-table"),
+        ("", &["--route-advertise=node-port"], "none of cluster, external, load-balancer"),
         ("local-endpoint-weight = 0", &[], "local-endpoint-weight: "),
         (
             "store = \"etcd://a:1\"\netcd-ca-file = \"/ca\"",

@@ -85,6 +85,7 @@ impl Placement {
         let primary = if config.node_ips.is_empty() { &own_ips } else { &config.node_ips };
         let facts = NodeFacts {
             node_ips: node_port_ips(config, primary, local_ips),
+            primary_ips: primary.clone(),
             local_ips: local_ips.clone(),
             pod_cidrs: match config.local_detect {
                 LocalDetect::PodCidrs => pod_cidrs.clone(),

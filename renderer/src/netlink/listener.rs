@@ -1,4 +1,4 @@
-//! The listening side of netlink: a socket in a multicast group that hears what others do, and not what we do.
+//! The listening side of netlink: a socket in multicast groups that hears what others do, and not what we do.
 //!
 //! The kernel names the origin of a notification by the port of the socket that asked for the change. Nobody else can
 //! have our port while our socket is open, so this is what tells our own changes apart; a filter in the kernel drops
@@ -41,7 +41,7 @@ pub(crate) struct Listener {
 #[derive(Debug)]
 pub(crate) struct Membership {
     socket: Arc<netlink_sys::Socket>,
-    group: u32,
+    groups: Vec<u32>,
     listener: UnixStream,
 }
 
@@ -61,8 +61,12 @@ pub(crate) enum Heard {
 }
 
 impl Listener {
-    /// Joins a group; what the socket with the port `own` does is not heard.
-    pub(crate) fn join(protocol: isize, group: u32, own: u32) -> Result<(Self, Membership), NetlinkError> {
+    /// Joins groups; what the socket with the port `own` does is not heard.
+    pub(crate) fn join(
+        protocol: isize,
+        groups: &[u32],
+        own: u32,
+    ) -> Result<(Self, Membership), NetlinkError> {
         let failed = |action| move |source| NetlinkError::Socket { action, source };
         let mut socket =
             netlink_sys::Socket::new(protocol).map_err(failed("open a netlink socket to listen"))?;
@@ -73,12 +77,14 @@ impl Listener {
         }
         SockRef::from(&socket).attach_filter(&all_but(own)).map_err(failed("filter notifications"))?;
         socket.bind(&SocketAddr::new(0, 0)).map_err(failed("bind the listening socket"))?;
-        socket.add_membership(group).map_err(failed("listen to notifications of the kernel"))?;
+        for group in groups {
+            socket.add_membership(*group).map_err(failed("listen to notifications of the kernel"))?;
+        }
         let (listener, writer) = UnixStream::pair().map_err(failed("connect the listener to its writer"))?;
         writer.set_nonblocking(true).map_err(failed("connect the listener to its writer"))?;
         listener.set_nonblocking(true).map_err(failed("connect the listener to its writer"))?;
         let socket = Arc::new(socket);
-        let membership = Membership { socket: Arc::clone(&socket), group, listener };
+        let membership = Membership { socket: Arc::clone(&socket), groups: groups.to_vec(), listener };
         Ok((Self { socket, writer }, membership))
     }
 
@@ -130,16 +136,16 @@ impl Listener {
 }
 
 impl Membership {
-    /// Leaves the group for a while.
+    /// Leaves the groups for a while.
     pub(crate) fn leave(&self) -> Result<(), NetlinkError> {
         let failed = |source| NetlinkError::Socket { action: "leave the group of listeners", source };
-        self.socket.drop_membership(self.group).map_err(failed)
+        self.groups.iter().try_for_each(|group| self.socket.drop_membership(*group)).map_err(failed)
     }
 
     /// Comes back.
     pub(crate) fn rejoin(&self) -> Result<(), NetlinkError> {
         let failed = |source| NetlinkError::Socket { action: "join the group of listeners again", source };
-        self.socket.add_membership(self.group).map_err(failed)
+        self.groups.iter().try_for_each(|group| self.socket.add_membership(*group)).map_err(failed)
     }
 
     /// Tells the listener that something was missed.

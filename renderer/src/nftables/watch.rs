@@ -49,7 +49,7 @@ pub(super) struct TableWatch {
 impl TableWatch {
     /// Listens from now on to what others do than the owner of `socket`.
     pub(super) fn start(socket: &mut Socket) -> Result<(Self, Receiver<Damage>), NetlinkError> {
-        let (listener, membership) = Listener::join(NETLINK_NETFILTER, NFNLGRP_NFTABLES, socket.port())?;
+        let (listener, membership) = Listener::join(NETLINK_NETFILTER, &[NFNLGRP_NFTABLES], socket.port())?;
         socket.membership = Some(membership);
         let (renderer, damages) = sync_channel(DAMAGES);
         // What was done before is not known. There is room for this.

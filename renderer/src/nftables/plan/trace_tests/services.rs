@@ -70,7 +70,15 @@ fn node() -> impl Strategy<Value = NodeFacts> {
     let ranges = (some(&POD_CIDRS), some(&SERVICE_CIDRS));
     (some(&NODE_IPS), some(&LOCAL_IPS), ranges, some(&POD_INTERFACES), masquerade).prop_map(
         |(node_ips, local_ips, (pod_cidrs, service_cidrs), pod_interfaces, cluster_ip_masquerade)| {
-            NodeFacts { node_ips, local_ips, pod_cidrs, pod_interfaces, cluster_ip_masquerade, service_cidrs }
+            NodeFacts {
+                node_ips,
+                local_ips,
+                pod_cidrs,
+                pod_interfaces,
+                cluster_ip_masquerade,
+                service_cidrs,
+                ..NodeFacts::default()
+            }
         },
     )
 }

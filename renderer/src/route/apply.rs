@@ -1,0 +1,270 @@
+//! What is asked of the kernel, and what its answers mean.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use rtnetlink::packet_route::{
+    RouteNetlinkMessage,
+    address::{AddressAttribute, AddressMessage},
+    route::RouteMessage,
+    rule::RuleMessage,
+};
+
+use super::{
+    kernel_route::{self, Found, KernelRoute, family},
+    kernel_rule,
+    options::RouteOptions,
+    plan::Destination,
+    socket::RouteSocket,
+};
+use crate::{RenderError, Report, netlink::NetlinkError};
+
+const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
+const ESRCH: i32 = 3;
+const EACCES: i32 = 13;
+const EEXIST: i32 = 17;
+const ENODEV: i32 = 19;
+const EINVAL: i32 = 22;
+const EOPNOTSUPP: i32 = 95;
+const EAFNOSUPPORT: i32 = 97;
+const EADDRNOTAVAIL: i32 = 99;
+const ENETDOWN: i32 = 100;
+
+/// Both families, as `ipv4`.
+const FAMILIES: [bool; 2] = [true, false];
+
+/// Changes of routes. What is to go goes first.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) remove: Vec<RouteMessage>,
+    pub(super) add: Vec<(Destination, KernelRoute)>,
+}
+
+/// What became of a route that was to be added.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Added,
+    /// A route of others is there, and stays.
+    Conflict,
+    /// It depends on a link or an address that is not ready. Notifications tell when it is.
+    Waits(i32),
+    /// For a reason that may pass.
+    Failed(String),
+}
+
+/// Makes the changes, and counts them.
+pub(super) fn execute(
+    socket: &mut RouteSocket,
+    plan: Plan,
+    report: &mut Report,
+    problems: &mut Vec<String>,
+) -> Result<Vec<(Destination, KernelRoute, Outcome)>, NetlinkError> {
+    let Plan { remove, add } = plan;
+    let removals = remove.len();
+    let mut changes: Vec<_> = remove.into_iter().map(RouteNetlinkMessage::DelRoute).collect();
+    changes.extend(add.iter().map(|(_, route)| RouteNetlinkMessage::NewRoute(route.message())));
+    let sent = socket.change(changes)?;
+    report.transactions += sent.pieces;
+    report.bytes += sent.bytes;
+    let (removed, added) = sent.results.split_at(removals.min(sent.results.len()));
+    for result in removed {
+        match result {
+            None => report.removed += 1,
+            // Somebody, or the kernel with the link, was faster.
+            Some(ESRCH | ENOENT | ENODEV) => {}
+            Some(errno) => problems.push(format!("remove a route: {}", reason(*errno))),
+        }
+    }
+    let outcomes: Vec<_> = add
+        .into_iter()
+        .zip(added)
+        .map(|((destination, route), result)| (destination, route, outcome(&route, *result)))
+        .collect();
+    report.added += outcomes.iter().filter(|(.., outcome)| *outcome == Outcome::Added).count();
+    Ok(outcomes)
+}
+
+fn outcome(route: &KernelRoute, errno: Option<i32>) -> Outcome {
+    match errno {
+        None => Outcome::Added,
+        Some(EEXIST) => Outcome::Conflict,
+        Some(errno @ (EACCES | ENODEV | EINVAL | EOPNOTSUPP | EAFNOSUPPORT | EADDRNOTAVAIL | ENETDOWN)) => {
+            Outcome::Waits(errno)
+        }
+        Some(errno) => Outcome::Failed(format!("add {route}: {}", reason(errno))),
+    }
+}
+
+/// All routes of ours, in all tables.
+pub(super) fn found(socket: &mut RouteSocket) -> Result<Vec<Found>, NetlinkError> {
+    let mut found = Vec::new();
+    for ipv4 in FAMILIES {
+        for message in socket.dump(&kernel_route::dump_request(ipv4))? {
+            // A kernel without a family answers for all families.
+            if let RouteNetlinkMessage::NewRoute(route) = message
+                && route.header.address_family == family(ipv4)
+            {
+                found.extend(Found::new(route));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Puts our rules in place and removes those of ours that are for another table.
+pub(super) fn set_rules(socket: &mut RouteSocket, options: &RouteOptions) -> Result<Report, NetlinkError> {
+    let mut changes = Vec::new();
+    let mut report = Report::default();
+    for ipv4 in FAMILIES {
+        let wanted = options.reach_from_node.then(|| kernel_rule::rule(ipv4, options.node_table));
+        let mut is_there = false;
+        for rule in our_rules(socket, ipv4)? {
+            let is_wanted = wanted.as_ref().is_some_and(|wanted| kernel_rule::is_same(&rule, wanted));
+            if is_wanted && !is_there {
+                is_there = true;
+            } else {
+                changes.push(RouteNetlinkMessage::DelRule(rule));
+            }
+        }
+        if !is_there {
+            changes.extend(wanted.map(RouteNetlinkMessage::NewRule));
+        }
+    }
+    change_rules(socket, changes, &mut report)?;
+    Ok(report)
+}
+
+/// Removes everything of ours, in whatever table it is.
+pub(super) fn remove_all(socket: &mut RouteSocket) -> Result<Report, NetlinkError> {
+    let mut report = Report::default();
+    // First the rules, so that no connection meets half of the routes.
+    let mut rules = Vec::new();
+    for ipv4 in FAMILIES {
+        rules.extend(our_rules(socket, ipv4)?.into_iter().map(RouteNetlinkMessage::DelRule));
+    }
+    change_rules(socket, rules, &mut report)?;
+    let found = found(socket)?;
+    remove(socket, found.iter(), &mut report)?;
+    Ok(report)
+}
+
+/// Removes the routes of ours that are in one table.
+pub(super) fn remove_from(socket: &mut RouteSocket, table: u32) -> Result<Report, NetlinkError> {
+    let mut report = Report::default();
+    let found = found(socket)?;
+    remove(socket, found.iter().filter(|found| found.table() == table), &mut report)?;
+    Ok(report)
+}
+
+fn remove<'a>(
+    socket: &mut RouteSocket,
+    found: impl Iterator<Item = &'a Found>,
+    report: &mut Report,
+) -> Result<(), NetlinkError> {
+    let plan = Plan { remove: found.map(Found::deletion).collect(), add: Vec::new() };
+    let mut problems = Vec::new();
+    execute(socket, plan, report, &mut problems)?;
+    match problems.into_iter().next() {
+        None => Ok(()),
+        Some(problem) => {
+            Err(NetlinkError::Socket { action: "change routes", source: std::io::Error::other(problem) })
+        }
+    }
+}
+
+/// The addresses of this node's interfaces, and the index of the interface of each.
+pub(super) fn interfaces(socket: &mut RouteSocket) -> Result<BTreeMap<IpAddr, u32>, NetlinkError> {
+    let mut interfaces = BTreeMap::new();
+    for ipv4 in FAMILIES {
+        let mut request = AddressMessage::default();
+        request.header.family = family(ipv4);
+        for message in socket.dump(&RouteNetlinkMessage::GetAddress(request))? {
+            let RouteNetlinkMessage::NewAddress(message) = message else { continue };
+            if let Some(address) = own_address(&message) {
+                interfaces.insert(address, message.header.index);
+            }
+        }
+    }
+    Ok(interfaces)
+}
+
+/// On a point-to-point link `IFA_ADDRESS` is the peer's, and `IFA_LOCAL` ours; elsewhere IPv6 has only the first.
+pub(super) fn own_address(message: &AddressMessage) -> Option<IpAddr> {
+    let mut of_link = None;
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(address) => return Some(*address),
+            AddressAttribute::Address(address) => of_link = Some(*address),
+            _ => {}
+        }
+    }
+    of_link
+}
+
+fn our_rules(socket: &mut RouteSocket, ipv4: bool) -> Result<Vec<RuleMessage>, NetlinkError> {
+    let rules =
+        socket.dump(&kernel_rule::dump_request(ipv4))?.into_iter().filter_map(|message| match message {
+            RouteNetlinkMessage::NewRule(rule) => Some(rule),
+            _ => None,
+        });
+    Ok(rules.filter(|rule| rule.header.family == family(ipv4) && kernel_rule::is_ours(rule)).collect())
+}
+
+fn change_rules(
+    socket: &mut RouteSocket,
+    changes: Vec<RouteNetlinkMessage>,
+    report: &mut Report,
+) -> Result<(), NetlinkError> {
+    let is_addition: Vec<bool> =
+        changes.iter().map(|change| matches!(change, RouteNetlinkMessage::NewRule(_))).collect();
+    let sent = socket.change(changes)?;
+    report.transactions += sent.pieces;
+    report.bytes += sent.bytes;
+    for (is_addition, result) in is_addition.into_iter().zip(sent.results) {
+        match result {
+            None if is_addition => report.added += 1,
+            None => report.removed += 1,
+            Some(EEXIST | EOPNOTSUPP | EAFNOSUPPORT) if is_addition => {}
+            Some(ENOENT) if !is_addition => {}
+            Some(errno) => {
+                let source = std::io::Error::from_raw_os_error(errno);
+                return Err(NetlinkError::Socket { action: "change the routing rules", source });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn reason(errno: i32) -> String {
+    std::io::Error::from_raw_os_error(errno).to_string()
+}
+
+/// What the kernel said, and what to do about it.
+pub(super) fn explain(action: &str, error: &NetlinkError) -> RenderError {
+    let hint = match error.errno() {
+        Some(EPERM) => "; run as root or with CAP_NET_ADMIN",
+        _ => "",
+    };
+    RenderError::Kernel { action: action.to_owned(), reason: format!("{error}{hint}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::{Way, plan::Purpose};
+
+    #[test]
+    fn only_a_refusal_that_no_notification_follows_is_a_failure() {
+        let address = [198, 51, 100, 1].into();
+        let route = KernelRoute { table: 67, address, way: Way::Blackhole };
+        assert_eq!(outcome(&route, None), Outcome::Added);
+        assert_eq!(outcome(&route, Some(EEXIST)), Outcome::Conflict);
+        assert_eq!(outcome(&route, Some(ENETDOWN)), Outcome::Waits(ENETDOWN));
+        let Outcome::Failed(problem) = outcome(&route, Some(EPERM)) else { panic!("not a failure") };
+        assert!(problem.starts_with("add blackhole 198.51.100.1 table 67"), "{problem}");
+        assert!(
+            Destination { purpose: Purpose::Advertise, address }
+                < Destination { purpose: Purpose::Reach, address }
+        );
+    }
+}

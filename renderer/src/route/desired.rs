@@ -1,0 +1,107 @@
+//! The routes that all services together need, kept up to date with what changes. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use contiv_model::{ChangeSet, ContivService, NodeFacts, ServiceId, Snapshot};
+
+use super::{
+    options::RouteOptions,
+    plan::{Destination, destinations, source},
+};
+
+/// What is wanted, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Desired {
+    options: RouteOptions,
+    services: BTreeMap<ServiceId, Arc<ContivService>>,
+    node: NodeFacts,
+    /// Never with an empty set.
+    owners: BTreeMap<Destination, BTreeSet<ServiceId>>,
+}
+
+impl Desired {
+    /// What a snapshot wants.
+    pub(super) fn new(snapshot: &Snapshot, options: RouteOptions) -> Self {
+        let services = snapshot.services.clone();
+        let mut desired = Self { options, services, node: snapshot.node.clone(), owners: BTreeMap::new() };
+        for (id, service) in &snapshot.services {
+            desired.claim(id, service);
+        }
+        desired
+    }
+
+    /// Takes changes in and returns the destinations that may be wanted now and were not, or the other way round.
+    pub(super) fn update(&mut self, changes: &ChangeSet) -> BTreeSet<Destination> {
+        if let Some(node) = &changes.node {
+            let mut snapshot =
+                Snapshot { services: std::mem::take(&mut self.services), ..Snapshot::default() };
+            snapshot.apply(changes);
+            snapshot.node.clone_from(node);
+            let before = std::mem::replace(self, Self::new(&snapshot, self.options));
+            return before.owners.into_keys().chain(self.owners.keys().copied()).collect();
+        }
+        let mut touched = BTreeSet::new();
+        for (id, change) in &changes.services {
+            let before = self.services.remove(id);
+            touched.extend(before.into_iter().flat_map(|service| self.release(id, &service)));
+            if let Some(service) = &change.new {
+                touched.extend(self.claim(id, service));
+                self.services.insert(id.clone(), Arc::clone(service));
+            }
+        }
+        touched
+    }
+
+    /// Everything that is wanted.
+    pub(super) fn destinations(&self) -> impl Iterator<Item = Destination> {
+        self.owners.keys().copied()
+    }
+
+    /// Who wants it; nobody if it is not wanted.
+    pub(super) fn owners(&self, destination: Destination) -> impl Iterator<Item = &ServiceId> {
+        self.owners.get(&destination).into_iter().flatten()
+    }
+
+    /// Whether anybody wants it.
+    pub(super) fn wants(&self, destination: Destination) -> bool {
+        self.owners.contains_key(&destination)
+    }
+
+    /// The address that this node's own connections come from; none if there is none of the family.
+    pub(super) fn source(&self, ipv4: bool) -> Option<IpAddr> {
+        source(&self.node, ipv4)
+    }
+
+    /// How many services there are.
+    pub(super) fn services(&self) -> usize {
+        self.services.len()
+    }
+
+    fn claim(&mut self, id: &ServiceId, service: &ContivService) -> BTreeSet<Destination> {
+        let wanted = destinations(service, &self.node, &self.options);
+        for destination in &wanted {
+            self.owners.entry(*destination).or_default().insert(id.clone());
+        }
+        wanted
+    }
+
+    fn release(&mut self, id: &ServiceId, service: &ContivService) -> BTreeSet<Destination> {
+        let released = destinations(service, &self.node, &self.options);
+        for destination in &released {
+            if let Some(owners) = self.owners.get_mut(destination) {
+                owners.remove(id);
+                if owners.is_empty() {
+                    self.owners.remove(destination);
+                }
+            }
+        }
+        released
+    }
+}
+
+#[cfg(test)]
+mod tests;

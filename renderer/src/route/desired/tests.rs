@@ -1,0 +1,108 @@
+use contiv_model::{Backend, BackendState, Protocol, ServiceChange, ServicePort, TrafficPolicy};
+use proptest::{collection::btree_map, prelude::*, sample::subsequence};
+
+use super::*;
+use crate::route::{AddressKind, plan::Purpose};
+
+/// Few, so that services share them.
+const EXTERNAL: [&str; 4] = ["198.51.100.1", "198.51.100.2", "2001:db8::1", "192.0.2.1"];
+const LOCAL: [&str; 3] = ["192.0.2.1", "192.0.2.2", "fd00::1"];
+
+fn some(texts: &'static [&'static str]) -> impl Strategy<Value = BTreeSet<IpAddr>> {
+    let all: Vec<IpAddr> = texts.iter().map(|text| text.parse().unwrap()).collect();
+    subsequence(all.clone(), 0..=all.len()).prop_map(BTreeSet::from_iter)
+}
+
+fn service() -> impl Strategy<Value = ContivService> {
+    let backend = (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(v4, local, ready)| {
+        let address: IpAddr = if v4 { [10, 1, 0, 1].into() } else { IpAddr::V6(1.into()) };
+        let state = if ready { BackendState::Ready } else { BackendState::Terminating };
+        Backend { local, state, ..Backend::new((address, 8080).into()) }
+    });
+    (some(&EXTERNAL), proptest::option::of(backend), any::<bool>()).prop_map(
+        |(external_ips, backend, local)| {
+            let backends = backend.into_iter().collect();
+            let port =
+                ServicePort { port: 80, protocol: Protocol::Tcp, name: "".into(), node_port: None, backends };
+            ContivService {
+                external_ips,
+                external_policy: if local { TrafficPolicy::Local } else { TrafficPolicy::Cluster },
+                ports: vec![port],
+                ..ContivService::new(ServiceId::new("default", ""))
+            }
+        },
+    )
+}
+
+fn snapshot() -> impl Strategy<Value = Snapshot> {
+    let node = (some(&LOCAL), some(&LOCAL)).prop_map(|(primary_ips, local_ips)| NodeFacts {
+        primary_ips,
+        local_ips,
+        ..NodeFacts::default()
+    });
+    (btree_map(0..4_u8, service(), 0..4), node).prop_map(|(services, node)| {
+        let named = services.into_iter().map(|(number, service)| {
+            let id = ServiceId::new("default", number.to_string());
+            (id.clone(), Arc::new(ContivService { id, ..service }))
+        });
+        Snapshot { services: named.collect(), node, ..Snapshot::default() }
+    })
+}
+
+proptest! {
+    #[test]
+    fn step_by_step_leads_to_the_same_as_from_scratch(
+        snapshots in proptest::collection::vec(snapshot(), 2..5),
+        keeps_node in any::<bool>(),
+    ) {
+        let options = RouteOptions::default();
+        let mut before = snapshots[0].clone();
+        let mut desired = Desired::new(&before, options);
+        for mut after in snapshots.into_iter().skip(1) {
+            if keeps_node {
+                after.node.clone_from(&before.node);
+            }
+            let was: BTreeSet<Destination> = desired.destinations().collect();
+            let touched = desired.update(&ChangeSet::between(&before, &after));
+            prop_assert_eq!(&desired, &Desired::new(&after, options));
+            let is: BTreeSet<Destination> = desired.destinations().collect();
+            prop_assert!(was.symmetric_difference(&is).all(|changed| touched.contains(changed)));
+            before = after;
+        }
+    }
+}
+
+#[test]
+fn an_address_that_two_services_share_stays_until_both_are_gone() {
+    let address: IpAddr = [198, 51, 100, 1].into();
+    let port = |port| ServicePort {
+        port,
+        protocol: Protocol::Tcp,
+        name: "".into(),
+        node_port: None,
+        backends: vec![Backend::new(([10, 1, 0, 1], 8080).into())],
+    };
+    let service = |name, number| {
+        Arc::new(ContivService {
+            external_ips: [address].into(),
+            ports: vec![port(number)],
+            ..ContivService::new(ServiceId::new("default", name))
+        })
+    };
+    let services = [service("a", 80), service("b", 443)];
+    let snapshot = Snapshot {
+        services: services.iter().map(|service| (service.id.clone(), Arc::clone(service))).collect(),
+        ..Snapshot::default()
+    };
+    let advertise = [AddressKind::External].into_iter().collect();
+    let mut desired = Desired::new(&snapshot, RouteOptions { advertise, ..RouteOptions::default() });
+    let destination = Destination { purpose: Purpose::Advertise, address };
+    assert_eq!(desired.owners(destination).count(), 2);
+    for (service, is_left) in services.into_iter().zip([true, false]) {
+        let id = service.id.clone();
+        let gone = ServiceChange { old: Some(service), new: None };
+        let changes = ChangeSet { services: [(id, gone)].into(), ..ChangeSet::default() };
+        assert!(desired.update(&changes).contains(&destination));
+        assert_eq!(desired.wants(destination), is_left);
+    }
+}

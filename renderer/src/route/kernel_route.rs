@@ -1,0 +1,254 @@
+//! One route as the kernel has it, and as a message. Source: the kernel's `include/uapi/linux/rtnetlink.h`.
+
+use std::{fmt, net::IpAddr};
+
+use rtnetlink::packet_route::{
+    AddressFamily, RouteNetlinkMessage,
+    route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType},
+};
+
+/// The protocol number of every route and rule of ours. No program of iproute2's list of them has it.
+pub(super) const PROTOCOL: u8 = 0x43;
+/// Their metric. The kernel's own choice differs between the families.
+pub(super) const METRIC: u32 = 1024;
+
+/// A route to one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct KernelRoute {
+    pub(super) table: u32,
+    pub(super) address: IpAddr,
+    pub(super) way: Way,
+}
+
+/// Where a route leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Way {
+    /// Nowhere: it is there to be read.
+    Blackhole,
+    /// To a link, with the address that connections come from.
+    Link { interface: u32, source: IpAddr },
+}
+
+/// What the kernel was found to have of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// None if it is not of the form that ours have, and so of an older version or made by others in our name.
+    pub(super) route: Option<KernelRoute>,
+    message: RouteMessage,
+}
+
+impl KernelRoute {
+    /// The message that adds it.
+    pub(super) fn message(&self) -> RouteMessage {
+        let mut message = RouteMessage::default();
+        message.header = RouteHeader {
+            address_family: family(self.address.is_ipv4()),
+            destination_prefix_length: host_length(self.address),
+            protocol: RouteProtocol::Other(PROTOCOL),
+            kind: match self.way {
+                Way::Blackhole => RouteType::BlackHole,
+                Way::Link { .. } => RouteType::Unicast,
+            },
+            scope: match self.way {
+                Way::Link { .. } if self.address.is_ipv4() => RouteScope::Link,
+                _ => RouteScope::Universe,
+            },
+            ..RouteHeader::default()
+        };
+        message.attributes = vec![
+            RouteAttribute::Table(self.table),
+            RouteAttribute::Destination(route_address(self.address)),
+            RouteAttribute::Priority(METRIC),
+        ];
+        if let Way::Link { interface, source } = self.way {
+            message.attributes.push(RouteAttribute::Oif(interface));
+            message.attributes.push(RouteAttribute::PrefSource(route_address(source)));
+        }
+        message
+    }
+}
+
+impl Found {
+    /// Takes a message that the kernel sent; none if the route is not ours.
+    pub(super) fn new(message: RouteMessage) -> Option<Self> {
+        (message.header.protocol == RouteProtocol::Other(PROTOCOL))
+            .then(|| Self { route: read(&message), message })
+    }
+
+    /// The table it is in.
+    pub(super) fn table(&self) -> u32 {
+        table(&self.message)
+    }
+
+    /// The message that deletes exactly this one.
+    pub(super) fn deletion(&self) -> RouteMessage {
+        let mut message = self.message.clone();
+        // The rest is what the kernel tells and does not take.
+        message.attributes.retain(|attribute| {
+            matches!(
+                attribute,
+                RouteAttribute::Table(_)
+                    | RouteAttribute::Destination(_)
+                    | RouteAttribute::Priority(_)
+                    | RouteAttribute::Gateway(_)
+                    | RouteAttribute::PrefSource(_)
+            )
+        });
+        message
+    }
+}
+
+/// The request for all routes of ours of a family, in all tables. The kernel leaves the others out where it is strict.
+pub(super) fn dump_request(ipv4: bool) -> RouteNetlinkMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(ipv4);
+    message.header.protocol = RouteProtocol::Other(PROTOCOL);
+    RouteNetlinkMessage::GetRoute(message)
+}
+
+/// The table a route is in.
+pub(super) fn table(message: &RouteMessage) -> u32 {
+    let named = message.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Table(table) => Some(*table),
+        _ => None,
+    });
+    named.unwrap_or_else(|| message.header.table.into())
+}
+
+/// Where a route leads to.
+pub(super) fn destination(message: &RouteMessage) -> Option<IpAddr> {
+    message.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(address) => ip(address),
+        _ => None,
+    })
+}
+
+pub(super) const fn family(ipv4: bool) -> AddressFamily {
+    if ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn read(message: &RouteMessage) -> Option<KernelRoute> {
+    let address = destination(message)?;
+    let (mut metric, mut interface, mut source) = (None, None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Priority(priority) => metric = Some(*priority),
+            RouteAttribute::Oif(index) => interface = Some(*index),
+            RouteAttribute::PrefSource(address) => source = ip(address),
+            RouteAttribute::Gateway(_)
+            | RouteAttribute::Via(_)
+            | RouteAttribute::MultiPath(_)
+            | RouteAttribute::Encap(_)
+            | RouteAttribute::Metrics(_)
+            | RouteAttribute::NhId(_) => return None,
+            _ => {}
+        }
+    }
+    let way = match message.header.kind {
+        // The kernel names the loopback interface with IPv6.
+        RouteType::BlackHole => Way::Blackhole,
+        RouteType::Unicast => Way::Link { interface: interface?, source: source? },
+        _ => return None,
+    };
+    let is_of_our_form = metric == Some(METRIC)
+        && message.header.destination_prefix_length == host_length(address)
+        && message.header.source_prefix_length == 0
+        && message.header.tos == 0;
+    is_of_our_form.then(|| KernelRoute { table: table(message), address, way })
+}
+
+const fn host_length(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+const fn route_address(address: IpAddr) -> RouteAddress {
+    match address {
+        IpAddr::V4(address) => RouteAddress::Inet(address),
+        IpAddr::V6(address) => RouteAddress::Inet6(address),
+    }
+}
+
+const fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(address) => Some(IpAddr::V4(*address)),
+        RouteAddress::Inet6(address) => Some(IpAddr::V6(*address)),
+        _ => None,
+    }
+}
+
+impl fmt::Display for KernelRoute {
+    /// As `ip route` has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { table, address, way } = self;
+        match way {
+            Way::Blackhole => write!(f, "blackhole {address} table {table}")?,
+            Way::Link { interface, source } => {
+                write!(f, "{address} dev if{interface} table {table} src {source}")?;
+            }
+        }
+        write!(f, " proto {PROTOCOL} metric {METRIC}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes() -> [KernelRoute; 4] {
+        let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
+        let link = |source: &str| Way::Link { interface: 7, source: ip(source) };
+        [
+            KernelRoute { table: 67, address: ip("198.51.100.1"), way: Way::Blackhole },
+            KernelRoute { table: 67, address: ip("2001:db8::1"), way: Way::Blackhole },
+            KernelRoute { table: 100_068, address: ip("10.96.0.1"), way: link("192.0.2.1") },
+            KernelRoute { table: 100_068, address: ip("fd00:96::1"), way: link("fd00::1") },
+        ]
+    }
+
+    #[test]
+    fn what_is_sent_is_recognized_when_it_is_read() {
+        for route in routes() {
+            assert_eq!(Found::new(route.message()).unwrap().route, Some(route));
+        }
+    }
+
+    #[test]
+    fn a_route_of_others_is_not_ours_whatever_else_it_says() {
+        let mut message = routes()[0].message();
+        message.header.protocol = RouteProtocol::Bird;
+        assert_eq!(Found::new(message), None);
+    }
+
+    #[test]
+    fn a_route_in_our_name_of_another_form_is_found_and_is_none_of_those_wanted() {
+        let [blackhole, .., link] = routes();
+        let changed = |route: KernelRoute, change: fn(&mut RouteMessage)| {
+            let mut message = route.message();
+            change(&mut message);
+            Found::new(message).unwrap().route
+        };
+        assert_eq!(changed(blackhole, |message| message.header.destination_prefix_length = 24), None);
+        assert_eq!(changed(blackhole, |message| message.header.kind = RouteType::Unreachable), None);
+        assert_eq!(changed(blackhole, |message| message.attributes.truncate(2)), None, "no metric");
+        let gateway = RouteAttribute::Gateway(RouteAddress::Inet6(1.into()));
+        let mut message = link.message();
+        message.attributes.push(gateway);
+        assert_eq!(Found::new(message).unwrap().route, None);
+    }
+
+    #[test]
+    fn a_deletion_names_the_table_the_address_the_metric_and_our_protocol() {
+        let [.., link] = routes();
+        let deletion = Found::new(link.message()).unwrap().deletion();
+        assert_eq!(deletion.header.protocol, RouteProtocol::Other(PROTOCOL));
+        assert_eq!((table(&deletion), destination(&deletion)), (link.table, Some(link.address)));
+        assert!(deletion.attributes.contains(&RouteAttribute::Priority(METRIC)));
+    }
+
+    #[test]
+    fn a_route_reads_as_the_ip_command_has_it() {
+        let [v4, _, link, _] = routes();
+        assert_eq!(v4.to_string(), "blackhole 198.51.100.1 table 67 proto 67 metric 1024");
+        assert_eq!(link.to_string(), "10.96.0.1 dev if7 table 100068 src 192.0.2.1 proto 67 metric 1024");
+    }
+}

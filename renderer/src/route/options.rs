@@ -1,0 +1,109 @@
+//! What the route renderer is told once.
+
+use std::{fmt, str::FromStr};
+
+use thiserror::Error;
+
+/// Which of a service's addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AddressKind {
+    /// Cluster IPs.
+    Cluster,
+    /// External IPs, as the author of the service gave them.
+    External,
+    /// Addresses of its load balancer.
+    LoadBalancer,
+}
+
+impl AddressKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Cluster, Self::External, Self::LoadBalancer];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Cluster => "cluster",
+            Self::External => "external",
+            Self::LoadBalancer => "load-balancer",
+        }
+    }
+}
+
+impl fmt::Display for AddressKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A text that names no kind of address.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0:?} is none of cluster, external, load-balancer")]
+pub struct UnknownAddressKind(String);
+
+impl FromStr for AddressKind {
+    type Err = UnknownAddressKind;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == text);
+        found.ok_or_else(|| UnknownAddressKind(text.to_owned()))
+    }
+}
+
+/// Some kinds of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AddressKinds([bool; AddressKind::ALL.len()]);
+
+impl AddressKinds {
+    /// Whether this one is among them.
+    pub const fn contains(self, kind: AddressKind) -> bool {
+        self.0[kind as usize]
+    }
+}
+
+impl FromIterator<AddressKind> for AddressKinds {
+    fn from_iter<T: IntoIterator<Item = AddressKind>>(kinds: T) -> Self {
+        let mut set = Self::default();
+        for kind in kinds {
+            set.0[kind as usize] = true;
+        }
+        set
+    }
+}
+
+/// What the route renderer is told once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RouteOptions {
+    /// Addresses that the network is to learn of.
+    pub advertise: AddressKinds,
+    /// The table in which routing daemons find them. The kernel does not route by it.
+    pub advertise_table: u32,
+    /// Service addresses are reachable from the node itself, whatever other routes it has.
+    pub reach_from_node: bool,
+    /// The table with the routes for that. A rule behind all others points to it.
+    pub node_table: u32,
+}
+
+impl Default for RouteOptions {
+    fn default() -> Self {
+        Self {
+            advertise: [AddressKind::External, AddressKind::LoadBalancer].into_iter().collect(),
+            advertise_table: 67,
+            reach_from_node: true,
+            node_table: 68,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_kind_is_read_back_and_a_set_has_what_was_put_in() {
+        for kind in AddressKind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+            let set = AddressKinds::from_iter([kind]);
+            assert!(AddressKind::ALL.into_iter().all(|other| set.contains(other) == (other == kind)));
+        }
+        assert!("loadbalancer".parse::<AddressKind>().unwrap_err().to_string().contains("load-balancer"));
+    }
+}

@@ -1,0 +1,102 @@
+//! Which routes a service needs on this node. Pure.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use contiv_model::{BackendState, ContivService, Frontend, NodeFacts, ServicePort, TrafficPolicy};
+
+use super::options::{AddressKind, RouteOptions};
+
+/// What a route is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Purpose {
+    /// Routing daemons tell the network of it.
+    Advertise,
+    /// Processes on this node find the service by it.
+    Reach,
+}
+
+/// One address, and what a route to it is for. There is one route for each, however many services share the address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Destination {
+    pub(super) purpose: Purpose,
+    pub(super) address: IpAddr,
+}
+
+/// The routes of one service, whatever the other services have.
+pub(super) fn destinations(
+    service: &ContivService,
+    node: &NodeFacts,
+    options: &RouteOptions,
+) -> BTreeSet<Destination> {
+    let mut destinations = BTreeSet::new();
+    for (address, kind) in addresses(service) {
+        // The kernel has better routes to these than ours, and the network must never get a second place for them.
+        if node.is_own(address) || !is_routable(address) {
+            continue;
+        }
+        let ports: Vec<_> = held_ports(service, address).collect();
+        if options.reach_from_node && !ports.is_empty() && source(node, address.is_ipv4()).is_some() {
+            destinations.insert(Destination { purpose: Purpose::Reach, address });
+        }
+        let policy = match kind {
+            AddressKind::Cluster => service.internal_policy,
+            AddressKind::External | AddressKind::LoadBalancer => service.external_policy,
+        };
+        if options.advertise.contains(kind)
+            && ports.iter().any(|port| attracts(port, policy, address.is_ipv4()))
+        {
+            destinations.insert(Destination { purpose: Purpose::Advertise, address });
+        }
+    }
+    destinations
+}
+
+/// The address that connections of this node's own processes come from, for a service address of this family: the least
+/// of those the node is known by that it really has. None if there is none.
+pub(super) fn source(node: &NodeFacts, ipv4: bool) -> Option<IpAddr> {
+    let usable = |ip: &&IpAddr| ip.is_ipv4() == ipv4 && is_routable(**ip) && node.local_ips.contains(*ip);
+    node.primary_ips.iter().find(usable).copied()
+}
+
+/// Every address of the service. One that is of two kinds is there twice.
+fn addresses(service: &ContivService) -> impl Iterator<Item = (IpAddr, AddressKind)> {
+    let cluster = service.cluster_ips.iter().map(|address| (*address, AddressKind::Cluster));
+    let external = service.external_ips.iter().map(|address| {
+        let of_balancer = service.load_balancer_ips.contains(address);
+        (*address, if of_balancer { AddressKind::LoadBalancer } else { AddressKind::External })
+    });
+    cluster.chain(external)
+}
+
+/// The ports at which this service, and no older one, answers on the address.
+fn held_ports(service: &ContivService, address: IpAddr) -> impl Iterator<Item = &ServicePort> {
+    service.ports.iter().filter(move |port| {
+        let &&ServicePort { port, protocol, .. } = port;
+        !service.lost.contains_key(&Frontend::Address { address, protocol, port })
+    })
+}
+
+/// Whether this node is to attract traffic of a family to the port. With policy Local only while a local backend is ready:
+/// traffic is to leave the node while the last ones terminate (KEP-1669), as the health check says too.
+fn attracts(port: &ServicePort, policy: TrafficPolicy, ipv4: bool) -> bool {
+    let of_family = |address: IpAddr| address.is_ipv4() == ipv4;
+    match policy {
+        TrafficPolicy::Cluster => port.cluster_backends().iter().any(|backend| of_family(backend.address)),
+        TrafficPolicy::Local => port.backends.iter().any(|backend| {
+            backend.local && backend.state == BackendState::Ready && of_family(backend.address)
+        }),
+    }
+}
+
+const fn is_routable(address: IpAddr) -> bool {
+    if address.is_unspecified() || address.is_loopback() || address.is_multicast() {
+        return false;
+    }
+    match address {
+        IpAddr::V4(address) => !address.is_link_local() && !address.is_broadcast(),
+        IpAddr::V6(address) => !address.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! A socket for routes, rules and addresses: dumps, and batches of changes.
+
+use std::io;
+
+use netlink_sys::{SocketAddr, protocols::NETLINK_ROUTE};
+use nix::sys::socket::{setsockopt, sockopt};
+use rtnetlink::{
+    packet_core::{
+        NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage,
+        NetlinkPayload,
+    },
+    packet_route::RouteNetlinkMessage,
+};
+
+use crate::netlink::{Membership, NetlinkError};
+
+/// Changes that are sent in one piece. The kernel makes an answer to each before any is read, and all must find room.
+const BATCH: usize = 128;
+/// Asked for as receive buffer; without CAP_NET_ADMIN in the first user namespace it stays smaller.
+const ANSWERS: usize = 4 << 20;
+/// The kernel sends at most 32 KiB in one piece of a dump.
+const RECEIVE_BUFFER: usize = 64 << 10;
+/// So often is a dump asked for again under which something has changed.
+const DUMP_TRIES: usize = 5;
+/// A dump under which something has changed. Source: the kernel's `include/uapi/linux/netlink.h`.
+const NLM_F_DUMP_INTR: u16 = 0x10;
+
+/// A routing netlink socket.
+#[derive(Debug)]
+pub(super) struct RouteSocket {
+    inner: netlink_sys::Socket,
+    port: u32,
+    sequence: u32,
+    /// Its listener ends when this goes.
+    pub(super) membership: Option<Membership>,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    /// The error number for each change, in order; none for one that was made.
+    pub(super) results: Vec<Option<i32>>,
+    pub(super) pieces: usize,
+    pub(super) bytes: usize,
+}
+
+impl RouteSocket {
+    pub(super) fn open() -> Result<Self, NetlinkError> {
+        let failed = |action| move |source| NetlinkError::Socket { action, source };
+        let mut inner =
+            netlink_sys::Socket::new(NETLINK_ROUTE).map_err(failed("open a routing netlink socket"))?;
+        let port = inner.bind_auto().map_err(failed("bind the netlink socket"))?.port_number();
+        // Without this a refusal comes with a copy of the message that was refused.
+        inner.set_cap_ack(true).map_err(failed("set up the netlink socket"))?;
+        // With this the kernel dumps only what is asked for.
+        inner.set_netlink_get_strict_chk(true).map_err(failed("set up the netlink socket"))?;
+        let _ = setsockopt(&inner, sockopt::RcvBufForce, &ANSWERS);
+        Ok(Self { inner, port, sequence: 0, membership: None })
+    }
+
+    /// The port by which the kernel names this socket as the origin of a change.
+    pub(super) const fn port(&self) -> u32 {
+        self.port
+    }
+
+    /// Everything that the request asks for.
+    pub(super) fn dump(
+        &mut self,
+        request: &RouteNetlinkMessage,
+    ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
+        for _ in 1..DUMP_TRIES {
+            if let (found, true) = self.try_dump(request)? {
+                return Ok(found);
+            }
+        }
+        // What has changed meanwhile is heard of, or found next time.
+        Ok(self.try_dump(request)?.0)
+    }
+
+    /// Also whether nothing changed under it.
+    fn try_dump(
+        &mut self,
+        request: &RouteNetlinkMessage,
+    ) -> Result<(Vec<RouteNetlinkMessage>, bool), NetlinkError> {
+        let mut bytes = Vec::new();
+        let sequence = self.write(&mut bytes, request.clone(), NLM_F_REQUEST | NLM_F_DUMP);
+        self.send(&bytes)?;
+        let (mut found, mut is_consistent) = (Vec::new(), true);
+        loop {
+            let received = self.receive()?;
+            for message in messages(&received).filter(|message| message.header.sequence_number == sequence) {
+                is_consistent &= message.header.flags & NLM_F_DUMP_INTR == 0;
+                match message.payload {
+                    NetlinkPayload::Done(done) if done.code < 0 => return Err(refused("list", done.code)),
+                    NetlinkPayload::Done(_) => return Ok((found, is_consistent)),
+                    NetlinkPayload::Error(error) => return Err(refused("list", error.raw_code())),
+                    NetlinkPayload::InnerMessage(message) => found.push(message),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Makes these changes, one after the other; what is there already is never replaced. A change that is refused does not
+    /// keep the others from being made.
+    pub(super) fn change(&mut self, changes: Vec<RouteNetlinkMessage>) -> Result<Sent, NetlinkError> {
+        let mut sent = Sent { results: Vec::with_capacity(changes.len()), ..Sent::default() };
+        let mut changes = changes.into_iter().peekable();
+        let mut bytes = Vec::new();
+        while changes.peek().is_some() {
+            bytes.clear();
+            let first = self.sequence.wrapping_add(1);
+            let mut count = 0;
+            for change in changes.by_ref().take(BATCH) {
+                // With a deletion the same bit would mean all of a kind.
+                let exclusive = match &change {
+                    RouteNetlinkMessage::NewRoute(_) | RouteNetlinkMessage::NewRule(_) => {
+                        NLM_F_CREATE | NLM_F_EXCL
+                    }
+                    _ => 0,
+                };
+                self.write(&mut bytes, change, NLM_F_REQUEST | NLM_F_ACK | exclusive);
+                count += 1;
+            }
+            self.send(&bytes)?;
+            sent.pieces += 1;
+            sent.bytes += bytes.len();
+            self.collect(first, count, &mut sent.results)?;
+        }
+        Ok(sent)
+    }
+
+    /// Reads the answers to `count` changes, which the kernel gives in order.
+    fn collect(&self, first: u32, count: u32, results: &mut Vec<Option<i32>>) -> Result<(), NetlinkError> {
+        let mut answered = 0;
+        while answered < count {
+            for message in messages(&self.receive()?) {
+                // An answer that nobody waited for may be left of a change that failed.
+                if message.header.sequence_number != first.wrapping_add(answered) {
+                    continue;
+                }
+                if let NetlinkPayload::Error(error) = message.payload {
+                    answered += 1;
+                    let code = error.raw_code();
+                    results.push((code != 0).then_some(-code));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &mut Vec<u8>, message: RouteNetlinkMessage, flags: u16) -> u32 {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut message = NetlinkMessage::from(message);
+        message.header.flags = flags;
+        message.header.sequence_number = self.sequence;
+        message.finalize();
+        let start = bytes.len();
+        bytes.resize(start + message.buffer_len().next_multiple_of(4), 0);
+        message.serialize(&mut bytes[start..]);
+        self.sequence
+    }
+
+    fn send(&self, bytes: &[u8]) -> Result<(), NetlinkError> {
+        let kernel = SocketAddr::new(0, 0);
+        let failed = |source| NetlinkError::Socket { action: "ask the kernel", source };
+        self.inner.send_to(bytes, &kernel, 0).map(drop).map_err(failed)
+    }
+
+    fn receive(&self) -> Result<Vec<u8>, NetlinkError> {
+        let mut received = Vec::with_capacity(RECEIVE_BUFFER);
+        let failed = |source| NetlinkError::Socket { action: "read the kernel's answer", source };
+        self.inner.recv(&mut received, 0).map_err(failed)?;
+        Ok(received)
+    }
+}
+
+/// What was received, as messages. One that cannot be read is passed over: what it is about is left alone.
+pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = NetlinkMessage<RouteNetlinkMessage>> {
+    std::iter::from_fn(move || {
+        loop {
+            let length = NetlinkBuffer::new_checked(bytes).ok()?.length() as usize;
+            let message = NetlinkMessage::deserialize(bytes.get(..length)?);
+            bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+            if let Ok(message) = message {
+                return Some(message);
+            }
+        }
+    })
+}
+
+fn refused(subject: &str, code: i32) -> NetlinkError {
+    NetlinkError::Refused {
+        subject: subject.to_owned(),
+        source: io::Error::from_raw_os_error(-code),
+        refusals: Vec::new(),
+    }
+}

@@ -1,0 +1,218 @@
+//! Hears what others do to our routes and to the links they depend on.
+//!
+//! The kernel removes IPv4 routes together with their link or source address and does not tell of the routes; so links and
+//! addresses are heard too.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+    sync::mpsc::{Receiver, Sender, channel},
+};
+
+use netlink_sys::protocols::NETLINK_ROUTE;
+use nix::poll::PollTimeout;
+use rtnetlink::{
+    packet_core::NetlinkPayload,
+    packet_route::{RouteNetlinkMessage, link::LinkFlags},
+};
+
+use super::{
+    Links, Way, apply, kernel_route, kernel_rule,
+    options::RouteOptions,
+    socket::{RouteSocket, messages},
+};
+use crate::{
+    ForeignChange, RenderError, Watch,
+    netlink::{Heard, Listener, NetlinkError},
+};
+
+/// The groups of notifications. Source: the kernel's `include/uapi/linux/rtnetlink.h`.
+mod group {
+    pub(super) const LINK: u32 = 1;
+    pub(super) const IPV4_IFADDR: u32 = 5;
+    pub(super) const IPV4_ROUTE: u32 = 7;
+    pub(super) const IPV4_RULE: u32 = 8;
+    pub(super) const IPV6_IFADDR: u32 = 9;
+    pub(super) const IPV6_ROUTE: u32 = 11;
+    pub(super) const IPV6_RULE: u32 = 19;
+    pub(super) const ALL: [u32; 7] =
+        [LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE, IPV6_RULE];
+}
+
+/// What the renderer depends on now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Interest {
+    tables: Vec<u32>,
+    /// Interface and source address of each family that has them.
+    links: Vec<(u32, IpAddr)>,
+}
+
+impl Interest {
+    pub(super) fn new(options: &RouteOptions, links: Links) -> Self {
+        let link = |way| match way {
+            Way::Link { interface, source } => Some((interface, source)),
+            Way::Blackhole => None,
+        };
+        Self {
+            tables: vec![options.advertise_table, options.node_table],
+            links: [links.v4, links.v6].into_iter().flatten().filter_map(link).collect(),
+        }
+    }
+}
+
+/// Hears what others do.
+pub(super) struct RouteWatch {
+    listener: Listener,
+    renderer: Receiver<Interest>,
+    interest: Interest,
+    /// Whether an interface that matters was last seen to be up.
+    is_up: BTreeMap<u32, bool>,
+    heard: VecDeque<ForeignChange>,
+}
+
+impl RouteWatch {
+    /// Listens from now on to what others do than the owner of `socket`.
+    pub(super) fn start(
+        socket: &mut RouteSocket,
+        options: &RouteOptions,
+    ) -> Result<(Self, Sender<Interest>), NetlinkError> {
+        let (listener, membership) = Listener::join(NETLINK_ROUTE, &group::ALL, socket.port())?;
+        socket.membership = Some(membership);
+        let (sender, renderer) = channel();
+        let interest = Interest::new(options, Links::default());
+        let watch = Self { listener, renderer, interest, is_up: BTreeMap::new(), heard: VecDeque::new() };
+        Ok((watch, sender))
+    }
+
+    fn take(&mut self, received: &[u8]) {
+        if let Some(latest) = self.renderer.try_iter().last() {
+            self.interest = latest;
+        }
+        for message in messages(received) {
+            if let NetlinkPayload::InnerMessage(message) = message.payload
+                && let Some(what) = what_matters(&message, &self.interest, &mut self.is_up)
+            {
+                self.heard.push_back(ForeignChange { what, by: None });
+            }
+        }
+    }
+}
+
+impl Watch for RouteWatch {
+    fn next(&mut self) -> Result<Option<ForeignChange>, RenderError> {
+        loop {
+            if let Some(change) = self.heard.pop_front() {
+                return Ok(Some(change));
+            }
+            match self.listener.hear(PollTimeout::NONE) {
+                Ok(Heard::Notifications(received)) => self.take(&received),
+                Ok(Heard::Overflow) => {
+                    let what = "may have changed something while notifications were lost".to_owned();
+                    self.heard.push_back(ForeignChange { what, by: None });
+                }
+                // The renderer never leaves the groups, and no time limit was set.
+                Ok(Heard::Missed | Heard::Silence) => {}
+                Ok(Heard::End) => return Ok(None),
+                Err(error) => return Err(apply::explain("tell what others do to routes", &error)),
+            }
+        }
+    }
+}
+
+/// What a notification says, for people; none if it is of no consequence. Pure but for what it remembers of links.
+fn what_matters(
+    message: &RouteNetlinkMessage,
+    interest: &Interest,
+    is_up: &mut BTreeMap<u32, bool>,
+) -> Option<String> {
+    let is_ours = |table: u32| interest.tables.contains(&table);
+    let depends_on = |index: u32| interest.links.iter().any(|(interface, _)| *interface == index);
+    match message {
+        RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
+            let table = kernel_route::table(route);
+            let verb = if matches!(message, RouteNetlinkMessage::NewRoute(_)) { "added" } else { "deleted" };
+            let to = kernel_route::destination(route).map_or("default".to_owned(), |ip| ip.to_string());
+            is_ours(table).then(|| format!("{verb} the route to {to} in table {table}"))
+        }
+        RouteNetlinkMessage::NewRule(rule) | RouteNetlinkMessage::DelRule(rule) => {
+            let table = kernel_rule::table(rule);
+            (is_ours(table) || kernel_rule::is_ours(rule))
+                .then(|| format!("changed a routing rule for table {table}"))
+        }
+        RouteNetlinkMessage::NewAddress(message) | RouteNetlinkMessage::DelAddress(message) => {
+            let address = apply::own_address(message)?;
+            let matters = interest.links.iter().any(|(_, source)| *source == address);
+            matters.then(|| format!("changed the address {address} of this node"))
+        }
+        RouteNetlinkMessage::NewLink(link) if depends_on(link.header.index) => {
+            let up = link.header.flags.contains(LinkFlags::Up);
+            let before = is_up.insert(link.header.index, up);
+            let state = if up { "up" } else { "down" };
+            (before != Some(up)).then(|| format!("set the interface {} {state}", link.header.index))
+        }
+        RouteNetlinkMessage::DelLink(link) if depends_on(link.header.index) => {
+            is_up.remove(&link.header.index);
+            Some(format!("removed the interface {}", link.header.index))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rtnetlink::packet_route::{
+        address::{AddressAttribute, AddressMessage},
+        link::LinkMessage,
+    };
+
+    use super::*;
+    use crate::route::kernel_route::KernelRoute;
+
+    fn interest() -> Interest {
+        let source = "192.0.2.1".parse().unwrap();
+        let links = Links { v4: Some(Way::Link { interface: 7, source }), v6: None };
+        Interest::new(&RouteOptions::default(), links)
+    }
+
+    fn heard(message: &RouteNetlinkMessage) -> Option<String> {
+        what_matters(message, &interest(), &mut BTreeMap::new())
+    }
+
+    #[test]
+    fn only_routes_and_rules_of_our_tables_matter() {
+        let route = |table| {
+            let address = "198.51.100.1".parse().unwrap();
+            RouteNetlinkMessage::DelRoute(KernelRoute { table, address, way: Way::Blackhole }.message())
+        };
+        assert_eq!(heard(&route(67)).unwrap(), "deleted the route to 198.51.100.1 in table 67");
+        assert_eq!(heard(&route(254)), None);
+        assert!(heard(&RouteNetlinkMessage::DelRule(kernel_rule::rule(true, 68))).is_some());
+    }
+
+    #[test]
+    fn only_the_source_address_matters() {
+        let address = |text: &str| {
+            let mut message = AddressMessage::default();
+            message.attributes.push(AddressAttribute::Local(text.parse().unwrap()));
+            RouteNetlinkMessage::NewAddress(message)
+        };
+        assert!(heard(&address("192.0.2.1")).is_some());
+        assert_eq!(heard(&address("192.0.2.2")), None);
+    }
+
+    #[test]
+    fn a_link_matters_if_routes_leave_by_it_and_only_when_it_goes_up_or_down() {
+        let link = |index, flags| {
+            let mut message = LinkMessage::default();
+            message.header.index = index;
+            message.header.flags = flags;
+            RouteNetlinkMessage::NewLink(message)
+        };
+        let (interest, mut is_up) = (interest(), BTreeMap::new());
+        let mut heard = |index, flags| what_matters(&link(index, flags), &interest, &mut is_up).is_some();
+        assert!(!heard(8, LinkFlags::empty()));
+        assert!(heard(7, LinkFlags::empty()));
+        assert!(heard(7, LinkFlags::Up));
+        assert!(!heard(7, LinkFlags::Up | LinkFlags::Promisc), "nothing that routes depend on");
+    }
+}
