@@ -50,7 +50,7 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
         for services in [100, 1000, 10_000, 100_000] {
             if !(options.quick && services > 10_000) {
                 progress(&format!("parts, {services} services"));
-                figures.extend(parts::measure(lab, services)?);
+                add(figures, parts::measure(lab, services)?);
             }
         }
     }
@@ -60,14 +60,14 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
         for questions in questions(options.quick) {
             let Workload { services, backends } = questions.workload;
             progress(&format!("cluster, {services} services with {backends} backends"));
-            figures.extend(cluster::measure(lab, questions)?);
+            add(figures, cluster::measure(lab, questions)?);
         }
     }
     if is_wanted(peers::SECTION) {
         for services in [100, 1000, 10_000, 30_000] {
             if !(options.quick && services > 1000) {
                 progress(&format!("peers, {services} services"));
-                figures.extend(peers::measure(lab, services)?);
+                add(figures, peers::measure(lab, services)?);
             }
         }
     }
@@ -75,6 +75,12 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
         figures.extend(growth(figures, &format!("first packet, contiv, {percent}"), flat));
     }
     Ok(())
+}
+
+/// Shows what is measured at once: should something later hang until the time limit, it is not lost.
+fn add(figures: &mut Vec<Figure>, measured: Vec<Figure>) {
+    progress(&table(&measured).to_string());
+    figures.extend(measured);
 }
 
 /// What is asked end to end, with the limits that must hold.

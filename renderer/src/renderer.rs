@@ -1,5 +1,7 @@
 //! The trait that every renderer implements.
 
+use std::time::Instant;
+
 use contiv_model::{ChangeSet, ServiceId, Snapshot};
 use serde::Serialize;
 
@@ -49,6 +51,9 @@ pub struct Report {
     pub transactions: usize,
     /// Bytes sent to the kernel.
     pub bytes: usize,
+    /// When the first transaction was handed to the kernel; none if there was none, or the renderer has no kernel.
+    #[serde(skip)]
+    pub sent: Option<Instant>,
     /// All objects that are left out at present because they cannot be rendered; the rest is in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<Rejected>,

@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use super::{
     EventLoop, StoreDown,
     guard::Judgement,
+    history::Covers,
     intake::{self, Verdict},
 };
 
@@ -80,7 +81,7 @@ impl EventLoop {
             );
             self.renderers.need_resync(event);
         } else if !changes.is_empty() {
-            self.renderers.add_changes(changes, event);
+            self.renderers.add_changes(changes, Covers::one_since(event, start.1));
         }
         self.dispatch();
     }
@@ -120,7 +121,7 @@ impl EventLoop {
         let renderers = if changes.is_empty() { Vec::new() } else { self.renderers.names() };
         let event = self.record_timed(kind, description, Some(&changes), renderers, start);
         if !changes.is_empty() {
-            self.renderers.add_changes(changes, event);
+            self.renderers.add_changes(changes, Covers::one_since(event, start.1));
             self.dispatch();
         }
     }

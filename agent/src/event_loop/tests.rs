@@ -68,6 +68,8 @@ async fn a_change_goes_to_every_renderer_and_the_history_tells_what_came_of_it()
     assert_eq!((change.kind, change.seq_num, change.revision), ("change", 2, 8));
     assert_eq!((change.changed, change.services.as_slice()), (1, &[ServiceId::new("default", "web")][..]));
     assert_eq!(change.description, "endpointslice default/web");
+    let was_sent = |name| matches!(change.renderers[name], Outcome::Applied { sent_after_ms: Some(_), .. });
+    assert!(was_sent("test") && !was_sent("dry-run"), "{change:?}");
 }
 
 #[tokio::test]

@@ -122,7 +122,8 @@ impl Renderer for Faulty {
 
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
         self.begin(Call::Update(changes.services.keys().map(ToString::to_string).collect()))?;
-        self.inner.update(changes)
+        let sent = Some(Instant::now());
+        Ok(Report { sent, ..self.inner.update(changes)? })
     }
 
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {

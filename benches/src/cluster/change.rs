@@ -39,9 +39,12 @@ pub(super) fn measure(
         let figure = figure(name, latencies.percentile(percent));
         figures.push(wanted.into_iter().fold(figure, Figure::wanting));
     }
-    let inside = figure("one change, inside the agent, p50", inside(agent)?.median());
+    let inside = inside(agent)?;
     let limit = Wanted::AtMost(Quantity::Seconds(100e-6));
-    figures.push(if workload.services == 10_000 { inside.wanting(limit) } else { inside });
+    let sent = figure("one change, taken up until sent to the kernel, p50", inside.until_sent.median());
+    figures.push(if workload.services == 10_000 { sent.wanting(limit) } else { sent });
+    figures.push(figure("one change, of it the event loop, p50", inside.in_loop.median()));
+    figures.push(figure("one change, renderer with the kernel, p50", inside.in_renderer.median()));
     Ok(figures)
 }
 
@@ -68,14 +71,32 @@ fn latencies(client: &Client, workload: Workload) -> Result<Samples> {
     Ok(latencies.into_iter().collect())
 }
 
-/// How long the agent worked on each of the last changes: in its loop, and in the renderer with the kernel's part.
-fn inside(agent: &Agent<'_>) -> Result<Samples> {
+/// How long the agent worked on each of the last changes.
+struct Inside {
+    /// From when the loop took the event up until the kernel was given the transaction.
+    until_sent: Samples,
+    /// Of that, what the loop took.
+    in_loop: Samples,
+    /// The renderer's whole call, so with the kernel's part.
+    in_renderer: Samples,
+}
+
+/// What the event history says of the last changes.
+fn inside(agent: &Agent<'_>) -> Result<Inside> {
     let history = agent.http("GET", &format!("/controller/event-history?last={CHANGES}"))?.json()?;
     let records = history.as_array().map(Vec::as_slice).unwrap_or_default();
-    let duration = |record: &Value| {
-        let of_loop = record["duration_ms"].as_f64()?;
-        let of_renderer = record["renderers"]["nftables"]["duration_ms"].as_f64()?;
-        (record["kind"] == "change").then(|| Duration::from_secs_f64((of_loop + of_renderer) / 1000.0))
+    let samples = |path: &str| -> Samples {
+        let changes = records.iter().filter(|record| record["kind"] == "change");
+        let milliseconds = changes.filter_map(|record| record.pointer(path).and_then(Value::as_f64));
+        milliseconds.map(|milliseconds| Duration::from_secs_f64(milliseconds / 1000.0)).collect()
     };
-    Ok(records.iter().filter_map(duration).collect())
+    let until_sent = samples("/renderers/nftables/sent_after_ms");
+    if until_sent.is_empty() {
+        return Err(LabError::Unexpected("the event history says of no change when it was sent".to_owned()));
+    }
+    Ok(Inside {
+        until_sent,
+        in_loop: samples("/duration_ms"),
+        in_renderer: samples("/renderers/nftables/duration_ms"),
+    })
 }

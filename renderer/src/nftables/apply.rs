@@ -1,6 +1,6 @@
 //! The edge: transactions go to the kernel.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::{collections::BTreeSet, net::SocketAddr, time::Instant};
 
 use super::{
     element::{Element, FrontendKey, Key, Value},
@@ -75,6 +75,7 @@ fn commit_in_pieces(
     report: &mut Report,
 ) -> Result<(), NetlinkError> {
     for batch in encode::batches(first, transaction, socket.batch_limit()) {
+        report.sent.get_or_insert_with(Instant::now);
         report.bytes += socket.commit(batch)?;
         report.transactions += 1;
     }

@@ -56,6 +56,10 @@ pub enum Outcome {
         report: Report,
         /// How long the call took.
         duration_ms: f64,
+        /// From when the loop took up the first event until the renderer gave the kernel a transaction; none if it gave
+        /// it nothing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sent_after_ms: Option<f64>,
     },
     /// The call failed, and is tried again.
     Failed {
@@ -78,7 +82,12 @@ pub(super) struct Covers {
 impl Covers {
     /// One event that happens now.
     pub(super) fn one(seq_num: u64) -> Self {
-        Self { first: seq_num, last: seq_num, since: Instant::now() }
+        Self::one_since(seq_num, Instant::now())
+    }
+
+    /// One event that was taken up at this time.
+    pub(super) const fn one_since(seq_num: u64, since: Instant) -> Self {
+        Self { first: seq_num, last: seq_num, since }
     }
 
     /// The range from the start of one to the end of the other.

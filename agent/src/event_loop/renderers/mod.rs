@@ -75,10 +75,10 @@ impl Renderers {
     }
 
     /// Makes all of them get these changes next.
-    pub(super) fn add_changes(&mut self, changes: ChangeSet, event: u64) {
+    pub(super) fn add_changes(&mut self, changes: ChangeSet, event: Covers) {
         let changes = Arc::new(changes);
         for renderer in &mut self.all {
-            renderer.add_changes(&changes, Covers::one(event));
+            renderer.add_changes(&changes, event);
         }
     }
 
@@ -158,10 +158,16 @@ impl Renderers {
         let outcome = match result {
             Ok(report) => {
                 metrics.applied(&name, duration);
+                let sent_after = report.sent.map(|sent| Instant::from_std(sent).duration_since(covers.since));
                 Self::succeeded(renderer, revision, LastReport::new(task, duration, report.clone()));
                 // Before what is pending, so that a steady stream of changes does not keep them waiting for ever.
                 renderer.describe(Instant::now());
-                Outcome::Applied { with: covers.first, report, duration_ms }
+                Outcome::Applied {
+                    with: covers.first,
+                    report,
+                    duration_ms,
+                    sent_after_ms: sent_after.map(milliseconds),
+                }
             }
             Err(error) => {
                 metrics.failed(&name);
