@@ -162,7 +162,8 @@ fn traffic_renderer(config: &Config) -> &'static str {
     nftables.or(config.renderers.first()).unwrap_or(&RendererName::NFTABLES).as_str()
 }
 
-async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+/// Listens; what is wrong with the address is said with the flag that sets it.
+pub(crate) async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse => "another program listens there; stop it, or choose another with",

@@ -3,6 +3,7 @@
 //! - [`cli`] has one file for each subcommand.
 //! - [`config`] is the agent's configuration: file, environment, flags.
 //! - [`agent`] puts the running agent together out of the parts below.
+//! - [`controllers`] does so with the cluster-wide controllers.
 //! - [`event_loop`] owns all state, and hands changes to the renderers' threads.
 //! - [`health`] tells load balancers how this node is.
 //! - [`http`] answers questions about it; [`metrics`] counts.
@@ -10,6 +11,7 @@
 pub mod agent;
 pub mod cli;
 pub mod config;
+pub mod controllers;
 pub mod event_loop;
 pub mod health;
 pub mod http;

@@ -5,6 +5,7 @@
 mod agent;
 mod apply;
 mod cleanup;
+mod controller;
 mod delete;
 mod get;
 mod http_client;
@@ -41,6 +42,7 @@ enum Command {
     Get(get::Get),
     Trace(trace::Trace),
     Cleanup(cleanup::Cleanup),
+    Controller(controller::Controller),
 }
 
 /// What a command has come to, when nothing stopped it.
@@ -74,6 +76,7 @@ pub fn main() -> ExitCode {
         Command::Get(command) => command.run(&mut terminal),
         Command::Trace(command) => command.run(&mut terminal),
         Command::Cleanup(command) => command.run(&mut terminal),
+        Command::Controller(command) => command.run(&mut terminal),
     };
     let result = result.and_then(|outcome| Ok(terminal.out.flush().map(|()| outcome)?));
     match result {

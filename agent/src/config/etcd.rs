@@ -52,6 +52,21 @@ impl EtcdFlags {
     }
 }
 
+/// How to get into the etcd that is the store. Empty stands for none; `files` are those of the certificates of its
+/// members' signer, of this client's certificate, of its key, and of the password.
+pub(super) fn access(store: &StoreUrl, files: [&PathBuf; 4], user: &str) -> EtcdAccess {
+    let file = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
+    let [ca_file, cert_file, key_file, password_file] = files.map(file);
+    EtcdAccess {
+        tls: matches!(store, StoreUrl::Etcd { tls: true, .. }),
+        ca_file,
+        cert_file,
+        key_file,
+        user: (!user.is_empty()).then(|| user.to_owned()),
+        password_file,
+    }
+}
+
 /// What makes no sense together. With a folder as the store nothing of it matters.
 pub(super) fn problems(store: &StoreUrl, access: &EtcdAccess) -> Vec<String> {
     let StoreUrl::Etcd { tls, .. } = store else { return Vec::new() };

@@ -1,14 +1,44 @@
 //! The TOML file.
 
+use std::{fs, path::Path};
+
+use clap::Args;
+use serde::{Serialize, de::DeserializeOwned};
 use toml::de::DeTable;
 
-use super::{Config, ConfigError, flags};
+use super::{ConfigError, flags};
+
+/// What a file sets; without one, what `default_file` sets if it exists, else the defaults.
+///
+/// # Errors
+/// When it cannot be read, and those of [`parse`].
+pub(super) fn read<C: Args + Default + DeserializeOwned>(
+    file: Option<&Path>,
+    default_file: &str,
+) -> Result<C, ConfigError> {
+    let default_file = Path::new(default_file);
+    let Some(path) = file.or_else(|| default_file.exists().then_some(default_file)) else {
+        return Ok(C::default());
+    };
+    let text = fs::read_to_string(path).map_err(|error| {
+        ConfigError::one(format!("failed to read the configuration {}: {error}", path.display()))
+    })?;
+    parse(&path.display().to_string(), &text)
+}
+
+/// A configuration as a file that says the same.
+///
+/// # Errors
+/// When a path is not UTF-8.
+pub(super) fn to_toml(config: &impl Serialize) -> Result<String, ConfigError> {
+    toml::to_string(config).map_err(|error| ConfigError::one(format!("failed to print as TOML: {error}")))
+}
 
 /// Reads the text of a file. `name` is how the problems call it.
 ///
 /// # Errors
 /// Every key that is not known; else the first value that is wrong. Each with file, line and key.
-pub(super) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
+pub(super) fn parse<C: Args + DeserializeOwned>(name: &str, text: &str) -> Result<C, ConfigError> {
     let located = |error: &toml::de::Error| {
         let line = error.span().map_or(1, |span| line(text, span.start));
         // A value is named by the key before it on its line; the parser names none.
@@ -17,7 +47,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
         ConfigError::one(format!("{name}:{line}: {key}{}", error.message().trim()))
     };
     let table = DeTable::parse(text).map_err(|error| located(&error))?;
-    let known = flags::keys();
+    let known = flags::keys::<C>();
     let is_known = |key: &str| known.iter().any(|known| known == key);
     let mut unknown: Vec<_> = table.get_ref().keys().filter(|key| !is_known(key.get_ref())).collect();
     unknown.sort_by_key(|key| key.span().start);

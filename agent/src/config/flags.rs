@@ -1,33 +1,35 @@
 //! Flags and environment: only what is set there, so that the file's values stay otherwise.
 
+use std::marker::PhantomData;
+
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
 use super::{Config, ConfigError};
 
-/// What flags and environment variables set. They are those of [`Config`], and none of them is required.
+/// What flags and environment variables set. They are those of the configuration `C`, and none of them is required.
 #[derive(Debug, Clone, Default)]
-pub struct ConfigFlags(ArgMatches);
+pub struct ConfigFlags<C = Config>(ArgMatches, PhantomData<C>);
 
-impl ConfigFlags {
+impl<C: Args> ConfigFlags<C> {
     /// Overwrites what is set here, and leaves the rest.
-    pub(super) fn update(&self, config: &mut Config) -> Result<(), ConfigError> {
+    pub(super) fn update(&self, config: &mut C) -> Result<(), ConfigError> {
         config.update_from_arg_matches(&self.0).map_err(|error| ConfigError::one(error.to_string()))
     }
 }
 
-impl Args for ConfigFlags {
+impl<C: Args> Args for ConfigFlags<C> {
     fn augment_args(command: Command) -> Command {
-        Config::augment_args_for_update(command)
+        C::augment_args_for_update(command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        Config::augment_args_for_update(command)
+        C::augment_args_for_update(command)
     }
 }
 
-impl FromArgMatches for ConfigFlags {
+impl<C> FromArgMatches for ConfigFlags<C> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        Ok(Self(matches.clone()))
+        Ok(Self(matches.clone(), PhantomData))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -36,8 +38,8 @@ impl FromArgMatches for ConfigFlags {
     }
 }
 
-/// The names of all keys, as in the file.
-pub(super) fn keys() -> Vec<String> {
-    let command = Config::augment_args_for_update(Command::new("keys"));
+/// The names of all keys of a configuration, as in the file.
+pub(super) fn keys<C: Args>() -> Vec<String> {
+    let command = C::augment_args_for_update(Command::new("keys"));
     command.get_arguments().filter_map(|argument| argument.get_long().map(str::to_owned)).collect()
 }

@@ -1,9 +1,11 @@
-//! The agent's configuration: every key, its default, and where its value comes from.
+//! The configuration of the agent, and that of the controllers in [`controller`]: every key, its default, and where its
+//! value comes from.
 //!
 //! Flags win over the environment, the environment over the file, the file over the defaults. One struct serves all of
 //! them, so that a key has the same name and the same form everywhere.
 
 mod check;
+pub mod controller;
 mod defaults;
 mod etcd;
 mod file;
@@ -234,17 +236,7 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with the file, or with the result.
     pub fn load(file: Option<&Path>, flags: &ConfigFlags) -> Result<Self, ConfigError> {
-        let default_file = Path::new(DEFAULT_FILE);
-        let path = file.or_else(|| default_file.exists().then_some(default_file));
-        let mut config = match path {
-            None => Self::default(),
-            Some(path) => {
-                let text = fs::read_to_string(path).map_err(|error| {
-                    ConfigError::one(format!("failed to read the configuration {}: {error}", path.display()))
-                })?;
-                file::parse(&path.display().to_string(), &text)?
-            }
-        };
+        let mut config: Self = file::read(file, DEFAULT_FILE)?;
         flags.update(&mut config)?;
         config.fill_in_node_name()?;
         let problems = check::problems(&config);
@@ -256,20 +248,16 @@ impl Config {
     /// # Errors
     /// When a path is not UTF-8.
     pub fn to_toml(&self) -> Result<String, ConfigError> {
-        toml::to_string(self).map_err(|error| ConfigError::one(format!("failed to print as TOML: {error}")))
+        file::to_toml(self)
     }
 
     /// How to get into the etcd that is the store.
     pub fn etcd_access(&self) -> EtcdAccess {
-        let file = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
-        EtcdAccess {
-            tls: matches!(self.store, StoreUrl::Etcd { tls: true, .. }),
-            ca_file: file(&self.etcd_ca_file),
-            cert_file: file(&self.etcd_cert_file),
-            key_file: file(&self.etcd_key_file),
-            user: (!self.etcd_user.is_empty()).then(|| self.etcd_user.clone()),
-            password_file: file(&self.etcd_password_file),
-        }
+        etcd::access(
+            &self.store,
+            [&self.etcd_ca_file, &self.etcd_cert_file, &self.etcd_key_file, &self.etcd_password_file],
+            &self.etcd_user,
+        )
     }
 
     /// What the service processor has to know.
@@ -304,13 +292,17 @@ impl Config {
 
     fn fill_in_node_name(&mut self) -> Result<(), ConfigError> {
         if self.node_name.is_empty() {
-            let path = "/proc/sys/kernel/hostname";
-            let name = fs::read_to_string(path).map_err(|error| {
-                ConfigError::one(format!("node-name: failed to read {path}: {error}; set it"))
-            })?;
             // As the kubelet does it.
-            self.node_name = name.trim().to_lowercase();
+            self.node_name = host_name("node-name")?.to_lowercase();
         }
         Ok(())
     }
+}
+
+/// The name of this machine, for a key that is not set.
+fn host_name(key: &str) -> Result<String, ConfigError> {
+    let path = "/proc/sys/kernel/hostname";
+    let name = fs::read_to_string(path)
+        .map_err(|error| ConfigError::one(format!("{key}: failed to read {path}: {error}; set it")))?;
+    Ok(name.trim().to_owned())
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// What the file says, with these flags over it.
 fn load(file: &str, flags: &[&str]) -> Result<Config, ConfigError> {
-    let command = ConfigFlags::augment_args(Command::new("test").no_binary_name(true));
+    let command = ConfigFlags::<Config>::augment_args(Command::new("test").no_binary_name(true));
     let matches = command.try_get_matches_from(flags).map_err(|error| ConfigError::one(error.to_string()))?;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.toml");
@@ -58,7 +58,7 @@ const VALUES: [(&str, &str, &str); 35] = [
 #[test]
 fn every_key_of_the_file_counts_and_its_flag_counts_more() {
     let keys: Vec<&str> = VALUES.iter().map(|(key, _, _)| *key).collect();
-    assert_eq!(flags::keys(), keys, "a key is missing here");
+    assert_eq!(flags::keys::<Config>(), keys, "a key is missing here");
     let named = load("node-name = \"n\"", &[]).unwrap();
     for (key, in_file, as_flag) in VALUES {
         let file = format!("{key} = {in_file}\n");
@@ -157,10 +157,10 @@ fn the_commented_default_file_documents_every_key_with_its_default() {
             line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line).to_owned() + "\n"
         })
         .collect();
-    assert_eq!(file::parse("agent.toml", &uncommented).unwrap(), Config::default());
-    assert_eq!(file::parse("agent.toml", text).unwrap(), Config::default());
+    assert_eq!(file::parse::<Config>("agent.toml", &uncommented).unwrap(), Config::default());
+    assert_eq!(file::parse::<Config>("agent.toml", text).unwrap(), Config::default());
     let documented: toml::Table = toml::from_str(&uncommented).unwrap();
-    let mut keys = flags::keys();
+    let mut keys = flags::keys::<Config>();
     keys.sort();
     assert_eq!(documented.keys().cloned().collect::<Vec<_>>(), keys);
 }

@@ -1,22 +1,23 @@
-//! What is logged, and changing it while the agent runs.
+//! What is logged, and changing it while the process runs.
 
 use axum::{Json, extract::State};
 use serde_json::{Value, json};
 
-use super::{Api, error::ApiError, loopback::FromLoopback};
+use super::{error::ApiError, loopback::FromLoopback};
+use crate::logging::LogLevel;
 
-pub(super) async fn get(State(api): State<Api>) -> Json<Value> {
-    Json(json!({ "level": api.log_level.get() }))
+pub(super) async fn get(State(log_level): State<LogLevel>) -> Json<Value> {
+    Json(json!({ "level": log_level.get() }))
 }
 
 /// The body is a level as in the configuration, as text.
 pub(super) async fn put(
     _: FromLoopback,
-    State(api): State<Api>,
+    State(log_level): State<LogLevel>,
     body: String,
 ) -> Result<Json<Value>, ApiError> {
     let level = body.trim();
-    api.log_level.set(level).map_err(|error| {
+    log_level.set(level).map_err(|error| {
         ApiError::BadRequest(format!("{error}; send a level such as info, or info,contiv_store=debug"))
     })?;
     Ok(Json(json!({ "level": level })))

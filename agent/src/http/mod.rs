@@ -1,6 +1,8 @@
-//! The debug HTTP: everything the agent knows, as JSON. Handlers ask the event loop by message and hold nothing.
+//! The debug HTTP: everything the agent knows, as JSON. Handlers ask the event loop by message and hold nothing. That of
+//! the controllers is beside it.
 
 mod actions;
+mod controller;
 mod error;
 mod health;
 mod load_balancer;
@@ -18,6 +20,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
+    extract::FromRef,
     routing::{get, post},
 };
 use tokio::{
@@ -35,6 +38,8 @@ use crate::{
 use error::ApiError;
 use protection::protect;
 
+pub use controller::CONTROLLER_ENDPOINTS;
+pub(crate) use controller::{ControllerApi, serve_controllers};
 pub use load_balancer::serve_load_balancers;
 
 /// How long a request waits for the event loop, or for a renderer.
@@ -95,6 +100,12 @@ impl Api {
             answer.await.map_err(|_| ApiError::Stopping)
         };
         tokio::time::timeout(ANSWER_LIMIT, exchange).await.map_err(|_| ApiError::LoopBusy)?
+    }
+}
+
+impl FromRef<Api> for LogLevel {
+    fn from_ref(api: &Api) -> Self {
+        api.log_level.clone()
     }
 }
 

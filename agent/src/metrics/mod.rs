@@ -1,5 +1,6 @@
 //! What Prometheus sees. One struct for each concern; what is only a size is set when somebody looks.
 
+mod controller;
 mod events;
 mod process;
 mod renderers;
@@ -9,6 +10,7 @@ use std::fmt;
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
+pub use controller::ControllerMetrics;
 pub use events::EventMetrics;
 pub use renderers::RendererMetrics;
 pub use sizes::SizeMetrics;

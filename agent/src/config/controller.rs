@@ -1,0 +1,206 @@
+//! The configuration of `contiv controller`. One file, one struct for all controllers; keys of a single controller begin
+//! with its name.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::{ArgAction, Args};
+use contiv_controller::lease::election::ElectionConfig;
+use contiv_store::{StoreUrl, etcd::EtcdAccess};
+use serde::{Deserialize, Serialize};
+
+use super::{ConfigError, ConfigFlags, LogFormat, etcd, file, host_name, text};
+use crate::controllers::{self, ControllerName};
+
+/// The file that is read when none is named, if it exists.
+pub const DEFAULT_FILE: &str = "/etc/contiv/controller.toml";
+
+/// The key in etcd that stands for the lease of all controllers of a cluster. Outside of what agents follow.
+pub const ELECTION_KEY: &str = "/contiv/controller/election";
+
+/// The configuration of `contiv controller`. The comments are the help texts of the flags.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+#[command(next_help_heading = "Configuration (each also a key of the file)")]
+pub struct ControllerConfig {
+    /// Which controllers to run: external-workloads, connector, reflector
+    #[arg(long, env = "CONTIV_ENABLE", value_name = "NAME,…", value_delimiter = ',')]
+    pub enable: Vec<ControllerName>,
+
+    /// The etcd of the cluster: `etcd://HOST:PORT[,HOST:PORT…]`, or `etcds://…` with TLS
+    #[arg(long, env = "CONTIV_STORE", value_name = "URL")]
+    #[serde(with = "text")]
+    pub store: StoreUrl,
+
+    /// Certificates (PEM) that those of the members of an `etcds://` store are signed with [default: the system's]
+    #[arg(long, env = "CONTIV_ETCD_CA_FILE", value_name = "FILE", value_parser = text::path())]
+    pub etcd_ca_file: PathBuf,
+
+    /// This client's certificate (PEM), for an `etcds://` store that asks for one
+    #[arg(long, env = "CONTIV_ETCD_CERT_FILE", value_name = "FILE", value_parser = text::path())]
+    pub etcd_cert_file: PathBuf,
+
+    /// The key (PEM) of that certificate
+    #[arg(long, env = "CONTIV_ETCD_KEY_FILE", value_name = "FILE", value_parser = text::path())]
+    pub etcd_key_file: PathBuf,
+
+    /// Whom to log in to etcd as
+    #[arg(long, env = "CONTIV_ETCD_USER", value_name = "NAME")]
+    pub etcd_user: String,
+
+    /// File with the password of that user
+    #[arg(long, env = "CONTIV_ETCD_PASSWORD_FILE", value_name = "FILE", value_parser = text::path())]
+    pub etcd_password_file: PathBuf,
+
+    /// What this instance is called, for whoever looks who holds the lease [default: the host name]
+    #[arg(long, env = "CONTIV_IDENTITY", value_name = "NAME")]
+    pub identity: String,
+
+    /// How long after the last sign of life of the active instance another one takes over; whole seconds
+    #[arg(long, env = "CONTIV_LEASE_DURATION", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[serde(with = "text::duration")]
+    pub lease_duration: Duration,
+
+    /// How long after its last sign of life that was answered the active instance steps down by itself
+    #[arg(long, env = "CONTIV_LEASE_RENEW_DEADLINE", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[serde(with = "text::duration")]
+    pub lease_renew_deadline: Duration,
+
+    /// How often an instance gives a sign of life
+    #[arg(long, env = "CONTIV_LEASE_RETRY_PERIOD", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[serde(with = "text::duration")]
+    pub lease_retry_period: Duration,
+
+    /// Address and port of the debug HTTP
+    #[arg(long, env = "CONTIV_LISTEN", value_name = "ADDR:PORT")]
+    pub listen: SocketAddr,
+
+    /// Count what the work queues do, as `workqueue_…`
+    #[arg(long, env = "CONTIV_EXPORT_QUEUE_METRICS", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub export_queue_metrics: bool,
+
+    /// Form of the log lines on standard error
+    #[arg(long, env = "CONTIV_LOG_FORMAT", value_name = "FORMAT")]
+    pub log_format: LogFormat,
+
+    /// What to log: error, warn, info, debug or trace; also by module, as in `info,contiv_controller=debug`
+    #[arg(long, env = "CONTIV_LOG_LEVEL", value_name = "LEVEL")]
+    pub log_level: String,
+}
+
+impl Default for ControllerConfig {
+    /// The one place where the defaults are.
+    fn default() -> Self {
+        let election = ElectionConfig::new(ELECTION_KEY, "");
+        Self {
+            enable: Vec::new(),
+            store: StoreUrl::Etcd { tls: false, endpoints: vec!["127.0.0.1:2379".to_owned()] },
+            etcd_ca_file: PathBuf::new(),
+            etcd_cert_file: PathBuf::new(),
+            etcd_key_file: PathBuf::new(),
+            etcd_user: String::new(),
+            etcd_password_file: PathBuf::new(),
+            identity: String::new(),
+            lease_duration: election.ttl,
+            lease_renew_deadline: election.step_down_after,
+            lease_retry_period: election.keep_alive_every,
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9998)),
+            export_queue_metrics: true,
+            log_format: LogFormat::Text,
+            log_level: "info".to_owned(),
+        }
+    }
+}
+
+impl ControllerConfig {
+    /// The effective configuration. Without a `file`, [`DEFAULT_FILE`] is read if there is one.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, or with the result.
+    pub fn load(file: Option<&Path>, flags: &ConfigFlags<Self>) -> Result<Self, ConfigError> {
+        let mut config: Self = file::read(file, DEFAULT_FILE)?;
+        flags.update(&mut config)?;
+        if config.identity.is_empty() {
+            config.identity = host_name("identity")?;
+        }
+        let problems = config.problems();
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
+    }
+
+    /// The configuration as a file that says the same.
+    ///
+    /// # Errors
+    /// When a path is not UTF-8.
+    pub fn to_toml(&self) -> Result<String, ConfigError> {
+        file::to_toml(self)
+    }
+
+    /// How to get into the etcd that is the store.
+    pub fn etcd_access(&self) -> EtcdAccess {
+        etcd::access(
+            &self.store,
+            [&self.etcd_ca_file, &self.etcd_cert_file, &self.etcd_key_file, &self.etcd_password_file],
+            &self.etcd_user,
+        )
+    }
+
+    /// How this instance takes part in the election of the active one.
+    pub fn election(&self) -> ElectionConfig {
+        ElectionConfig {
+            ttl: self.lease_duration,
+            step_down_after: self.lease_renew_deadline,
+            keep_alive_every: self.lease_retry_period,
+            ..ElectionConfig::new(ELECTION_KEY, &self.identity)
+        }
+    }
+
+    /// What is wrong with values that each have the right form.
+    fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.enable.is_empty() {
+            problems.push(format!("enable: name at least one of {}", controllers::list(ControllerName::ALL)));
+        }
+        for name in self.enable.iter().filter(|name| controllers::register(**name).is_none()) {
+            let built_in =
+                ControllerName::ALL.into_iter().filter(|name| controllers::register(*name).is_some());
+            let built_in = controllers::list(built_in);
+            problems.push(format!("enable: {name} is not built into this version; it has {built_in:?}"));
+        }
+        for (position, name) in self.enable.iter().enumerate() {
+            if self.enable[..position].contains(name) {
+                problems.push(format!("enable: {name} is named twice; name it once"));
+            }
+        }
+        if let StoreUrl::Dir(_) = self.store {
+            problems.push(format!(
+                "store: {} is a folder, in which no election can be held; use etcd://HOST:PORT",
+                self.store
+            ));
+        }
+        problems.extend(etcd::problems(&self.store, &self.etcd_access()));
+        if self.lease_duration.subsec_nanos() != 0 {
+            problems.push("lease-duration: etcd counts in whole seconds".to_owned());
+        }
+        let times = [Duration::ZERO, self.lease_retry_period, self.lease_renew_deadline, self.lease_duration];
+        if !times.is_sorted_by(|shorter, longer| shorter < longer) {
+            problems.push(
+                "lease-retry-period: it must be less than lease-renew-deadline, and that less than lease-duration; \
+                 30s, 10s and 2s are the defaults"
+                    .to_owned(),
+            );
+        }
+        if let Err(error) = crate::logging::filter(&self.log_level) {
+            problems.push(format!(
+                "log-level: {error}; use a level such as info, or info,contiv_controller=debug"
+            ));
+        }
+        problems
+    }
+}

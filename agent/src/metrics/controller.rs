@@ -1,0 +1,58 @@
+//! What `contiv controller` counts.
+
+use std::fmt;
+
+use contiv_controller::queue::WorkQueueMetrics;
+use prometheus_client::{encoding::text::encode, metrics::gauge::Gauge, registry::Registry};
+
+use super::process;
+
+/// All metrics of the controllers, and their text. Those of work queues have the names of the field, the others our prefix.
+#[derive(Debug)]
+pub struct ControllerMetrics {
+    registry: Registry,
+    leader: Gauge,
+}
+
+impl ControllerMetrics {
+    /// Registers what every instance has.
+    pub fn new() -> Self {
+        let mut registry = Registry::default();
+        let leader = Gauge::default();
+        let ours = registry.sub_registry_with_prefix("contiv");
+        process::register(ours);
+        ours.register("controller_leader", "1 while this instance is the active one", leader.clone());
+        Self { registry, leader }
+    }
+
+    /// Makes the metrics of work queues.
+    pub fn export_queues(&mut self) -> WorkQueueMetrics {
+        WorkQueueMetrics::register(&mut self.registry)
+    }
+
+    /// Where metrics of one controller go; their names get our prefix.
+    pub fn prefixed(&mut self) -> &mut Registry {
+        self.registry.sub_registry_with_prefix("contiv")
+    }
+
+    /// Whether this instance is the active one.
+    pub fn set_leads(&self, leads: bool) {
+        self.leader.set(leads.into());
+    }
+
+    /// Everything in the text form of `OpenMetrics`.
+    ///
+    /// # Errors
+    /// Never: text can be written to memory.
+    pub fn text(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+impl Default for ControllerMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
