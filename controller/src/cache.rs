@@ -130,10 +130,12 @@ impl<T> Cache<T> {
     async fn wait_until(&self, is_reached: impl Fn(Option<i64>) -> bool) -> Result<(), CacheError> {
         let mut contents = self.contents.clone();
         let reached = contents.wait_for(|contents| is_reached(contents.revision)).await.map(drop);
-        reached.map_err(|_| {
-            let resource_type = self.contents.borrow().resource_type.name().to_owned();
-            CacheError::Ended { resource_type }
-        })
+        reached.map_err(|_| CacheError::Ended { resource_type: self.resource_type() })
+    }
+
+    /// The name of the type.
+    pub(crate) fn resource_type(&self) -> String {
+        self.contents.borrow().resource_type.name().to_owned()
     }
 }
 

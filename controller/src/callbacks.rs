@@ -158,8 +158,9 @@ pub fn test_run<T: Send + Sync + 'static>(resource: impl Resource<T>, store: Arc
     };
     let controller = controller_of(resource).build().unwrap_or_else(|error| unreachable!("{error}"));
     let status = controller.status();
+    let standby = Arc::new(controller).stand_by(&environment.store);
     let task = tokio::spawn(async move {
-        if let Err(problem) = controller.run(environment).await {
+        if let Err(problem) = standby.run(environment).await {
             error!(%problem, "the controller failed");
         }
     });

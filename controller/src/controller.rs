@@ -37,6 +37,7 @@ mod map_loop;
 mod opened;
 mod outcome;
 mod run;
+mod standby;
 mod status;
 mod typed_watch;
 mod worker;
@@ -61,6 +62,7 @@ pub use context::{Context, Setup};
 pub use first_pass::FirstPass;
 pub use outcome::Outcome;
 pub use run::RunError;
+pub(crate) use standby::Standby;
 pub use status::Status;
 use {custom_watch::AnyCustomWatch, typed_watch::AnyWatch};
 
@@ -140,6 +142,7 @@ pub struct Controller<T> {
     on_stop: Option<NotifyFn>,
     concurrency: usize,
     resync: Option<Duration>,
+    is_warm_standby: bool,
     /// That of the run under way.
     cache: watch::Sender<Option<Cache<T>>>,
 }
@@ -160,10 +163,11 @@ impl<T: Send + Sync + 'static> Controller<T> {
 impl<T: Send + Sync + 'static> Controller<T> {
     /// A context whose caches hold what the store does now. Nothing runs.
     pub(crate) async fn context(&self, environment: &Environment) -> Result<Context<T>, RunError> {
-        let mut opened = opened::Opened::new(self, environment);
-        opened.prime(self).await?;
-        opened.context.first_pass().begin(std::collections::BTreeSet::new());
-        Ok(opened.context)
+        let mut opened = opened::Opened::new(self, &environment.store);
+        opened.prime().await?;
+        let context = Context::new(Setup::new(environment), opened.cache, opened.caches);
+        context.first_pass().begin(std::collections::BTreeSet::new());
+        Ok(context)
     }
 
     /// One run of the reconciler.
@@ -203,7 +207,8 @@ pub(crate) trait AnyController: std::fmt::Display + Send + Sync {
     fn managed_type(&self) -> &str;
     fn watched_types(&self) -> Vec<&str>;
     fn placement(&self) -> Placement;
-    fn run(&self, environment: Environment) -> BoxFuture<'_, Result<(), RunError>>;
+    /// What runs next.
+    fn stand_by(self: Arc<Self>, store: &Arc<dyn Store>) -> Box<dyn Standby>;
 }
 
 impl<T: Send + Sync + 'static> AnyController for Controller<T> {
@@ -223,7 +228,7 @@ impl<T: Send + Sync + 'static> AnyController for Controller<T> {
         self.placement
     }
 
-    fn run(&self, environment: Environment) -> BoxFuture<'_, Result<(), RunError>> {
-        run::run(self, environment).boxed()
+    fn stand_by(self: Arc<Self>, store: &Arc<dyn Store>) -> Box<dyn Standby> {
+        Box::new(standby::Waiting::new(self, store))
     }
 }

@@ -50,6 +50,7 @@ pub struct ControllerBuilder<T> {
     on_stop: Option<NotifyFn>,
     concurrency: usize,
     resync: Option<Duration>,
+    is_warm_standby: bool,
 }
 
 impl<T> std::fmt::Debug for ControllerBuilder<T> {
@@ -78,6 +79,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             on_stop: None,
             concurrency: 1,
             resync: Some(RESYNC),
+            is_warm_standby: false,
         }
     }
 
@@ -224,6 +226,14 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
+    /// Follows its types while it waits for the lease too, so that it begins with full caches: for the memory and the
+    /// watches of a second instance, it takes over without listing anything.
+    #[must_use]
+    pub fn with_warm_standby(mut self) -> Self {
+        self.is_warm_standby = true;
+        self
+    }
+
     /// Puts it together.
     ///
     /// # Errors
@@ -245,6 +255,11 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         if self.resync.is_some_and(|interval| interval.is_zero()) {
             return Err(limits(
                 "a resync every 0 s never rests; use a longer interval, or None for no resync",
+            ));
+        }
+        if self.is_warm_standby && self.initializer.is_some() {
+            return Err(limits(
+                "the caches of a warm standby are filled before its initializer has run; leave one of the two out",
             ));
         }
         let Some(reconciler) = self.reconciler else {
@@ -282,6 +297,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             on_stop: self.on_stop,
             concurrency: self.concurrency,
             resync: self.resync,
+            is_warm_standby: self.is_warm_standby,
             cache: watch::Sender::new(None),
         })
     }

@@ -35,10 +35,11 @@ pub enum RunError {
     Panicked(#[source] JoinError),
 }
 
-/// Runs a controller until it is told to stop, or fails.
+/// Runs a controller until it is told to stop, or fails. What it has opened before, it begins with.
 pub(super) async fn run<T: Send + Sync + 'static>(
     controller: &Controller<T>,
     environment: Environment,
+    opened: Option<Opened<T>>,
 ) -> Result<(), RunError> {
     let Environment { stop, abort, .. } = &environment;
     let setup = Setup::new(&environment);
@@ -46,8 +47,8 @@ pub(super) async fn run<T: Send + Sync + 'static>(
         let Some(result) = stop.run_until_cancelled(initialize(setup.clone())).await else { return Ok(()) };
         result.map_err(RunError::Initializer)?;
     }
-    let opened = Opened::new(controller, &environment);
-    let context = opened.context.clone();
+    let opened = opened.unwrap_or_else(|| Opened::new(controller, &environment.store));
+    let context = Context::new(setup, opened.cache.clone(), opened.caches.clone());
     controller.cache.send_replace(Some(context.cache().clone()));
 
     if let Some(on_start) = &controller.on_start {
@@ -57,7 +58,7 @@ pub(super) async fn run<T: Send + Sync + 'static>(
     if let Some(task) = &controller.background {
         background.spawn(unless(abort.clone(), task(context.clone())));
     }
-    let work = reconcile_all(controller, &environment, opened);
+    let work = reconcile_all(controller, &environment, context, opened);
     tokio::pin!(work);
     let result = tokio::select! {
         result = &mut work => result,
@@ -93,18 +94,20 @@ async fn unless<F: Future>(cancelled: CancellationToken, future: F) -> Option<F:
 async fn reconcile_all<T: Send + Sync + 'static>(
     controller: &Controller<T>,
     environment: &Environment,
+    context: Context<T>,
     mut opened: Opened<T>,
 ) -> Result<(), RunError> {
     // Nothing is mapped or reconciled from half a cache.
-    let primed = opened.prime(controller);
-    let Some(first) = environment.stop.run_until_cancelled(primed).await else { return Ok(()) };
-    let first = first?;
-    let Opened { context, managed, watches } = opened;
+    let primed = opened.prime();
+    let Some(primed) = environment.stop.run_until_cancelled(primed).await else { return Ok(()) };
+    primed?;
+    let Opened { managed, watches, .. } = opened;
 
     let metrics = environment.metrics.as_ref();
     let queue = WorkQueue::with(&controller.name, controller.retry.clone(), metrics);
     let requests = Requests { queue: queue.clone(), settle: controller.settle };
-    let mut keys: BTreeSet<Key> = first.iter().map(|event| Arc::clone(event.key())).collect();
+    let mut keys: BTreeSet<Key> =
+        context.cache().view().iter().map(|object| Arc::clone(&object.key)).collect();
     for key in &keys {
         queue.add(Arc::clone(key));
     }

@@ -8,12 +8,13 @@ use futures::{FutureExt, future::BoxFuture};
 use super::{
     RunError,
     map_loop::{MapLoop, Requests},
+    opened::{keep_warm, next, prime},
 };
 use crate::{
-    cache::{Caches, Index},
+    cache::{Cache, Caches, Index},
     mapper::Mapper,
     reflector::Reflector,
-    resource::{Event, Key, Object, ResourceType},
+    resource::{Key, Object, ResourceType},
 };
 
 /// A watch of whatever type, before it runs.
@@ -29,9 +30,11 @@ pub(super) trait AnyWatch: Send + Sync {
 
 /// A watch of whatever type that runs.
 pub(super) trait OpenWatch: Send {
-    /// Reads the first list.
+    /// Returns when the type was listed.
     fn prime(&mut self) -> BoxFuture<'_, Result<(), RunError>>;
-    /// Maps what happens, for ever.
+    /// Keeps the cache up to date, until it cannot be.
+    fn keep_warm(&mut self) -> BoxFuture<'_, RunError>;
+    /// Maps what there is, and what happens to it, for ever.
     fn run(self: Box<Self>, caches: Caches, requests: Requests) -> BoxFuture<'static, Result<(), RunError>>;
 }
 
@@ -58,38 +61,29 @@ impl<U: Send + Sync + 'static> AnyWatch for TypedWatch<U> {
 
     fn open(&self, store: Arc<dyn Store>, caches: &mut Caches) -> Box<dyn OpenWatch> {
         let (reflector, cache) = Reflector::start(store, &self.resource_type, self.indexes.clone());
-        caches.insert(&self.resource_type, cache);
-        let type_name = self.type_name().to_owned();
-        Box::new(Following { type_name, mapper: self.mapper.clone(), reflector, first: Vec::new() })
+        caches.insert(&self.resource_type, cache.clone());
+        Box::new(Following { mapper: self.mapper.clone(), reflector, cache })
     }
 }
 
 struct Following<U> {
-    type_name: String,
     mapper: Mapper<U>,
     reflector: Reflector<U>,
-    /// The events of the first list.
-    first: Vec<Event<U>>,
+    cache: Cache<U>,
 }
 
 impl<U: Send + Sync + 'static> Following<U> {
-    async fn next(&mut self) -> Result<Vec<Event<U>>, RunError> {
-        let ended = || RunError::ReflectorEnded { resource_type: self.type_name.clone() };
-        self.reflector.next().await.ok_or_else(ended)
-    }
-
     async fn follow(mut self, caches: Caches, requests: Requests) -> Result<(), RunError> {
-        let mut maps = MapLoop::<Key, Arc<Object<U>>>::new(&self.type_name, requests);
+        let mut maps = MapLoop::<Key, Arc<Object<U>>>::new(&self.cache.resource_type(), requests);
         let queue = maps.queue();
-        let add = |maps: &mut MapLoop<_, _>, events: Vec<Event<U>>| {
-            for event in events {
-                maps.add(Arc::clone(event.key()), event.states().map(Arc::clone));
-            }
-        };
-        add(&mut maps, std::mem::take(&mut self.first));
+        for object in self.cache.view().iter() {
+            maps.add(Arc::clone(&object.key), std::iter::once(Arc::clone(object)));
+        }
         loop {
             tokio::select! {
-                events = self.next() => add(&mut maps, events?),
+                events = next(&mut self.reflector, &self.cache) => for event in events? {
+                    maps.add(Arc::clone(event.key()), event.states().map(Arc::clone));
+                },
                 Some(work) = queue.get() => {
                     let map = |states: &[Arc<Object<U>>]| {
                         self.mapper.map_all(&caches, states).map(|keys| keys.into_iter().collect())
@@ -103,11 +97,11 @@ impl<U: Send + Sync + 'static> Following<U> {
 
 impl<U: Send + Sync + 'static> OpenWatch for Following<U> {
     fn prime(&mut self) -> BoxFuture<'_, Result<(), RunError>> {
-        async {
-            self.first = self.next().await?;
-            Ok(())
-        }
-        .boxed()
+        prime(&mut self.reflector, &self.cache).boxed()
+    }
+
+    fn keep_warm(&mut self) -> BoxFuture<'_, RunError> {
+        keep_warm(&mut self.reflector, &self.cache).boxed()
     }
 
     fn run(self: Box<Self>, caches: Caches, requests: Requests) -> BoxFuture<'static, Result<(), RunError>> {

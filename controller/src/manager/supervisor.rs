@@ -12,11 +12,14 @@ use tracing::{error, info};
 
 use super::backoff::Backoff;
 use crate::{
-    controller::{AnyController, Environment, RunError},
+    controller::{AnyController, Environment, RunError, Standby},
     lease::{Lease, Tenure},
     queue::WorkQueueMetrics,
     writer::Writer,
 };
+
+/// Between two tries to fill the caches of a standby.
+const STANDBY_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Supervisor {
     pub(super) controller: Arc<dyn AnyController>,
@@ -38,9 +41,9 @@ impl Supervisor {
     pub(super) async fn run(mut self) {
         let mut backoff = Backoff::default();
         let stop = self.stop.clone();
-        while let Some(tenure) = stop.run_until_cancelled(self.lease.acquired()).await {
+        while let Some((tenure, standby)) = stop.run_until_cancelled(self.wait()).await {
             let start = Instant::now();
-            match self.run_once(&tenure).await {
+            match self.run_once(&tenure, standby).await {
                 Over::Stopped => return,
                 Over::LeaseLost => backoff.reset(),
                 Over::ByItself => {
@@ -55,8 +58,22 @@ impl Supervisor {
         }
     }
 
+    /// Waits for the lease, with the controller ready for it.
+    async fn wait(&mut self) -> (Tenure, Box<dyn Standby>) {
+        loop {
+            let mut standby = Arc::clone(&self.controller).stand_by(&self.store);
+            let problem = tokio::select! {
+                biased;
+                tenure = self.lease.acquired() => return (tenure, standby),
+                problem = standby.keep_warm() => problem,
+            };
+            error!(controller = self.controller.name(), %problem, "the caches of the standby are lost");
+            sleep(STANDBY_PAUSE).await;
+        }
+    }
+
     /// Runs the controller for one tenure at most, and returns when nothing of it runs any more.
-    async fn run_once(&mut self, tenure: &Tenure) -> Over {
+    async fn run_once(&mut self, tenure: &Tenure, standby: Box<dyn Standby>) -> Over {
         let environment = Environment {
             store: Arc::clone(&self.store),
             writer: Writer::new(Arc::clone(&self.store), tenure.fence.clone()),
@@ -66,9 +83,8 @@ impl Supervisor {
         };
         let (stop, abort) = (environment.stop.clone(), environment.abort.clone());
         info!(controller = self.controller.name(), "starting");
-        let controller = Arc::clone(&self.controller);
         // A task of its own, so that its panics end here.
-        let mut task = tokio::spawn(async move { controller.run(environment).await });
+        let mut task = tokio::spawn(standby.run(environment));
         tokio::select! {
             ended = &mut task => {
                 self.report(ended);

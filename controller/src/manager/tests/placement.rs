@@ -143,3 +143,28 @@ async fn the_writer_of_a_run_is_fenced_by_the_lease_under_which_it_began() {
     assert_eq!(log.take(), ["another one holds /lease now; nothing was written"]);
     running.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_warm_standby_begins_with_what_happened_while_it_waited_and_lists_nothing_again() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    let owners = texts("o");
+    let builder = logging(&log)
+        .with_watch(&owners, crate::Mapper::map_owner(|owned: &String| Some(owned.as_str().into())))
+        .with_warm_standby();
+    put(&store, "/t/1", "old").await;
+    let running = run_without_lease(&store, builder);
+    settle().await;
+    put(&store, "/t/1", "new").await;
+    put(&store, "/t/2", "while it waited").await;
+    put(&store, "/o/1", "/t/3").await;
+    settle().await;
+    assert_eq!(log.take(), Vec::<String>::new(), "it may not reconcile without the lease");
+    // Whoever had to list now could not begin.
+    store.cut();
+    running.holder.give();
+    settle().await;
+    let mut lines = log.take();
+    lines.sort();
+    assert_eq!(lines, ["/t/1 new", "/t/2 while it waited", "/t/3 -"]);
+    running.stop().await;
+}

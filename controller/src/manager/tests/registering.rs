@@ -40,6 +40,7 @@ fn misuse_is_an_error_that_says_what_to_do() {
         (plain("t").with_backoff(ms(2), ms(1)), "swap them"),
         (plain("t").with_retry_bucket(zero_bucket), "a rate above 0"),
         (plain("t").with_resync(Some(Duration::ZERO)), "None for no resync"),
+        (plain("t").with_warm_standby().with_initializer(|_| async { Ok(()) }), "leave one of the two out"),
     ] {
         let error = builder.build().unwrap_err().to_string();
         assert!(error.contains(message), "{message}: {error}");

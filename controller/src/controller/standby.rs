@@ -1,0 +1,42 @@
+//! A controller that waits for its turn.
+
+use std::{future::pending, sync::Arc};
+
+use contiv_store::Store;
+use futures::{FutureExt, future::BoxFuture};
+
+use super::{Controller, Environment, RunError, opened::Opened, run::run};
+
+/// A controller of whatever type, between two runs.
+pub(crate) trait Standby: Send {
+    /// Follows its types, if it is to begin with warm caches. Ends only when that has failed.
+    fn keep_warm(&mut self) -> BoxFuture<'_, RunError>;
+    /// Runs the controller until it is told to stop, or fails.
+    fn run(self: Box<Self>, environment: Environment) -> BoxFuture<'static, Result<(), RunError>>;
+}
+
+pub(super) struct Waiting<T> {
+    controller: Arc<Controller<T>>,
+    /// None unless its caches are kept warm.
+    opened: Option<Opened<T>>,
+}
+
+impl<T: Send + Sync + 'static> Waiting<T> {
+    pub(super) fn new(controller: Arc<Controller<T>>, store: &Arc<dyn Store>) -> Self {
+        let opened = controller.is_warm_standby.then(|| Opened::new(&controller, store));
+        Self { controller, opened }
+    }
+}
+
+impl<T: Send + Sync + 'static> Standby for Waiting<T> {
+    fn keep_warm(&mut self) -> BoxFuture<'_, RunError> {
+        match &mut self.opened {
+            Some(opened) => opened.keep_warm().boxed(),
+            None => pending().boxed(),
+        }
+    }
+
+    fn run(self: Box<Self>, environment: Environment) -> BoxFuture<'static, Result<(), RunError>> {
+        async move { run(&self.controller, environment, self.opened).await }.boxed()
+    }
+}
