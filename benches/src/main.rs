@@ -6,7 +6,7 @@ use clap::Parser;
 use contiv_benches::{
     cluster::{self, Questions},
     figures::{Figure, Quantity, Wanted, growth, table},
-    parts, peers, plot, progress,
+    parts, peers, plot, progress, runtime,
     workload::Workload,
 };
 use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
@@ -70,6 +70,10 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
                 add(figures, peers::measure(lab, services)?);
             }
         }
+    }
+    if is_wanted(runtime::SECTION) {
+        progress("runtime, 100000 keys");
+        add(figures, runtime::measure()?);
     }
     for percent in ["p50", "p99"] {
         figures.extend(growth(figures, &format!("first packet, contiv, {percent}"), flat));

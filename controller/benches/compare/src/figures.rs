@@ -1,6 +1,8 @@
-//! What was measured, as a line of a table.
+//! What was measured, as a line of a table or of JSON.
 
 use std::{fmt, time::Duration};
+
+use serde_json::{Value, json};
 
 pub(crate) struct Figures {
     pub(crate) name: &'static str,
@@ -20,6 +22,21 @@ pub(crate) struct Figures {
 impl Figures {
     pub(crate) const HEADER: &str = "runtime            start s  keys/s   churn s  keys/s   \
                                      p50 µs  p99 µs  max µs  memory MiB  peak MiB";
+
+    /// Times in seconds, memory in MiB. The fields' names are what `scripts/bench` calls them.
+    pub(crate) fn json(&self) -> Value {
+        let seconds = |percent| self.percentile(percent) as f64 / 1e6;
+        json!({
+            "runtime": self.name,
+            "keys": self.keys,
+            "start": self.started.as_secs_f64(),
+            "churn": self.churned.as_secs_f64(),
+            "p50": seconds(50),
+            "p99": seconds(99),
+            "memory": self.memory as f64 / 1024.0,
+            "peak": self.peak as f64 / 1024.0,
+        })
+    }
 
     fn percentile(&self, percent: usize) -> u128 {
         let index = (self.latencies.len() * percent / 100).min(self.latencies.len() - 1);

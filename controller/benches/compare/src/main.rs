@@ -1,7 +1,8 @@
 //! contiv-controller beside kube-runtime: the same objects, the same changes, the same reconciler.
 //!
 //! `cargo run --release` measures both, each in a process of its own, and prints a table. `-- KEYS` sets how many
-//! objects there are (100,000), `-- KEYS contiv` or `-- KEYS kube` measures one of them here and prints its figures.
+//! objects there are (100,000), `-- KEYS contiv` or `-- KEYS kube` measures one of them here and prints its figures, with
+//! `json` after it for programs.
 
 mod contiv;
 mod figures;
@@ -19,7 +20,13 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let keys: u64 = arguments.first().map_or(Ok(100_000), |keys| keys.parse())?;
     match arguments.get(1) {
-        Some(runtime) => println!("{}", measure_here(runtime, keys)?),
+        Some(runtime) => {
+            let figures = measure_here(runtime, keys)?;
+            match arguments.get(2).map(String::as_str) {
+                Some("json") => println!("{}", figures.json()),
+                _ => println!("{figures}"),
+            }
+        }
         None => {
             println!("{keys} objects, the same reconciler, 16 runs at once\n{}", Figures::HEADER);
             for runtime in RUNTIMES {
