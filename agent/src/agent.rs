@@ -17,6 +17,7 @@ use tracing::{error, info};
 
 use crate::{
     config::{Config, RendererName},
+    counters::ConnectionCounters,
     event_loop::{
         EventLoop, GuardConfig, LoopConfig, LoopMetrics, MirrorConfig, RendererSpec, Request, StoreFeedEnded,
     },
@@ -25,6 +26,7 @@ use crate::{
     local_addresses,
     logging::LogLevel,
     metrics::Metrics,
+    service_manager::ServiceManager,
     state_dir::StateDir,
 };
 
@@ -85,6 +87,7 @@ async fn run_until_stopped(config: &Config, log_level: LogLevel) -> anyhow::Resu
     let (local_addresses, followed) = local_addresses::open().await;
     let event_loop = EventLoop::new(
         LoopConfig {
+            store: config.store.to_string(),
             processor: config.processor(),
             mirror: Some(MirrorConfig { folder: config.state_dir.clone(), source: config.store.to_string() }),
             local_addresses,
@@ -101,7 +104,7 @@ async fn run_until_stopped(config: &Config, log_level: LogLevel) -> anyhow::Resu
     .context("failed to start a renderer's thread")?;
 
     let stop = CancellationToken::new();
-    let api = Api::new(requests.clone(), metrics, questions, log_level);
+    let api = Api::new(requests.clone(), metrics, questions, log_level, counters(config));
     let mut servers = JoinSet::new();
     servers.spawn(http::serve(listener, api.clone(), stop.clone()));
     if let Some(listener) = healthz_listener {
@@ -111,9 +114,18 @@ async fn run_until_stopped(config: &Config, log_level: LogLevel) -> anyhow::Resu
     tokio::spawn(health_checks.run());
     tokio::spawn(local_addresses::follow(followed, requests.clone()));
     let mut event_loop = tokio::spawn(event_loop.run());
+    let manager = ServiceManager::of_environment();
+    let (reloads, reloaded) = mpsc::channel(REQUESTS);
+    if let Some(manager) = manager.clone() {
+        // It ends with the loop.
+        tokio::spawn(manager.follow(requests.clone(), reloaded));
+    }
     let result = tokio::select! {
         ended = &mut event_loop => ended_early(ended),
-        () = signals.forward(&requests) => {
+        () = signals.forward(&requests, &reloads) => {
+            if let Some(manager) = &manager {
+                manager.stopping();
+            }
             ended_as_asked(event_loop.await)
         }
     };
@@ -144,6 +156,15 @@ fn spec(name: RendererName, options: registry::Options) -> RendererSpec {
         // The name has been looked up when the configuration was read.
         registry::create(name, options).unwrap_or_else(|| unreachable!("renderer {name} is registered"))
     })
+}
+
+/// The kernel counts where the renderer `nftables` has programmed it.
+fn counters(config: &Config) -> ConnectionCounters {
+    if config.renderers.contains(&RendererName::NFTABLES) {
+        ConnectionCounters::of_kernel()
+    } else {
+        ConnectionCounters::none()
+    }
 }
 
 /// The renderers have ended, so nothing puts back what is taken away here.
@@ -193,8 +214,8 @@ impl Signals {
         })
     }
 
-    /// Turns signals into requests, until one has asked for the end.
-    async fn forward(&mut self, requests: &mpsc::Sender<Request>) {
+    /// Turns signals into requests, until one has asked for the end. `reloads` hears of SIGHUP.
+    async fn forward(&mut self, requests: &mpsc::Sender<Request>, reloads: &mpsc::Sender<()>) {
         loop {
             let request = tokio::select! {
                 _ = self.terminate.recv() => Request::Shutdown,
@@ -202,9 +223,14 @@ impl Signals {
                 _ = self.hangup.recv() => Request::Resync { cause: "SIGHUP" },
             };
             let is_last = matches!(request, Request::Shutdown);
+            let is_reload = matches!(request, Request::Resync { .. });
             // A loop that is gone has ended, which is noticed elsewhere.
             if requests.send(request).await.is_err() || is_last {
                 return;
+            }
+            if is_reload {
+                // Nobody listens without a service manager, and one that is told of a reload already knows.
+                let _ = reloads.try_send(());
             }
         }
     }

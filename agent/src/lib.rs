@@ -6,12 +6,15 @@
 //! - [`controllers`] does so with the cluster-wide controllers.
 //! - [`event_loop`] owns all state, and hands changes to the renderers' threads.
 //! - [`health`] tells load balancers how this node is.
+//! - [`counters`] are those of the kernel, by service.
+//! - [`service_manager`] tells systemd how the agent is.
 //! - [`http`] answers questions about it; [`metrics`] counts.
 
 pub mod agent;
 pub mod cli;
 pub mod config;
 pub mod controllers;
+pub mod counters;
 pub mod event_loop;
 pub mod health;
 pub mod http;
@@ -19,6 +22,7 @@ mod local_addresses;
 pub mod logging;
 pub mod metrics;
 mod mirror;
+pub mod service_manager;
 pub mod state_dir;
 
 #[cfg(test)]

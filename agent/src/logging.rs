@@ -1,5 +1,7 @@
 //! Log lines on standard error, as text or JSON.
 
+mod journal;
+
 use std::{fmt as text, io, sync::Arc};
 
 use thiserror::Error;
@@ -83,16 +85,26 @@ pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
 /// # Errors
 /// When the level is not understood, or logging has been started before.
 pub fn start(format: LogFormat, level: &str) -> anyhow::Result<LogLevel> {
-    let lines = fmt().with_env_filter(filter(level)?).with_writer(io::stderr);
+    let lines = fmt().with_env_filter(filter(level)?);
     let (started, log_level) = match format {
+        LogFormat::Text if journal::reads_standard_error() => {
+            // The journal knows the time, and has no use for colours.
+            let lines =
+                lines.with_writer(journal::Journal).without_time().with_ansi(false).with_filter_reloading();
+            let handle = lines.reload_handle();
+            (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)))
+        }
         LogFormat::Text => {
             // Colours only for a person who looks on.
-            let lines = lines.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).with_filter_reloading();
+            let lines = lines
+                .with_writer(io::stderr)
+                .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+                .with_filter_reloading();
             let handle = lines.reload_handle();
             (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)))
         }
         LogFormat::Json => {
-            let lines = lines.json().flatten_event(true).with_filter_reloading();
+            let lines = lines.with_writer(io::stderr).json().flatten_event(true).with_filter_reloading();
             let handle = lines.reload_handle();
             (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)))
         }

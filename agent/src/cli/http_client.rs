@@ -14,10 +14,10 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// How long an agent may take. It answers within 3 s, if only to say that it is busy.
-const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// How long an agent may take. It answers within 3 s, if only to say that it is busy; long lists take a little more.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// No answer is larger.
-const SIZE_LIMIT: usize = 16 << 20;
+const SIZE_LIMIT: usize = 256 << 20;
 
 /// Where an agent listens, as in `http://127.0.0.1:9999`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub(super) fn get(server: &Server, path: &str) -> anyhow::Result<String> {
 
 async fn exchange(server: &Server, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
     let stream = TcpStream::connect((server.host.as_str(), server.port)).await.with_context(|| {
-        format!("no agent at {server}: is the agent running? --server says where it listens, -f asks manifests instead")
+        format!("no agent at {server}: is the agent running? --agent says where it listens")
     })?;
     let is_http = || format!("{server} does not answer as an agent does");
     let (mut sender, connection) =

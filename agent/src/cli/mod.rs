@@ -3,18 +3,31 @@
 //! Exit codes: 0 all is well, 1 something failed or some input was bad, 2 wrong usage or configuration.
 
 mod agent;
+mod agent_argument;
 mod apply;
+mod backends;
 mod cleanup;
 mod controller;
+mod color;
 mod delete;
+mod events;
 mod get;
 mod http_client;
 mod input;
+mod listing;
 mod offline;
 mod render;
+mod scope;
+mod selector;
+mod services;
+mod status;
 mod store;
+mod suggest;
 mod table;
+mod top;
 mod trace;
+mod views;
+mod watch;
 
 use std::{
     io::{self, Write},
@@ -40,6 +53,11 @@ enum Command {
     Apply(apply::Apply),
     Delete(delete::Delete),
     Get(get::Get),
+    Status(status::Status),
+    Services(services::Services),
+    Backends(backends::Backends),
+    Events(events::Events),
+    Top(top::Top),
     Trace(trace::Trace),
     Cleanup(cleanup::Cleanup),
     Controller(controller::Controller),
@@ -74,6 +92,11 @@ pub fn main() -> ExitCode {
         Command::Apply(command) => command.run(&mut terminal),
         Command::Delete(command) => command.run(&mut terminal),
         Command::Get(command) => command.run(&mut terminal),
+        Command::Status(command) => command.run(&mut terminal),
+        Command::Services(command) => command.run(&mut terminal),
+        Command::Backends(command) => command.run(&mut terminal),
+        Command::Events(command) => command.run(&mut terminal),
+        Command::Top(command) => command.run(&mut terminal),
         Command::Trace(command) => command.run(&mut terminal),
         Command::Cleanup(command) => command.run(&mut terminal),
         Command::Controller(command) => command.run(&mut terminal),

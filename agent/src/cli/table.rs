@@ -1,39 +1,113 @@
-//! Tables of aligned columns, as kubectl prints them.
+//! Tables of aligned columns, as kubectl prints them: one line for each row.
 
-use std::io::{self, Write};
+use std::{
+    fmt::{self, Write as _},
+    io::{self, Write},
+};
+
+use super::color::Tone;
 
 /// Spaces between columns.
 const GAP: usize = 3;
+/// No column is cut below this width.
+const NARROWEST: usize = 12;
+/// Columns that are never cut: what they hold is needed for the next command.
+const WHOLE: [&str; 4] = ["NAMESPACE", "NAME", "SERVICE", "SEQ"];
+
+/// A text in a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    /// A text that is good or bad.
+    pub(super) fn toned(text: impl Into<String>, tone: Tone) -> Self {
+        Self { text: text.into(), tone }
+    }
+
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::toned(text, Tone::Plain)
+    }
+}
 
 /// Rows under a header; every row has a cell for each column.
 #[derive(Debug)]
 pub(super) struct Table {
-    rows: Vec<Vec<String>>,
+    rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
     pub(super) fn new(header: &[&str]) -> Self {
-        Self { rows: vec![header.iter().map(|&title| title.to_owned()).collect()] }
+        Self { rows: vec![header.iter().map(|&title| Cell::from(title)).collect()] }
     }
 
-    pub(super) fn push(&mut self, row: Vec<String>) {
-        self.rows.push(row);
+    pub(super) fn push<C: Into<Cell>>(&mut self, row: Vec<C>) {
+        self.rows.push(row.into_iter().map(Into::into).collect());
     }
 
     /// Prints it, each column as wide as its widest cell.
     pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(|cell: &String| cell.chars().count()).max()
-        };
-        let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-        for row in &self.rows {
-            let pad = |(cell, width): (&String, &usize)| format!("{cell:<width$}", width = width + GAP);
-            let line: String = row.iter().zip(&widths).map(pad).collect();
-            writeln!(out, "{}", line.trim_end())?;
-        }
-        Ok(())
+        write!(out, "{}", self.within(None))
     }
+
+    /// The table with no line longer than `width`, as far as that is possible: wide columns are cut, those with names not.
+    pub(super) fn within(&self, width: Option<usize>) -> impl fmt::Display {
+        let mut widths = self.widths();
+        if let Some(limit) = width {
+            self.shrink(&mut widths, limit);
+        }
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut padding = 0;
+            for (cell, width) in row.iter().zip(&widths) {
+                let shown = cut(&cell.text, *width);
+                if !shown.is_empty() {
+                    // Writing to text does not fail.
+                    let _ = write!(text, "{:padding$}{}", "", cell.tone.paint(&shown));
+                    padding = 0;
+                }
+                padding += width - shown.chars().count() + GAP;
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column| self.rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max();
+        (0..columns).map(|column| width(column).unwrap_or(0)).collect()
+    }
+
+    /// Takes from the widest column until all fit.
+    fn shrink(&self, widths: &mut [usize], limit: usize) {
+        let titles = &self.rows[0];
+        let may_shrink = |column: usize, width: usize| {
+            let title = &titles[column];
+            width > NARROWEST.max(title.width()) && !WHOLE.contains(&title.text.as_str())
+        };
+        while widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1) > limit {
+            let candidates =
+                widths.iter_mut().enumerate().filter(|(column, width)| may_shrink(*column, **width));
+            let Some((_, widest)) = candidates.max_by_key(|(_, width)| **width) else { return };
+            *widest -= 1;
+        }
+    }
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -43,10 +117,22 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_cell_and_lines_end_where_their_text_does() {
         let mut table = Table::new(&["NAME", "IPS"]);
-        table.push(vec!["a-long-name".into(), "<none>".into()]);
-        table.push(vec!["é".into(), String::new()]);
+        table.push(vec!["a-long-name", "<none>"]);
+        table.push(vec!["é", ""]);
         let mut text = Vec::new();
         table.print(&mut text).unwrap();
         assert_eq!(String::from_utf8(text).unwrap(), "NAME          IPS\na-long-name   <none>\né\n");
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_wide_columns_are_cut_and_names_are_not() {
+        let mut table = Table::new(&["NAME", "PORT(S)", "WHY"]);
+        table.push(vec!["a-name-that-is-needed", "80/TCP,443/TCP,8080/TCP,8443/TCP", "because"]);
+        let narrow = table.within(Some(50)).to_string();
+        let lines: Vec<&str> = narrow.lines().collect();
+        assert!(lines.iter().all(|line| line.chars().count() <= 50), "{narrow}");
+        assert!(lines[1].contains("a-name-that-is-needed") && lines[1].contains('…'), "{narrow}");
+        assert!(lines[1].ends_with("because"), "{narrow}");
+        assert!(!table.within(Some(200)).to_string().contains('…'));
     }
 }

@@ -36,6 +36,9 @@ impl EventLoop {
     fn status(&self) -> Status {
         Status {
             node: self.node.clone(),
+            version: env!("CARGO_PKG_VERSION"),
+            started: self.started_at,
+            store: self.store_name.clone(),
             ready: self.was_ready,
             synced: self.store.is_synced,
             revision: self.store.revision,

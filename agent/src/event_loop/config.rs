@@ -10,6 +10,8 @@ use crate::metrics::{EventMetrics, RendererMetrics};
 /// What the loop is told at the start.
 #[derive(Debug, Clone)]
 pub struct LoopConfig {
+    /// The store, as the configuration names it.
+    pub store: String,
     /// For the service processor.
     pub processor: ProcessorConfig,
     /// Where what the store says is saved; none for nowhere.

@@ -63,6 +63,8 @@ pub struct StoreFeedEnded;
 #[derive(Debug)]
 pub struct EventLoop {
     node: String,
+    /// As the configuration names it.
+    store_name: String,
     processor: Processor,
     quarantine: Quarantine,
     guard: DeletionGuard,
@@ -75,6 +77,7 @@ pub struct EventLoop {
     metrics: EventMetrics,
     health: HealthReporter,
     started: Instant,
+    started_at: Timestamp,
     was_ready: bool,
 }
 
@@ -108,6 +111,7 @@ impl EventLoop {
         let (renderers, reports, notices) = Renderers::start(renderers, metrics.renderers)?;
         Ok(Self {
             node: node.to_string(),
+            store_name: config.store,
             health: HealthReporter::new(health, node, &processor),
             processor,
             quarantine: Quarantine::default(),
@@ -127,6 +131,7 @@ impl EventLoop {
             mirror,
             metrics: metrics.events,
             started: Instant::now(),
+            started_at: Timestamp::now(),
             was_ready: false,
         })
     }

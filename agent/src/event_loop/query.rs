@@ -52,6 +52,12 @@ pub enum Query {
 pub struct Status {
     /// This node.
     pub node: String,
+    /// The agent's.
+    pub version: &'static str,
+    /// When the agent has started.
+    pub started: Timestamp,
+    /// The store, as the configuration names it.
+    pub store: String,
     /// Every renderer has applied its first snapshot.
     pub ready: bool,
     /// The store has been read completely, at least once.

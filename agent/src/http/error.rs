@@ -25,6 +25,8 @@ pub(super) enum ApiError {
     TooMany,
     #[error("the answer took too long")]
     TooSlow,
+    #[error("the connections cannot be counted: {0}")]
+    NoCounters(String),
     #[error("{0}")]
     NotReady(&'static str),
     #[error("the agent is stopping")]
@@ -43,9 +45,12 @@ impl IntoResponse for ApiError {
             Self::NotLoopback | Self::ForeignSite(_) => StatusCode::FORBIDDEN,
             Self::ForeignHost(_) => StatusCode::MISDIRECTED_REQUEST,
             Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
-            Self::TooSlow | Self::NotReady(_) | Self::Stopping | Self::LoopBusy | Self::RendererBusy(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::TooSlow
+            | Self::NoCounters(_)
+            | Self::NotReady(_)
+            | Self::Stopping
+            | Self::LoopBusy
+            | Self::RendererBusy(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         (status, Json(json!({ "error": self.to_string() }))).into_response()
     }

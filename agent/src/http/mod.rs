@@ -3,6 +3,7 @@
 
 mod actions;
 mod controller;
+mod counters;
 mod error;
 mod health;
 mod load_balancer;
@@ -30,6 +31,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    counters::ConnectionCounters,
     event_loop::{Query, Reply, Request},
     health::HealthCheckQuestions,
     logging::LogLevel,
@@ -46,11 +48,13 @@ pub use load_balancer::serve_load_balancers;
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// Every endpoint, with what it is for. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 19] = [
+pub const ENDPOINTS: [(&str, &str, &str); 21] = [
     ("GET", "/liveness", "200 while the event loop answers"),
     ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
     ("GET", "/metrics", "Prometheus metrics"),
     ("GET", "/status", "how the agent is: store, revision, mirror, quarantine"),
+    ("GET", "/sizes", "how many services, ports and backends there are"),
+    ("GET", "/counters", "new connections by service, as the kernel has counted them: ?top=10"),
     ("GET", "/services", "every service as renderers have it"),
     ("GET", "/services/{namespace}/{name}", "one service"),
     ("GET", "/objects/{kind}", "stored objects as they are in force, as in /objects/endpointslice"),
@@ -79,6 +83,7 @@ pub struct Api {
     metrics: Arc<Metrics>,
     health_checks: HealthCheckQuestions,
     log_level: LogLevel,
+    counters: ConnectionCounters,
 }
 
 impl Api {
@@ -88,8 +93,9 @@ impl Api {
         metrics: Arc<Metrics>,
         health_checks: HealthCheckQuestions,
         log_level: LogLevel,
+        counters: ConnectionCounters,
     ) -> Self {
-        Self { requests, metrics, health_checks, log_level }
+        Self { requests, metrics, health_checks, log_level, counters }
     }
 
     /// Asks the loop. `question` wraps the channel for the answer.
@@ -118,6 +124,8 @@ pub fn router(api: Api) -> Router {
             .route("/readiness", get(health::readiness))
             .route("/metrics", get(health::metrics))
             .route("/status", get(views::status))
+            .route("/sizes", get(counters::sizes))
+            .route("/counters", get(counters::counters))
             .route("/services", get(views::services))
             .route("/services/{namespace}/{name}", get(views::service))
             .route("/objects/{kind}", get(views::objects))

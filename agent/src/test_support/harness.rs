@@ -1,11 +1,12 @@
 //! An event loop that runs on what the test says its store says.
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use contiv_model::{NodeName, ProcessorConfig};
+use contiv_model::{Frontend, NodeName, ProcessorConfig, Protocol};
 use contiv_renderer::dry_run::DryRun;
 use contiv_store::{Feed, FeedEvent, FeedHandle, Snapshot, Store, StoreError, Transaction, WatchStream};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
@@ -15,6 +16,7 @@ use tokio::{
 };
 
 use crate::{
+    counters::ConnectionCounters,
     event_loop::{
         EventLoop, GuardConfig, HistoryQuery, LoopConfig, LoopMetrics, Query, Record, RendererSpec,
         RendererView, Reply, Request, Status, StoreFeedEnded,
@@ -26,7 +28,7 @@ use crate::{
 };
 
 /// After this time of real clocks, what a test waits for does not come any more.
-pub(super) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// A running loop with a renderer `dry-run` and those of the test.
 #[derive(Debug)]
@@ -58,6 +60,7 @@ impl Harness {
         let dry_run = RendererSpec::new("dry-run", || Box::new(DryRun::new()));
         let event_loop = EventLoop::new(
             LoopConfig {
+                store: "dir:/test".to_owned(),
                 mirror: None,
                 guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
                 local_addresses: std::collections::BTreeSet::new(),
@@ -94,6 +97,7 @@ impl Harness {
             Arc::clone(&self.metrics),
             self.health_checks.clone(),
             LogLevel::new("info", |_| Ok(())),
+            ConnectionCounters::new(|| Ok(counted())),
         )
     }
 
@@ -135,6 +139,12 @@ impl Harness {
     pub(crate) async fn next_list(&mut self) {
         self.lists.recv().await.expect("the feed runs");
     }
+}
+
+/// What the kernel of the test has counted: 5 connections to the service `web` of the test.
+fn counted() -> BTreeMap<Frontend, u64> {
+    let web = Frontend::Address { address: [10, 96, 0, 1].into(), protocol: Protocol::Tcp, port: 80 };
+    [(web, 5)].into()
 }
 
 /// The handle of a feed that tells of each list, and of nothing else.

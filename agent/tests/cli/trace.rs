@@ -23,12 +23,12 @@ fn an_agent_and_its_manifests_give_the_same_answer_in_both_forms() {
     let agent = Agent::start(folder.path());
     let server = format!("http://{}", agent.address);
     for output in ["text", "json"] {
-        let online = traced(&["--server", &server, "-o", output]);
+        let online = traced(&["--agent", &server, "-o", output]);
         assert_eq!((online.code, online.err.as_str()), (0, ""), "{output}");
         let offline = traced(&["-f", text(&manifests), "--node-name", "n1", "-o", output]);
         assert_eq!((offline.code, offline.out), (0, online.out), "{output}");
     }
-    let text = traced(&["--server", &server]).out;
+    let text = traced(&["--agent", &server]).out;
     for part in [
         "service   shop/web, port 80/tcp (http), by its cluster IP",
         "backend   10.1.0.7:8080",
@@ -37,7 +37,7 @@ fn an_agent_and_its_manifests_give_the_same_answer_in_both_forms() {
         assert!(text.contains(part), "{part} is not in:\n{text}");
     }
     let json: serde_json::Value =
-        serde_json::from_str(&traced(&["--server", &server, "-o", "json"]).out).unwrap();
+        serde_json::from_str(&traced(&["--agent", &server, "-o", "json"]).out).unwrap();
     assert_eq!(json["hit"]["service"], "shop/web");
 }
 
@@ -65,9 +65,9 @@ fn the_view_is_that_of_the_node_that_is_named() {
 fn without_an_agent_it_says_so_and_what_to_do() {
     // Nobody listens on a port that was just given back.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let run = traced(&["--server", &format!("http://{address}")]);
+    let run = traced(&["--agent", &format!("http://{address}")]);
     assert_eq!((run.code, run.out.as_str()), (1, ""));
-    for part in [&address.to_string(), "is the agent running?", "--server", "-f"] {
+    for part in [&address.to_string(), "is the agent running?", "--agent", "-f"] {
         assert!(run.err.contains(part), "{part} is not in: {}", run.err);
     }
 }
@@ -85,7 +85,7 @@ fn a_server_that_is_no_agent_is_told_from_one() {
         }
     });
     for expected in ["does not answer as an agent does", "agent of this version"] {
-        let run = traced(&["--server", &server]);
+        let run = traced(&["--agent", &server]);
         assert_eq!(run.code, 1);
         assert!(run.err.contains(expected), "{expected} is not in: {}", run.err);
     }
@@ -99,8 +99,7 @@ fn wrong_use_is_told_from_failure() {
         &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7/tcp"],
         &["trace", "--from", "10.1.0.9"],
         &["trace", "--from", "10.1.0.9%veth*", "--to", "10.96.0.7:80/tcp"],
-        &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80", "--server", "https://node1"],
-        &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80", "--server", "http://node1", "-f", "-"],
+        &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80", "--agent", "https://node1"],
     ] {
         let run = run(wrong);
         assert_eq!((run.code, run.out.as_str()), (2, ""), "{wrong:?}: {}", run.err);
@@ -114,7 +113,7 @@ fn the_interface_of_the_client_is_part_of_the_question() {
     let agent = Agent::start(folder.path());
     let server = format!("http://{}", agent.address);
     let from = ["trace", "--from", "10.1.0.9%veth-1", "--to", "10.96.0.7:80"];
-    let online = run(&[&from[..], &["--server", &server]].concat());
+    let online = run(&[&from[..], &["--agent", &server]].concat());
     assert_eq!((online.code, online.err.as_str()), (0, ""));
     assert!(online.out.starts_with("flow      10.1.0.9%veth-1 to 10.96.0.7:80/tcp"), "{}", online.out);
     let offline = run(&[&from[..], &["-f", text(&manifests), "--node-name", "n1"]].concat());

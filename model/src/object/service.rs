@@ -1,6 +1,10 @@
 //! Services as stored.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use ipnetwork::IpNetwork;
 use serde::Serialize;
@@ -52,6 +56,8 @@ pub struct Service {
     pub session_affinity_timeout: u32,
     /// What it asks for by annotation.
     pub options: ServiceOptions,
+    /// By which people select it.
+    pub labels: BTreeMap<Arc<str>, Arc<str>>,
     /// Value of the label `service.kubernetes.io/service-proxy-name`: another proxy looks after this service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy_name: Option<Arc<str>>,

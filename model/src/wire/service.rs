@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 use contiv_proto::message::service as proto;
@@ -76,6 +77,7 @@ pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Result
             (true, timeout) => timeout,
         },
         options: annotations::options(&message.annotations, &mut problems),
+        labels: labels(message),
         proxy_name: message.labels.get(PROXY_NAME_LABEL).map(|name| name.as_str().into()),
         seniority: Seniority::new(
             Some(message.creation_timestamp).filter(|created| *created != 0),
@@ -83,6 +85,10 @@ pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Result
         ),
     };
     problems.finish(service)
+}
+
+fn labels(message: &proto::Service) -> BTreeMap<Arc<str>, Arc<str>> {
+    message.labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
 }
 
 fn cluster_ips(message: &proto::Service, problems: &mut Problems) -> BTreeSet<IpAddr> {

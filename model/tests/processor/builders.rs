@@ -1,6 +1,10 @@
 //! Short forms for objects, and readable forms of results.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use contiv_model::{
     Backend, BackendState, ChangeSet, EndpointSliceId, Event, InterfaceName, NodeName, Object, ObjectKey,
@@ -84,6 +88,7 @@ pub(crate) fn mk_service(id: &str, cluster_ips: &[&str], ports: &[&str]) -> Serv
         internal_policy: TrafficPolicy::Cluster,
         session_affinity_timeout: 0,
         options: ServiceOptions::default(),
+        labels: BTreeMap::new(),
         proxy_name: None,
         seniority: Seniority::new(Some(1), 1),
     }

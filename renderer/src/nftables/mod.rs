@@ -5,6 +5,7 @@
 //! ```
 
 mod apply;
+pub mod counters;
 mod element;
 mod elements;
 mod encode;

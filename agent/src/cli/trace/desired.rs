@@ -2,13 +2,12 @@
 
 use std::{io::Write, path::PathBuf};
 
-use anyhow::Context;
 use clap::Args;
 use contiv_model::{Flow, NodeFacts, trace};
 
 use crate::cli::{
     Terminal,
-    http_client::{self, Server},
+    agent_argument::AgentArgument,
     input::{self, print_problems},
     offline::{Desired, desire},
 };
@@ -16,12 +15,11 @@ use crate::cli::{
 /// Whom to ask.
 #[derive(Debug, Args)]
 pub(super) struct Whom {
-    /// Where the agent listens (its --listen)
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9999")]
-    server: Server,
+    #[command(flatten)]
+    agent: AgentArgument,
 
     /// Ask these manifests and no agent: a file, a folder with all below it, or - for standard input
-    #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1.., conflicts_with = "server")]
+    #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1..)]
     files: Vec<PathBuf>,
 
     /// With -f: on which node [default: the only node of the input, or the first by name]
@@ -31,7 +29,7 @@ pub(super) struct Whom {
 
 /// Where the answers come from.
 pub(super) enum Source<'a> {
-    Agent(&'a Server),
+    Agent(&'a AgentArgument),
     /// Read once: standard input cannot be read again.
     Manifests(Box<contiv_model::Snapshot>),
 }
@@ -40,7 +38,7 @@ impl Whom {
     /// The source, and whether all of its input was good; no source if none of it was.
     pub(super) fn open(&self, terminal: &mut Terminal) -> anyhow::Result<(Option<Source<'_>>, bool)> {
         if self.files.is_empty() {
-            return Ok((Some(Source::Agent(&self.server)), true));
+            return Ok((Some(Source::Agent(&self.agent)), true));
         }
         let parsed = input::read(&self.files)?;
         print_problems(&parsed.problems, &mut terminal.err)?;
@@ -57,18 +55,15 @@ impl Whom {
 
 impl Source<'_> {
     pub(super) fn ask(&self, flow: &Flow) -> anyhow::Result<contiv_model::Trace> {
-        let server = match self {
-            Self::Agent(server) => server,
+        let agent = match self {
+            Self::Agent(agent) => agent,
             Self::Manifests(snapshot) => return Ok(trace(snapshot, flow)),
         };
         let (from, to, port, protocol) = (flow.from(), flow.to(), flow.port(), flow.protocol());
         let interface =
             flow.interface().map(|name| format!("&interface={}", in_query(&name.0))).unwrap_or_default();
         let path = format!("/trace?from={from}&to={to}&port={port}&protocol={protocol}{interface}");
-        let answer = http_client::get(server, &path)?;
-        serde_json::from_str(&answer).with_context(|| {
-            format!("{server} does not answer with a trace: is that an agent of this version?")
-        })
+        agent.get(&path)
     }
 }
 

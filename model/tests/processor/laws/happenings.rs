@@ -1,6 +1,10 @@
 //! Random steps over few ids, addresses and ports.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use contiv_model::{
     Balance, Event, InterfaceName, NodeName, Object, ObjectKey, PodId, Resync, ServiceId, TrafficPolicy,
@@ -108,6 +112,7 @@ fn service() -> impl Strategy<Value = Service> {
                     external_policy: policies.0,
                     internal_policy: policies.1,
                     session_affinity_timeout: policies.2,
+                    labels: BTreeMap::new(),
                     proxy_name: other_proxy.then(|| "other".into()),
                     seniority: Seniority::new(created, revision),
                     ..mk_service(&id.to_string(), &addresses.0, &ports)

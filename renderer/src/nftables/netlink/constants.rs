@@ -112,6 +112,8 @@ pub(crate) mod elem {
     /// The last key of an interval of concatenations; [`KEY`] is the first.
     pub(crate) const KEY_END: u16 = 10;
     pub(crate) const USERDATA: u16 = 6;
+    /// What is done for each packet that finds the element.
+    pub(crate) const EXPR: u16 = 7;
     pub(crate) const FLAG_INTERVAL_END: u32 = 0x1;
     /// User data of an interval that has no end: libnftnl's `NFTNL_UDATA_SET_ELEM_FLAGS`, its length, and nft's
     /// `SET_ELEM_F_INTERVAL_OPEN` in host order. nft lists such an interval wrongly without it.
@@ -119,6 +121,11 @@ pub(crate) mod elem {
         let [a, b, c, d] = 1_u32.to_ne_bytes();
         [1, 4, a, b, c, d]
     };
+}
+
+/// Attributes of the expression `counter`: numbers of 64 bits.
+pub(crate) mod counter {
+    pub(crate) const PACKETS: u16 = 2;
 }
 
 pub(crate) mod data {

@@ -18,11 +18,7 @@ impl Socket {
         kind: u8,
         fill: impl FnOnce(&mut Writer<'_>),
     ) -> Result<Dump, NetlinkError> {
-        let mut request = Vec::new();
-        let kind = u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(kind);
-        begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_DUMP, 1, NFPROTO_INET, 0);
-        fill(&mut Writer::new(&mut request));
-        end_message(&mut request, 0);
+        let request = dump_request(kind, fill);
         for _ in 0..DUMP_TRIES {
             let mut dump = Dump { received: Vec::new() };
             if self.stream(&request, |piece| dump.received.push(piece))? {
@@ -32,6 +28,26 @@ impl Socket {
         let source = io::Error::other("something else keeps changing it");
         Err(NetlinkError::Socket { action: "dump the table", source })
     }
+
+    /// The same where it does no harm if what changes meanwhile is left out or comes twice.
+    pub(crate) fn dump_loosely(
+        &mut self,
+        kind: u8,
+        fill: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<Dump, NetlinkError> {
+        let mut dump = Dump { received: Vec::new() };
+        self.stream(&dump_request(kind, fill), |piece| dump.received.push(piece))?;
+        Ok(dump)
+    }
+}
+
+fn dump_request(kind: u8, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut request = Vec::new();
+    let kind = u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(kind);
+    begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_DUMP, 1, NFPROTO_INET, 0);
+    fill(&mut Writer::new(&mut request));
+    end_message(&mut request, 0);
+    request
 }
 
 /// What a dump returned.

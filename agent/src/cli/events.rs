@@ -1,0 +1,207 @@
+//! `contiv events`
+
+use std::{io::Write, thread, time::Duration};
+
+use clap::Args;
+use contiv_model::ServiceId;
+use jiff::{Timestamp, tz::TimeZone};
+use serde_json::Value;
+
+use super::{
+    Outcome, Terminal,
+    agent_argument::AgentArgument,
+    color::Tone,
+    listing::{Item, Listing, Output},
+    table::Cell,
+    views::{EventView, OutcomeView},
+    watch::width,
+};
+
+/// Between two looks, with --watch.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Print what happened to the running agent, and how long it took to reach the kernel
+///
+/// TOOK is the agent's own work. Behind each renderer is how long after the agent had taken up the change it gave the kernel
+/// what follows from it. Exit codes: 0 all is well; 1 the agent does not answer; 2 wrong usage.
+#[derive(Debug, Args)]
+#[command(visible_alias = "event")]
+pub(super) struct Events {
+    /// Only those that changed this service, as NAMESPACE/NAME
+    #[arg(value_name = "NAMESPACE/NAME", value_parser = service_id)]
+    service: Option<ServiceId>,
+
+    /// Only the newest
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    last: usize,
+
+    /// Only those that are not older, as in 90s or 10m
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "last")]
+    since: Option<Duration>,
+
+    /// In which form; the name of an event is its number
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+
+    /// Go on, and print what happens
+    #[arg(short, long)]
+    watch: bool,
+
+    #[command(flatten)]
+    agent: AgentArgument,
+}
+
+fn service_id(text: &str) -> Result<ServiceId, String> {
+    let parts = text.split_once('/').filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty());
+    let (namespace, name) = parts.ok_or_else(|| format!("as in default/{text}"))?;
+    Ok(ServiceId::new(namespace, name))
+}
+
+impl Events {
+    pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        let all = self.fetch(&self.query())?;
+        let mut next = all.last().map_or(1, |(event, _)| event.seq_num + 1);
+        let mut events: Vec<_> = all.into_iter().filter(|(event, _)| self.is_meant(event)).collect();
+        if self.since.is_none() && self.service.is_some() {
+            events.drain(..events.len().saturating_sub(self.last));
+        }
+        if events.is_empty() && !self.watch {
+            writeln!(terminal.err, "no events found; --last and --since say which")?;
+        }
+        self.print(events, terminal)?;
+        if !self.watch {
+            return Ok(Outcome::Good);
+        }
+        loop {
+            terminal.out.flush()?;
+            thread::sleep(INTERVAL);
+            let mut events = self.fetch(&format!("from={next}"))?;
+            // What renderers made of them is printed with them, and so waited for.
+            events.truncate(events.iter().take_while(|(event, _)| is_settled(event)).count());
+            next = events.last().map_or(next, |(event, _)| event.seq_num + 1);
+            events.retain(|(event, _)| self.is_meant(event));
+            self.print(events, terminal)?;
+        }
+    }
+
+    /// Which of them to ask for. Those of a service can be anywhere.
+    fn query(&self) -> String {
+        match self.since {
+            Some(age) => {
+                let seconds = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+                format!("since={}", Timestamp::now().as_second().saturating_sub(seconds))
+            }
+            None if self.service.is_some() => "from=0".to_owned(),
+            None => format!("last={}", self.last),
+        }
+    }
+
+    fn fetch(&self, query: &str) -> anyhow::Result<Vec<(EventView, Value)>> {
+        let values: Vec<Value> = self.agent.get(&format!("/controller/event-history?{query}"))?;
+        let parsed = values.into_iter().map(|value| Ok((serde_json::from_value(value.clone())?, value)));
+        Ok(parsed.collect::<Result<_, serde_json::Error>>()?)
+    }
+
+    fn is_meant(&self, event: &EventView) -> bool {
+        self.service.as_ref().is_none_or(|service| event.services.contains(service))
+    }
+
+    fn print(&self, events: Vec<(EventView, Value)>, terminal: &mut Terminal) -> anyhow::Result<()> {
+        if events.is_empty() && self.watch {
+            return Ok(());
+        }
+        let header = vec!["SEQ", "TIME", "KIND", "TOOK", "CHANGED", "RENDERERS", "WHAT"];
+        let items = events.into_iter().map(|(event, value)| Item {
+            name: event.seq_num.to_string(),
+            value,
+            cells: (row(&event), wide_cells(&event)),
+        });
+        let listing = Listing { header: (header, vec!["REVISION", "SERVICES"]), items: items.collect() };
+        write!(terminal.out, "{}", listing.print(self.output, width(), false)?)?;
+        Ok(())
+    }
+}
+
+/// Every renderer is done with it, or will not be soon.
+fn is_settled(event: &EventView) -> bool {
+    let is_pending = event.renderers.values().any(|outcome| matches!(outcome, OutcomeView::Pending));
+    !is_pending || Timestamp::now().duration_since(event.start).as_secs() >= 2
+}
+
+fn row(event: &EventView) -> Vec<Cell> {
+    let time = event.start.to_zoned(TimeZone::system()).strftime("%H:%M:%S%.3f").to_string();
+    let changed = if event.changed == 0 { String::new() } else { event.changed.to_string() };
+    vec![
+        event.seq_num.to_string().into(),
+        time.into(),
+        event.kind.clone().into(),
+        milliseconds(event.duration_ms).into(),
+        changed.into(),
+        renderers(event),
+        event.description.clone().into(),
+    ]
+}
+
+fn renderers(event: &EventView) -> Cell {
+    let mut tone = Tone::Plain;
+    let outcome = |(name, outcome): (&String, &OutcomeView)| match outcome {
+        OutcomeView::Pending => {
+            tone = if tone == Tone::Bad { tone } else { Tone::Warning };
+            format!("{name} pending")
+        }
+        OutcomeView::Applied { sent_after_ms: Some(after), .. } => {
+            format!("{name} +{}", milliseconds(*after))
+        }
+        OutcomeView::Applied { duration_ms, .. } => format!("{name} {}", milliseconds(*duration_ms)),
+        OutcomeView::Failed { error } => {
+            tone = Tone::Bad;
+            format!("{name} FAILED: {error}")
+        }
+    };
+    let text = event.renderers.iter().map(outcome).collect::<Vec<_>>().join(", ");
+    Cell::toned(text, tone)
+}
+
+fn wide_cells(event: &EventView) -> Vec<Cell> {
+    let services = event.services.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    vec![event.revision.to_string().into(), services.into()]
+}
+
+/// As many digits as are of interest.
+pub(super) fn milliseconds(ms: f64) -> String {
+    match ms {
+        0.0..1.0 => format!("{:.0}us", ms * 1000.0),
+        1.0..100.0 => format!("{ms:.1}ms"),
+        100.0..10_000.0 => format!("{ms:.0}ms"),
+        _ => format!("{:.1}s", ms / 1000.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_digits_that_are_of_interest() {
+        for (ms, expected) in
+            [(0.0421, "42us"), (1.26, "1.3ms"), (99.94, "99.9ms"), (412.3, "412ms"), (26_214.0, "26.2s")]
+        {
+            assert_eq!(milliseconds(ms), expected);
+        }
+    }
+
+    #[test]
+    fn a_failure_is_told_before_anything_else() {
+        let event: EventView = serde_json::from_value(serde_json::json!({
+            "seq_num": 3, "kind": "change", "description": "1 put", "start": "2026-01-02T03:04:05Z", "duration_ms": 0.1,
+            "renderers": {
+                "dry-run": {"status": "pending"},
+                "nftables": {"status": "failed", "error": "no", "duration_ms": 1.0},
+                "route": {"status": "applied", "with": 3, "report": {}, "duration_ms": 2.0, "sent_after_ms": 0.3},
+            },
+        }))
+        .unwrap();
+        let text = "dry-run pending, nftables FAILED: no, route +300us";
+        assert_eq!(renderers(&event), Cell::toned(text, Tone::Bad));
+    }
+}

@@ -1,0 +1,109 @@
+//! What the commands that list something print, in each form.
+
+use anyhow::Context;
+use clap::ValueEnum;
+use serde_json::Value;
+
+use super::table::{Cell, Table};
+
+/// In which form something is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// A line for each, for people
+    Table,
+    /// The same with more columns
+    Wide,
+    /// As the agent says it
+    Json,
+    /// The same as YAML
+    Yaml,
+    /// Only names
+    Name,
+}
+
+/// Items of one kind.
+#[derive(Debug)]
+pub(super) struct Listing {
+    /// Titles of the columns, and of those that only `wide` shows.
+    pub(super) header: (Vec<&'static str>, Vec<&'static str>),
+    pub(super) items: Vec<Item>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Item {
+    /// By which other commands know it.
+    pub(super) name: String,
+    /// As the agent says it.
+    pub(super) value: Value,
+    /// A cell for each column, and for those that only `wide` shows.
+    pub(super) cells: (Vec<Cell>, Vec<Cell>),
+}
+
+impl Listing {
+    /// The text in this form; tables fit into `width` unless they are `wide`. Of one item that was asked for by name, JSON
+    /// and YAML hold it and no list.
+    pub(super) fn print(
+        self,
+        output: Output,
+        width: Option<usize>,
+        is_single: bool,
+    ) -> anyhow::Result<String> {
+        match output {
+            Output::Table | Output::Wide => Ok(self.table(output == Output::Wide, width)),
+            Output::Json => Ok(format!("{:#}\n", self.value(is_single))),
+            Output::Yaml => serde_saphyr::to_string(&self.value(is_single)).context("failed to write YAML"),
+            Output::Name => {
+                Ok(self.items.iter().map(|item| format!("{}\n", item.name)).collect::<Vec<_>>().concat())
+            }
+        }
+    }
+
+    fn table(self, is_wide: bool, width: Option<usize>) -> String {
+        if self.items.is_empty() {
+            return String::new();
+        }
+        let (mut header, more) = self.header;
+        header.extend(more.into_iter().filter(|_| is_wide));
+        let mut table = Table::new(&header);
+        for Item { cells: (mut row, more), .. } in self.items {
+            row.extend(more.into_iter().filter(|_| is_wide));
+            table.push(row);
+        }
+        table.within(width.filter(|_| !is_wide)).to_string()
+    }
+
+    fn value(self, is_single: bool) -> Value {
+        let mut values: Vec<Value> = self.items.into_iter().map(|item| item.value).collect();
+        if is_single && values.len() == 1 { values.remove(0) } else { Value::Array(values) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn listing() -> Listing {
+        let item = |name: &str| Item {
+            name: format!("shop/{name}"),
+            value: json!({ "id": name }),
+            cells: (vec![name.into()], vec!["more".into()]),
+        };
+        Listing { header: (vec!["NAME"], vec!["EXTRA"]), items: vec![item("a"), item("b")] }
+    }
+
+    #[test]
+    fn each_form_says_the_same() {
+        let print = |output| listing().print(output, None, false).unwrap();
+        assert_eq!(print(Output::Table), "NAME\na\nb\n");
+        assert_eq!(print(Output::Wide), "NAME   EXTRA\na      more\nb      more\n");
+        assert_eq!(print(Output::Name), "shop/a\nshop/b\n");
+        assert_eq!(
+            serde_json::from_str::<Value>(&print(Output::Json)).unwrap(),
+            json!([{"id": "a"}, {"id": "b"}])
+        );
+        assert_eq!(print(Output::Yaml), "- id: a\n- id: b\n");
+    }
+}

@@ -1,0 +1,215 @@
+//! Which services a command is about: by name, by namespace, by label.
+
+use std::{collections::BTreeSet, fmt::Write, str::FromStr};
+
+use anyhow::Context;
+use clap::Args;
+use contiv_model::ServiceId;
+use serde::Deserialize;
+
+use super::{
+    agent_argument::AgentArgument,
+    selector::{Labels, Selector},
+    suggest::suggest,
+};
+
+/// Which services.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Scope {
+    /// Only these, as NAME or NAMESPACE/NAME
+    #[arg(value_name = "NAME")]
+    names: Vec<Name>,
+
+    /// Only of this namespace
+    #[arg(short, long, default_value = "default", conflicts_with = "all_namespaces")]
+    namespace: String,
+
+    /// Of every namespace
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+
+    /// Only those with these labels, as in app=web,tier!=cache or 'app in (web, api)'
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    selector: Option<Selector>,
+}
+
+/// A name as people give it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Name {
+    namespace: Option<String>,
+    name: String,
+}
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (namespace, name) = match text.split_once('/') {
+            Some((namespace, name)) => (Some(namespace.to_owned()), name),
+            None => (None, text),
+        };
+        if name.is_empty() || name.contains('/') || namespace.as_ref().is_some_and(String::is_empty) {
+            return Err("a service is named as NAME or as NAMESPACE/NAME".to_owned());
+        }
+        Ok(Self { namespace, name: name.to_owned() })
+    }
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Selected<T> {
+    pub(super) items: Vec<T>,
+    /// Lines about what was not.
+    pub(super) missing: String,
+}
+
+impl Scope {
+    /// One service was asked for, by its name.
+    pub(super) fn is_single(&self) -> bool {
+        self.names.len() == 1
+    }
+
+    /// Lines may be of several namespaces.
+    pub(super) fn shows_namespace(&self) -> bool {
+        self.all_namespaces || self.names.iter().any(|name| name.namespace.is_some())
+    }
+
+    /// No names are given, so that nothing found is no error.
+    pub(super) fn is_open(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Those of `items` that are meant. Asks the agent for labels if that is needed.
+    ///
+    /// # Errors
+    /// When the agent does not say the labels.
+    pub(super) fn select<T>(
+        &self,
+        items: Vec<T>,
+        id: impl Fn(&T) -> &ServiceId,
+        agent: &AgentArgument,
+    ) -> anyhow::Result<Selected<T>> {
+        let labelled = self.selector.as_ref().map(|selector| labelled(selector, agent)).transpose()?;
+        let known: BTreeSet<ServiceId> = items.iter().map(|item| id(item).clone()).collect();
+        let has_labels = |id: &ServiceId| labelled.as_ref().is_none_or(|labelled| labelled.contains(id));
+        let items: Vec<T> =
+            items.into_iter().filter(|item| self.is_meant(id(item)) && has_labels(id(item))).collect();
+        let mut missing = self.missing(&known);
+        if items.is_empty() && missing.is_empty() {
+            let place = if self.all_namespaces {
+                String::new()
+            } else {
+                format!(" in namespace {}; -A looks in every one", self.namespace)
+            };
+            let which = if self.selector.is_some() { " with these labels" } else { "" };
+            // Writing to text does not fail.
+            let _ = writeln!(missing, "no services{which} found{place}");
+        }
+        Ok(Selected { items, missing })
+    }
+
+    fn is_meant(&self, id: &ServiceId) -> bool {
+        let in_namespace = |namespace: &str| self.all_namespaces || *namespace == *id.namespace;
+        if self.names.is_empty() {
+            return in_namespace(&self.namespace);
+        }
+        self.names.iter().any(|name| {
+            let namespace_fits = match &name.namespace {
+                Some(namespace) => **namespace == *id.namespace,
+                None => in_namespace(&self.namespace),
+            };
+            *name.name == *id.name && namespace_fits
+        })
+    }
+
+    /// A line for each name that there is not, with what may have been meant.
+    fn missing(&self, known: &BTreeSet<ServiceId>) -> String {
+        let mut lines = String::new();
+        for name in &self.names {
+            let alone = Self { names: vec![name.clone()], ..self.clone() };
+            if known.iter().any(|id| alone.is_meant(id)) {
+                continue;
+            }
+            let namespace = name.namespace.as_deref().unwrap_or(&self.namespace);
+            let wanted = format!("{namespace}/{}", name.name);
+            let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+            let hint = suggest(&wanted, &known).map_or_else(
+                || "`contiv services -A` lists those there are".to_owned(),
+                |meant| format!("did you mean {meant}?"),
+            );
+            // Writing to text does not fail.
+            let _ = writeln!(lines, "error: the agent has no service {wanted}; {hint}");
+        }
+        lines
+    }
+}
+
+/// The services with these labels.
+fn labelled(selector: &Selector, agent: &AgentArgument) -> anyhow::Result<BTreeSet<ServiceId>> {
+    #[derive(Deserialize)]
+    struct Stored {
+        id: ServiceId,
+        #[serde(default)]
+        labels: Labels,
+    }
+    let stored: Vec<Stored> = agent.get("/objects/svc").context("failed to ask for labels")?;
+    Ok(stored
+        .into_iter()
+        .filter(|service| selector.matches(&service.labels))
+        .map(|service| service.id)
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        scope: Scope,
+        #[command(flatten)]
+        agent: AgentArgument,
+    }
+
+    fn select(arguments: &[&str]) -> (Vec<String>, String) {
+        let Cli { scope, agent } =
+            Cli::try_parse_from(["contiv"].iter().chain(arguments)).unwrap_or_else(|error| panic!("{error}"));
+        let ids = ["default/web", "shop/cart", "shop/web"].map(|text| {
+            let (namespace, name) = text.split_once('/').unwrap();
+            ServiceId::new(namespace, name)
+        });
+        let Selected { items, missing } = scope.select(ids.to_vec(), |id| id, &agent).unwrap();
+        (items.iter().map(ToString::to_string).collect(), missing)
+    }
+
+    #[test]
+    fn a_service_is_found_by_its_name_in_one_namespace_or_in_all() {
+        for (arguments, expected) in [
+            (&[][..], &["default/web"][..]),
+            (&["web"], &["default/web"]),
+            (&["-A"], &["default/web", "shop/cart", "shop/web"]),
+            (&["-A", "web"], &["default/web", "shop/web"]),
+            (&["-n", "shop"], &["shop/cart", "shop/web"]),
+            (&["shop/cart", "web"], &["default/web", "shop/cart"]),
+        ] {
+            assert_eq!(
+                select(arguments),
+                (expected.iter().map(ToString::to_string).collect(), String::new())
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_answered_with_what_may_have_been_meant() {
+        let (found, missing) = select(&["shop/crat", "web"]);
+        assert_eq!(found, ["default/web"], "the others are shown");
+        assert_eq!(missing, "error: the agent has no service shop/crat; did you mean shop/cart?\n");
+        let (_, missing) = select(&["cart"]);
+        assert!(missing.contains("did you mean shop/cart?"), "{missing}");
+        let (_, missing) = select(&["-n", "shpo"]);
+        assert_eq!(missing, "no services found in namespace shpo; -A looks in every one\n");
+    }
+}

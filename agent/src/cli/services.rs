@@ -1,0 +1,140 @@
+//! `contiv services`
+
+use clap::Args;
+use contiv_model::BackendState;
+use serde_json::Value;
+
+use super::{
+    Outcome, Terminal,
+    agent_argument::AgentArgument,
+    color::Tone,
+    listing::{Item, Listing, Output},
+    scope::{Scope, Selected},
+    table::Cell,
+    views::{BackendView, ServiceView},
+    watch::{Frame, WatchArgument, width},
+};
+
+/// Print the services as the running agent has them: their addresses, and how many backends stand behind them
+///
+/// BACKENDS is how many are ready, and after a + how many terminate and still serve. Exit codes: 0 all is well; 1 the agent
+/// does not answer, or has no service of a name that was given; 2 wrong usage.
+#[derive(Debug, Args)]
+#[command(visible_alias = "service")]
+pub(super) struct Services {
+    #[command(flatten)]
+    scope: Scope,
+
+    /// In which form
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+
+    #[command(flatten)]
+    watch: WatchArgument,
+
+    #[command(flatten)]
+    agent: AgentArgument,
+}
+
+impl Services {
+    pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        self.watch.run(terminal, || self.look())
+    }
+
+    fn look(&self) -> anyhow::Result<Frame> {
+        let Selected { items, missing } = fetch(&self.scope, &self.agent)?;
+        let is_good = self.scope.is_open() || missing.is_empty();
+        let mut header = vec!["NAME", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "BACKENDS"];
+        let shows_namespace = self.scope.shows_namespace();
+        if shows_namespace {
+            header.insert(0, "NAMESPACE");
+        }
+        let shows_renderer = items.iter().any(|(service, _)| service.renderer.is_some());
+        if shows_renderer {
+            header.push("RENDERER");
+        }
+        let items = items.into_iter().map(|(service, value)| {
+            let mut cells = row(&service);
+            if shows_namespace {
+                cells.insert(0, Cell::from(&*service.id.namespace));
+            }
+            if shows_renderer {
+                cells.push(service.renderer.clone().unwrap_or_default().into());
+            }
+            Item { name: service.id.to_string(), value, cells: (cells, wide_cells(&service)) }
+        });
+        let wide = vec!["LOCAL", "EXTERNAL-POLICY", "INTERNAL-POLICY", "BALANCE", "AFFINITY", "LOST"];
+        let listing = Listing { header: (header, wide), items: items.collect() };
+        let out = listing.print(self.output, width(), self.scope.is_single())?;
+        Ok(Frame { out, err: missing, is_good })
+    }
+}
+
+/// The services that are meant, each also as the agent says it.
+pub(super) fn fetch(scope: &Scope, agent: &AgentArgument) -> anyhow::Result<Selected<(ServiceView, Value)>> {
+    let values: Vec<Value> = agent.get("/services")?;
+    let parsed = values.into_iter().map(|value| Ok((serde_json::from_value(value.clone())?, value)));
+    let services: Vec<(ServiceView, Value)> = parsed.collect::<Result<_, serde_json::Error>>()?;
+    scope.select(services, |(service, _)| &service.id, agent)
+}
+
+fn row(service: &ServiceView) -> Vec<Cell> {
+    let joined = |addresses: &std::collections::BTreeSet<String>| {
+        if addresses.is_empty() {
+            "<none>".to_owned()
+        } else {
+            addresses.iter().cloned().collect::<Vec<_>>().join(",")
+        }
+    };
+    let ports = service.ports.iter().map(|port| match port.node_port {
+        Some(node_port) => format!("{}:{node_port}/{}", port.port, port.protocol),
+        None => format!("{}/{}", port.port, port.protocol),
+    });
+    vec![
+        Cell::from(&*service.id.name),
+        joined(&service.cluster_ips).into(),
+        joined(&service.external_ips).into(),
+        ports.collect::<Vec<_>>().join(",").into(),
+        backends(service),
+    ]
+}
+
+/// The backends of the ports, each address once for each port.
+fn all_backends(service: &ServiceView) -> impl Iterator<Item = &BackendView> {
+    service.ports.iter().flat_map(|port| &port.backends)
+}
+
+fn backends(service: &ServiceView) -> Cell {
+    let is_ready = |backend: &&BackendView| backend.state == BackendState::Ready;
+    let (ready, terminating): (Vec<_>, Vec<_>) = all_backends(service).partition(is_ready);
+    let without = service.ports.iter().filter(|port| port.backends.is_empty()).count();
+    let text = match (ready.len(), terminating.len()) {
+        (ready, 0) => ready.to_string(),
+        (ready, terminating) => format!("{ready}+{terminating}"),
+    };
+    let tone = match (ready.is_empty(), without) {
+        (true, _) => Tone::Bad,
+        (false, 0) => Tone::Plain,
+        // Some port has none.
+        (false, _) => Tone::Warning,
+    };
+    Cell::toned(text, tone)
+}
+
+fn wide_cells(service: &ServiceView) -> Vec<Cell> {
+    let local = all_backends(service).filter(|backend| backend.local).count();
+    let affinity = match service.session_affinity_timeout {
+        0 => "none".to_owned(),
+        seconds => format!("{seconds}s"),
+    };
+    let lost = service.lost.iter().map(|(frontend, winner)| format!("{frontend} to {winner}"));
+    let lost = lost.collect::<Vec<_>>().join(",");
+    vec![
+        local.to_string().into(),
+        service.external_policy.clone().into(),
+        service.internal_policy.clone().into(),
+        service.balance.clone().into(),
+        affinity.into(),
+        Cell::toned(lost, Tone::Warning),
+    ]
+}

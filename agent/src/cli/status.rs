@@ -1,0 +1,149 @@
+//! `contiv status`
+
+mod text;
+
+use clap::{Args, ValueEnum};
+use contiv_model::ServiceId;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Outcome, Terminal,
+    agent_argument::AgentArgument,
+    views::{CountersView, EventView, QuarantinedView, RendererStateView, SizesView, StatusView},
+    watch::{Frame, WatchArgument, size},
+};
+
+/// How many of the newest events the latency is of.
+const EVENTS: usize = 200;
+/// How many services are shown.
+const SERVICES: usize = 5;
+
+/// Print how the running agent is, on one screen
+///
+/// Exit codes: 0 it is well; 1 it does not answer, or something needs a look: it is not ready, the store cannot be followed, a
+/// renderer fails, objects are in quarantine, or deletions are held; 2 wrong usage.
+#[derive(Debug, Args)]
+pub(super) struct Status {
+    /// In which form
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+
+    #[command(flatten)]
+    watch: WatchArgument,
+
+    #[command(flatten)]
+    agent: AgentArgument,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// One screen, for people
+    Table,
+    /// The same with whole lines
+    Wide,
+    /// As the agent says it
+    Json,
+    /// The same as YAML
+    Yaml,
+    /// Only the name of the node
+    Name,
+}
+
+/// Everything that is asked, each as the agent says it.
+struct Answers {
+    status: Value,
+    sizes: Value,
+    renderers: Value,
+    quarantine: Value,
+    counters: Result<Value, String>,
+    history: Value,
+}
+
+/// The same, read.
+#[derive(Debug)]
+struct Overview {
+    status: StatusView,
+    sizes: SizesView,
+    renderers: Vec<RendererStateView>,
+    quarantine: Vec<QuarantinedView>,
+    connections: Result<Vec<(ServiceId, u64)>, String>,
+    history: Vec<EventView>,
+}
+
+impl Status {
+    pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        self.watch.run(terminal, || self.look())
+    }
+
+    fn look(&self) -> anyhow::Result<Frame> {
+        let answers = self.ask()?;
+        let overview = answers.read()?;
+        let size = size().filter(|_| self.output == Output::Table);
+        let out = match self.output {
+            Output::Table | Output::Wide => text::render(&overview, size, jiff::Timestamp::now()),
+            Output::Json => format!("{:#}\n", answers.value()),
+            Output::Yaml => serde_saphyr::to_string(&answers.value())?,
+            Output::Name => format!("{}\n", overview.status.node),
+        };
+        Ok(Frame { out, err: String::new(), is_good: overview.is_good() })
+    }
+
+    fn ask(&self) -> anyhow::Result<Answers> {
+        let get = |path: &str| self.agent.get::<Value>(path);
+        Ok(Answers {
+            status: get("/status")?,
+            sizes: get("/sizes")?,
+            renderers: get("/renderers")?,
+            quarantine: get("/quarantine")?,
+            // Without the renderer nftables, or before its table is there, nothing counts.
+            counters: get(&format!("/counters?top={SERVICES}")).map_err(|error| error.to_string()),
+            history: get(&format!("/controller/event-history?last={EVENTS}"))?,
+        })
+    }
+}
+
+impl Answers {
+    fn read(&self) -> anyhow::Result<Overview> {
+        fn read<'a, T: Deserialize<'a>>(value: &'a Value) -> Result<T, serde_json::Error> {
+            T::deserialize(value)
+        }
+        let connections = match &self.counters {
+            Ok(value) => {
+                let counters: CountersView = read(value)?;
+                Ok(counters.services.into_iter().map(|of| (of.service, of.connections)).collect())
+            }
+            Err(error) => Err(error.clone()),
+        };
+        Ok(Overview {
+            status: read(&self.status)?,
+            sizes: read(&self.sizes)?,
+            renderers: read(&self.renderers)?,
+            quarantine: read(&self.quarantine)?,
+            connections,
+            history: read(&self.history)?,
+        })
+    }
+
+    /// For programs; the history has a command of its own.
+    fn value(&self) -> Value {
+        json!({
+            "status": self.status,
+            "sizes": self.sizes,
+            "renderers": self.renderers,
+            "quarantine": self.quarantine,
+            "counters": self.counters.as_ref().ok(),
+        })
+    }
+}
+
+impl Overview {
+    fn is_good(&self) -> bool {
+        let status = &self.status;
+        status.ready
+            && status.store_down.is_none()
+            && status.held_deletions.is_none()
+            && self.quarantine.is_empty()
+            && self.renderers.iter().all(|renderer| renderer.failures == 0 && renderer.state != "slow")
+    }
+}

@@ -1,0 +1,191 @@
+//! The overview on one screen: 80 columns and 24 lines, or less.
+
+use std::fmt::Write;
+
+use jiff::Timestamp;
+
+use super::{Overview, SERVICES};
+use crate::cli::{
+    color::Tone,
+    events::milliseconds,
+    table::{Cell, Table},
+    views::{OutcomeView, RendererStateView, StatusView},
+};
+
+/// How much of what is wrong is shown.
+const TROUBLES: usize = 3;
+
+/// The text, with lines no longer than the terminal is wide.
+pub(super) fn render(overview: &Overview, size: Option<(usize, usize)>, now: Timestamp) -> String {
+    let width = size.map(|(_, columns)| columns);
+    let mut text = String::new();
+    head(overview, now, width, &mut text);
+    text.push('\n');
+    text.push_str(&renderers(overview, now).within(width).to_string());
+    troubles(overview, now, width, &mut text);
+    connections(overview, width, &mut text);
+    text
+}
+
+fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut String) {
+    let Overview { status, sizes, .. } = overview;
+    let (state, tone) = match (status.ready, overview.is_good()) {
+        (true, true) => ("ready", Tone::Good),
+        (true, false) => ("ready, but see below", Tone::Warning),
+        (false, _) => ("not ready", Tone::Bad),
+    };
+    let mut lead = vec![format!("contiv {}", status.version)];
+    lead.extend(status.started.map(|started| format!("up {}", ago(started, now))));
+    line(text, "node", &status.node, Tone::Title, width);
+    line(text, "agent", &format!("{state} ({})", lead.join(", ")), tone, width);
+    let (store, tone) = store(status, now);
+    line(text, "store", &store, tone, width);
+    let held = format!(
+        "{} services, {} ports, {} backends; {} in quarantine",
+        sizes.services, sizes.service_ports, sizes.backends, status.quarantined
+    );
+    let tone = if status.quarantined > 0 { Tone::Warning } else { Tone::Plain };
+    line(text, "holds", &held, tone, width);
+    line(text, "latency", &latency(overview), Tone::Plain, width);
+    if status.held_deletions.is_some() {
+        let held = "too many at once: held; POST /controller/confirm-deletions lets them count";
+        line(text, "deletions", held, Tone::Bad, width);
+    }
+}
+
+fn store(status: &StatusView, now: Timestamp) -> (String, Tone) {
+    let url = if status.store.is_empty() { String::new() } else { format!("{}: ", status.store) };
+    match &status.store_down {
+        Some(down) => (format!("{url}down for {}: {}", ago(down.since, now), down.reason), Tone::Bad),
+        None if status.from_mirror => {
+            (format!("{url}not read yet; what was saved is in force"), Tone::Warning)
+        }
+        None if status.synced => (format!("{url}followed, at revision {}", status.revision), Tone::Plain),
+        None => (format!("{url}not read yet"), Tone::Warning),
+    }
+}
+
+/// From when a change was taken up until a renderer gave it to the kernel, over the newest events.
+fn latency(overview: &Overview) -> String {
+    let outcomes = overview.history.iter().flat_map(|event| event.renderers.values());
+    let sent = outcomes.filter_map(|outcome| match outcome {
+        OutcomeView::Applied { sent_after_ms, .. } => *sent_after_ms,
+        _ => None,
+    });
+    let mut sent: Vec<f64> = sent.collect();
+    sent.sort_by(f64::total_cmp);
+    let Some(worst) = sent.last() else { return "no change has reached the kernel yet".to_owned() };
+    let median = sent[sent.len() / 2];
+    let of = format!("{} of the last {} events", sent.len(), overview.history.len());
+    format!("change to kernel: median {}, worst {} ({of})", milliseconds(median), milliseconds(*worst))
+}
+
+fn renderers(overview: &Overview, now: Timestamp) -> Table {
+    let mut table = Table::new(&["RENDERER", "STATE", "REVISION", "LAG", "LAST CALL", "FOREIGN CHANGES"]);
+    for renderer in &overview.renderers {
+        let tone = match renderer.state.as_str() {
+            "idle" | "busy" => Tone::Good,
+            "retrying" | "slow" => Tone::Bad,
+            _ => Tone::Warning,
+        };
+        let call = renderer.last_report.as_ref().map_or_else(
+            || "none yet".to_owned(),
+            |last| format!("{} {}, {} ago", last.call, milliseconds(last.duration_ms), ago(last.at, now)),
+        );
+        table.push(vec![
+            renderer.name.clone().into(),
+            Cell::toned(&renderer.state, tone),
+            renderer.applied_revision.to_string().into(),
+            lag(renderer),
+            call.into(),
+            Cell::from(renderer.foreign_changes.to_string()),
+        ]);
+    }
+    table
+}
+
+/// What waits for a renderer. Its revision may be older than the store's without that: not every revision is of
+/// interest to it.
+fn lag(renderer: &RendererStateView) -> Cell {
+    match renderer.pending.as_str() {
+        "nothing" | "" => "none".into(),
+        "changes" => Cell::toned(format!("{} services", renderer.pending_services), Tone::Warning),
+        other => Cell::toned(other, Tone::Warning),
+    }
+}
+
+/// What is wrong, the most pressing first.
+fn troubles(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut String) {
+    let error = |renderer: &RendererStateView| {
+        let last = renderer.last_error.as_ref()?;
+        let tone = if renderer.failures > 0 { Tone::Bad } else { Tone::Plain };
+        Some((format!("{} ago, {}: {}", ago(last.at, now), renderer.name, last.error), tone))
+    };
+    let (failing, well): (Vec<_>, Vec<_>) =
+        overview.renderers.iter().partition(|renderer| renderer.failures > 0);
+    let quarantined = overview.quarantine.iter().map(|entry| {
+        let object = entry.object.as_ref().unwrap_or(&entry.source);
+        (format!("quarantine: {object}: {}", entry.reason), Tone::Warning)
+    });
+    let past = well.into_iter().filter_map(error);
+    let lines: Vec<_> = failing.into_iter().filter_map(error).chain(quarantined).chain(past).collect();
+    if lines.is_empty() {
+        return;
+    }
+    // Writing to text does not fail.
+    let _ = writeln!(text, "\nLAST ERRORS");
+    let more = lines.len().saturating_sub(TROUBLES);
+    for (line, tone) in lines.into_iter().take(TROUBLES) {
+        let _ = writeln!(text, "{}", tone.paint(cut(&line, width)));
+    }
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more: `contiv status -o json`");
+    }
+}
+
+fn connections(overview: &Overview, width: Option<usize>, text: &mut String) {
+    let _ = writeln!(text);
+    match &overview.connections {
+        Ok(services) if services.is_empty() => text.push_str("no new connections so far\n"),
+        Ok(services) => {
+            let mut table = Table::new(&["SERVICE", "NEW CONNECTIONS"]);
+            for (service, connections) in services.iter().take(SERVICES) {
+                table.push(vec![service.to_string(), connections.to_string()]);
+            }
+            text.push_str(&table.within(width).to_string());
+        }
+        Err(error) => {
+            let _ = writeln!(text, "{}", cut(error, width));
+        }
+    }
+}
+
+fn line(text: &mut String, title: &str, value: &str, tone: Tone, width: Option<usize>) {
+    let value = cut(value, width.map(|width| width.saturating_sub(10)));
+    let _ = writeln!(text, "{title:<10}{}", tone.paint(value));
+}
+
+fn cut(line: &str, width: Option<usize>) -> String {
+    // An error may have several lines.
+    let line = line.replace('\n', " ");
+    match width {
+        Some(width) if line.chars().count() > width => {
+            line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+        }
+        _ => line,
+    }
+}
+
+/// How long ago, in the largest unit that is worth it.
+pub(super) fn ago(then: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(then).as_secs().max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests;

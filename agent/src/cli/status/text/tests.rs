@@ -1,0 +1,65 @@
+use super::*;
+use crate::cli::views::SizesView;
+
+const NOW: &str = "2026-01-02T03:04:05Z";
+
+/// An overview with so many objects in quarantine and renderers that fail.
+fn overview(troubles: usize) -> Overview {
+    let error =
+        "failed to apply: the kernel refuses the element 10.96.0.1 . tcp . 80, which is a very long sentence";
+    let renderer = |name: &str| {
+        serde_json::json!({
+            "name": name, "state": if troubles > 0 { "retrying" } else { "idle" }, "applied_revision": 4711,
+            "pending": "nothing", "failures": troubles,
+            "last_report": {"call": "update", "at": NOW, "duration_ms": 0.4},
+            "last_error": (troubles > 0).then(|| serde_json::json!({"at": NOW, "error": error})),
+        })
+    };
+    let value = |value| serde_json::from_value(value).unwrap();
+    let quarantined = |number| {
+        serde_json::from_value(serde_json::json!({
+            "source": "/contiv/x", "object": format!("service shop/broken-{number}"), "reason": error.repeat(2),
+        }))
+        .unwrap()
+    };
+    Overview {
+        status: serde_json::from_value(serde_json::json!({
+            "node": "worker-1", "version": "0.1.0", "store": "etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379",
+            "started": "2026-01-01T03:04:05Z", "ready": true, "synced": true, "revision": 4711,
+            "store_down": (troubles > 0).then(|| serde_json::json!({"since": NOW, "reason": error})),
+            "quarantined": troubles, "events": 12,
+        }))
+        .unwrap(),
+        sizes: SizesView { services: 10_000, service_ports: 20_000, backends: 80_000 },
+        renderers: ["nftables", "route", "dry-run"].map(|name| value(renderer(name))).into(),
+        quarantine: (0..troubles).map(quarantined).collect(),
+        connections: Ok((0..9).map(|n| (contiv_model::ServiceId::new("shop", format!("web-{n}")), n)).collect()),
+        history: Vec::new(),
+    }
+}
+
+#[test]
+fn however_much_is_wrong_it_fits_on_a_screen_of_80_columns_and_24_lines() {
+    for troubles in [0, 1, 100] {
+        let text = render(&overview(troubles), Some((24, 80)), NOW.parse().unwrap());
+        let longest = text.lines().map(|line| line.chars().count()).max();
+        assert!(text.lines().count() <= 24 && longest <= Some(80), "{troubles}: {longest:?}\n{text}");
+        assert!(text.contains("worker-1") && text.contains("shop/web-0"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_and_on_a_wide_screen_in_full() {
+    let (narrow, wide) = (Some((24, 80)), None);
+    let now = NOW.parse().unwrap();
+    let well = render(&overview(0), narrow, now);
+    assert!(well.contains("agent     ready (contiv 0.1.0, up 24h)"), "{well}");
+    assert!(!well.contains("quarantine: ") && !well.contains("LAST ERRORS"), "{well}");
+    let ill = render(&overview(2), wide, now);
+    for part in
+        ["ready, but see below", "down for 0s: failed to apply", "retrying", "LAST ERRORS", "and 2 more"]
+    {
+        assert!(ill.contains(part), "{part} is not in:\n{ill}");
+    }
+    assert!(!ill.contains('…'), "{ill}");
+}

@@ -1,0 +1,122 @@
+//! `contiv top`
+
+mod rates;
+mod screen;
+
+use std::{
+    io::{IsTerminal, Write},
+    thread,
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use serde_json::json;
+
+use self::rates::{Rates, Sample};
+use super::{
+    Outcome, Terminal,
+    agent_argument::AgentArgument,
+    views::{CountersView, EventView},
+    watch::{redraw, size},
+};
+
+/// The events that latency is measured over.
+const EVENTS: usize = 500;
+
+/// Show what happens now: new connections of services, changes, and how fast they reach the kernel
+///
+/// New connections are the kernel's own count. On a terminal the screen is kept up to date until Ctrl-C. Exit codes: 0 all
+/// is well; 1 the agent does not answer, or the kernel's counters cannot be read; 2 wrong usage.
+#[derive(Debug, Args)]
+pub(super) struct Top {
+    /// Print once, after one interval
+    #[arg(long)]
+    once: bool,
+
+    /// How long connections are counted before each look
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+
+    /// How many services are shown
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    services: usize,
+
+    /// In which form; json prints an object for each interval
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+
+    #[command(flatten)]
+    agent: AgentArgument,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let shortest = Duration::from_millis(200);
+    if interval < shortest {
+        Err("at least 200ms: each look reads all counters".to_owned())
+    } else {
+        Ok(interval)
+    }
+}
+
+impl Top {
+    pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        let mut rates = Rates::default();
+        rates.take(self.sample()?);
+        loop {
+            thread::sleep(self.interval);
+            match self.sample() {
+                Ok(sample) => rates.take(sample),
+                Err(error) if self.once => return Err(error),
+                // The agent may be starting anew: what was shown stays, with a word on that.
+                Err(error) => {
+                    writeln!(terminal.err, "error: {error:#}")?;
+                    continue;
+                }
+            }
+            self.show(&rates, terminal)?;
+            if self.once {
+                return Ok(Outcome::Good);
+            }
+        }
+    }
+
+    fn show(&self, rates: &Rates, terminal: &mut Terminal) -> anyhow::Result<()> {
+        if self.output == Output::Json {
+            let services: Vec<_> = rates.busiest(self.services);
+            let value = json!({
+                "at": Timestamp::now(),
+                "connections_per_second": rates.total(),
+                "changes_per_second": rates.changes(),
+                "latency_ms": rates.latency(),
+                "services": services,
+            });
+            writeln!(terminal.out, "{value}")?;
+            return Ok(terminal.out.flush()?);
+        }
+        let text = screen::render(rates, self.services, size());
+        if self.once || !std::io::stdout().is_terminal() {
+            writeln!(terminal.out, "{text}")?;
+            Ok(terminal.out.flush()?)
+        } else {
+            Ok(redraw(&text, &mut terminal.out)?)
+        }
+    }
+
+    fn sample(&self) -> anyhow::Result<Sample> {
+        let counters: CountersView = self.agent.get("/counters")?;
+        let at = Timestamp::now();
+        let events: Vec<EventView> = self.agent.get(&format!("/controller/event-history?last={EVENTS}"))?;
+        let connections = counters.services.into_iter().map(|of| (of.service, of.connections)).collect();
+        Ok(Sample { at, connections, events })
+    }
+}

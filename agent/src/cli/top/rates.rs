@@ -1,0 +1,171 @@
+//! From what was counted to how much that is in a second. Pure.
+
+use std::collections::BTreeMap;
+
+use contiv_model::ServiceId;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::cli::views::{EventView, OutcomeView};
+
+/// What was seen at one time.
+#[derive(Debug)]
+pub(super) struct Sample {
+    pub(super) at: Timestamp,
+    /// New connections so far.
+    pub(super) connections: BTreeMap<ServiceId, u64>,
+    /// The newest events, oldest first.
+    pub(super) events: Vec<EventView>,
+}
+
+/// How much a service is used.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Usage {
+    pub(super) service: ServiceId,
+    /// In the last interval.
+    pub(super) connections_per_second: f64,
+    /// Since the kernel counts.
+    pub(super) connections: u64,
+}
+
+/// From a change to the kernel, over the events that are known, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Latency {
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+    pub(super) worst: f64,
+}
+
+/// What the samples so far come to.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    last: Option<Sample>,
+    /// Counts of services that were not in the last sample too.
+    known: BTreeMap<ServiceId, u64>,
+    usages: Vec<Usage>,
+    changes: f64,
+}
+
+impl Rates {
+    /// Takes in the next sample.
+    pub(super) fn take(&mut self, sample: Sample) {
+        if let Some(last) = &self.last {
+            let seconds = sample.at.duration_since(last.at).as_secs_f64().max(0.001);
+            let usage = |(service, &connections): (&ServiceId, &u64)| {
+                let before = self.known.get(service).copied().unwrap_or(0);
+                // The kernel counts from zero again where an element was replaced.
+                let new = if connections >= before { connections - before } else { connections };
+                Usage { service: service.clone(), connections_per_second: as_f64(new) / seconds, connections }
+            };
+            self.usages = sample.connections.iter().map(usage).collect();
+            let newest = last.events.last().map_or(0, |event| event.seq_num);
+            let new = sample.events.iter().filter(|event| event.seq_num > newest);
+            let changed: usize = new.map(|event| event.changed).sum();
+            self.changes = as_f64(changed as u64) / seconds;
+        }
+        self.known.extend(sample.connections.iter().map(|(service, count)| (service.clone(), *count)));
+        self.last = Some(sample);
+    }
+
+    /// Services with the most new connections in the last interval; those that had none, by all they ever had.
+    pub(super) fn busiest(&self, count: usize) -> Vec<Usage> {
+        let mut usages = self.usages.clone();
+        usages.sort_by(|a, b| {
+            let by_rate = b.connections_per_second.total_cmp(&a.connections_per_second);
+            by_rate.then_with(|| b.connections.cmp(&a.connections)).then_with(|| a.service.cmp(&b.service))
+        });
+        usages.truncate(count);
+        usages
+    }
+
+    /// New connections in a second, over all services.
+    pub(super) fn total(&self) -> f64 {
+        self.usages.iter().map(|usage| usage.connections_per_second).sum()
+    }
+
+    /// Changed services in a second.
+    pub(super) const fn changes(&self) -> f64 {
+        self.changes
+    }
+
+    /// None if no change that is known has reached the kernel.
+    pub(super) fn latency(&self) -> Option<Latency> {
+        let events = self.last.iter().flat_map(|sample| &sample.events);
+        let mut sent: Vec<f64> = events
+            .flat_map(|event| event.renderers.values())
+            .filter_map(|outcome| match outcome {
+                OutcomeView::Applied { sent_after_ms, .. } => *sent_after_ms,
+                _ => None,
+            })
+            .collect();
+        sent.sort_by(f64::total_cmp);
+        let at = |percent: usize| {
+            sent.get((sent.len() * percent / 100).min(sent.len().saturating_sub(1))).copied()
+        };
+        Some(Latency { p50: at(50)?, p99: at(99)?, worst: *sent.last()? })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a second are far below 2^52")]
+const fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(second: i64, connections: &[(&str, u64)], changed: &[usize]) -> Sample {
+        let event = |(number, changed): (usize, &usize)| {
+            serde_json::from_value(serde_json::json!({
+                "seq_num": number + 1, "kind": "change", "description": "", "start": "2026-01-02T03:04:05Z",
+                "duration_ms": 0.1, "changed": changed,
+                "renderers": {"nftables": {"status": "applied", "with": 1, "report": {}, "duration_ms": 1.0,
+                                           "sent_after_ms": changed}},
+            }))
+            .unwrap()
+        };
+        Sample {
+            at: Timestamp::from_second(second).unwrap(),
+            connections: connections
+                .iter()
+                .map(|(name, count)| (ServiceId::new("shop", *name), *count))
+                .collect(),
+            events: changed.iter().enumerate().map(event).collect(),
+        }
+    }
+
+    fn rates(samples: Vec<Sample>) -> Vec<(String, f64)> {
+        let mut rates = Rates::default();
+        for sample in samples {
+            rates.take(sample);
+        }
+        let usages = rates.busiest(10).into_iter();
+        usages.map(|usage| (usage.service.name.to_string(), usage.connections_per_second)).collect()
+    }
+
+    #[test]
+    fn a_rate_is_what_came_between_two_looks() {
+        let shown =
+            rates(vec![sample(0, &[("a", 10), ("b", 7)], &[]), sample(2, &[("a", 10), ("b", 27)], &[])]);
+        assert_eq!(shown, [("b".to_owned(), 10.0), ("a".to_owned(), 0.0)]);
+    }
+
+    #[test]
+    fn counters_that_begin_anew_and_services_that_are_left_out_once_make_no_peak() {
+        let anew = rates(vec![sample(0, &[("a", 1000)], &[]), sample(1, &[("a", 3)], &[])]);
+        assert_eq!(anew, [("a".to_owned(), 3.0)]);
+        let left_out =
+            rates(vec![sample(0, &[("a", 1000)], &[]), sample(1, &[], &[]), sample(2, &[("a", 1001)], &[])]);
+        assert_eq!(left_out, [("a".to_owned(), 1.0)]);
+    }
+
+    #[test]
+    fn changes_are_those_of_events_that_are_new_and_latency_is_over_all_that_are_known() {
+        let mut rates = Rates::default();
+        rates.take(sample(0, &[], &[5]));
+        rates.take(sample(2, &[], &[5, 2, 4]));
+        assert!((rates.changes() - 3.0).abs() < 1e-9);
+        assert_eq!(rates.latency(), Some(Latency { p50: 4.0, p99: 5.0, worst: 5.0 }));
+    }
+}

@@ -1,0 +1,77 @@
+//! What `contiv top` shows.
+
+use std::fmt::Write;
+
+use super::rates::{Latency, Rates};
+use crate::cli::{
+    color::Tone,
+    events::milliseconds,
+    table::{Cell, Table},
+};
+
+/// Lines above the table.
+const HEAD: usize = 3;
+/// The widest bar.
+const BAR: usize = 30;
+
+/// As many services as fit into the rows and columns, and at most `services`.
+pub(super) fn render(rates: &Rates, services: usize, size: Option<(usize, usize)>) -> String {
+    let fitting = size.map_or(usize::MAX, |(rows, _)| rows.saturating_sub(HEAD + 2));
+    let mut text = String::new();
+    // Writing to text does not fail.
+    let _ = writeln!(
+        text,
+        "{} new connections/s   {} changed services/s",
+        Tone::Title.paint(rate(rates.total())),
+        Tone::Title.paint(rate(rates.changes())),
+    );
+    let _ = match rates.latency() {
+        None => writeln!(text, "change to kernel: none yet"),
+        Some(Latency { p50, p99, worst }) => writeln!(
+            text,
+            "change to kernel: p50 {}, p99 {}, worst {}",
+            milliseconds(p50),
+            milliseconds(p99),
+            milliseconds(worst)
+        ),
+    };
+    let busiest = rates.busiest(services.min(fitting));
+    if busiest.is_empty() {
+        text.push_str("\nno service has had a connection yet\n");
+        return text;
+    }
+    let most = busiest.iter().map(|usage| usage.connections_per_second).fold(0.0, f64::max);
+    let mut table = Table::new(&["SERVICE", "NEW/S", "", "NEW CONNECTIONS"]);
+    for usage in busiest {
+        table.push(vec![
+            usage.service.to_string().into(),
+            Cell::from(rate(usage.connections_per_second)),
+            Cell::toned(bar(usage.connections_per_second, most), Tone::Good),
+            usage.connections.to_string().into(),
+        ]);
+    }
+    let _ = write!(text, "\n{}", table.within(size.map(|(_, columns)| columns)));
+    text
+}
+
+fn rate(rate: f64) -> String {
+    if rate == 0.0 || rate >= 10.0 { format!("{rate:.0}") } else { format!("{rate:.1}") }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the widest bar")]
+#[expect(clippy::cast_precision_loss, reason = "the widest bar is small")]
+fn bar(rate: f64, most: f64) -> String {
+    let length = if most > 0.0 { (rate / most * BAR as f64).ceil() as usize } else { 0 };
+    "#".repeat(length.min(BAR))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_in_proportion_and_none_is_longer_than_the_widest() {
+        assert_eq!((bar(50.0, 100.0).len(), bar(100.0, 100.0).len(), bar(0.1, 100.0).len()), (15, 30, 1));
+        assert_eq!(bar(0.0, 0.0), "");
+    }
+}

@@ -1,0 +1,188 @@
+//! What the agent answers, as far as tables show it. What an older agent does not say is left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contiv_model::{BackendState, Frontend, ServiceId};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// A service as renderers have it.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ServiceView {
+    pub(super) id: ServiceId,
+    #[serde(default)]
+    pub(super) cluster_ips: BTreeSet<String>,
+    #[serde(default)]
+    pub(super) external_ips: BTreeSet<String>,
+    #[serde(default)]
+    pub(super) external_policy: String,
+    #[serde(default)]
+    pub(super) internal_policy: String,
+    #[serde(default)]
+    pub(super) session_affinity_timeout: u32,
+    #[serde(default)]
+    pub(super) balance: String,
+    #[serde(default)]
+    pub(super) ports: Vec<PortView>,
+    #[serde(default)]
+    pub(super) lost: BTreeMap<Frontend, ServiceId>,
+    /// Which renderer serves it, where there is a choice.
+    #[serde(default)]
+    pub(super) renderer: Option<String>,
+}
+
+/// One of its ports.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct PortView {
+    pub(super) port: u16,
+    pub(super) protocol: String,
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) node_port: Option<u16>,
+    #[serde(default)]
+    pub(super) backends: Vec<BackendView>,
+}
+
+/// Where connections of a port can go.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub(super) struct BackendView {
+    pub(super) address: std::net::IpAddr,
+    pub(super) port: u16,
+    #[serde(default)]
+    pub(super) local: bool,
+    #[serde(default)]
+    pub(super) host_network: bool,
+    #[serde(default)]
+    pub(super) in_topology: bool,
+    #[serde(default)]
+    pub(super) weight: u16,
+    pub(super) state: BackendState,
+}
+
+/// An event of the history.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct EventView {
+    pub(super) seq_num: u64,
+    pub(super) kind: String,
+    pub(super) description: String,
+    pub(super) start: Timestamp,
+    pub(super) duration_ms: f64,
+    #[serde(default)]
+    pub(super) revision: i64,
+    #[serde(default)]
+    pub(super) changed: usize,
+    #[serde(default)]
+    pub(super) services: Vec<ServiceId>,
+    #[serde(default)]
+    pub(super) renderers: BTreeMap<String, OutcomeView>,
+}
+
+/// What a renderer made of it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "status")]
+pub(super) enum OutcomeView {
+    Pending,
+    Applied {
+        duration_ms: f64,
+        #[serde(default)]
+        sent_after_ms: Option<f64>,
+    },
+    Failed {
+        error: String,
+    },
+}
+
+/// How the agent is.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct StatusView {
+    pub(super) node: String,
+    #[serde(default)]
+    pub(super) version: String,
+    #[serde(default)]
+    pub(super) store: String,
+    #[serde(default)]
+    pub(super) started: Option<Timestamp>,
+    pub(super) ready: bool,
+    pub(super) synced: bool,
+    pub(super) revision: i64,
+    #[serde(default)]
+    pub(super) from_mirror: bool,
+    #[serde(default)]
+    pub(super) store_down: Option<StoreDownView>,
+    #[serde(default)]
+    pub(super) held_deletions: Option<serde_json::Value>,
+    pub(super) quarantined: usize,
+}
+
+/// Since when the store cannot be followed.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct StoreDownView {
+    pub(super) since: Timestamp,
+    pub(super) reason: String,
+}
+
+/// How much there is.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub(super) struct SizesView {
+    pub(super) services: usize,
+    pub(super) service_ports: usize,
+    pub(super) backends: usize,
+}
+
+/// A renderer.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct RendererStateView {
+    pub(super) name: String,
+    pub(super) state: String,
+    pub(super) applied_revision: i64,
+    #[serde(default)]
+    pub(super) pending: String,
+    #[serde(default)]
+    pub(super) pending_services: usize,
+    #[serde(default)]
+    pub(super) failures: u32,
+    #[serde(default)]
+    pub(super) foreign_changes: u64,
+    #[serde(default)]
+    pub(super) last_report: Option<CallView>,
+    #[serde(default)]
+    pub(super) last_error: Option<ErrorView>,
+}
+
+/// A call of a renderer that succeeded.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct CallView {
+    pub(super) call: String,
+    pub(super) at: Timestamp,
+    pub(super) duration_ms: f64,
+}
+
+/// One that failed.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ErrorView {
+    pub(super) at: Timestamp,
+    pub(super) error: String,
+}
+
+/// Something that is stored and cannot be used.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct QuarantinedView {
+    pub(super) source: String,
+    #[serde(default)]
+    pub(super) object: Option<String>,
+    pub(super) reason: String,
+}
+
+/// New connections by service.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct CountersView {
+    pub(super) services: Vec<ConnectionsView>,
+}
+
+/// Those of one service.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ConnectionsView {
+    pub(super) service: ServiceId,
+    pub(super) connections: u64,
+}

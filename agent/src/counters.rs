@@ -1,0 +1,121 @@
+//! New connections by service, from the counters of the kernel. Read when somebody asks, never on the way of a change.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use contiv_model::{ContivService, Frontend, ServiceId};
+use contiv_renderer::nftables::counters;
+use serde::Serialize;
+use tokio::{sync::Semaphore, task::spawn_blocking};
+
+/// The connections of a service, and of each of its frontends that had any.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ServiceConnections {
+    /// Which service.
+    pub service: ServiceId,
+    /// New connections since the kernel began to count, which is not the same time for all: a frontend whose number of
+    /// backends changes begins anew.
+    pub connections: u64,
+    /// The same by frontend.
+    pub frontends: BTreeMap<Frontend, u64>,
+}
+
+type Read = dyn Fn() -> Result<BTreeMap<Frontend, u64>, String> + Send + Sync;
+
+/// Reads the counters, for one caller at a time. Clones share the turn.
+#[derive(Clone)]
+pub struct ConnectionCounters {
+    read: Arc<Read>,
+    turn: Arc<Semaphore>,
+}
+
+impl ConnectionCounters {
+    /// Those of this machine's kernel, as the renderer `nftables` has programmed it.
+    pub fn of_kernel() -> Self {
+        Self::new(|| counters::connections().map_err(|error| error.to_string()))
+    }
+
+    /// None: nothing that counts is programmed.
+    pub fn none() -> Self {
+        Self::new(|| Err("no renderer that counts connections runs; nftables does".to_owned()))
+    }
+
+    /// Whatever `read` gives. It may block.
+    pub(crate) fn new(
+        read: impl Fn() -> Result<BTreeMap<Frontend, u64>, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { read: Arc::new(read), turn: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// The services that had connections, those with the most first, and then by name.
+    ///
+    /// # Errors
+    /// When the kernel cannot be read; in words.
+    pub async fn by_service(
+        &self,
+        services: Vec<Arc<ContivService>>,
+    ) -> Result<Vec<ServiceConnections>, String> {
+        let _turn = self.turn.acquire().await.map_err(|error| error.to_string())?;
+        let read = Arc::clone(&self.read);
+        let work = spawn_blocking(move || Ok(attribute(&read()?, &services)));
+        work.await.map_err(|error| error.to_string())?
+    }
+}
+
+impl fmt::Debug for ConnectionCounters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionCounters").finish_non_exhaustive()
+    }
+}
+
+/// Gives each count to the service that holds the frontend.
+fn attribute(counts: &BTreeMap<Frontend, u64>, services: &[Arc<ContivService>]) -> Vec<ServiceConnections> {
+    let of_service = |service: &Arc<ContivService>| {
+        let held = service.frontends().into_iter().filter(|frontend| !service.lost.contains_key(frontend));
+        let frontends: BTreeMap<Frontend, u64> =
+            held.filter_map(|frontend| Some((frontend, *counts.get(&frontend)?))).collect();
+        let connections = frontends.values().sum();
+        (connections > 0).then(|| ServiceConnections { service: service.id.clone(), connections, frontends })
+    };
+    let mut found: Vec<ServiceConnections> = services.iter().filter_map(of_service).collect();
+    found.sort_by(|a, b| b.connections.cmp(&a.connections).then_with(|| a.service.cmp(&b.service)));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_model::{Protocol, ServicePort};
+
+    use super::*;
+
+    fn service(name: &str, last: u8, node_port: Option<u16>) -> ContivService {
+        let port = ServicePort {
+            port: 80,
+            protocol: Protocol::Tcp,
+            name: "".into(),
+            node_port,
+            backends: Vec::new(),
+        };
+        ContivService {
+            cluster_ips: [[10, 96, 0, last].into()].into(),
+            ports: vec![port],
+            ..ContivService::new(ServiceId::new("shop", name))
+        }
+    }
+
+    fn address(last: u8) -> Frontend {
+        Frontend::Address { address: [10, 96, 0, last].into(), protocol: Protocol::Tcp, port: 80 }
+    }
+
+    #[test]
+    fn a_service_has_the_connections_of_its_frontends_but_not_of_those_it_has_lost() {
+        let node_port = Frontend::NodePort { protocol: Protocol::Tcp, port: 30080 };
+        let mut loser = service("loser", 2, Some(30080));
+        loser.lost = [(node_port, ServiceId::new("shop", "web"))].into();
+        let services = [loser, service("quiet", 3, None), service("web", 1, Some(30080))].map(Arc::new);
+        let counts = [(address(1), 5), (address(2), 5), (node_port, 4), (address(9), 7)].into();
+        let found = attribute(&counts, &services);
+        let shown: Vec<_> = found.iter().map(|of| (of.service.to_string(), of.connections)).collect();
+        assert_eq!(shown, [("shop/web".to_owned(), 9), ("shop/loser".to_owned(), 5)]);
+        assert_eq!(found[0].frontends, [(address(1), 5), (node_port, 4)].into());
+    }
+}

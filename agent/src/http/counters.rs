@@ -1,0 +1,55 @@
+//! How much services are used, by the counters of the kernel.
+
+use std::time::Instant;
+
+use axum::{
+    Json,
+    extract::{Query as Arguments, State, rejection::QueryRejection},
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Api, error::ApiError};
+use crate::{
+    counters::ServiceConnections,
+    event_loop::{Query, Sizes},
+};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CountersArguments {
+    /// Only so many, those with the most connections.
+    top: Option<usize>,
+}
+
+/// Connections by service.
+#[derive(Debug, Serialize)]
+pub(super) struct CountersView {
+    /// When they were read.
+    at: Timestamp,
+    /// How long that took.
+    took_ms: f64,
+    /// Those that had any, the most first.
+    services: Vec<ServiceConnections>,
+}
+
+pub(super) async fn counters(
+    State(api): State<Api>,
+    arguments: Result<Arguments<CountersArguments>, QueryRejection>,
+) -> Result<Json<CountersView>, ApiError> {
+    let Arguments(CountersArguments { top }) =
+        arguments.map_err(|rejection| ApiError::BadRequest(rejection.body_text()))?;
+    read(&api, top).await.map(Json)
+}
+
+pub(super) async fn read(api: &Api, top: Option<usize>) -> Result<CountersView, ApiError> {
+    let services = api.ask(Query::Services).await?;
+    let start = Instant::now();
+    let mut services = api.counters.by_service(services).await.map_err(ApiError::NoCounters)?;
+    services.truncate(top.unwrap_or(usize::MAX));
+    Ok(CountersView { at: Timestamp::now(), took_ms: start.elapsed().as_secs_f64() * 1000.0, services })
+}
+
+pub(super) async fn sizes(State(api): State<Api>) -> Result<Json<Sizes>, ApiError> {
+    api.ask(Query::Sizes).await.map(Json)
+}

@@ -1,0 +1,39 @@
+//! The one line that `systemctl status` shows.
+
+use crate::event_loop::{RendererView, Status};
+
+/// What the agent is doing, the most pressing first.
+pub(super) fn status(status: &Status, renderers: &[RendererView]) -> String {
+    let waiting = || {
+        let names = renderers.iter().filter(|renderer| !renderer.ready).map(|renderer| &*renderer.name);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    if let Some(renderer) = renderers.iter().find(|renderer| renderer.failures > 0) {
+        let error = renderer.last_error.as_ref().map_or("", |last| &last.error);
+        return format!("renderer {} fails: {}", renderer.name, one_line(error));
+    }
+    if let Some(down) = &status.store_down {
+        let in_force = if status.ready { "; what was read last is in force" } else { "" };
+        return format!("the store cannot be followed: {}{in_force}", one_line(&down.reason));
+    }
+    if status.held_deletions.is_some() {
+        return "deletions are held, as they are too many at once; see /status".to_owned();
+    }
+    if !status.synced {
+        return format!("reading the store {}", status.store);
+    }
+    if !status.ready {
+        return format!("applying the first snapshot: {}", waiting());
+    }
+    let saved = if status.from_mirror { ", from what was saved" } else { "" };
+    let quarantined = match status.quarantined {
+        0 => String::new(),
+        count => format!(", {count} in quarantine"),
+    };
+    format!("ready{saved}{quarantined}")
+}
+
+/// A status is one line.
+fn one_line(text: &str) -> String {
+    text.replace('\n', "; ")
+}

@@ -1,0 +1,113 @@
+//! How many connections each frontend has had: the kernel counts them in the elements by which it finds a service.
+
+use std::collections::BTreeMap;
+
+use contiv_model::Frontend;
+
+use super::{
+    InspectError,
+    element::{FrontendKey, Key},
+    layout::{Form, Set, TABLE},
+    netlink::{
+        Attributes, Socket,
+        constants::{LIST_ELEM, counter, elem, msg, rule},
+    },
+    read,
+};
+
+/// New connections by frontend, as the kernel of this network namespace has counted them. Frontends without any are
+/// left out. A frontend counts from zero again when its number of slots changes, since that replaces its element, and when
+/// the table is made anew. The addresses of a node port are one frontend.
+///
+/// Reads the sets that have counters, and nothing else; the time grows with their elements. Changes that come meanwhile do
+/// not stop it. Needs CAP_NET_ADMIN.
+///
+/// # Errors
+/// When there is no table, or it cannot be read.
+pub fn connections() -> Result<BTreeMap<Frontend, u64>, InspectError> {
+    let mut socket = Socket::open()?;
+    if read::found(&mut socket)?.is_none() {
+        return Err(InspectError::NoTable);
+    }
+    let mut connections: BTreeMap<Frontend, u64> = BTreeMap::new();
+    for set in Set::all().filter(|set| set.kind.form() == (Form::Verdicts { counter: true })) {
+        let dump = socket.dump_loosely(msg::GETSETELEM, |message| {
+            message.text(elem::LIST_TABLE, TABLE);
+            message.text(elem::LIST_SET, &set.name());
+        })?;
+        let lists = dump.objects().filter_map(|object| object.nested(elem::LIST_ELEMENTS));
+        let elements = lists.flat_map(Attributes::iter).filter(|(kind, _)| *kind == LIST_ELEM);
+        let counts = elements.filter_map(|(_, element)| counted(set, Attributes(element)));
+        // An element that comes twice counts once.
+        let counts: BTreeMap<Frontend, u64> = counts.filter(|(_, packets)| *packets > 0).collect();
+        for (frontend, packets) in counts {
+            *connections.entry(frontend).or_default() += packets;
+        }
+    }
+    Ok(connections)
+}
+
+/// The frontend of an element and its packets, each of which began a connection: the rules are those of NAT.
+fn counted(set: Set, element: Attributes<'_>) -> Option<(Frontend, u64)> {
+    let Key::Frontend(key) = read::parse_element(set, element)?.key else { return None };
+    let expression = element.nested(elem::EXPR)?;
+    if expression.text(rule::EXPR_NAME) != Some("counter") {
+        return None;
+    }
+    let packets = expression.nested(rule::EXPR_DATA)?.get(counter::PACKETS)?;
+    Some((frontend(key), u64::from_be_bytes(packets.try_into().ok()?)))
+}
+
+const fn frontend(key: FrontendKey) -> Frontend {
+    let FrontendKey { address, protocol, port } = key;
+    if key.is_node_port() {
+        Frontend::NodePort { protocol, port }
+    } else {
+        Frontend::Address { address, protocol, port }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_model::Protocol;
+
+    use super::*;
+    use crate::nftables::{
+        layout::{Family, SetKind},
+        netlink::{
+            Writer,
+            constants::{data, verdict},
+        },
+    };
+
+    fn element(address: [u8; 4], packets: u64, expression: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes);
+        writer.nested(elem::KEY, |key| {
+            let port_and_protocol = [6, 0, 0, 0, 0, 80, 0, 0];
+            key.bytes(data::VALUE, &[&address[..], &port_and_protocol].concat());
+        });
+        writer.nested(elem::DATA, |value| {
+            value.nested(data::VERDICT, |parts| {
+                parts.u32(data::VERDICT_CODE, verdict::GOTO.cast_unsigned());
+                parts.text(data::VERDICT_CHAIN, "pick-v4-1");
+            });
+        });
+        writer.nested(elem::EXPR, |expr| {
+            expr.text(rule::EXPR_NAME, expression);
+            expr.nested(rule::EXPR_DATA, |data| data.bytes(counter::PACKETS, &packets.to_be_bytes()));
+        });
+        bytes
+    }
+
+    #[test]
+    fn the_packets_of_an_element_are_the_connections_of_its_frontend() {
+        let set = Set { kind: SetKind::Services, family: Family::V4 };
+        let count = |bytes: &[u8]| counted(set, Attributes(bytes));
+        let address = Frontend::Address { address: [10, 96, 0, 7].into(), protocol: Protocol::Tcp, port: 80 };
+        assert_eq!(count(&element([10, 96, 0, 7], 41, "counter")), Some((address, 41)));
+        let node_port = Frontend::NodePort { protocol: Protocol::Tcp, port: 80 };
+        assert_eq!(count(&element([0; 4], 1, "counter")), Some((node_port, 1)));
+        assert_eq!(count(&element([10, 96, 0, 7], 41, "quota")), None, "that counts something else");
+    }
+}
