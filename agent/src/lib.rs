@@ -11,6 +11,8 @@ pub mod agent;
 pub mod cli;
 pub mod config;
 pub mod event_loop;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod health;
 pub mod http;
 mod local_addresses;

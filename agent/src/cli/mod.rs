@@ -6,6 +6,8 @@ mod agent;
 mod apply;
 mod cleanup;
 mod delete;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod get;
 mod http_client;
 mod input;

@@ -8,7 +8,7 @@ use super::{Config, ConfigError, flags};
 ///
 /// # Errors
 /// Every key that is not known; else the first value that is wrong. Each with file, line and key.
-pub(super) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
+pub(crate) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
     let located = |error: &toml::de::Error| {
         let line = error.span().map_or(1, |span| line(text, span.start));
         // A value is named by the key before it on its line; the parser names none.

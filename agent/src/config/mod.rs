@@ -3,10 +3,10 @@
 //! Flags win over the environment, the environment over the file, the file over the defaults. One struct serves all of
 //! them, so that a key has the same name and the same form everywhere.
 
-mod check;
+pub(crate) mod check;
 mod defaults;
 mod etcd;
-mod file;
+pub(crate) mod file;
 mod flags;
 mod optional_address;
 mod renderer_name;
