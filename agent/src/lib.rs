@@ -16,6 +16,8 @@ pub mod config;
 pub mod controllers;
 pub mod counters;
 pub mod event_loop;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod health;
 pub mod http;
 mod local_addresses;

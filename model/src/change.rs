@@ -5,12 +5,12 @@ use std::{
     sync::Arc,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{ContivService, InterfaceName, NodeFacts, ServiceId};
 
 /// The complete desired state. A renderer removes whatever of its own is not in it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Every service that can be rendered.
     pub services: BTreeMap<ServiceId, Arc<ContivService>>,

@@ -7,12 +7,12 @@ use std::{
 };
 
 use ipnetwork::IpNetwork;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Backend, Frontend, Protocol, ServiceId};
 
 /// Which backends a kind of traffic may reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum TrafficPolicy {
     /// All of the cluster.
     #[default]
@@ -22,7 +22,7 @@ pub enum TrafficPolicy {
 }
 
 /// How a backend is chosen for a new connection, among those that its traffic may reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum Balance {
     /// At random, by weight.
     #[default]
@@ -36,7 +36,7 @@ pub enum Balance {
 ///
 /// A service that nothing stands behind is one too, without backends, so that it can be rejected; Contiv left it out. Left
 /// out here are those that are not for this proxy: headless ones, aliases, those labelled for another proxy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContivService {
     /// Namespace and name.
     pub id: ServiceId,
@@ -66,12 +66,12 @@ pub struct ContivService {
     pub source_ranges_on_node_ports: bool,
     /// On this port the node tells a load balancer over HTTP whether it has local backends. Only load balancers with
     /// external policy Local have one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check_node_port: Option<u16>,
     /// Sorted by port, protocol and name.
     pub ports: Vec<ServicePort>,
     /// Frontends that this service asks for and an older service (the value) holds. Renderers leave them out.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<Frontend, ServiceId>,
 }
 
@@ -113,7 +113,7 @@ impl ContivService {
 }
 
 /// One port of a service and the backends behind it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ServicePort {
     /// On cluster and external addresses.
     pub port: u16,
@@ -122,7 +122,7 @@ pub struct ServicePort {
     /// Empty for the only port of a service.
     pub name: Arc<str>,
     /// On the addresses of the node; none if the service has no node port.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_port: Option<u16>,
     /// Sorted, each address and port once. Only backends in a [`BackendState`](crate::BackendState); see [`crate::selection`].
     pub backends: Vec<Backend>,

@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use ipnetwork::IpNetwork;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::InterfacePattern;
 
 /// Facts about this node that renderers need next to the services.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NodeFacts {
     /// Addresses of this node on which node ports answer.
     pub node_ips: BTreeSet<IpAddr>,
@@ -29,7 +29,7 @@ pub struct NodeFacts {
 
 /// Whose source address is hidden from the backend on the way to a cluster IP. Source: kube-proxy's `masqueradeAll` and
 /// `detectLocalMode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClusterIpMasquerade {
     /// That of all clients but the pods of this node.

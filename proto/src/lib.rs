@@ -4,6 +4,8 @@
 //! Kubernetes says beyond them has new numbers.
 
 pub mod annotation;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod key;
 pub mod kind;
 pub mod message;

@@ -8,15 +8,19 @@ pub mod dry_run;
 pub mod error;
 #[cfg(any(test, feature = "testing"))]
 pub mod faulty;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod local_addresses;
 mod netlink;
 pub mod nftables;
 pub mod registry;
 pub mod renderer;
 pub mod route;
+pub mod verify;
 pub mod watch;
 
 pub use error::RenderError;
 pub use local_addresses::{LocalAddresses, LocalAddressesError};
 pub use renderer::{Description, Rejected, Renderer, Report};
+pub use verify::{Confirmation, Deviation, Drift, Verification, Verifier};
 pub use watch::{ForeignChange, Process, Watch};

@@ -5,7 +5,7 @@ use std::time::Instant;
 use contiv_model::{ChangeSet, ServiceId, Snapshot};
 use serde::Serialize;
 
-use crate::{RenderError, Watch};
+use crate::{RenderError, Verifier, Watch};
 
 /// Brings one kind of dataplane to the desired state, and keeps it there.
 ///
@@ -31,6 +31,12 @@ pub trait Renderer: Send {
     /// updates may be older.
     fn heal(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
         self.resync(snapshot)
+    }
+
+    /// What reads this dataplane back from the kernel and shares nothing with this renderer; none where there is nothing
+    /// to read.
+    fn verifier(&self) -> Option<Box<dyn Verifier>> {
+        None
     }
 
     /// What is applied now, for people and for tests.

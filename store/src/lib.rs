@@ -10,6 +10,8 @@ pub mod dir;
 pub mod error;
 pub mod etcd;
 pub mod feed;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod manifest;
 pub mod mirror;
 pub mod store;

@@ -11,6 +11,8 @@ mod controller;
 mod color;
 mod delete;
 mod events;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod get;
 mod http_client;
 mod input;

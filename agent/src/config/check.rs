@@ -5,7 +5,7 @@ use contiv_model::NodePortAddresses;
 use super::{Config, etcd};
 
 /// What is wrong with values that each have the right form.
-pub(super) fn problems(config: &Config) -> Vec<String> {
+pub(crate) fn problems(config: &Config) -> Vec<String> {
     let mut problems = Vec::new();
     if config.renderers.is_empty() {
         problems

@@ -38,7 +38,7 @@ pub(super) fn to_toml(config: &impl Serialize) -> Result<String, ConfigError> {
 ///
 /// # Errors
 /// Every key that is not known; else the first value that is wrong. Each with file, line and key.
-pub(super) fn parse<C: Args + DeserializeOwned>(name: &str, text: &str) -> Result<C, ConfigError> {
+pub(crate) fn parse<C: Args + DeserializeOwned>(name: &str, text: &str) -> Result<C, ConfigError> {
     let located = |error: &toml::de::Error| {
         let line = error.span().map_or(1, |span| line(text, span.start));
         // A value is named by the key before it on its line; the parser names none.

@@ -6,9 +6,10 @@
 
 mod check;
 pub mod controller;
+pub(crate) mod check;
 mod defaults;
 mod etcd;
-mod file;
+pub(crate) mod file;
 mod flags;
 mod optional_address;
 mod renderer_name;

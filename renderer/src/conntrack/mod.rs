@@ -10,6 +10,8 @@
 mod cleaner;
 mod constants;
 mod flow;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod netlink;
 mod serving;
 mod stale;

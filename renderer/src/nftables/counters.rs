@@ -9,7 +9,7 @@ use super::{
     element::{FrontendKey, Key},
     layout::{Form, Set, TABLE},
     netlink::{
-        Attributes, Socket,
+        Attributes, Socket, Writer,
         constants::{LIST_ELEM, counter, elem, msg, rule},
     },
     read,
@@ -31,15 +31,18 @@ pub fn connections() -> Result<BTreeMap<Frontend, u64>, InspectError> {
     }
     let mut connections: BTreeMap<Frontend, u64> = BTreeMap::new();
     for set in Set::all().filter(|set| set.kind.form() == (Form::Verdicts { counter: true })) {
-        let dump = socket.dump_loosely(msg::GETSETELEM, |message| {
+        // An element that comes twice counts once.
+        let mut counts = BTreeMap::new();
+        let of_set = |message: &mut Writer<'_>| {
             message.text(elem::LIST_TABLE, TABLE);
             message.text(elem::LIST_SET, &set.name());
+        };
+        socket.pass(msg::GETSETELEM, of_set, |object| {
+            let elements = object.nested(elem::LIST_ELEMENTS).into_iter().flat_map(Attributes::iter);
+            let elements = elements.filter(|(kind, _)| *kind == LIST_ELEM);
+            let counted = elements.filter_map(|(_, element)| counted(set, Attributes(element)));
+            counts.extend(counted.filter(|(_, packets)| *packets > 0));
         })?;
-        let lists = dump.objects().filter_map(|object| object.nested(elem::LIST_ELEMENTS));
-        let elements = lists.flat_map(Attributes::iter).filter(|(kind, _)| *kind == LIST_ELEM);
-        let counts = elements.filter_map(|(_, element)| counted(set, Attributes(element)));
-        // An element that comes twice counts once.
-        let counts: BTreeMap<Frontend, u64> = counts.filter(|(_, packets)| *packets > 0).collect();
         for (frontend, packets) in counts {
             *connections.entry(frontend).or_default() += packets;
         }

@@ -10,6 +10,8 @@ mod element;
 mod elements;
 mod encode;
 mod evaluate;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod heal;
 mod inspect;
 mod layout;
@@ -24,6 +26,7 @@ mod slots;
 mod table;
 mod text;
 mod transaction;
+mod verify;
 mod watch;
 
 use std::sync::{Arc, mpsc::Receiver};
@@ -38,6 +41,7 @@ pub(crate) use self::{
 pub use self::{
     evaluate::{Answer, Choice, Client, Ending, PodBy, Share, differences},
     inspect::{InspectError, Inspector},
+    verify::TableVerifier,
 };
 use self::{
     layout::Set,
@@ -49,7 +53,7 @@ use self::{
     watch::{Damage, TableWatch},
 };
 use crate::{
-    Description, RenderError, Renderer, Report, Watch,
+    Description, RenderError, Renderer, Report, Verifier, Watch,
     conntrack::{Cleaner, programmed},
 };
 
@@ -243,6 +247,10 @@ impl Renderer for Nftables {
             Ok(_) | Err(NetlinkError::Refused { .. }) => self.resync(snapshot),
             Err(error) => Err(explain("repair the table", &error)),
         }
+    }
+
+    fn verifier(&self) -> Option<Box<dyn Verifier>> {
+        Some(Box::new(TableVerifier::new()))
     }
 
     fn describe(&self) -> Description {

@@ -128,3 +128,19 @@ fn process(object: Attributes<'_>) -> Option<Process> {
     let name = object.text(generation::PROC_NAME)?.to_owned();
     Some(Process { name, pid: object.u32(generation::PROC_PID)? })
 }
+
+/// What these notifications tell, all of them as one transaction.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn told(received: &[u8]) -> Option<String> {
+    let (mut summary, mut damage) = (Summary::default(), DamagedElements::default());
+    for message in messages(received) {
+        let [_, kind] = message.kind.to_be_bytes();
+        let Some(object) = message.object(NFNL_SUBSYS_NFTABLES) else { continue };
+        if damage.take(kind, object) {
+            summary.take(kind, object);
+        }
+        let _ = process(object);
+    }
+    let _ = Damage::from(damage);
+    summary.text()
+}

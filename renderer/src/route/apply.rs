@@ -31,7 +31,7 @@ const EADDRNOTAVAIL: i32 = 99;
 const ENETDOWN: i32 = 100;
 
 /// Both families, as `ipv4`.
-const FAMILIES: [bool; 2] = [true, false];
+pub(super) const FAMILIES: [bool; 2] = [true, false];
 
 /// Changes of routes. What is to go goes first.
 #[derive(Debug, Default)]
@@ -201,7 +201,7 @@ pub(super) fn own_address(message: &AddressMessage) -> Option<IpAddr> {
     of_link
 }
 
-fn our_rules(socket: &mut RouteSocket, ipv4: bool) -> Result<Vec<RuleMessage>, NetlinkError> {
+pub(super) fn our_rules(socket: &mut RouteSocket, ipv4: bool) -> Result<Vec<RuleMessage>, NetlinkError> {
     let rules =
         socket.dump(&kernel_rule::dump_request(ipv4))?.into_iter().filter_map(|message| match message {
             RouteNetlinkMessage::NewRule(rule) => Some(rule),

@@ -9,11 +9,14 @@
 
 mod apply;
 mod desired;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod kernel_route;
 mod kernel_rule;
 mod options;
 mod plan;
 mod socket;
+mod verify;
 mod watch;
 
 use std::{
@@ -24,6 +27,7 @@ use std::{
 use contiv_model::{ChangeSet, Snapshot};
 
 pub use self::options::{AddressKind, AddressKinds, RouteOptions, UnknownAddressKind};
+pub use self::verify::RouteVerifier;
 use self::{
     apply::{Outcome, Plan},
     desired::Desired,
@@ -32,7 +36,7 @@ use self::{
     socket::RouteSocket,
     watch::{Interest, RouteWatch},
 };
-use crate::{Description, Rejected, RenderError, Renderer, Report, Watch, netlink::NetlinkError};
+use crate::{Description, Rejected, RenderError, Renderer, Report, Verifier, Watch, netlink::NetlinkError};
 
 /// Programs the kernel's routes.
 #[derive(Debug, Default)]
@@ -89,15 +93,7 @@ impl Routes {
     fn try_resync(&mut self, desired: Desired) -> Result<(Report, Vec<String>), NetlinkError> {
         self.state = None;
         let options = self.options;
-        let mut links = Links::default();
-        if options.reach_from_node {
-            let interfaces = apply::interfaces(self.socket()?)?;
-            let link = |ipv4| {
-                let source = desired.source(ipv4)?;
-                interfaces.get(&source).map(|interface| Way::Link { interface: *interface, source })
-            };
-            links = Links { v4: link(true), v6: link(false) };
-        }
+        let links = Links::find(self.socket()?, &options, &desired)?;
         // Before anything is programmed, so that nothing is missed.
         if let Some(watch) = &self.watch {
             // A watch that has ended is asked for anew.
@@ -115,7 +111,7 @@ impl Routes {
         let wanted: BTreeMap<KernelRoute, Destination> = state
             .desired
             .destinations()
-            .filter_map(|destination| Some((state.route(&options, destination)?, destination)))
+            .filter_map(|destination| Some((state.links.route(&options, destination)?, destination)))
             .collect();
         let mut plan = Plan::default();
         for found in apply::found(socket)? {
@@ -156,7 +152,7 @@ impl Routes {
                     plan.remove.push(route.message());
                 }
             } else if !state.installed.contains_key(&destination)
-                && let Some(route) = state.route(&self.options, destination)
+                && let Some(route) = state.links.route(&self.options, destination)
             {
                 plan.add.push((destination, route));
             }
@@ -180,9 +176,26 @@ impl Routes {
     }
 }
 
-impl State {
+impl Links {
+    /// Those of now; none if nothing leaves by them.
+    fn find(
+        socket: &mut RouteSocket,
+        options: &RouteOptions,
+        desired: &Desired,
+    ) -> Result<Self, NetlinkError> {
+        if !options.reach_from_node {
+            return Ok(Self::default());
+        }
+        let interfaces = apply::interfaces(socket)?;
+        let link = |ipv4| {
+            let source = desired.source(ipv4)?;
+            interfaces.get(&source).map(|interface| Way::Link { interface: *interface, source })
+        };
+        Ok(Self { v4: link(true), v6: link(false) })
+    }
+
     /// The route to a destination; none as long as this node has no address to reach it from.
-    fn route(&self, options: &RouteOptions, destination: Destination) -> Option<KernelRoute> {
+    fn route(self, options: &RouteOptions, destination: Destination) -> Option<KernelRoute> {
         let Destination { purpose, address } = destination;
         Some(match purpose {
             Purpose::Advertise => {
@@ -191,11 +204,13 @@ impl State {
             Purpose::Reach => KernelRoute {
                 table: options.node_table,
                 address,
-                way: if address.is_ipv4() { self.links.v4 } else { self.links.v6 }?,
+                way: if address.is_ipv4() { self.v4 } else { self.v6 }?,
             },
         })
     }
+}
 
+impl State {
     /// Makes the changes, and returns what went wrong and may not the next time.
     fn execute(
         &mut self,
@@ -283,6 +298,10 @@ impl Renderer for Routes {
             started.map_err(|error| apply::explain("listen to changes of routes", &error))?;
         self.watch = Some(sender);
         Ok(Some(Box::new(watch)))
+    }
+
+    fn verifier(&self) -> Option<Box<dyn Verifier>> {
+        Some(Box::new(RouteVerifier::new(self.options)))
     }
 
     fn describe(&self) -> Description {

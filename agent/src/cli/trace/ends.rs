@@ -9,9 +9,9 @@ use contiv_model::{InterfaceName, Protocol};
 
 /// Address, and the interface by which its packets come in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Source {
-    pub(super) address: IpAddr,
-    pub(super) interface: Option<InterfaceName>,
+pub(in crate::cli) struct Source {
+    pub(in crate::cli) address: IpAddr,
+    pub(in crate::cli) interface: Option<InterfaceName>,
 }
 
 impl FromStr for Source {
@@ -32,9 +32,9 @@ impl FromStr for Source {
 
 /// Address, port and protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Destination {
-    pub(super) address: SocketAddr,
-    pub(super) protocol: Protocol,
+pub(in crate::cli) struct Destination {
+    pub(in crate::cli) address: SocketAddr,
+    pub(in crate::cli) protocol: Protocol,
 }
 
 impl FromStr for Destination {

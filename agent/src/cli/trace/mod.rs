@@ -1,7 +1,7 @@
 //! `contiv trace`
 
 mod desired;
-mod ends;
+pub(super) mod ends;
 mod kernel;
 
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! What the real kernel makes of a flow: its elements, by the rules that it holds.
 
 mod elements;
-mod rules;
+pub(super) mod rules;
 
 use contiv_model::Flow;
 use thiserror::Error;

@@ -1,6 +1,9 @@
 //! Whether the chains of the kernel hold the rules that the agent writes: without them its elements mean nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use crate::nftables::{
     layout::{ANONYMOUS, PROTOCOLS, TABLE, chains},
@@ -13,7 +16,32 @@ use crate::nftables::{
 
 /// What is wrong with the chains, in words.
 pub(super) fn differences(socket: &mut Socket, existing: &Existing) -> Result<Vec<String>, NetlinkError> {
-    let held = read(socket)?;
+    let rules = compare(&read(socket)?, existing);
+    let foreign = existing.foreign_chains.iter();
+    let foreign = foreign.map(|name| format!("chain {name} in the table is not one of contiv's"));
+    Ok(rules.iter().map(ToString::to_string).chain(foreign).collect())
+}
+
+/// A chain whose rules are not those that contiv writes.
+#[derive(Debug)]
+pub(in crate::nftables) struct WrongRule {
+    pub(in crate::nftables) chain: String,
+    /// Which rule, from 1; none if there are more or fewer than there must be.
+    pub(in crate::nftables) number: Option<usize>,
+    pub(in crate::nftables) detail: String,
+}
+
+impl fmt::Display for WrongRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(number) = self.number {
+            write!(f, "rule {number} of ")?;
+        }
+        write!(f, "chain {} {}", self.chain, self.detail)
+    }
+}
+
+/// The rules that are not as they must be, in the chains of the skeleton and in those on demand that exist.
+pub(in crate::nftables) fn compare(held: &Rules, existing: &Existing) -> Vec<WrongRule> {
     let skeleton = chains().into_iter().map(|chain| (chain.name.to_owned(), chain.written_rules()));
     let on_demand = existing.on_demand.iter().map(|chain| (chain.to_string(), chain.written_rules()));
     let mut differences = Vec::new();
@@ -21,37 +49,30 @@ pub(super) fn differences(socket: &mut Socket, existing: &Existing) -> Result<Ve
         let none = Vec::new();
         let found = held.rules.get(&name).unwrap_or(&none);
         if found.len() != wanted.len() {
-            let counts = format!("{} rules, and is to hold {}", found.len(), wanted.len());
-            differences.push(format!("chain {name} holds {counts}"));
+            let detail = format!("holds {} rules, and is to hold {}", found.len(), wanted.len());
+            differences.push(WrongRule { chain: name, number: None, detail });
             continue;
         }
         let pairs = wanted.iter().zip(found).zip(1..);
         let wrong = pairs.filter(|((wanted, found), _)| !held.is_same_rule(wanted, found));
-        differences.extend(
-            wrong.map(|(_, number)| {
-                format!("rule {number} of chain {name} is not the one that contiv writes")
-            }),
-        );
+        differences.extend(wrong.map(|(_, number)| {
+            let detail = "is not the one that contiv writes".to_owned();
+            WrongRule { chain: name.clone(), number: Some(number), detail }
+        }));
     }
-    differences.extend(
-        existing
-            .foreign_chains
-            .iter()
-            .map(|name| format!("chain {name} in the table is not one of contiv's")),
-    );
-    Ok(differences)
+    differences
 }
 
 /// The rules of the kernel's table.
 #[derive(Debug, Default)]
-struct Rules {
+pub(in crate::nftables) struct Rules {
     /// The list of expressions of each rule, by chain.
     rules: BTreeMap<String, Vec<Vec<u8>>>,
     /// The anonymous sets that hold the protocols of services, as they must.
     protocol_sets: BTreeSet<String>,
 }
 
-fn read(socket: &mut Socket) -> Result<Rules, NetlinkError> {
+pub(in crate::nftables) fn read(socket: &mut Socket) -> Result<Rules, NetlinkError> {
     let mut read = Rules::default();
     let dump = socket.dump(msg::GETRULE, |message| message.text(rule::TABLE, TABLE))?;
     let mut anonymous = BTreeSet::new();
@@ -89,6 +110,11 @@ fn is_anonymous(set: &str) -> bool {
 }
 
 impl Rules {
+    /// How many there are.
+    pub(in crate::nftables) fn len(&self) -> usize {
+        self.rules.values().map(Vec::len).sum()
+    }
+
     fn is_same_rule(&self, wanted: &[u8], found: &[u8]) -> bool {
         let (mut wanted, mut found) = (Attributes(wanted).iter(), Attributes(found).iter());
         loop {

@@ -46,6 +46,8 @@ pub(crate) mod generation {
 pub(crate) mod table {
     pub(crate) const NAME: u16 = 1;
     pub(crate) const FLAGS: u16 = 2;
+    /// It is asleep: none of its rules counts.
+    pub(crate) const FLAG_DORMANT: u32 = 0x1;
     /// The port of the socket it belongs to.
     pub(crate) const OWNER: u16 = 7;
     const FLAG_OWNER: u32 = 0x2;

@@ -18,7 +18,7 @@ impl Socket {
         kind: u8,
         fill: impl FnOnce(&mut Writer<'_>),
     ) -> Result<Dump, NetlinkError> {
-        let request = dump_request(kind, fill);
+        let request = request(kind, fill);
         for _ in 0..DUMP_TRIES {
             let mut dump = Dump { received: Vec::new() };
             if self.stream(&request, |piece| dump.received.push(piece))? {
@@ -29,19 +29,21 @@ impl Socket {
         Err(NetlinkError::Socket { action: "dump the table", source })
     }
 
-    /// The same where it does no harm if what changes meanwhile is left out or comes twice.
-    pub(crate) fn dump_loosely(
+    /// Hands over each object of one kind as it passes by. What is changed meanwhile may be missed, or come twice.
+    pub(crate) fn pass(
         &mut self,
         kind: u8,
         fill: impl FnOnce(&mut Writer<'_>),
-    ) -> Result<Dump, NetlinkError> {
-        let mut dump = Dump { received: Vec::new() };
-        self.stream(&dump_request(kind, fill), |piece| dump.received.push(piece))?;
-        Ok(dump)
+        mut take: impl FnMut(Attributes<'_>),
+    ) -> Result<(), NetlinkError> {
+        let take = |piece: Vec<u8>| {
+            messages(&piece).filter_map(|message| message.object(NFNL_SUBSYS_NFTABLES)).for_each(&mut take);
+        };
+        self.stream(&request(kind, fill), take).map(drop)
     }
 }
 
-fn dump_request(kind: u8, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+fn request(kind: u8, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut request = Vec::new();
     let kind = u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(kind);
     begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_DUMP, 1, NFPROTO_INET, 0);

@@ -1,0 +1,83 @@
+//! Laws of the configuration, whatever the input. Fuzzers look for input that breaks one (`fuzz/`).
+
+use std::{
+    fmt::{Debug, Display},
+    str::FromStr,
+};
+
+use contiv_model::{InterfacePattern, LocalDetect, NodePortAddresses};
+use contiv_renderer::route::AddressKind;
+
+use crate::{
+    cli,
+    config::{OptionalAddress, RendererName, check, file},
+    logging,
+};
+
+/// `input` is a configuration file.
+///
+/// # Panics
+/// When it does not read back as it is printed, or an error names neither line nor key.
+pub fn configuration(input: &[u8]) {
+    const FILE: &str = "agent.toml";
+    let Ok(text) = str::from_utf8(input) else { return };
+    match file::parse(FILE, text) {
+        Ok(config) => {
+            let problems = check::problems(&config);
+            assert!(problems.iter().all(|problem| problem.contains(": ")), "{problems:?}");
+            let printed = config.to_toml().unwrap_or_else(|error| panic!("{config:?}: {error}"));
+            assert_eq!(file::parse(FILE, &printed).as_ref(), Ok(&config), "{printed}");
+        }
+        Err(error) => {
+            let is_located = |problem: &String| {
+                let rest = problem.strip_prefix(FILE).and_then(|rest| rest.strip_prefix(':'));
+                rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+            };
+            assert!(!error.0.is_empty() && error.0.iter().all(is_located), "{error}");
+        }
+    }
+}
+
+/// `input` is the value of a flag: tried as each of those that have a form of their own.
+///
+/// # Panics
+/// When it does not read back as it is printed, or an error says nothing.
+pub fn flag(input: &[u8]) {
+    let Ok(text) = str::from_utf8(input) else { return };
+    reads_back::<LocalDetect>(text);
+    reads_back::<NodePortAddresses>(text);
+    reads_back::<InterfacePattern>(text);
+    reads_back::<OptionalAddress>(text);
+    reads_back::<RendererName>(text);
+    reads_back::<AddressKind>(text);
+    cli::fuzz::flag(text);
+    if let Ok(filter) = logging::filter(text) {
+        let printed = filter.to_string();
+        assert!(logging::filter(&printed).is_ok(), "{text:?} prints as {printed:?}");
+    }
+    if let Ok(time) = humantime::parse_duration(text) {
+        assert_eq!(humantime::parse_duration(&humantime::format_duration(time).to_string()), Ok(time));
+    }
+}
+
+pub(crate) fn reads_back<T: FromStr<Err: Display> + Display + PartialEq + Debug>(text: &str) {
+    match text.parse::<T>() {
+        Ok(value) => assert_eq!(value.to_string().parse().ok(), Some(value), "{text:?}"),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    include!("../../fuzz/replay.rs");
+
+    #[test]
+    fn the_corpus_of_configurations_breaks_no_law() {
+        replay("configuration", super::configuration);
+    }
+
+    #[test]
+    fn the_corpus_of_flags_breaks_no_law() {
+        replay("flags", super::flag);
+    }
+}

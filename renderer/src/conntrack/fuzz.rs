@@ -1,0 +1,12 @@
+//! Laws of messages of conntrack.
+
+use super::{constants::NFNL_SUBSYS_CTNETLINK, flow::Flow};
+use crate::netlink::message::messages;
+
+/// All of it is read or passed over.
+pub(crate) fn flows(input: &[u8]) {
+    let objects = messages(input).filter_map(|message| message.object(NFNL_SUBSYS_CTNETLINK));
+    for flow in objects.filter_map(Flow::read) {
+        let _ = flow.is_translated();
+    }
+}

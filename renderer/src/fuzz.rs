@@ -1,0 +1,55 @@
+//! Laws of what comes from the kernel and of what is printed, whatever the input. Fuzzers look for input that breaks one
+//! (`fuzz/`).
+
+use contiv_model::Snapshot;
+
+use crate::{conntrack, dry_run, nftables, route};
+
+/// The first byte of `input` chooses what the rest is: messages of nf_tables, of conntrack or of routes.
+///
+/// # Panics
+/// When what was read does not read back as it is written.
+pub fn netlink(input: &[u8]) {
+    let Some((choice, message)) = input.split_first() else { return };
+    match choice % 5 {
+        0 => nftables::fuzz::element(message),
+        1 => nftables::fuzz::notifications(message),
+        2 => nftables::fuzz::refusal(message),
+        3 => conntrack::fuzz::flows(message),
+        _ => route::fuzz::messages(message),
+    }
+}
+
+/// What is printed in nft's language holds no more than it should, whatever the services are called.
+///
+/// # Panics
+/// When text of a service became syntax.
+pub fn text(snapshot: &Snapshot) {
+    let text = dry_run::nft(snapshot);
+    let Some(elements) = text.strip_prefix(nftables::fuzz::skeleton()) else { panic!("no skeleton: {text}") };
+    for line in elements.lines() {
+        let (code, comment) = line.split_once('#').unwrap_or((line, ""));
+        let is_code = |c: char| c.is_ascii_alphanumeric() || " \t{}.:,-_/&@\"*".contains(c);
+        assert!(code.chars().all(is_code), "{code:?}");
+        assert!(comment.chars().all(|c| !c.is_control()), "{comment:?}");
+        let is_statement = !code.starts_with('\t') && !code.is_empty();
+        let is_ours =
+            code == "}" || code == "table inet contiv {" || code.starts_with("add element inet contiv ");
+        assert!(!is_statement || is_ours, "{code:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    include!("../../fuzz/replay.rs");
+
+    #[test]
+    fn the_corpus_of_messages_breaks_no_law() {
+        replay("netlink", super::netlink);
+    }
+
+    #[test]
+    fn the_corpus_of_objects_becomes_no_syntax() {
+        replay("objects", |input| super::text(&contiv_model::wire::fuzz::snapshot(input)));
+    }
+}

@@ -1,0 +1,60 @@
+//! Laws of messages of nf_tables.
+
+use super::{
+    encode,
+    layout::{SKELETON, Set},
+    netlink::{
+        Attributes, Batch, Refusal,
+        constants::{LIST_ELEM, NFNL_SUBSYS_NFTABLES, elem},
+    },
+    read::parse_element,
+    refused,
+    transaction::{Group, Transaction},
+    watch,
+};
+use crate::netlink::message::messages;
+
+pub(crate) const fn skeleton() -> &'static str {
+    SKELETON
+}
+
+/// The first byte chooses the set, the rest is an element of it: what is read is what the encoder writes.
+pub(crate) fn element(input: &[u8]) {
+    let Some((set, attributes)) = input.split_first() else { return };
+    let sets: Vec<Set> = Set::all().collect();
+    let set = sets[usize::from(*set) % sets.len()];
+    let Some(element) = parse_element(set, Attributes(attributes)) else { return };
+    let mut batch = Batch::new();
+    let group = Group { remove: Vec::new(), add: vec![element] };
+    encode::write(&Transaction { groups: vec![group], ..Transaction::default() }, &mut batch);
+    let (written, _) = batch.finish();
+    let again = messages(written)
+        .filter_map(|message| message.object(NFNL_SUBSYS_NFTABLES)?.nested(elem::LIST_ELEMENTS))
+        .flat_map(Attributes::iter)
+        .find(|(kind, _)| *kind == LIST_ELEM)
+        .and_then(|(_, again)| parse_element(set, Attributes(again)));
+    assert_eq!(again, Some(element), "{element}");
+}
+
+/// What others did is told in words that can stand in a log.
+pub(crate) fn notifications(input: &[u8]) {
+    let told = watch::told(input);
+    assert!(told.is_none_or(|told| !told.is_empty() && !told.contains(char::is_control)));
+}
+
+/// The first four bytes say where the reason is in the rest, a message that the kernel refused. What it says is in
+/// there too. All of it is read or passed over.
+pub(crate) fn refusal(input: &[u8]) {
+    let Some((offset, message)) = input.split_first_chunk() else { return };
+    let reasons = messages(message).filter_map(|answer| answer.error_text()).map(str::to_owned);
+    let said = messages(message).filter_map(|answer| answer.error_offset());
+    let offset = said.last().unwrap_or(u32::from_ne_bytes(*offset) as usize);
+    let refusal = Refusal {
+        message: message.to_vec(),
+        offset: Some(offset),
+        reason: reasons.last().unwrap_or_default(),
+    };
+    if refused::name_an_element(&[refusal]) {
+        assert!(offset < message.len(), "the element is in the message");
+    }
+}

@@ -1,0 +1,163 @@
+//! What must be there against what is there. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    reader::{Held, KernelSet, KernelTable},
+    wanted::{Wanted, WantedSet},
+};
+use crate::{
+    nftables::{
+        layout::{DemandChain, Set},
+        netlink::constants::{set, table},
+    },
+    verify::{Deviation, Drift, Verification},
+};
+
+/// Every difference but for those of rules.
+pub(super) fn compare(wanted: &Wanted, found: &KernelTable) -> Verification {
+    let mut comparison = Comparison { wanted, found: Verification::default() };
+    if found.flags & table::FLAG_DORMANT != 0 {
+        comparison.different("table inet contiv", "", "dormant: no rule of it counts");
+    }
+    comparison.chains(&found.chains);
+    for (name, wanted) in &wanted.sets {
+        match found.sets.get(name) {
+            Some(found) => comparison.set(name, wanted, found),
+            None => comparison.tell("sets", name, Deviation::Missing),
+        }
+    }
+    for name in found.sets.keys().filter(|name| !wanted.sets.contains_key(*name)) {
+        comparison.tell("sets", name, Deviation::Foreign);
+    }
+    comparison.found
+}
+
+struct Comparison<'a> {
+    wanted: &'a Wanted,
+    found: Verification,
+}
+
+impl Comparison<'_> {
+    fn tell(&mut self, place: &str, element: &str, deviation: Deviation) {
+        let service = self.wanted.owner(element).cloned();
+        let (place, element) = (place.to_owned(), element.to_owned());
+        self.found.drift.insert(Drift { service, place, element, deviation });
+    }
+
+    fn different(&mut self, place: &str, element: &str, detail: impl Into<String>) {
+        self.tell(place, element, Deviation::Different(detail.into()));
+    }
+
+    fn chains(&mut self, found: &BTreeMap<String, String>) {
+        for (name, wanted) in &self.wanted.chains {
+            self.found.checked += 1;
+            match found.get(name) {
+                Some(hook) if hook == wanted => {}
+                Some(hook) => self.different("chains", name, is_and_must_be(hook, wanted)),
+                None => self.tell("chains", name, Deviation::Missing),
+            }
+        }
+        // One that was made on demand may wait for the next service that needs it.
+        let is_foreign =
+            |name: &&String| !self.wanted.chains.contains_key(*name) && DemandChain::by_name(name).is_none();
+        for name in found.keys().filter(is_foreign).collect::<Vec<_>>() {
+            self.tell("chains", &name.escape_debug().to_string(), Deviation::Foreign);
+        }
+    }
+
+    fn set(&mut self, name: &str, wanted: &WantedSet, found: &KernelSet) {
+        let [flags, key_type, key_len, data_type, data_len] = found.declaration;
+        let is_declared = Set::by_name(name).is_some_and(|ours| {
+            let ours = ours.declaration();
+            let relevant = set::FLAG_INTERVAL | set::FLAG_MAP | set::FLAG_TIMEOUT | set::FLAG_CONCAT;
+            flags & relevant == ours.flags & relevant
+                && (key_type, key_len) == (ours.key_type, ours.key_len)
+                && (data_type, data_len) == ours.data.unwrap_or_default()
+        });
+        if !is_declared {
+            return self.different("sets", name, "of another type, or with other flags");
+        }
+        let place = if flags & set::FLAG_MAP == 0 { format!("set {name}") } else { format!("map {name}") };
+        if wanted.is_memory {
+            return self.memory(&place, found);
+        }
+        for (key, wanted_held) in &wanted.elements {
+            self.found.checked += wanted_held.len();
+            match found.elements.get(key) {
+                None => self.tell(&place, key, Deviation::Missing),
+                Some(held) if held == wanted_held => {}
+                Some(held) => self.held(&place, key, wanted_held, held, wanted.fixed.contains(key)),
+            }
+        }
+        for key in found.elements.keys().filter(|key| !wanted.elements.contains_key(*key)) {
+            self.found.checked += 1;
+            self.tell(&place, key, Deviation::Foreign);
+        }
+    }
+
+    /// Which slot a backend has depends on what was there before, unless it is fixed; how many it has does not.
+    fn held(&mut self, place: &str, key: &str, wanted: &BTreeSet<Held>, found: &BTreeSet<Held>, fixed: bool) {
+        let has_slots = wanted.iter().any(|(slot, _)| slot.is_some());
+        if fixed || !has_slots {
+            let text = |held: &BTreeSet<Held>| held.iter().map(text).collect::<Vec<_>>().join(", ");
+            let of =
+                |all: &BTreeSet<Held>, but: &BTreeSet<Held>| text(&all.difference(but).cloned().collect());
+            return self.different(place, key, is_and_must_be(&of(found, wanted), &of(wanted, found)));
+        }
+        let (is, must) = (slots_by_value(found), slots_by_value(wanted));
+        let values: BTreeSet<&str> = is.keys().chain(must.keys()).copied().collect();
+        for value in values {
+            let counts = (is.get(value).copied().unwrap_or(0), must.get(value).copied().unwrap_or(0));
+            let element = format!("{key} : {value}");
+            let deviation = match counts {
+                (is, must) if is == must => continue,
+                (0, _) => Deviation::Missing,
+                (_, 0) => Deviation::Foreign,
+                (is, must) => Deviation::Different(format!("{is} slots, and must have {must}")),
+            };
+            let service = self.wanted.owner(key).cloned();
+            self.found.drift.insert(Drift { service, place: place.to_owned(), element, deviation });
+        }
+        let numbers: Vec<u32> = found.iter().filter_map(|(slot, _)| *slot).collect();
+        if !numbers.iter().copied().eq(0..u32::try_from(numbers.len()).unwrap_or(u32::MAX)) {
+            self.different(place, key, "slots that are not numbered from 0: some are never found");
+        }
+    }
+
+    /// The kernel may remember clients of frontends with affinity, for backends of theirs.
+    fn memory(&mut self, place: &str, found: &KernelSet) {
+        for (key, held) in &found.elements {
+            self.found.checked += 1;
+            let backends =
+                key.rsplit_once(" . ").and_then(|(frontend, _)| self.wanted.memories.get(frontend));
+            if !held.iter().all(|(_, value)| backends.is_some_and(|backends| backends.contains(value))) {
+                self.tell(place, key, Deviation::Foreign);
+            }
+        }
+    }
+}
+
+fn slots_by_value(held: &BTreeSet<Held>) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for (_, value) in held {
+        *counts.entry(value.as_str()).or_default() += 1;
+    }
+    counts
+}
+
+fn text((slot, value): &Held) -> String {
+    match slot {
+        Some(slot) => format!("{value} in slot {slot}"),
+        None => value.clone(),
+    }
+}
+
+fn is_and_must_be(is: &str, must: &str) -> String {
+    let or_nothing = |text: &str| if text.is_empty() { "nothing".to_owned() } else { text.to_owned() };
+    format!("is {}, and must be {}", or_nothing(is), or_nothing(must))
+}
+
+#[cfg(test)]
+#[path = "compare_tests.rs"]
+mod tests;

@@ -1,0 +1,167 @@
+use std::{net::SocketAddr, sync::Arc};
+
+use contiv_model::{Backend, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot};
+use proptest::prelude::*;
+
+use super::*;
+use crate::nftables::verify::wanted::Wanted;
+
+/// `default/web` on 10.96.0.1:80 and `default/db` on 10.96.0.2:80, with so many backends each.
+fn snapshot(backends: u8) -> Snapshot {
+    let service = |name: &str, last: u8| {
+        let mut service = ContivService::new(ServiceId::new("default", name));
+        service.cluster_ips = [[10, 96, 0, last].into()].into();
+        let at = |n: u8| Backend::new(SocketAddr::from(([10, 244, last, n], 8080)));
+        let backends = (1..=backends).map(at).collect();
+        let (port, protocol) = (80, Protocol::Tcp);
+        service.ports = vec![ServicePort { port, protocol, name: "".into(), node_port: None, backends }];
+        (service.id.clone(), Arc::new(service))
+    };
+    let node = NodeFacts {
+        node_ips: ["192.0.2.1".parse().unwrap()].into(),
+        pod_cidrs: ["10.244.1.0/24".parse().unwrap()].into(),
+        ..NodeFacts::default()
+    };
+    Snapshot { services: [service("web", 1), service("db", 2)].into(), node, ..Snapshot::default() }
+}
+
+/// A kernel that holds just what is wanted.
+fn kernel(wanted: &Wanted) -> KernelTable {
+    let set = |(name, wanted): (&String, &WantedSet)| {
+        let ours = Set::by_name(name).unwrap().declaration();
+        let (data_type, data_len) = ours.data.unwrap_or_default();
+        let declaration = [ours.flags, ours.key_type, ours.key_len, data_type, data_len];
+        (name.clone(), KernelSet { declaration, elements: wanted.elements.clone() })
+    };
+    let sets = wanted.sets.iter().map(set).collect();
+    KernelTable { flags: 0, chains: wanted.chains.clone(), sets }
+}
+
+/// The drift after `damage` to a kernel with 3 backends for each service: service, element, what is wrong.
+fn drift(damage: impl FnOnce(&mut KernelTable)) -> Vec<(String, String, String)> {
+    let wanted = Wanted::new(&snapshot(3));
+    let mut kernel = kernel(&wanted);
+    damage(&mut kernel);
+    let told = |drift: Drift| {
+        let service = drift.service.map(|service| service.to_string()).unwrap_or_default();
+        let deviation = format!("{} {}", drift.deviation.word(), drift.deviation.detail()).trim().to_owned();
+        (service, format!("{}: {}", drift.place, drift.element), deviation)
+    };
+    compare(&wanted, &kernel).drift.into_iter().map(told).collect()
+}
+
+fn told(service: &str, element: &str, deviation: &str) -> (String, String, String) {
+    (service.to_owned(), element.to_owned(), deviation.to_owned())
+}
+
+const WEB: &str = "10.96.0.1 . tcp . 80";
+
+fn set<'a>(kernel: &'a mut KernelTable, name: &str) -> &'a mut BTreeMap<String, BTreeSet<Held>> {
+    &mut kernel.sets.get_mut(name).unwrap().elements
+}
+
+#[test]
+fn a_kernel_that_holds_what_is_wanted_has_no_drift() {
+    assert_eq!(drift(|_| ()), []);
+}
+
+#[test]
+fn what_is_missing_foreign_or_different_is_named_with_its_service() {
+    let service = "default/web";
+    let missing = drift(|kernel| drop(set(kernel, "services4").remove(WEB)));
+    assert_eq!(missing, [told(service, &format!("map services4: {WEB}"), "missing")]);
+    let foreign = drift(|kernel| {
+        set(kernel, "cluster-ips4").insert("10.9.9.9".to_owned(), [(None, String::new())].into());
+    });
+    assert_eq!(foreign, [told("", "set cluster-ips4: 10.9.9.9", "foreign")]);
+    let different = drift(|kernel| {
+        set(kernel, "services4").insert(WEB.to_owned(), [(None, "drop".to_owned())].into());
+    });
+    let detail = "different is drop, and must be goto pick-v4-3";
+    assert_eq!(different, [told(service, &format!("map services4: {WEB}"), detail)]);
+}
+
+#[test]
+fn a_backend_that_was_replaced_is_one_missing_and_one_foreign() {
+    let found = drift(|kernel| {
+        let slots = set(kernel, "backends4").get_mut(WEB).unwrap();
+        assert!(slots.remove(&(Some(1), "10.244.1.2 . 8080".to_owned())));
+        slots.insert((Some(1), "192.0.2.9 . 80".to_owned()));
+    });
+    let place = format!("map backends4: {WEB}");
+    let expected = [
+        told("default/web", &format!("{place} : 10.244.1.2 . 8080"), "missing"),
+        told("default/web", &format!("{place} : 192.0.2.9 . 80"), "foreign"),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn slots_that_no_packet_finds_are_drift_even_if_all_backends_are_there() {
+    let found = drift(|kernel| {
+        let slots = set(kernel, "backends4").get_mut(WEB).unwrap();
+        assert!(slots.remove(&(Some(0), "10.244.1.1 . 8080".to_owned())));
+        slots.insert((Some(7), "10.244.1.1 . 8080".to_owned()));
+    });
+    let detail = "different slots that are not numbered from 0: some are never found";
+    assert_eq!(found, [told("default/web", &format!("map backends4: {WEB}"), detail)]);
+}
+
+#[test]
+fn chains_sets_and_a_table_that_sleeps_are_told() {
+    let found = drift(|kernel| {
+        kernel.flags = table::FLAG_DORMANT;
+        kernel.chains.remove("check-v4");
+        kernel.chains.insert("theirs".to_owned(), String::new());
+        // One of ours that waits to be used.
+        kernel.chains.insert("pick-v4-9".to_owned(), String::new());
+        kernel.chains.insert("filter-input".to_owned(), String::new());
+        kernel.sets.remove("hairpin4");
+        let theirs = KernelSet { declaration: [0; 5], elements: BTreeMap::new() };
+        kernel.sets.insert("theirs".to_owned(), theirs);
+        kernel.sets.get_mut("unserved4").unwrap().declaration[2] = 1;
+    });
+    let told: Vec<(&str, &str)> =
+        found.iter().map(|(_, element, told)| (element.as_str(), told.split(' ').next().unwrap())).collect();
+    let expected = [
+        ("chains: check-v4", "missing"),
+        ("chains: filter-input", "different"),
+        ("chains: theirs", "foreign"),
+        ("sets: hairpin4", "missing"),
+        ("sets: theirs", "foreign"),
+        ("sets: unserved4", "different"),
+        ("table inet contiv: ", "different"),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn the_kernel_remembers_clients_only_for_backends_that_their_frontend_has() {
+    let remember = |backend: &'static str| {
+        drift(move |kernel| {
+            let memory = set(kernel, "affinity4");
+            memory.insert(format!("{WEB} . 10.0.0.9"), [(None, backend.to_owned())].into());
+        })
+    };
+    assert_eq!(remember("10.244.1.1 . 8080"), []);
+    let foreign = remember("10.244.9.9 . 8080");
+    assert_eq!(foreign, [told("default/web", &format!("map affinity4: {WEB} . 10.0.0.9"), "foreign")]);
+}
+
+proptest! {
+    #[test]
+    fn any_order_of_slots_is_right_and_any_other_backend_is_not(order in Just((0..6_u8).collect::<Vec<_>>()).prop_shuffle(), damaged in 0..6_usize) {
+        let wanted = Wanted::new(&snapshot(6));
+        let mut kernel = kernel(&wanted);
+        let backend = |n: u8| format!("10.244.1.{} . 8080", n + 1);
+        let slots: BTreeSet<Held> = order.iter().zip(0..).map(|(n, slot)| (Some(slot), backend(*n))).collect();
+        set(&mut kernel, "backends4").insert(WEB.to_owned(), slots.clone());
+        prop_assert!(compare(&wanted, &kernel).drift.is_empty());
+        let slot = u32::try_from(damaged).unwrap();
+        let mut wrong = slots;
+        wrong.retain(|(held, _)| *held != Some(slot));
+        wrong.insert((Some(slot), backend(order[(damaged + 1) % 6])));
+        set(&mut kernel, "backends4").insert(WEB.to_owned(), wrong);
+        prop_assert_eq!(compare(&wanted, &kernel).drift.len(), 2, "one has a slot too many, one has none");
+    }
+}

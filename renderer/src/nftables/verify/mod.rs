@@ -1,0 +1,109 @@
+//! Reads the whole table back, and compares it with a rendering from nothing.
+//!
+//! ```text
+//! snapshot ─ wanted ─►┐
+//!                     ├─ compare ─► drift
+//! kernel ─── reader ─►┘
+//! ```
+//!
+//! The reader decodes elements by the types that the kernel keeps, and shares no code with the encoder. Rules are compared
+//! byte by byte with what the layout says.
+
+mod compare;
+mod datum;
+mod reader;
+mod wanted;
+
+use std::collections::BTreeMap;
+
+use contiv_model::Snapshot;
+
+use self::{reader::KernelSet, wanted::Wanted};
+use super::{
+    explain, inspect,
+    layout::{DemandChain, TABLE},
+    netlink::{NetlinkError, Socket},
+    read::Existing,
+};
+use crate::{
+    RenderError,
+    verify::{Deviation, Drift, Verification, Verifier},
+};
+
+/// Compares the kernel's table with what services require. Has a socket of its own.
+#[derive(Debug, Default)]
+pub struct TableVerifier {
+    socket: Option<Socket>,
+}
+
+impl TableVerifier {
+    /// A verifier that opens its socket at the first look.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Every element that the kernel holds, as nft would print it, by the name of its set. None if there is no table.
+    ///
+    /// # Errors
+    /// When the kernel cannot be asked.
+    pub fn elements(&mut self) -> Result<Option<BTreeMap<String, Vec<String>>>, RenderError> {
+        let read = self.socket().and_then(|socket| reader::read(socket, TABLE));
+        let table = read.map_err(|error| explain("read the table", &error))?;
+        Ok(table.map(|table| table.sets.into_iter().map(|(name, set)| (name, lines(set))).collect()))
+    }
+
+    fn socket(&mut self) -> Result<&mut Socket, NetlinkError> {
+        match self.socket.take() {
+            Some(socket) => Ok(self.socket.insert(socket)),
+            None => Ok(self.socket.insert(Socket::open()?)),
+        }
+    }
+
+    fn try_verify(&mut self, snapshot: &Snapshot) -> Result<Verification, NetlinkError> {
+        let wanted = Wanted::new(snapshot);
+        let socket = self.socket()?;
+        let Some(found) = reader::read(socket, TABLE)? else {
+            let (place, element) = ("tables".to_owned(), format!("inet {TABLE}"));
+            let drift = Drift { service: None, place, element, deviation: Deviation::Missing };
+            return Ok(Verification { checked: 1, drift: [drift].into() });
+        };
+        let mut verification = compare::compare(&wanted, &found);
+        // Of a chain that is not there no rule can be; and one that waits to be used must be right too.
+        let on_demand = found.chains.keys().filter_map(|name| DemandChain::by_name(name)).collect();
+        let existing = Existing { on_demand, ..Existing::default() };
+        let rules = inspect::rules::read(socket)?;
+        for wrong in inspect::rules::compare(&rules, &existing) {
+            if found.chains.contains_key(&wrong.chain) {
+                let place = format!("chain {}", wrong.chain);
+                let element = wrong.number.map_or_else(String::new, |number| format!("rule {number}"));
+                let deviation = Deviation::Different(wrong.detail);
+                verification.drift.insert(Drift { service: None, place, element, deviation });
+            }
+        }
+        verification.checked += rules.len();
+        Ok(verification)
+    }
+}
+
+impl Verifier for TableVerifier {
+    fn verify(&mut self, snapshot: &Snapshot) -> Result<Verification, RenderError> {
+        let result = self.try_verify(snapshot);
+        if result.is_err() {
+            // Answers that were not read must not be taken for those to the next question.
+            self.socket = None;
+        }
+        result.map_err(|error| explain("verify the table", &error))
+    }
+}
+
+fn lines(set: KernelSet) -> Vec<String> {
+    let line = |key: &str, slot: Option<u32>, value: &str| {
+        let slot = slot.map(|slot| format!(" . {slot}")).unwrap_or_default();
+        let value = if value.is_empty() { String::new() } else { format!(" : {value}") };
+        format!("{key}{slot}{value}")
+    };
+    let of_key = |(key, held): (String, std::collections::BTreeSet<reader::Held>)| {
+        held.into_iter().map(move |(slot, value)| line(&key, slot, &value)).collect::<Vec<_>>()
+    };
+    set.elements.into_iter().flat_map(of_key).collect()
+}

@@ -1,0 +1,186 @@
+//! The table as the kernel holds it, read by the types that the kernel itself keeps with each set. Nothing here knows what
+//! the table is to hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::datum;
+use crate::nftables::netlink::{
+    Attributes, NetlinkError, Socket,
+    constants::{LIST_ELEM, chain, data, elem, msg, set, table, verdict},
+};
+
+/// A table of the family inet.
+#[derive(Debug, Default)]
+pub(super) struct KernelTable {
+    pub(super) flags: u32,
+    /// How each chain hangs in the kernel; empty for one that only others lead to.
+    pub(super) chains: BTreeMap<String, String>,
+    /// The named sets and maps.
+    pub(super) sets: BTreeMap<String, KernelSet>,
+}
+
+/// A set or map.
+#[derive(Debug, Default)]
+pub(super) struct KernelSet {
+    /// Flags, type and length of the key, type and length of the data.
+    pub(super) declaration: [u32; 5],
+    pub(super) elements: BTreeMap<String, BTreeSet<Held>>,
+}
+
+/// What is held under a key: the slot if it has slots, and the value, empty if it has none.
+pub(super) type Held = (Option<u32>, String);
+
+/// The table of this name; none if there is none.
+pub(super) fn read(socket: &mut Socket, name: &str) -> Result<Option<KernelTable>, NetlinkError> {
+    let mut found = None;
+    socket.pass(
+        msg::GETTABLE,
+        |_| (),
+        |object| {
+            if object.text(table::NAME) == Some(name) {
+                let flags = object.u32(table::FLAGS).unwrap_or_default();
+                found = Some(KernelTable { flags, ..KernelTable::default() });
+            }
+        },
+    )?;
+    let Some(mut read) = found else { return Ok(None) };
+    socket.pass(
+        msg::GETCHAIN,
+        |_| (),
+        |object| {
+            if let (Some(of), Some(chain)) = (object.text(chain::TABLE), object.text(chain::NAME))
+                && of == name
+            {
+                read.chains.insert(chain.to_owned(), hook(object));
+            }
+        },
+    )?;
+    socket.pass(
+        msg::GETSET,
+        |message| message.text(set::TABLE, name),
+        |object| {
+            let flags = object.u32(set::FLAGS).unwrap_or_default();
+            if let Some(of) = object.text(set::NAME).filter(|_| flags & set::FLAG_ANONYMOUS == 0) {
+                let number = |kind| object.u32(kind).unwrap_or_default();
+                let [key, data] = [[set::KEY_TYPE, set::KEY_LEN], [set::DATA_TYPE, set::DATA_LEN]];
+                let declaration = [flags, number(key[0]), number(key[1]), number(data[0]), number(data[1])];
+                read.sets.insert(of.to_owned(), KernelSet { declaration, ..KernelSet::default() });
+            }
+        },
+    )?;
+    for (of, set) in &mut read.sets {
+        read_elements(socket, name, of, set)?;
+    }
+    Ok(Some(read))
+}
+
+fn hook(chain: Attributes<'_>) -> String {
+    let Some(hook) = chain.nested(chain::HOOK) else { return String::new() };
+    let kind = chain.text(chain::TYPE).unwrap_or_default();
+    let priority = hook.u32(chain::HOOK_PRIORITY).unwrap_or_default().cast_signed();
+    let policy = chain.u32(chain::POLICY).unwrap_or_default();
+    hook_text(kind, hook.u32(chain::HOOK_HOOKNUM).unwrap_or_default(), priority, policy)
+}
+
+/// In words that can be compared and read.
+pub(super) fn hook_text(kind: &str, hook: u32, priority: i32, policy: u32) -> String {
+    let name = ["prerouting", "input", "forward", "output", "postrouting"];
+    let name = name.get(hook as usize).map_or_else(|| hook.to_string(), |name| (*name).to_owned());
+    let policy = if policy == chain::POLICY_ACCEPT { "accept" } else { "drop" };
+    format!("type {kind} hook {name} priority {priority} policy {policy}")
+}
+
+fn read_elements(
+    socket: &mut Socket,
+    table: &str,
+    name: &str,
+    set: &mut KernelSet,
+) -> Result<(), NetlinkError> {
+    let [flags, ..] = set.declaration;
+    // An interval that is no concatenation comes as two elements: its first key, and the one after its last.
+    let is_cut = flags & set::FLAG_INTERVAL != 0 && flags & set::FLAG_CONCAT == 0;
+    let mut bounds = BTreeSet::new();
+    let question = |message: &mut crate::netlink::Writer<'_>| {
+        message.text(elem::LIST_TABLE, table);
+        message.text(elem::LIST_SET, name);
+    };
+    socket.pass(msg::GETSETELEM, question, |object| {
+        let list = object.nested(elem::LIST_ELEMENTS).into_iter().flat_map(Attributes::iter);
+        for (_, element) in list.filter(|(kind, _)| *kind == LIST_ELEM) {
+            let element = Attributes(element);
+            let Some(first) = key(element, elem::KEY) else { continue };
+            if is_cut {
+                let is_end = element.u32(elem::FLAGS).unwrap_or_default() & elem::FLAG_INTERVAL_END != 0;
+                // Where one interval ends and the next begins, the end comes first.
+                bounds.insert((first.to_vec(), !is_end));
+            } else {
+                let last = key(element, elem::KEY_END).unwrap_or(first);
+                set.take(first, last, element.nested(elem::DATA));
+            }
+        }
+    })?;
+    let mut begin: Option<Vec<u8>> = None;
+    for (bound, is_begin) in bounds {
+        if is_begin {
+            begin = Some(bound);
+        } else if let Some(first) = begin.take() {
+            set.take(&first, &before(bound), None);
+        }
+    }
+    if let Some(first) = begin {
+        set.take(&first, &vec![u8::MAX; first.len()], None);
+    }
+    Ok(())
+}
+
+fn key(element: Attributes<'_>, kind: u16) -> Option<&[u8]> {
+    element.nested(kind)?.get(data::VALUE)
+}
+
+/// The key before this one, as a number in network order.
+fn before(mut key: Vec<u8>) -> Vec<u8> {
+    for byte in key.iter_mut().rev() {
+        *byte = byte.wrapping_sub(1);
+        if *byte != u8::MAX {
+            break;
+        }
+    }
+    key
+}
+
+impl KernelSet {
+    pub(super) fn take(&mut self, first: &[u8], last: &[u8], data: Option<Attributes<'_>>) {
+        let [_, key_type, _, data_type, _] = self.declaration;
+        let (key, slot) = datum::text(key_type, first, last);
+        let value = data.map(|data| match (data.get(data::VALUE), data.nested(data::VERDICT)) {
+            (Some(value), _) => datum::text(data_type, value, value).0,
+            (None, Some(verdict)) => verdict_text(verdict),
+            (None, None) => "?".to_owned(),
+        });
+        self.elements.entry(key).or_default().insert((slot, value.unwrap_or_default()));
+    }
+}
+
+fn verdict_text(attributes: Attributes<'_>) -> String {
+    let code = attributes.u32(data::VERDICT_CODE).unwrap_or_default().cast_signed();
+    let word = match code {
+        verdict::ACCEPT => "accept".to_owned(),
+        verdict::DROP => "drop".to_owned(),
+        verdict::GOTO => "goto".to_owned(),
+        verdict::JUMP => "jump".to_owned(),
+        other => format!("verdict {other}"),
+    };
+    let chain = attributes.text(data::VERDICT_CHAIN).map(|chain| format!(" {}", chain.escape_debug()));
+    word + &chain.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_before_one_borrows_from_the_byte_before() {
+        assert_eq!(before(vec![10, 0, 1, 0]), [10, 0, 0, 255]);
+        assert_eq!(before(vec![0, 0]), [255, 255]);
+    }
+}

@@ -1,0 +1,92 @@
+//! What the table must hold for a snapshot: rendered from nothing, without any memory of what was programmed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contiv_model::{ServiceId, Snapshot};
+
+use super::reader::{Held, hook_text};
+use crate::nftables::{
+    element::{Element, Key, Value},
+    layout::{Choice, DemandChain, Set, SetKind, chains},
+    netlink::constants::chain,
+    plan::plan,
+    read::Elements,
+    table::Table,
+};
+
+/// What must be there.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    /// How each chain hangs in the kernel; empty for one that only others lead to.
+    pub(super) chains: BTreeMap<String, String>,
+    pub(super) sets: BTreeMap<String, WantedSet>,
+    /// Which service asks for a frontend or an address, by the text of its key.
+    owners: BTreeMap<String, ServiceId>,
+    /// The backends that clients of a frontend may be remembered for.
+    pub(super) memories: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// A set or map.
+#[derive(Debug, Default)]
+pub(super) struct WantedSet {
+    pub(super) elements: BTreeMap<String, BTreeSet<Held>>,
+    /// The frontends whose slots are drawn by the client's address: there the number of a slot counts.
+    pub(super) fixed: BTreeSet<String>,
+    /// Written by rules, with the answers of clients' first packets.
+    pub(super) is_memory: bool,
+}
+
+impl Wanted {
+    pub(super) fn new(snapshot: &Snapshot) -> Self {
+        let (table, _) = Table::resync(snapshot, Elements::default());
+        let mut wanted = Self::default();
+        for one in chains() {
+            let hook =
+                one.hook.map(|hook| hook_text(hook.kind, hook.number, hook.priority, chain::POLICY_ACCEPT));
+            wanted.chains.insert(one.name.to_owned(), hook.unwrap_or_default());
+        }
+        wanted.chains.extend(table.chains().map(|chain| (chain.to_string(), String::new())));
+        for set in Set::all() {
+            let is_memory = set.kind == SetKind::Affinity;
+            wanted.sets.insert(set.name(), WantedSet { is_memory, ..WantedSet::default() });
+        }
+        for service in snapshot.services.values() {
+            let plan = plan(service);
+            let frontends = plan.frontends.keys().map(ToString::to_string);
+            let hairpins = plan.hairpins.iter().map(|address| format!("{address} . {address}"));
+            let addresses = plan.cluster_ips.iter().map(ToString::to_string);
+            for key in frontends.chain(hairpins).chain(addresses) {
+                wanted.owners.entry(key).or_insert_with(|| service.id.clone());
+            }
+        }
+        for element in table.elements() {
+            wanted.take(&element);
+        }
+        wanted
+    }
+
+    fn take(&mut self, element: &Element) {
+        // The text that `contiv render` prints, and that nft reads.
+        let text = element.to_string();
+        let (key, value) = text.split_once(" : ").unwrap_or((&text, ""));
+        let (key, slot) = match element.key {
+            Key::Slot(frontend, slot) => (frontend.to_string(), Some(slot)),
+            _ => (key.to_owned(), None),
+        };
+        if let (Key::Slot(frontend, _), Value::Backend(_)) = (element.key, element.value) {
+            self.memories.entry(frontend.to_string()).or_default().insert(value.to_owned());
+        }
+        if let Value::Goto(DemandChain::Pick(pick)) = element.value
+            && pick.choice == Choice::Client
+        {
+            self.sets.entry(pick.backends().name()).or_default().fixed.insert(key.clone());
+        }
+        let set = self.sets.entry(element.set.name()).or_default();
+        set.elements.entry(key).or_default().insert((slot, value.to_owned()));
+    }
+
+    /// Whose an element is, by its key; that of a client or source begins with the frontend.
+    pub(super) fn owner(&self, key: &str) -> Option<&ServiceId> {
+        self.owners.get(key).or_else(|| self.owners.get(key.rsplit_once(" . ")?.0))
+    }
+}

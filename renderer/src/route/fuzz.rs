@@ -1,0 +1,27 @@
+//! Laws of messages of routes.
+
+use rtnetlink::{packet_core::NetlinkPayload, packet_route::RouteNetlinkMessage};
+
+use super::{apply, kernel_route::Found, kernel_rule, socket};
+
+/// A route of ours is read as it is written.
+pub(crate) fn messages(input: &[u8]) {
+    for message in socket::messages(input) {
+        let NetlinkPayload::InnerMessage(message) = message.payload else { continue };
+        match message {
+            RouteNetlinkMessage::NewRoute(route) => {
+                let Some(found) = Found::new(route) else { continue };
+                let _ = found.deletion();
+                if let Some(route) = found.route {
+                    assert_eq!(Found::new(route.message()).and_then(|found| found.route), Some(route));
+                }
+            }
+            RouteNetlinkMessage::NewRule(rule) => {
+                assert!(!kernel_rule::is_ours(&rule) || kernel_rule::is_same(&rule, &rule));
+                let _ = kernel_rule::table(&rule);
+            }
+            RouteNetlinkMessage::NewAddress(address) => drop(apply::own_address(&address)),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Reads our routes and rules back, and compares them with what services require.
+
+use std::collections::BTreeMap;
+
+use contiv_model::Snapshot;
+
+use super::{
+    Links, RouteOptions, apply,
+    desired::Desired,
+    kernel_route::{Found, KernelRoute},
+    kernel_rule,
+    plan::Destination,
+    socket::RouteSocket,
+};
+use crate::{
+    RenderError,
+    netlink::NetlinkError,
+    verify::{Deviation, Drift, Verification, Verifier},
+};
+
+/// Compares the kernel's routes under our protocol number with what services require. Has a socket of its own.
+#[derive(Debug)]
+pub struct RouteVerifier {
+    options: RouteOptions,
+    socket: Option<RouteSocket>,
+}
+
+impl RouteVerifier {
+    /// A verifier that opens its socket at the first look.
+    pub const fn new(options: RouteOptions) -> Self {
+        Self { options, socket: None }
+    }
+
+    /// Every route of ours that the kernel has, as `ip route` has it; in brackets those of a form that none of ours has.
+    ///
+    /// # Errors
+    /// When the kernel cannot be asked.
+    pub fn routes(&mut self) -> Result<Vec<String>, RenderError> {
+        let found = self.socket().and_then(apply::found);
+        let found = found.map_err(|error| apply::explain("read the routes", &error))?;
+        let text = |route: &Found| match route.route {
+            Some(route) => route.to_string(),
+            None => format!("[a route of another form in table {}]", route.table()),
+        };
+        Ok(found.iter().map(text).collect())
+    }
+
+    fn socket(&mut self) -> Result<&mut RouteSocket, NetlinkError> {
+        match self.socket.take() {
+            Some(socket) => Ok(self.socket.insert(socket)),
+            None => Ok(self.socket.insert(RouteSocket::open()?)),
+        }
+    }
+
+    fn try_verify(&mut self, snapshot: &Snapshot) -> Result<Verification, NetlinkError> {
+        let options = self.options;
+        let desired = Desired::new(snapshot, options);
+        let socket = self.socket()?;
+        let links = Links::find(socket, &options, &desired)?;
+        let wanted = desired.destinations().filter_map(|to| Some((links.route(&options, to)?, to)));
+        let mut wanted: BTreeMap<KernelRoute, Destination> = wanted.collect();
+        let mut verification = Verification { checked: wanted.len(), ..Verification::default() };
+        let mut tell = |table, element, destination: Option<Destination>, deviation| {
+            let service = destination.and_then(|destination| desired.owners(destination).next().cloned());
+            let place = format!("table {table}");
+            verification.drift.insert(Drift { service, place, element, deviation });
+        };
+        for found in apply::found(socket)? {
+            match found.route {
+                Some(route) if wanted.remove(&route).is_some() => {}
+                Some(route) => tell(route.table, route.to_string(), None, Deviation::Foreign),
+                None => tell(
+                    found.table(),
+                    "a route that contiv does not write".to_owned(),
+                    None,
+                    Deviation::Foreign,
+                ),
+            }
+        }
+        for (route, destination) in wanted {
+            tell(route.table, route.to_string(), Some(destination), Deviation::Missing);
+        }
+        for ipv4 in apply::FAMILIES {
+            let wanted = options.reach_from_node.then(|| kernel_rule::rule(ipv4, options.node_table));
+            let found = apply::our_rules(socket, ipv4)?;
+            let is_wanted = |rule| wanted.as_ref().is_some_and(|wanted| kernel_rule::is_same(rule, wanted));
+            let family = if ipv4 { "IPv4" } else { "IPv6" };
+            let mut tell = |table: u32, deviation| {
+                let (place, element) = (format!("rules of {family}"), format!("the rule to table {table}"));
+                verification.drift.insert(Drift { service: None, place, element, deviation });
+            };
+            if wanted.is_some() && !found.iter().any(is_wanted) {
+                tell(options.node_table, Deviation::Missing);
+            }
+            for rule in found.iter().filter(|rule| !is_wanted(rule)) {
+                tell(kernel_rule::table(rule), Deviation::Foreign);
+            }
+            verification.checked += found.len();
+        }
+        Ok(verification)
+    }
+}
+
+impl Verifier for RouteVerifier {
+    fn verify(&mut self, snapshot: &Snapshot) -> Result<Verification, RenderError> {
+        let result = self.try_verify(snapshot);
+        if result.is_err() {
+            self.socket = None;
+        }
+        result.map_err(|error| apply::explain("verify the routes", &error))
+    }
+}
