@@ -1,0 +1,247 @@
+//! From one source service to the micro services it yields (flomesh's `Aggregator`).
+//!
+//! A service yields one of its own name. An instance with a tag `<prefix-tag>=x` or `<suffix-tag>=y` is also behind
+//! another one, `x-name-y`. A tag `gRPC.port=N` says that it speaks gRPC on a port besides its main one.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use crate::{
+    catalog::{AppProtocol, Instance, Protocol, SourceService},
+    name,
+};
+
+/// flomesh's tag for a port on which gRPC is spoken.
+const GRPC_PORT_TAG: &str = "gRPC.port";
+
+/// A port of a micro service: what clients connect to.
+pub type ServicePort = (Protocol, u16);
+
+/// Where instances listen for each port of their service.
+pub type TargetPorts = BTreeMap<ServicePort, u16>;
+
+/// A service that is to be stored (flomesh's `MicroSvcMeta`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MicroService {
+    /// The service of the registry that yields it.
+    pub source: String,
+    /// The ports, with what is spoken on them.
+    pub ports: BTreeMap<ServicePort, AppProtocol>,
+    /// Addresses and whether they are ready, by where they listen. Flomesh gives every address every port; here an
+    /// address has the ports that its instances have.
+    pub endpoints: BTreeMap<TargetPorts, BTreeMap<IpAddr, bool>>,
+    /// Cluster addresses that are asked for.
+    pub cluster_ips: BTreeSet<IpAddr>,
+    /// More annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl MicroService {
+    /// Every address, once.
+    pub fn addresses(&self) -> BTreeSet<IpAddr> {
+        self.endpoints.values().flat_map(BTreeMap::keys).copied().collect()
+    }
+}
+
+/// What one registry's services become.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Aggregator {
+    /// Comes before every name.
+    pub prefix: String,
+    /// Comes after every name.
+    pub suffix: String,
+    /// The name of the tag whose value comes before the name of another micro service; empty for none.
+    pub prefix_tag: String,
+    /// The name of the tag whose value comes after it; empty for none.
+    pub suffix_tag: String,
+    /// Only instances with this tag count; empty for all.
+    pub tag: String,
+    /// The port that clients use, for services that do not say; none for the ports of the instances.
+    pub service_port: Option<u16>,
+    /// What is spoken on the main ports of services that do not say.
+    pub app_protocol: AppProtocol,
+}
+
+impl Aggregator {
+    /// The micro services that a source service yields, by the names under which they are to be stored. One without
+    /// instances yields its own name, with nothing behind it; one of whose instances none counts yields nothing.
+    ///
+    /// # Errors
+    /// When a name cannot be one of a stored service.
+    pub fn aggregate(
+        &self,
+        source: &str,
+        service: &SourceService,
+    ) -> Result<BTreeMap<String, MicroService>, String> {
+        let selected: Vec<&Instance> =
+            service.instances.iter().filter(|instance| self.selects(instance)).collect();
+        if selected.is_empty() && !service.instances.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let mut yielded = BTreeMap::from([(self.name(source)?, Vec::new())]);
+        for instance in selected {
+            if let Some(derived) = self.derived_name(source, instance) {
+                yielded.entry(self.name(&derived)?).or_default().push(instance);
+            }
+            yielded.entry(self.name(source)?).or_default().push(instance);
+        }
+        let finished = yielded
+            .into_iter()
+            .map(|(name, instances)| (name, self.micro_service(source, service, &instances)));
+        Ok(finished.collect())
+    }
+
+    fn selects(&self, instance: &Instance) -> bool {
+        self.tag.is_empty() || instance.tags.contains(&self.tag)
+    }
+
+    fn name(&self, name: &str) -> Result<String, String> {
+        name::legal(&[&self.prefix, name, &self.suffix].concat())
+    }
+
+    fn derived_name(&self, source: &str, instance: &Instance) -> Option<String> {
+        let (prefix, suffix) = (value(instance, &self.prefix_tag), value(instance, &self.suffix_tag));
+        if prefix.is_none() && suffix.is_none() {
+            return None;
+        }
+        let parts: Vec<&str> = prefix.into_iter().chain([source]).chain(suffix).collect();
+        Some(parts.join("-"))
+    }
+
+    fn micro_service(&self, source: &str, service: &SourceService, instances: &[&Instance]) -> MicroService {
+        let app_protocol = service.app_protocol.unwrap_or(self.app_protocol);
+        let mut micro_service = MicroService {
+            source: source.to_owned(),
+            cluster_ips: service.cluster_ips.clone(),
+            annotations: service.annotations.clone(),
+            ..MicroService::default()
+        };
+        for instance in instances {
+            let main = service.service_port.or(self.service_port).unwrap_or(instance.port);
+            let grpc = value(instance, GRPC_PORT_TAG).and_then(|port| port.parse().ok()).filter(|port| *port > 0);
+            // The main port comes last: it has its number even if that is also the gRPC port's.
+            let ports = grpc.map(|port| (port, port, AppProtocol::Grpc));
+            let mut target_ports = TargetPorts::new();
+            for (number, target, speaks) in ports.into_iter().chain([(main, instance.port, app_protocol)]) {
+                let port = (instance.protocol, number);
+                target_ports.insert(port, target);
+                let spoken = micro_service.ports.entry(port).or_insert(speaks);
+                // Where instances disagree, the same one has it whatever their order.
+                *spoken = (*spoken).min(speaks);
+            }
+            let ready = micro_service.endpoints.entry(target_ports).or_default().entry(instance.address);
+            *ready.or_default() |= instance.ready;
+        }
+        micro_service
+    }
+}
+
+/// The value of a tag `name=value`; none if there is none, or it is empty. Of several the first one counts.
+fn value<'a>(instance: &'a Instance, name: &str) -> Option<&'a str> {
+    let values = instance.tags.iter().filter_map(|tag| tag.strip_prefix(name)?.strip_prefix('='));
+    values.filter(|value| !value.is_empty() && !name.is_empty()).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instance(address: &str, port: u16, tags: &[&str]) -> Instance {
+        Instance {
+            address: address.parse().unwrap(),
+            port,
+            protocol: Protocol::Tcp,
+            ready: true,
+            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        }
+    }
+
+    fn service<const N: usize>(instances: [Instance; N]) -> SourceService {
+        SourceService { instances: instances.into(), ..SourceService::default() }
+    }
+
+    fn aggregator() -> Aggregator {
+        Aggregator { prefix_tag: "env".to_owned(), suffix_tag: "version".to_owned(), ..Aggregator::default() }
+    }
+
+    #[test]
+    fn tags_derive_another_service_from_some_of_the_instances() {
+        let web = service([
+            instance("10.0.0.1", 80, &["version=v1", "other"]),
+            instance("10.0.0.2", 80, &["env=test", "version=v1"]),
+            instance("10.0.0.3", 80, &[]),
+        ]);
+        let yielded = aggregator().aggregate("Web", &web).unwrap();
+        let addresses = |name: &str| yielded[name].addresses().len();
+        assert_eq!(yielded.len(), 3);
+        assert_eq!((addresses("web"), addresses("web-v1"), addresses("test-web-v1")), (3, 1, 1));
+        assert!(yielded.values().all(|micro| micro.source == "Web"));
+    }
+
+    #[test]
+    fn a_tag_adds_a_port_that_speaks_grpc() {
+        let web = service([instance("10.0.0.1", 80, &["gRPC.port=9090"]), instance("10.0.0.2", 80, &[])]);
+        let web = &aggregator().aggregate("web", &web).unwrap()["web"];
+        let wanted = BTreeMap::from([
+            ((Protocol::Tcp, 80), AppProtocol::Http),
+            ((Protocol::Tcp, 9090), AppProtocol::Grpc),
+        ]);
+        assert_eq!(web.ports, wanted);
+        let with_grpc: Vec<usize> = web.endpoints.keys().map(BTreeMap::len).collect();
+        assert_eq!(with_grpc, [1, 2], "only one of them listens on the gRPC port");
+        for wrong in ["gRPC.port=0", "gRPC.port=x", "gRPC.port=", "gRPC.port=70000"] {
+            let wrong = service([instance("10.0.0.1", 80, &[wrong])]);
+            assert_eq!(aggregator().aggregate("web", &wrong).unwrap()["web"].ports.len(), 1);
+        }
+    }
+
+    #[test]
+    fn with_one_port_for_clients_each_instance_keeps_its_own() {
+        let web = service([instance("10.0.0.1", 21_000, &[]), instance("10.0.0.1", 21_001, &[])]);
+        let aggregator = Aggregator { service_port: Some(80), ..aggregator() };
+        let web = &aggregator.aggregate("web", &web).unwrap()["web"];
+        assert_eq!(web.ports.keys().copied().collect::<Vec<_>>(), [(Protocol::Tcp, 80)]);
+        let targets: Vec<u16> = web.endpoints.keys().flat_map(BTreeMap::values).copied().collect();
+        assert_eq!(targets, [21_000, 21_001]);
+    }
+
+    #[test]
+    fn without_one_every_port_leads_to_the_instances_that_have_it() {
+        let web = service([instance("10.0.0.1", 80, &[]), instance("10.0.0.2", 81, &[])]);
+        let web = &aggregator().aggregate("web", &web).unwrap()["web"];
+        assert_eq!((web.ports.len(), web.endpoints.len()), (2, 2));
+        assert!(web.endpoints.values().all(|addresses| addresses.len() == 1));
+    }
+
+    #[test]
+    fn an_address_is_ready_if_one_of_its_instances_is() {
+        let failing = Instance { ready: false, ..instance("10.0.0.1", 80, &["old"]) };
+        let web = service([failing, instance("10.0.0.1", 80, &["new"])]);
+        let web = &aggregator().aggregate("web", &web).unwrap()["web"];
+        assert_eq!(web.endpoints.values().next().unwrap()[&"10.0.0.1".parse().unwrap()], true);
+    }
+
+    #[test]
+    fn only_instances_with_the_tag_count_and_every_name_gets_prefix_and_suffix() {
+        let web = service([instance("10.0.0.1", 80, &["contiv"]), instance("10.0.0.2", 80, &[])]);
+        let aggregator = Aggregator {
+            tag: "contiv".to_owned(),
+            prefix: "dc1-".to_owned(),
+            suffix: "-x".to_owned(),
+            ..Aggregator::default()
+        };
+        let yielded = aggregator.aggregate("web", &web).unwrap();
+        assert_eq!(yielded["dc1-web-x"].addresses().len(), 1);
+        let other = service([instance("10.0.0.2", 80, &[])]);
+        assert!(aggregator.aggregate("web", &other).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_service_without_instances_yields_its_name_and_nothing_behind_it() {
+        let yielded = aggregator().aggregate("web", &service([])).unwrap();
+        assert!(yielded["web"].ports.is_empty() && yielded["web"].endpoints.is_empty());
+        assert!(aggregator().aggregate("a/b", &service([])).is_err());
+    }
+}

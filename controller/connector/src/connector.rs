@@ -1,0 +1,135 @@
+//! The connector as one controller: registries, sink and syncs together.
+
+use std::{sync::Arc, time::Duration};
+
+use contiv_controller::{
+    BoxError, BuildError, Context, Controller, Key, Mapper, Outcome, ResourceType, queue::Settle,
+};
+use contiv_proto::{Kind, message::namespace::Namespace};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tracing::debug;
+
+use crate::{
+    aggregator::Aggregator,
+    metrics::ConnectorMetrics,
+    plan::Target,
+    registry::{self, NamedRegistry, Publisher},
+    sink::{Sink, Sync},
+    stored,
+};
+
+/// `K8SQuietPeriod` and `K8SMaxPeriod`.
+pub const SETTLE: Settle = Settle { quiet: Duration::from_secs(1), longest: Duration::from_secs(5) };
+
+/// No back-off of a sync that fails is longer.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+
+/// What a connector is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// Where services go.
+    pub target: Target,
+    /// Whether to write nothing as long as the store has no namespace of that name.
+    pub wait_for_namespace: bool,
+    /// The registries with what their services become, in the order in which they get a name that several want.
+    pub registries: Vec<(NamedRegistry, Aggregator)>,
+    /// Where it counts.
+    pub metrics: ConnectorMetrics,
+}
+
+/// A controller that brings services of other registries into the store. It runs as a singleton: registries are followed
+/// by the process that writes, and by no other.
+///
+/// # Errors
+/// When the namespace is no legal name.
+pub fn controller(parts: Parts) -> Result<Controller<Namespace>, BoxError> {
+    let (sink, requests) = Sink::new();
+    with_sink(parts, &sink, requests).map_err(Into::into)
+}
+
+/// The same with a sink that others fill too.
+///
+/// # Errors
+/// As [`controller`].
+pub fn with_sink(
+    parts: Parts,
+    sink: &Sink,
+    requests: tokio::sync::mpsc::Receiver<()>,
+) -> Result<Controller<Namespace>, BoxError> {
+    let Parts { target, wait_for_namespace, registries, metrics } = parts;
+    let namespace: Key = contiv_proto::Key::new(Kind::Namespace, "", &*target.namespace)?.to_path().into();
+    let (services, endpoints) = (stored::services(), stored::endpoints());
+    let sync = Arc::new(Sync {
+        sink: sink.clone(),
+        aggregators: registries
+            .iter()
+            .map(|(registry, aggregator)| (registry.name.clone(), aggregator.clone()))
+            .collect(),
+        target,
+        services: services.clone(),
+        endpoints: endpoints.clone(),
+        metrics: metrics.clone(),
+        reported: Mutex::default(),
+    });
+    let publishers: Vec<(NamedRegistry, Publisher)> = registries
+        .into_iter()
+        .map(|(registry, _)| {
+            let publisher = Publisher::new(&registry.name, sink.clone(), metrics.clone());
+            (registry, publisher)
+        })
+        .collect();
+    let built = Controller::for_type(&namespace_type(&namespace))
+        .named("connector")
+        // Everything is one sync, which goes by the key of the namespace it is of.
+        .with_watch(&services, to(&namespace))
+        .with_watch(&endpoints, to(&namespace))
+        .with_custom_watch(requests, {
+            let namespace = Arc::clone(&namespace);
+            move |_, ()| Ok::<_, BoxError>(vec![Arc::clone(&namespace)])
+        })
+        .with_settle(SETTLE)
+        .with_backoff(Duration::from_millis(5), LONGEST_BACKOFF)
+        .on_start({
+            let sink = sink.clone();
+            // Another process may have been at it since: what was said to this one then is too old.
+            move || sink.forget()
+        })
+        .with_background(move |context: Context<Namespace>| {
+            let publishers = publishers.clone();
+            async move {
+                let mut following = JoinSet::new();
+                for (registry, publisher) in publishers {
+                    following.spawn(registry::follow(registry, publisher));
+                }
+                context.stop().cancelled().await;
+                following.shutdown().await;
+                Ok(())
+            }
+        })
+        .with_reconciler(move |context: Context<Namespace>, key: Key| {
+            let (sync, namespace) = (Arc::clone(&sync), Arc::clone(&namespace));
+            async move {
+                // The prefix of a namespace's key is also that of longer names.
+                if key != namespace {
+                    return Ok(Outcome::Done);
+                }
+                if wait_for_namespace && context.cache().get(&key).is_none() {
+                    debug!(%namespace, "waiting for the namespace");
+                    return Ok(Outcome::Done);
+                }
+                sync.run(&context).await
+            }
+        })
+        .build();
+    built.map_err(|error: BuildError| error.into())
+}
+
+fn namespace_type(key: &Key) -> ResourceType<Namespace> {
+    ResourceType::new("namespace", key, |entry| contiv_proto::value::decode::<Namespace>(&entry.value))
+}
+
+fn to<T: Send + std::marker::Sync + 'static>(key: &Key) -> Mapper<T> {
+    let key = Arc::clone(key);
+    Mapper::of(move |_| vec![Arc::clone(&key)])
+}

@@ -1,0 +1,78 @@
+//! The annotations by which flomesh's services carry the addresses of their endpoints.
+//!
+//! flomesh writes `flomesh.io/cloud-endpoint-addr-<N>`, where `N` is the IPv4 address as a decimal number of 32 bits,
+//! and finds the services of a pod by that name. It has no form for IPv6; an IPv6 address became `0` there. Here it is
+//! `flomesh.io/cloud-endpoint-addr6-<32 hexadecimal digits>`, which flomesh's reader passes over.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+/// `MeshEndpointAddrAnnotation` with the hyphen that always follows.
+const V4: &str = "flomesh.io/cloud-endpoint-addr-";
+const V6: &str = "flomesh.io/cloud-endpoint-addr6-";
+
+/// The name of the annotation of one address.
+pub fn name(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => format!("{V4}{}", address.to_bits()),
+        IpAddr::V6(address) => format!("{V6}{:032x}", address.to_bits()),
+    }
+}
+
+/// The address that an annotation of this name is for; none if it is for none.
+pub fn address(name: &str) -> Option<IpAddr> {
+    if let Some(number) = name.strip_prefix(V4) {
+        return number.parse().ok().map(Ipv4Addr::from_bits).map(IpAddr::V4);
+    }
+    let digits = name.strip_prefix(V6).filter(|digits| digits.len() == 32)?;
+    u128::from_str_radix(digits, 16).ok().map(Ipv6Addr::from_bits).map(IpAddr::V6)
+}
+
+/// The value: the ports, as JSON.
+pub fn value(ports: &BTreeSet<u16>) -> String {
+    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+    format!("[{}]", ports.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_ipv4_address_is_a_decimal_number_as_in_flomesh() {
+        let name = name("10.0.0.1".parse().unwrap());
+        assert_eq!(name, "flomesh.io/cloud-endpoint-addr-167772161");
+        assert_eq!(value(&BTreeSet::from([80, 8080])), "[80,8080]");
+    }
+
+    #[test]
+    fn names_of_other_annotations_are_no_addresses() {
+        for other in [
+            "flomesh.io/cloud-endpoint-addr-",
+            "flomesh.io/cloud-endpoint-addr-4294967296",
+            "flomesh.io/cloud-endpoint-addr6-1",
+            "flomesh.io/mesh-service-sync",
+        ] {
+            assert_eq!(address(other), None, "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_address_comes_back_from_its_name_which_kubernetes_would_take(bits: u128, is_v6: bool) {
+            let wanted = if is_v6 {
+                IpAddr::V6(Ipv6Addr::from_bits(bits)).to_canonical()
+            } else {
+                IpAddr::V4(Ipv4Addr::from_bits((bits & 0xffff_ffff) as u32))
+            };
+            let name = name(wanted);
+            prop_assert_eq!(address(&name), Some(wanted));
+            // The part after the slash of an annotation's name has at most 63 characters.
+            prop_assert!(name.split('/').nth(1).unwrap().len() <= 63);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What can be seen of the connector.
+
+use std::collections::BTreeMap;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+use crate::plan::{Change, Problem, Size};
+
+/// The metrics of a connector. Clones count together.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectorMetrics {
+    up: Family<RegistryLabel, Gauge>,
+    answers: Family<RegistryLabel, Counter>,
+    failures: Family<RegistryLabel, Counter>,
+    services: Family<RegistryLabel, Gauge>,
+    endpoints: Family<RegistryLabel, Gauge>,
+    problems: Family<RegistryLabel, Gauge>,
+    writes: Family<OperationLabel, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RegistryLabel {
+    registry: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabel {
+    operation: &'static str,
+}
+
+impl ConnectorMetrics {
+    /// Makes them and registers them.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "contiv_connector_registry_up",
+            "Whether the registry answered when it was last asked",
+            metrics.up.clone(),
+        );
+        registry.register(
+            "contiv_connector_registry_answers",
+            "How often the registry answered",
+            metrics.answers.clone(),
+        );
+        registry.register(
+            "contiv_connector_registry_failures",
+            "How often the registry could not be asked",
+            metrics.failures.clone(),
+        );
+        registry.register(
+            "contiv_connector_services",
+            "Services of the registry in the store",
+            metrics.services.clone(),
+        );
+        registry.register(
+            "contiv_connector_endpoints",
+            "Addresses that are ready behind them",
+            metrics.endpoints.clone(),
+        );
+        registry.register(
+            "contiv_connector_problems",
+            "Services that are not stored, or not as the registry wants them",
+            metrics.problems.clone(),
+        );
+        registry.register("contiv_connector_writes", "Objects written", metrics.writes.clone());
+        metrics
+    }
+
+    /// Counts an answer, and says whether the one before was none.
+    pub(crate) fn registry_up(&self, registry: &str) -> bool {
+        self.answers.get_or_create(&label(registry)).inc();
+        self.up.get_or_create(&label(registry)).set(1) != 1
+    }
+
+    /// Counts a failure, and says whether it is the first since an answer, or the very first.
+    pub(crate) fn registry_failed(&self, registry: &str) -> bool {
+        let is_first = self.failures.get_or_create(&label(registry)).inc() == 0;
+        self.up.get_or_create(&label(registry)).set(0) == 1 || is_first
+    }
+
+    pub(crate) fn partly_failed(&self, registry: &str) {
+        self.failures.get_or_create(&label(registry)).inc();
+    }
+
+    pub(crate) fn answers(&self, registry: &str) -> u64 {
+        self.answers.get_or_create(&label(registry)).get()
+    }
+
+    pub(crate) fn planned(&self, sizes: &BTreeMap<String, Size>, problems: &[Problem]) {
+        for (registry, size) in sizes {
+            let set = |family: &Family<RegistryLabel, Gauge>, count: usize| {
+                family.get_or_create(&label(registry)).set(i64::try_from(count).unwrap_or(i64::MAX));
+            };
+            set(&self.services, size.services);
+            set(&self.endpoints, size.endpoints);
+            set(&self.problems, problems.iter().filter(|problem| problem.registry == *registry).count());
+        }
+    }
+
+    pub(crate) fn written(&self, changes: &[Change]) {
+        for change in changes {
+            let operation = match change {
+                Change::Delete(_) => "delete",
+                Change::Update(_) => "update",
+                Change::Create(_) => "create",
+            };
+            self.writes.get_or_create(&OperationLabel { operation }).inc();
+        }
+    }
+}
+
+fn label(registry: &str) -> RegistryLabel {
+    RegistryLabel { registry: registry.to_owned() }
+}

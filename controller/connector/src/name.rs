@@ -1,0 +1,62 @@
+//! Names of source services as names of stored services.
+
+/// The longest name of a service: that of a DNS label.
+const LONGEST: usize = 63;
+
+/// The name in lower case (flomesh), with `-` for what other registries separate words with.
+///
+/// # Errors
+/// When it holds anything else that no name of a service may hold (RFC 1123), or is too long.
+pub fn legal(name: &str) -> Result<String, String> {
+    let legal: String = name
+        .chars()
+        .map(|c| match c {
+            '_' | '.' | ' ' => '-',
+            c => c.to_ascii_lowercase(),
+        })
+        .collect();
+    check(&legal)?;
+    Ok(legal)
+}
+
+/// Whether this is the name of a service, a namespace or a registry.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("it is empty; it must have a letter or a digit".to_owned());
+    }
+    if name.len() > LONGEST {
+        return Err(format!("{name:?} has {} characters; {LONGEST} are allowed", name.len()));
+    }
+    let is_legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if let Some(c) = name.chars().find(|c| !is_legal(*c)) {
+        return Err(format!("{name:?} holds {c:?}; only a to z, 0 to 9 and - are allowed"));
+    }
+    if name.starts_with('-') || name.ends_with('-') {
+        return Err(format!("{name:?} begins or ends with -; it must begin and end with a letter or a digit"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_lowered_and_separators_become_hyphens() {
+        for (name, wanted) in
+            [("WEB", "web"), ("order_Service", "order-service"), ("a.b c", "a-b-c"), ("9", "9")]
+        {
+            assert_eq!(legal(name).as_deref(), Ok(wanted));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_name_is_refused_with_the_reason() {
+        for wrong in ["", "a/b", "é", "-a", "a-", "_", "a\n", "a:b", &"x".repeat(64)] {
+            assert!(legal(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! From what is wanted and what is stored to the writes that make them the same. Pure.
+//!
+//! - What does not carry this connector's label is never written or deleted. A foreign service or foreign endpoints of the
+//!   same name are a [`Problem`].
+//! - Nothing is deleted, and nothing is written over, of a registry that has not answered, or of a source service of which
+//!   the registry has not said yet what is behind it. Services of a registry that is no longer configured go when all
+//!   that are have answered.
+//! - A source service without a single instance keeps its stored services, with their addresses and ports and nothing
+//!   behind them: clients are refused at once instead of going elsewhere.
+//! - Deletions come before updates, and updates before creations. A service never appears before its endpoints.
+
+mod build;
+mod wanted;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use contiv_proto::{
+    Key, Kind, Object,
+    message::{endpoints::Endpoints, service::Service},
+};
+use ipnetwork::IpNetwork;
+
+use crate::{
+    aggregator::{Aggregator, MicroService},
+    catalog::Catalog,
+    cluster_address::AddressPool,
+    stored::{self, Id, Stored},
+};
+use wanted::Wanted;
+
+/// One registry, in the order of the configuration: of two that have a name, the first has it.
+#[derive(Debug, Clone, Copy)]
+pub struct RegistryState<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What its services become.
+    pub aggregator: &'a Aggregator,
+    /// All it says; none as long as it has not answered.
+    pub catalog: Option<&'a Catalog>,
+}
+
+/// Where services go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Their namespace.
+    pub namespace: String,
+    /// Where their cluster addresses come from, at most one per family. Without any, services are headless.
+    pub cluster_ip_ranges: Vec<IpNetwork>,
+}
+
+/// One write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Of an object of this connector.
+    Delete(Key),
+    /// Of an object of this connector: this is what it should be.
+    Update(Object),
+    /// Of an object that is not there.
+    Create(Object),
+}
+
+/// Why a service is not stored, or not as its registry wants it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// The registry's name.
+    pub registry: String,
+    /// The service: as it is stored if it has got that far, else as the registry calls it.
+    pub service: String,
+    /// What is wrong, and what to do.
+    pub reason: String,
+}
+
+/// How much one registry has in the store when the plan is done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Services.
+    pub services: usize,
+    /// Addresses behind them.
+    pub endpoints: usize,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Plan {
+    /// In the order in which they are to be made.
+    pub changes: Vec<Change>,
+    /// Sorted.
+    pub problems: Vec<Problem>,
+    /// By the names of the registries.
+    pub sizes: BTreeMap<String, Size>,
+}
+
+/// What makes the store as the registries say.
+pub fn plan(registries: &[RegistryState<'_>], stored: &Stored<'_>, target: &Target) -> Plan {
+    let mut taken = stored.foreign_addresses.clone();
+    taken.extend(stored.services.values().flat_map(|service| stored::addresses(service)));
+    let mut planning = Planning {
+        stored,
+        pool: AddressPool::new(&target.cluster_ip_ranges, taken),
+        deletes: Vec::new(),
+        updates: Vec::new(),
+        creates: Vec::new(),
+        created: BTreeSet::new(),
+        sizes: registries.iter().map(|registry| (registry.name.to_owned(), Size::default())).collect(),
+    };
+    let mut wanted = wanted::collect(registries, &target.namespace);
+    for (id, service) in &stored.services {
+        planning.stored_service(id, service, &mut wanted);
+    }
+    for (id, (registry, micro_service)) in std::mem::take(&mut wanted.services) {
+        if let Err(reason) = planning.new_service(&id, registry, &micro_service) {
+            wanted.problem(registry, &id.1, reason);
+        }
+    }
+    for (id, endpoints) in &stored.endpoints {
+        planning.stray_endpoints(id, endpoints, &wanted);
+    }
+    let Planning { deletes, updates, creates, sizes, .. } = planning;
+    wanted.problems.sort();
+    Plan { changes: [deletes, updates, creates].concat(), problems: wanted.problems, sizes }
+}
+
+struct Planning<'a> {
+    stored: &'a Stored<'a>,
+    pool: AddressPool<'a>,
+    deletes: Vec<Change>,
+    updates: Vec<Change>,
+    creates: Vec<Change>,
+    created: BTreeSet<Id>,
+    sizes: BTreeMap<String, Size>,
+}
+
+impl Planning<'_> {
+    /// A service of this connector that is stored.
+    fn stored_service(&mut self, id: &Id, stored: &Service, wanted: &mut Wanted<'_>) {
+        let (registry, source) = build::origin(stored);
+        if wanted.is_unknown(registry, source) {
+            // Whoever else wants the name gets it when it is known that this one does not.
+            wanted.services.remove(id);
+            return self.count(registry, self.stored.endpoints.get(id).copied());
+        }
+        if let Some((registry, micro_service)) = wanted.services.remove(id) {
+            if let Err(reason) = self.update(id, stored, registry, &micro_service) {
+                wanted.problem(registry, &id.1, reason);
+                self.count(registry, self.stored.endpoints.get(id).copied());
+            } else if self.stored.foreign_endpoints.contains(id) {
+                wanted.problem(registry, &id.1, foreign("set of endpoints"));
+            }
+        } else if wanted.is_empty(registry, source) {
+            let endpoints = build::endpoints(id, registry, &MicroService::default());
+            self.write(id, build::without_endpoints(stored), endpoints, registry);
+        } else if !wanted.is_orphan_to_keep(registry) {
+            self.delete::<Service>(id);
+            if self.stored.endpoints.contains_key(id) {
+                self.delete::<Endpoints>(id);
+            }
+        }
+    }
+
+    fn update(
+        &mut self,
+        id: &Id,
+        stored: &Service,
+        registry: &str,
+        micro_service: &MicroService,
+    ) -> Result<(), String> {
+        let addresses = self.cluster_addresses(id, micro_service, Some(stored))?;
+        let service = build::service(id, registry, micro_service, &addresses);
+        self.write(id, service, build::endpoints(id, registry, micro_service), registry);
+        Ok(())
+    }
+
+    fn new_service(&mut self, id: &Id, registry: &str, micro_service: &MicroService) -> Result<(), String> {
+        if self.stored.foreign_services.contains(id) {
+            return Err(foreign("service"));
+        }
+        if self.stored.foreign_endpoints.contains(id) {
+            return Err(foreign("set of endpoints"));
+        }
+        let addresses = self.cluster_addresses(id, micro_service, None)?;
+        let service = build::service(id, registry, micro_service, &addresses);
+        self.write(id, service, build::endpoints(id, registry, micro_service), registry);
+        self.created.insert(id.clone());
+        Ok(())
+    }
+
+    /// Endpoints of this connector whose service is not, or is gone.
+    fn stray_endpoints(&mut self, id: &Id, endpoints: &Endpoints, wanted: &Wanted<'_>) {
+        if self.stored.services.contains_key(id) || self.created.contains(id) {
+            return;
+        }
+        let registry = build::registry(&endpoints.labels);
+        // Behind a foreign service they would be its backends.
+        if self.stored.foreign_services.contains(id) || !wanted.is_any_unknown(registry) {
+            self.delete::<Endpoints>(id);
+        }
+    }
+
+    /// Writes what differs from what is stored.
+    fn write(&mut self, id: &Id, service: Service, endpoints: Endpoints, registry: &str) {
+        self.count(registry, Some(&endpoints));
+        let (old_service, old_endpoints) = (self.stored.services.get(id), self.stored.endpoints.get(id));
+        if !self.stored.foreign_endpoints.contains(id) {
+            match old_endpoints {
+                None => self.creates.push(Change::Create(endpoints.into())),
+                Some(old) if **old != endpoints => self.updates.push(Change::Update(endpoints.into())),
+                Some(_) => {}
+            }
+        }
+        match old_service {
+            None => self.creates.push(Change::Create(service.into())),
+            Some(old) if **old != service => self.updates.push(Change::Update(service.into())),
+            Some(_) => {}
+        }
+    }
+
+    fn delete<M: contiv_proto::Wire>(&mut self, id: &Id) {
+        if let Ok(key) = Key::new(M::KIND, &*id.0, &*id.1) {
+            self.deletes.push(Change::Delete(key));
+        }
+    }
+
+    /// The cluster addresses of a service: those that are asked for, else those it has, else free ones. Of the families of
+    /// its endpoints, and of those it has already.
+    fn cluster_addresses(
+        &mut self,
+        id: &Id,
+        micro_service: &MicroService,
+        stored: Option<&Service>,
+    ) -> Result<Vec<IpAddr>, String> {
+        let held = stored.map(stored::addresses).unwrap_or_default();
+        let behind = micro_service.addresses();
+        let mut addresses = Vec::new();
+        for is_ipv4 in [true, false] {
+            let of_family = |address: &&IpAddr| address.is_ipv4() == is_ipv4;
+            if let Some(asked) = micro_service.cluster_ips.iter().find(of_family) {
+                if !held.contains(asked) && !self.pool.claim(*asked) {
+                    return Err(format!(
+                        "another service has the cluster address {asked}; ask for another one, or for none"
+                    ));
+                }
+                addresses.push(*asked);
+            } else if let Some(held) =
+                held.iter().find(|held| of_family(held) && self.pool.contains(**held))
+            {
+                addresses.push(*held);
+            } else if let Some(one) = behind.iter().find(of_family)
+                && self.pool.has_family_of(*one)
+            {
+                let name = format!("{}/{}", id.0, id.1);
+                let free = self.pool.take(&name, is_ipv4);
+                addresses.push(free.ok_or("no address is free in cluster-ip-ranges; name a larger range")?);
+            }
+        }
+        if addresses.is_empty() && !self.pool.is_empty() {
+            return Err("none of cluster-ip-ranges has the family of its endpoints; add one".to_owned());
+        }
+        Ok(addresses)
+    }
+
+    fn count(&mut self, registry: &str, endpoints: Option<&Endpoints>) {
+        let Some(size) = self.sizes.get_mut(registry) else { return };
+        size.services += 1;
+        let subsets = endpoints.into_iter().flat_map(|endpoints| &endpoints.endpoint_subsets);
+        size.endpoints += subsets.map(|subset| subset.addresses.len()).sum::<usize>();
+    }
+}
+
+fn foreign(what: &str) -> String {
+    format!(
+        "there is a {what} of this name that is not this connector's and is left alone; \
+         rename one, or give the registry a prefix"
+    )
+}
+
+impl Change {
+    /// The key that is written.
+    ///
+    /// # Errors
+    /// When the object has no legal key.
+    pub fn key(&self) -> Result<Key, contiv_proto::KeyError> {
+        match self {
+            Self::Delete(key) => Ok(key.clone()),
+            Self::Update(object) | Self::Create(object) => object.key(),
+        }
+    }
+
+    /// The type of the object.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Delete(key) => key.kind(),
+            Self::Update(object) | Self::Create(object) => object.kind(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

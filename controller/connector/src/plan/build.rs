@@ -1,0 +1,148 @@
+//! Stored objects of micro services, with flomesh's labels and annotations.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use contiv_proto::message::{
+    endpoints::{
+        EndpointSubset, Endpoints,
+        endpoint_subset::{EndpointAddress, EndpointPort},
+    },
+    service::{
+        Service,
+        service::{ServicePort, service_port::IntOrString},
+    },
+};
+
+use crate::{
+    aggregator::{MicroService, ServicePort as Port},
+    catalog::{AppProtocol, Protocol},
+    endpoint_annotation,
+    stored::{Id, REGISTRY_LABEL},
+};
+
+/// `CloudSourcedServiceLabel`.
+const CLOUD_SOURCED: &str = "cloud-sourced-service";
+/// `CloudServiceLabel`.
+const CLOUD_SERVICE: &str = "cloud-service";
+/// `CloudServiceInheritedFromAnnotation`.
+const INHERITED_FROM: &str = "flomesh.io/cloud-service-inherited-from";
+/// `MeshServiceSyncAnnotation`: do not sync it back.
+const MESH_SYNC: &str = "flomesh.io/mesh-service-sync";
+
+type Labels = BTreeMap<String, String>;
+
+/// The registry in the labels of an object of this connector.
+pub(super) fn registry(labels: &Labels) -> &str {
+    labels.get(REGISTRY_LABEL).map(String::as_str).unwrap_or_default()
+}
+
+/// The registry and the source service of a service of this connector.
+pub(super) fn origin(service: &Service) -> (&str, &str) {
+    let source = service.annotations.get(INHERITED_FROM).map(String::as_str).unwrap_or_default();
+    (registry(&service.labels), source)
+}
+
+pub(super) fn service(
+    id: &Id,
+    registry: &str,
+    micro_service: &MicroService,
+    cluster_ips: &[IpAddr],
+) -> Service {
+    let mut annotations = micro_service.annotations.clone();
+    annotations.extend(address_annotations(micro_service));
+    annotations.insert(INHERITED_FROM.to_owned(), micro_service.source.clone());
+    annotations.insert(MESH_SYNC.to_owned(), "false".to_owned());
+    let cluster_ips: Vec<String> = cluster_ips.iter().map(IpAddr::to_string).collect();
+    Service {
+        name: id.1.to_string(),
+        namespace: id.0.to_string(),
+        port: micro_service.ports.iter().map(|(port, speaks)| service_port(*port, *speaks)).collect(),
+        // No selector: the endpoints are written here, and nobody else is to find pods for it.
+        cluster_ip: cluster_ips.first().map_or("None", String::as_str).to_owned(),
+        cluster_ips,
+        service_type: "ClusterIP".to_owned(),
+        labels: labels(registry, (CLOUD_SOURCED, "true")),
+        annotations,
+        ..Service::default()
+    }
+}
+
+/// The same service with nothing behind it.
+pub(super) fn without_endpoints(stored: &Service) -> Service {
+    let mut service = stored.clone();
+    service.annotations.retain(|name, _| endpoint_annotation::address(name).is_none());
+    service
+}
+
+pub(super) fn endpoints(id: &Id, registry: &str, micro_service: &MicroService) -> Endpoints {
+    let subsets = micro_service.endpoints.iter().map(|(target_ports, addresses)| {
+        let (ready, not_ready): (Vec<_>, Vec<_>) = addresses.iter().partition(|(_, ready)| **ready);
+        let address = |(address, _): (&IpAddr, &bool)| EndpointAddress {
+            ip: address.to_string(),
+            ..EndpointAddress::default()
+        };
+        let port = |(port, target): (&Port, &u16)| EndpointPort {
+            name: port_name(*port, micro_service.ports.get(port).copied().unwrap_or_default()),
+            port: i32::from(*target),
+            protocol: port.0.to_string(),
+        };
+        EndpointSubset {
+            addresses: ready.into_iter().map(address).collect(),
+            not_ready_addresses: not_ready.into_iter().map(address).collect(),
+            ports: target_ports.iter().map(port).collect(),
+        }
+    });
+    Endpoints {
+        name: id.1.to_string(),
+        namespace: id.0.to_string(),
+        endpoint_subsets: subsets.collect(),
+        labels: labels(registry, (CLOUD_SERVICE, &id.1)),
+    }
+}
+
+fn labels(registry: &str, (name, value): (&str, &str)) -> Labels {
+    let labels = [(REGISTRY_LABEL, registry), (name, value)];
+    labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+/// One annotation for each address that is ready, with the ports on which it listens.
+fn address_annotations(micro_service: &MicroService) -> BTreeMap<String, String> {
+    let mut ports_of = BTreeMap::<IpAddr, BTreeSet<u16>>::new();
+    for (target_ports, addresses) in &micro_service.endpoints {
+        for (address, _) in addresses.iter().filter(|(_, ready)| **ready) {
+            ports_of.entry(*address).or_default().extend(target_ports.values());
+        }
+    }
+    ports_of
+        .into_iter()
+        .map(|(address, ports)| (endpoint_annotation::name(address), endpoint_annotation::value(&ports)))
+        .collect()
+}
+
+fn service_port(port: Port, speaks: AppProtocol) -> ServicePort {
+    let (protocol, number) = port;
+    let app_protocol = if protocol == Protocol::Tcp { speaks.as_str() } else { "" };
+    ServicePort {
+        name: port_name(port, speaks),
+        protocol: protocol.to_string(),
+        port: i32::from(number),
+        target_port: Some(IntOrString { int_val: i32::from(number), ..IntOrString::default() }),
+        app_protocol: app_protocol.to_owned(),
+        ..ServicePort::default()
+    }
+}
+
+/// flomesh's `http80` and `grpc9090`; for others the transport protocol. It names the port in the endpoints too.
+fn port_name((protocol, number): Port, speaks: AppProtocol) -> String {
+    let spoken = match (protocol, speaks) {
+        (Protocol::Tcp, AppProtocol::Http) => "http",
+        (Protocol::Tcp, AppProtocol::Grpc) => "grpc",
+        (Protocol::Tcp, AppProtocol::Other) => "tcp",
+        (Protocol::Udp, _) => "udp",
+        (Protocol::Sctp, _) => "sctp",
+    };
+    format!("{spoken}{number}")
+}

@@ -1,0 +1,100 @@
+//! What the registries want, under the names it is to be stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Problem, RegistryState};
+use crate::{aggregator::MicroService, stored::Id};
+
+pub(super) struct Wanted<'a> {
+    /// With the registry that wants each.
+    pub(super) services: BTreeMap<Id, (&'a str, MicroService)>,
+    pub(super) problems: Vec<Problem>,
+    configured: BTreeSet<&'a str>,
+    unknown_registries: BTreeSet<&'a str>,
+    /// Registry and source service, of those of which it is not known what is behind them.
+    unknown_sources: BTreeSet<(&'a str, &'a str)>,
+    /// Registry and source service, of those without an instance.
+    empty_sources: BTreeSet<(&'a str, &'a str)>,
+}
+
+pub(super) fn collect<'a>(registries: &[RegistryState<'a>], namespace: &str) -> Wanted<'a> {
+    let mut wanted = Wanted {
+        services: BTreeMap::new(),
+        problems: Vec::new(),
+        configured: registries.iter().map(|registry| registry.name).collect(),
+        unknown_registries: BTreeSet::new(),
+        unknown_sources: BTreeSet::new(),
+        empty_sources: BTreeSet::new(),
+    };
+    for registry in registries {
+        match registry.catalog {
+            None => drop(wanted.unknown_registries.insert(registry.name)),
+            Some(_) => wanted.add(registry, namespace),
+        }
+    }
+    wanted
+}
+
+impl<'a> Wanted<'a> {
+    fn add(&mut self, registry: &RegistryState<'a>, namespace: &str) {
+        let name = registry.name;
+        for (source, service) in registry.catalog.into_iter().flatten() {
+            let Some(service) = service else {
+                self.unknown_sources.insert((name, source));
+                continue;
+            };
+            let yielded = match registry.aggregator.aggregate(source, service) {
+                Ok(yielded) => yielded,
+                Err(reason) => {
+                    // What it would be called is not known, and what it was called must not go for that.
+                    self.unknown_sources.insert((name, source));
+                    self.problem(name, source, reason);
+                    continue;
+                }
+            };
+            for (service, micro_service) in yielded {
+                if micro_service.ports.is_empty() {
+                    self.empty_sources.insert((name, source));
+                    continue;
+                }
+                let id: Id = (namespace.into(), service.into());
+                if let Some((other, of)) = self.services.get(&id) {
+                    let reason = format!(
+                        "{:?} of registry {other} has the name {} already; rename one, or give a registry a prefix",
+                        of.source, id.1
+                    );
+                    self.problem(name, source, reason);
+                    continue;
+                }
+                self.services.insert(id, (name, micro_service));
+            }
+        }
+    }
+
+    pub(super) fn problem(&mut self, registry: &str, service: &str, reason: String) {
+        self.problems.push(Problem { registry: registry.to_owned(), service: service.to_owned(), reason });
+    }
+
+    /// Whether it is not known what a stored service of this origin should be.
+    pub(super) fn is_unknown(&self, registry: &str, source: &str) -> bool {
+        self.unknown_registries.contains(registry) || self.unknown_sources.contains(&(registry, source))
+    }
+
+    /// Whether the registry says that nothing is behind the source service.
+    pub(super) fn is_empty(&self, registry: &str, source: &str) -> bool {
+        self.empty_sources.contains(&(registry, source))
+    }
+
+    /// Whether the registry is not configured any more, and it is too early to delete what is left of it: another one may
+    /// want the name.
+    pub(super) fn is_orphan_to_keep(&self, registry: &str) -> bool {
+        !self.configured.contains(registry) && !self.unknown_registries.is_empty()
+    }
+
+    /// Whether anything of the registry is not known.
+    pub(super) fn is_any_unknown(&self, registry: &str) -> bool {
+        self.unknown_registries.contains(registry)
+            || self.unknown_sources.iter().any(|(of, _)| *of == registry)
+            || self.is_orphan_to_keep(registry)
+    }
+}

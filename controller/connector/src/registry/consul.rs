@@ -1,0 +1,183 @@
+//! Consul's HTTP catalog, followed by blocking queries.
+//!
+//! One query waits for changes of `/v1/catalog/services`; for each service that is taken, one waits for changes of
+//! `/v1/health/service/<name>`. All instances are asked for, and which are ready is decided here: so a service whose last
+//! instance fails its checks keeps its ports and its address. Source of the rules on indexes:
+//! <https://developer.hashicorp.com/consul/api-docs/features/blocking>.
+
+mod answer;
+mod blocking;
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::{
+    sync::Semaphore,
+    task::{AbortHandle, JoinSet},
+    time::sleep,
+};
+
+pub use super::http::Certificates;
+use super::{Backoff, Publisher, Registry, RegistryError, http::HttpClient};
+use crate::catalog::Catalog;
+use blocking::BlockingQuery;
+
+/// Consul's own service, which is never taken.
+const ITSELF: &str = "consul";
+
+/// How to follow a Consul.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsulOptions {
+    /// Where it answers: `http://` or `https://`, host and port.
+    pub url: String,
+    /// File with the token to authenticate with, read for each request.
+    pub token_file: Option<PathBuf>,
+    /// For `https://`.
+    pub certificates: Certificates,
+    /// The datacenter that is asked about; none for the one of the server.
+    pub datacenter: Option<String>,
+    /// Only services of which an instance has this tag are taken; empty for all.
+    pub tag: String,
+    /// Whether only instances whose checks all pass are ready. Otherwise all are.
+    pub passing_only: bool,
+    /// How long a query waits for a change.
+    pub wait: Duration,
+    /// How many queries for instances may wait at once. Consul takes 200 connections of one address
+    /// (`http_max_conns_per_client`). With more services than that, they take turns.
+    pub connections: usize,
+}
+
+impl ConsulOptions {
+    /// The defaults, for a Consul at this URL.
+    pub fn new(url: &str) -> Self {
+        Self {
+            url: url.trim_end_matches('/').to_owned(),
+            token_file: None,
+            certificates: Certificates::default(),
+            datacenter: None,
+            tag: String::new(),
+            passing_only: true,
+            wait: Duration::from_secs(60),
+            connections: 128,
+        }
+    }
+}
+
+/// A registry that is a Consul.
+#[derive(Debug, Clone)]
+pub struct Consul {
+    options: Arc<ConsulOptions>,
+}
+
+impl Consul {
+    /// Followed as these options say.
+    pub fn new(options: ConsulOptions) -> Self {
+        Self { options: Arc::new(options) }
+    }
+
+    async fn run(&self, publisher: &Publisher) -> Result<Infallible, RegistryError> {
+        let options = &self.options;
+        let follower = Follower {
+            client: Arc::new(HttpClient::new(&options.certificates)?),
+            options: Arc::clone(options),
+            permits: Arc::new(Semaphore::new(options.connections)),
+            watched: Arc::default(),
+            publisher: publisher.clone(),
+        };
+        // Dropped with this future, and all watches with it.
+        let mut watches = JoinSet::new();
+        let mut watched = BTreeMap::<String, AbortHandle>::new();
+        let mut query = BlockingQuery::new("/v1/catalog/services".to_owned());
+        loop {
+            let body = query.ask(&follower.client, options, options.wait).await?;
+            let names = answer::services(&body).map_err(|reason| query.error(options, reason))?;
+            let is_taken = |(name, tags): &(String, Vec<String>)| {
+                name != ITSELF && (options.tag.is_empty() || tags.contains(&options.tag))
+            };
+            let catalog: Catalog = names.into_iter().filter(is_taken).map(|(name, _)| (name, None)).collect();
+            watched.retain(|name, watch| {
+                let stays = catalog.contains_key(name);
+                if !stays {
+                    watch.abort();
+                }
+                stays
+            });
+            let new: Vec<String> =
+                catalog.keys().filter(|name| !watched.contains_key(*name)).cloned().collect();
+            follower.watched.store(catalog.len(), Ordering::Relaxed);
+            publisher.publish(catalog);
+            for name in new {
+                let watch = watches.spawn(follower.clone().watch(name.clone()));
+                watched.insert(name, watch);
+            }
+            // Those that were aborted.
+            while watches.try_join_next().is_some() {}
+        }
+    }
+}
+
+/// Follows what is behind single services.
+#[derive(Clone)]
+struct Follower {
+    client: Arc<HttpClient>,
+    options: Arc<ConsulOptions>,
+    permits: Arc<Semaphore>,
+    /// How many services are followed.
+    watched: Arc<AtomicUsize>,
+    publisher: Publisher,
+}
+
+impl Follower {
+    /// Publishes what is behind a service, for ever.
+    async fn watch(self, name: String) {
+        let path = format!("/v1/health/service/{}", utf8_percent_encode(&name, NON_ALPHANUMERIC));
+        let mut query = BlockingQuery::new(path);
+        let mut backoff = Backoff::default();
+        loop {
+            match self.ask(&name, &mut query).await {
+                Ok(()) => backoff.reset(),
+                Err(error) => {
+                    self.publisher.partly_failed(&error);
+                    sleep(backoff.next()).await;
+                }
+            }
+        }
+    }
+
+    async fn ask(&self, name: &str, query: &mut BlockingQuery) -> Result<(), RegistryError> {
+        let watched = self.watched.load(Ordering::Relaxed);
+        let wait = blocking::shared_wait(self.options.wait, watched, self.options.connections);
+        let body = {
+            let closed = |_| RegistryError::new(name, "no query is allowed any more");
+            let _permit = self.permits.acquire().await.map_err(closed)?;
+            query.ask(&self.client, &self.options, wait).await?
+        };
+        let (service, skipped) = answer::instances(&body, self.options.passing_only)
+            .map_err(|reason| query.error(&self.options, reason))?;
+        for reason in skipped {
+            self.publisher.skipped(&query.error(&self.options, reason));
+        }
+        self.publisher.publish_service(name, service);
+        Ok(())
+    }
+}
+
+impl Registry for Consul {
+    fn follow<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError> {
+        async move {
+            let Err(error) = self.run(publisher).await;
+            error
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,107 @@
+//! One blocking query: it is answered when something has changed since the last answer, or after a while.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep_until};
+
+use super::{ConsulOptions, RegistryError};
+use crate::registry::http::HttpClient;
+
+/// Between the starts of two queries of one kind: a server whose every answer is new does not keep us busy.
+const LEAST_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How much later than promised an answer may come.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// No query waits for less, however many there are.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+
+pub(super) struct BlockingQuery {
+    path: String,
+    /// Of the last answer; 0 asks for what is so now.
+    index: u64,
+    started: Option<Instant>,
+}
+
+impl BlockingQuery {
+    pub(super) const fn new(path: String) -> Self {
+        Self { path, index: 0, started: None }
+    }
+
+    /// Waits for what has changed, and returns everything, which may be the same as before. After an error the next one
+    /// asks for what is so then: the server may be another one, with other indexes.
+    pub(super) async fn ask(
+        &mut self,
+        client: &HttpClient,
+        options: &ConsulOptions,
+        wait: Duration,
+    ) -> Result<Bytes, RegistryError> {
+        if let Some(started) = self.started {
+            sleep_until(started + LEAST_INTERVAL).await;
+        }
+        self.started = Some(Instant::now());
+        let before = std::mem::take(&mut self.index);
+        let mut url = format!("{}{}?stale&index={before}&wait={}ms", options.url, self.path, wait.as_millis());
+        if let Some(datacenter) = &options.datacenter {
+            url = format!("{url}&dc={datacenter}");
+        }
+        // The server adds up to a sixteenth to the time it waits.
+        let limit = wait + wait / 16 + SLACK;
+        let answer = client.get(&url, &headers(options).await?, limit).await?;
+        let index = answer.headers.get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
+        let Some(index) = index else {
+            return Err(self.error(options, "it says no X-Consul-Index; is this Consul's HTTP API?"));
+        };
+        self.index = next_index(before, index);
+        Ok(answer.body)
+    }
+
+    /// An error of this query.
+    pub(super) fn error(&self, options: &ConsulOptions, reason: impl ToString) -> RegistryError {
+        RegistryError::new(format!("{}{}", options.url, self.path), reason)
+    }
+}
+
+async fn headers(options: &ConsulOptions) -> Result<Vec<(&'static str, String)>, RegistryError> {
+    let Some(file) = &options.token_file else { return Ok(Vec::new()) };
+    let token = tokio::fs::read_to_string(file).await;
+    let token = token.map_err(|error| RegistryError::new(file.display().to_string(), error))?;
+    Ok(vec![("x-consul-token", token.trim().to_owned())])
+}
+
+/// The index to wait from: that of the answer. One that went backwards is of another history (a server that was restored,
+/// or forgot); then nothing is waited for. 0 would not wait either, and is never right in an answer.
+fn next_index(before: u64, answered: u64) -> u64 {
+    if answered < before { 0 } else { answered.max(1) }
+}
+
+/// How long each query waits when there are more services than connections, so that each gets its turn about as often as
+/// if there were enough.
+pub(super) fn shared_wait(wait: Duration, services: usize, connections: usize) -> Duration {
+    if services <= connections {
+        return wait;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a part of a time")]
+    let part = connections as f64 / services as f64;
+    wait.mul_f64(part).max(SHORTEST_WAIT.min(wait))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_goes_backwards_is_reset_and_zero_is_never_waited_from() {
+        assert_eq!([(0, 0), (0, 7), (7, 7), (7, 9), (9, 8)].map(|(b, a)| next_index(b, a)), [1, 7, 7, 9, 0]);
+    }
+
+    #[test]
+    fn with_more_services_than_connections_queries_wait_for_less() {
+        let wait = Duration::from_secs(60);
+        assert_eq!(shared_wait(wait, 128, 128), wait);
+        assert_eq!(shared_wait(wait, 256, 128), wait / 2);
+        assert_eq!(shared_wait(wait, 1_000_000, 128), SHORTEST_WAIT);
+        assert_eq!(shared_wait(Duration::from_millis(50), 2, 1), Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,160 @@
+//! What the store holds: services and endpoints of this connector, and what is foreign.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use contiv_controller::{Object, ResourceType};
+use contiv_proto::{
+    DecodeError, Key, Kind,
+    message::{endpoints::Endpoints, service::Service},
+    wire::Wire,
+};
+
+/// The label by which services and endpoints are this connector's. Its value is the registry's name. What does not carry
+/// it is foreign, and is never written or deleted.
+pub const REGISTRY_LABEL: &str = "contiv.io/registry";
+
+/// Namespace and name.
+pub type Id = (Arc<str>, Arc<str>);
+
+/// A stored object as the connector needs it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ownership<T> {
+    /// It carries the label.
+    Owned(T),
+    /// It does not. Only the addresses it uses are kept.
+    Foreign(BTreeSet<IpAddr>),
+}
+
+/// Services below their prefix.
+pub fn services() -> ResourceType<Ownership<Service>> {
+    ResourceType::new("service", &Key::prefix(Kind::Service), |entry| {
+        decode(&entry.key, &entry.value).map(|service: Service| {
+            if service.labels.contains_key(REGISTRY_LABEL) {
+                Ownership::Owned(service)
+            } else {
+                Ownership::Foreign(addresses(&service))
+            }
+        })
+    })
+}
+
+/// Endpoints below their prefix.
+pub fn endpoints() -> ResourceType<Ownership<Endpoints>> {
+    ResourceType::new("endpoints", &Key::prefix(Kind::Endpoints), |entry| {
+        decode(&entry.key, &entry.value).map(|endpoints: Endpoints| {
+            if endpoints.labels.contains_key(REGISTRY_LABEL) {
+                Ownership::Owned(endpoints)
+            } else {
+                Ownership::Foreign(BTreeSet::new())
+            }
+        })
+    })
+}
+
+/// Reads a value; what it leaves out of its identity is in its key.
+fn decode<M: Wire>(path: &str, value: &[u8]) -> Result<M, contiv_controller::BoxError> {
+    let key = Key::parse(path)?.ok_or_else(|| format!("{path} is no key of an object"))?;
+    let mut message: M = contiv_proto::value::decode(value)?;
+    message.agree_with(&key).map_err(|error: DecodeError| error.to_string())?;
+    Ok(message)
+}
+
+/// Every address on which a service is reached.
+pub fn addresses(service: &Service) -> BTreeSet<IpAddr> {
+    let ingress = service.load_balancer_ingress.iter().map(|ingress| &ingress.ip);
+    let texts = [&service.cluster_ip, &service.loadbalancer_ip].into_iter();
+    let texts = texts.chain(&service.cluster_ips).chain(&service.external_ips).chain(&service.lb_ingress_ips);
+    texts.chain(ingress).filter_map(|text| text.parse().ok()).collect()
+}
+
+/// One state of the store.
+#[derive(Debug, Clone, Default)]
+pub struct Stored<'a> {
+    /// Services of this connector.
+    pub services: BTreeMap<Id, &'a Service>,
+    /// Endpoints of this connector.
+    pub endpoints: BTreeMap<Id, &'a Endpoints>,
+    /// Services that are not, and those that cannot be read.
+    pub foreign_services: BTreeSet<Id>,
+    /// Endpoints that are not, and those that cannot be read.
+    pub foreign_endpoints: BTreeSet<Id>,
+    /// The addresses of foreign services.
+    pub foreign_addresses: BTreeSet<IpAddr>,
+}
+
+impl<'a> Stored<'a> {
+    /// Sorts what two caches hold. `unreadable` are the full keys of what is there but cannot be read now; nothing can be
+    /// said of it, so it counts as foreign whatever it was.
+    pub fn new(
+        services: &'a [Arc<Object<Ownership<Service>>>],
+        endpoints: &'a [Arc<Object<Ownership<Endpoints>>>],
+        unreadable: &BTreeSet<contiv_controller::Key>,
+    ) -> Self {
+        let mut stored = Self::default();
+        for service in services {
+            let Some(id) = id(&service.key) else { continue };
+            match &service.value {
+                // What it had when it was last read is as good as taken.
+                Ownership::Owned(service_) if unreadable.contains(&service.key) => {
+                    stored.foreign_addresses.extend(addresses(service_));
+                }
+                Ownership::Owned(service) => drop(stored.services.insert(id, service)),
+                Ownership::Foreign(addresses) => {
+                    stored.foreign_addresses.extend(addresses);
+                    stored.foreign_services.insert(id);
+                }
+            }
+        }
+        for endpoints in endpoints.iter().filter(|endpoints| !unreadable.contains(&endpoints.key)) {
+            let Some(id) = id(&endpoints.key) else { continue };
+            match &endpoints.value {
+                Ownership::Owned(endpoints) => drop(stored.endpoints.insert(id, endpoints)),
+                Ownership::Foreign(_) => drop(stored.foreign_endpoints.insert(id)),
+            }
+        }
+        for path in unreadable {
+            let Ok(Some(key)) = Key::parse(path) else { continue };
+            let id = (key.namespace().into(), key.name().into());
+            match key.kind() {
+                Kind::Service => drop(stored.foreign_services.insert(id)),
+                Kind::Endpoints => drop(stored.foreign_endpoints.insert(id)),
+                _ => {}
+            }
+        }
+        stored
+    }
+}
+
+/// Namespace and name in a full key.
+fn id(path: &str) -> Option<Id> {
+    let key = Key::parse(path).ok().flatten()?;
+    Some((key.namespace().into(), key.name().into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use contiv_proto::message::service::service::LoadBalancerIngress;
+
+    use super::*;
+
+    #[test]
+    fn every_address_of_a_foreign_service_is_known() {
+        let ip = |n: u8| Ipv4Addr::new(10, 0, 0, n).to_string();
+        let service = Service {
+            cluster_ip: ip(1),
+            cluster_ips: vec![ip(1), "fd00::1".to_owned()],
+            external_ips: vec![ip(2), "None".to_owned()],
+            lb_ingress_ips: vec![ip(3)],
+            loadbalancer_ip: ip(4),
+            load_balancer_ingress: vec![LoadBalancerIngress { ip: ip(5), ..LoadBalancerIngress::default() }],
+            ..Service::default()
+        };
+        assert_eq!(addresses(&service).len(), 6);
+    }
+}

@@ -1,0 +1,5 @@
+//! x
+/// x
+pub struct DnsServer;
+/// x
+pub struct Zone;
