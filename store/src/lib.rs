@@ -1,7 +1,8 @@
-//! Where the state of contiv lives: one [`Store`] trait, with etcd and a folder of manifests behind it.
+//! Where the state of contiv lives: one [`Store`] trait, with etcd, a folder of manifests and a Kubernetes API server behind
+//! it.
 //!
 //! - [`url`] reads store URLs and opens what they name.
-//! - [`etcd`] and [`dir`] are the backends. Both hold the same keys and the same values, those of Contiv.
+//! - [`etcd`], [`dir`] and [`mod@kube`] are the backends. All hold the same keys and the same values, those of Contiv.
 //! - [`feed`] follows a store for ever: snapshot, changes, reconnects.
 //! - [`mirror`] saves the last good state on disk.
 //! - [`manifest`] turns Kubernetes manifests into stored objects and back.
@@ -12,6 +13,7 @@ pub mod etcd;
 pub mod feed;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+pub mod kube;
 pub mod manifest;
 pub mod mirror;
 pub mod store;
@@ -26,4 +28,4 @@ pub use store::{
     Batch, Change, Condition, Entry, LeaseId, Leases, Operation, Snapshot, Store, TRANSACTION_LIMIT,
     Transaction, WatchEvent, WatchStream, commit_in_chunks,
 };
-pub use url::{StoreUrl, open};
+pub use url::{StoreUrl, open, open_for_node};

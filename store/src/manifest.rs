@@ -19,6 +19,7 @@ mod namespace;
 mod node;
 mod object;
 mod pod;
+mod received;
 mod reference;
 mod service;
 mod vpp_node;
@@ -33,6 +34,7 @@ use crate::Problem;
 
 pub use load::load_path;
 pub(crate) use load::unreadable;
+pub(crate) use received::parse_object;
 pub use write::{to_value, to_yaml};
 
 /// One object of a manifest.

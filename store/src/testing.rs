@@ -2,8 +2,10 @@
 
 mod authority;
 mod etcd;
+mod kubernetes;
 mod proxy;
 
 pub use authority::Authority;
 pub use etcd::{Etcd, EtcdOptions};
+pub use kubernetes::ApiServer;
 pub use proxy::Proxy;

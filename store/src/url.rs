@@ -8,6 +8,7 @@ use crate::{
     Store, StoreError,
     dir::DirStore,
     etcd::{EtcdAccess, EtcdStore},
+    kube::{KubeAddress, KubeStore, Scope},
 };
 
 /// Which store to use, and where it is. Reads and prints as a URL.
@@ -22,6 +23,8 @@ pub enum StoreUrl {
         /// The members as `HOST:PORT`, at least one.
         endpoints: Vec<String>,
     },
+    /// `kube:[PATH][?context=NAME][&pods=all]`: a Kubernetes API server.
+    Kube(KubeAddress),
 }
 
 /// Why a text is not a store URL.
@@ -45,10 +48,16 @@ impl FromStr for StoreUrl {
             }
             return Ok(Self::Dir(PathBuf::from(path)));
         }
+        if let Some(address) = url.strip_prefix("kube:") {
+            return KubeAddress::parse(address).map(Self::Kube).map_err(error);
+        }
         let (tls, members) = match url.split_once("://") {
             Some(("etcd", members)) => (false, members),
             Some(("etcds", members)) => (true, members),
-            _ => return Err(error("expected dir:PATH, etcd://HOST:PORT or etcds://HOST:PORT".to_owned())),
+            _ => {
+                let forms = "expected dir:PATH, kube:PATH, etcd://HOST:PORT or etcds://HOST:PORT";
+                return Err(error(forms.to_owned()));
+            }
         };
         let endpoints = members.split(',').map(endpoint).collect::<Result<_, _>>().map_err(error)?;
         Ok(Self::Etcd { tls, endpoints })
@@ -84,23 +93,42 @@ impl fmt::Display for StoreUrl {
                 let scheme = if *tls { "etcds" } else { "etcd" };
                 write!(f, "{scheme}://{}", endpoints.join(","))
             }
+            Self::Kube(address) => address.fmt(f),
         }
     }
 }
 
 /// Opens the store that `url` names; if it is an etcd, with `access`. The URL says whether with TLS.
 ///
-/// A folder is read at once. With etcd nothing is sent yet: whether it can be reached, and whether the files of `access`
-/// can be used, shows in the first request.
+/// A folder is read at once. With etcd and Kubernetes nothing is sent yet: whether it can be reached, and whether the files
+/// that let this client in can be used, shows in the first request.
 ///
 /// # Errors
 /// When the folder cannot be read.
 pub async fn open(url: &StoreUrl, access: EtcdAccess) -> Result<Arc<dyn Store>, StoreError> {
+    open_scope(url, access, &Scope::cluster()).await
+}
+
+/// As [`open`], for the agent of a node: of what Kubernetes has, only what that agent needs ([`Scope::node`]).
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_for_node(
+    url: &StoreUrl,
+    access: EtcdAccess,
+    node_name: &str,
+) -> Result<Arc<dyn Store>, StoreError> {
+    let pods = matches!(url, StoreUrl::Kube(address) if address.pods);
+    open_scope(url, access, &Scope::node(node_name, pods)).await
+}
+
+async fn open_scope(url: &StoreUrl, access: EtcdAccess, scope: &Scope) -> Result<Arc<dyn Store>, StoreError> {
     Ok(match url {
         StoreUrl::Dir(path) => Arc::new(DirStore::open(path).await?),
         StoreUrl::Etcd { tls, endpoints } => {
             Arc::new(EtcdStore::new(endpoints, EtcdAccess { tls: *tls, ..access })?)
         }
+        StoreUrl::Kube(address) => Arc::new(KubeStore::new(address.clone(), scope)),
     })
 }
 
@@ -110,9 +138,16 @@ mod tests {
 
     #[test]
     fn every_form_of_url_is_read_and_printed_as_it_was() {
-        for url in
-            ["dir:/etc/contiv", "dir:manifests", "etcd://10.0.0.1:2379", "etcds://a:1,b.c:65535,[::1]:2379"]
-        {
+        for url in [
+            "dir:/etc/contiv",
+            "dir:manifests",
+            "etcd://10.0.0.1:2379",
+            "etcds://a:1,b.c:65535,[::1]:2379",
+            "kube:",
+            "kube:/etc/kubeconfig",
+            "kube:?pods=all",
+            "kube:/etc/kubeconfig?context=prod&pods=all",
+        ] {
             assert_eq!(url.parse::<StoreUrl>().unwrap().to_string(), url);
         }
     }
@@ -131,6 +166,8 @@ mod tests {
             ("etcd://::1:2379", "[IPv6 address]"),
             ("etcd://:2379", "host of"),
             ("etcd://root:secret@a:1", "user and password"),
+            ("kube:?context=", "neither context=NAME"),
+            ("kube:/etc/kubeconfig?pods=some", "pods=none"),
             ("etcd://a:1/folder", "more than HOST:PORT"),
         ] {
             let error = url.parse::<StoreUrl>().unwrap_err().to_string();

@@ -26,6 +26,21 @@ pub(super) trait Manifest: DeserializeOwned + Serialize {
     fn metadata(&mut self) -> &mut Metadata;
 }
 
+/// The stored form of a manifest, with the defaults filled in. What `check` refuses is not to be used.
+pub(super) fn accept<M: Manifest>(mut manifest: M, kind: Kind, check: &mut Check) -> Object {
+    let metadata = manifest.metadata();
+    check.name(format_args!("metadata.name"), &metadata.name);
+    if !kind.is_namespaced() {
+        // The API server ignores it too.
+        metadata.namespace.clear();
+    } else if metadata.namespace.is_empty() {
+        "default".clone_into(&mut metadata.namespace);
+    } else {
+        check.name(format_args!("metadata.namespace"), &metadata.namespace);
+    }
+    manifest.into_message(check).into()
+}
+
 /// Reads one manifest, or each of a list, into `parsed`.
 pub(super) fn read(source: &str, mut value: Value, parsed: &mut Parsed) {
     drop_nulls(&mut value);
@@ -139,7 +154,7 @@ impl Reader<'_> {
     }
 
     fn read_as<M: Manifest>(self) -> Result<ManifestObject, Failure> {
-        let mut manifest: M = match serde_path_to_error::deserialize(&self.value) {
+        let manifest: M = match serde_path_to_error::deserialize(&self.value) {
             Ok(manifest) => manifest,
             Err(error) => {
                 let field = error.path().to_string();
@@ -149,17 +164,7 @@ impl Reader<'_> {
             }
         };
         let mut check = Check::default();
-        let metadata = manifest.metadata();
-        check.name(format_args!("metadata.name"), &metadata.name);
-        if !self.kind.is_namespaced() {
-            // The API server ignores it too.
-            metadata.namespace.clear();
-        } else if metadata.namespace.is_empty() {
-            "default".clone_into(&mut metadata.namespace);
-        } else {
-            check.name(format_args!("metadata.namespace"), &metadata.namespace);
-        }
-        let object: Object = manifest.into_message(&mut check).into();
+        let object = accept(manifest, self.kind, &mut check);
         if !check.findings.is_empty() {
             return Err(self.failure(check.findings));
         }

@@ -1,0 +1,140 @@
+//! The backend over a Kubernetes API server: read only.
+//!
+//! - Objects have the same keys and values as in etcd. What contiv does not use never stays in memory.
+//! - A list is complete when every type is listed, page by page. Each type has a version of its own there; a *revision*
+//!   of this store is a number that stands for one version of each, counted since the store was opened. Services are
+//!   listed before their endpoint slices, so that no service is without the slices that it had when it was listed.
+//! - A watch goes on from those versions, type by type. What the API server no longer has is listed again.
+//! - An object that cannot be used has an empty value, which is none that anything can be read from, and is a problem:
+//!   it is there, and must not be taken for a deleted one.
+//! - The files of the kubeconfig are read for each new client: after a failure, and of a token each minute.
+
+mod address;
+mod client;
+mod failure;
+mod follow;
+mod list;
+mod object;
+mod resource;
+mod tracks;
+mod watch;
+
+use std::sync::Arc;
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, try_join_all},
+};
+use tokio::sync::Mutex;
+
+use crate::{Snapshot, Store, StoreError, Transaction, WatchStream};
+pub use address::KubeAddress;
+use client::Client;
+use follow::Follow;
+use list::list;
+use resource::Resource;
+pub use resource::Scope;
+use tracks::{Tracks, Versions};
+use watch::Watch;
+
+/// A store on a Kubernetes API server. Cheap to clone; clones share the connections.
+#[derive(Debug, Clone)]
+pub struct KubeStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    address: KubeAddress,
+    resources: Vec<Resource>,
+    /// The one in use; none before the first request and after a failure.
+    client: Mutex<Option<Client>>,
+    tracks: Arc<Tracks>,
+}
+
+impl KubeStore {
+    /// A store on the API server at `address`, with what is in `scope`. Nothing is read or sent here.
+    pub fn new(address: KubeAddress, scope: &Scope) -> Self {
+        let resources = scope.resources();
+        Self {
+            inner: Arc::new(Inner {
+                address,
+                resources,
+                client: Mutex::default(),
+                tracks: Arc::new(Tracks::default()),
+            }),
+        }
+    }
+
+    async fn client(&self) -> Result<Client, StoreError> {
+        let mut slot = self.inner.client.lock().await;
+        if let Some(client) = &*slot {
+            return Ok(client.clone());
+        }
+        let client = Client::open(&self.inner.address).await?;
+        Ok(slot.insert(client).clone())
+    }
+
+    /// Makes requests with the client in use. After a failure the next ones get a new client, with what the files hold
+    /// then.
+    async fn ask<T>(
+        &self,
+        requests: impl AsyncFnOnce(&Client) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let client = self.client().await?;
+        let answer = requests(&client).await;
+        if matches!(answer, Err(StoreError::Unavailable { .. } | StoreError::Refused { .. })) {
+            *self.inner.client.lock().await = None;
+        }
+        answer
+    }
+
+    async fn list_all(&self, client: &Client, prefix: &str) -> Result<Snapshot, StoreError> {
+        let mut versions = Versions::new();
+        let mut snapshot = Snapshot::default();
+        for resource in self.inner.resources.iter().filter(|resource| resource.meets(prefix)) {
+            let listed = list(client, resource).await?;
+            versions.insert(resource.kind, listed.version);
+            snapshot.entries.extend(listed.entries);
+            snapshot.problems.extend(listed.problems);
+        }
+        snapshot.entries.retain(|entry| entry.key.starts_with(prefix));
+        snapshot.entries.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        snapshot.revision = self.inner.tracks.begin(prefix, versions, &snapshot.problems);
+        Ok(snapshot)
+    }
+
+    async fn watch_all(
+        &self,
+        client: &Client,
+        prefix: &str,
+        revision: i64,
+    ) -> Result<WatchStream, StoreError> {
+        let versions = self.inner.tracks.versions(prefix, revision)?;
+        let of_scope = self.inner.resources.iter().filter(|resource| resource.meets(prefix));
+        let watches = of_scope.map(|resource| {
+            let version = versions.get(&resource.kind).cloned().unwrap_or_default();
+            Watch::open(client.clone(), resource.clone(), version, revision)
+        });
+        let watches = try_join_all(watches).await?;
+        Ok(Follow::new(watches, prefix, versions, Arc::clone(&self.inner.tracks)).into_stream())
+    }
+}
+
+impl Store for KubeStore {
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
+        self.ask(async |client| self.list_all(client, prefix).await).boxed()
+    }
+
+    fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
+        self.ask(async move |client| self.watch_all(client, prefix, revision).await).boxed()
+    }
+
+    fn transact(&self, _: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {
+        let refused = StoreError::Refused {
+            action: "write".to_owned(),
+            reason: format!("{} is read only for contiv; use kubectl", self.inner.address),
+        };
+        std::future::ready(Err(refused)).boxed()
+    }
+}

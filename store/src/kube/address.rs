@@ -1,0 +1,50 @@
+//! Where the API server is, and who the client is there: a kubeconfig, or the pod that it runs in.
+
+use std::{fmt, path::PathBuf};
+
+/// How to find the API server, as in the URL `kube:[PATH][?context=NAME][&pods=all]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KubeAddress {
+    /// The kubeconfig. None: within a pod its service account, elsewhere `$KUBECONFIG` or `~/.kube/config`.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig. None: its current one.
+    pub context: Option<String>,
+    /// Whether an agent wants the pods of the cluster too. Only the weights that they are annotated with need that.
+    pub pods: bool,
+}
+
+impl KubeAddress {
+    /// Reads what follows `kube:` in a URL.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what would be right.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (path, query) = text.split_once('?').unwrap_or((text, ""));
+        let mut address =
+            Self { kubeconfig: (!path.is_empty()).then(|| PathBuf::from(path)), ..Self::default() };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("context", name)) if !name.is_empty() => address.context = Some(name.to_owned()),
+                Some(("pods", "all")) => address.pods = true,
+                Some(("pods", "none")) => address.pods = false,
+                _ => return Err(format!("{pair:?} is neither context=NAME nor pods=all nor pods=none")),
+            }
+        }
+        Ok(address)
+    }
+}
+
+impl fmt::Display for KubeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("kube:")?;
+        if let Some(path) = &self.kubeconfig {
+            write!(f, "{}", path.display())?;
+        }
+        let context = self.context.as_ref().map(|name| format!("context={name}"));
+        let pods = self.pods.then(|| "pods=all".to_owned());
+        for (i, pair) in context.into_iter().chain(pods).enumerate() {
+            write!(f, "{}{pair}", if i == 0 { '?' } else { '&' })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! What an error of the client means.
+
+use std::error::Error;
+
+use kube::core::Status;
+
+use crate::StoreError;
+
+/// What may be missing when a request is refused.
+const RIGHTS: &str = "the role of this client needs the verbs list and watch on it";
+
+/// Why a request failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The versions asked for are gone: HTTP 410, or `Expired`.
+    Gone,
+    Store(StoreError),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Whether the API server says that it no longer has a version.
+pub(super) fn is_gone(status: &Status) -> bool {
+    status.code == 410 || status.reason == "Expired" || status.reason == "Gone"
+}
+
+/// What an error of a request for `resource` means.
+pub(super) fn of(endpoint: &str, resource: &str, error: &kube::Error) -> Failure {
+    let kube::Error::Api(status) = error else {
+        return Failure::Store(unavailable(endpoint, chain(error)));
+    };
+    if is_gone(status) {
+        return Failure::Gone;
+    }
+    let said = format!("{} ({} {})", status.message, status.code, status.reason);
+    let hint = match status.code {
+        401 => "is its token or certificate still good?",
+        403 => RIGHTS,
+        404 => "contiv needs Kubernetes 1.21 or later",
+        // Overloaded, starting, stopping, or a fault of its own: it may pass.
+        _ => return Failure::Store(unavailable(endpoint, said)),
+    };
+    let action = format!("read {resource}");
+    Failure::Store(StoreError::Refused { action, reason: format!("{said}; {hint}") })
+}
+
+pub(super) fn unavailable(endpoint: &str, reason: impl Into<String>) -> StoreError {
+    StoreError::Unavailable { endpoint: endpoint.to_owned(), reason: reason.into() }
+}
+
+/// An error with its causes, which most of the client's errors keep to themselves.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
+}

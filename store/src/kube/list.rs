@@ -1,0 +1,148 @@
+//! A list of one type, in pages.
+
+use std::fmt::Write;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{
+    client::Client,
+    failure::{Failure, unavailable},
+    object::receive,
+    resource::Resource,
+};
+use crate::{Entry, Problem, StoreError};
+
+/// Objects per page, as in client-go.
+const PAGE: u32 = 500;
+/// How often pages are asked for. Between two of them the version of the first may be gone; after that everything is
+/// asked for at once.
+const ATTEMPTS: usize = 3;
+
+/// All objects of one type, at one version.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    pub(super) version: String,
+    pub(super) entries: Vec<Entry>,
+    pub(super) problems: Vec<Problem>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Page<'a> {
+    metadata: PageMetadata,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PageMetadata {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    next: String,
+}
+
+/// Everything there is of a resource. Each page is reduced to what is kept before the next is asked for.
+pub(super) async fn list(client: &Client, resource: &Resource) -> Result<Listed, StoreError> {
+    for attempt in 0..=ATTEMPTS {
+        let limit = if attempt < ATTEMPTS { PAGE } else { 0 };
+        match pages(client, resource, limit).await {
+            Ok(listed) => return Ok(listed),
+            Err(Failure::Gone) => {}
+            Err(Failure::Store(error)) => return Err(error),
+        }
+    }
+    let reason =
+        format!("the version of the {} was gone again and again before all were listed", resource.name());
+    Err(unavailable(&client.endpoint, reason))
+}
+
+async fn pages(client: &Client, resource: &Resource, limit: u32) -> Result<Listed, Failure> {
+    let mut listed = Listed::default();
+    let mut next = String::new();
+    loop {
+        let page = client.get_whole(resource.name(), &query(resource, limit, &next)).await?;
+        next = add_page(resource, &page, &mut listed).map_err(|reason| {
+            unavailable(&client.endpoint, format!("a list of {}: {reason}", resource.name()))
+        })?;
+        if next.is_empty() {
+            return Ok(listed);
+        }
+    }
+}
+
+/// Takes in one page, and returns what to ask the next one with.
+fn add_page(resource: &Resource, page: &[u8], listed: &mut Listed) -> Result<String, String> {
+    let Page { metadata, items } = serde_json::from_slice(page).map_err(|error| error.to_string())?;
+    for item in items.into_iter().flatten() {
+        let (entry, problems) = receive(resource.kind, item.get())?.into_entry();
+        listed.entries.extend(entry);
+        listed.problems.extend(problems);
+    }
+    listed.version = metadata.resource_version;
+    Ok(metadata.next)
+}
+
+fn query(resource: &Resource, limit: u32, next: &str) -> String {
+    let mut query = format!("{}?", resource.path);
+    if !resource.selector.is_empty() {
+        let _ = write!(query, "fieldSelector={}&", escape(&resource.selector));
+    }
+    if limit > 0 {
+        let _ = write!(query, "limit={limit}&");
+    }
+    if !next.is_empty() {
+        let _ = write!(query, "continue={}&", escape(next));
+    }
+    query.pop();
+    query
+}
+
+/// Text as part of a query: all but letters, digits and `-._~` as percent and two digits (RFC 3986).
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_proto::Kind;
+
+    use super::*;
+    use crate::kube::Scope;
+
+    fn node() -> Resource {
+        Scope::node("n1", false).resources().remove(0)
+    }
+
+    #[test]
+    fn a_page_is_asked_for_with_what_the_one_before_said() {
+        assert_eq!(node().kind, Kind::Node);
+        assert_eq!(query(&node(), 500, ""), "/api/v1/nodes?fieldSelector=metadata.name%3Dn1&limit=500");
+        assert_eq!(
+            query(&node(), 0, "a+b=="),
+            "/api/v1/nodes?fieldSelector=metadata.name%3Dn1&continue=a%2Bb%3D%3D"
+        );
+    }
+
+    #[test]
+    fn half_a_page_is_no_page() {
+        let mut listed = Listed::default();
+        let page = br#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"n1"}},{"metadata"#;
+        assert!(add_page(&node(), page, &mut listed).is_err());
+    }
+
+    #[test]
+    fn a_page_without_items_is_the_end_of_an_empty_list() {
+        let mut listed = Listed::default();
+        let next = add_page(&node(), br#"{"metadata":{"resourceVersion":"7"},"items":null}"#, &mut listed);
+        assert_eq!((next.unwrap().as_str(), listed.version.as_str(), listed.entries.len()), ("", "7", 0));
+    }
+}

@@ -1,0 +1,193 @@
+//! From what the API server sends to what is stored.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use bytes::Bytes;
+use contiv_proto::{Key, Kind, Object};
+use serde::{Deserialize, de::IgnoredAny};
+
+use crate::{Entry, Problem, manifest};
+
+/// Annotations that contiv, or Contiv, knows. All others are dead weight: one of them holds the whole object again.
+const ANNOTATIONS: [&str; 2] = ["contiv.io/", "contivpp.io/"];
+/// On the Endpoints by which components elect a leader: they change every two seconds and are no endpoints.
+const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+/// Those of components too old to annotate them; Contiv's reflector knew them by name.
+const ELECTIONS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
+
+/// An object, or as much as can be told of it.
+#[derive(Debug)]
+pub(super) struct Received {
+    /// Its full key.
+    pub(super) key: String,
+    /// Its own `resourceVersion`.
+    pub(super) version: String,
+    pub(super) value: Value,
+}
+
+/// What there is to store of an object.
+#[derive(Debug, PartialEq)]
+pub(super) enum Value {
+    Good(Bytes),
+    /// It cannot be used.
+    Bad(Vec<Problem>),
+    /// It is nothing that is stored.
+    None,
+}
+
+impl Received {
+    /// As an entry; none if it is nothing that is stored. What cannot be used has an empty value.
+    pub(super) fn into_entry(self) -> (Option<Entry>, Vec<Problem>) {
+        let (value, problems) = match self.value {
+            Value::Good(value) => (value, Vec::new()),
+            Value::Bad(problems) => (Bytes::new(), problems),
+            Value::None => return (None, Vec::new()),
+        };
+        // Kubernetes does not say at which version an object came to be.
+        let mod_revision = self.version.parse().unwrap_or(0);
+        (Some(Entry { key: self.key, value, create_revision: 0, mod_revision }), problems)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Head<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata<'a> {
+    name: String,
+    namespace: String,
+    resource_version: String,
+    #[serde(borrow)]
+    annotations: Option<BTreeMap<Cow<'a, str>, IgnoredAny>>,
+}
+
+/// The `resourceVersion` of an object of whatever type, as a bookmark has it.
+///
+/// # Errors
+/// When it has none.
+pub(super) fn version_of(json: &str) -> Result<String, String> {
+    let head: Head<'_> = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    Ok(head.metadata.resource_version)
+}
+
+/// Reads one object.
+///
+/// # Errors
+/// When it cannot even be told which object it is.
+pub(super) fn receive(kind: Kind, json: &str) -> Result<Received, String> {
+    let Head { metadata } = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    let namespace = if kind.is_namespaced() { metadata.namespace.as_str() } else { "" };
+    let key = Key::new(kind, namespace, metadata.name.as_str()).map_err(|error| error.to_string())?.to_path();
+    let value = if is_election(kind, &metadata) { Value::None } else { value(kind, &key, json) };
+    Ok(Received { key, version: metadata.resource_version, value })
+}
+
+fn is_election(kind: Kind, metadata: &Metadata<'_>) -> bool {
+    kind == Kind::Endpoints
+        && (metadata.annotations.iter().flatten().any(|(name, _)| name == LEADER)
+            || metadata.namespace == "kube-system" && ELECTIONS.contains(&metadata.name.as_str()))
+}
+
+fn value(kind: Kind, key: &str, json: &str) -> Value {
+    let mut object = match manifest::parse_object(key, kind, json) {
+        Ok(object) => object,
+        Err(problems) => return Value::Bad(problems),
+    };
+    lighten(&mut object);
+    match object.encode() {
+        // Without the room that the writer left at the end.
+        Ok(value) => Value::Good(Bytes::from(value.into_boxed_slice())),
+        Err(error) => Value::Bad(vec![Problem {
+            source: key.to_owned(),
+            object: None,
+            field: Some(error.field),
+            reason: error.problem,
+        }]),
+    }
+}
+
+/// Drops what nobody reads, so that no change of it is one.
+fn lighten(object: &mut Object) {
+    let keep_known = |annotations: &mut BTreeMap<String, String>| {
+        annotations.retain(|name, _| ANNOTATIONS.iter().any(|known| name.starts_with(known)));
+    };
+    match object {
+        Object::Pod(pod) => keep_known(&mut pod.annotations),
+        Object::Service(service) => keep_known(&mut service.annotations),
+        Object::EndpointSlice(slice) => {
+            keep_known(&mut slice.annotations);
+            for reference in slice.endpoints.iter_mut().filter_map(|one| one.target_ref.as_mut()) {
+                reference.resource_version.clear();
+            }
+        }
+        Object::Endpoints(endpoints) => {
+            let subsets = endpoints.endpoint_subsets.iter_mut();
+            let addresses =
+                subsets.flat_map(|one| one.addresses.iter_mut().chain(&mut one.not_ready_addresses));
+            for reference in addresses.filter_map(|address| address.target_ref.as_mut()) {
+                reference.resource_version.clear();
+            }
+        }
+        Object::Node(_) | Object::Namespace(_) | Object::VppNode(_) | Object::IpAllocation(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoints(name: &str, annotations: &str) -> Received {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"kube-system","resourceVersion":"12",
+            "annotations":{annotations}}},"subsets":[{{"addresses":[{{"ip":"10.0.0.1",
+            "targetRef":{{"kind":"Pod","name":"a","resourceVersion":"11"}}}}],"ports":[{{"port":80}}]}}]}}"#
+        );
+        receive(Kind::Endpoints, &json).unwrap()
+    }
+
+    #[test]
+    fn endpoints_by_which_a_leader_is_elected_are_nothing_that_is_stored() {
+        assert_eq!(endpoints("any", &format!(r#"{{"{LEADER}":"{{}}"}}"#)).value, Value::None);
+        assert_eq!(endpoints("kube-scheduler", "null").value, Value::None);
+        assert!(matches!(endpoints("web", "{}").value, Value::Good(_)));
+    }
+
+    #[test]
+    fn what_changes_without_meaning_is_not_kept() {
+        let Value::Good(value) = endpoints("web", "{}").value else { panic!("it is good") };
+        let text = String::from_utf8(value.to_vec()).unwrap();
+        assert!(text.contains(r#""target_ref":{"kind":"Pod","name":"a"}"#), "{text}");
+
+        let json = r#"{"metadata":{"name":"web","namespace":"default","managedFields":[{"manager":"kubectl"}],
+            "annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}","contiv.io/balance":"random",
+            "contivpp.io/x":"y"}},"spec":{"clusterIP":"10.96.0.1"}}"#;
+        let Value::Good(value) = receive(Kind::Service, json).unwrap().value else { panic!("it is good") };
+        let text = String::from_utf8(value.to_vec()).unwrap();
+        assert!(
+            text.contains(r#""annotations":{"contiv.io/balance":"random","contivpp.io/x":"y"}"#),
+            "{text}"
+        );
+        assert!(!text.contains("kubectl"), "{text}");
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_used_is_there_with_an_empty_value_and_named_by_its_key() {
+        let json = r#"{"metadata":{"name":"web","namespace":"default","resourceVersion":"5"},
+            "spec":{"clusterIP":"10.96.0.999"}}"#;
+        let (entry, problems) = receive(Kind::Service, json).unwrap().into_entry();
+        let entry = entry.unwrap();
+        assert_eq!((entry.value.len(), entry.mod_revision), (0, 5));
+        assert_eq!(problems[0].source, entry.key);
+        assert_eq!(problems[0].field.as_deref(), Some("spec.clusterIP"));
+    }
+
+    #[test]
+    fn what_has_no_name_cannot_be_told_apart() {
+        assert!(receive(Kind::Service, r#"{"metadata":{"namespace":"default"}}"#).is_err());
+        assert!(receive(Kind::Service, "{}").is_err());
+    }
+}

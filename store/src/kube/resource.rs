@@ -1,0 +1,106 @@
+//! What is read of a cluster, and where the API server has it.
+
+use contiv_proto::{Key, Kind};
+
+/// One type of object at the API server, or some of its objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Resource {
+    pub(super) kind: Kind,
+    /// Its place at the API server.
+    pub(super) path: &'static str,
+    /// Which of them, as `fieldSelector` says it. Empty: all.
+    pub(super) selector: String,
+}
+
+impl Resource {
+    /// None for what Kubernetes does not have.
+    fn of(kind: Kind) -> Option<Self> {
+        let path = match kind {
+            Kind::Pod => "/api/v1/pods",
+            Kind::Service => "/api/v1/services",
+            Kind::Endpoints => "/api/v1/endpoints",
+            Kind::EndpointSlice => "/apis/discovery.k8s.io/v1/endpointslices",
+            Kind::Node => "/api/v1/nodes",
+            Kind::Namespace => "/api/v1/namespaces",
+            Kind::VppNode | Kind::IpAllocation => return None,
+        };
+        Some(Self { kind, path, selector: String::new() })
+    }
+
+    /// Whether objects of this type can have keys that begin with `prefix`.
+    pub(super) fn meets(&self, prefix: &str) -> bool {
+        let own = Key::prefix(self.kind);
+        own.starts_with(prefix) || prefix.starts_with(&own)
+    }
+
+    /// As RBAC calls it, for errors.
+    pub(super) fn name(&self) -> &'static str {
+        self.path.rsplit('/').next().unwrap_or(self.path)
+    }
+}
+
+/// How much of a cluster to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope(Vec<Resource>);
+
+/// In the order in which they are listed: a service before its endpoint slices.
+const ORDER: [Kind; 6] =
+    [Kind::Namespace, Kind::Node, Kind::Pod, Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
+
+impl Scope {
+    /// Every type that Kubernetes has.
+    pub fn cluster() -> Self {
+        Self(ORDER.into_iter().filter_map(Resource::of).collect())
+    }
+
+    /// What the agent of a node needs: services, endpoint slices, its own Node object, and pods if `pods` says so.
+    ///
+    /// `Endpoints` are left out: whatever has any has endpoint slices too, by Kubernetes' own mirroring. What other
+    /// nodes and their pods say of themselves changes often and decides nothing here, but for the weights of pods.
+    pub fn node(name: &str, pods: bool) -> Self {
+        let is_needed = |resource: &Resource| match resource.kind {
+            Kind::Node | Kind::Service | Kind::EndpointSlice => true,
+            Kind::Pod => pods,
+            _ => false,
+        };
+        let mut resources = Self::cluster().0;
+        resources.retain(is_needed);
+        for resource in resources.iter_mut().filter(|resource| resource.kind == Kind::Node) {
+            resource.selector = format!("metadata.name={name}");
+        }
+        Self(resources)
+    }
+
+    pub(super) fn resources(&self) -> Vec<Resource> {
+        self.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_proto::key::ROOT;
+
+    use super::*;
+
+    fn names(scope: &Scope, prefix: &str) -> Vec<&'static str> {
+        scope.0.iter().filter(|resource| resource.meets(prefix)).map(Resource::name).collect()
+    }
+
+    #[test]
+    fn the_prefix_says_which_types_are_asked_for() {
+        let cluster = Scope::cluster();
+        assert_eq!(names(&cluster, ROOT).len(), 6);
+        assert_eq!(names(&cluster, &Key::prefix(Kind::Endpoints)), ["endpoints"]);
+        let key = Key::new(Kind::Service, "default", "web").unwrap().to_path();
+        assert_eq!(names(&cluster, &key), ["services"]);
+        assert_eq!(names(&cluster, "/elsewhere"), [""; 0]);
+    }
+
+    #[test]
+    fn an_agent_reads_its_own_node_and_no_pods_unless_it_is_told_to() {
+        let scope = Scope::node("n1", false);
+        assert_eq!(names(&scope, ROOT), ["nodes", "services", "endpointslices"]);
+        assert_eq!(scope.0[0].selector, "metadata.name=n1");
+        assert_eq!(names(&Scope::node("n1", true), ROOT), ["nodes", "pods", "services", "endpointslices"]);
+    }
+}

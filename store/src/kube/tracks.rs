@@ -1,0 +1,130 @@
+//! Which versions a revision stands for.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use contiv_proto::Kind;
+use parking_lot::Mutex;
+
+use crate::{Problem, StoreError};
+
+/// The API server's `resourceVersion` of each type.
+pub(super) type Versions = BTreeMap<Kind, String>;
+
+/// How many revisions of one prefix are remembered. A watch begins where the one before was, or a change or two earlier.
+const REMEMBERED: usize = 16;
+
+/// What was listed and watched so far.
+#[derive(Debug, Default)]
+pub(super) struct Tracks(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    newest: i64,
+    tracks: BTreeMap<String, Track>,
+}
+
+/// How far those who follow one prefix are.
+#[derive(Debug, Default)]
+struct Track {
+    /// The newest last.
+    revisions: VecDeque<(i64, Versions)>,
+    /// What cannot be used now, by key.
+    problems: BTreeMap<String, Vec<Problem>>,
+}
+
+impl Tracks {
+    /// A revision for what was just listed.
+    pub(super) fn begin(&self, prefix: &str, versions: Versions, problems: &[Problem]) -> i64 {
+        let mut state = self.0.lock();
+        let track = state.tracks.entry(prefix.to_owned()).or_default();
+        track.problems.clear();
+        for problem in problems {
+            track.problems.entry(problem.source.clone()).or_default().push(problem.clone());
+        }
+        state.push(prefix, versions)
+    }
+
+    /// A revision for what has just come to be, and what cannot be used from now on, if that is more than before: `news`
+    /// has each key that changed, with what is wrong with it.
+    pub(super) fn advance(
+        &self,
+        prefix: &str,
+        versions: Versions,
+        news: Vec<(String, Vec<Problem>)>,
+    ) -> (i64, Option<Vec<Problem>>) {
+        let mut state = self.0.lock();
+        let track = state.tracks.entry(prefix.to_owned()).or_default();
+        let is_worse = news.iter().any(|(_, problems)| !problems.is_empty());
+        for (key, problems) in news {
+            if problems.is_empty() {
+                track.problems.remove(&key);
+            } else {
+                track.problems.insert(key, problems);
+            }
+        }
+        let problems = is_worse.then(|| track.problems.values().flatten().cloned().collect());
+        (state.push(prefix, versions), problems)
+    }
+
+    /// What a revision of this prefix stands for.
+    ///
+    /// # Errors
+    /// When it is not remembered: list again.
+    pub(super) fn versions(&self, prefix: &str, revision: i64) -> Result<Versions, StoreError> {
+        let state = self.0.lock();
+        let remembered = state.tracks.get(prefix).map(|track| &track.revisions);
+        let found = remembered.and_then(|all| all.iter().find(|(of, _)| *of == revision));
+        found.map(|(_, versions)| versions.clone()).ok_or(StoreError::Compacted {
+            requested: revision,
+            oldest: remembered.and_then(|all| all.front()).map_or(state.newest, |(of, _)| *of),
+        })
+    }
+}
+
+impl State {
+    fn push(&mut self, prefix: &str, versions: Versions) -> i64 {
+        self.newest += 1;
+        let track = self.tracks.entry(prefix.to_owned()).or_default();
+        if track.revisions.len() == REMEMBERED {
+            track.revisions.pop_front();
+        }
+        track.revisions.push_back((self.newest, versions));
+        self.newest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn versions(version: &str) -> Versions {
+        Versions::from([(Kind::Pod, version.to_owned())])
+    }
+
+    fn problem(key: &str) -> Problem {
+        Problem { source: key.to_owned(), object: None, field: None, reason: "bad".to_owned() }
+    }
+
+    #[test]
+    fn a_busy_prefix_does_not_make_the_revisions_of_a_quiet_one_forgotten() {
+        let tracks = Tracks::default();
+        let quiet = tracks.begin("/quiet/", versions("7"), &[]);
+        for i in 0..100 {
+            tracks.advance("/busy/", versions(&i.to_string()), Vec::new());
+        }
+        assert_eq!(tracks.versions("/quiet/", quiet).unwrap(), versions("7"));
+        assert!(matches!(tracks.versions("/busy/", quiet + 1), Err(StoreError::Compacted { .. })));
+    }
+
+    #[test]
+    fn problems_are_told_when_there_is_a_new_one_and_then_all_of_them() {
+        let tracks = Tracks::default();
+        tracks.begin("/", versions("1"), &[problem("/a")]);
+        let (_, told) = tracks.advance("/", versions("2"), vec![("/b".to_owned(), vec![problem("/b")])]);
+        assert_eq!(told.unwrap(), [problem("/a"), problem("/b")]);
+        let (_, told) = tracks.advance("/", versions("3"), vec![("/a".to_owned(), Vec::new())]);
+        assert_eq!(told, None, "who follows drops what is wrong with a key that changed");
+        let (_, told) = tracks.advance("/", versions("4"), vec![("/c".to_owned(), vec![problem("/c")])]);
+        assert_eq!(told.unwrap(), [problem("/b"), problem("/c")]);
+    }
+}

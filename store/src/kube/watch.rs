@@ -1,0 +1,179 @@
+//! The watch of one type: requests that each end after some minutes, put together.
+
+use std::{fmt::Write, time::Duration};
+
+use futures::{AsyncBufReadExt, AsyncReadExt, Stream, stream};
+use kube::core::Status;
+use rand::Rng;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout};
+
+use super::{
+    client::{Answer, Client},
+    failure::{Failure, is_gone, unavailable},
+    list::escape,
+    object::{Received, receive, version_of},
+    resource::Resource,
+};
+use crate::StoreError;
+
+/// How long the API server is asked to keep one request, from half of this up; as in client-go, so that the connections
+/// to one of several servers are spread anew at times.
+const LONGEST: u64 = 600;
+/// A server that says nothing for so long has forgotten this watch: it sends a bookmark each minute.
+const SILENCE: Duration = Duration::from_secs(150);
+/// A request that ends sooner than this and without a word is a failure, lest it be made again without pause.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// The most that is read of one event.
+const LARGEST_EVENT: u64 = 16 << 20;
+
+/// What happened to one type.
+#[derive(Debug)]
+pub(super) struct Happened {
+    pub(super) resource: Resource,
+    /// The version up to which everything has been told.
+    pub(super) version: String,
+    pub(super) change: Option<WatchChange>,
+}
+
+/// What happened to one object.
+#[derive(Debug)]
+pub(super) enum WatchChange {
+    Put(Received),
+    Delete { key: String },
+}
+
+/// A watch of one type that is under way.
+pub(super) struct Watch {
+    client: Client,
+    resource: Resource,
+    version: String,
+    /// The store's, for errors.
+    revision: i64,
+    answer: Answer,
+    opened: Instant,
+    /// Whether anything came since then.
+    has_spoken: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    event: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+impl Watch {
+    /// Begins to watch what happens after `version`.
+    pub(super) async fn open(
+        client: Client,
+        resource: Resource,
+        version: String,
+        revision: i64,
+    ) -> Result<Self, StoreError> {
+        let answer = request(&client, &resource, &version, revision).await?;
+        Ok(Self { client, resource, version, revision, answer, opened: Instant::now(), has_spoken: false })
+    }
+
+    /// What happens, until something fails.
+    pub(super) fn into_stream(self) -> impl Stream<Item = Result<Happened, StoreError>> + Send {
+        stream::unfold(Some(self), async |watch| {
+            let mut watch = watch?;
+            match watch.next().await {
+                Ok(happened) => Some((Ok(happened), Some(watch))),
+                Err(error) => Some((Err(error), None)),
+            }
+        })
+    }
+
+    async fn next(&mut self) -> Result<Happened, StoreError> {
+        loop {
+            if let Some(line) = self.line().await? {
+                self.has_spoken = true;
+                return self.read(&line);
+            }
+            if !self.has_spoken && self.opened.elapsed() < SHORTEST {
+                let reason = format!("a watch of {} ends as soon as it begins", self.resource.name());
+                return Err(unavailable(&self.client.endpoint, reason));
+            }
+            self.answer = request(&self.client, &self.resource, &self.version, self.revision).await?;
+            self.opened = Instant::now();
+            self.has_spoken = false;
+        }
+    }
+
+    /// The next line; none when the request is over.
+    async fn line(&mut self) -> Result<Option<String>, StoreError> {
+        let failed = |reason: String| unavailable(&self.client.endpoint, reason);
+        let mut line = String::new();
+        let mut limited = (&mut self.answer).take(LARGEST_EVENT);
+        let size = timeout(SILENCE, limited.read_line(&mut line))
+            .await
+            .map_err(|_| failed(format!("a watch of {} says nothing for {SILENCE:?}", self.resource.name())))?
+            .map_err(|error| failed(error.to_string()))?;
+        match size {
+            0 => Ok(None),
+            _ if line.ends_with('\n') => Ok(Some(line)),
+            size if size as u64 == LARGEST_EVENT => Err(failed(format!(
+                "one of the {} is larger than {LARGEST_EVENT} bytes",
+                self.resource.name()
+            ))),
+            _ => Err(failed("the connection ended within an event".to_owned())),
+        }
+    }
+
+    fn read(&mut self, line: &str) -> Result<Happened, StoreError> {
+        let failed = |reason: String| {
+            unavailable(&self.client.endpoint, format!("a watch of {}: {reason}", self.resource.name()))
+        };
+        let Line { event, object } = serde_json::from_str(line).map_err(|error| failed(error.to_string()))?;
+        let receive = || receive(self.resource.kind, object.get());
+        let (version, change) = match event {
+            "ADDED" | "MODIFIED" => {
+                let received = receive().map_err(failed)?;
+                (received.version.clone(), Some(WatchChange::Put(received)))
+            }
+            "DELETED" => {
+                let Received { key, version, .. } = receive().map_err(failed)?;
+                (version, Some(WatchChange::Delete { key }))
+            }
+            "BOOKMARK" => (version_of(object.get()).map_err(failed)?, None),
+            "ERROR" => {
+                let status: Status =
+                    serde_json::from_str(object.get()).map_err(|error| failed(error.to_string()))?;
+                return Err(if is_gone(&status) { gone(self.revision) } else { failed(status.message) });
+            }
+            other => return Err(failed(format!("an event of the unknown type {other:?}"))),
+        };
+        self.version.clone_from(&version);
+        Ok(Happened { resource: self.resource.clone(), version, change })
+    }
+}
+
+async fn request(
+    client: &Client,
+    resource: &Resource,
+    version: &str,
+    revision: i64,
+) -> Result<Answer, StoreError> {
+    let seconds = rand::rng().random_range(LONGEST / 2..=LONGEST);
+    let mut query = format!(
+        "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={}",
+        resource.path,
+        escape(version)
+    );
+    if !resource.selector.is_empty() {
+        let _ = write!(query, "&fieldSelector={}", escape(&resource.selector));
+    }
+    client.get(resource.name(), &query).await.map_err(|failure| match failure {
+        Failure::Gone => gone(revision),
+        Failure::Store(error) => error,
+    })
+}
+
+/// The API server no longer has what happened since this revision.
+const fn gone(revision: i64) -> StoreError {
+    StoreError::Compacted { requested: revision, oldest: revision + 1 }
+}

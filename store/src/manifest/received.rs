@@ -1,0 +1,98 @@
+//! Single objects as an API server sends them: of a kind that is known, nearly all of them without a fault.
+
+use contiv_proto::{Kind, Object};
+use serde_json::Value;
+
+use super::{
+    Parsed,
+    check::Check,
+    endpoint_slice::EndpointSlice,
+    endpoints::Endpoints,
+    ip_allocation::CustomIpAllocation,
+    kind,
+    namespace::Namespace,
+    node::Node,
+    object::{self, Manifest},
+    pod::Pod,
+    service::Service,
+    vpp_node::VppNode,
+};
+use crate::Problem;
+
+/// Reads one object of `kind`; `source` is how problems call it.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn parse_object(source: &str, kind: Kind, json: &str) -> Result<Object, Vec<Problem>> {
+    // Straight into what is kept: what is not kept is never held.
+    let read = match kind {
+        Kind::Pod => direct::<Pod>(kind, json),
+        Kind::Service => direct::<Service>(kind, json),
+        Kind::Endpoints => direct::<Endpoints>(kind, json),
+        Kind::EndpointSlice => direct::<EndpointSlice>(kind, json),
+        Kind::Node => direct::<Node>(kind, json),
+        Kind::Namespace => direct::<Namespace>(kind, json),
+        Kind::VppNode => direct::<VppNode>(kind, json),
+        Kind::IpAllocation => direct::<CustomIpAllocation>(kind, json),
+    };
+    match read {
+        Some(object) => Ok(object),
+        None => slowly(source, kind, json),
+    }
+}
+
+fn direct<M: Manifest>(kind: Kind, json: &str) -> Option<Object> {
+    let manifest: M = serde_json::from_str(json).ok()?;
+    let mut check = Check::default();
+    let object = object::accept(manifest, kind, &mut check);
+    check.findings.is_empty().then_some(object)
+}
+
+/// The way of manifests: it takes `null` for a field, as empty lists are sent, and says where a fault is.
+fn slowly(source: &str, kind: Kind, json: &str) -> Result<Object, Vec<Problem>> {
+    let problem = |reason: String| Problem { source: source.to_owned(), object: None, field: None, reason };
+    let mut value: Value = serde_json::from_str(json).map_err(|error| vec![problem(error.to_string())])?;
+    if let Some(fields) = value.as_object_mut() {
+        // The items of a list do not repeat what they are.
+        let (api_version, kind) = kind::manifest_of(kind);
+        fields.insert("apiVersion".to_owned(), api_version.into());
+        fields.insert("kind".to_owned(), kind.into());
+    }
+    let mut parsed = Parsed::default();
+    object::read(source, value, &mut parsed);
+    match parsed.objects.pop() {
+        Some(read) => Ok(read.object),
+        None => Err(parsed.problems),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLICE: &str = r#"{"metadata":{"name":"web-1","namespace":"default","managedFields":[{"manager":"x"}],
+        "labels":{"kubernetes.io/service-name":"web"}},"addressType":"IPv4","endpoints":ENDPOINTS,"ports":[]}"#;
+
+    fn slice(endpoints: &str) -> Result<Object, Vec<Problem>> {
+        parse_object("here", Kind::EndpointSlice, &SLICE.replace("ENDPOINTS", endpoints))
+    }
+
+    #[test]
+    fn null_is_the_same_as_an_empty_list() {
+        assert_eq!(slice("null").unwrap(), slice("[]").unwrap());
+    }
+
+    #[test]
+    fn a_fault_is_named_with_its_field() {
+        let problems = slice(r#"[{"addresses":["10.0.0.999"]}]"#).unwrap_err();
+        assert_eq!(problems.len(), 1);
+        let text = problems[0].to_string();
+        assert!(text.starts_with("here: EndpointSlice default/web-1: endpoints[0].addresses[0]"), "{text}");
+    }
+
+    #[test]
+    fn a_wrong_type_is_named_with_its_field() {
+        let problems = slice("7").unwrap_err();
+        assert_eq!(problems[0].field.as_deref(), Some("endpoints"));
+    }
+}

@@ -1,0 +1,127 @@
+//! The objects, and what happened to them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Value, json};
+
+use super::resource::Resource;
+
+/// Namespace and name: the order in which objects are listed.
+pub(super) type Id = (String, String);
+/// The objects of one type, as JSON without `kind` and `apiVersion`.
+pub(super) type Objects = BTreeMap<Id, Arc<str>>;
+
+/// Everything there is, with one version for all.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub(super) version: i64,
+    objects: BTreeMap<Resource, Objects>,
+    /// In the order in which it happened.
+    history: Vec<Happened>,
+    /// The version before the first of the history.
+    forgotten: i64,
+    /// What lists that are not at their end yet go on with.
+    pages: BTreeMap<(Resource, i64), Arc<Objects>>,
+}
+
+/// One change of one object.
+#[derive(Debug, Clone)]
+pub(super) struct Happened {
+    pub(super) version: i64,
+    pub(super) resource: Resource,
+    pub(super) before: Option<Arc<str>>,
+    pub(super) after: Option<Arc<str>>,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        // A cluster that has lived.
+        let version = 1000;
+        Self {
+            version,
+            objects: BTreeMap::new(),
+            history: Vec::new(),
+            forgotten: version,
+            pages: BTreeMap::new(),
+        }
+    }
+}
+
+impl Cluster {
+    pub(super) fn put(&mut self, resource: Resource, mut object: Value) -> i64 {
+        self.version += 1;
+        let metadata = &mut object["metadata"];
+        let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+        let id = (text(&metadata["namespace"]), text(&metadata["name"]));
+        metadata["resourceVersion"] = self.version.to_string().into();
+        if metadata["uid"].is_null() {
+            metadata["uid"] = format!("00000000-0000-4000-8000-{:012}", self.version).into();
+        }
+        if metadata["creationTimestamp"].is_null() {
+            metadata["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
+        }
+        if metadata["managedFields"].is_null() {
+            metadata["managedFields"] =
+                json!([{ "manager": "kubectl", "operation": "Update", "fieldsV1": {} }]);
+        }
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("kind");
+            fields.remove("apiVersion");
+            for list in ["endpoints", "ports"] {
+                if fields.get(list).is_some_and(|items| items.as_array().is_some_and(Vec::is_empty)) {
+                    fields.insert(list.to_owned(), Value::Null);
+                }
+            }
+        }
+        let after: Arc<str> = object.to_string().into();
+        let before = self.objects.entry(resource).or_default().insert(id, Arc::clone(&after));
+        self.history.push(Happened { version: self.version, resource, before, after: Some(after) });
+        self.version
+    }
+
+    pub(super) fn delete(&mut self, resource: Resource, namespace: &str, name: &str) {
+        let id = (namespace.to_owned(), name.to_owned());
+        let Some(before) = self.objects.entry(resource).or_default().remove(&id) else { return };
+        self.version += 1;
+        let before = Some(with_version(&before, self.version));
+        self.history.push(Happened { version: self.version, resource, before, after: None });
+    }
+
+    pub(super) fn expire(&mut self) {
+        // As when time goes by: something else has happened meanwhile.
+        self.version += 1;
+        self.forgotten = self.version;
+        self.history.clear();
+        self.pages.clear();
+    }
+
+    pub(super) fn objects(&self, resource: Resource) -> Objects {
+        self.objects.get(&resource).cloned().unwrap_or_default()
+    }
+
+    /// Keeps what a list goes on with.
+    pub(super) fn keep_page(&mut self, resource: Resource, objects: Arc<Objects>) {
+        self.pages.insert((resource, self.version), objects);
+    }
+
+    /// What a list goes on with; none if that is gone.
+    pub(super) fn page(&self, resource: Resource, version: i64) -> Option<Arc<Objects>> {
+        self.pages.get(&(resource, version)).cloned()
+    }
+
+    /// What happened to one type after a version; none if that is gone.
+    pub(super) fn after(&self, resource: Resource, version: i64) -> Option<Vec<Happened>> {
+        if version < self.forgotten {
+            return None;
+        }
+        let first = self.history.partition_point(|happened| happened.version <= version);
+        let later = self.history[first..].iter().filter(|happened| happened.resource == resource);
+        Some(later.cloned().collect())
+    }
+}
+
+fn with_version(json: &str, version: i64) -> Arc<str> {
+    let mut object: Value = serde_json::from_str(json).unwrap_or_default();
+    object["metadata"]["resourceVersion"] = version.to_string().into();
+    object.to_string().into()
+}

@@ -1,0 +1,84 @@
+//! Lists, whole or in pages.
+
+use std::{ops::Bound, sync::Arc};
+
+use http::Response;
+use serde_json::Value;
+
+use super::{
+    answer::{Body, Query, json_answer, status},
+    cluster::{Id, Objects},
+    resource::Resource,
+    server::Shared,
+};
+
+pub(super) fn answer(shared: &Shared, resource: Resource, query: &Query) -> Response<Body> {
+    let begun = query.next.as_deref().map(parse_token);
+    let (version, objects, after) = match begun {
+        None => {
+            let cluster = shared.cluster.borrow();
+            (cluster.version, Arc::new(cluster.objects(resource)), None)
+        }
+        Some(None) => return status(400, "BadRequest", "continue key is not valid"),
+        Some(Some((version, last))) => match shared.cluster.borrow().page(resource, version) {
+            Some(objects) => (version, objects, Some(last)),
+            None => return status(410, "Expired", "The provided continue parameter is too old"),
+        },
+    };
+    let (page, last) = page(&objects, query, after);
+    let left =
+        last.as_ref().map_or(0, |last| objects.range((Bound::Excluded(last), Bound::Unbounded)).count());
+    let mut metadata = serde_json::json!({ "resourceVersion": version.to_string() });
+    if let Some(last) = last.filter(|_| left > 0) {
+        metadata["continue"] = format!("{version}/{}/{}", last.0, last.1).into();
+        metadata["remainingItemCount"] = left.into();
+        if query.next.is_none() {
+            // Who watches is not told of it.
+            shared.cluster.send_if_modified(|cluster| {
+                if cluster.version == version {
+                    cluster.keep_page(resource, objects);
+                }
+                false
+            });
+        }
+    }
+    let items: Vec<&str> = page.iter().map(AsRef::as_ref).collect();
+    json_answer(format!(
+        r#"{{"kind":"{}List","apiVersion":"{}","metadata":{metadata},"items":[{}]}}"#,
+        resource.kind,
+        resource.api_version,
+        items.join(",")
+    ))
+}
+
+/// The objects of one page, and the last that was looked at if there was a limit.
+fn page(objects: &Objects, query: &Query, after: Option<Id>) -> (Vec<Arc<str>>, Option<Id>) {
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let mut page = Vec::new();
+    for (id, json) in objects.range((from, Bound::Unbounded)) {
+        if query.selector.matches(json) {
+            page.push(Arc::clone(json));
+            if page.len() == query.limit {
+                return (page, Some(id.clone()));
+            }
+        }
+    }
+    (page, None)
+}
+
+/// The version and the last object of the page before. Opaque to clients.
+fn parse_token(token: &str) -> Option<(i64, Id)> {
+    let mut parts = token.splitn(3, '/');
+    let version = parts.next()?.parse().ok()?;
+    Some((version, (parts.next()?.to_owned(), parts.next()?.to_owned())))
+}
+
+/// An object as a watch sends it: it says what it is.
+pub(super) fn with_kind(resource: Resource, json: &str) -> String {
+    let rest = json.strip_prefix('{').unwrap_or(json);
+    format!(
+        r#"{{"kind":{},"apiVersion":{},{rest}"#,
+        Value::from(resource.kind),
+        Value::from(resource.api_version)
+    )
+}

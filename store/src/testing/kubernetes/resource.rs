@@ -1,0 +1,42 @@
+//! The types that the server has.
+
+use serde_json::Value;
+
+/// A type and its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Resource {
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) plural: &'static str,
+}
+
+impl Resource {
+    pub(super) const ALL: [Self; 6] = [
+        Self::new("v1", "Pod", "pods"),
+        Self::new("v1", "Service", "services"),
+        Self::new("v1", "Endpoints", "endpoints"),
+        Self::new("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
+        Self::new("v1", "Node", "nodes"),
+        Self::new("v1", "Namespace", "namespaces"),
+    ];
+
+    const fn new(api_version: &'static str, kind: &'static str, plural: &'static str) -> Self {
+        Self { api_version, kind, plural }
+    }
+
+    /// That of an object which has a name.
+    pub(super) fn of_object(object: &Value) -> Option<Self> {
+        object["metadata"]["name"].as_str()?;
+        Self::ALL
+            .into_iter()
+            .find(|known| object["apiVersion"] == known.api_version && object["kind"] == known.kind)
+    }
+
+    /// That of a path.
+    pub(super) fn of_path(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| {
+            let root = if known.api_version == "v1" { "/api" } else { "/apis" };
+            path == format!("{root}/{}/{}", known.api_version, known.plural)
+        })
+    }
+}

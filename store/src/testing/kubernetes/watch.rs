@@ -1,0 +1,121 @@
+//! Watches.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::stream;
+use http::Response;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use serde_json::json;
+use tokio::{
+    sync::watch::Receiver,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    answer::{Body, Query, status, status_text, with_body},
+    cluster::{Cluster, Happened},
+    list::with_kind,
+    resource::Resource,
+    selector::Selector,
+    server::Shared,
+};
+
+/// What a watch that does not say is given.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
+
+struct Watch {
+    shared: Arc<Shared>,
+    cluster: Receiver<Cluster>,
+    resource: Resource,
+    selector: Selector,
+    /// Everything up to here has been sent.
+    version: i64,
+    /// Whether it wants bookmarks.
+    bookmarks: bool,
+    until: Instant,
+    is_over: bool,
+}
+
+pub(super) fn answer(shared: &Arc<Shared>, resource: Resource, query: Query) -> Response<Body> {
+    let Ok(version) = query.version.parse() else {
+        return status(400, "BadRequest", "this server wants the resourceVersion of a list");
+    };
+    let longest = shared.faults.lock().longest_watch;
+    let wanted = query.timeout_seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+    let watch = Watch {
+        shared: Arc::clone(shared),
+        cluster: shared.cluster.subscribe(),
+        resource,
+        selector: query.selector,
+        version,
+        bookmarks: query.bookmarks,
+        until: Instant::now() + wanted.min(longest),
+        is_over: false,
+    };
+    let frames = stream::unfold(watch, async |mut watch| {
+        let lines = watch.next().await?;
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(lines))), watch))
+    });
+    with_body(StreamBody::new(frames).boxed_unsync())
+}
+
+impl Watch {
+    /// The next lines; none at the end.
+    async fn next(&mut self) -> Option<String> {
+        while !self.is_over {
+            let lines = self.news();
+            if !lines.is_empty() {
+                return Some(lines);
+            }
+            let interval = self.shared.faults.lock().bookmark_interval;
+            tokio::select! {
+                changed = self.cluster.changed() => changed.ok()?,
+                () = sleep_until(self.until) => return None,
+                () = tokio::time::sleep(interval), if self.bookmarks => {
+                    // Nothing of this type has happened up to the present version.
+                    self.version = self.version.max(self.cluster.borrow().version);
+                    return Some(self.bookmark());
+                }
+            }
+        }
+        None
+    }
+
+    /// What has happened since the last call.
+    fn news(&mut self) -> String {
+        let cluster = self.cluster.borrow_and_update();
+        let Some(happened) = cluster.after(self.resource, self.version) else {
+            self.is_over = true;
+            let message = format!("too old resource version: {} ({})", self.version, cluster.version);
+            return line("ERROR", &status_text(410, "Expired", &message));
+        };
+        let mut lines = String::new();
+        for one in happened {
+            self.version = one.version;
+            let is_selected =
+                |json: &Option<Arc<str>>| json.as_ref().is_some_and(|json| self.selector.matches(json));
+            let Happened { before, after, .. } = &one;
+            let (event, json) = match (is_selected(before), is_selected(after)) {
+                (false, false) => continue,
+                (false, true) => ("ADDED", after),
+                (true, true) => ("MODIFIED", after),
+                (true, false) => ("DELETED", if after.is_some() { after } else { before }),
+            };
+            let json = json.as_deref().unwrap_or("{}");
+            lines.push_str(&line(event, &with_kind(self.resource, json)));
+        }
+        lines
+    }
+
+    fn bookmark(&self) -> String {
+        let object =
+            json!({ "metadata": { "resourceVersion": self.version.to_string(), "creationTimestamp": null } });
+        line("BOOKMARK", &with_kind(self.resource, &object.to_string()))
+    }
+}
+
+fn line(event: &str, object: &str) -> String {
+    format!("{{\"type\":\"{event}\",\"object\":{object}}}\n")
+}

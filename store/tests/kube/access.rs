@@ -1,0 +1,112 @@
+use std::{fs, time::Duration};
+
+use contiv_store::{
+    StoreError,
+    testing::{Authority, Proxy},
+};
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_tls_and_a_token_everything_is_read_and_followed() {
+    let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
+    server.require_token("secret").unwrap();
+    server.put(service("web", "None")).unwrap();
+    let mut events = follow(open(&server).await);
+    assert_eq!(keys(&snapshot(&mut events).await), [key("web")]);
+    server.delete("services", "default", "web");
+    assert_eq!(change(&mut events).await, Change::Delete { key: key("web") });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_certificate_nobody_trusts_is_not_spoken_to() {
+    let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
+    let path = server.kubeconfig().unwrap();
+    let other = Authority::new().unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    let from = text.find("certificate-authority: ").unwrap();
+    let to = from + text[from..].find('}').unwrap();
+    let text =
+        format!("{}certificate-authority: {}{}", &text[..from], other.file("ca.pem").display(), &text[to..]);
+    let forged = path.with_extension("other");
+    fs::write(&forged, text).unwrap();
+    let url = format!("kube:{}", forged.display()).parse().unwrap();
+    let store = contiv_store::open(&url, EtcdAccess::default()).await.unwrap();
+    let error = store.list(ROOT).await.unwrap_err().to_string();
+    assert!(error.contains("certificate"), "{error}");
+    assert_eq!(server.take_requests(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_is_renewed_is_read_again_after_it_was_refused() {
+    let server = ApiServer::start().unwrap();
+    server.require_token("first").unwrap();
+    let store = open(&server).await;
+    store.list(ROOT).await.unwrap();
+    server.accept_token("second");
+    let error = store.list(ROOT).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Refused { reason, .. } if reason.contains("token")), "{error}");
+    server.require_token("second").unwrap();
+    store.list(ROOT).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_right_is_named_with_what_it_takes() {
+    let server = ApiServer::start().unwrap();
+    server.fail_next(1, 403);
+    let error = open(&server).await.list(&Key::prefix(Kind::Service)).await.unwrap_err().to_string();
+    assert!(error.contains("read services") && error.contains("verbs list and watch"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_overloaded_server_is_asked_again() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("web", "None")).unwrap();
+    server.fail_next(2, 429);
+    let mut events = follow(open(&server).await);
+    assert!(matches!(next(&mut events).await, FeedEvent::Down { reason } if reason.contains("429")));
+    assert_eq!(keys(&snapshot(&mut events).await), [key("web")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubeconfig_that_is_missing_counts_as_soon_as_it_is_there() {
+    let server = ApiServer::start().unwrap();
+    let path = server.kubeconfig().unwrap();
+    let later = path.with_extension("later");
+    let url = format!("kube:{}", later.display()).parse().unwrap();
+    let mut events = follow(contiv_store::open(&url, EtcdAccess::default()).await.unwrap());
+    let FeedEvent::Down { reason } = next(&mut events).await else { panic!("expected an outage") };
+    assert!(reason.contains(&later.display().to_string()), "{reason}");
+    fs::rename(path, later).unwrap();
+    snapshot(&mut events).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_context_that_the_kubeconfig_does_not_have_is_named() {
+    let server = ApiServer::start().unwrap();
+    let url = format!("{}?context=elsewhere", server.url().unwrap()).parse().unwrap();
+    let store = contiv_store::open(&url, EtcdAccess::default()).await.unwrap();
+    let error = store.list(ROOT).await.unwrap_err().to_string();
+    assert!(error.contains("elsewhere"), "{error}");
+    let url = format!("{}?context=here", server.url().unwrap()).parse().unwrap();
+    contiv_store::open(&url, EtcdAccess::default()).await.unwrap().list(ROOT).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_behind_a_wire_that_is_cut_is_followed_again_when_it_is_mended() {
+    let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
+    let mut wire = Proxy::start(&server.endpoint()).await.unwrap();
+    let address = KubeAddress {
+        kubeconfig: Some(server.kubeconfig_for(&wire.endpoint()).unwrap()),
+        ..KubeAddress::default()
+    };
+    let mut events = follow(Arc::new(KubeStore::new(address, &Scope::cluster())));
+    snapshot(&mut events).await;
+    wire.cut();
+    assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
+    server.put(service("web", "None")).unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    wire.mend().await.unwrap();
+    assert_eq!(next(&mut events).await, FeedEvent::Up);
+    assert!(matches!(change(&mut events).await, Change::Put(entry) if entry.key == key("web")));
+}

@@ -1,0 +1,169 @@
+use std::time::Duration;
+
+use super::*;
+
+fn pod(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "default" } })
+}
+
+async fn down(events: &mut Receiver<FeedEvent>) -> String {
+    match next(events).await {
+        FeedEvent::Down { reason } => reason,
+        other => panic!("expected an outage: {other:?}"),
+    }
+}
+
+fn put_key(change: &Change) -> &str {
+    match change {
+        Change::Put(entry) => &entry.key,
+        Change::Delete { .. } => panic!("expected a put: {change:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_made_changed_and_deleted_is_told_in_order() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("old", "10.96.0.1")).unwrap();
+    let mut events = follow(open(&server).await);
+    assert_eq!(keys(&snapshot(&mut events).await), [key("old")]);
+    server.put(service("web", "10.96.0.2")).unwrap();
+    let Change::Put(made) = change(&mut events).await else { panic!("expected a put") };
+    server.put(service("web", "10.96.0.3")).unwrap();
+    let Change::Put(changed) = change(&mut events).await else { panic!("expected a put") };
+    assert_eq!((made.key.as_str(), changed.key.as_str()), (&*key("web"), &*key("web")));
+    assert!(made.mod_revision < changed.mod_revision && made.value != changed.value);
+    server.delete("services", "default", "old");
+    assert_eq!(change(&mut events).await, Change::Delete { key: key("old") });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_connection_loses_no_change_and_needs_no_list() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("a", "None")).unwrap();
+    let mut events = follow(open(&server).await);
+    snapshot(&mut events).await;
+    server.cut();
+    let reason = down(&mut events).await;
+    assert!(reason.contains(&server.endpoint()), "{reason}");
+    server.put(service("b", "None")).unwrap();
+    server.delete("services", "default", "a");
+    server.mend();
+    assert_eq!(next(&mut events).await, FeedEvent::Up);
+    let mut changes = Vec::new();
+    while changes.len() < 2 {
+        let FeedEvent::Changed(batch) = next(&mut events).await else { panic!("expected a change") };
+        changes.extend(batch.changes);
+    }
+    assert_eq!(put_key(&changes[0]), key("b"));
+    assert_eq!(changes[1], Change::Delete { key: key("a") });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_vanished_while_the_history_was_lost_is_gone_from_the_next_list() {
+    let server = ApiServer::start().unwrap();
+    for name in ["a", "b"] {
+        server.put(service(name, "None")).unwrap();
+    }
+    let mut events = follow(open(&server).await);
+    snapshot(&mut events).await;
+    server.cut();
+    down(&mut events).await;
+    server.delete("services", "default", "a");
+    server.put(service("c", "None")).unwrap();
+    server.expire();
+    server.mend();
+    // The watches may open before they are told that their version is gone.
+    let mut event = next(&mut events).await;
+    if event == FeedEvent::Up {
+        event = next(&mut events).await;
+    }
+    let FeedEvent::Snapshot(listed) = event else { panic!("expected a snapshot: {event:?}") };
+    assert_eq!(keys(&listed), [key("b"), key("c")]);
+    server.put(service("d", "None")).unwrap();
+    assert_eq!(put_key(&change(&mut events).await), key("d"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_ends_in_its_time_goes_on_where_it_was_without_an_outage() {
+    let server = ApiServer::start().unwrap();
+    server.limit_watches(Duration::from_millis(1100));
+    server.put(service("a", "None")).unwrap();
+    let mut events = follow(open(&server).await);
+    snapshot(&mut events).await;
+    server.take_requests();
+    let mut requests = Vec::new();
+    // Each of the six types asks twice and more.
+    while requests.len() < 12 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        requests.extend(server.take_requests());
+    }
+    assert!(requests.iter().all(|request| request.contains("watch=true")), "{requests:?}");
+    server.put(service("b", "None")).unwrap();
+    assert_eq!(put_key(&change(&mut events).await), key("b"), "no outage was told before");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bookmarks_carry_a_quiet_type_over_what_is_forgotten() {
+    let server = ApiServer::start().unwrap();
+    server.set_bookmark_interval(Duration::from_millis(10));
+    server.put(service("a", "None")).unwrap();
+    let mut events = follow(open(&server).await);
+    snapshot(&mut events).await;
+    // Only pods happen. All other types learn the newest version by bookmarks.
+    let newest = server.put(pod("p")).unwrap();
+    assert!(put_key(&change(&mut events).await).contains("/pod/p/"));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    server.cut();
+    down(&mut events).await;
+    server.take_requests();
+    server.mend();
+    assert_eq!(next(&mut events).await, FeedEvent::Up);
+    let requests = server.take_requests();
+    let versions: Vec<&str> =
+        requests.iter().filter_map(|request| request.split("resourceVersion=").nth(1)).collect();
+    assert!(
+        versions.len() >= 6 && versions.iter().all(|version| *version == newest.to_string()),
+        "{requests:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_becomes_unusable_is_a_problem_until_it_changes_and_never_a_deletion() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("web", "10.96.0.1")).unwrap();
+    let mut events = follow(open(&server).await);
+    snapshot(&mut events).await;
+    server.put(service("web", "10.96.0.999")).unwrap();
+    let Change::Put(entry) = change(&mut events).await else { panic!("it is there") };
+    assert!(entry.value.is_empty());
+    let FeedEvent::Problems(problems) = next(&mut events).await else { panic!("expected the problem") };
+    assert_eq!(problems[0].source, key("web"));
+    server.put(service("web", "10.96.0.2")).unwrap();
+    assert!(matches!(change(&mut events).await, Change::Put(entry) if !entry.value.is_empty()));
+    assert_eq!(next(&mut events).await, FeedEvent::Problems(Vec::new()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endpoints_that_turn_out_to_elect_a_leader_are_deleted() {
+    let server = ApiServer::start().unwrap();
+    let endpoints = |annotations: Value| {
+        json!({ "apiVersion": "v1", "kind": "Endpoints",
+            "metadata": { "name": "lock", "namespace": "default", "annotations": annotations } })
+    };
+    server.put(endpoints(json!({}))).unwrap();
+    let mut events = follow(open(&server).await);
+    assert_eq!(snapshot(&mut events).await.entries.len(), 1);
+    server.put(endpoints(json!({ "control-plane.alpha.kubernetes.io/leader": "{}" }))).unwrap();
+    assert!(matches!(change(&mut events).await, Change::Delete { key } if key.contains("/lock/")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_follows_one_type_watches_nothing_else() {
+    let server = ApiServer::start().unwrap();
+    let (mut events, _handle) = Feed::start(open(&server).await, Key::prefix(Kind::Service));
+    snapshot(&mut events).await;
+    server.put(pod("p")).unwrap();
+    server.put(service("web", "None")).unwrap();
+    assert_eq!(put_key(&change(&mut events).await), key("web"));
+    assert!(server.take_requests().iter().all(|request| request.contains("/services?")));
+}

@@ -1,0 +1,130 @@
+use std::time::Duration;
+
+use contiv_proto::{Object, key::ROOT};
+use contiv_store::{Operation, StoreError};
+use serde_json::json;
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_type_is_listed_in_contivs_form_sorted_by_key() {
+    let server = ApiServer::start().unwrap();
+    let metadata = json!({ "name": "a", "namespace": "default" });
+    for (api_version, kind) in [("v1", "Pod"), ("v1", "Endpoints"), ("v1", "Service")] {
+        server.put(json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata })).unwrap();
+    }
+    for kind in ["Node", "Namespace"] {
+        server.put(json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": "a" } })).unwrap();
+    }
+    let slice = json!({ "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata,
+        "addressType": "IPv4", "endpoints": [], "ports": [] });
+    server.put(slice).unwrap();
+
+    let listed = open(&server).await.list(ROOT).await.unwrap();
+    assert_eq!(listed.problems, []);
+    let found = keys(&listed);
+    assert!(found.is_sorted());
+    let kinds: Vec<Kind> = found.iter().map(|key| Key::parse(key).unwrap().unwrap().kind()).collect();
+    assert_eq!(
+        kinds,
+        [Kind::Endpoints, Kind::EndpointSlice, Kind::Namespace, Kind::Node, Kind::Pod, Kind::Service]
+    );
+    for entry in &listed.entries {
+        let key = Key::parse(&entry.key).unwrap().unwrap();
+        Object::decode(&key, &entry.value).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_list_comes_in_pages_of_one_version() {
+    let server = ApiServer::start().unwrap();
+    for i in 0..1201 {
+        server.put(service(&format!("s{i:04}"), "None")).unwrap();
+    }
+    let store = open(&server).await;
+    server.delay_answers(Duration::from_millis(20));
+    let list = tokio::spawn(async move { store.list(&Key::prefix(Kind::Service)).await.unwrap() });
+    // While the first page is on its way, nobody knows of the others.
+    while server.take_requests().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(25)).await;
+    server.delete("services", "default", "s1200");
+    let listed = list.await.unwrap();
+    // The deletion came before the first answer or after it, never in the middle.
+    assert!(matches!(listed.entries.len(), 1200 | 1201), "{}", listed.entries.len());
+    let requests = server.take_requests();
+    assert_eq!(requests.iter().filter(|request| request.contains("continue=")).count(), 2, "{requests:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_whose_version_is_gone_between_pages_begins_again_and_ends_without_pages() {
+    let server = ApiServer::start().unwrap();
+    for i in 0..600 {
+        server.put(service(&format!("s{i:04}"), "None")).unwrap();
+    }
+    let store = open(&server).await;
+    let prefix = Key::prefix(Kind::Service);
+    server.fail_next(1, 410);
+    assert_eq!(store.list(&prefix).await.unwrap().entries.len(), 600);
+    server.take_requests();
+    server.fail_next(3, 410);
+    assert_eq!(store.list(&prefix).await.unwrap().entries.len(), 600);
+    let requests = server.take_requests();
+    assert!(!requests.last().unwrap().contains("limit"), "{requests:?}");
+
+    server.fail_next(4, 410);
+    let error = store.list(&prefix).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_cannot_be_used_is_a_problem_and_the_others_are_listed() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("bad", "10.96.0.999")).unwrap();
+    server.put(service("good", "10.96.0.1")).unwrap();
+    let listed = open(&server).await.list(ROOT).await.unwrap();
+    assert_eq!(keys(&listed), [key("bad"), key("good")]);
+    assert!(listed.entries[0].value.is_empty(), "it is there, and not to be read");
+    assert_eq!(listed.problems.len(), 1);
+    assert_eq!(listed.problems[0].source, key("bad"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endpoints_by_which_leaders_are_elected_are_not_listed() {
+    let server = ApiServer::start().unwrap();
+    for name in ["kube-scheduler", "web"] {
+        let metadata = json!({ "name": name, "namespace": "kube-system" });
+        server.put(json!({ "apiVersion": "v1", "kind": "Endpoints", "metadata": metadata })).unwrap();
+    }
+    let listed = open(&server).await.list(ROOT).await.unwrap();
+    assert_eq!(keys(&listed), [Key::new(Kind::Endpoints, "kube-system", "web").unwrap().to_path()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_asks_for_its_own_node_and_not_for_pods() {
+    let server = ApiServer::start().unwrap();
+    for name in ["n1", "n2"] {
+        server.put(node(name)).unwrap();
+    }
+    let store = with_scope(&server, &Scope::node("n1", false));
+    let listed = store.list(ROOT).await.unwrap();
+    assert_eq!(keys(&listed), [Key::new(Kind::Node, "", "n1").unwrap().to_path()]);
+    let _watch = store.watch(ROOT, listed.revision).await.unwrap();
+    let requests = server.take_requests();
+    assert_eq!(requests.len(), 6, "three lists and three watches: {requests:?}");
+    assert!(requests.iter().all(|request| !request.contains("pods") && !request.contains("/endpoints?")));
+    let of_nodes: Vec<_> = requests.iter().filter(|request| request.contains("/nodes?")).collect();
+    assert!(
+        of_nodes.iter().all(|request| request.contains("fieldSelector=metadata.name%3Dn1")),
+        "{of_nodes:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_is_refused_and_says_who_can() {
+    let server = ApiServer::start().unwrap();
+    let delete = Operation::Delete { key: key("web") };
+    let error = open(&server).await.commit(vec![delete]).await.unwrap_err().to_string();
+    assert!(error.contains("read only") && error.contains("kubectl"), "{error}");
+}
