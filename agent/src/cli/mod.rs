@@ -7,8 +7,8 @@ mod agent_argument;
 mod apply;
 mod backends;
 mod cleanup;
-mod controller;
 mod color;
+mod controller;
 mod delete;
 mod events;
 #[cfg(any(test, feature = "fuzzing"))]
