@@ -25,10 +25,11 @@ pub struct Running {
 
 impl Running {
     pub async fn start(server: &ApiServer, store: Arc<dyn Store>, lease: Lease) -> Self {
-        let source = contiv_store::open(&server.url().unwrap().parse().unwrap(), EtcdAccess::default());
+        let url = server.url().unwrap().parse().unwrap();
+        let source = contiv_store::open(&url, EtcdAccess::default()).await.unwrap();
         let stats = Stats::default();
         let mut manager = Manager::new(store, lease);
-        manager.register(controller(source.await.unwrap(), &stats).unwrap()).unwrap();
+        manager.register(controller(source, &stats).unwrap()).unwrap();
         let stop = CancellationToken::new();
         let manager = tokio::spawn(manager.run(stop.clone()));
         Self { stats, stop, manager }
