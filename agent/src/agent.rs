@@ -76,7 +76,7 @@ async fn run_until_stopped(config: &Config, log_level: LogLevel) -> anyhow::Resu
             Some(listener)
         }
     };
-    let store = contiv_store::open(&config.store, config.etcd_access())
+    let store = contiv_store::open_for_node(&config.store, config.etcd_access(), &config.node_name)
         .await
         .with_context(|| format!("failed to open the store {}; set another with --store", config.store))?;
     let feed = Feed::start(store, key::ROOT);

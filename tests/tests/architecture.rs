@@ -11,11 +11,12 @@ use std::{
 use serde_json::Value;
 
 /// Each crate of the workspace, and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("contiv-proto", &[]),
     ("contiv-model", &["contiv-proto"]),
     ("contiv-store", &["contiv-proto"]),
     ("contiv-controller", &["contiv-store"]),
+    ("contiv-reflector", &["contiv-controller", "contiv-store", "contiv-proto"]),
     ("contiv-renderer", &["contiv-model"]),
     (
         "contiv-agent",

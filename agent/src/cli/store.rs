@@ -19,7 +19,7 @@ const READS_AT_A_TIME: usize = 8;
 /// Which store to use.
 #[derive(Debug, Args)]
 pub(super) struct StoreArgument {
-    /// The store: dir:PATH, etcd://HOST:PORT[,HOST:PORT…], or etcds://… with TLS
+    /// The store: dir:PATH, etcd://HOST:PORT[,HOST:PORT…], etcds://… with TLS, or kube:[KUBECONFIG] to read only
     #[arg(long, env = "CONTIV_STORE", value_name = "URL", required = true)]
     store: StoreUrl,
 

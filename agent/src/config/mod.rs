@@ -50,7 +50,7 @@ pub struct Config {
     #[arg(long, env = "CONTIV_NODE_NAME", value_name = "NAME")]
     pub node_name: String,
 
-    /// Where services and endpoints are: `dir:PATH`, `etcd://HOST:PORT[,HOST:PORT…]`, or `etcds://…` with TLS
+    /// Where services and endpoints are: `dir:PATH`, `etcd://HOST:PORT[,…]`, `etcds://…` with TLS, or `kube:[KUBECONFIG]`
     #[arg(long, env = "CONTIV_STORE", value_name = "URL")]
     #[serde(with = "text")]
     pub store: StoreUrl,

@@ -1,0 +1,36 @@
+//! How much goes into one transaction.
+
+use std::sync::Arc;
+
+use contiv_controller::Write;
+
+use crate::state::Action;
+
+/// Writes per transaction: with the fence, less than etcd takes.
+pub(crate) const LARGEST: usize = 100;
+/// And bytes: the writer begins another transaction at 1 MiB, and all of a batch must be in one.
+const LARGEST_SIZE: usize = 512 << 10;
+
+/// One write, and what it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Planned {
+    pub(crate) path: Arc<str>,
+    pub(crate) action: Action,
+    pub(crate) write: Write,
+    /// Of the value.
+    pub(crate) size: usize,
+}
+
+/// As many as fit; at least one, if there is any.
+pub(crate) fn fill(planned: impl Iterator<Item = Planned>, limit: usize) -> Vec<Planned> {
+    let mut size = 0;
+    let mut batch = Vec::new();
+    for one in planned.take(limit) {
+        size += one.size;
+        if size > LARGEST_SIZE && !batch.is_empty() {
+            break;
+        }
+        batch.push(one);
+    }
+    batch
+}

@@ -1,0 +1,131 @@
+//! The controller, whose own object is the key where Contiv keeps what its reflectors have counted.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use contiv_controller::{
+    BoxError, BuildError, Context, Controller, Key, Outcome, ResourceType, queue::Settle,
+};
+use contiv_proto::{Kind, key::ROOT};
+use contiv_store::Store;
+use futures::future::try_join_all;
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use crate::{
+    KINDS,
+    reflection::Reflection,
+    stats::{Counts, Stats},
+};
+
+/// Below the root of all objects: where what was counted is.
+pub const GAUGES: &str = "status/gauges";
+
+/// Not more often than that, however much happens.
+const SETTLE: Settle = Settle { quiet: Duration::from_secs(1), longest: Duration::from_secs(5) };
+
+/// Contiv's `ksrapi.Stats`; endpoint slices are new.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Gauges {
+    namespace_stats: Counts,
+    pod_stats: Counts,
+    endpoints_stats: Counts,
+    service_stats: Counts,
+    node_stats: Counts,
+    endpoint_slice_stats: Counts,
+}
+
+pub(crate) fn controller(source: Arc<dyn Store>, stats: &Stats) -> Result<Controller<Bytes>, BuildError> {
+    let gauges = ResourceType::new("gauges", &format!("{ROOT}{GAUGES}"), |entry| {
+        Ok::<_, Infallible>(entry.value.clone())
+    });
+    let key: Key = gauges.prefix().into();
+    let (told, changes) = mpsc::channel(1);
+    let reflecting = stats.clone();
+    let counting = stats.clone();
+    let stopping = stats.clone();
+    Controller::for_type(&gauges)
+        .named("reflector")
+        .with_settle(SETTLE)
+        .with_custom_watch(changes, move |_, ()| Ok::<_, Infallible>(vec![Arc::clone(&key)]))
+        .with_background(move |context: Context<Bytes>| {
+            reflect(Arc::clone(&source), context, reflecting.clone(), told.clone())
+        })
+        .with_reconciler(move |context: Context<Bytes>, key: Key| {
+            let value = counting.value();
+            async move { write(&context, &key, value?).await }
+        })
+        .on_stop(move || stopping.stopped())
+        .build()
+}
+
+/// Reflects all types until told to stop, and says so whenever something was counted.
+async fn reflect(
+    source: Arc<dyn Store>,
+    context: Context<Bytes>,
+    stats: Stats,
+    told: mpsc::Sender<()>,
+) -> Result<(), BoxError> {
+    let mut changes = stats.changes();
+    let reflections = KINDS.map(|kind| {
+        let (store, writer) = (Arc::clone(context.store()), context.writer().clone());
+        Reflection::new(kind, Arc::clone(&source), store, writer, stats.clone()).run()
+    });
+    let telling = async {
+        while changes.changed().await.is_ok() {
+            // One that waits is enough.
+            let _ = told.try_send(());
+        }
+    };
+    let work = async {
+        tokio::select! {
+            () = telling => Ok(()),
+            ended = try_join_all(reflections) => ended.map(drop),
+        }
+    };
+    context.stop().run_until_cancelled(work).await.unwrap_or(Ok(()))
+}
+
+async fn write(context: &Context<Bytes>, key: &Key, value: Vec<u8>) -> Result<Outcome, BoxError> {
+    match context.cache().get(key) {
+        None => context.writer().create(key, value).await?,
+        Some(stored) if stored.value == value => {}
+        Some(stored) => context.writer().update(&stored, value).await?,
+    }
+    Ok(Outcome::Done)
+}
+
+impl Stats {
+    fn value(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&Gauges {
+            namespace_stats: self.counts(Kind::Namespace),
+            pod_stats: self.counts(Kind::Pod),
+            endpoints_stats: self.counts(Kind::Endpoints),
+            service_stats: self.counts(Kind::Service),
+            node_stats: self.counts(Kind::Node),
+            endpoint_slice_stats: self.counts(Kind::EndpointSlice),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Action;
+
+    #[test]
+    fn what_was_counted_is_written_as_contiv_does() {
+        let stats = Stats::default();
+        stats.wrote(Kind::Pod, Action::Add);
+        stats.wrote(Kind::Pod, Action::Add);
+        stats.failed(Kind::Service, Action::Update);
+        stats.resynced(Kind::Service);
+        let text = String::from_utf8(stats.value().unwrap()).unwrap();
+        assert_eq!(
+            text,
+            r#"{"namespaceStats":{},"podStats":{"Adds":"2"},"endpointsStats":{},"#.to_owned()
+                + r#""serviceStats":{"Resyncs":"1","UpdErrors":"1"},"nodeStats":{},"endpointSliceStats":{}}"#
+        );
+    }
+}

@@ -1,0 +1,289 @@
+use contiv_proto::Kind;
+use proptest::prelude::*;
+
+use super::*;
+
+fn path(name: &str) -> String {
+    Key::new(Kind::Service, "default", name).unwrap().to_path()
+}
+
+fn entry(name: &str, value: &str, mod_revision: i64) -> Entry {
+    Entry { key: path(name), value: value.to_owned().into(), create_revision: 0, mod_revision }
+}
+
+fn service(cluster_ip: &str) -> String {
+    format!(r#"{{"cluster_ip":"{cluster_ip}"}}"#)
+}
+
+const FOREIGN: &str = r#"{"labels":{"contiv.io/managed-by":"me"}}"#;
+
+fn list(entries: &[(&str, &str)]) -> Snapshot {
+    let entries = entries.iter().map(|(name, value)| entry(name, value, 7)).collect();
+    Snapshot { revision: 7, entries, problems: Vec::new() }
+}
+
+fn put(name: &str, value: &str, revision: i64) -> Batch {
+    Batch { revision, changes: vec![Change::Put(entry(name, value, revision))] }
+}
+
+fn delete(name: &str, revision: i64) -> Batch {
+    Batch { revision, changes: vec![Change::Delete { key: path(name) }] }
+}
+
+fn both(wanted: &[(&str, &str)], stored: &[(&str, &str)]) -> State {
+    let mut state = State::default();
+    state.list_wanted(list(wanted));
+    state.list_stored(list(stored));
+    state
+}
+
+fn planned(state: &State) -> Vec<(String, Action)> {
+    let name = |planned: &Planned| Key::parse(&planned.path).unwrap().unwrap().name().to_owned();
+    state.plan(100).iter().map(|planned| (name(planned), planned.action)).collect()
+}
+
+fn one(name: &str, action: Action) -> Vec<(String, Action)> {
+    vec![(name.to_owned(), action)]
+}
+
+#[test]
+fn the_first_pass_adds_what_is_missing_updates_what_differs_and_sweeps_the_rest() {
+    let (same, new) = (service("10.96.0.1"), service("10.96.0.2"));
+    let state = both(&[("a", &new), ("b", &same), ("c", &new)], &[("b", &same), ("c", &same), ("d", &same)]);
+    let expected = [("a", Action::Add), ("c", Action::Update), ("d", Action::Delete)];
+    assert_eq!(planned(&state), expected.map(|(name, action)| (name.to_owned(), action)));
+}
+
+#[test]
+fn nothing_is_swept_before_kubernetes_was_listed_and_nothing_added_before_the_store_was() {
+    let mut state = State::default();
+    state.list_stored(list(&[("a", "{}")]));
+    state.change_wanted(put("b", "{}", 8));
+    assert_eq!(planned(&state), []);
+    let mut state = State::default();
+    state.list_wanted(list(&[("a", "{}")]));
+    assert_eq!(planned(&state), []);
+}
+
+#[test]
+fn what_another_hand_wrote_the_same_is_not_written_again() {
+    let by_hand = r#"{ "clusterIp" : "10.96.0.1", "annotations": {}, "unknown": 7 }"#;
+    assert_eq!(planned(&both(&[("a", &service("10.96.0.1"))], &[("a", by_hand)])), []);
+}
+
+#[test]
+fn what_is_somebody_elses_is_neither_written_nor_swept() {
+    let mut state = both(&[("a", "{}")], &[("a", FOREIGN), ("b", FOREIGN)]);
+    assert_eq!(planned(&state), []);
+    // When they let it go, it is the reflector's.
+    state.change_stored(delete("a", 8));
+    assert_eq!(planned(&state), one("a", Action::Add));
+    // What says in Kubernetes that it is somebody else's is not taken from there.
+    assert_eq!(planned(&both(&[("a", FOREIGN)], &[])), []);
+}
+
+#[test]
+fn what_cannot_be_read_in_kubernetes_stays_as_it_is_stored() {
+    let mut state = both(&[("a", "")], &[("a", "{}")]);
+    assert_eq!(planned(&state), []);
+    state.change_wanted(put("a", &service("10.96.0.1"), 8));
+    assert_eq!(planned(&state), one("a", Action::Update));
+    state.change_wanted(put("a", "", 9));
+    assert_eq!(planned(&state), []);
+    state.change_wanted(delete("a", 10));
+    assert_eq!(planned(&state), one("a", Action::Delete));
+}
+
+#[test]
+fn what_cannot_be_read_in_the_store_is_replaced_or_swept() {
+    let state = both(&[("a", "{}")], &[("a", "{oops"), ("b", "{oops")]);
+    let expected = [("a", Action::Update), ("b", Action::Delete)];
+    assert_eq!(planned(&state), expected.map(|(name, action)| (name.to_owned(), action)));
+}
+
+#[test]
+fn the_echo_of_an_older_write_is_no_news() {
+    let (first, second) = (service("10.96.0.1"), service("10.96.0.2"));
+    let mut state = both(&[("a", &first)], &[]);
+    state.written(&state.plan(100), 8);
+    state.change_wanted(put("a", &second, 20));
+    state.written(&state.plan(100), 9);
+    state.change_stored(put("a", &first, 8));
+    assert_eq!(planned(&state), []);
+    state.change_stored(put("a", &second, 9));
+    assert_eq!(planned(&state), []);
+    // And the echo of a deletion before it was made again.
+    state.change_wanted(delete("a", 21));
+    state.written(&state.plan(100), 10);
+    state.change_wanted(put("a", &first, 22));
+    state.written(&state.plan(100), 11);
+    state.change_stored(delete("a", 10));
+    assert_eq!(planned(&state), []);
+}
+
+#[test]
+fn what_somebody_does_to_a_key_is_undone() {
+    let mut state = both(&[("a", "{}")], &[("a", "{}")]);
+    state.change_stored(put("a", &service("10.96.0.9"), 8));
+    assert_eq!(planned(&state), one("a", Action::Update));
+    state.change_stored(delete("a", 9));
+    assert_eq!(planned(&state), one("a", Action::Add));
+}
+
+#[test]
+fn a_key_that_was_set_aside_holds_up_no_other_and_comes_back_when_it_is_heard_of() {
+    let mut state = both(&[("a", "{}"), ("b", "{}")], &[]);
+    state.set_aside(&path("a"));
+    assert_eq!(planned(&state), one("b", Action::Add));
+    state.change_stored(put("a", &service("10.96.0.9"), 8));
+    assert_eq!(planned(&state)[0], ("a".to_owned(), Action::Update));
+    state.set_aside(&path("a"));
+    state.retry();
+    assert_eq!(planned(&state).len(), 2);
+}
+
+#[test]
+fn a_batch_has_an_end_in_number_and_in_size() {
+    let names: Vec<String> = (0..250).map(|i| format!("s{i:03}")).collect();
+    let all: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "{}")).collect();
+    assert_eq!(both(&all, &[]).plan(100).len(), 100);
+    let large = format!(r#"{{"cluster_ip":"{}"}}"#, "9".repeat(200 << 10));
+    let state = both(&[("a", &large), ("b", &large), ("c", &large)], &[]);
+    assert_eq!(state.plan(100).len(), 2);
+    let huge = format!(r#"{{"cluster_ip":"{}"}}"#, "9".repeat(900 << 10));
+    assert_eq!(both(&[("a", &huge), ("b", &huge)], &[]).plan(100).len(), 1, "one always goes");
+}
+
+/// Something that happens on one of the sides.
+#[derive(Debug, Clone)]
+enum Happening {
+    Wanted(u8, Option<u8>),
+    Stored(u8, Option<u8>),
+    ListWanted(Vec<(u8, u8)>),
+    ListStored(Vec<(u8, u8)>),
+    Write,
+}
+
+/// 0 cannot be read, 1 is somebody else's, the others differ.
+fn value(number: u8) -> String {
+    match number {
+        0 => String::new(),
+        1 => FOREIGN.to_owned(),
+        other => service(&format!("10.96.0.{other}")),
+    }
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let (key, number) = (0..6_u8, 0..5_u8);
+    let all = proptest::collection::btree_map(key.clone(), number.clone(), 0..6);
+    let all = all.prop_map(|all| all.into_iter().collect::<Vec<_>>());
+    let change = (key, proptest::option::of(number));
+    prop_oneof![
+        4 => change.clone().prop_map(|(key, number)| Happening::Wanted(key, number)),
+        2 => change.prop_map(|(key, number)| Happening::Stored(key, number)),
+        1 => all.clone().prop_map(Happening::ListWanted),
+        1 => all.prop_map(Happening::ListStored),
+        3 => Just(Happening::Write),
+    ]
+}
+
+/// A store, and what Kubernetes says.
+#[derive(Default)]
+struct World {
+    wanted: BTreeMap<u8, u8>,
+    stored: BTreeMap<u8, u8>,
+    revision: i64,
+}
+
+impl World {
+    fn snapshot(&self, of: &BTreeMap<u8, u8>) -> Snapshot {
+        let entries = of.iter().map(|(key, number)| entry(&key.to_string(), &value(*number), self.revision));
+        Snapshot { revision: self.revision, entries: entries.collect(), problems: Vec::new() }
+    }
+
+    fn batch(&self, key: u8, number: Option<u8>) -> Batch {
+        match number {
+            Some(number) => put(&key.to_string(), &value(number), self.revision),
+            None => delete(&key.to_string(), self.revision),
+        }
+    }
+
+    fn happen(&mut self, state: &mut State, happening: Happening) {
+        self.revision += 1;
+        match happening {
+            Happening::Wanted(key, number) => {
+                set(&mut self.wanted, key, number);
+                state.change_wanted(self.batch(key, number));
+            }
+            Happening::Stored(key, number) => {
+                set(&mut self.stored, key, number);
+                state.change_stored(self.batch(key, number));
+            }
+            Happening::ListWanted(all) => {
+                self.wanted = all.into_iter().collect();
+                state.list_wanted(self.snapshot(&self.wanted));
+            }
+            Happening::ListStored(all) => {
+                self.stored = all.into_iter().collect();
+                state.list_stored(self.snapshot(&self.stored));
+            }
+            Happening::Write => self.write(state),
+        }
+    }
+
+    /// Makes what is planned so, as a store does, and checks that it may be.
+    fn write(&mut self, state: &mut State) {
+        let plan = state.plan(2);
+        for Planned { path, action, .. } in &plan {
+            let key: u8 = Key::parse(path).unwrap().unwrap().name().parse().unwrap();
+            let (wanted, stored) = (self.wanted.get(&key).copied(), self.stored.get(&key).copied());
+            assert_ne!(stored, Some(1), "what is somebody else's is left alone");
+            assert_ne!(wanted, stored, "nothing is written that is there already");
+            assert!(wanted.is_none_or(|number| number > 1), "{wanted:?} is nothing to write");
+            assert_eq!(*action == Action::Delete, wanted.is_none());
+            assert_eq!(*action == Action::Add, stored.is_none());
+            set(&mut self.stored, key, wanted);
+        }
+        state.written(&plan, self.revision);
+    }
+
+    /// What must be in the store in the end.
+    fn expected(&self) -> BTreeMap<u8, u8> {
+        let keys: BTreeSet<u8> = self.wanted.keys().chain(self.stored.keys()).copied().collect();
+        let of = |key: &u8| match (self.wanted.get(key), self.stored.get(key)) {
+            (_, Some(1)) => Some(1),
+            (Some(0 | 1), stored) => stored.copied(),
+            (wanted, _) => wanted.copied(),
+        };
+        keys.into_iter().filter_map(|key| Some((key, of(&key)?))).collect()
+    }
+}
+
+fn set(map: &mut BTreeMap<u8, u8>, key: u8, number: Option<u8>) {
+    match number {
+        Some(number) => drop(map.insert(key, number)),
+        None => drop(map.remove(&key)),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn whatever_happens_the_store_ends_up_as_kubernetes_says_and_then_nothing_is_written(
+        happenings in proptest::collection::vec(happening(), 0..40)
+    ) {
+        let (mut world, mut state) = (World::default(), State::default());
+        world.happen(&mut state, Happening::ListWanted(Vec::new()));
+        world.happen(&mut state, Happening::ListStored(Vec::new()));
+        for happening in happenings {
+            world.happen(&mut state, happening);
+        }
+        let expected = world.expected();
+        for _ in 0..6 {
+            world.happen(&mut state, Happening::Write);
+        }
+        prop_assert_eq!(&world.stored, &expected);
+        prop_assert_eq!(state.plan(100), vec![]);
+    }
+}

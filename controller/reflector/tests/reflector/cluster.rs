@@ -1,0 +1,107 @@
+//! A running reflector.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use contiv_controller::{Lease, Manager};
+use contiv_proto::{Key, Kind, Object, key::ROOT};
+use contiv_reflector::{GAUGES, Stats, controller};
+use contiv_store::{Entry, Operation, Store, etcd::EtcdAccess, testing::ApiServer};
+use serde_json::{Value, json};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+/// For what must happen. Much more than is needed.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A reflector under a manager, until it is stopped.
+pub struct Running {
+    pub stats: Stats,
+    stop: CancellationToken,
+    manager: JoinHandle<()>,
+}
+
+impl Running {
+    pub async fn start(server: &ApiServer, store: Arc<dyn Store>, lease: Lease) -> Self {
+        let url = server.url().unwrap().parse().unwrap();
+        let source = contiv_store::open(&url, EtcdAccess::default()).await.unwrap();
+        let stats = Stats::default();
+        let mut manager = Manager::new(store, lease);
+        manager.register(controller(source, &stats).unwrap()).unwrap();
+        let stop = CancellationToken::new();
+        let manager = tokio::spawn(manager.run(stop.clone()));
+        Self { stats, stop, manager }
+    }
+
+    pub async fn synced(server: &ApiServer, store: Arc<dyn Store>) -> Self {
+        let running = Self::start(server, store, Lease::eternal()).await;
+        until("it has synced", async || running.stats.has_synced()).await;
+        running
+    }
+
+    pub async fn stop(self) {
+        self.stop.cancel();
+        timeout(SOON, self.manager).await.expect("it does not stop").unwrap();
+    }
+}
+
+pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !condition().await {
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    assert!(timeout(SOON, wait).await.is_ok(), "never: {what}");
+}
+
+pub async fn entries(store: &dyn Store) -> BTreeMap<String, Entry> {
+    let entries = store.list(ROOT).await.unwrap().entries.into_iter();
+    entries.map(|entry| (entry.key.clone(), entry)).filter(|(key, _)| !key.ends_with(GAUGES)).collect()
+}
+
+pub async fn until_stored(store: &dyn Store, keys: &[String]) {
+    let wanted: Vec<&String> = keys.iter().collect();
+    until(&format!("{keys:?} are stored"), async || {
+        entries(store).await.keys().collect::<Vec<_>>() == wanted
+    })
+    .await;
+}
+
+pub async fn until_cluster_ip(store: &dyn Store, name: &str, ip: &str) {
+    until(&format!("{name} has {ip}"), async || cluster_ip(store, name).await.as_deref() == Some(ip)).await;
+}
+
+pub async fn cluster_ip(store: &dyn Store, name: &str) -> Option<String> {
+    let of = Key::parse(&key(name)).unwrap().unwrap();
+    let entry = entries(store).await.remove(&key(name))?;
+    match Object::decode(&of, &entry.value).ok()? {
+        Object::Service(service) => Some(service.cluster_ip),
+        _ => None,
+    }
+}
+
+pub fn key(name: &str) -> String {
+    Key::new(Kind::Service, "default", name).unwrap().to_path()
+}
+
+pub fn put(name: &str, value: &str) -> Operation {
+    Operation::Put { key: key(name), value: value.to_owned().into() }
+}
+
+pub fn service(name: &str, cluster_ip: &str) -> Value {
+    object("v1", "Service", name, json!({ "spec": { "clusterIP": cluster_ip } }))
+}
+
+pub fn object(api_version: &str, kind: &str, name: &str, rest: Value) -> Value {
+    let mut object = rest;
+    object["apiVersion"] = api_version.into();
+    object["kind"] = kind.into();
+    let is_namespaced = !matches!(kind, "Node" | "Namespace");
+    object["metadata"]["name"] = name.into();
+    if is_namespaced {
+        object["metadata"]["namespace"] = "default".into();
+    }
+    object
+}

@@ -1,0 +1,8 @@
+//! The reflector between an API server over real HTTP and a store.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod cluster;
+mod etcd;
+mod faults;
+mod mark_and_sweep;

@@ -1,0 +1,173 @@
+use contiv_controller::{Lease, testing::MemoryStore};
+use contiv_proto::{Key, Kind, key::ROOT};
+use contiv_store::{Operation, Store, testing::ApiServer};
+use serde_json::json;
+
+use crate::cluster::{
+    Running, cluster_ip, entries, key, object, put, service, until, until_cluster_ip, until_stored,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_type_is_reflected_in_contivs_form() {
+    let server = ApiServer::start().unwrap();
+    for kind in ["Pod", "Service", "Endpoints", "Node", "Namespace"] {
+        server.put(object("v1", kind, "a", json!({}))).unwrap();
+    }
+    let slice = json!({ "addressType": "IPv4", "endpoints": [], "ports": [] });
+    server.put(object("discovery.k8s.io/v1", "EndpointSlice", "a", slice)).unwrap();
+    let store = MemoryStore::new();
+    let running = Running::synced(&server, store.shared()).await;
+    let found = entries(&store).await;
+    let kinds: Vec<Kind> = found.keys().map(|key| Key::parse(key).unwrap().unwrap().kind()).collect();
+    assert_eq!(kinds.len(), 6, "{kinds:?}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_pass_adds_updates_and_sweeps_and_counts_each_once() {
+    let server = ApiServer::start().unwrap();
+    for (name, ip) in [("same", "10.96.0.1"), ("differs", "10.96.0.2"), ("missing", "10.96.0.3")] {
+        server.put(service(name, ip)).unwrap();
+    }
+    let store = MemoryStore::new();
+    Running::synced(&server, store.shared()).await.stop().await;
+    let same = entries(&store).await[&key("same")].clone();
+    let changes = vec![
+        put("differs", r#"{"cluster_ip":"10.96.0.99"}"#),
+        put("stale", r#"{"cluster_ip":"10.96.0.98"}"#),
+        put("broken", "{oops"),
+        Operation::Delete { key: key("missing") },
+    ];
+    store.commit(changes).await.unwrap();
+
+    let running = Running::synced(&server, store.shared()).await;
+    until_stored(&store, &[key("differs"), key("missing"), key("same")]).await;
+    assert_eq!(cluster_ip(&store, "differs").await.as_deref(), Some("10.96.0.2"));
+    assert_eq!(entries(&store).await[&key("same")], same, "it was not written again");
+    until("what was counted is in the store", async || {
+        let gauges = store.list(&format!("{ROOT}status/gauges")).await.unwrap().entries;
+        let text = gauges.first().map(|entry| String::from_utf8_lossy(&entry.value).into_owned());
+        text.is_some_and(|text| {
+            text.contains(r#""serviceStats":{"Adds":"1","Updates":"1","Deletes":"2","Resyncs":"2"}"#)
+        })
+    })
+    .await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_follow_and_what_changes_nothing_writes_nothing() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("web", "10.96.0.1")).unwrap();
+    let store = MemoryStore::new();
+    let running = Running::synced(&server, store.shared()).await;
+    server.put(service("new", "10.96.0.2")).unwrap();
+    until_cluster_ip(&store, "new", "10.96.0.2").await;
+    let before = entries(&store).await;
+    for i in 0..20 {
+        let mut same = service("web", "10.96.0.1");
+        same["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"] = i.to_string().into();
+        server.put(same).unwrap();
+    }
+    server.delete("services", "default", "new");
+    until_stored(&store, &[key("web")]).await;
+    assert_eq!(entries(&store).await[&key("web")], before[&key("web")]);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_vanished_during_a_disconnect_is_removed() {
+    let server = ApiServer::start().unwrap();
+    for name in ["gone", "stays"] {
+        server.put(service(name, "10.96.0.1")).unwrap();
+    }
+    let store = MemoryStore::new();
+    let running = Running::synced(&server, store.shared()).await;
+    server.cut();
+    server.delete("services", "default", "gone");
+    server.put(service("new", "10.96.0.2")).unwrap();
+    server.expire();
+    // Nothing is known of it yet, and nothing is done.
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    assert_eq!(entries(&store).await.len(), 2);
+    server.mend();
+    until_stored(&store, &[key("new"), key("stays")]).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_somebody_elses_is_never_touched() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("taken", "10.96.0.1")).unwrap();
+    let slice = Key::new(Kind::EndpointSlice, "default", "vm-1").unwrap().to_path();
+    let store = MemoryStore::new();
+    let of_workloads =
+        r#"{"labels":{"endpointslice.kubernetes.io/managed-by":"linkerd-external-workloads-controller"}}"#;
+    let foreign = vec![
+        put("taken", r#"{"labels":{"contiv.io/registry":"consul"}}"#),
+        put("by-hand", r#"{"labels":{"contiv.io/managed-by":"me"}}"#),
+        Operation::Put { key: slice, value: of_workloads.into() },
+        Operation::Put { key: format!("{ROOT}k8s/policy/p/namespace/default"), value: "{}".into() },
+        Operation::Put { key: format!("{ROOT}allocatedIDs/1"), value: r#"{"id":1,"name":"n1"}"#.into() },
+        Operation::Put { key: "/vnf-agent/n1/config".to_owned(), value: "{}".into() },
+    ];
+    store.commit(foreign).await.unwrap();
+    let before = store.list("/vnf-agent/").await.unwrap().entries;
+    let running = Running::synced(&server, store.shared()).await;
+    server.put(service("web", "10.96.0.2")).unwrap();
+    until_cluster_ip(&store, "web", "10.96.0.2").await;
+    let mut after = store.list("/vnf-agent/").await.unwrap().entries;
+    after.retain(|entry| entry.key != key("web") && !entry.key.ends_with("gauges"));
+    assert_eq!(after, before);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endpoints_by_which_leaders_are_elected_are_never_written_and_old_ones_are_swept() {
+    let server = ApiServer::start().unwrap();
+    let leader =
+        json!({ "metadata": { "annotations": { "control-plane.alpha.kubernetes.io/leader": "{}" } } });
+    server.put(object("v1", "Endpoints", "lock", leader)).unwrap();
+    let store = MemoryStore::new();
+    let old = Key::new(Kind::Endpoints, "kube-system", "kube-scheduler").unwrap().to_path();
+    store.commit(vec![Operation::Put { key: old, value: "{}".into() }]).await.unwrap();
+    let running = Running::synced(&server, store.shared()).await;
+    until_stored(&store, &[]).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_becomes_unreadable_stays_as_it_was_until_it_can_be_read_or_is_gone() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("web", "10.96.0.1")).unwrap();
+    let store = MemoryStore::new();
+    let running = Running::synced(&server, store.shared()).await;
+    server.put(service("web", "10.96.0.999")).unwrap();
+    server.put(service("other", "10.96.0.2")).unwrap();
+    until_cluster_ip(&store, "other", "10.96.0.2").await;
+    assert_eq!(cluster_ip(&store, "web").await.as_deref(), Some("10.96.0.1"));
+    server.put(service("web", "10.96.0.3")).unwrap();
+    until_cluster_ip(&store, "web", "10.96.0.3").await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_writes_nothing_until_it_wins_and_then_lists_anew() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("web", "10.96.0.1")).unwrap();
+    let store = MemoryStore::new();
+    let (holder, lease) = Lease::manual();
+    let running = Running::start(&server, store.shared(), lease).await;
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    assert_eq!((store.revision(), server.take_requests().len()), (1, 0));
+    holder.give();
+    until_cluster_ip(&store, "web", "10.96.0.1").await;
+    holder.take();
+    until("it knows that it does not run", async || !running.stats.has_synced()).await;
+    server.put(service("web", "10.96.0.2")).unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    assert_eq!(cluster_ip(&store, "web").await.as_deref(), Some("10.96.0.1"));
+    holder.give();
+    until_cluster_ip(&store, "web", "10.96.0.2").await;
+    running.stop().await;
+}
