@@ -120,7 +120,8 @@ impl Aggregator {
         };
         for instance in instances {
             let main = service.service_port.or(self.service_port).unwrap_or(instance.port);
-            let grpc = value(instance, GRPC_PORT_TAG).and_then(|port| port.parse().ok()).filter(|port| *port > 0);
+            let grpc =
+                value(instance, GRPC_PORT_TAG).and_then(|port| port.parse().ok()).filter(|port| *port > 0);
             // The main port comes last: it has its number even if that is also the gRPC port's.
             let ports = grpc.map(|port| (port, port, AppProtocol::Grpc));
             let mut target_ports = TargetPorts::new();

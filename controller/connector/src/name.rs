@@ -35,7 +35,9 @@ pub fn check(name: &str) -> Result<(), String> {
         return Err(format!("{name:?} holds {c:?}; only a to z, 0 to 9 and - are allowed"));
     }
     if name.starts_with('-') || name.ends_with('-') {
-        return Err(format!("{name:?} begins or ends with -; it must begin and end with a letter or a digit"));
+        return Err(format!(
+            "{name:?} begins or ends with -; it must begin and end with a letter or a digit"
+        ));
     }
     Ok(())
 }

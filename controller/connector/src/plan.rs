@@ -243,8 +243,7 @@ impl Planning<'_> {
                     ));
                 }
                 addresses.push(*asked);
-            } else if let Some(held) =
-                held.iter().find(|held| of_family(held) && self.pool.contains(**held))
+            } else if let Some(held) = held.iter().find(|held| of_family(held) && self.pool.contains(**held))
             {
                 addresses.push(*held);
             } else if let Some(one) = behind.iter().find(of_family)

@@ -45,7 +45,9 @@ impl Sink {
     pub fn set_service(&self, registry: &str, name: &str, service: SourceService) {
         self.modify(|catalogs| {
             let listed = catalogs.get_mut(registry).and_then(|catalog| catalog.get_mut(name));
-            let Some(before) = listed.filter(|before| before.as_deref() != Some(&service)) else { return false };
+            let Some(before) = listed.filter(|before| before.as_deref() != Some(&service)) else {
+                return false;
+            };
             *before = Some(Arc::new(service));
             true
         });

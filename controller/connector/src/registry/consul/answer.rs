@@ -51,15 +51,15 @@ struct Check {
 
 /// `/v1/catalog/services`: names, and the tags of all instances of each.
 pub(super) fn services(body: &[u8]) -> Result<Vec<(String, Vec<String>)>, String> {
-    let services: BTreeMap<String, Option<Vec<String>>> =
-        serde_json::from_slice(body).map_err(|error| format!("its answer is no list of services: {error}"))?;
+    let services: BTreeMap<String, Option<Vec<String>>> = serde_json::from_slice(body)
+        .map_err(|error| format!("its answer is no list of services: {error}"))?;
     Ok(services.into_iter().map(|(name, tags)| (name, tags.unwrap_or_default())).collect())
 }
 
 /// `/v1/health/service/<name>`: the instances, and what is wrong with those that cannot be used.
 pub(super) fn instances(body: &[u8], passing_only: bool) -> Result<(SourceService, Vec<String>), String> {
-    let entries: Vec<ServiceEntry> =
-        serde_json::from_slice(body).map_err(|error| format!("its answer is no list of instances: {error}"))?;
+    let entries: Vec<ServiceEntry> = serde_json::from_slice(body)
+        .map_err(|error| format!("its answer is no list of instances: {error}"))?;
     let mut service = SourceService::default();
     let mut skipped = Vec::new();
     for entry in entries {
@@ -78,7 +78,8 @@ fn instance(entry: ServiceEntry, passing_only: bool) -> Result<Instance, String>
     let address_text = if service.address.is_empty() { &node.address } else { &service.address };
     Ok(Instance {
         address: address(address_text)?,
-        port: port.ok_or_else(|| format!("{} is no port; register it with the one it listens on", service.port))?,
+        port: port
+            .ok_or_else(|| format!("{} is no port; register it with the one it listens on", service.port))?,
         protocol: Protocol::Tcp,
         ready: !passing_only || checks.iter().flatten().all(|check| check.status == "passing"),
         tags: service.tags.unwrap_or_default(),
@@ -114,7 +115,9 @@ mod tests {
 
     #[test]
     fn an_instance_that_cannot_be_reached_is_left_out_by_name() {
-        for (address, port) in [("host.example", 80), ("127.0.0.1", 80), ("10.0.0.1", 0), ("10.0.0.1", 70_000)] {
+        for (address, port) in
+            [("host.example", 80), ("127.0.0.1", 80), ("10.0.0.1", 0), ("10.0.0.1", 70_000)]
+        {
             let body = format!(
                 r#"[{{"Node": {{"Node": "n1", "Address": "{address}"}}, "Service": {{"ID": "web1", "Port": {port}}}}}]"#
             );

@@ -42,7 +42,8 @@ impl BlockingQuery {
         }
         self.started = Some(Instant::now());
         let before = std::mem::take(&mut self.index);
-        let mut url = format!("{}{}?stale&index={before}&wait={}ms", options.url, self.path, wait.as_millis());
+        let mut url =
+            format!("{}{}?stale&index={before}&wait={}ms", options.url, self.path, wait.as_millis());
         if let Some(datacenter) = &options.datacenter {
             url = format!("{url}&dc={datacenter}");
         }
