@@ -17,12 +17,21 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("contiv-store", &["contiv-proto"]),
     ("contiv-controller", &["contiv-store"]),
     ("contiv-reflector", &["contiv-controller", "contiv-store", "contiv-proto"]),
+    ("contiv-connector", &["contiv-controller", "contiv-store", "contiv-proto"]),
     ("contiv-renderer", &["contiv-model"]),
     (
         "contiv-agent",
-        &["contiv-renderer", "contiv-controller", "contiv-store", "contiv-model", "contiv-proto"],
+        &[
+            "contiv-renderer",
+            "contiv-connector",
+            "contiv-controller",
+            "contiv-store",
+            "contiv-model",
+            "contiv-proto",
+        ],
     ),
-    ("contiv-tests", &["contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"]),
+    // Of the connector only the registries for tests.
+    ("contiv-tests", &["contiv-renderer", "contiv-connector", "contiv-store", "contiv-model", "contiv-proto"]),
     ("contiv-benches", &["contiv-tests", "contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"]),
 ];
 

@@ -113,7 +113,7 @@ mod tests {
         let ranges = ranges(&["10.97.0.0/16", "fd00:97::/112"]);
         let mut pool = AddressPool::new(&ranges, BTreeSet::new());
         let taken = [true, false].map(|is_ipv4| pool.take("default/web", is_ipv4).unwrap().to_string());
-        assert_eq!(taken, ["10.97.140.198", "fd00:97::df75"]);
+        assert_eq!(taken, ["10.97.251.238", "fd00:97::fbee"]);
     }
 
     #[test]

@@ -25,7 +25,7 @@
 pub mod aggregator;
 pub mod catalog;
 pub mod cluster_address;
-// pub mod config;
+pub mod config;
 pub mod connector;
 pub mod endpoint_annotation;
 pub mod metrics;
@@ -39,7 +39,7 @@ pub mod testing;
 
 pub use aggregator::{Aggregator, MicroService};
 pub use catalog::{AppProtocol, Catalog, Instance, Protocol, SourceService};
-// pub use config::{ConnectorConfig, RegistryConfig};
+pub use config::{ConnectorConfig, RegistryConfig};
 pub use connector::{Parts, controller};
 pub use metrics::ConnectorMetrics;
 pub use registry::{NamedRegistry, Publisher, Registry, RegistryError};

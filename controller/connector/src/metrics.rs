@@ -33,41 +33,46 @@ struct OperationLabel {
 }
 
 impl ConnectorMetrics {
-    /// Makes them and registers them.
+    /// Makes them and registers them, in a registry that puts `contiv_` before every name.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        registry.register(
-            "contiv_connector_registry_up",
-            "Whether the registry answered when it was last asked",
-            metrics.up.clone(),
-        );
-        registry.register(
-            "contiv_connector_registry_answers",
-            "How often the registry answered",
-            metrics.answers.clone(),
-        );
-        registry.register(
-            "contiv_connector_registry_failures",
-            "How often the registry could not be asked",
-            metrics.failures.clone(),
-        );
-        registry.register(
-            "contiv_connector_services",
-            "Services of the registry in the store",
-            metrics.services.clone(),
-        );
-        registry.register(
-            "contiv_connector_endpoints",
-            "Addresses that are ready behind them",
-            metrics.endpoints.clone(),
-        );
-        registry.register(
-            "contiv_connector_problems",
-            "Services that are not stored, or not as the registry wants them",
-            metrics.problems.clone(),
-        );
-        registry.register("contiv_connector_writes", "Objects written", metrics.writes.clone());
+        metrics.describe(registry);
         metrics
+    }
+
+    /// Registers them.
+    pub fn describe(&self, registry: &mut Registry) {
+        registry.register(
+            "connector_registry_up",
+            "Whether the registry answered when it was last asked",
+            self.up.clone(),
+        );
+        registry.register(
+            "connector_registry_answers",
+            "How often the registry answered",
+            self.answers.clone(),
+        );
+        registry.register(
+            "connector_registry_failures",
+            "How often the registry could not be asked",
+            self.failures.clone(),
+        );
+        registry.register(
+            "connector_services",
+            "Services of the registry in the store",
+            self.services.clone(),
+        );
+        registry.register(
+            "connector_endpoints",
+            "Addresses that are ready behind them",
+            self.endpoints.clone(),
+        );
+        registry.register(
+            "connector_problems",
+            "Services that are not stored, or not as the registry wants them",
+            self.problems.clone(),
+        );
+        registry.register("connector_writes", "Objects written", self.writes.clone());
     }
 
     /// Counts an answer, and says whether the one before was none.

@@ -5,8 +5,8 @@
 
 mod backoff;
 pub mod consul;
-// pub mod dns;
-// pub mod file;
+pub mod dns;
+pub mod file;
 mod http;
 
 use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc};
@@ -77,10 +77,15 @@ impl Publisher {
     }
 
     /// This is all that the registry says. A service without a value keeps the one it was published with before.
-    pub fn publish(&self, mut catalog: Catalog) {
+    pub fn publish(&self, catalog: Catalog) {
+        self.announce(catalog);
+        self.succeeded();
+    }
+
+    /// These are the services of a registry that was not asked yet. One without a value keeps the one it had.
+    pub fn announce(&self, mut catalog: Catalog) {
         self.sink.keep_known(&self.registry, &mut catalog);
         self.sink.set_services(&self.registry, catalog);
-        self.succeeded();
     }
 
     /// This is what is behind one of the services that were published.

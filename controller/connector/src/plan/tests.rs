@@ -1,1 +1,145 @@
+//! Laws and single cases of the plan.
 
+mod cases;
+mod laws;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use contiv_proto::{
+    Key, Kind, Object,
+    message::{endpoints::Endpoints, service::Service},
+};
+
+use super::*;
+use crate::{
+    Instance, Protocol, SourceService,
+    stored::{REGISTRY_LABEL, Stored},
+};
+
+/// A store: objects by their keys.
+type World = BTreeMap<Key, Object>;
+
+fn target() -> Target {
+    let ranges = ["10.97.0.0/16", "fd00:97::/112"];
+    Target {
+        namespace: "default".to_owned(),
+        cluster_ip_ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
+    }
+}
+
+fn stored(world: &World) -> Stored<'_> {
+    let mut stored = Stored::default();
+    for (key, object) in world {
+        let id: Id = (key.namespace().into(), key.name().into());
+        match object {
+            Object::Service(service) if service.labels.contains_key(REGISTRY_LABEL) => {
+                stored.services.insert(id, service);
+            }
+            Object::Service(service) => {
+                stored.foreign_addresses.extend(stored::addresses(service));
+                stored.foreign_services.insert(id);
+            }
+            Object::Endpoints(endpoints) if endpoints.labels.contains_key(REGISTRY_LABEL) => {
+                stored.endpoints.insert(id, endpoints);
+            }
+            Object::Endpoints(_) => drop(stored.foreign_endpoints.insert(id)),
+            other => panic!("{other:?} is neither a service nor endpoints"),
+        }
+    }
+    stored
+}
+
+/// Makes the changes; each must be possible, and in order.
+fn apply(world: &mut World, plan: &Plan) {
+    let rank = |change: &Change| match change {
+        Change::Delete(_) => 0,
+        Change::Update(_) => 1,
+        Change::Create(_) => 2,
+    };
+    assert!(plan.changes.is_sorted_by_key(rank), "deletes come before updates before creates");
+    for change in &plan.changes {
+        match change {
+            Change::Delete(key) => assert!(world.remove(key).is_some(), "{key} is not there"),
+            Change::Update(object) => {
+                let before = world.insert(object.key().unwrap(), object.clone());
+                assert!(
+                    before.is_some_and(|before| before != *object),
+                    "{object:?} is not there, or the same"
+                );
+            }
+            Change::Create(object) => {
+                assert_eq!(world.insert(object.key().unwrap(), object.clone()), None);
+            }
+        }
+    }
+}
+
+/// The registries `a` and `b`, of which `a` comes first.
+#[derive(Debug, Clone, Default)]
+struct Registries {
+    aggregator: Aggregator,
+    catalogs: [Option<Catalog>; 2],
+}
+
+impl Registries {
+    fn plan(&self, world: &World) -> Plan {
+        let states: Vec<RegistryState<'_>> = ["a", "b"]
+            .into_iter()
+            .zip(&self.catalogs)
+            .map(|(name, catalog)| RegistryState {
+                name,
+                aggregator: &self.aggregator,
+                catalog: catalog.as_ref(),
+            })
+            .collect();
+        plan(&states, &stored(world), &target())
+    }
+
+    fn sync(&self, world: &mut World) -> Plan {
+        let plan = self.plan(world);
+        apply(world, &plan);
+        plan
+    }
+}
+
+fn instance(address: &str, port: u16) -> Instance {
+    Instance {
+        address: address.parse().unwrap(),
+        port,
+        protocol: Protocol::Tcp,
+        ready: true,
+        tags: BTreeSet::new(),
+    }
+}
+
+fn catalog<const N: usize>(services: [(&str, &[Instance]); N]) -> Catalog {
+    let service = |instances: &[Instance]| SourceService {
+        instances: instances.iter().cloned().collect(),
+        ..SourceService::default()
+    };
+    services
+        .into_iter()
+        .map(|(name, instances)| (name.to_owned(), Some(Arc::new(service(instances)))))
+        .collect()
+}
+
+fn key(kind: Kind, name: &str) -> Key {
+    Key::new(kind, "default", name).unwrap()
+}
+
+fn service<'a>(world: &'a World, name: &str) -> &'a Service {
+    match &world[&key(Kind::Service, name)] {
+        Object::Service(service) => service,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn endpoints<'a>(world: &'a World, name: &str) -> &'a Endpoints {
+    match &world[&key(Kind::Endpoints, name)] {
+        Object::Endpoints(endpoints) => endpoints,
+        other => panic!("{other:?}"),
+    }
+}

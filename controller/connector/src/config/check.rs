@@ -1,0 +1,106 @@
+//! Values that have the right form and still make no sense.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{ConnectorConfig, ConsulConfig, RegistryConfig};
+use crate::{cluster_address::check_range, name, registry::dns};
+
+/// The longest that Consul lets a query wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
+impl ConnectorConfig {
+    /// What is wrong, a line each, beginning with the key.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        problems.extend(name::check(&self.namespace).err().map(|reason| format!("namespace: {reason}")));
+        let mut families = BTreeSet::new();
+        for (i, range) in self.cluster_ip_ranges.iter().enumerate() {
+            let key = format!("cluster-ip-ranges[{i}]");
+            problems.extend(check_range(*range).err().map(|reason| format!("{key}: {reason}")));
+            if !families.insert(range.is_ipv4()) {
+                problems
+                    .push(format!("{key}: {range} is the second of its family; name at most one of each"));
+            }
+        }
+        if self.registries.is_empty() {
+            problems.push("registries: there is none; name at least one".to_owned());
+        }
+        let mut names = BTreeSet::new();
+        for (i, registry) in self.registries.iter().enumerate() {
+            let key = format!("registries[{i}]");
+            problems.extend(registry.problems().into_iter().map(|problem| format!("{key}{problem}")));
+            if !names.insert(&registry.name) {
+                problems
+                    .push(format!("{key}.name: there is another registry {:?}; rename one", registry.name));
+            }
+        }
+        problems
+    }
+}
+
+impl RegistryConfig {
+    fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        problems.extend(name::check(&self.name).err().map(|reason| format!(".name: {reason}")));
+        let kinds = [self.file.is_some(), self.consul.is_some(), self.dns.is_some()];
+        if kinds.into_iter().filter(|is_there| *is_there).count() != 1 {
+            problems.push(": give it one of file, consul and dns".to_owned());
+        }
+        for (key, part) in [("prefix", &self.prefix), ("suffix", &self.suffix)] {
+            // As it will be, with a name beside it.
+            let around = format!("x{part}x");
+            if name::check(&around).is_err() {
+                problems
+                    .push(format!(".{key}: {part:?} holds what no name may hold; use a to z, 0 to 9 and -"));
+            }
+        }
+        if self.service_port == Some(0) {
+            problems.push(".service-port: 0 is no port".to_owned());
+        }
+        if let Some(file) = &self.file
+            && file.file_name().is_none()
+        {
+            problems.push(format!(".file: {:?} is no path of a file", file.display()));
+        }
+        if let Some(consul) = &self.consul {
+            problems.extend(consul.problems().into_iter().map(|problem| format!(".consul.{problem}")));
+        }
+        for (service, record) in self.dns.iter().flat_map(|dns| &dns.services) {
+            let wrong = dns::check_record(record).err();
+            problems.extend(wrong.map(|reason| format!(".dns.services.{service}: {reason}")));
+        }
+        if self.dns.as_ref().is_some_and(|dns| dns.services.is_empty()) {
+            problems.push(".dns.services: there is none; name at least one".to_owned());
+        }
+        problems
+    }
+}
+
+impl ConsulConfig {
+    fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let url = self.url.parse::<hyper::Uri>().ok().filter(|url| {
+            matches!(url.scheme_str(), Some("http" | "https"))
+                && url.host().is_some_and(|host| !host.is_empty())
+                && matches!(url.path(), "" | "/")
+        });
+        if url.is_none() {
+            problems.push(format!(
+                "url: {:?} is no address of a Consul; write one as in http://10.0.0.1:8500",
+                self.url
+            ));
+        }
+        match (&self.cert_file, &self.key_file) {
+            (Some(_), None) => problems.push("cert-file: it is of no use without key-file".to_owned()),
+            (None, Some(_)) => problems.push("key-file: it is of no use without cert-file".to_owned()),
+            _ => {}
+        }
+        if self.wait.is_some_and(|wait| wait < Duration::from_millis(1) || wait > LONGEST_WAIT) {
+            problems.push("wait: Consul waits for 1 ms to 10 min".to_owned());
+        }
+        if self.connections == Some(0) {
+            problems.push("connections: the least is 1".to_owned());
+        }
+        problems
+    }
+}

@@ -1,0 +1,104 @@
+//! Reads the file.
+
+use std::{fs, path::Path};
+
+use super::{ConfigError, ConnectorConfig};
+
+impl ConnectorConfig {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, and everything that is wrong with it, with its place.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|error| {
+            ConfigError(vec![format!("failed to read the connector's file {name}: {error}")])
+        })?;
+        Self::parse(&name, &text)
+    }
+
+    /// Reads and checks the text of a file. `name` is how the problems call it.
+    ///
+    /// # Errors
+    /// As [`ConnectorConfig::load`].
+    pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
+        let config = toml::Deserializer::parse(text)
+            .map_err(|error| located(name, text, "", &error))
+            .and_then(|deserializer| {
+                serde_path_to_error::deserialize::<_, Self>(deserializer)
+                    .map_err(|error| located(name, text, &error.path().to_string(), error.inner()))
+            })?;
+        let problems = config.problems();
+        if problems.is_empty() {
+            return Ok(config);
+        }
+        Err(ConfigError(problems.into_iter().map(|problem| format!("{name}: {problem}")).collect()))
+    }
+}
+
+fn located(name: &str, text: &str, key: &str, error: &toml::de::Error) -> ConfigError {
+    let line = error
+        .span()
+        .map_or(1, |span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
+    let key = if key.is_empty() || key == "." { String::new() } else { format!("{key}: ") };
+    ConfigError(vec![format!("{name}:{line}: {key}{}", error.message().trim())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> String {
+        ConnectorConfig::parse("c.toml", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_example_of_the_documents_is_read() {
+        let text = include_str!("../../../../docs/connector.md");
+        let example = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        let config = ConnectorConfig::parse("connector.md", example).unwrap();
+        assert_eq!(config.registries.len(), 3);
+        assert_eq!(config.parts(crate::ConnectorMetrics::default()).registries.len(), 3);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_file_line_and_key() {
+        let wrong =
+            problems("namespace = \"x\"\n\n[[registries]]\nname = \"a\"\nconsul = { uri = \"http://c\" }\n");
+        assert!(wrong.starts_with("c.toml:5: registries[0].consul") && wrong.contains("uri"), "{wrong}");
+        let wrong =
+            problems("[[registries]]\nname = \"a\"\nconsul = { url = \"http://c\", wait = \"long\" }\n");
+        assert!(wrong.starts_with("c.toml:3: registries[0].consul.wait: \"long\" is no time"), "{wrong}");
+        assert!(problems("registries = [\n").starts_with("c.toml:"));
+        assert!(problems("").contains("registries"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_all_said_at_once() {
+        let wrong = problems(
+            "namespace = \"a/b\"\ncluster-ip-ranges = [\"10.0.0.0/16\", \"10.1.0.0/16\", \"fd00::/127\"]\n\
+             [[registries]]\nname = \"A\"\nfile = \"/f\"\nservice-port = 0\n\
+             [[registries]]\nname = \"A\"\n\
+             [[registries]]\nname = \"b\"\nprefix = \"x_\"\nfile = \"/f\"\nconsul = { url = \"consul\", cert-file = \"/c\", wait = \"1h\", connections = 0 }\n\
+             [[registries]]\nname = \"c\"\ndns = { services = { web = \"example.org\" } }\n",
+        );
+        for wanted in [
+            "namespace: ",
+            "cluster-ip-ranges[1]: ",
+            "cluster-ip-ranges[2]: ",
+            "registries[0].name: ",
+            "registries[0].service-port: ",
+            "registries[1].name: ",
+            "registries[1]: ",
+            "registries[2]: ",
+            "registries[2].prefix: ",
+            "registries[2].consul.url: ",
+            "registries[2].consul.cert-file: ",
+            "registries[2].consul.wait: ",
+            "registries[2].consul.connections: ",
+            "registries[3].dns.services.web: ",
+        ] {
+            assert!(wrong.contains(&format!("c.toml: {wanted}")), "{wanted} is not in\n{wrong}");
+        }
+    }
+}

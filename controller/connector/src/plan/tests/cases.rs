@@ -1,0 +1,155 @@
+//! Single cases.
+
+use super::*;
+
+fn web() -> Registries {
+    let web = catalog([("web", &[instance("10.0.0.1", 80), instance("fd00::1", 80)])]);
+    Registries { catalogs: [Some(web), Some(Catalog::new())], ..Registries::default() }
+}
+
+fn foreign_service(name: &str, cluster_ip: &str) -> Object {
+    Service {
+        name: name.to_owned(),
+        namespace: "default".to_owned(),
+        cluster_ip: cluster_ip.to_owned(),
+        ..Service::default()
+    }
+    .into()
+}
+
+#[test]
+fn a_service_is_written_as_agents_and_flomesh_read_it() {
+    let mut world = World::new();
+    web().sync(&mut world);
+    let (web, behind) = (service(&world, "web"), endpoints(&world, "web"));
+    assert_eq!(web.cluster_ips, ["10.97.251.238", "fd00:97::fbee"]);
+    assert_eq!((web.cluster_ip.as_str(), web.selector.len()), ("10.97.251.238", 0));
+    let port = &web.port[0];
+    assert_eq!((port.name.as_str(), port.port, port.protocol.as_str()), ("http80", 80, "TCP"));
+    assert_eq!(web.labels["cloud-sourced-service"], "true");
+    assert_eq!(web.labels[REGISTRY_LABEL], "a");
+    assert_eq!(web.annotations["flomesh.io/cloud-service-inherited-from"], "web");
+    assert_eq!(web.annotations["flomesh.io/mesh-service-sync"], "false");
+    assert_eq!(web.annotations["flomesh.io/cloud-endpoint-addr-167772161"], "[80]");
+    assert_eq!(web.annotations["flomesh.io/cloud-endpoint-addr6-fd000000000000000000000000000001"], "[80]");
+    assert_eq!(behind.labels["cloud-service"], "web");
+    let subset = &behind.endpoint_subsets[0];
+    let ips: Vec<&str> = subset.addresses.iter().map(|address| address.ip.as_str()).collect();
+    assert_eq!((ips, subset.ports[0].name.as_str()), (vec!["10.0.0.1", "fd00::1"], "http80"));
+}
+
+#[test]
+fn endpoints_are_created_before_and_deleted_after_their_service() {
+    let mut world = World::new();
+    let kinds = |plan: &Plan| plan.changes.iter().map(Change::kind).collect::<Vec<_>>();
+    assert_eq!(kinds(&web().sync(&mut world)), [Kind::Endpoints, Kind::Service]);
+    let none = Registries { catalogs: [Some(Catalog::new()), Some(Catalog::new())], ..Registries::default() };
+    assert_eq!(kinds(&none.sync(&mut world)), [Kind::Service, Kind::Endpoints]);
+    assert!(world.is_empty());
+}
+
+#[test]
+fn an_instance_that_is_not_ready_is_stored_and_gets_no_annotation() {
+    let mut world = World::new();
+    let failing = Instance { ready: false, ..instance("10.0.0.2", 80) };
+    let registries =
+        Registries { catalogs: [Some(catalog([("web", &[failing])])), None], ..Registries::default() };
+    registries.sync(&mut world);
+    let subset = &endpoints(&world, "web").endpoint_subsets[0];
+    assert_eq!((subset.addresses.len(), subset.not_ready_addresses.len()), (0, 1));
+    assert!(!service(&world, "web").annotations.keys().any(|name| name.contains("endpoint-addr")));
+}
+
+#[test]
+fn a_service_whose_last_instance_is_gone_stays_without_endpoints_and_keeps_its_address() {
+    let mut world = World::new();
+    let mut registries = web();
+    registries.sync(&mut world);
+    let before = service(&world, "web").clone();
+    registries.catalogs[0] = Some(catalog([("web", &[])]));
+    registries.sync(&mut world);
+    let after = service(&world, "web");
+    assert_eq!((&after.port, &after.cluster_ips), (&before.port, &before.cluster_ips));
+    assert!(endpoints(&world, "web").endpoint_subsets.is_empty());
+}
+
+#[test]
+fn an_address_is_kept_as_long_as_its_range_is_configured() {
+    let mut world = World::new();
+    let registries = web();
+    registries.sync(&mut world);
+    let Some(Object::Service(web)) = world.get_mut(&key(Kind::Service, "web")) else { panic!() };
+    web.cluster_ips = vec!["10.97.0.7".to_owned(), "192.0.2.1".to_owned()];
+    web.cluster_ip = "10.97.0.7".to_owned();
+    registries.sync(&mut world);
+    assert_eq!(service(&world, "web").cluster_ips, ["10.97.0.7", "fd00:97::fbee"]);
+}
+
+#[test]
+fn an_address_that_a_foreign_service_has_is_not_given() {
+    let mut world = World::from([(key(Kind::Service, "other"), foreign_service("other", "10.97.251.238"))]);
+    web().sync(&mut world);
+    assert_eq!(service(&world, "web").cluster_ip, "10.97.251.239");
+}
+
+#[test]
+fn an_address_that_is_asked_for_is_given_unless_another_service_has_it() {
+    let asking = |ip: &str| {
+        let mut catalog = catalog([("web", &[instance("10.0.0.1", 80)])]);
+        let web = catalog.get_mut("web").unwrap().as_mut().unwrap();
+        Arc::make_mut(web).cluster_ips = BTreeSet::from([ip.parse().unwrap()]);
+        Registries { catalogs: [Some(catalog), None], ..Registries::default() }
+    };
+    let mut world = World::from([(key(Kind::Service, "other"), foreign_service("other", "192.0.2.1"))]);
+    let plan = asking("192.0.2.1").sync(&mut world);
+    assert!(plan.changes.is_empty() && plan.problems[0].reason.contains("192.0.2.1"), "{plan:?}");
+    asking("192.0.2.2").sync(&mut world);
+    assert_eq!(service(&world, "web").cluster_ips, ["192.0.2.2"]);
+}
+
+#[test]
+fn endpoints_of_ours_behind_a_foreign_service_go() {
+    let mut world = World::new();
+    let registries = web();
+    registries.sync(&mut world);
+    world.insert(key(Kind::Service, "web"), foreign_service("web", "10.96.0.1"));
+    let plan = registries.sync(&mut world);
+    assert_eq!(plan.changes, [Change::Delete(key(Kind::Endpoints, "web"))]);
+    assert_eq!(plan.problems.len(), 1);
+}
+
+#[test]
+fn services_of_a_registry_that_is_not_configured_go_when_all_that_are_have_answered() {
+    let mut world = World::new();
+    web().sync(&mut world);
+    for object in world.values_mut() {
+        match object {
+            Object::Service(service) => {
+                drop(service.labels.insert(REGISTRY_LABEL.to_owned(), "old".to_owned()))
+            }
+            Object::Endpoints(one) => drop(one.labels.insert(REGISTRY_LABEL.to_owned(), "old".to_owned())),
+            _ => {}
+        }
+    }
+    let mut registries = Registries { catalogs: [Some(Catalog::new()), None], ..Registries::default() };
+    assert!(registries.plan(&world).changes.is_empty());
+    let taking_over = Registries { catalogs: [None, web().catalogs[0].clone()], ..Registries::default() };
+    let plan = taking_over.plan(&world);
+    assert_eq!(plan.changes.iter().filter(|change| matches!(change, Change::Update(_))).count(), 2);
+    registries.catalogs[1] = Some(Catalog::new());
+    registries.sync(&mut world);
+    assert!(world.is_empty());
+}
+
+#[test]
+fn a_source_with_a_name_that_no_service_can_have_is_a_problem_and_takes_nothing_away() {
+    let mut world = World::new();
+    let mut registries = web();
+    registries.aggregator.suffix_tag = "version".to_owned();
+    registries.sync(&mut world);
+    let odd = Instance { tags: BTreeSet::from(["version=1/2".to_owned()]), ..instance("10.0.0.1", 80) };
+    registries.catalogs[0] = Some(catalog([("web", &[odd])]));
+    let plan = registries.plan(&world);
+    assert!(plan.changes.is_empty() && plan.problems.len() == 1, "{plan:?}");
+    assert_eq!(plan.sizes["a"], Size { services: 1, endpoints: 2 });
+}

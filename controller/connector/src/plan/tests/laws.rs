@@ -1,0 +1,122 @@
+//! What holds for whatever is wanted and stored.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const NAMES: [&str; 6] = ["web", "Web", "db", "x_y", "a/b", "t-web"];
+const ADDRESSES: [&str; 5] = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1", "fd00::2"];
+const TAGS: [&str; 5] = ["env=t", "version=v1", "gRPC.port=90", "gRPC.port=80", "other"];
+
+fn instances() -> impl Strategy<Value = BTreeSet<Instance>> {
+    let tags = prop::collection::btree_set(prop::sample::select(&TAGS[..]).prop_map(str::to_owned), 0..3);
+    let one = (prop::sample::select(&ADDRESSES[..]), 80_u16..82, any::<bool>(), tags);
+    let one =
+        one.prop_map(|(address, port, ready, tags)| Instance { ready, tags, ..instance(address, port) });
+    prop::collection::btree_set(one, 0..5)
+}
+
+fn catalog() -> impl Strategy<Value = Catalog> {
+    let service = instances().prop_map(|instances| SourceService { instances, ..SourceService::default() });
+    let known = prop::option::weighted(0.8, service.prop_map(Arc::new));
+    prop::collection::btree_map(prop::sample::select(&NAMES[..]).prop_map(str::to_owned), known, 0..5)
+}
+
+fn registries() -> impl Strategy<Value = Registries> {
+    let catalogs = [prop::option::weighted(0.8, catalog()), prop::option::weighted(0.8, catalog())];
+    let aggregator = Aggregator {
+        prefix_tag: "env".to_owned(),
+        suffix_tag: "version".to_owned(),
+        ..Aggregator::default()
+    };
+    catalogs.prop_map(move |catalogs| Registries { aggregator: aggregator.clone(), catalogs })
+}
+
+/// Services and endpoints of others, also under names that are wanted, and one on an address of the range.
+fn foreign() -> impl Strategy<Value = World> {
+    let name = || prop::sample::select(&["web", "db", "t-web", "x-y", "else"][..]);
+    let service =
+        (name(), prop::sample::select(&["10.97.251.238", "10.97.0.9", "None"][..])).prop_map(|(name, ip)| {
+            let service = Service { name: name.to_owned(), cluster_ip: ip.to_owned(), ..Service::default() };
+            (key(Kind::Service, name), Object::from(Service { namespace: "default".to_owned(), ..service }))
+        });
+    let endpoints = name().prop_map(|name| {
+        let endpoints = Endpoints { name: name.to_owned(), ..Endpoints::default() };
+        (key(Kind::Endpoints, name), Object::from(Endpoints { namespace: "default".to_owned(), ..endpoints }))
+    });
+    prop::collection::vec(prop_oneof![service, endpoints], 0..4).prop_map(World::from_iter)
+}
+
+/// What is left of a world without the cluster addresses, which depend on history.
+fn without_addresses(world: &World) -> World {
+    let mut world = world.clone();
+    for object in world.values_mut() {
+        if let Object::Service(service) = object {
+            service.cluster_ips.clear();
+            service.cluster_ip.clear();
+        }
+    }
+    world
+}
+
+proptest! {
+    #[test]
+    fn when_the_plan_is_done_there_is_nothing_left_to_do(
+        foreign in foreign(), before in registries(), now in registries()
+    ) {
+        let mut world = foreign;
+        before.sync(&mut world);
+        let plan = now.sync(&mut world);
+        let again = now.plan(&world);
+        prop_assert_eq!(&again.changes, &vec![]);
+        prop_assert_eq!(again.problems, plan.problems);
+        prop_assert_eq!(again.sizes, plan.sizes);
+    }
+
+    #[test]
+    fn what_is_foreign_is_never_touched(foreign in foreign(), before in registries(), now in registries()) {
+        let mut world = foreign.clone();
+        before.sync(&mut world);
+        now.sync(&mut world);
+        for (key, object) in &foreign {
+            prop_assert_eq!(world.get(key), Some(object));
+        }
+    }
+
+    #[test]
+    fn the_order_in_which_registries_answer_does_not_matter(foreign in foreign(), all in registries()) {
+        let only = |one: usize| {
+            let mut some = all.clone();
+            some.catalogs[1 - one] = None;
+            some
+        };
+        let worlds = [vec![all.clone()], vec![only(0), all.clone()], vec![only(1), all.clone()]].map(|answers| {
+            let mut world = foreign.clone();
+            answers.iter().for_each(|answers| drop(answers.sync(&mut world)));
+            without_addresses(&world)
+        });
+        prop_assert_eq!(&worlds[0], &worlds[1]);
+        prop_assert_eq!(&worlds[0], &worlds[2]);
+    }
+
+    #[test]
+    fn registries_that_say_nothing_change_nothing(foreign in foreign(), before in registries()) {
+        let mut world = foreign;
+        before.sync(&mut world);
+        let silent = Registries { catalogs: [None, None], ..before };
+        prop_assert_eq!(silent.plan(&world).changes, vec![]);
+    }
+
+    #[test]
+    fn no_two_services_have_one_cluster_address(foreign in foreign(), before in registries(), now in registries()) {
+        let mut world = foreign;
+        before.sync(&mut world);
+        now.sync(&mut world);
+        let mut seen = BTreeSet::new();
+        for service in stored(&world).services.values() {
+            for address in stored::addresses(service) {
+                prop_assert!(seen.insert(address), "{} is given twice", address);
+            }
+        }
+    }
+}

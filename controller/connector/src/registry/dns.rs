@@ -1,0 +1,267 @@
+//! SRV records of DNS, asked for again when their time to live is over.
+//!
+//! A service is one name such as `_http._tcp.web.example.org`; its instances are the addresses of the targets with the
+//! lowest priority (RFC 2782: clients use the others only when those cannot be reached). A server that says that there is
+//! no such name, or no record, says that the service has no instances. Any other failure changes nothing.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
+use hickory_resolver::{
+    Resolver, TokioResolver,
+    config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts},
+    net::{DnsError, NetError, NoRecords, runtime::TokioRuntimeProvider},
+    proto::{
+        op::ResponseCode,
+        rr::{Name, RData, RecordType, rdata::SRV},
+    },
+};
+use tokio::time::sleep;
+
+use super::{Backoff, Publisher, Registry, RegistryError, address};
+use crate::catalog::{Instance, Protocol, SourceService};
+
+/// No name is asked for more often.
+const LEAST: Duration = Duration::from_secs(1);
+
+/// Nor less often, whatever its time to live.
+const MOST: Duration = Duration::from_secs(3600);
+
+/// How soon a name without records is asked for again.
+const EMPTY: Duration = Duration::from_secs(30);
+
+/// Which records are services.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DnsOptions {
+    /// The names of services, and those of their SRV records.
+    pub services: BTreeMap<String, String>,
+    /// The servers to ask; none for those of `/etc/resolv.conf`.
+    pub servers: Vec<SocketAddr>,
+}
+
+/// A registry that is a DNS.
+#[derive(Debug, Clone)]
+pub struct Dns {
+    options: DnsOptions,
+}
+
+/// What is known of a name, and how long that holds.
+struct Known<T> {
+    what: T,
+    holds: Duration,
+}
+
+impl Dns {
+    /// Asked as these options say.
+    pub const fn new(options: DnsOptions) -> Self {
+        Self { options }
+    }
+
+    async fn run(&self, publisher: &Publisher) -> RegistryError {
+        let resolver = match self.resolver() {
+            Ok(resolver) => resolver,
+            Err(error) => return RegistryError::new("/etc/resolv.conf", error),
+        };
+        publisher.announce(self.options.services.keys().map(|name| (name.clone(), None)).collect());
+        let failing = AtomicUsize::new(0);
+        let all = self.options.services.len();
+        let following = self.options.services.iter().map(|(name, record)| {
+            let (resolver, failing) = (&resolver, &failing);
+            async move {
+                let mut backoff = Backoff::default();
+                let mut fails = false;
+                loop {
+                    let wait = match lookup_service(resolver, record).await {
+                        Ok((service, skipped, holds)) => {
+                            if std::mem::take(&mut fails) {
+                                failing.fetch_sub(1, Ordering::Relaxed);
+                            }
+                            for reason in skipped {
+                                publisher.skipped(&RegistryError::new(record, reason));
+                            }
+                            publisher.publish_service(name, service);
+                            backoff.reset();
+                            holds
+                        }
+                        Err(error) => {
+                            if !std::mem::replace(&mut fails, true) {
+                                failing.fetch_add(1, Ordering::Relaxed);
+                            }
+                            if failing.load(Ordering::Relaxed) == all {
+                                publisher.failed(&error);
+                            } else {
+                                publisher.partly_failed(&error);
+                            }
+                            backoff.next()
+                        }
+                    };
+                    sleep(wait).await;
+                }
+            }
+        });
+        join_all(following).await;
+        RegistryError::new("DNS", "no service is configured")
+    }
+
+    fn resolver(&self) -> Result<TokioResolver, NetError> {
+        let mut builder = if self.options.servers.is_empty() {
+            Resolver::builder_tokio()?
+        } else {
+            let servers = self.options.servers.iter().map(|server| {
+                let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+                    connection.port = server.port();
+                    connection
+                });
+                NameServerConfig::new(server.ip(), true, connections.into())
+            });
+            let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
+            Resolver::builder_with_config(config, TokioRuntimeProvider::default())
+        };
+        let options: &mut ResolverOpts = builder.options_mut();
+        // Every question is asked: what holds how long is decided here.
+        options.cache_size = 0;
+        builder.build()
+    }
+}
+
+impl Registry for Dns {
+    fn follow<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError> {
+        self.run(publisher).boxed()
+    }
+}
+
+/// What is behind a name, what of it cannot be used, and how long that holds.
+async fn lookup_service(
+    resolver: &TokioResolver,
+    record: &str,
+) -> Result<(SourceService, Vec<String>, Duration), RegistryError> {
+    let name = full_name(record).map_err(|reason| RegistryError::new(record, reason))?;
+    let found = lookup(resolver, &name, RecordType::SRV).await?;
+    let records: Vec<&SRV> = found
+        .what
+        .iter()
+        .filter_map(|data| match data {
+            RData::SRV(srv) => Some(srv),
+            _ => None,
+        })
+        .collect();
+    let best = records.iter().map(|srv| srv.priority).min();
+    // A target that is the root means that the service is decidedly not there.
+    let used = records.into_iter().filter(|srv| Some(srv.priority) == best && !srv.target.is_root());
+    let targets =
+        join_all(used.map(|srv| async move { (srv.port, addresses(resolver, &srv.target).await) })).await;
+    let mut service = SourceService::default();
+    let (mut skipped, mut holds) = (Vec::new(), found.holds);
+    for (port, addresses) in targets {
+        // Half an answer is none: the other targets would get all the traffic.
+        let addresses = addresses?;
+        holds = holds.min(addresses.holds);
+        for ip in addresses.what {
+            match address(&ip.to_string()) {
+                Ok(address) if port > 0 => drop(service.instances.insert(Instance {
+                    address,
+                    port,
+                    protocol: protocol(record),
+                    ready: true,
+                    tags: std::collections::BTreeSet::new(),
+                })),
+                Ok(address) => skipped.push(format!("{address}: 0 is no port")),
+                Err(reason) => skipped.push(reason),
+            }
+        }
+    }
+    Ok((service, skipped, holds.clamp(LEAST, MOST)))
+}
+
+async fn addresses(resolver: &TokioResolver, target: &Name) -> Result<Known<Vec<IpAddr>>, RegistryError> {
+    let v4 = lookup(resolver, target, RecordType::A);
+    let v6 = lookup(resolver, target, RecordType::AAAA);
+    let (v4, v6) = tokio::try_join!(v4, v6)?;
+    let what: Vec<IpAddr> = v4.what.iter().chain(&v6.what).filter_map(RData::ip_addr).collect();
+    // A family that is not there does not make the other one be asked for more often.
+    let present = [&v4, &v6].into_iter().filter(|known| !known.what.is_empty()).map(|known| known.holds);
+    Ok(Known { what, holds: present.min().unwrap_or(EMPTY) })
+}
+
+/// The records of a name; none if there is no such name, or no such record.
+async fn lookup(
+    resolver: &TokioResolver,
+    name: &Name,
+    record_type: RecordType,
+) -> Result<Known<Vec<RData>>, RegistryError> {
+    match resolver.lookup(name.clone(), record_type).await {
+        Ok(found) => {
+            let answers = found.answers();
+            let ttl = answers.iter().map(|record| record.ttl).min().unwrap_or_default();
+            Ok(Known {
+                what: answers.iter().map(|record| record.data.clone()).collect(),
+                holds: Duration::from_secs(ttl.into()),
+            })
+        }
+        Err(NetError::Dns(DnsError::NoRecordsFound(NoRecords {
+            response_code: ResponseCode::NXDomain | ResponseCode::NoError,
+            negative_ttl,
+            ..
+        }))) => {
+            let holds = negative_ttl.map_or(EMPTY, |ttl| Duration::from_secs(ttl.into()));
+            Ok(Known { what: Vec::new(), holds: holds.min(EMPTY) })
+        }
+        Err(error) => Err(RegistryError::new(format!("{record_type} {name}"), error)),
+    }
+}
+
+/// The name as it is, without a search in the domains of this machine.
+fn full_name(name: &str) -> Result<Name, String> {
+    let mut name = Name::from_utf8(name).map_err(|error| error.to_string())?;
+    name.set_fqdn(true);
+    Ok(name)
+}
+
+/// What the second label says, as in `_dns._udp.example.org`.
+fn protocol(record: &str) -> Protocol {
+    match record.split('.').nth(1) {
+        Some("_udp") => Protocol::Udp,
+        Some("_sctp") => Protocol::Sctp,
+        _ => Protocol::Tcp,
+    }
+}
+
+/// Whether this can be the name of SRV records.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_record(record: &str) -> Result<(), String> {
+    full_name(record)?;
+    let mut labels = record.split('.');
+    let is_service = labels.next().is_some_and(|label| label.len() > 1 && label.starts_with('_'));
+    let is_known = matches!(labels.next(), Some("_tcp" | "_udp" | "_sctp"));
+    if is_service && is_known && labels.next().is_some_and(|label| !label.is_empty()) {
+        return Ok(());
+    }
+    Err(format!("{record:?} is no name of SRV records; write one as in _http._tcp.web.example.org"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_named_by_service_and_protocol() {
+        assert!(check_record("_dns._udp.example.org").is_ok());
+        for wrong in
+            ["", "web.example.org", "_http.example.org", "_http._quic.example.org", "_http._tcp", "_._tcp.a"]
+        {
+            assert!(check_record(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(protocol("_dns._udp.example.org"), Protocol::Udp);
+        assert_eq!(protocol("_http._tcp.example.org"), Protocol::Tcp);
+    }
+}

@@ -1,0 +1,171 @@
+//! The form of the file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use contiv_proto::annotation;
+use serde::Deserialize;
+
+use crate::{
+    catalog::{AppProtocol, Catalog, Instance, Protocol, SourceService},
+    registry::address,
+};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Services {
+    /// None for a file that ends after the key, which is not the same as an empty list.
+    services: Option<Vec<Service>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Service {
+    name: String,
+    /// What clients connect to.
+    port: Option<u16>,
+    #[serde(default)]
+    protocol: Protocol,
+    app_protocol: Option<AppProtocol>,
+    #[serde(default, rename = "clusterIPs")]
+    cluster_ips: Vec<String>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    /// As `services`.
+    endpoints: Option<Vec<Endpoint>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Endpoint {
+    address: String,
+    /// That of the service unless this says otherwise.
+    port: Option<u16>,
+    #[serde(default)]
+    tags: BTreeSet<String>,
+    #[serde(default = "yes")]
+    ready: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// Reads the text of a file.
+///
+/// # Errors
+/// What is wrong, with the place of it. Nothing of the file counts then: half of it may be missing.
+pub(super) fn parse(text: &str) -> Result<Catalog, String> {
+    if text.trim().is_empty() {
+        return Err("it is empty; write `services: []` if there are to be none".to_owned());
+    }
+    let read: Services = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let services = read.services.ok_or("services: there is no list; write [] if there are to be none")?;
+    let mut catalog = Catalog::new();
+    for (position, service) in services.into_iter().enumerate() {
+        let name = service.name.clone();
+        let service =
+            self::service(service).map_err(|reason| format!("services[{position}] ({name}): {reason}"))?;
+        if catalog.insert(name.clone(), Some(Arc::new(service))).is_some() {
+            return Err(format!("services[{position}]: {name:?} is there already; name it once"));
+        }
+    }
+    Ok(catalog)
+}
+
+fn service(service: Service) -> Result<SourceService, String> {
+    let Service { name, port, protocol, app_protocol, cluster_ips, annotations, endpoints } = service;
+    if name.is_empty() {
+        return Err("name: it is empty".to_owned());
+    }
+    if port == Some(0) {
+        return Err("port: 0 is no port".to_owned());
+    }
+    for switch in annotation::OF_SERVICES {
+        switch.is_set(&annotations).map_err(|reason| format!("annotations.{}: {reason}", switch.name))?;
+    }
+    let mut read =
+        SourceService { service_port: port, app_protocol, annotations, ..SourceService::default() };
+    for (i, text) in cluster_ips.iter().enumerate() {
+        let ip = address(text).map_err(|reason| format!("clusterIPs[{i}]: {reason}"))?;
+        if read.cluster_ips.iter().any(|other| other.is_ipv4() == ip.is_ipv4()) {
+            return Err(format!(
+                "clusterIPs[{i}]: {ip} is the second of its family; give at most one of each"
+            ));
+        }
+        read.cluster_ips.insert(ip);
+    }
+    let endpoints = endpoints.ok_or("endpoints: there is no list; write [] if there are to be none")?;
+    for (i, endpoint) in endpoints.into_iter().enumerate() {
+        let at = |reason: String| format!("endpoints[{i}].{reason}");
+        let port = endpoint.port.or(port).filter(|port| *port > 0);
+        read.instances.insert(Instance {
+            address: address(&endpoint.address).map_err(|reason| at(format!("address: {reason}")))?,
+            port: port
+                .ok_or_else(|| at("port: give one from 1 to 65535, here or for the service".to_owned()))?,
+            protocol,
+            ready: endpoint.ready,
+            tags: endpoint.tags,
+        });
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "
+services:
+  - name: db
+    port: 5432
+    appProtocol: other
+    clusterIPs: [10.97.0.5]
+    annotations: {contiv.io/prefer-local: 'true'}
+    endpoints:
+      - address: 192.0.2.10
+      - {address: 192.0.2.11, port: 5433, ready: false, tags: [version=v2]}
+  - name: dns
+    protocol: udp
+    endpoints: [{address: 'fd00::1', port: 53}]
+";
+
+    #[test]
+    fn services_are_read_with_all_they_can_say() {
+        let catalog = parse(FILE).unwrap();
+        let db = catalog["db"].as_ref().unwrap();
+        let ports: Vec<(u16, bool)> = db.instances.iter().map(|one| (one.port, one.ready)).collect();
+        assert_eq!((ports, db.service_port), (vec![(5432, true), (5433, false)], Some(5432)));
+        assert_eq!(
+            (db.app_protocol, db.cluster_ips.len(), db.annotations.len()),
+            (Some(AppProtocol::Other), 1, 1)
+        );
+        assert_eq!(catalog["dns"].as_ref().unwrap().instances.first().unwrap().protocol, Protocol::Udp);
+        let json = r#"{"services": [{"name": "web", "endpoints": [{"address": "192.0.2.1", "port": 80}]}]}"#;
+        assert_eq!(parse(json).unwrap().len(), 1);
+        assert!(parse("services: []").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_nothing_of_the_file_counts() {
+        let with = |service: &str| format!("services:\n  - {{name: web, {service}}}\n");
+        for (text, wanted) in [
+            (String::new(), "empty"),
+            ("services:".to_owned(), "services"),
+            ("service: []".to_owned(), "service"),
+            (with("ports: 80"), "ports"),
+            (with("port: 0"), "services[0] (web): port"),
+            (with("port: 80, endpoints: "), "services[0] (web): endpoints"),
+            (with("port: 80, endpoints: [{address: x}]"), "endpoints[0].address"),
+            (with("endpoints: [{address: 10.0.0.1}]"), "endpoints[0].port"),
+            (with("clusterIPs: [10.0.0.1, 10.0.0.2], endpoints: []"), "clusterIPs[1]"),
+            (with("annotations: {contiv.io/balance: x}"), "annotations.contiv.io/balance"),
+            (format!("{}  - {{name: web, endpoints: []}}\n", with("endpoints: []")), "services[1]"),
+        ] {
+            let error = parse(&text).unwrap_err();
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+}

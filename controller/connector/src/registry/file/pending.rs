@@ -1,0 +1,95 @@
+//! When to read the file. Pure, with the time handed in.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Fingerprint, LOOK};
+
+/// How long the file must stay as it is before it is read, whoever says that it is complete: a writer may open it again.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// What happened to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signal {
+    /// It was closed by its writer, or renamed into place.
+    Complete,
+    /// Someone wrote to it, and has not closed it.
+    Written,
+    /// It began to be, or went.
+    Replaced,
+}
+
+pub(super) struct Pending {
+    /// Someone writes to it.
+    is_open: bool,
+    seen: Option<Fingerprint>,
+    /// When to look next.
+    deadline: Instant,
+}
+
+impl Pending {
+    /// The file was first seen so.
+    pub(super) fn new(seen: Option<Fingerprint>, now: Instant) -> Self {
+        Self { is_open: false, seen, deadline: now + SETTLE }
+    }
+
+    pub(super) fn note(&mut self, signal: Signal, now: Instant) {
+        self.is_open = signal == Signal::Written;
+        self.deadline = now + if signal == Signal::Complete { SETTLE } else { LOOK };
+    }
+
+    /// When to ask whether it is due.
+    pub(super) const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Whether the file, which looks like this now, is to be read: nobody writes to it, and it looks as it did when it was
+    /// last looked at.
+    pub(super) fn is_due(&mut self, fingerprint: Option<Fingerprint>, now: Instant) -> bool {
+        let is_same = std::mem::replace(&mut self.seen, fingerprint) == fingerprint;
+        self.deadline = now + if is_same || self.is_open { LOOK } else { SETTLE };
+        is_same && !self.is_open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Option<Fingerprint> = Some([1; 5]);
+    const B: Option<Fingerprint> = Some([2; 5]);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_is_read_when_it_has_stayed_the_same_for_a_moment() {
+        let start = Instant::now();
+        let mut pending = Pending::new(A, start);
+        assert_eq!(pending.deadline(), start + SETTLE);
+        assert!(!pending.is_due(B, start + SETTLE), "it was changed meanwhile");
+        assert_eq!(pending.deadline(), start + SETTLE * 2, "it is looked at again soon");
+        assert!(pending.is_due(B, start + SETTLE * 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_being_written_is_left_alone_until_it_is_closed() {
+        let start = Instant::now();
+        let mut pending = Pending::new(A, start);
+        pending.note(Signal::Written, start);
+        for second in 1..100 {
+            assert!(!pending.is_due(A, start + LOOK * second));
+        }
+        pending.note(Signal::Complete, start + LOOK * 100);
+        assert_eq!(pending.deadline(), start + LOOK * 100 + SETTLE);
+        assert!(pending.is_due(A, pending.deadline()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_of_which_nothing_is_heard_is_seen_all_the_same() {
+        let start = Instant::now();
+        let mut pending = Pending::new(A, start);
+        assert!(pending.is_due(A, start + SETTLE));
+        assert_eq!(pending.deadline(), start + SETTLE + LOOK);
+        assert!(!pending.is_due(B, pending.deadline()));
+        assert!(pending.is_due(B, pending.deadline()));
+    }
+}

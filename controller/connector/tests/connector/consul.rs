@@ -1,0 +1,187 @@
+//! Consul, by a server that behaves as it does.
+
+use std::{fs, time::Duration};
+
+use contiv_connector::{
+    Publisher, Sink,
+    registry::{
+        Registry,
+        consul::{Certificates, Consul, ConsulOptions},
+    },
+    testing::{ConsulInstance, ConsulServer, Fault},
+};
+use contiv_proto::message::service::Service;
+use contiv_store::testing::Authority;
+use tokio::time::sleep;
+
+use crate::harness::Running;
+
+fn options(server: &ConsulServer) -> ConsulOptions {
+    ConsulOptions { wait: Duration::from_secs(20), ..ConsulOptions::new(&server.url()) }
+}
+
+fn web(number: u8, tags: &[&str]) -> ConsulInstance {
+    ConsulInstance::new(&format!("10.0.0.{number}"), 80, tags)
+}
+
+/// A server with `web`, and a connector that has brought it into the store.
+async fn with_web() -> (ConsulServer, Running) {
+    let server = ConsulServer::start().unwrap();
+    server.register("web", web(1, &[]));
+    let running = Running::of(Consul::new(options(&server)));
+    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    (server, running)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_instances_and_checks_of_a_consul_are_followed() {
+    let (server, running) = with_web().await;
+    server.register("web", web(2, &[]));
+    server.register("odd name/x", web(9, &[]));
+    server.register("db", ConsulInstance { address: String::new(), ..ConsulInstance::new("", 5432, &[]) });
+    running.wait_until_behind("web", &["10.0.0.1 80", "10.0.0.2 80"]).await;
+    running.wait_until_behind("db", &["192.0.2.1 5432"]).await;
+    let address = running.service("web").await.cluster_ip;
+    server.set_status("web", "10.0.0.1-80", "warning");
+    running.wait_until_behind("web", &["10.0.0.2 80"]).await;
+    server.set_status("web", "10.0.0.2-80", "critical");
+    running.wait_until_behind("web", &[]).await;
+    server.set_status("web", "10.0.0.1-80", "passing");
+    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    assert_eq!(running.service("web").await.cluster_ip, address);
+    server.deregister("web", "10.0.0.1-80");
+    server.deregister("web", "10.0.0.2-80");
+    running.wait_until_gone("web").await;
+    let left: Vec<String> = running.all::<Service>().await.into_keys().collect();
+    assert_eq!(left, ["db"], "a name that no service can have is left out, and Consul's own");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_wait_for_changes_and_do_not_ask_again_and_again() {
+    let (server, running) = with_web().await;
+    sleep(Duration::from_secs(1)).await;
+    let (before, waiting) = server.requests();
+    assert_eq!(waiting, 2, "one for the services, one for the instances of web");
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(server.requests().0, before);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consul_that_starts_again_with_a_lower_index_is_followed() {
+    let (server, running) = with_web().await;
+    for number in 2..30 {
+        server.register("other", web(number, &[]));
+    }
+    sleep(Duration::from_secs(1)).await;
+    server.restart_at(3);
+    server.deregister("web", "10.0.0.1-80");
+    server.register("web", web(2, &[]));
+    running.wait_until_behind("web", &["10.0.0.2 80"]).await;
+    server.register("web", web(3, &[]));
+    running.wait_until_behind("web", &["10.0.0.2 80", "10.0.0.3 80"]).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_goes_backwards_behind_a_proxy_is_noticed() {
+    let server = ConsulServer::start().unwrap();
+    for number in 1..9 {
+        server.register("web", web(number, &[]));
+    }
+    // Without a cut, a query whose index is of the future waits as long as it may.
+    let running = Running::of(Consul::new(ConsulOptions { wait: Duration::from_secs(1), ..options(&server) }));
+    sleep(Duration::from_secs(1)).await;
+    server.rewind_to(2);
+    for number in 2..9 {
+        server.deregister("web", &format!("10.0.0.{number}-80"));
+        server.rewind_to(2);
+    }
+    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_goes_wrong_in_a_consul_takes_nothing_away() {
+    let (server, running) = with_web().await;
+    let before = running.store.revision();
+    for fault in [Fault::Down, Fault::NoLeader, Fault::NoHealth, Fault::Truncated, Fault::NoIndex] {
+        server.set_fault(Some(fault));
+        // Wakes the queries that wait.
+        server.set_status("web", "10.0.0.1-80", "passing");
+        sleep(Duration::from_millis(1500)).await;
+        assert_eq!(running.store.revision(), before, "{fault:?}");
+        server.set_fault(None);
+        sleep(Duration::from_millis(500)).await;
+    }
+    server.set_fault(Some(Fault::Slow(Duration::from_millis(500))));
+    server.register("web", web(2, &[]));
+    running.wait_until_behind("web", &["10.0.0.1 80", "10.0.0.2 80"]).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_services_with_the_tag_are_asked_about() {
+    let server = ConsulServer::start().unwrap();
+    server.register("web", web(1, &["contiv"]));
+    server.register("db", web(2, &[]));
+    let running = Running::of(Consul::new(ConsulOptions { tag: "contiv".to_owned(), ..options(&server) }));
+    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    assert_eq!(running.all::<Service>().await.len(), 1);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_services_than_connections_take_turns() {
+    let server = ConsulServer::start().unwrap();
+    for name in ["a", "b", "c", "d"] {
+        server.register(name, web(1, &[]));
+    }
+    let options = ConsulOptions { connections: 1, wait: Duration::from_millis(800), ..options(&server) };
+    let running = Running::of(Consul::new(options));
+    for name in ["a", "b", "c", "d"] {
+        running.wait_until_behind(name, &["10.0.0.1 80"]).await;
+        server.register(name, web(2, &[]));
+    }
+    for name in ["a", "b", "c", "d"] {
+        running.wait_until_behind(name, &["10.0.0.1 80", "10.0.0.2 80"]).await;
+        assert!(server.requests().1 <= 2, "more queries wait than may");
+    }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_read_anew_and_tls_is_verified() {
+    let authority = Authority::new().unwrap();
+    let server =
+        ConsulServer::start_tls(&authority.file("server.pem"), &authority.file("server-key.pem")).unwrap();
+    server.set_token("right");
+    server.register("web", web(1, &[]));
+    let token = authority.file("token");
+    fs::write(&token, "wrong\n").unwrap();
+    let trusting = ConsulOptions {
+        token_file: Some(token.clone()),
+        certificates: Certificates { ca_file: Some(authority.file("ca.pem")), client: None },
+        ..options(&server)
+    };
+    // Whoever does not know the authority gets no answer at all.
+    let distrusting = ConsulOptions { certificates: Certificates::default(), ..trusting.clone() };
+    let reason = first_error(distrusting).await;
+    assert!(reason.to_lowercase().contains("certificate"), "{reason}");
+    let reason = first_error(trusting.clone()).await;
+    assert!(reason.contains("403") && reason.contains("Permission denied"), "{reason}");
+
+    let running = Running::of(Consul::new(trusting));
+    sleep(Duration::from_millis(300)).await;
+    assert!(running.all::<Service>().await.is_empty());
+    fs::write(&token, "right\n").unwrap();
+    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    running.stop().await;
+}
+
+async fn first_error(options: ConsulOptions) -> String {
+    let (sink, _requests) = Sink::new();
+    let publisher = Publisher::new("r", sink, contiv_connector::ConnectorMetrics::default());
+    Consul::new(options).follow(&publisher).await.to_string()
+}

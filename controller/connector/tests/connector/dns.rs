@@ -1,0 +1,75 @@
+//! SRV records, by a small DNS server.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use contiv_connector::{
+    registry::dns::{Dns, DnsOptions},
+    testing::{DnsServer, Zone},
+};
+use tokio::time::sleep;
+
+use crate::harness::Running;
+
+const WEB: &str = "_http._tcp.web.example.org";
+
+fn zone(ttl: u32) -> Zone {
+    let mut zone = Zone::default();
+    zone.srv(WEB, ttl, (10, 8080), "one.example.org");
+    zone.srv(WEB, ttl, (10, 8081), "two.example.org");
+    zone.srv(WEB, ttl, (20, 8082), "spare.example.org");
+    zone.address("one.example.org", ttl, "10.0.0.1".parse().unwrap());
+    zone.address("two.example.org", ttl, "10.0.0.2".parse().unwrap());
+    zone.address("two.example.org", ttl, "fd00::2".parse().unwrap());
+    zone.address("spare.example.org", ttl, "10.0.0.3".parse().unwrap());
+    zone
+}
+
+async fn with_web(ttl: u32) -> (DnsServer, Running) {
+    let server = DnsServer::start(zone(ttl)).unwrap();
+    let services = BTreeMap::from([("web".to_owned(), WEB.to_owned())]);
+    let running = Running::of(Dns::new(DnsOptions { services, servers: vec![server.address()] }));
+    running.wait_until_behind("web", &["10.0.0.1 8080", "10.0.0.2 8081", "fd00::2 8081"]).await;
+    (server, running)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_is_asked_for_again_when_its_time_to_live_is_over() {
+    let (server, running) = with_web(1).await;
+    server.change(|zone| {
+        *zone = Zone::default();
+        zone.srv(WEB, 1, (20, 8082), "spare.example.org");
+        zone.address("spare.example.org", 1, "10.0.0.3".parse().unwrap());
+    });
+    running.wait_until_behind("web", &["10.0.0.3 8082"]).await;
+    let address = running.service("web").await.cluster_ip;
+    server.change(|zone| *zone = Zone::default());
+    running.wait_until_behind("web", &[]).await;
+    assert_eq!(running.service("web").await.cluster_ip, address, "a service without instances stays");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_is_not_asked_for_as_long_as_it_lives() {
+    let (server, running) = with_web(600).await;
+    server.change(|zone| *zone = Zone::default());
+    sleep(Duration::from_secs(3)).await;
+    running.wait_until_behind("web", &["10.0.0.1 8080", "10.0.0.2 8081", "fd00::2 8081"]).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dns_that_fails_takes_nothing_away() {
+    let (server, running) = with_web(1).await;
+    let before = running.store.revision();
+    server.change(|zone| zone.fails = true);
+    sleep(Duration::from_secs(4)).await;
+    assert_eq!(running.store.revision(), before);
+    assert_eq!(running.metric("connector_registry_up"), "0");
+    server.change(|zone| {
+        *zone = Zone::default();
+        zone.srv(WEB, 1, (10, 8080), "one.example.org");
+        zone.address("one.example.org", 1, "10.0.0.1".parse().unwrap());
+    });
+    running.wait_until_behind("web", &["10.0.0.1 8080"]).await;
+    running.stop().await;
+}

@@ -1,0 +1,106 @@
+//! A file that is written in all the ways in which files are written.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    os::unix::fs::symlink,
+    path::PathBuf,
+    time::Duration,
+};
+
+use contiv_connector::registry::file::FileRegistry;
+use contiv_proto::message::service::Service;
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use crate::harness::Running;
+
+fn text(services: &[(&str, &str)]) -> String {
+    let mut text = "services:\n".to_owned();
+    for (name, address) in services {
+        text += &format!("  - name: {name}\n    endpoints: [{{address: {address}, port: 80}}]\n");
+    }
+    text
+}
+
+/// A file with two services, and a connector that has brought them into the store.
+async fn with_two() -> (TempDir, PathBuf, Running) {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("services.yaml");
+    fs::write(&path, text(&[("web", "10.0.0.1"), ("db", "10.0.0.2")])).unwrap();
+    let running = Running::of(FileRegistry::new(path.clone()));
+    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    running.wait_until_behind("db", &["10.0.0.2 80"]).await;
+    (folder, path, running)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_followed_however_it_is_replaced() {
+    let (folder, path, running) = with_two().await;
+    fs::write(&path, text(&[("web", "10.0.0.3")])).unwrap();
+    running.wait_until_behind("web", &["10.0.0.3 80"]).await;
+    running.wait_until_gone("db").await;
+    let aside = folder.path().join("new");
+    fs::write(&aside, text(&[("web", "10.0.0.4")])).unwrap();
+    fs::rename(&aside, &path).unwrap();
+    running.wait_until_behind("web", &["10.0.0.4 80"]).await;
+    // As a link to elsewhere, whose target changes: nothing is heard of that.
+    let elsewhere = TempDir::new().unwrap();
+    let target = elsewhere.path().join("target");
+    fs::write(&target, text(&[("web", "10.0.0.5")])).unwrap();
+    fs::remove_file(&path).unwrap();
+    symlink(&target, &path).unwrap();
+    running.wait_until_behind("web", &["10.0.0.5 80"]).await;
+    fs::write(&target, text(&[("web", "10.0.0.6")])).unwrap();
+    running.wait_until_behind("web", &["10.0.0.6 80"]).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_being_written_is_not_read() {
+    let (_folder, path, running) = with_two().await;
+    let before = running.store.revision();
+    let whole = text(&[("web", "10.0.0.3"), ("db", "10.0.0.4")]);
+    // What there is of it at each stop would be a good file, with less in it.
+    let mut file = File::create(&path).unwrap();
+    for part in whole.split_inclusive("80}]\n") {
+        file.write_all(part.as_bytes()).unwrap();
+        sleep(Duration::from_millis(2500)).await;
+        assert_eq!(running.store.revision(), before);
+    }
+    drop(file);
+    running.wait_until_behind("web", &["10.0.0.3 80"]).await;
+    running.wait_until_behind("db", &["10.0.0.4 80"]).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_gone_or_broken_takes_nothing_away() {
+    let (_folder, path, running) = with_two().await;
+    let before = running.store.revision();
+    for broken in ["", "services:\n", "services:\n  - name: web\n", "services: [{name: web", "other: 1\n"] {
+        fs::write(&path, broken).unwrap();
+        sleep(Duration::from_millis(1500)).await;
+        assert_eq!(running.store.revision(), before, "{broken:?}");
+        assert_eq!(running.metric("connector_registry_up"), "0", "{broken:?}");
+    }
+    fs::remove_file(&path).unwrap();
+    sleep(Duration::from_millis(2500)).await;
+    assert_eq!(running.store.revision(), before);
+    fs::write(&path, "services: []\n").unwrap();
+    running.wait_until_gone("web").await;
+    assert!(running.all::<Service>().await.is_empty());
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_may_come_after_the_connector() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("later").join("services.yaml");
+    let running = Running::of(FileRegistry::new(path.clone()));
+    sleep(Duration::from_millis(500)).await;
+    fs::create_dir(path.parent().unwrap()).unwrap();
+    fs::write(&path, text(&[("web", "10.0.0.1")])).unwrap();
+    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    running.stop().await;
+}

@@ -1,0 +1,225 @@
+//! A running connector over a store in memory.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use contiv_connector::{
+    Aggregator, Catalog, ConnectorMetrics, Instance, NamedRegistry, Parts, Protocol, Publisher, Registry,
+    RegistryError, SourceService, controller, plan::Target,
+};
+use contiv_controller::{
+    Lease, Manager,
+    testing::{Faults, MemoryStore},
+};
+use contiv_proto::{
+    Key, Kind, Object, Wire,
+    message::{endpoints::Endpoints, namespace::Namespace, service::Service},
+};
+use contiv_store::{Operation, Store};
+use futures::{FutureExt, future::BoxFuture};
+use tokio::{
+    sync::{Mutex, mpsc},
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+/// For what must happen. Much more than is needed.
+const SOON: Duration = Duration::from_secs(30);
+
+/// What a registry is to do next.
+pub(crate) enum Say {
+    All(Catalog),
+    Fail,
+    Panic,
+}
+
+/// A registry that does what it is told.
+struct Scripted(Mutex<mpsc::UnboundedReceiver<Say>>);
+
+impl Registry for Scripted {
+    fn follow<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError> {
+        async move {
+            let mut says = self.0.lock().await;
+            while let Some(say) = says.recv().await {
+                match say {
+                    Say::All(catalog) => publisher.publish(catalog),
+                    Say::Fail => return RegistryError::new("script", "as this test wants"),
+                    Say::Panic => panic!("as this test wants"),
+                }
+            }
+            std::future::pending().await
+        }
+        .boxed()
+    }
+}
+
+/// How a connector runs.
+pub(crate) struct Setup {
+    pub(crate) wait_for_namespace: bool,
+    pub(crate) lease: Lease,
+    pub(crate) aggregator: Aggregator,
+    pub(crate) faults: Faults,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            wait_for_namespace: false,
+            lease: Lease::eternal(),
+            aggregator: Aggregator::default(),
+            faults: Faults::NONE,
+        }
+    }
+}
+
+/// A running connector with one registry, `r`.
+pub(crate) struct Running {
+    pub(crate) store: MemoryStore,
+    pub(crate) metrics: ConnectorMetrics,
+    says: mpsc::UnboundedSender<Say>,
+    stop: CancellationToken,
+    manager: JoinHandle<()>,
+}
+
+impl Running {
+    /// With a registry that does what it is told.
+    pub(crate) fn scripted(setup: Setup) -> Self {
+        let (says, script) = mpsc::unbounded_channel();
+        Self::start(Arc::new(Scripted(Mutex::new(script))), says, setup)
+    }
+
+    /// With this registry.
+    pub(crate) fn of(registry: impl Registry) -> Self {
+        Self::start(Arc::new(registry), mpsc::unbounded_channel().0, Setup::default())
+    }
+
+    fn start(registry: Arc<dyn Registry>, says: mpsc::UnboundedSender<Say>, setup: Setup) -> Self {
+        let Setup { wait_for_namespace, lease, aggregator, faults } = setup;
+        let store = MemoryStore::with_faults(faults);
+        let metrics = ConnectorMetrics::default();
+        let parts = Parts {
+            target: Target {
+                namespace: "cloud".to_owned(),
+                cluster_ip_ranges: vec!["10.97.0.0/16".parse().unwrap(), "fd00:97::/112".parse().unwrap()],
+            },
+            wait_for_namespace,
+            registries: vec![(NamedRegistry { name: "r".to_owned(), registry }, aggregator)],
+            metrics: metrics.clone(),
+        };
+        let mut manager = Manager::new(store.shared(), lease);
+        manager.register(controller(parts).unwrap()).unwrap();
+        let stop = CancellationToken::new();
+        let manager = tokio::spawn(manager.run(stop.clone()));
+        Self { store, metrics, says, stop, manager }
+    }
+
+    pub(crate) fn say(&self, say: Say) {
+        self.says.send(say).unwrap_or_else(|_| panic!("the registry is gone"));
+    }
+
+    /// Stops it, and waits until it has.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        self.manager.await.unwrap();
+    }
+
+    pub(crate) async fn put(&self, object: impl Into<Object>) {
+        let object = object.into();
+        let put = Operation::Put {
+            key: object.key().unwrap().to_path(),
+            value: object.encode().unwrap().into(),
+        };
+        self.store.commit(vec![put]).await.unwrap();
+    }
+
+    pub(crate) async fn delete(&self, kind: Kind, name: &str) {
+        let key = Key::new(kind, "cloud", name).unwrap().to_path();
+        self.store.commit(vec![Operation::Delete { key }]).await.unwrap();
+    }
+
+    /// Everything of one type, by name.
+    pub(crate) async fn all<M: Wire>(&self) -> BTreeMap<String, M> {
+        let listed = self.store.list(&Key::prefix(M::KIND)).await.unwrap();
+        let read = listed.entries.iter().map(|entry| {
+            let key = Key::parse(&entry.key).unwrap().unwrap();
+            (key.name().to_owned(), contiv_proto::value::decode(&entry.value).unwrap())
+        });
+        read.collect()
+    }
+
+    pub(crate) async fn service(&self, name: &str) -> Service {
+        self.all().await.remove(name).unwrap_or_else(|| panic!("there is no service {name}"))
+    }
+
+    /// The addresses behind a service that are ready, each with its port; none if there are no endpoints of that name.
+    pub(crate) async fn behind(&self, name: &str) -> Option<BTreeSet<String>> {
+        let endpoints: Endpoints = self.all().await.remove(name)?;
+        let subsets = endpoints.endpoint_subsets.iter();
+        let found = subsets.flat_map(|subset| {
+            subset.addresses.iter().map(|address| format!("{} {}", address.ip, subset.ports[0].port))
+        });
+        Some(found.collect())
+    }
+
+    /// Waits until a service has these addresses behind it.
+    pub(crate) async fn wait_until_behind(&self, name: &str, wanted: &[&str]) {
+        let wanted: Option<BTreeSet<String>> = Some(wanted.iter().map(|one| (*one).to_owned()).collect());
+        let start = Instant::now();
+        while self.behind(name).await != wanted {
+            let found = self.behind(name).await;
+            assert!(start.elapsed() < SOON, "behind {name} is {found:?}, and not {wanted:?}");
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Waits until there is no service of this name.
+    pub(crate) async fn wait_until_gone(&self, name: &str) {
+        let start = Instant::now();
+        while self.all::<Service>().await.contains_key(name) {
+            assert!(start.elapsed() < SOON, "{name} is still there");
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// A metric of the registry, as it is written.
+    pub(crate) fn metric(&self, name: &str) -> String {
+        let mut registry = prometheus_client::registry::Registry::default();
+        self.metrics.describe(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let line = text.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split(' ').next_back()).unwrap_or_default().to_owned()
+    }
+}
+
+pub(crate) fn instance(address: &str, port: u16) -> Instance {
+    Instance {
+        address: address.parse().unwrap(),
+        port,
+        protocol: Protocol::Tcp,
+        ready: true,
+        tags: BTreeSet::new(),
+    }
+}
+
+pub(crate) fn catalog<const N: usize>(services: [(&str, &[(&str, u16)]); N]) -> Say {
+    let service = |instances: &[(&str, u16)]| SourceService {
+        instances: instances.iter().map(|(address, port)| instance(address, *port)).collect(),
+        ..SourceService::default()
+    };
+    let services = services.into_iter().map(|(name, of)| (name.to_owned(), Some(Arc::new(service(of)))));
+    Say::All(services.collect())
+}
+
+pub(crate) fn namespace() -> Namespace {
+    Namespace { name: "cloud".to_owned(), ..Namespace::default() }
+}
+
+/// Long enough for anything that is going to happen.
+pub(crate) async fn settle() {
+    sleep(Duration::from_secs(20)).await;
+}

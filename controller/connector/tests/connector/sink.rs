@@ -1,0 +1,245 @@
+//! The scenarios of consul-k8s' sink and of its coalescing, and what flomesh's did wrong.
+
+use std::time::Duration;
+
+use contiv_connector::Aggregator;
+use contiv_controller::{
+    Lease,
+    testing::{Faults, MemoryStore},
+};
+use contiv_proto::{
+    Kind,
+    message::{endpoints::Endpoints, service::Service},
+};
+use tokio::time::{Instant, sleep};
+
+use crate::harness::{Running, Say, Setup, catalog, namespace, settle};
+
+const WEB: (&str, &[(&str, u16)]) = ("web", &[("10.0.0.1", 80), ("10.0.0.2", 80)]);
+const BOTH: [&str; 2] = ["10.0.0.1 80", "10.0.0.2 80"];
+
+/// A connector that has brought `web` into the store.
+async fn with_web() -> Running {
+    let running = Running::scripted(Setup::default());
+    running.say(catalog([WEB]));
+    settle().await;
+    running.wait_until_behind("web", &BOTH).await;
+    running
+}
+
+fn foreign(name: &str) -> Service {
+    Service { name: name.to_owned(), namespace: "cloud".to_owned(), ..Service::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_of_a_registry_is_created_with_its_endpoints() {
+    let running = with_web().await;
+    let web = running.service("web").await;
+    assert!(web.cluster_ip.starts_with("10.97."), "{web:?}");
+    assert_eq!((web.namespace.as_str(), web.port[0].name.as_str()), ("cloud", "http80"));
+    assert_eq!(running.metric("connector_endpoints"), "2");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_in_upper_case_is_lowered() {
+    let running = Running::scripted(Setup::default());
+    running.say(catalog([("Web_One", WEB.1)]));
+    settle().await;
+    running.wait_until_behind("web-one", &BOTH).await;
+    assert_eq!(running.all::<Service>().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_service_of_the_same_name_is_left_alone_and_reported() {
+    let running = Running::scripted(Setup::default());
+    running.put(foreign("web")).await;
+    running.say(catalog([WEB, ("db", &[("10.0.0.3", 5432)])]));
+    settle().await;
+    running.wait_until_behind("db", &["10.0.0.3 5432"]).await;
+    assert_eq!(running.service("web").await, foreign("web"));
+    assert_eq!(running.behind("web").await, None);
+    assert_eq!(running.metric("connector_problems"), "1");
+    // When it goes, the name is free.
+    running.delete(Kind::Service, "web").await;
+    settle().await;
+    running.wait_until_behind("web", &BOTH).await;
+    assert_eq!(running.metric("connector_problems"), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_changes_is_changed_back() {
+    let running = with_web().await;
+    let before = running.service("web").await;
+    let mut changed = before.clone();
+    changed.port[0].port = 81;
+    changed.annotations.clear();
+    running.put(changed).await;
+    running.put(Endpoints { endpoint_subsets: Vec::new(), ..running.all().await.remove("web").unwrap() }).await;
+    settle().await;
+    assert_eq!(running.service("web").await, before);
+    running.wait_until_behind("web", &BOTH).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_in_the_registry_changes_the_service() {
+    let running = with_web().await;
+    let before = running.service("web").await;
+    running.say(catalog([("web", &[("10.0.0.2", 81)])]));
+    settle().await;
+    running.wait_until_behind("web", &["10.0.0.2 81"]).await;
+    let after = running.service("web").await;
+    let ports: Vec<i32> = after.port.iter().map(|port| port.port).collect();
+    assert_eq!((ports, &after.cluster_ips), (vec![81], &before.cluster_ips), "a port that is gone goes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_deletes_is_created_again() {
+    let running = with_web().await;
+    let before = running.service("web").await;
+    for kind in [Kind::Service, Kind::Endpoints] {
+        running.delete(kind, "web").await;
+        settle().await;
+        assert_eq!(running.service("web").await, before, "with the same address");
+        running.wait_until_behind("web", &BOTH).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registry_that_says_that_there_is_nothing_has_its_services_deleted() {
+    let running = with_web().await;
+    running.put(foreign("other")).await;
+    running.say(catalog([]));
+    settle().await;
+    let left: Vec<String> = running.all::<Service>().await.into_keys().collect();
+    assert_eq!(left, ["other"]);
+    assert!(running.all::<Endpoints>().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_changes_in_a_second_are_one_transaction() {
+    let running = with_web().await;
+    let before = running.store.revision();
+    for port in 100..150 {
+        running.say(catalog([("web", &[("10.0.0.1", port)])]));
+        sleep(Duration::from_millis(10)).await;
+    }
+    settle().await;
+    running.wait_until_behind("web", &["10.0.0.1 149"]).await;
+    assert_eq!(running.store.revision(), before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_registry_is_heard_after_five_seconds() {
+    let running = with_web().await;
+    let (start, before) = (Instant::now(), running.store.revision());
+    let mut port = 100;
+    while running.store.revision() == before {
+        port += 1;
+        running.say(catalog([("web", &[("10.0.0.1", port)])]));
+        sleep(Duration::from_millis(500)).await;
+        assert!(start.elapsed() < Duration::from_secs(7), "nothing is written as long as there are changes");
+    }
+    assert!(start.elapsed() >= Duration::from_secs(5), "it did not wait: {:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_before_the_namespace_is_there() {
+    let running = Running::scripted(Setup { wait_for_namespace: true, ..Setup::default() });
+    running.say(catalog([WEB]));
+    settle().await;
+    assert_eq!(running.store.revision(), MemoryStore::new().revision());
+    running.put(namespace()).await;
+    settle().await;
+    running.wait_until_behind("web", &BOTH).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_the_namespace_ends_with_the_controller() {
+    let running = Running::scripted(Setup { wait_for_namespace: true, ..Setup::default() });
+    running.say(catalog([WEB]));
+    sleep(Duration::from_millis(500)).await;
+    let start = Instant::now();
+    running.stop().await;
+    assert!(start.elapsed() < Duration::from_millis(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registry_that_fails_takes_nothing_away() {
+    let running = with_web().await;
+    let before = running.store.revision();
+    for say in [Say::Fail, Say::Panic, Say::Fail] {
+        running.say(say);
+        settle().await;
+        assert_eq!(running.metric("connector_registry_up"), "0");
+    }
+    assert_eq!(running.store.revision(), before);
+    running.say(catalog([("db", &[("10.0.0.3", 5432)])]));
+    sleep(Duration::from_secs(60)).await;
+    running.wait_until_behind("db", &["10.0.0.3 5432"]).await;
+    running.wait_until_gone("web").await;
+    assert_eq!(running.metric("connector_registry_up"), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_takes_over_deletes_nothing_before_the_registry_has_answered() {
+    let (holder, lease) = Lease::manual();
+    let running = Running::scripted(Setup { lease, ..Setup::default() });
+    holder.give();
+    running.say(catalog([WEB]));
+    settle().await;
+    holder.take();
+    sleep(Duration::from_secs(1)).await;
+    // Another process changed what is stored meanwhile.
+    let before = running.service("web").await;
+    let mut newer = before.clone();
+    newer.name = "newer".to_owned();
+    running.put(newer).await;
+    let revision = running.store.revision();
+    holder.give();
+    settle().await;
+    assert_eq!(running.store.revision(), revision, "what was said before the lease was lost is too old");
+    running.say(catalog([WEB]));
+    settle().await;
+    running.wait_until_gone("newer").await;
+    assert_eq!(running.service("web").await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_with_tags_becomes_several_which_go_with_it() {
+    let aggregator = Aggregator { suffix_tag: "version".to_owned(), ..Aggregator::default() };
+    let running = Running::scripted(Setup { aggregator, ..Setup::default() });
+    let Say::All(mut tagged) = catalog([WEB]) else { unreachable!() };
+    let mut service = (**tagged["web"].as_ref().unwrap()).clone();
+    let mut first = service.instances.pop_first().unwrap();
+    first.tags.insert("version=v2".to_owned());
+    service.instances.insert(first);
+    tagged.insert("web".to_owned(), Some(service.into()));
+    running.say(Say::All(tagged));
+    settle().await;
+    running.wait_until_behind("web", &BOTH).await;
+    running.wait_until_behind("web-v2", &["10.0.0.1 80"]).await;
+    running.say(catalog([]));
+    settle().await;
+    assert!(running.all::<Service>().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_the_end_the_store_is_as_the_registry_says_whatever_goes_wrong() {
+    for seed in 0..20 {
+        let running = Running::scripted(Setup { faults: Faults::seeded(seed), ..Setup::default() });
+        for port in 80..90 {
+            let address = format!("10.0.0.{port}");
+            running.say(catalog([("web", &[(address.as_str(), port)]), ("db", &[("10.0.0.1", port)])]));
+            sleep(Duration::from_millis(1500)).await;
+        }
+        running.say(catalog([WEB]));
+        sleep(Duration::from_secs(20)).await;
+        running.store.stop_faults();
+        sleep(Duration::from_secs(120)).await;
+        running.wait_until_behind("web", &BOTH).await;
+        running.wait_until_gone("db").await;
+        assert_eq!(running.all::<Endpoints>().await.len(), 1);
+        running.stop().await;
+    }
+}
