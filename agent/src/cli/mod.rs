@@ -8,12 +8,14 @@ mod apply;
 mod backends;
 mod cleanup;
 mod color;
+mod completions;
 mod delete;
 mod events;
 mod get;
 mod http_client;
 mod input;
 mod listing;
+mod man;
 mod offline;
 mod render;
 mod scope;
@@ -59,6 +61,8 @@ enum Command {
     Top(top::Top),
     Trace(trace::Trace),
     Cleanup(cleanup::Cleanup),
+    Completions(completions::Completions),
+    Man(man::Man),
 }
 
 /// What a command has come to, when nothing stopped it.
@@ -97,6 +101,8 @@ pub fn main() -> ExitCode {
         Command::Top(command) => command.run(&mut terminal),
         Command::Trace(command) => command.run(&mut terminal),
         Command::Cleanup(command) => command.run(&mut terminal),
+        Command::Completions(command) => Ok(command.run(&mut terminal)),
+        Command::Man(command) => command.run(),
     };
     let result = result.and_then(|outcome| Ok(terminal.out.flush().map(|()| outcome)?));
     match result {
