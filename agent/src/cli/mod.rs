@@ -17,6 +17,7 @@ mod input;
 mod listing;
 mod man;
 mod offline;
+mod reference;
 mod render;
 mod scope;
 mod selector;
@@ -63,6 +64,7 @@ enum Command {
     Cleanup(cleanup::Cleanup),
     Completions(completions::Completions),
     Man(man::Man),
+    Reference(reference::Reference),
 }
 
 /// What a command has come to, when nothing stopped it.
@@ -103,6 +105,7 @@ pub fn main() -> ExitCode {
         Command::Cleanup(command) => command.run(&mut terminal),
         Command::Completions(command) => Ok(command.run(&mut terminal)),
         Command::Man(command) => command.run(),
+        Command::Reference(command) => command.run(&mut terminal),
     };
     let result = result.and_then(|outcome| Ok(terminal.out.flush().map(|()| outcome)?));
     match result {
