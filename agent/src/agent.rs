@@ -80,7 +80,7 @@ async fn run_until_stopped(config: &Config, log_level: LogLevel) -> anyhow::Resu
         .await
         .with_context(|| format!("failed to open the store {}; set another with --store", config.store))?;
     let feed = Feed::start(store, key::ROOT);
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::new(Metrics::new(config.service_counters));
     let (requests, receiver) = mpsc::channel(REQUESTS);
     let (outputs, health_checks, questions, proxy_health) = health::channels(traffic_renderer(config));
     let options = registry::Options { own_table: config.own_table, route: config.routes() };

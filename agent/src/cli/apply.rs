@@ -1,14 +1,12 @@
 //! `contiv apply`
 
-use std::{
-    collections::BTreeMap,
-    io::{IsTerminal, Write},
-};
+use std::{collections::BTreeMap, io::Write};
 
 use anyhow::Context;
 use clap::Args;
 use contiv_proto::{Key, Object};
 use contiv_store::{Entry, Operation, Store, manifest::ManifestObject, store::TRANSACTION_LIMIT};
+use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 
 use super::{
@@ -72,7 +70,7 @@ async fn apply(
     let stored = read(store, &keys).await?;
     let total = objects.len();
     let mut done = 0;
-    let shows_progress = total > TRANSACTION_LIMIT && terminal.err.is_terminal();
+    let progress = progress(total);
     for chunk in objects.chunks(TRANSACTION_LIMIT) {
         let mut operations = Vec::new();
         let mut verdicts = Vec::new();
@@ -90,15 +88,25 @@ async fn apply(
                 .await
                 .with_context(|| format!("{done} of {total} objects are applied, the rest is not"))?;
         }
-        for (key, verdict) in verdicts {
-            writeln!(terminal.out, "{} {}", title(key), verdict.word())?;
-        }
+        progress.suspend(|| {
+            verdicts
+                .iter()
+                .try_for_each(|(key, verdict)| writeln!(terminal.out, "{} {}", title(key), verdict.word()))
+        })?;
         done += chunk.len();
-        if shows_progress {
-            write!(terminal.err, "\r{done} of {total}{}", if done == total { "\n" } else { "" })?;
-        }
+        progress.set_position(done as u64);
     }
+    progress.finish_and_clear();
     Ok(())
+}
+
+/// A bar on standard error where that is a terminal and the work is long; otherwise one that nobody sees.
+fn progress(total: usize) -> ProgressBar {
+    if total <= TRANSACTION_LIMIT {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos} of {len} objects, {eta} left");
+    ProgressBar::new(total as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// What is to be stored, and what that means. As with an API server, a service is given the time of its creation, and

@@ -9,6 +9,7 @@ mod backends;
 mod cleanup;
 mod color;
 mod controller;
+mod completions;
 mod delete;
 mod events;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -17,7 +18,9 @@ mod get;
 mod http_client;
 mod input;
 mod listing;
+mod man;
 mod offline;
+mod reference;
 mod render;
 mod scope;
 mod selector;
@@ -63,6 +66,9 @@ enum Command {
     Trace(trace::Trace),
     Cleanup(cleanup::Cleanup),
     Controller(controller::Controller),
+    Completions(completions::Completions),
+    Man(man::Man),
+    Reference(reference::Reference),
 }
 
 /// What a command has come to, when nothing stopped it.
@@ -102,6 +108,9 @@ pub fn main() -> ExitCode {
         Command::Trace(command) => command.run(&mut terminal),
         Command::Cleanup(command) => command.run(&mut terminal),
         Command::Controller(command) => command.run(&mut terminal),
+        Command::Completions(command) => Ok(command.run(&mut terminal)),
+        Command::Man(command) => command.run(),
+        Command::Reference(command) => command.run(&mut terminal),
     };
     let result = result.and_then(|outcome| Ok(terminal.out.flush().map(|()| outcome)?));
     match result {

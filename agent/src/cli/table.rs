@@ -10,9 +10,10 @@ use super::color::Tone;
 /// Spaces between columns.
 const GAP: usize = 3;
 /// No column is cut below this width.
-const NARROWEST: usize = 12;
-/// Columns that are never cut: what they hold is needed for the next command.
-const WHOLE: [&str; 4] = ["NAMESPACE", "NAME", "SERVICE", "SEQ"];
+const NARROWEST: usize = 8;
+/// Nor these below this one, and after all others: what they hold is needed for the next command.
+const NAMES: [&str; 3] = ["NAMESPACE", "NAME", "SERVICE"];
+const NARROWEST_NAME: usize = 20;
 
 /// A text in a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl Table {
         write!(out, "{}", self.within(None))
     }
 
-    /// The table with no line longer than `width`, as far as that is possible: wide columns are cut, those with names not.
+    /// The table with no line longer than `width`, as far as that is possible: wide columns are cut, those with names last.
     pub(super) fn within(&self, width: Option<usize>) -> impl fmt::Display {
         let mut widths = self.widths();
         if let Some(limit) = width {
@@ -87,18 +88,18 @@ impl Table {
         (0..columns).map(|column| width(column).unwrap_or(0)).collect()
     }
 
-    /// Takes from the widest column until all fit.
+    /// Takes from the widest column until all fit; from those with names only where the others do not suffice.
     fn shrink(&self, widths: &mut [usize], limit: usize) {
-        let titles = &self.rows[0];
-        let may_shrink = |column: usize, width: usize| {
-            let title = &titles[column];
-            width > NARROWEST.max(title.width()) && !WHOLE.contains(&title.text.as_str())
-        };
+        let is_name: Vec<bool> =
+            self.rows[0].iter().map(|title| NAMES.contains(&title.text.as_str())).collect();
         while widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1) > limit {
-            let candidates =
-                widths.iter_mut().enumerate().filter(|(column, width)| may_shrink(*column, **width));
-            let Some((_, widest)) = candidates.max_by_key(|(_, width)| **width) else { return };
-            *widest -= 1;
+            let widest = |of_names: bool, narrowest: usize| {
+                let columns = (0..widths.len()).filter(|column| is_name[*column] == of_names);
+                columns.filter(|column| widths[*column] > narrowest).max_by_key(|column| widths[*column])
+            };
+            let column = widest(false, NARROWEST).or_else(|| widest(true, NARROWEST_NAME));
+            let Some(column) = column else { return };
+            widths[column] -= 1;
         }
     }
 }

@@ -53,6 +53,7 @@ impl Default for Config {
             source_ranges_on_node_ports: false,
             mass_deletion_percent: 50,
             mass_deletion_wait: Duration::from_secs(60),
+            service_counters: 0,
             history_events: 1000,
             history_age: Duration::from_secs(24 * 60 * 60),
         }

@@ -199,6 +199,10 @@ pub struct Config {
     #[serde(with = "text::duration")]
     pub mass_deletion_wait: Duration,
 
+    /// How many services have metrics of their own, the most used ones; each look then reads the kernel's counters
+    #[arg(long, env = "CONTIV_SERVICE_COUNTERS", value_name = "N")]
+    pub service_counters: usize,
+
     /// How many events the history keeps
     #[arg(long, env = "CONTIV_HISTORY_EVENTS", value_name = "N")]
     pub history_events: usize,

@@ -33,6 +33,13 @@ pub(super) struct CountersView {
     services: Vec<ServiceConnections>,
 }
 
+impl CountersView {
+    /// Services by name, and their connections.
+    pub(super) fn connections(&self) -> Vec<(String, u64)> {
+        self.services.iter().map(|of| (of.service.to_string(), of.connections)).collect()
+    }
+}
+
 pub(super) async fn counters(
     State(api): State<Api>,
     arguments: Result<Arguments<CountersArguments>, QueryRejection>,
@@ -42,6 +49,7 @@ pub(super) async fn counters(
     read(&api, top).await.map(Json)
 }
 
+/// Reads them; only the `top` services if that is given.
 pub(super) async fn read(api: &Api, top: Option<usize>) -> Result<CountersView, ApiError> {
     let services = api.ask(Query::Services).await?;
     let start = Instant::now();

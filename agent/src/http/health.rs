@@ -32,6 +32,11 @@ pub(super) async fn metrics(State(api): State<Api>) -> Response {
     if let (Ok(status), Ok(sizes)) = (api.ask(Query::Status).await, api.ask(Query::Sizes).await) {
         api.metrics.sizes.set(&status, sizes);
     }
+    if api.metrics.services.bound() > 0
+        && let Ok(counted) = super::counters::read(&api, Some(api.metrics.services.bound())).await
+    {
+        api.metrics.services.set(&counted.connections());
+    }
     let text = api.metrics.text().unwrap_or_default();
     ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
 }

@@ -14,14 +14,14 @@ use crate::test_support::{Call, Harness, Mode, Scripted, bad_service, batch, put
 
 mod trace;
 
-const HERE: &str = "127.0.0.1:4000";
+pub(super) const HERE: &str = "127.0.0.1:4000";
 
 fn web() -> FeedEvent {
     snapshot(7, vec![slice("web", 1), service("web", 1)])
 }
 
 /// A request from a peer, and the answer.
-async fn request(harness: &Harness, peer: &str, method: &str, path: &str) -> (StatusCode, String) {
+pub(super) async fn request(harness: &Harness, peer: &str, method: &str, path: &str) -> (StatusCode, String) {
     let api = harness.api();
     // The only request that needs a body is the one for the log level.
     let body = if method == "PUT" { Body::from("debug") } else { Body::empty() };
@@ -50,7 +50,7 @@ async fn error(harness: &Harness, path: &str) -> (StatusCode, String) {
     (status, body["error"].as_str().unwrap_or_else(|| panic!("{path}: {body}")).to_owned())
 }
 
-async fn ready(renderers: Vec<crate::event_loop::RendererSpec>) -> Harness {
+pub(super) async fn ready(renderers: Vec<crate::event_loop::RendererSpec>) -> Harness {
     let harness = Harness::start(renderers, vec![web()]);
     harness.renderer("dry-run", |view| view.state == "idle").await;
     harness

@@ -4,15 +4,17 @@ mod controller;
 mod events;
 mod process;
 mod renderers;
+mod services;
 mod sizes;
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
 pub use controller::ControllerMetrics;
 pub use events::EventMetrics;
 pub use renderers::RendererMetrics;
+pub use services::ServiceMetrics;
 pub use sizes::SizeMetrics;
 
 /// All metrics, and their text.
@@ -25,17 +27,33 @@ pub struct Metrics {
     pub renderers: RendererMetrics,
     /// How much there is.
     pub sizes: SizeMetrics,
+    /// How much single services are used.
+    pub services: ServiceMetrics,
 }
 
 impl Metrics {
-    /// Registers everything.
-    pub fn new() -> Self {
+    /// Registers everything. At most `service_counters` services have metrics of their own.
+    pub fn new(service_counters: usize) -> Self {
         let mut registry = Registry::with_prefix("contiv");
         process::register(&mut registry);
         let events = EventMetrics::register(&mut registry);
         let renderers = RendererMetrics::register(&mut registry);
         let sizes = SizeMetrics::register(&mut registry);
-        Self { registry, events, renderers, sizes }
+        let services = ServiceMetrics::register(service_counters, &mut registry);
+        Self { registry, events, renderers, sizes, services }
+    }
+
+    /// All metrics with some value for each, so that all show.
+    pub fn with_examples() -> Self {
+        let metrics = Self::new(1);
+        metrics.events.count("change");
+        metrics.renderers.introduce("nftables");
+        metrics.renderers.applied("nftables", Duration::ZERO);
+        metrics.renderers.programmed("nftables", Duration::ZERO);
+        metrics.renderers.set_progress("nftables", 0, 0);
+        metrics.renderers.set_damped("nftables", false);
+        metrics.services.set(&[("shop/web".to_owned(), 0)]);
+        metrics
     }
 
     /// Everything in the text form of `OpenMetrics`.
@@ -49,24 +67,17 @@ impl Metrics {
     }
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
     fn every_metric_carries_the_prefix_and_is_there_from_the_start_or_its_first_event() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::new(1);
         metrics.events.count("change");
         metrics.renderers.applied("nftables", Duration::from_micros(150));
         metrics.renderers.failed("nftables");
+        metrics.services.set(&[("shop/web".to_owned(), 5), ("shop/cart".to_owned(), 4)]);
         let text = metrics.text().unwrap();
         for expected in [
             concat!("contiv_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
@@ -76,10 +87,12 @@ mod tests {
             "contiv_sync_failures_total{renderer=\"nftables\"} 1",
             "contiv_sync_proxy_rules_duration_seconds_bucket{le=\"0.0002\",renderer=\"nftables\"} 1",
             "contiv_sync_proxy_rules_duration_seconds_count{renderer=\"nftables\"} 1",
+            "contiv_service_connections_total{service=\"shop/web\"} 5",
             "contiv_services 0",
             "contiv_store_revision 0",
         ] {
             assert!(text.contains(expected), "{expected} is not in:\n{text}");
         }
+        assert!(!text.contains("shop/cart"), "one service at most");
     }
 }

@@ -18,11 +18,14 @@ use std::sync::atomic::AtomicU64;
 #[derive(Debug, Clone)]
 pub struct RendererMetrics {
     duration: Family<RendererLabel, Histogram, fn() -> Histogram>,
+    programming: Family<RendererLabel, Histogram, fn() -> Histogram>,
     last: Family<RendererLabel, Gauge<f64, AtomicU64>>,
     failures: Family<RendererLabel, Counter>,
     foreign_changes: Family<RendererLabel, Counter>,
     repairs: Family<RendererLabel, Counter>,
     damped: Family<RendererLabel, Gauge>,
+    revision: Family<RendererLabel, Gauge>,
+    pending: Family<RendererLabel, Gauge>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -39,16 +42,24 @@ impl RendererMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             duration: Family::new_with_constructor(durations),
+            programming: Family::new_with_constructor(durations),
             last: Family::default(),
             failures: Family::default(),
             foreign_changes: Family::default(),
             repairs: Family::default(),
             damped: Family::default(),
+            revision: Family::default(),
+            pending: Family::default(),
         };
         registry.register(
             "sync_proxy_rules_duration_seconds",
             "How long a renderer took to apply a snapshot or changes",
             metrics.duration.clone(),
+        );
+        registry.register(
+            "network_programming_duration_seconds",
+            "From when a change of the store was taken up until a renderer had it in force",
+            metrics.programming.clone(),
         );
         registry.register(
             "sync_proxy_rules_last_timestamp_seconds",
@@ -66,6 +77,16 @@ impl RendererMetrics {
             "repairs_damped",
             "1 while others change the dataplane of a renderer again and again, and repairs wait",
             metrics.damped.clone(),
+        );
+        registry.register(
+            "renderer_applied_revision",
+            "The store's revision that a renderer has in force",
+            metrics.revision.clone(),
+        );
+        registry.register(
+            "renderer_pending_services",
+            "Changed services that wait for a renderer",
+            metrics.pending.clone(),
         );
         metrics
     }
@@ -91,6 +112,19 @@ impl RendererMetrics {
     /// Whether repairs wait because others change the dataplane again and again.
     pub fn set_damped(&self, renderer: &str, damped: bool) {
         self.damped.get_or_create(&RendererLabel { renderer: renderer.to_owned() }).set(damped.into());
+    }
+
+    /// What is in force, and how many changed services wait.
+    pub fn set_progress(&self, renderer: &str, revision: i64, pending: usize) {
+        let label = RendererLabel { renderer: renderer.to_owned() };
+        self.revision.get_or_create(&label).set(revision);
+        self.pending.get_or_create(&label).set(pending.try_into().unwrap_or(i64::MAX));
+    }
+
+    /// A change of the store is in force, so long after it was taken up.
+    pub fn programmed(&self, renderer: &str, after: Duration) {
+        let label = RendererLabel { renderer: renderer.to_owned() };
+        self.programming.get_or_create(&label).observe(after.as_secs_f64());
     }
 
     /// A renderer has applied what it was given.

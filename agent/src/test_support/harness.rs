@@ -53,7 +53,7 @@ impl Harness {
         }
         let (feed, lists) = listed();
         let (requests, asked) = mpsc::channel(64);
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::new(10));
         let traffic_renderer = renderers.first().map_or("dry-run", |spec| spec.name());
         let (outputs, server, health_checks, proxy_health) = health::channels(traffic_renderer);
         tokio::spawn(server.run());

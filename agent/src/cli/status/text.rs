@@ -40,9 +40,13 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
     line(text, "agent", &format!("{state} ({})", lead.join(", ")), tone, width);
     let (store, tone) = store(status, now);
     line(text, "store", &store, tone, width);
+    let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let held = format!(
-        "{} services, {} ports, {} backends; {} in quarantine",
-        sizes.services, sizes.service_ports, sizes.backends, status.quarantined
+        "{}, {}, {}; {} in quarantine",
+        counted(sizes.services, "service"),
+        counted(sizes.service_ports, "port"),
+        counted(sizes.backends, "backend"),
+        status.quarantined
     );
     let tone = if status.quarantined > 0 { Tone::Warning } else { Tone::Plain };
     line(text, "holds", &held, tone, width);

@@ -23,7 +23,7 @@ use super::{
     history::{Covers, Outcome, milliseconds},
 };
 use crate::{health::ProxyHealth, metrics::RendererMetrics};
-use state::{RendererState, Task};
+use state::{Pending, RendererState, Task};
 
 pub use view::{LastError, LastReport, RendererView};
 pub(super) use watcher::Notice;
@@ -158,6 +158,9 @@ impl Renderers {
         let outcome = match result {
             Ok(report) => {
                 metrics.applied(&name, duration);
+                if matches!(task, Task::Update { .. }) {
+                    metrics.programmed(&name, covers.since.elapsed());
+                }
                 let sent_after = report.sent.map(|sent| Instant::from_std(sent).duration_since(covers.since));
                 Self::succeeded(renderer, revision, LastReport::new(task, duration, report.clone()));
                 // Before what is pending, so that a steady stream of changes does not keep them waiting for ever.
@@ -260,7 +263,11 @@ impl Renderers {
     pub(super) fn set_gauges(&self) {
         let now = Instant::now();
         for renderer in &self.all {
-            self.metrics.set_damped(&renderer.name, renderer.healing.is_damped(now));
+            let RendererState { name, pending, applied_revision, .. } = renderer;
+            self.metrics.set_damped(name, renderer.healing.is_damped(now));
+            let pending =
+                if let Pending::Changes { changes, .. } = pending { changes.services.len() } else { 0 };
+            self.metrics.set_progress(name, *applied_revision, pending);
         }
     }
 

@@ -1,0 +1,25 @@
+//! `contiv man`
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, CommandFactory};
+
+use super::{Cli, Outcome};
+
+/// Write the manual pages of all commands into a folder, for packages
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(super) struct Man {
+    /// The folder, which must be there
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+impl Man {
+    pub(super) fn run(self) -> anyhow::Result<Outcome> {
+        clap_mangen::generate_to(Cli::command(), &self.folder)
+            .with_context(|| format!("failed to write manual pages into {}", self.folder.display()))?;
+        Ok(Outcome::Good)
+    }
+}

@@ -1,0 +1,121 @@
+//! `contiv reference`: pages of the documentation that the code writes.
+
+use std::{fmt::Write as _, io::Write};
+
+use clap::{Args, Command, ValueEnum};
+
+use super::{Outcome, Terminal};
+use crate::{config::Config, metrics::Metrics};
+
+/// Print a page of the documentation that is written by the code
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(super) struct Reference {
+    page: Page,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Page {
+    /// docs/metrics.md
+    Metrics,
+    /// docs/configuration.md
+    Configuration,
+}
+
+impl Reference {
+    pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        let text = match self.page {
+            Page::Metrics => metrics(),
+            Page::Configuration => configuration()?,
+        };
+        terminal.out.write_all(text.as_bytes())?;
+        Ok(Outcome::Good)
+    }
+}
+
+const WRITTEN: &str =
+    "<!-- Written by scripts/reference from the code; a test fails when it is out of date. -->\n";
+
+/// All metrics, with one value for each label.
+fn metrics() -> String {
+    let text = Metrics::with_examples().text().unwrap_or_default();
+    let mut page = format!(
+        "# Metrics\n\n{WRITTEN}\n`GET /metrics` of the [debug HTTP](debug-http.md) says these, in the text form of OpenMetrics. \
+         Names are those of the field where they exist: the network-programming ones are kube-proxy's with our prefix. \
+         [examples/monitoring](../examples/monitoring/) has alerts and a dashboard on them.\n\n\
+         | metric | type | what |\n|---|---|---|\n"
+    );
+    let words = |line: &str| line.splitn(4, ' ').map(str::to_owned).collect::<Vec<_>>();
+    for help in text.lines().filter(|line| line.starts_with("# HELP ")).map(words) {
+        let (name, what) = (&help[2], help[3].trim_end_matches('.'));
+        let kind = text.lines().find_map(|line| line.strip_prefix(&format!("# TYPE {name} "))).unwrap_or("");
+        let labels = labels(name, &text);
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        // Writing to text does not fail.
+        let _ = writeln!(page, "| `{name}{suffix}{labels}` | {kind} | {what} |");
+    }
+    page.push_str(
+        "\nA histogram `X` has the series `X_bucket`, `X_sum` and `X_count`. `contiv_service_connections_total` is there only \
+         with `service-counters` above 0, and begins anew when the kernel does: where the number of backends of a service \
+         changes, and where the table is made anew.\n",
+    );
+    page
+}
+
+/// The names of the labels of a metric, in braces, but for those that only histograms have.
+fn labels(name: &str, text: &str) -> String {
+    let sample = text.lines().find(|line| {
+        let rest = line
+            .strip_prefix(name)
+            .map(|rest| rest.trim_start_matches("_total").trim_start_matches("_bucket"));
+        rest.is_some_and(|rest| rest.starts_with('{'))
+    });
+    let inner =
+        sample.and_then(|line| line.split_once('{')?.1.split_once('}')).map_or("", |(inner, _)| inner);
+    let names: Vec<&str> =
+        inner.split(',').filter_map(|label| label.split_once('=')).map(|(name, _)| name).collect();
+    let names: Vec<&str> = names.into_iter().filter(|name| *name != "le").collect();
+    if names.is_empty() { String::new() } else { format!("{{{}}}", names.join(",")) }
+}
+
+/// All keys, in the order of the flags.
+fn configuration() -> anyhow::Result<String> {
+    let mut page = format!(
+        "# Configuration of the agent\n\n{WRITTEN}\nEach key of `/etc/contiv/agent.toml` is a flag of `contiv agent` too \
+         (`--KEY`), and an environment variable. Flags win over the environment, the environment over the file, the file \
+         over the defaults. Unknown keys are errors. `contiv agent --check-config` prints what is in effect, or what is \
+         wrong. [`systemd/agent.toml`](../systemd/agent.toml) is the same as a file to edit, with more words.\n\n\
+         | key | default | environment | what |\n|---|---|---|---|\n"
+    );
+    let defaults: toml::Table = toml::from_str(&Config::default().to_toml()?)?;
+    let command = <Config as Args>::augment_args_for_update(Command::new("agent"));
+    for argument in command.get_arguments() {
+        let Some(key) = argument.get_long() else { continue };
+        let default = defaults.get(key).map(ToString::to_string).unwrap_or_default();
+        let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let help = help.replace('|', "\\|").replace('\n', " ");
+        // Writing to text does not fail.
+        let _ = writeln!(page, "| `{key}` | `{default}` | `{variable}` | {help} |");
+    }
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn the_references_in_the_documentation_are_what_the_code_says() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        for (name, text) in [("metrics.md", metrics()), ("configuration.md", configuration().unwrap())] {
+            let stored = fs::read_to_string(docs.join(name)).unwrap();
+            assert!(
+                stored == text,
+                "docs/{name} is out of date: run scripts/reference. It should be:\n{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The page for people: how the agent is, what it serves, what happened. Plain HTML that needs no script and loads nothing.
+
+mod html;
+mod plot;
+mod sections;
+
+#[cfg(test)]
+mod tests;
+
+use axum::{extract::State, response::Html};
+
+use self::html::{Page, escape};
+use super::{Api, error::ApiError};
+use crate::{
+    counters::ServiceConnections,
+    event_loop::{HistoryQuery, Quarantined, Query, Record, RendererView, Sizes, Status},
+};
+
+/// How many of the newest events are plotted.
+const PLOTTED: usize = 200;
+
+/// Everything that is shown.
+struct Content {
+    status: Status,
+    sizes: Sizes,
+    renderers: Vec<RendererView>,
+    services: Vec<std::sync::Arc<contiv_model::ContivService>>,
+    /// None where nothing counts.
+    connections: Option<Vec<ServiceConnections>>,
+    quarantine: Vec<Quarantined>,
+    history: Vec<Record>,
+}
+
+pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiError> {
+    let query = HistoryQuery { last: Some(PLOTTED), ..HistoryQuery::default() };
+    let services = api.ask(Query::Services).await?;
+    let content = Content {
+        status: api.ask(Query::Status).await?,
+        sizes: api.ask(Query::Sizes).await?,
+        renderers: api.ask(Query::Renderers).await?,
+        connections: api.counters.by_service(services.clone()).await.ok(),
+        services,
+        quarantine: api.ask(Query::Quarantine).await?,
+        history: api.ask(|reply| Query::History(query, reply)).await?,
+    };
+    Ok(Html(render(&content)))
+}
+
+fn render(content: &Content) -> String {
+    let mut page = Page::new(&format!("contiv on {}", content.status.node));
+    sections::state(content, &mut page);
+    sections::renderers(&content.renderers, &mut page);
+    sections::quarantine(&content.quarantine, &mut page);
+    plot::plots(&content.history, &mut page);
+    sections::services(content, &mut page);
+    sections::trace_form(&mut page);
+    sections::events(&content.history, &mut page);
+    sections::endpoints(&mut page);
+    page.finish()
+}

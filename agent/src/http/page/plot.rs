@@ -1,0 +1,65 @@
+//! Small plots of the history: how fast changes reach the kernel, and how many there are. SVG, written by hand: bars need
+//! no library.
+
+use std::fmt::Write;
+
+use super::{Page, escape};
+use crate::event_loop::{Outcome, Record};
+
+const WIDTH: f64 = 480.0;
+const HEIGHT: f64 = 90.0;
+/// Room for a line of text above the bars.
+const TOP: f64 = 16.0;
+
+pub(super) fn plots(history: &[Record], page: &mut Page) {
+    page.heading("The last events");
+    let latency: Vec<(u64, f64)> = history
+        .iter()
+        .flat_map(|record| record.renderers.values().map(move |outcome| (record.seq_num, outcome)))
+        .filter_map(|(number, outcome)| match outcome {
+            Outcome::Applied { sent_after_ms: Some(after), .. } => Some((number, *after)),
+            _ => None,
+        })
+        .collect();
+    #[expect(clippy::cast_precision_loss, reason = "counts of services are far below 2^52")]
+    let churn: Vec<(u64, f64)> =
+        history.iter().map(|record| (record.seq_num, record.changed as f64)).collect();
+    page.raw("<div class=\"plots\">\n");
+    page.raw(&bars("From a change to the kernel, in milliseconds", &latency));
+    page.raw(&bars("Changed services of each event", &churn));
+    page.raw("</div>\n");
+}
+
+/// A bar for each value, the newest on the right.
+fn bars(title: &str, values: &[(u64, f64)]) -> String {
+    let most = values.iter().map(|(_, value)| *value).fold(0.0, f64::max);
+    let mut svg = format!(
+        "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\
+         <text x=\"0\" y=\"11\">{most}</text>\
+         <line x1=\"0\" y1=\"{TOP}\" x2=\"{WIDTH}\" y2=\"{TOP}\"/>\
+         <line x1=\"0\" y1=\"{HEIGHT}\" x2=\"{WIDTH}\" y2=\"{HEIGHT}\"/>",
+        title = escape(title),
+        most = number(most),
+    );
+    let step = WIDTH / f64::from(u32::try_from(values.len().max(24)).unwrap_or(u32::MAX));
+    let mut x = 0.0;
+    for (event, value) in values {
+        let height = if most > 0.0 { (HEIGHT - TOP) * value / most } else { 0.0 };
+        // Writing to text does not fail.
+        let _ = write!(
+            svg,
+            "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\"><title>event {event}: {}</title></rect>",
+            HEIGHT - height,
+            step * 0.8,
+            number(*value),
+        );
+        x += step;
+    }
+    let caption = if values.is_empty() { format!("{title}: none yet") } else { title.to_owned() };
+    let _ = write!(svg, "</svg><figcaption>{}</figcaption></figure>\n", escape(&caption));
+    svg
+}
+
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 || value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}

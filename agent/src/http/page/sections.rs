@@ -1,0 +1,213 @@
+//! The parts of the page.
+
+use std::collections::BTreeMap;
+
+use contiv_model::{BackendState, ContivService, ServiceId};
+use jiff::tz::TimeZone;
+
+use super::{
+    Content, Page, escape,
+    html::{Cell, Raw, toned},
+};
+use crate::{
+    event_loop::{Outcome, Quarantined, Record, RendererView},
+    http::ENDPOINTS,
+};
+
+/// How many services are shown; the rest by JSON.
+const SERVICES: usize = 200;
+/// How many events are shown.
+const EVENTS: usize = 30;
+
+type Row = Vec<Box<dyn Cell>>;
+
+pub(super) fn state(content: &Content, page: &mut Page) {
+    let Content { status, sizes, .. } = content;
+    let store = match &status.store_down {
+        Some(down) => toned(&format!("down since {}: {}", down.since, down.reason), "bad"),
+        None if status.from_mirror => toned("not read yet; what was saved is in force", "warn"),
+        None if status.synced => toned(&format!("followed, at revision {}", status.revision), "good"),
+        None => toned("not read yet", "warn"),
+    };
+    let ready = if status.ready { toned("ready", "good") } else { toned("not ready", "bad") };
+    let quarantined = match status.quarantined {
+        0 => toned("0", "good"),
+        count => toned(&count.to_string(), "warn"),
+    };
+    let mut rows: Vec<Row> = vec![
+        vec![Box::new("state"), Box::new(ready)],
+        vec![Box::new("store"), Box::new(status.store.clone()), Box::new(store)],
+        vec![
+            Box::new("holds"),
+            Box::new(format!(
+                "{} services, {} ports, {} backends",
+                sizes.services, sizes.service_ports, sizes.backends
+            )),
+        ],
+        vec![Box::new("in quarantine"), Box::new(quarantined)],
+        vec![Box::new("version"), Box::new(status.version), Box::new(format!("since {:.0}", status.started))],
+    ];
+    if status.held_deletions.is_some() {
+        rows.push(vec![Box::new("deletions"), Box::new(toned("held: too many at once; see /status", "bad"))]);
+    }
+    page.table(&[], &rows);
+}
+
+pub(super) fn renderers(renderers: &[RendererView], page: &mut Page) {
+    page.heading("Renderers");
+    let rows: Vec<Row> = renderers.iter().map(renderer).collect();
+    page.table(&["name", "state", "revision", "waiting", "last call", "last error"], &rows);
+}
+
+fn renderer(renderer: &RendererView) -> Row {
+    let class = match renderer.state {
+        "idle" | "busy" => "good",
+        "retrying" | "slow" => "bad",
+        _ => "warn",
+    };
+    let call = renderer.last_report.as_ref();
+    let call = call.map(|last| format!("{}, {:.1} ms", last.call, last.duration_ms)).unwrap_or_default();
+    let error = renderer.last_error.as_ref().map(|last| format!("{:.0}: {}", last.at, last.error));
+    let waiting = match renderer.pending {
+        "changes" => format!("{} services", renderer.pending_services),
+        other => other.to_owned(),
+    };
+    vec![
+        Box::new(renderer.name.to_string()),
+        Box::new(toned(renderer.state, class)),
+        Box::new(renderer.applied_revision),
+        Box::new(waiting),
+        Box::new(call),
+        Box::new(error.unwrap_or_default()),
+    ]
+}
+
+pub(super) fn quarantine(quarantine: &[Quarantined], page: &mut Page) {
+    page.heading("Quarantine");
+    if quarantine.is_empty() {
+        return page.paragraph("Nothing: all that is stored can be used.");
+    }
+    let row = |entry: &Quarantined| -> Row {
+        vec![
+            Box::new(entry.object.clone().unwrap_or_else(|| entry.source.clone())),
+            Box::new(toned(&entry.reason, "warn")),
+            Box::new(entry.in_force.unwrap_or("not known")),
+            Box::new(format!("{:.0}", entry.since)),
+        ]
+    };
+    page.table(&["object", "reason", "in force", "since"], &quarantine.iter().map(row).collect::<Vec<_>>());
+}
+
+pub(super) fn services(content: &Content, page: &mut Page) {
+    page.heading("Services");
+    if content.services.is_empty() {
+        return page.paragraph("None. Is there something in the store?");
+    }
+    let connections: BTreeMap<&ServiceId, u64> =
+        content.connections.iter().flatten().map(|of| (&of.service, of.connections)).collect();
+    let counts = content.connections.is_some();
+    let mut header = vec!["service", "backends", "addresses", "ports"];
+    if counts {
+        header.insert(2, "new connections");
+    }
+    let row = |service: &std::sync::Arc<ContivService>| -> Row {
+        let id = escape(&service.id.to_string());
+        let mut row: Row = vec![
+            Box::new(Raw(format!("<a href=\"/services/{id}\">{id}</a>"))),
+            Box::new(backends(service)),
+            Box::new(joined(service.cluster_ips.iter().chain(&service.external_ips))),
+            Box::new(joined(service.ports.iter().map(|port| match port.node_port {
+                Some(node_port) => format!("{}:{node_port}/{}", port.port, port.protocol),
+                None => format!("{}/{}", port.port, port.protocol),
+            }))),
+        ];
+        if counts {
+            row.insert(2, Box::new(connections.get(&service.id).copied().unwrap_or(0)));
+        }
+        row
+    };
+    let shown: Vec<Row> = content.services.iter().take(SERVICES).map(row).collect();
+    page.table(&header, &shown);
+    let more = content.services.len().saturating_sub(SERVICES);
+    if more > 0 {
+        page.paragraph(&format!("And {more} more: /services, or `contiv services -A`."));
+    }
+}
+
+/// How many there are, and behind that which.
+fn backends(service: &ContivService) -> Raw {
+    let backends: Vec<_> = service.ports.iter().flat_map(|port| &port.backends).collect();
+    if backends.is_empty() {
+        return toned("none", "bad");
+    }
+    let line = |backend: &&contiv_model::Backend| {
+        let state = match backend.state {
+            BackendState::Ready => "",
+            BackendState::Terminating => ", terminating",
+        };
+        let place = if backend.local { ", on this node" } else { "" };
+        format!("{}{place}{state}", backend.endpoint())
+    };
+    let lines = backends.iter().map(|backend| escape(&line(backend))).collect::<Vec<_>>().join("<br>");
+    Raw(format!("<details><summary>{}</summary>{lines}</details>", backends.len()))
+}
+
+pub(super) fn trace_form(page: &mut Page) {
+    page.heading("Why does a connection go where it goes?");
+    page.raw(
+        "<form action=\"/trace\" method=\"get\"><input type=\"hidden\" name=\"format\" value=\"text\">\
+         <label>from<input name=\"from\" placeholder=\"10.244.1.5\" required></label>\
+         <label>to<input name=\"to\" placeholder=\"10.96.0.10\" required></label>\
+         <label>port<input name=\"port\" type=\"number\" min=\"1\" max=\"65535\" value=\"80\" required></label>\
+         <label>protocol<select name=\"protocol\"><option>tcp<option>udp<option>sctp</select></label>\
+         <button>trace</button></form>\n",
+    );
+}
+
+pub(super) fn events(history: &[Record], page: &mut Page) {
+    page.heading("What happened");
+    let row = |record: &Record| -> Row {
+        vec![
+            Box::new(record.seq_num),
+            Box::new(record.start.to_zoned(TimeZone::system()).strftime("%F %T%.3f").to_string()),
+            Box::new(record.kind),
+            Box::new(format!("{:.2} ms", record.duration_ms)),
+            Box::new(if record.changed == 0 { String::new() } else { record.changed.to_string() }),
+            Box::new(outcomes(record)),
+            Box::new(record.description.clone()),
+        ]
+    };
+    let rows: Vec<Row> = history.iter().rev().take(EVENTS).map(row).collect();
+    page.table(&["event", "time", "kind", "took", "changed", "renderers", "what"], &rows);
+}
+
+fn outcomes(record: &Record) -> Raw {
+    let outcome = |(name, outcome): (&std::sync::Arc<str>, &Outcome)| {
+        let (text, class) = match outcome {
+            Outcome::Pending => ("pending".to_owned(), "warn"),
+            Outcome::Applied { sent_after_ms: Some(after), .. } => (format!("+{after:.2} ms"), "good"),
+            Outcome::Applied { duration_ms, .. } => (format!("{duration_ms:.2} ms"), "good"),
+            Outcome::Failed { error, .. } => (format!("failed: {error}"), "bad"),
+        };
+        toned(&format!("{name} {text}"), class).0
+    };
+    Raw(record.renderers.iter().map(outcome).collect::<Vec<_>>().join("<br>"))
+}
+
+pub(super) fn endpoints(page: &mut Page) {
+    page.heading("Where to look");
+    let row = |(method, path, purpose): &(&str, &str, &'static str)| -> Row {
+        // A link only where nothing has to be filled in.
+        let path = if *method == "GET" && !path.contains('{') && *path != "/trace" {
+            format!("<a href=\"{path}\"><code>{path}</code></a>")
+        } else {
+            format!("<code>{method} {path}</code>")
+        };
+        vec![Box::new(Raw(path)), Box::new(*purpose)]
+    };
+    page.table(&[], &ENDPOINTS.iter().map(row).collect::<Vec<_>>());
+}
+
+fn joined<T: ToString>(items: impl Iterator<Item = T>) -> String {
+    items.map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,38 @@
+use crate::{
+    http::tests::{HERE, ready, request},
+    test_support::{bad_service, batch, put, service},
+};
+
+#[tokio::test]
+async fn the_page_shows_what_there_is_and_needs_no_script() {
+    let harness = ready(vec![]).await;
+    harness.say(batch(8, vec![put(bad_service("db")), put(service("idle", 9))])).await;
+    harness.history(|records| records.len() == 2).await;
+    let (status, page) = request(&harness, HERE, "GET", "/").await;
+    assert_eq!(status, 200);
+    for part in [
+        "contiv on n1",
+        "dir:/test",
+        "followed, at revision 8",
+        "default/web",
+        "10.1.0.1:8080",
+        "<td>5</td>",
+        "service default/db",
+        "<span class=\"bad\">none</span>",
+        "action=\"/trace\"",
+        "aria-label=\"Changed services of each event\"",
+        "<title>event 1: 1</title>",
+    ] {
+        assert!(page.contains(part), "{part} is not in:\n{page}");
+    }
+    for foreign in ["<script", "http://", "https://", "src="] {
+        assert!(!page.contains(foreign), "{foreign} is in:\n{page}");
+    }
+}
+
+#[test]
+fn nothing_that_is_stored_can_become_a_tag() {
+    let hostile = "<script>alert('1')</script>\"&";
+    assert_eq!(super::escape(hostile), "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;");
+    assert_eq!(super::html::toned(hostile, "bad").0.matches('<').count(), 2, "our own tag, and its end");
+}

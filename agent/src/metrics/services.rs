@@ -1,0 +1,48 @@
+//! How much single services are used: bounded in number, and off unless somebody asks for it.
+
+use std::sync::atomic::Ordering;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
+
+/// The counters, set from those of the kernel when somebody looks.
+#[derive(Debug, Clone)]
+pub struct ServiceMetrics {
+    bound: usize,
+    connections: Family<ServiceLabel, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServiceLabel {
+    service: String,
+}
+
+impl ServiceMetrics {
+    pub(super) fn register(bound: usize, registry: &mut Registry) -> Self {
+        let metrics = Self { bound, connections: Family::default() };
+        registry.register(
+            "service_connections",
+            "New connections of a service, by the kernel's count; the most used ones, as many as service-counters says",
+            metrics.connections.clone(),
+        );
+        metrics
+    }
+
+    /// How many services have a metric; 0 means that nothing needs to be read.
+    pub const fn bound(&self) -> usize {
+        self.bound
+    }
+
+    /// Sets the counts of services, the most used first; those beyond the bound are left out.
+    pub fn set(&self, connections: &[(String, u64)]) {
+        self.connections.clear();
+        for (service, count) in connections.iter().take(self.bound) {
+            let label = ServiceLabel { service: service.clone() };
+            // The kernel counts, and may begin anew, as counters of Prometheus may.
+            self.connections.get_or_create(&label).inner().store(*count, Ordering::Relaxed);
+        }
+    }
+}
