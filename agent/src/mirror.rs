@@ -22,6 +22,9 @@ const CAPACITY: usize = 1024;
 /// The least time between two writes: what changes meanwhile is written once.
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// After a failure it is tried again when something changes, and after this time in any case.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(30);
+
 /// What the thread is told.
 #[derive(Debug)]
 enum Job {
@@ -39,7 +42,7 @@ pub(crate) enum MirrorReport {
     Written(i64),
     /// Nothing is saved at the moment.
     Failed(String),
-    /// The disk has caught up after it was too slow: what is saved must be replaced.
+    /// The disk has caught up after it was too slow or failed, or it is time to try again: what is saved must be replaced.
     CaughtUp,
 }
 
@@ -52,7 +55,7 @@ pub(crate) struct MirrorHandle {
 }
 
 impl MirrorHandle {
-    /// Starts the thread. It ends, with everything written, when the handle is dropped; the receiver says when.
+    /// Starts the thread, which tries again after `retry_after` when it has failed and nothing changes. It ends, with everything written, when the handle is dropped; the receiver says when.
     ///
     /// # Errors
     /// When there can be no thread.
@@ -60,12 +63,13 @@ impl MirrorHandle {
         folder: PathBuf,
         source: String,
         reports: mpsc::UnboundedSender<MirrorReport>,
+        retry_after: Duration,
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let (jobs, work) = sync_channel(CAPACITY);
         let (done, ended) = oneshot::channel();
         let thread = thread::Builder::new().name("mirror".to_owned());
         thread.spawn(move || {
-            Writer { folder, source, reports, mirror: None, has_failed: false }.run(&work);
+            Writer { folder, source, reports, retry_after, mirror: None, has_failed: false }.run(&work);
             // Nobody may wait for it.
             let _ = done.send(());
         })?;
@@ -111,6 +115,7 @@ struct Writer {
     folder: PathBuf,
     source: String,
     reports: mpsc::UnboundedSender<MirrorReport>,
+    retry_after: Duration,
     /// Opened when it is needed first, so that the start does not wait for it.
     mirror: Option<Mirror>,
     has_failed: bool,
@@ -122,10 +127,10 @@ impl Writer {
         let mut last_write: Option<Instant> = None;
         loop {
             let pause = last_write.map(|at| PERIOD.saturating_sub(at.elapsed())).unwrap_or_default();
-            let job = if pending.is_empty() {
-                work.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            } else {
-                work.recv_timeout(pause)
+            let job = match (pending.is_empty(), self.has_failed) {
+                (false, _) => work.recv_timeout(pause),
+                (true, true) => work.recv_timeout(self.retry_after),
+                (true, false) => work.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match job {
                 Ok(Job::Load(reply)) => drop(reply.send(self.load())),
@@ -135,6 +140,9 @@ impl Writer {
                     if !pending.is_empty() {
                         self.write(std::mem::take(&mut pending));
                         last_write = Some(Instant::now());
+                    } else if end == RecvTimeoutError::Timeout {
+                        // Nothing has changed since the failure, and may not for long.
+                        self.report(MirrorReport::CaughtUp);
                     }
                     if end == RecvTimeoutError::Disconnected {
                         return;

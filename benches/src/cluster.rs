@@ -2,7 +2,7 @@
 
 mod change;
 mod churn;
-mod process;
+pub(crate) mod process;
 mod restart;
 
 use std::{fs, sync::Arc, thread, time::Duration};
@@ -113,13 +113,13 @@ pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
 }
 
 /// A client of etcd in the namespace of the node.
-struct Client {
-    runtime: Runtime,
-    store: Arc<EtcdStore>,
+pub(crate) struct Client {
+    pub(crate) runtime: Runtime,
+    pub(crate) store: Arc<EtcdStore>,
 }
 
 impl Client {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let failed = |error| LabError::system("start a runtime for the client of etcd", error);
         let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         // Connections are made with the first request, which everybody below makes from within the namespace.
@@ -128,7 +128,7 @@ impl Client {
         Ok(Self { runtime, store: Arc::new(store) })
     }
 
-    fn fill(&self, lab: &Lab, workload: Workload) -> Result<()> {
+    pub(crate) fn fill(&self, lab: &Lab, workload: Workload) -> Result<()> {
         let write = async {
             let (mut puts, mut bytes) = (Vec::new(), 0);
             for (key, value) in workload.values() {
@@ -145,11 +145,11 @@ impl Client {
     }
 }
 
-fn unexpected(error: impl std::fmt::Display) -> LabError {
+pub(crate) fn unexpected(error: impl std::fmt::Display) -> LabError {
     LabError::Unexpected(error.to_string())
 }
 
 /// A put of one key.
-fn put((key, value): (String, String)) -> Vec<Operation> {
+pub(crate) fn put((key, value): (String, String)) -> Vec<Operation> {
     vec![Operation::Put { key, value: value.into() }]
 }

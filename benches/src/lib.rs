@@ -9,6 +9,7 @@ pub mod parts;
 pub mod peers;
 pub mod plot;
 pub mod runtime;
+pub mod soak;
 pub mod statistics;
 pub mod workload;
 

@@ -22,11 +22,11 @@ const COLOURS: [RGBColor; 6] = [
 struct Plot {
     file: &'static str,
     title: &'static str,
-    lines: &'static [Line],
+    lines: &'static [LineOfFigures],
 }
 
 /// One line: its label, the name of its figures, and whether it is of their floor.
-type Line = (&'static str, &'static str, bool);
+type LineOfFigures = (&'static str, &'static str, bool);
 
 const PLOTS: [Plot; 3] = [
     Plot {
@@ -135,6 +135,54 @@ fn draw(
         .border_style(BLACK.mix(0.3))
         .label_font((FONT, 13))
         .draw()?;
+    area.present()?;
+    Ok(())
+}
+
+/// The points of a line: minutes, and what was seen.
+pub type Line = Vec<(f64, f64)>;
+
+/// Draws what was seen over time, one panel above the other, each with its title and its lines by name.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn draw_over_time(panels: &[(&str, Vec<(&str, Line)>)], path: &Path) -> Result<()> {
+    draw_panels(panels, path)
+        .map_err(|error| LabError::Unexpected(format!("failed to draw {}: {error}", path.display())))
+}
+
+fn draw_panels(
+    panels: &[(&str, Vec<(&str, Line)>)],
+    path: &Path,
+) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let rows = u32::try_from(panels.len().max(1))?;
+    let area = SVGBackend::new(path, (SIZE.0, 240 * rows)).into_drawing_area();
+    area.fill(&WHITE)?;
+    for (part, (title, lines)) in area.split_evenly((panels.len().max(1), 1)).iter().zip(panels) {
+        let points = || lines.iter().flat_map(|(_, points)| points);
+        let last = points().map(|point| point.0).fold(0.0, f64::max);
+        let highest = points().map(|point| point.1).fold(0.0, f64::max);
+        let mut chart = ChartBuilder::on(part)
+            .caption(title, (FONT, 16))
+            .margin(10)
+            .x_label_area_size(32)
+            .y_label_area_size(50)
+            // From zero, so that what is flat looks flat.
+            .build_cartesian_2d(0.0..last, 0.0..highest * 1.2 + f64::EPSILON)?;
+        chart.configure_mesh().x_desc("minutes").label_style((FONT, 12)).draw()?;
+        for ((label, points), colour) in lines.iter().zip(COLOURS) {
+            chart
+                .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(1)))?
+                .label(*label)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
+            .background_style(WHITE.mix(0.8))
+            .label_font((FONT, 12))
+            .draw()?;
+    }
     area.present()?;
     Ok(())
 }

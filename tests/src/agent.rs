@@ -76,11 +76,22 @@ impl<'lab> Agent<'lab> {
 
     /// The same on any node. Each agent has a name of its own.
     pub fn start_on(node: &'lab Namespace, name: &str, options: &AgentOptions) -> Result<Self> {
-        let agent = Self { node, process: Process::start(node, name, &mut command(node, name, options)?)? };
-        wait_until("the agent is ready", TIME_LIMIT, || {
-            agent.http("GET", "/readiness").is_ok_and(|response| response.status == 200)
-        })?;
+        let agent = Self::launch(node, name, options)?;
+        agent.wait_until_ready(TIME_LIMIT)?;
         Ok(agent)
+    }
+
+    /// Starts it and waits for nothing.
+    pub fn launch(node: &'lab Namespace, name: &str, options: &AgentOptions) -> Result<Self> {
+        Ok(Self { node, process: Process::start(node, name, &mut command(node, name, options)?)? })
+    }
+
+    /// Waits until every renderer has applied its first snapshot.
+    pub fn wait_until_ready(&self, limit: Duration) -> Result<()> {
+        wait_until("the agent is ready", limit, || {
+            self.http("GET", "/readiness").is_ok_and(|response| response.status == 200)
+        })
+        .map(drop)
     }
 
     /// The number of its process, as in `/proc`.

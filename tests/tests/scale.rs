@@ -119,7 +119,7 @@ fn ten_thousand_services_are_whole_again_soon_after_others_have_damaged_them() -
 /// From the write to the first connection that the new backend answers.
 fn change_until_seen(lab: &Lab, etcd: &Etcd<'_>, web: &Service) -> Result<Duration> {
     let address = web.address(lab, Frontend::ClusterIp, Family::V4);
-    let start = etcd.put_slice_at_once(web, Family::V4)?;
+    let start = etcd.put_slice_at_once(0, web, Family::V4)?;
     wait_until("the change is in force", Duration::from_secs(10), || {
         let outcome = lab.pod1.ask(Protocol::Tcp, address);
         outcome.is_ok_and(

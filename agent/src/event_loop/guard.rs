@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 /// Fewer than this are never too many: small clusters do lose most of their services at times.
 const LEAST: usize = 10;
-/// What traffic depends on.
+/// What is counted: when too many of one of these go, whatever else went with them is held too.
 const GUARDED: [ObjectKind; 3] = [ObjectKind::Service, ObjectKind::Endpoints, ObjectKind::EndpointSlice];
 
 /// When deletions are held, and for how long.
@@ -83,14 +83,13 @@ impl DeletionGuard {
             let is_gone = |key: &ObjectKey| !listed.contains(key) && !list.undecodable.contains(key);
             processor.keys(kind).filter(is_gone).collect::<Vec<_>>()
         };
-        let gone = GUARDED.map(gone_of);
-        let is_mass =
-            GUARDED.iter().zip(&gone).any(|(kind, gone)| self.is_mass(gone.len(), processor.count(*kind)));
+        let is_mass = GUARDED.iter().any(|kind| self.is_mass(gone_of(*kind).len(), processor.count(*kind)));
         if std::mem::take(&mut self.is_confirmed) || !is_mass {
             self.held = None;
             return Judgement::Pass;
         }
-        let gone: Vec<ObjectKey> = gone.into_iter().flatten().collect();
+        // Without its nodes a store that was wiped would take the node ports away.
+        let gone: Vec<ObjectKey> = ObjectKind::ALL.into_iter().flat_map(gone_of).collect();
         let judgement = self.hold(gone.len());
         list.undecodable.extend(gone);
         judgement
@@ -98,17 +97,14 @@ impl DeletionGuard {
 
     /// Judges changes. Deletions that are held are taken out.
     pub(super) fn judge_changes(&mut self, processor: &Processor, events: &mut Vec<Event>) -> Judgement {
-        let is_guarded = |event: &Event| matches!(event, Event::Delete(key) if GUARDED.contains(&key.kind()));
-        let deleted = |kind| {
-            let is_of_kind = |event: &&Event| matches!(event, Event::Delete(key) if key.kind() == kind);
-            events.iter().filter(is_of_kind).count()
-        };
-        let is_mass = GUARDED.iter().any(|kind| self.is_mass(deleted(*kind), processor.count(*kind)));
-        let count = events.iter().filter(|event| is_guarded(event)).count();
+        let gone = gone_after(events);
+        let of_kind = |kind| gone.iter().filter(|key| key.kind() == kind).count();
+        let is_mass = GUARDED.iter().any(|kind| self.is_mass(of_kind(*kind), processor.count(*kind)));
+        let count = gone.len();
         if count == 0 || self.held.is_none() && !is_mass {
             return Judgement::Pass;
         }
-        events.retain(|event| !is_guarded(event));
+        events.retain(|event| !matches!(event, Event::Delete(_)));
         self.hold(count)
     }
 
@@ -125,6 +121,19 @@ impl DeletionGuard {
     const fn is_mass(&self, gone: usize, known: usize) -> bool {
         self.config.percent > 0 && gone >= LEAST && gone * 100 > known * self.config.percent as usize
     }
+}
+
+/// What is gone when all of this has happened. What came back meanwhile is not: a batch can hold many changes of one key.
+fn gone_after(events: &[Event]) -> BTreeSet<ObjectKey> {
+    let mut gone = BTreeSet::new();
+    for event in events {
+        match event {
+            Event::Delete(key) => drop(gone.insert(key.clone())),
+            Event::Put(object) => drop(gone.remove(&object.key())),
+            _ => {}
+        }
+    }
+    gone
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::{
     EventLoop, MirrorConfig,
     intake::{self, BadValue, Verdict},
 };
-use crate::mirror::{MirrorHandle, MirrorReport};
+use crate::mirror::{MirrorHandle, MirrorReport, RETRY_AFTER};
 
 /// How long the loop waits at its start for what was saved.
 const LOAD_LIMIT: Duration = Duration::from_secs(2);
@@ -49,7 +49,9 @@ impl Mirroring {
         config: Option<MirrorConfig>,
     ) -> io::Result<(Self, mpsc::UnboundedReceiver<MirrorReport>)> {
         let (reports, receiver) = mpsc::unbounded_channel();
-        let start = |MirrorConfig { folder, source }| MirrorHandle::start(folder, source, reports.clone());
+        let start = |MirrorConfig { folder, source }| {
+            MirrorHandle::start(folder, source, reports.clone(), RETRY_AFTER)
+        };
         let mirror = config.map(start).transpose()?;
         Ok((Self { mirror, reports, status: MirrorStatus::default() }, receiver))
     }

@@ -2,6 +2,9 @@ use contiv_store::Change;
 
 use super::*;
 
+/// Short, so that tests do not wait for it.
+const RETRY: Duration = Duration::from_millis(50);
+
 fn entry(key: &str, value: &str, revision: i64) -> Entry {
     let value = value.to_owned().into();
     Entry { key: key.to_owned(), value, create_revision: 1, mod_revision: revision }
@@ -19,7 +22,7 @@ struct Started {
 
 fn start(folder: &std::path::Path) -> Started {
     let (sender, reports) = mpsc::unbounded_channel();
-    let (handle, ended) = MirrorHandle::start(folder.to_owned(), "dir:/x".to_owned(), sender).unwrap();
+    let (handle, ended) = MirrorHandle::start(folder.to_owned(), "dir:/x".to_owned(), sender, RETRY).unwrap();
     Started { handle, ended, reports }
 }
 
@@ -57,6 +60,17 @@ async fn a_folder_that_cannot_be_written_is_reported_and_the_agent_goes_on() {
     // What failed is lost, so everything must be asked for again.
     let Some(MirrorReport::CaughtUp) = reports.recv().await else { panic!() };
     let Some(MirrorReport::Written(4)) = reports.recv().await else { panic!() };
+}
+
+#[tokio::test]
+async fn after_a_failure_everything_is_asked_for_again_even_if_nothing_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let Started { mut handle, mut reports, ended } = start(&folder.path().join("missing"));
+    handle.replace(3, vec![entry("/a", "1", 2)], BTreeSet::new());
+    let Some(MirrorReport::Failed(_)) = reports.recv().await else { panic!() };
+    let Some(MirrorReport::CaughtUp) = reports.recv().await else { panic!() };
+    drop(handle);
+    ended.await.unwrap();
 }
 
 #[test]

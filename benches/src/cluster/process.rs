@@ -10,12 +10,12 @@ use crate::figures::Quantity;
 const TICK: Duration = Duration::from_millis(10);
 
 /// Memory of a process that is in memory.
-pub(super) struct Memory {
-    pub(super) resident: Quantity,
-    pub(super) peak: Quantity,
+pub(crate) struct Memory {
+    pub(crate) resident: Quantity,
+    pub(crate) peak: Quantity,
 }
 
-pub(super) fn memory(process: u32) -> Result<Memory> {
+pub(crate) fn memory(process: u32) -> Result<Memory> {
     let status = read(process, "status")?;
     let field = |name: &str| {
         let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_suffix("kB"));
@@ -28,7 +28,7 @@ pub(super) fn memory(process: u32) -> Result<Memory> {
 }
 
 /// How long it kept a processor busy so far, in the kernel and outside.
-pub(super) fn processor_time(process: u32) -> Result<Duration> {
+pub(crate) fn processor_time(process: u32) -> Result<Duration> {
     let stat = read(process, "stat")?;
     // The name, in parentheses, can hold anything. What follows begins with the third field; 14 and 15 are the times.
     let fields = stat.rsplit_once(") ").map(|(_, fields)| fields.split(' ').skip(11).take(2));
@@ -36,6 +36,22 @@ pub(super) fn processor_time(process: u32) -> Result<Duration> {
     let ticks =
         ticks.ok_or_else(|| LabError::Unexpected(format!("cannot read /proc/{process}/stat: {stat}")))?;
     Ok(TICK * ticks.iter().sum())
+}
+
+/// Open file descriptors.
+pub(crate) fn descriptors(process: u32) -> Result<usize> {
+    count(process, "fd")
+}
+
+/// Threads.
+pub(crate) fn threads(process: u32) -> Result<usize> {
+    count(process, "task")
+}
+
+fn count(process: u32, folder: &str) -> Result<usize> {
+    let path = format!("/proc/{process}/{folder}");
+    let entries = fs::read_dir(&path).map_err(|error| LabError::system(format!("read {path}"), error))?;
+    Ok(entries.count())
 }
 
 fn read(process: u32, name: &str) -> Result<String> {
@@ -52,6 +68,7 @@ mod tests {
         let this = std::process::id();
         let memory = memory(this).unwrap();
         assert!(memory.resident.number() > 0.0 && memory.peak >= memory.resident);
+        assert!(descriptors(this).unwrap() > 2 && threads(this).unwrap() >= 1);
         assert!(processor_time(this).unwrap() < Duration::from_secs(3600));
     }
 }

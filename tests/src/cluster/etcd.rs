@@ -1,26 +1,28 @@
 //! State in a real etcd, in Contiv's form.
 
+mod disaster;
+mod member;
+
 use std::{
-    env,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     ops::Deref,
-    process::Command,
     time::{Duration, Instant},
 };
 
-use nix::sys::signal::Signal;
+use base64::Engine;
 use serde_json::{Value, json};
 
 use super::{
     NAMESPACE, PORT, Service, State, TARGET_PORT,
     service::{address_type, slice_name},
 };
-use crate::lab::{Family, Host, Lab, LabError, Process, Range, Result, ranges, scratch, wait_until};
+use crate::lab::{Family, Host, Lab, LabError, Range, Result, ranges, wait_until};
+use member::{Member, Place};
 
-/// Where a member answers clients, inside the node's namespace.
-const fn client_address(member: u16) -> SocketAddr {
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2379 + 10 * member)
-}
+pub use disaster::{Backup, Cut};
+
+/// For an election, and more than that.
+const READY_LIMIT: Duration = Duration::from_secs(30);
 /// Where `etcdctl` looks by itself.
 const ETCDCTL: [&str; 3] = ["env", "ETCDCTL_API=3", "etcdctl"];
 /// A request of this size is far below etcd's limit of 1.5 MB.
@@ -28,74 +30,56 @@ const OPERATIONS_PER_TRANSACTION: usize = 1000;
 /// Below this key are the objects that Kubernetes has too.
 pub const ROOT: &str = "/vnf-agent/contiv-ksr/k8s";
 
-/// An etcd on the node.
+/// An etcd of one or more members.
 #[derive(Debug)]
 pub struct Etcd<'lab> {
     client: EtcdClient<'lab>,
-    members: Vec<Process>,
+    members: Vec<Member<'lab>>,
 }
 
 /// Writes to an etcd and runs `etcdctl`.
 #[derive(Debug, Clone)]
 pub struct EtcdClient<'lab> {
     lab: &'lab Lab,
-    endpoints: String,
+    members: Vec<SocketAddr>,
 }
 
 impl<'lab> Etcd<'lab> {
-    /// Starts an etcd of one member and puts the nodes into it.
+    /// Starts an etcd of one member on the node, and puts the nodes into it.
     pub fn start(lab: &'lab Lab) -> Result<Self> {
-        Self::start_members(lab, 1)
+        Self::start_at(lab, &[Place::loopback(&lab.node, 0)])
     }
 
-    /// Starts an etcd of so many members and puts the nodes into it.
-    pub fn start_members(lab: &'lab Lab, count: u16) -> Result<Self> {
-        let members = (0..count).map(|member| start_process(lab, member, count)).collect::<Result<_>>()?;
-        let addresses: Vec<String> = (0..count).map(|member| client_address(member).to_string()).collect();
-        let etcd = Self { client: EtcdClient { lab, endpoints: addresses.join(",") }, members };
+    /// Starts an etcd of three members, each on a machine of its own, and puts the nodes into it. The first one is on the
+    /// node.
+    pub fn start_members(lab: &'lab Lab) -> Result<Self> {
+        let places = [(&lab.node, 0), (&lab.node2, 1), (&lab.client, 2)];
+        Self::start_at(lab, &places.map(|(machine, number)| Place::external(machine, number)))
+    }
+
+    fn start_at(lab: &'lab Lab, places: &[Place<'lab>]) -> Result<Self> {
+        let client = EtcdClient { lab, members: places.iter().map(|place| place.client).collect() };
+        let etcd = Self { client, members: Member::start_all(places)? };
         etcd.wait_until_ready()?;
-        for (node, pods) in [(lab.node.host, &ranges::PODS), (lab.node2.host, &ranges::PODS2)] {
-            etcd.put_value(&format!("{ROOT}/node/{}", node.name), &node_value(node, pods).to_string())?;
-        }
+        etcd.put_nodes()?;
         Ok(etcd)
     }
 
     /// Kills it, as a power failure would. Its data stays.
     pub fn kill(&mut self) -> Result<()> {
-        self.members.iter_mut().try_for_each(Process::kill)
+        self.members.iter_mut().try_for_each(Member::kill)
     }
 
     /// Starts it again after [`Self::kill`], on the same data.
     pub fn start_again(&mut self) -> Result<()> {
-        for member in 0..self.count() {
-            self.start_member_again(member)?;
+        for number in 0..self.members.len() {
+            self.start_member_again(number)?;
         }
         self.wait_until_ready()
     }
 
-    /// Kills one member. Its data stays.
-    pub fn kill_member(&mut self, member: u16) -> Result<()> {
-        self.members[usize::from(member)].kill()
-    }
-
-    /// Starts one member again, and does not wait for it.
-    pub fn start_member_again(&mut self, member: u16) -> Result<()> {
-        self.members[usize::from(member)] = start_process(self.client.lab, member, self.count())?;
-        Ok(())
-    }
-
-    /// Sends a signal to one member: SIGSTOP makes it hang, SIGCONT go on.
-    pub fn signal_member(&self, member: u16, signal: Signal) -> Result<()> {
-        self.members[usize::from(member)].signal(signal)
-    }
-
-    fn count(&self) -> u16 {
-        u16::try_from(self.members.len()).unwrap_or(u16::MAX)
-    }
-
     fn wait_until_ready(&self) -> Result<()> {
-        wait_until("etcd answers", Duration::from_secs(20), || self.etcdctl(&["endpoint", "health"]).is_ok())
-            .map(drop)
+        wait_until("etcd answers", READY_LIMIT, || self.etcdctl(&["endpoint", "health"]).is_ok()).map(drop)
     }
 
     /// What clients of their own need, as in another thread.
@@ -118,6 +102,14 @@ impl<'lab> Deref for Etcd<'lab> {
 }
 
 impl EtcdClient<'_> {
+    /// Writes what is known of both nodes.
+    pub fn put_nodes(&self) -> Result<()> {
+        let nodes = [(self.lab.node.host, &ranges::PODS), (self.lab.node2.host, &ranges::PODS2)];
+        nodes.into_iter().try_for_each(|(node, pods)| {
+            self.put_value(&format!("{ROOT}/node/{}", node.name), &node_value(node, pods).to_string())
+        })
+    }
+
     /// Writes any value, as a test of broken ones needs.
     pub fn put_value(&self, key: &str, value: &str) -> Result<()> {
         self.etcdctl(&["put", key, value]).map(drop)
@@ -125,33 +117,57 @@ impl EtcdClient<'_> {
 
     /// Writes many values with few commands.
     pub fn put_values(&self, values: &[(String, String)]) -> Result<()> {
+        let endpoints = self.endpoints();
         for chunk in values.chunks(OPERATIONS_PER_TRANSACTION) {
             // A JSON string is what etcdctl takes for a quoted word.
             let puts: Vec<String> =
                 chunk.iter().map(|(key, value)| format!("put {key} {}\n", json!(value))).collect();
             // No conditions; what to do if they hold; nothing otherwise.
             let transaction = format!("\n{}\n\n", puts.concat());
-            let command = [&ETCDCTL[..], &["--endpoints", &self.endpoints, "txn"]].concat();
+            let command = [&ETCDCTL[..], &["--endpoints", &endpoints, "txn"]].concat();
             self.lab.node.exec_with_input(&command, &transaction)?;
         }
         Ok(())
     }
 
-    /// Writes a service's endpoint slice of one family, without the cost of starting a command. Returns the moment
-    /// before the request went out.
-    pub fn put_slice_at_once(&self, service: &Service, family: Family) -> Result<Instant> {
-        let encode = |text: &str| self.lab.node.exec_with_input(&["base64", "--wrap=0"], text);
-        let key = encode(&slice_key(service, family))?;
-        let value = encode(&slice_value(service, family).to_string())?;
-        let body = json!({"key": key, "value": value}).to_string();
+    /// Writes a service's endpoint slice of one family by a request to one member, without the cost of starting a command.
+    /// Returns the moment before the request went out.
+    pub fn put_slice_at_once(&self, member: usize, service: &Service, family: Family) -> Result<Instant> {
+        let value = slice_value(service, family).to_string();
+        let body = json!({"key": encode(&slice_key(service, family)), "value": encode(&value)});
+        self.request_at_once(member, "/v3/kv/put", &body)
+    }
+
+    /// The same for the service itself.
+    pub fn put_service_at_once(&self, member: usize, service: &Service) -> Result<Instant> {
+        let value = service_value(service).to_string();
+        let body = json!({"key": encode(&Etcd::key(service)), "value": encode(&value)});
+        self.request_at_once(member, "/v3/kv/put", &body)
+    }
+
+    /// Removes a service in the same way.
+    pub fn delete_service_at_once(&self, member: usize, service: &Service) -> Result<Instant> {
+        self.request_at_once(member, "/v3/kv/deleterange", &json!({"key": encode(&Etcd::key(service))}))
+    }
+
+    fn request_at_once(&self, member: usize, path: &str, body: &Value) -> Result<Instant> {
         let start = Instant::now();
-        let response = self.lab.node.http_with_body("POST", client_address(0), "/v3/kv/put", &body)?;
+        let response = self.lab.node.http_with_body("POST", self.members[member], path, &body.to_string())?;
         if response.status == 200 { Ok(start) } else { Err(LabError::Unexpected(response.body)) }
     }
 
     /// Runs `etcdctl` on the node.
     pub fn etcdctl(&self, arguments: &[&str]) -> Result<String> {
-        self.lab.node.exec(&[&ETCDCTL[..], &["--endpoints", &self.endpoints], arguments].concat())
+        self.lab.node.exec(&[&ETCDCTL[..], &["--endpoints", &self.endpoints()], arguments].concat())
+    }
+
+    /// How many members it has.
+    pub const fn count(&self) -> usize {
+        self.members.len()
+    }
+
+    fn endpoints(&self) -> String {
+        self.members.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
 }
 
@@ -171,7 +187,7 @@ impl State for Etcd<'_> {
 
 impl State for EtcdClient<'_> {
     fn url(&self) -> String {
-        format!("etcd://{}", self.endpoints)
+        format!("etcd://{}", self.endpoints())
     }
 
     fn put(&self, service: &Service) -> Result<()> {
@@ -190,27 +206,9 @@ fn slice_key(service: &Service, family: Family) -> String {
     format!("{ROOT}/endpointslice/{}/namespace/{NAMESPACE}", slice_name(service, family))
 }
 
-fn start_process(lab: &Lab, member: u16, count: u16) -> Result<Process> {
-    let client_url = format!("http://{}", client_address(member));
-    let name = |member: u16| format!("lab{member}");
-    let peer_url = |member: u16| format!("http://127.0.0.1:{}", client_address(member).port() + 1);
-    let cluster: Vec<String> =
-        (0..count).map(|member| format!("{}={}", name(member), peer_url(member))).collect();
-    let mut command = Command::new("etcd");
-    // Whatever the machine's own etcd is configured with is not meant for this one.
-    command.env_clear().env("PATH", env::var_os("PATH").unwrap_or_default());
-    command.arg("--data-dir").arg(scratch(&format!("etcd/{}", name(member)))?).args([
-        "--name",
-        &name(member),
-        "--logger=zap",
-        "--log-level=warn",
-    ]);
-    command.args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url]);
-    let peer = peer_url(member);
-    command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-    command.args(["--max-txn-ops", &OPERATIONS_PER_TRANSACTION.to_string()]);
-    command.args(["--initial-cluster", &cluster.join(",")]);
-    Process::start(&lab.node, &format!("etcd-{member}"), &mut command)
+/// As etcd's gateway from JSON wants keys and values.
+fn encode(text: &str) -> String {
+    base64::prelude::BASE64_STANDARD.encode(text)
 }
 
 fn node_value(node: &Host, pods: &Range) -> Value {

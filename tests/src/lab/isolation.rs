@@ -38,7 +38,11 @@ pub fn isolated(test: &str, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()>
     isolated_within(TIME_LIMIT, test, body)
 }
 
-fn isolated_within(limit: Duration, test: &str, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
+/// The same with a time limit of your own.
+///
+/// # Errors
+/// As [`isolated`].
+pub fn isolated_within(limit: Duration, test: &str, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
     if let Some(mark) = env::var_os(MARK) {
         return inside(Path::new(&mark), body);
     }

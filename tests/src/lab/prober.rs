@@ -2,16 +2,86 @@
 
 use std::{
     net::SocketAddr,
+    ops::AddAssign,
     sync::atomic::{AtomicBool, Ordering},
     thread,
+    time::{Duration, Instant},
 };
 
 use super::{
-    LabError, Namespace, Protocol, Result,
+    LabError, Namespace, Outcome, Protocol, Result,
     client::{TIME_LIMIT, ask_from_here},
 };
 
+/// Between two connections of [`Namespace::probe`], so that the probers leave something of the machine to the others.
+const PAUSE: Duration = Duration::from_millis(4);
+/// A client sends a second SYN after a second: one that took longer has lost a packet, or the machine was busy.
+const SLOW: Duration = Duration::from_millis(900);
+
+/// What a client does that gets no answer.
+#[derive(Debug, Clone, Copy)]
+pub enum Patience {
+    /// It waits so long for the answer to its one connection, then this has failed.
+    Once(Duration),
+    /// It connects again and again, for so long in all.
+    Again(Duration),
+}
+
+/// What became of connections.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Probes {
+    /// Answered.
+    pub opened: usize,
+    /// Of those, the ones that took longer than a lost packet does.
+    pub slow: usize,
+    /// Of those, the ones that were answered only when the client connected again.
+    pub again: usize,
+    /// Not answered, each with what came instead.
+    pub failed: Vec<String>,
+}
+
+impl AddAssign for Probes {
+    fn add_assign(&mut self, other: Self) {
+        self.opened += other.opened;
+        self.slow += other.slow;
+        self.again += other.again;
+        self.failed.extend(other.failed);
+    }
+}
+
 impl Namespace {
+    /// Opens one connection after the other, until it is told that it is `done`.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered. That a connection fails is no error, but counted.
+    pub fn probe(
+        &self,
+        protocol: Protocol,
+        server: SocketAddr,
+        patience: Patience,
+        done: &AtomicBool,
+    ) -> Result<Probes> {
+        self.run(|| {
+            let mut probes = Probes::default();
+            while !done.load(Ordering::Relaxed) {
+                let start = Instant::now();
+                match ask_patiently(protocol, server, patience) {
+                    Ok(tries) => {
+                        probes.opened += 1;
+                        probes.again += usize::from(tries > 1);
+                        probes.slow += usize::from(start.elapsed() > SLOW);
+                    }
+                    Err(reason) => probes.failed.push(format!(
+                        "{} -> {server} ({protocol:?}) after {} answers: {reason}",
+                        self.host.name, probes.opened
+                    )),
+                }
+                thread::sleep(PAUSE);
+            }
+            Ok(probes)
+        })
+    }
+
     /// Asks again and again as fast as it can, each time on a new connection or from a new UDP port, from the start of
     /// `work` to its end.
     /// Returns how many were answered.
@@ -45,4 +115,25 @@ impl Namespace {
             outcome.and(answered)
         })
     }
+}
+
+/// Returns how many tries it took, or what came instead of an answer.
+fn ask_patiently(protocol: Protocol, server: SocketAddr, patience: Patience) -> Result<usize, String> {
+    let start = Instant::now();
+    let (limit, more) = match patience {
+        Patience::Once(limit) => (limit, Duration::ZERO),
+        Patience::Again(limit) => (TIME_LIMIT, limit),
+    };
+    for tries in 1.. {
+        let instead = match ask_from_here(protocol, server, limit) {
+            Ok(Outcome::Answered { .. }) => return Ok(tries),
+            Ok(other) => format!("{other:?}"),
+            Err(error) => error.to_string(),
+        };
+        if start.elapsed() >= more {
+            return Err(format!("{instead}, {:?} and {tries} tries after the first packet", start.elapsed()));
+        }
+        thread::sleep(PAUSE);
+    }
+    unreachable!("there are more numbers than tries")
 }

@@ -2,7 +2,10 @@ use contiv_model::{NodeName, Object, ProcessorConfig, ServiceId};
 use contiv_store::Snapshot;
 
 use super::*;
-use crate::{event_loop::intake, test_support::service};
+use crate::{
+    event_loop::intake,
+    test_support::{node, service},
+};
 
 const CONFIG: GuardConfig = GuardConfig { percent: 50, wait: Duration::from_secs(60) };
 
@@ -57,13 +60,43 @@ async fn half_of_them_or_fewer_than_ten_are_never_too_many() {
 async fn a_batch_that_deletes_most_services_is_held_and_so_are_all_deletions_after_it() {
     let mut guard = DeletionGuard::new(CONFIG);
     let processor = processor(40);
-    let mut events = deletions(21);
+    let mut events = deletions(24);
     events.extend(services(3).into_iter().map(Event::Put));
     assert_eq!(guard.judge_changes(&processor, &mut events), Judgement::HeldNow);
     assert_eq!(events.len(), 3, "what is put is taken in");
     let mut one = deletions(1);
     assert_eq!(guard.judge_changes(&processor, &mut one), Judgement::StillHeld);
     assert_eq!(one, []);
+}
+
+#[tokio::test]
+async fn what_was_deleted_and_came_back_in_the_same_batch_is_not_gone() {
+    let mut guard = DeletionGuard::new(CONFIG);
+    let mut events = deletions(40);
+    events.extend(services(35).into_iter().map(Event::Put));
+    assert_eq!(guard.judge_changes(&processor(40), &mut events), Judgement::Pass);
+    assert_eq!(events.len(), 75, "in the order in which it happened");
+}
+
+#[tokio::test]
+async fn what_went_with_too_many_services_is_held_with_them() {
+    let mut guard = DeletionGuard::new(CONFIG);
+    let mut known = list(40);
+    let node = intake::snapshot(&Snapshot {
+        entries: vec![node("10.0.0.1".parse().unwrap())],
+        ..Snapshot::default()
+    })
+    .0;
+    known.objects.extend(node.objects.clone());
+    let mut processor = processor(0);
+    processor.resync(known);
+    let mut wiped = list(0);
+    assert_eq!(guard.judge_list(&processor, &mut wiped), Judgement::HeldNow);
+    processor.resync(wiped);
+    assert_eq!((processor.count(ObjectKind::Service), processor.count(ObjectKind::Node)), (40, 1));
+    let mut deleted: Vec<Event> = node.objects.iter().map(|node| Event::Delete(node.key())).collect();
+    assert_eq!(guard.judge_changes(&processor, &mut deleted), Judgement::StillHeld);
+    assert_eq!(deleted, []);
 }
 
 #[tokio::test]

@@ -1,0 +1,214 @@
+//! A soak: a real agent follows a real etcd at a constant rate of changes for long, and what it takes up is sampled all
+//! the while. What grows is seen in the plot, and by comparing the first part with the last.
+
+mod samples;
+mod trend;
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use contiv_store::Store;
+use contiv_tests::{
+    agent::{Agent, AgentOptions},
+    cluster::{Etcd, State},
+    lab::{Lab, LabError, Result},
+};
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::{sync::Semaphore, time::MissedTickBehavior};
+
+use crate::{
+    cluster::{Client, process, put, unexpected},
+    netlink::Commits,
+    plot::{self, Line},
+    progress,
+    workload::{Variant, Workload, newcomer},
+};
+use samples::{Moments, Sample};
+pub use trend::Trend;
+
+/// Numbers of newcomers that no other measurement uses.
+const FIRST: u32 = 1 << 21;
+/// Numbers come again after so many, when nobody waits for the change any more.
+const NUMBERS: u32 = 1 << 20;
+/// Between two samples.
+const PERIOD: Duration = Duration::from_secs(5);
+/// At most so many requests of etcd are under way: an etcd that hangs must not fill the memory of the one who measures.
+const UNDER_WAY: usize = 256;
+/// How long the listener waits before it looks whether the end has come.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long and how much.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Soak {
+    /// Seconds of changes.
+    pub seconds: u64,
+    /// Changes a second.
+    pub rate: u32,
+    /// Services, with four backends each.
+    pub services: usize,
+}
+
+/// What was seen.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    /// What was asked.
+    pub soak: Soak,
+    /// Changes that etcd acknowledged.
+    pub acknowledged: usize,
+    /// Of those, the ones that never came to the kernel.
+    pub lost: usize,
+    /// Whether anything grew.
+    pub trends: Vec<Trend>,
+    /// One every few seconds.
+    pub samples: Vec<Sample>,
+}
+
+/// Runs a soak, and writes `soak.json` and `soak.svg`.
+///
+/// # Errors
+/// When anything of the lab fails. What grows is a trend and no error.
+pub fn run(lab: &Lab, soak: Soak, folder: &Path) -> Result<Outcome> {
+    let workload = Workload { services: soak.services, backends: 4 };
+    let etcd = Etcd::start(lab)?;
+    let client = Client::new()?;
+    client.fill(lab, workload)?;
+    let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
+    let moments = Arc::new(Mutex::new(Moments::default()));
+    let over = AtomicBool::new(false);
+    let samples = thread::scope(|scope| {
+        let listener = scope.spawn(|| lab.node.run(|| listen(&moments, &over)));
+        let writer = scope
+            .spawn(|| lab.node.run(|| client.runtime.block_on(write(&client, workload, soak, &moments))));
+        let samples =
+            sample(&agent, &etcd, soak, &moments, || writer.is_finished() || listener.is_finished());
+        over.store(true, Ordering::Relaxed);
+        let join = |thread: thread::ScopedJoinHandle<'_, Result<()>>| {
+            thread.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+        };
+        join(writer)?;
+        join(listener)?;
+        samples
+    })?;
+    agent.stop()?;
+    let moments = moments.lock();
+    let (acknowledged, lost) = (moments.acknowledged, moments.never_committed());
+    let outcome = Outcome { soak, acknowledged, lost, trends: trend::of(&samples), samples };
+    write_down(&outcome, folder)?;
+    Ok(outcome)
+}
+
+/// Writes changes at a constant rate, however slow etcd is.
+async fn write(client: &Client, workload: Workload, soak: Soak, moments: &Arc<Mutex<Moments>>) -> Result<()> {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / soak.rate);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let under_way = Arc::new(Semaphore::new(UNDER_WAY));
+    let total = u64::from(soak.rate) * soak.seconds;
+    for number in (0..NUMBERS).cycle().take(usize::try_from(total).unwrap_or(usize::MAX)) {
+        ticks.tick().await;
+        let service = number as usize * 7919 % workload.services;
+        let number = FIRST + number;
+        let change = put(workload.slice(service, 0, Variant::Replaced(number)));
+        let permit = Arc::clone(&under_way).acquire_owned().await.map_err(unexpected)?;
+        let (store, moments) = (client.store.clone(), Arc::clone(moments));
+        moments.lock().sent(number, Instant::now());
+        tokio::spawn(async move {
+            let result = store.commit(change).await;
+            moments.lock().acknowledged(number, result.is_ok());
+            drop(permit);
+        });
+    }
+    // All permits: nothing is under way.
+    let all = u32::try_from(UNDER_WAY).unwrap_or(u32::MAX);
+    under_way.acquire_many(all).await.map(drop).map_err(unexpected)
+}
+
+/// Notes when each change was committed.
+fn listen(moments: &Mutex<Moments>, over: &AtomicBool) -> Result<()> {
+    let mut commits = Commits::listen()?;
+    loop {
+        match commits.next(PATIENCE)? {
+            Some(commit) => {
+                let newcomers = commit.backends.iter().filter_map(|backend| newcomer(*backend));
+                let mut moments = moments.lock();
+                newcomers
+                    .filter(|number| *number >= FIRST)
+                    .for_each(|number| moments.committed(number, commit.at));
+            }
+            None if over.load(Ordering::Relaxed) => return Ok(()),
+            None => {}
+        }
+    }
+}
+
+/// Samples until the end.
+fn sample(
+    agent: &Agent<'_>,
+    etcd: &Etcd<'_>,
+    soak: Soak,
+    moments: &Mutex<Moments>,
+    is_over: impl Fn() -> bool,
+) -> Result<Vec<Sample>> {
+    let start = Instant::now();
+    let mut samples: Vec<Sample> = Vec::new();
+    let mut busy = process::processor_time(agent.id())?;
+    while !is_over() {
+        thread::sleep(PERIOD);
+        let now = process::processor_time(agent.id())?;
+        let (latencies, waiting) = moments.lock().take();
+        let sample = Sample {
+            seconds: start.elapsed().as_secs_f64(),
+            resident_mebibytes: process::memory(agent.id())?.resident.number(),
+            descriptors: process::descriptors(agent.id())?,
+            threads: process::threads(agent.id())?,
+            cores: now.saturating_sub(busy).as_secs_f64() / PERIOD.as_secs_f64(),
+            changes: latencies.len(),
+            waiting,
+            p50_milliseconds: latencies.percentile(50).as_secs_f64() * 1e3,
+            p99_milliseconds: latencies.percentile(99).as_secs_f64() * 1e3,
+        };
+        busy = now;
+        if samples.len().is_multiple_of(12) {
+            progress(&format!("{sample:?}"));
+            // Nobody needs old revisions, and etcd would run out of room.
+            etcd.compact()?;
+        }
+        samples.push(sample);
+        if start.elapsed() > Duration::from_secs(soak.seconds * 2 + 60) {
+            return Err(LabError::Unexpected("etcd takes changes in too slowly to be of use".to_owned()));
+        }
+    }
+    Ok(samples)
+}
+
+fn write_down(outcome: &Outcome, folder: &Path) -> Result<()> {
+    let json = serde_json::to_vec_pretty(outcome).map_err(unexpected)?;
+    let path = folder.join("soak.json");
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(&path, json))
+        .map_err(|error| LabError::system(format!("write {}", path.display()), error))?;
+    let line = |of: fn(&Sample) -> f64| -> Vec<(f64, f64)> {
+        outcome.samples.iter().map(|sample| (sample.seconds / 60.0, of(sample))).collect()
+    };
+    let descriptors = |sample: &Sample| f64::from(u32::try_from(sample.descriptors).unwrap_or(u32::MAX));
+    let panels: [(&str, Vec<(&str, Line)>); 3] = [
+        ("memory, MiB", vec![("resident", line(|sample| sample.resident_mebibytes))]),
+        ("file descriptors", vec![("open", line(descriptors))]),
+        (
+            "request to etcd → commit in the kernel, ms",
+            vec![
+                ("p50", line(|sample| sample.p50_milliseconds)),
+                ("p99", line(|sample| sample.p99_milliseconds)),
+            ],
+        ),
+    ];
+    plot::draw_over_time(&panels, &folder.join("soak.svg"))
+}

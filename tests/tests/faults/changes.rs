@@ -1,0 +1,86 @@
+//! 200 changes a second, whatever etcd makes of them.
+
+use std::{
+    fmt,
+    ops::AddAssign,
+    thread,
+    time::{Duration, Instant},
+};
+
+use contiv_tests::{
+    cluster::{EtcdClient, Service},
+    lab::{Family, Host, Lab},
+};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use super::Scene;
+
+/// Each writes this part of all changes, so that one that waits for a dead member does not hold up the rest.
+pub(super) const WRITERS: u64 = 16;
+const PERIOD: Duration = Duration::from_millis(1000 / 200 * WRITERS);
+/// A writer that was held up for long does not make up for all of it.
+const LARGEST_DEBT: Duration = Duration::from_secs(5);
+
+/// What changes all the time.
+pub(super) const NAMES: [&str; 12] =
+    ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11"];
+
+/// What came of the changes.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) written: usize,
+    pub(super) refused: usize,
+}
+
+impl AddAssign for Changes {
+    fn add_assign(&mut self, other: Self) {
+        self.written += other.written;
+        self.refused += other.refused;
+    }
+}
+
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} changes, and {} that etcd refused", self.written, self.refused)
+    }
+}
+
+/// A changing service as it is in the beginning: nothing is behind it.
+pub(super) fn service(number: usize) -> Service {
+    Service::new(NAMES[number], 100 + u8::try_from(number).unwrap_or_default(), &[])
+}
+
+/// Some of the pods, or all, or none.
+fn random_backends(lab: &Lab, random: &mut StdRng) -> Vec<&'static Host> {
+    lab.pods().map(|pod| pod.host).into_iter().filter(|_| random.random()).collect()
+}
+
+/// Changes one thing after the other. What etcd refuses, because it is in trouble, is not repeated: whatever etcd holds at
+/// the end is right.
+pub(super) fn write(scene: &Scene<'_>, etcd: &EtcdClient<'_>, writer: u64, seed: u64) -> Changes {
+    let mut random = StdRng::seed_from_u64(seed.wrapping_mul(WRITERS) + writer);
+    let mut changes = Changes::default();
+    let mut member = 0;
+    let mut due = Instant::now();
+    while !scene.is_over() {
+        let content = scene.content.read();
+        let service = service(random.random_range(0..NAMES.len()));
+        let service = Service { backends: random_backends(scene.lab, &mut random), ..service };
+        let written = match random.random_range(0..20) {
+            0 => etcd.delete_service_at_once(member, &service),
+            1 | 2 => etcd.put_service_at_once(member, &service),
+            3..12 => etcd.put_slice_at_once(member, &service, Family::V4),
+            _ => etcd.put_slice_at_once(member, &service, Family::V6),
+        };
+        if written.is_ok() {
+            changes.written += 1;
+        } else {
+            changes.refused += 1;
+            member = random.random_range(0..etcd.count());
+        }
+        drop(content);
+        due = (due + PERIOD).max(Instant::now().checked_sub(LARGEST_DEBT).unwrap_or(due));
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    changes
+}

@@ -1,0 +1,101 @@
+//! What the kernel holds at the end, against what a fresh start puts there.
+
+use std::{collections::BTreeMap, fmt::Write, iter};
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions, binary},
+    cluster::{Etcd, Service},
+    kernel::{Elements, read_elements},
+    lab::{Lab, Result, wait_until},
+};
+
+use super::{SOON, put_for_sure};
+
+/// What is in the kernel is what a fresh start puts there, byte for byte.
+pub(super) fn assert_it_is_right<'lab>(
+    lab: &'lab Lab,
+    etcd: &Etcd<'lab>,
+    agent: Agent<'lab>,
+    options: &AgentOptions,
+) -> Result<()> {
+    let last = Service::new("last", 200, &[lab.pod4.host]);
+    put_for_sure(etcd, &last)?;
+    agent.wait_until_applied(&last)?;
+    // From here on what is gone from etcd is gone.
+    wait_until("no deletion is held any more", SOON, || {
+        let _ = agent.http("POST", "/controller/confirm-deletions");
+        let status = agent.http("GET", "/status").and_then(|answer| answer.json());
+        status.is_ok_and(|status| status["synced"] == true && status.get("held_deletions").is_none())
+    })?;
+    agent.wait_until_applied(&last)?;
+    agent.stop()?;
+    let found = canonical(lab)?;
+    lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"])?;
+    // One that remembers nothing.
+    let fresh = Agent::start_on(&lab.node, "fresh", options)?;
+    fresh.wait_until_applied(&last)?;
+    fresh.stop()?;
+    let wanted = canonical(lab)?;
+    assert!(found == wanted, "the kernel has, where it should have: {:#?}", differences(&found, &wanted));
+    println!("{:8} bytes of the table are as a fresh start writes them", wanted.len());
+    Ok(())
+}
+
+/// The first lines that differ.
+fn differences<'a>(found: &'a str, wanted: &'a str) -> Vec<(&'a str, &'a str)> {
+    const SHOWN: usize = 20;
+    let lines = found.lines().chain(iter::repeat("")).zip(wanted.lines().chain(iter::repeat("")));
+    let longest = found.lines().count().max(wanted.lines().count());
+    lines.take(longest).filter(|(found, wanted)| found != wanted).take(SHOWN).collect()
+}
+
+/// The table as text that does not depend on its history. Three things in the kernel do: which slot a backend has, chains
+/// that nothing leads to any more, and the order in which sets and chains were made.
+fn canonical(lab: &Lab) -> Result<String> {
+    let elements = read_elements(&lab.node)?;
+    let mut text = String::new();
+    for (set, elements) in &elements {
+        for (element, count) in elements {
+            let _ = writeln!(text, "{set}: {element} ({count})");
+        }
+    }
+    let listed = lab.node.exec(&["nft", "--stateless", "list", "table", "inet", "contiv"])?;
+    for (header, body) in blocks(&listed) {
+        if !is_unused_pick(&header, &elements) {
+            let _ = writeln!(text, "{header}\n{body}");
+        }
+    }
+    Ok(text)
+}
+
+/// Sets, maps and chains by their first line, without elements: those are compared by what they say.
+fn blocks(listed: &str) -> BTreeMap<String, String> {
+    let mut blocks = BTreeMap::new();
+    let mut header = String::new();
+    let mut in_elements = false;
+    for line in listed.lines() {
+        if line.starts_with("\t\telements = {") {
+            in_elements = true;
+        }
+        if in_elements {
+            in_elements = !line.ends_with('}');
+        } else if line.starts_with('\t') && line.ends_with('{') && !line.starts_with("\t\t") {
+            line.clone_into(&mut header);
+            blocks.insert(header.clone(), String::new());
+        } else if let Some(body) = blocks.get_mut(&header)
+            && line.starts_with('\t')
+        {
+            body.push_str(line);
+            body.push('\n');
+        }
+    }
+    blocks
+}
+
+fn is_unused_pick(header: &str, elements: &Elements) -> bool {
+    let Some(name) = header.trim().strip_prefix("chain ").and_then(|rest| rest.strip_suffix(" {")) else {
+        return false;
+    };
+    let leads_there = |element: &String| element.ends_with(&format!("goto {name}"));
+    name.starts_with("pick") && !elements.values().flat_map(BTreeMap::keys).any(leads_there)
+}

@@ -1,0 +1,32 @@
+//! Damage to the mirror, as a disk or a machine that goes down might do it.
+
+use std::{
+    fs::OpenOptions,
+    io::{Read, Seek, SeekFrom, Write},
+    path::Path,
+};
+
+use contiv_tests::lab::{LabError, Result};
+use rand::{Rng, rngs::StdRng};
+
+/// At most so many bits are flipped at once.
+const MOST_BITS: usize = 16;
+
+/// Cuts the file off somewhere, or flips some bits. Returns which.
+pub(super) fn damage(file: &Path, random: &mut StdRng) -> Result<&'static str> {
+    let failed = |error| LabError::system(format!("damage {}", file.display()), error);
+    let mut content = OpenOptions::new().read(true).write(true).open(file).map_err(failed)?;
+    let length = content.metadata().map_err(failed)?.len();
+    if length == 0 || random.random() {
+        content.set_len(random.random_range(0..=length)).map_err(failed)?;
+        return Ok("the mirror truncated");
+    }
+    for _ in 0..random.random_range(1..=MOST_BITS) {
+        let at = SeekFrom::Start(random.random_range(0..length));
+        let mut byte = [0];
+        content.seek(at).and_then(|_| content.read_exact(&mut byte)).map_err(failed)?;
+        byte[0] ^= 1 << random.random_range(0..8);
+        content.seek(at).and_then(|_| content.write_all(&byte)).map_err(failed)?;
+    }
+    Ok("bits of the mirror flipped")
+}

@@ -1,0 +1,228 @@
+//! What happens on the node: to the agent, to its mirror, and to its table.
+
+use std::{fs, path::PathBuf, thread, time::Duration};
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions},
+    lab::{LabError, Result, scratch, wait_until},
+};
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+
+use super::{SOON, Scene, Table, mirror, tally::Tally};
+
+/// Sets the random numbers of the node's troubles apart from those of others with the same seed.
+const STREAM: u64 = 0x0de0_0000;
+/// Under this name it runs.
+pub(super) const AGENT: &str = "agent";
+
+/// What others do to the table. What is not there any more cannot be deleted, which is no failure.
+const DAMAGES: [&str; 7] = [
+    "flush ruleset",
+    "flush ruleset",
+    "delete table inet contiv",
+    "flush map inet contiv services4",
+    "flush map inet contiv backends6",
+    "flush chain inet contiv services-v4",
+    "add element inet contiv cluster-ips4 { 192.0.2.1 }",
+];
+
+/// Calls to the kernel that fail, and how. Sockets of netlink and of TCP are served by the first two.
+const FAILING_CALLS: [&str; 6] = [
+    "sendto:error=ENOBUFS",
+    "sendto:error=EPERM",
+    "recvfrom:error=ENOBUFS",
+    "recvfrom:error=EINTR",
+    "pwrite64:error=ENOSPC",
+    "fsync,fdatasync:error=EIO",
+];
+
+pub(super) struct NodeTroubles<'run, 'lab> {
+    scene: &'run Scene<'lab>,
+    agent: Option<Agent<'lab>>,
+    options: &'lab AgentOptions,
+    table: Table,
+    random: StdRng,
+    tally: Tally,
+}
+
+impl<'run, 'lab> NodeTroubles<'run, 'lab> {
+    pub(super) fn new(
+        scene: &'run Scene<'lab>,
+        agent: Agent<'lab>,
+        options: &'lab AgentOptions,
+        table: Table,
+        seed: u64,
+    ) -> Self {
+        let random = StdRng::seed_from_u64(seed ^ STREAM);
+        Self { scene, agent: Some(agent), options, table, random, tally: Tally::default() }
+    }
+
+    /// One trouble after the other, until the end; then an agent runs.
+    pub(super) fn suffer(mut self) -> Result<(Agent<'lab>, Tally)> {
+        while !self.scene.is_over() {
+            self.one()?;
+            thread::sleep(Duration::from_millis(self.random.random_range(0..600)));
+        }
+        let agent = match self.agent.take() {
+            Some(agent) => agent,
+            None => self.started()?,
+        };
+        Ok((agent, self.tally))
+    }
+
+    fn one(&mut self) -> Result<()> {
+        match self.random.random_range(0..20) {
+            0..5 => {
+                self.kill("the agent killed")?;
+                self.agent = Some(self.started()?);
+                Ok(())
+            }
+            5..8 => self.kill_while_it_starts(),
+            8..10 => {
+                self.tally.count("the agent stopped and started");
+                self.agent.take().map(Agent::stop).transpose()?;
+                self.agent = Some(self.started()?);
+                Ok(())
+            }
+            10 | 11 => {
+                self.tally.count("the agent paused");
+                self.running()?.pause()?;
+                self.last(3000);
+                self.running()?.resume()
+            }
+            12..14 => self.damage_the_mirror(),
+            14 => self.few_files(),
+            15 | 16 => self.failing_calls(),
+            _ => {
+                self.damage_the_table();
+                Ok(())
+            }
+        }
+    }
+
+    fn kill(&mut self, what: &'static str) -> Result<()> {
+        let Some(agent) = self.agent.take() else { return Ok(()) };
+        agent.kill()?;
+        self.tally.count(what);
+        self.last(400);
+        Ok(())
+    }
+
+    fn kill_while_it_starts(&mut self) -> Result<()> {
+        self.kill("the agent killed")?;
+        for _ in 0..self.random.random_range(1..4) {
+            self.agent = Some(self.launched()?);
+            self.last(500);
+            self.kill("the agent killed while it starts")?;
+        }
+        self.agent = Some(self.started()?);
+        Ok(())
+    }
+
+    /// Not while etcd has lost everything too: then nobody would know anything.
+    fn damage_the_mirror(&mut self) -> Result<()> {
+        let _etcd_has_everything = self.scene.memory.read();
+        self.kill("the agent killed")?;
+        let file = mirror_file("mirror.redb")?;
+        // A start that was cut short may have left none.
+        if file.exists() {
+            self.tally.count(mirror::damage(&file, &mut self.random)?);
+        }
+        self.agent = Some(self.started()?);
+        self.wait_until_saved()?;
+        let set_aside = mirror_file("mirror.redb.damaged")?;
+        if fs::remove_file(set_aside).is_ok() {
+            self.tally.count("the mirror set aside");
+        }
+        Ok(())
+    }
+
+    fn wait_until_saved(&self) -> Result<()> {
+        let agent = self.running()?;
+        wait_until("everything is saved", SOON, || {
+            let status = agent.http("GET", "/status").and_then(|answer| answer.json());
+            status.is_ok_and(|status| {
+                status["mirror"]["revision"].is_i64() && status["mirror"].get("error").is_none()
+            })
+        })
+        .map(drop)
+    }
+
+    /// The agent can open no file and no connection for a while.
+    fn few_files(&mut self) -> Result<()> {
+        let process = self.running()?.id().to_string();
+        let limit = |limit: &str| {
+            self.scene.lab.node.exec(&["prlimit", "--pid", &process, &format!("--nofile={limit}:")])
+        };
+        limit("8")?;
+        thread::sleep(Duration::from_millis(1500));
+        limit("1024")?;
+        self.tally.count("the agent without a free file descriptor");
+        Ok(())
+    }
+
+    /// Some calls of the agent to the kernel fail.
+    fn failing_calls(&mut self) -> Result<()> {
+        let _etcd_has_everything = self.scene.memory.read();
+        let process = self.running()?.id().to_string();
+        let Some(fault) = FAILING_CALLS.choose(&mut self.random) else { return Ok(()) };
+        let (first, step) = (self.random.random_range(1..5), self.random.random_range(2..9));
+        let inject = format!("inject={fault}:when={first}+{step}");
+        let calls = format!("trace={}", fault.split(':').next().unwrap_or_default());
+        // It ends by the signal, and lets the agent go.
+        let _ = self.scene.lab.node.exec(&[
+            "timeout",
+            "--signal=INT",
+            "1",
+            "strace",
+            "--follow-forks",
+            "--quiet=all",
+            "--output=/dev/null",
+            "-e",
+            &calls,
+            "-e",
+            &inject,
+            "--attach",
+            &process,
+        ]);
+        self.tally.count(fault);
+        self.wait_until_saved()
+    }
+
+    fn damage_the_table(&mut self) {
+        let Some(damage) = DAMAGES.choose(&mut self.random) else { return };
+        let command: Vec<&str> = std::iter::once("nft").chain(damage.split(' ')).collect();
+        let done = self.scene.lab.node.exec(&command);
+        match (self.table, done) {
+            (Table::Open, Ok(_)) => self.tally.count(damage),
+            // A flush passes over the table.
+            (Table::Owned, Ok(_)) => self.tally.count("a flush of the ruleset"),
+            (Table::Owned, Err(_)) => self.tally.count("an attempt to change the table, refused"),
+            (Table::Open, Err(_)) => self.tally.count("an attempt to damage what was gone"),
+        }
+    }
+
+    fn running(&self) -> Result<&Agent<'lab>> {
+        self.agent.as_ref().ok_or_else(|| LabError::Unexpected("no agent runs".to_owned()))
+    }
+
+    fn launched(&self) -> Result<Agent<'lab>> {
+        Agent::launch(&self.scene.lab.node, AGENT, self.options)
+    }
+
+    fn started(&self) -> Result<Agent<'lab>> {
+        let agent = self.launched()?;
+        agent.wait_until_ready(SOON)?;
+        Ok(agent)
+    }
+
+    /// Lets a trouble last.
+    fn last(&mut self, milliseconds: u64) {
+        thread::sleep(Duration::from_millis(self.random.random_range(0..milliseconds)));
+    }
+}
+
+/// A file of the agent's state.
+fn mirror_file(name: &str) -> Result<PathBuf> {
+    Ok(scratch(&format!("{AGENT}-state"))?.join(name))
+}

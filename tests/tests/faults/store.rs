@@ -1,0 +1,119 @@
+//! What happens to etcd.
+
+use std::{thread, time::Duration};
+
+use contiv_tests::{
+    cluster::{Backup, Cut, Etcd},
+    lab::{Result, wait_for},
+};
+use nix::sys::signal::Signal;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use super::{SOON, Scene, changes, put_for_sure, tally::Tally};
+
+/// Sets the random numbers of the store's troubles apart from those of others with the same seed.
+const STREAM: u64 = 0x5707_0000;
+
+pub(super) struct StoreTroubles<'run, 'lab> {
+    scene: &'run Scene<'lab>,
+    etcd: Etcd<'lab>,
+    backup: Option<Backup>,
+    random: StdRng,
+    tally: Tally,
+}
+
+impl<'run, 'lab> StoreTroubles<'run, 'lab> {
+    pub(super) fn new(scene: &'run Scene<'lab>, etcd: Etcd<'lab>, seed: u64) -> Self {
+        let random = StdRng::seed_from_u64(seed ^ STREAM);
+        Self { scene, etcd, backup: None, random, tally: Tally::default() }
+    }
+
+    /// One trouble after the other, each of which is mended; none is left at the end.
+    pub(super) fn suffer(mut self) -> Result<(Etcd<'lab>, Tally)> {
+        while !self.scene.is_over() {
+            self.one()?;
+            thread::sleep(Duration::from_millis(self.random.random_range(0..1500)));
+        }
+        Ok((self.etcd, self.tally))
+    }
+
+    fn one(&mut self) -> Result<()> {
+        let member = self.random.random_range(0..self.etcd.count());
+        match self.random.random_range(0..20) {
+            0..4 => {
+                self.tally.count("a member of etcd killed");
+                self.etcd.kill_member(member)?;
+                self.last(3000);
+                self.etcd.start_member_again(member)
+            }
+            4..7 => {
+                self.tally.count("a member of etcd paused");
+                self.etcd.signal_member(member, Signal::SIGSTOP)?;
+                self.last(8000);
+                self.etcd.signal_member(member, Signal::SIGCONT)
+            }
+            7..10 => self.cut_off(member, Cut::All, "a member of etcd cut off from everybody"),
+            10..13 => self.cut_off(member, Cut::Members, "a member of etcd cut off from the other members"),
+            13 => {
+                self.tally.count("all members of etcd killed");
+                self.etcd.kill()?;
+                self.last(3000);
+                self.etcd.start_again()
+            }
+            14..16 => {
+                // With a member in trouble it may fail; it is tried again some time.
+                if self.etcd.compact().is_ok() {
+                    self.tally.count("etcd compacted");
+                }
+                Ok(())
+            }
+            16 | 17 => {
+                self.backup = Some(self.when_ready(|etcd| etcd.back_up(member))?);
+                self.tally.count("etcd backed up");
+                Ok(())
+            }
+            18 => self.restore(),
+            _ => self.wipe(),
+        }
+    }
+
+    fn cut_off(&mut self, member: usize, cut: Cut, what: &'static str) -> Result<()> {
+        self.tally.count(what);
+        self.etcd.cut_off(member, cut)?;
+        self.last(8000);
+        self.etcd.rejoin(member)
+    }
+
+    /// Everybody forgets what was written after the backup.
+    fn restore(&mut self) -> Result<()> {
+        let Some(backup) = &self.backup else { return Ok(()) };
+        self.etcd.restore(backup)?;
+        self.tally.count("etcd restored from a backup");
+        Ok(())
+    }
+
+    /// Everything is gone; after a while somebody writes it again, in another order.
+    fn wipe(&mut self) -> Result<()> {
+        // In this order: while this waits for the node, changes go on.
+        let _memory = self.scene.memory.write();
+        let _content = self.scene.content.write();
+        self.etcd.wipe()?;
+        self.tally.count("etcd wiped");
+        self.last(2000);
+        self.when_ready(|etcd| etcd.put_nodes())?;
+        put_for_sure(&self.etcd, &self.scene.steady)?;
+        (0..changes::NAMES.len())
+            .try_for_each(|number| put_for_sure(&self.etcd, &changes::service(number)))?;
+        Ok(())
+    }
+
+    /// Until a request succeeds that fails while members are in trouble.
+    fn when_ready<T>(&self, request: impl Fn(&Etcd<'lab>) -> Result<T>) -> Result<T> {
+        wait_for("etcd does as asked", SOON, || request(&self.etcd).ok())
+    }
+
+    /// Lets a trouble last.
+    fn last(&mut self, milliseconds: u64) {
+        thread::sleep(Duration::from_millis(self.random.random_range(100..milliseconds)));
+    }
+}
