@@ -2,14 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
     sync::Arc,
 };
 
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 
-use crate::{Backend, Frontend, Protocol, ServiceId};
+use crate::{Addresses, Backend, Frontend, Protocol, ServiceId};
 
 /// Which backends a kind of traffic may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -53,11 +52,11 @@ pub struct ContivService {
     /// Established TCP connections to a backend that is gone are reset, so that they do not hang.
     pub reset_connections: bool,
     /// Cluster addresses, at most one per family. Empty only outside Kubernetes: headless services are not rendered.
-    pub cluster_ips: BTreeSet<IpAddr>,
+    pub cluster_ips: Addresses,
     /// External addresses, including those of load-balancer ingress that this node must answer for.
-    pub external_ips: BTreeSet<IpAddr>,
+    pub external_ips: Addresses,
     /// Those of `external_ips` that are addresses of a load balancer.
-    pub load_balancer_ips: BTreeSet<IpAddr>,
+    pub load_balancer_ips: Addresses,
     /// Sources that may connect to `load_balancer_ips`. Each family counts for itself, as in kube-proxy: where none of the
     /// ranges is of a family, everyone may connect in it. A range of all addresses (`/0`) allows everyone too, so it is
     /// left out together with the others of its family.
@@ -86,9 +85,9 @@ impl ContivService {
             affinity_shared: false,
             balance: Balance::Random,
             reset_connections: false,
-            cluster_ips: BTreeSet::new(),
-            external_ips: BTreeSet::new(),
-            load_balancer_ips: BTreeSet::new(),
+            cluster_ips: Addresses::new(),
+            external_ips: Addresses::new(),
+            load_balancer_ips: Addresses::new(),
             source_ranges: BTreeSet::new(),
             source_ranges_on_node_ports: false,
             health_check_node_port: None,
@@ -100,7 +99,7 @@ impl ContivService {
     /// Everything that clients can connect to by this service, whether or not another service holds it; each once, even
     /// where an external address is a cluster address too.
     pub fn frontends(&self) -> BTreeSet<Frontend> {
-        let addresses = || self.cluster_ips.iter().chain(&self.external_ips);
+        let addresses = || self.cluster_ips.iter().chain(&*self.external_ips);
         let of_port = |port: &ServicePort| {
             let &ServicePort { port, protocol, node_port, .. } = port;
             let of_addresses = addresses().map(move |&address| Frontend::Address { address, protocol, port });

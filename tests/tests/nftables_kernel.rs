@@ -8,8 +8,8 @@ use std::{
 };
 
 use contiv_model::{
-    Backend, BackendState, Balance, ChangeSet, ClusterIpMasquerade, ContivService, NodeFacts, Protocol,
-    ServiceId, ServicePort, Snapshot, TrafficPolicy,
+    Addresses, Backend, BackendState, Balance, ChangeSet, ClusterIpMasquerade, ContivService, NodeFacts,
+    Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy,
 };
 use contiv_renderer::{Renderer, Report, dry_run, nftables::Nftables};
 use contiv_tests::{
@@ -249,17 +249,17 @@ fn service(number: u16, backends: u16) -> ContivService {
     let [high, low] = number.to_be_bytes();
     let policy = |local| if local { TrafficPolicy::Local } else { TrafficPolicy::Cluster };
     let protocol = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp][usize::from(number % 3)];
-    let mut external_ips = BTreeSet::from([IpAddr::from([203, 0, high, low]), v6(0x2001, number)]);
-    let mut cluster_ips = BTreeSet::from([IpAddr::from([10, 96, high, low]), v6(0xfd00, number)]);
+    let mut external_ips = Addresses::from([IpAddr::from([203, 0, high, low]), v6(0x2001, number)]);
+    let mut cluster_ips = Addresses::from([IpAddr::from([10, 96, high, low]), v6(0xfd00, number)]);
     // nft 1.0.6 cannot load what remembers IPv6 clients; that has a test of its own.
     let sticky = number == 3;
     // A thousand elements for each address: few addresses, so that nft's batch fits the small send buffer.
     let by_client = number == 4;
     if sticky || by_client {
-        cluster_ips.retain(IpAddr::is_ipv4);
+        cluster_ips = cluster_ips.iter().copied().filter(IpAddr::is_ipv4).collect();
     }
     if by_client {
-        external_ips.clear();
+        external_ips = Addresses::new();
     }
     ContivService {
         external_policy: policy(number.is_multiple_of(2)),

@@ -1,13 +1,15 @@
 //! A service that the kernel refuses is found by name and left out, and everything else goes in.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     net::IpAddr,
     sync::Arc,
     time::Duration,
 };
 
-use contiv_model::{Backend, ChangeSet, ContivService, Protocol, ServiceId, ServicePort, Snapshot};
+use contiv_model::{
+    Addresses, Backend, ChangeSet, ContivService, Protocol, ServiceId, ServicePort, Snapshot,
+};
 use contiv_renderer::{Renderer, Report, dry_run, nftables::Nftables};
 use contiv_tests::{
     agent::{Agent, AgentOptions},
@@ -27,9 +29,9 @@ fn make_a_small_table(lab: &Lab, room: u8) -> Result<()> {
 /// A service with a load-balancer address; with `ranges`, only these may connect to it.
 fn service(number: u8, ranges: &[&str]) -> ContivService {
     let backend = Backend::new((IpAddr::from([10, 244, 1, number]), 8080).into());
-    let load_balancer = BTreeSet::from([IpAddr::from([203, 0, 113, number])]);
+    let load_balancer = Addresses::from([IpAddr::from([203, 0, 113, number])]);
     ContivService {
-        cluster_ips: BTreeSet::from([IpAddr::from([10, 96, 0, number])]),
+        cluster_ips: Addresses::from([IpAddr::from([10, 96, 0, number])]),
         external_ips: load_balancer.clone(),
         load_balancer_ips: load_balancer,
         source_ranges: ranges.iter().flat_map(|range| range.parse()).collect(),

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
     sync::Arc,
 };
 
@@ -10,7 +9,7 @@ use ipnetwork::IpNetwork;
 use serde::Serialize;
 
 use super::ServiceOptions;
-use crate::{Protocol, ServiceId, TrafficPolicy};
+use crate::{Addresses, Protocol, ServiceId, TrafficPolicy};
 
 /// How far a service is meant to be reachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -36,11 +35,11 @@ pub struct Service {
     /// `cluster_ip` is "None": clients find the backends by DNS, without a proxy.
     pub headless: bool,
     /// At most one per family.
-    pub cluster_ips: BTreeSet<IpAddr>,
+    pub cluster_ips: Addresses,
     /// As the author of the service gave them.
-    pub external_ips: BTreeSet<IpAddr>,
+    pub external_ips: Addresses,
     /// Addresses of the load balancer that every node answers for (ingress of mode VIP).
-    pub load_balancer_ips: BTreeSet<IpAddr>,
+    pub load_balancer_ips: Addresses,
     /// Sources that the load balancer's addresses are for, as the author gave them, without host bits.
     pub source_ranges: BTreeSet<IpNetwork>,
     /// Where nodes tell the load balancer whether they have local backends.

@@ -59,7 +59,7 @@ pub(super) fn combine(
         balance: spec.options.balance,
         reset_connections: spec.options.reset_connections,
         cluster_ips: spec.cluster_ips.clone(),
-        external_ips: spec.external_ips.union(&spec.load_balancer_ips).copied().collect(),
+        external_ips: spec.external_ips.union(&spec.load_balancer_ips),
         load_balancer_ips: spec.load_balancer_ips.clone(),
         source_ranges_on_node_ports: config.source_ranges_on_node_ports && !source_ranges.is_empty(),
         source_ranges,

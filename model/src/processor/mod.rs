@@ -37,6 +37,7 @@ use relation::Relation;
 pub use config::{LocalDetect, NodePortAddresses, ProcessorConfig};
 pub use event::{Event, Resync};
 pub use introspection::NodeView;
+pub use names::Names;
 
 /// Holds the objects of the store and tells what changes for renderers when they change.
 #[derive(Debug, Clone)]

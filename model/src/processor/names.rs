@@ -9,7 +9,7 @@ use crate::{
 
 /// Every name that is in use, and some that were.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Names {
+pub struct Names {
     /// Few, and looked up for each endpoint.
     common: BTreeSet<Arc<str>>,
     services: BTreeSet<Arc<str>>,
@@ -19,7 +19,7 @@ pub(super) struct Names {
 
 impl Names {
     /// Makes an object hold the names that others hold already.
-    pub(super) fn share(&mut self, object: &mut Object) {
+    pub fn share(&mut self, object: &mut Object) {
         match object {
             Object::Service(service) => {
                 share(&mut self.common, &mut service.id.namespace);

@@ -7,7 +7,7 @@ mod verdicts;
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use super::*;
-use crate::{Backend, BackendState, NodeFacts, Protocol, ServicePort};
+use crate::{Addresses, Backend, BackendState, NodeFacts, Protocol, ServicePort};
 
 const CLUSTER_IP: &str = "10.96.0.1:80";
 const NODE_PORT: &str = "192.168.0.1:30080";
@@ -46,9 +46,9 @@ const fn terminating(mut backend: Backend) -> Backend {
 /// A service with one of each kind of frontend, and these backends.
 fn web(backends: Vec<Backend>) -> ContivService {
     ContivService {
-        cluster_ips: BTreeSet::from([ip("10.96.0.1")]),
-        external_ips: BTreeSet::from([ip("203.0.113.1"), ip("203.0.113.2")]),
-        load_balancer_ips: BTreeSet::from([ip("203.0.113.1")]),
+        cluster_ips: Addresses::from([ip("10.96.0.1")]),
+        external_ips: Addresses::from([ip("203.0.113.1"), ip("203.0.113.2")]),
+        load_balancer_ips: Addresses::from([ip("203.0.113.1")]),
         ports: vec![ServicePort {
             port: 80,
             protocol: Protocol::Tcp,

@@ -15,7 +15,7 @@ use super::{
     field,
 };
 use crate::{
-    ServiceId, TrafficPolicy,
+    Addresses, ServiceId, TrafficPolicy,
     object::{Seniority, Service, ServicePortSpec, ServiceType},
 };
 
@@ -91,10 +91,10 @@ fn labels(message: &proto::Service) -> BTreeMap<Arc<str>, Arc<str>> {
     message.labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
 }
 
-fn cluster_ips(message: &proto::Service, problems: &mut Problems) -> BTreeSet<IpAddr> {
+fn cluster_ips(message: &proto::Service, problems: &mut Problems) -> Addresses {
     let single = [("cluster_ip".to_owned(), &message.cluster_ip)];
     let many = message.cluster_ips.iter().enumerate().map(|(i, ip)| (format!("cluster_ips[{i}]"), ip));
-    let mut ips = BTreeSet::new();
+    let mut ips = Addresses::new();
     for (path, text) in single.into_iter().chain(many) {
         if matches!(text.as_str(), "" | "None") {
             continue;
@@ -105,15 +105,13 @@ fn cluster_ips(message: &proto::Service, problems: &mut Problems) -> BTreeSet<Ip
                 path,
                 format!("{ip} is of the same family as {other}; a service has at most one cluster address per family"),
             ),
-            None => {
-                ips.insert(ip);
-            }
+            None => ips.insert(ip),
         }
     }
     ips
 }
 
-fn external_ips(message: &proto::Service, problems: &mut Problems) -> BTreeSet<IpAddr> {
+fn external_ips(message: &proto::Service, problems: &mut Problems) -> Addresses {
     let checked = message
         .external_ips
         .iter()
@@ -127,7 +125,7 @@ fn load_balancer_ips(
     message: &proto::Service,
     service_type: ServiceType,
     problems: &mut Problems,
-) -> BTreeSet<IpAddr> {
+) -> Addresses {
     let mut ips = BTreeSet::new();
     if message.load_balancer_ingress.is_empty() {
         for (i, ip) in message.lb_ingress_ips.iter().enumerate().filter(|(_, ip)| !ip.is_empty()) {
@@ -142,7 +140,7 @@ fn load_balancer_ips(
         ips.extend(ip.filter(|_| vip == Some(true)));
     }
     // The status of a service that was a load balancer once may still have them.
-    if service_type == ServiceType::LoadBalancer { ips } else { BTreeSet::new() }
+    if service_type == ServiceType::LoadBalancer { ips.into() } else { Addresses::new() }
 }
 
 /// Blanks around them are allowed, as in Kubernetes.

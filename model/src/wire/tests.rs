@@ -2,7 +2,7 @@ mod endpoints;
 mod pods_and_nodes;
 mod service;
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::net::IpAddr;
 
 use contiv_proto::{Key, Kind};
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ fn problems(kind: Kind, value: &str) -> Vec<String> {
     }
 }
 
-fn ips(ips: &[&str]) -> BTreeSet<IpAddr> {
+fn ips<S: FromIterator<IpAddr>>(ips: &[&str]) -> S {
     ips.iter().map(|ip| ip.parse().unwrap()).collect()
 }
 

@@ -7,8 +7,8 @@ use std::{
 };
 
 use contiv_model::{
-    Backend, BackendState, ChangeSet, EndpointSliceId, Event, InterfaceName, NodeName, Object, ObjectKey,
-    PodId, Processor, ProcessorConfig, Protocol, Resync, ServiceId, TrafficPolicy,
+    Addresses, Backend, BackendState, ChangeSet, EndpointSliceId, Event, InterfaceName, NodeName, Object,
+    ObjectKey, PodId, Processor, ProcessorConfig, Protocol, Resync, ServiceId, TrafficPolicy,
     object::{
         AddressType, Conditions, CustomInterface, EndpointAddress, EndpointPort, EndpointSlice,
         EndpointSubset, Endpoints, Hints, IpAllocation, Node, Pod, Seniority, Service, ServiceOptions,
@@ -25,7 +25,7 @@ pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-pub(crate) fn ips(texts: &[&str]) -> BTreeSet<IpAddr> {
+pub(crate) fn ips<S: FromIterator<IpAddr>>(texts: &[&str]) -> S {
     texts.iter().map(|text| ip(text)).collect()
 }
 
@@ -79,8 +79,8 @@ pub(crate) fn mk_service(id: &str, cluster_ips: &[&str], ports: &[&str]) -> Serv
         service_type: ServiceType::ClusterIp,
         headless: false,
         cluster_ips: ips(cluster_ips),
-        external_ips: BTreeSet::new(),
-        load_balancer_ips: BTreeSet::new(),
+        external_ips: Addresses::new(),
+        load_balancer_ips: Addresses::new(),
         source_ranges: BTreeSet::new(),
         health_check_node_port: None,
         ports: ports.iter().map(|port| mk_service_port(port)).collect(),

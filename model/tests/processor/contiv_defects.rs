@@ -1,7 +1,7 @@
 //! Defects of Contiv's processor that must not come back. The numbers are those of the list in the reference.
 
 use contiv_model::{
-    Event, Frontend, InterfaceName, Protocol, Resync, TrafficPolicy,
+    Addresses, Event, Frontend, InterfaceName, Protocol, Resync, TrafficPolicy,
     object::{EndpointAddress, Service, ServiceType},
     wire,
 };
@@ -149,7 +149,7 @@ fn what_a_renderer_does_to_its_snapshot_is_its_own_affair() {
     let mut snapshot = processor.snapshot();
     snapshot.frontend_interfaces.clear();
     let service = std::sync::Arc::make_mut(snapshot.services.get_mut(&service_id("default/web")).unwrap());
-    service.cluster_ips.clear();
+    service.cluster_ips = Addresses::new();
     assert_eq!(processor.snapshot().frontend_interfaces.len(), 1);
     assert_eq!(processor.service(&service_id("default/web")).unwrap().cluster_ips.len(), 1);
 }

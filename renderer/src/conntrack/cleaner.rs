@@ -44,6 +44,8 @@ pub(super) enum Request {
 pub(super) struct Totals {
     pub(super) deleted: AtomicUsize,
     pub(super) failures: AtomicUsize,
+    /// How many requests had been taken in when nothing was left to search for.
+    pub(super) at_rest: AtomicUsize,
 }
 
 /// Starts the thread with the first request, in the network namespace of the caller. Dropped, it lets the thread finish
@@ -54,15 +56,20 @@ pub(crate) struct Cleaner {
     node_ips: BTreeSet<IpAddr>,
     /// A look at what changed does not do any more: the next request must be about everything.
     incomplete: bool,
+    /// How many requests the thread was given.
+    sent: usize,
     totals: Arc<Totals>,
 }
 
 impl Cleaner {
     /// Before these services are programmed: a search that goes on meanwhile can meet flows to their backends before it
     /// hears that they are programmed.
+    ///
+    /// Nothing is sent where no search can go on, which is most of the time: waking the thread would hold the programming
+    /// up.
     pub(crate) fn coming<'a>(&mut self, services: impl Iterator<Item = &'a Arc<ContivService>>) {
-        // Nothing is searched for before the first request.
-        if self.queue.is_some() {
+        // Nothing is searched for before the first request, and nothing begins without one.
+        if self.queue.is_some() && self.totals.at_rest.load(Ordering::Acquire) != self.sent {
             let services: Vec<_> = services.cloned().collect();
             let incomplete = self.incomplete;
             if !services.is_empty() {
@@ -95,7 +102,7 @@ impl Cleaner {
 
     /// Flows deleted, and searches that failed, by name.
     pub(crate) fn totals(&self) -> [(&'static str, usize); 2] {
-        let Totals { deleted, failures } = &*self.totals;
+        let Totals { deleted, failures, .. } = &*self.totals;
         [("stale-flows-deleted", deleted), ("stale-flow-failures", failures)]
             .map(|(name, total)| (name, total.load(Ordering::Relaxed)))
     }
@@ -103,6 +110,7 @@ impl Cleaner {
     fn send(&mut self, request: Request) {
         let Some(queue) = self.queue.take().or_else(|| self.start()) else { return };
         let refused = queue.try_send(request).err();
+        self.sent += usize::from(refused.is_none());
         self.incomplete = refused.is_some();
         // The next request starts the thread again if it is gone.
         if !matches!(refused, Some(TrySendError::Disconnected(_))) {
@@ -112,7 +120,8 @@ impl Cleaner {
 
     fn start(&mut self) -> Option<SyncSender<Request>> {
         let (queue, requests) = sync_channel(QUEUE);
-        let worker = Worker::new(requests, Arc::clone(&self.totals));
+        self.totals.at_rest.store(self.sent, Ordering::Release);
+        let worker = Worker::new(requests, Arc::clone(&self.totals), self.sent);
         match thread::Builder::new().name("stale-flows".to_owned()).spawn(move || worker.run()) {
             Ok(_) => Some(queue),
             Err(error) => {
@@ -164,6 +173,19 @@ mod tests {
         assert_eq!(all, services);
         cleaner.changed(&changes, &services);
         assert!(matches!(requests.try_recv(), Ok(Request::Changed(_))), "now all is known again");
+    }
+
+    #[test]
+    fn what_comes_is_announced_only_while_something_may_be_searched_for() {
+        let (mut cleaner, requests) = cleaner();
+        let (changes, services) = state();
+        cleaner.changed(&changes, &services);
+        assert!(requests.try_recv().is_ok());
+        cleaner.coming(services.values());
+        assert!(matches!(requests.try_recv(), Ok(Request::Coming(_))), "the change may be searched for yet");
+        cleaner.totals.at_rest.store(2, Ordering::Release);
+        cleaner.coming(services.values());
+        assert!(requests.try_recv().is_err(), "the thread is at rest");
     }
 
     #[test]

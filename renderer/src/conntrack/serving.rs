@@ -35,7 +35,7 @@ pub(super) fn serving(service: &ContivService) -> BTreeMap<FrontendKey, Backends
 /// The backends that a frontend's elements lead to.
 pub(crate) fn programmed(elements: &[Element]) -> Backends {
     let backend = |element: &Element| match element.value {
-        Value::Backend(backend) => Some(backend),
+        Value::Backend(backend) => Some(backend.into()),
         _ => None,
     };
     elements.iter().filter_map(backend).collect()

@@ -47,11 +47,14 @@ struct State {
     current: Suspects,
     /// Those of the next search.
     next: Suspects,
+    /// How many requests have been taken in.
+    taken: usize,
 }
 
 impl Worker {
-    pub(super) fn new(requests: Receiver<Request>, totals: Arc<Totals>) -> Self {
-        Self { requests, state: State::default(), table: None, totals }
+    /// A worker that has nothing to do yet; `taken` requests went to the ones before it.
+    pub(super) fn new(requests: Receiver<Request>, totals: Arc<Totals>, taken: usize) -> Self {
+        Self { requests, state: State { taken, ..State::default() }, table: None, totals }
     }
 
     /// Serves requests until nobody can send one any more.
@@ -61,6 +64,7 @@ impl Worker {
             loop {
                 self.state.take_in_all(&self.requests);
                 if self.state.next.is_empty() {
+                    self.tell_if_at_rest();
                     break;
                 }
                 let start = Instant::now();
@@ -116,10 +120,18 @@ impl Worker {
         })
     }
 
+    /// Nothing is suspect by what was taken in, so nothing has to be announced before the next request.
+    fn tell_if_at_rest(&self) {
+        if self.state.current.is_empty() && self.state.next.is_empty() {
+            self.totals.at_rest.store(self.state.taken, Ordering::Release);
+        }
+    }
+
     /// Only takes in requests for a while.
     fn rest(&mut self, pause: Duration) {
         let end = Instant::now() + pause;
         loop {
+            self.tell_if_at_rest();
             match self.requests.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(request) => self.state.take_in(request),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
@@ -137,6 +149,7 @@ impl State {
     }
 
     fn take_in(&mut self, request: Request) {
+        self.taken += 1;
         match request {
             Request::Coming(services) => {
                 for suspects in [&mut self.current, &mut self.next] {
@@ -205,5 +218,18 @@ mod tests {
         queue.send(Request::Coming(vec![a.1])).unwrap();
         state.take_in_all(&requests);
         assert_eq!(state.services, Services::from([b]), "what is coming is not programmed yet");
+    }
+
+    #[test]
+    fn the_thread_is_at_rest_once_nothing_is_suspect_by_all_that_it_was_told() {
+        let totals = Arc::new(Totals::default());
+        let (queue, requests) = sync_channel(8);
+        let (id, service) = service("a");
+        let comes = ServiceChange { old: None, new: Some(service) };
+        queue.send(Request::Changed([(id, comes)].into())).unwrap();
+        drop(queue);
+        // It has no frontends, so no flow of it can be stale.
+        Worker::new(requests, Arc::clone(&totals), 3).run();
+        assert_eq!(totals.at_rest.load(Ordering::Acquire), 4);
     }
 }

@@ -111,7 +111,9 @@ fn forget(socket: &mut Socket, gone: &BTreeSet<(FrontendKey, SocketAddr)>) -> Re
         let mut last = Ok(());
         for _ in 0..TRIES {
             let is_gone = |element: &Element| match (element.key, element.value) {
-                (Key::Client(frontend, _), Value::Backend(backend)) => gone.contains(&(frontend, backend)),
+                (Key::Client(frontend, _), Value::Backend(backend)) => {
+                    gone.contains(&(frontend, backend.into()))
+                }
                 _ => false,
             };
             let remembered = read::elements_of(socket, memory)?.unwrap_or_default();

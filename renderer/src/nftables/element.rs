@@ -39,6 +39,25 @@ impl fmt::Display for FrontendKey {
     }
 }
 
+/// Where a backend is. A `SocketAddr` is larger, by what IPv6 addresses can have besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Endpoint {
+    pub(crate) address: IpAddr,
+    pub(crate) port: u16,
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(at: SocketAddr) -> Self {
+        Self { address: at.ip(), port: at.port() }
+    }
+}
+
+impl From<Endpoint> for SocketAddr {
+    fn from(at: Endpoint) -> Self {
+        Self::new(at.address, at.port)
+    }
+}
+
 /// What identifies an element within its set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
@@ -61,7 +80,7 @@ pub(crate) enum Key {
 pub(crate) enum Value {
     /// The element of a set has no value.
     None,
-    Backend(SocketAddr),
+    Backend(Endpoint),
     Goto(DemandChain),
     /// Leave the packet alone.
     Accept,
@@ -93,7 +112,7 @@ impl fmt::Display for Element {
         }?;
         match self.value {
             Value::None => Ok(()),
-            Value::Backend(backend) => write!(f, " : {} . {}", backend.ip(), backend.port()),
+            Value::Backend(backend) => write!(f, " : {} . {}", backend.address, backend.port),
             Value::Goto(chain) => write!(f, " : goto {chain}"),
             Value::Accept => f.write_str(" : accept"),
             Value::Reject => f.write_str(" : goto reject-now"),

@@ -12,6 +12,7 @@ use super::{
     element::{Element, FrontendKey, Key, Value},
     layout::{Choice, DemandChain, Family, LearnChain, PickChain, Set, SetKind},
     plan::{self, FrontendPlan, Masquerade, Outside, Serving, Shares},
+    programmed::of_slot,
     slots,
 };
 
@@ -82,11 +83,7 @@ fn of_backends(
         key: Key::Frontend(frontend),
         value: Value::Goto(DemandChain::Pick(pick)),
     };
-    let slot = |(slot, backend)| Element {
-        set: backends,
-        key: Key::Slot(frontend, slot),
-        value: Value::Backend(backend),
-    };
+    let slot = |(slot, backend): (u32, SocketAddr)| of_slot(backends, frontend, slot, backend.into());
     std::iter::once(service).chain((0..).zip(slots).map(slot)).collect()
 }
 
@@ -115,7 +112,7 @@ fn slots_of(elements: &[Element], backends: Set) -> Vec<Option<SocketAddr>> {
             // A foreign slot far out must not make us allocate.
             if slot < elements.len() {
                 slots.resize(slots.len().max(slot + 1), None);
-                slots[slot] = Some(backend);
+                slots[slot] = Some(backend.into());
             }
         }
     }

@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr};
 
 use super::{
     element::{Element, FrontendKey, Key, Value},
-    layout::{DemandChain, Set, TABLE, write_verdict},
+    layout::{DemandChain, Family, Set, TABLE, write_verdict},
     netlink::{
         Batch, Writer,
         constants::{LIST_ELEM, chain, data, elem, msg, verdict},
@@ -45,6 +45,11 @@ pub(crate) fn write(transaction: &Transaction, batch: &mut Batch) {
         });
     }
     let (remove, add) = transaction.elements();
+    // Grown step by step, a large batch would be copied over and over.
+    let size = |sets: &BySet<'_>| -> usize {
+        sets.iter().map(|(set, elements)| usual_bytes(set.family) * elements.len()).sum()
+    };
+    batch.reserve(size(&remove) + size(&add));
     for (set, elements) in messages(&remove) {
         let subject = Subject::new("remove", elements);
         batch.delete(msg::DELSETELEM, subject, |message| write_elements(message, set, elements, false));
@@ -52,6 +57,14 @@ pub(crate) fn write(transaction: &Transaction, batch: &mut Batch) {
     for (set, elements) in messages(&add) {
         let subject = Subject::new("add", elements);
         batch.create(msg::NEWSETELEM, subject, |message| write_elements(message, set, elements, true));
+    }
+}
+
+/// What most elements of a family take in a message.
+const fn usual_bytes(family: Family) -> usize {
+    match family {
+        Family::V4 => 48,
+        Family::V6 => 72,
     }
 }
 
@@ -94,14 +107,29 @@ impl fmt::Display for Subject {
 fn write_elements(message: &mut Writer<'_>, set: Set, elements: &[&Element], with_values: bool) {
     message.text(elem::LIST_TABLE, TABLE);
     message.text(elem::LIST_SET, &set.name());
+    let mut name = ChainName::default();
     message.nested(elem::LIST_ELEMENTS, |list| {
         for element in elements {
-            write_element(list, element, with_values);
+            write_element(list, element, with_values, &mut name);
         }
     });
 }
 
-fn write_element(list: &mut Writer<'_>, element: &Element, with_value: bool) {
+/// The name of the last chain. Most services in a row have the same, and putting it together costs more than the rest of
+/// the element.
+#[derive(Default)]
+struct ChainName(Option<(DemandChain, String)>);
+
+impl ChainName {
+    fn of(&mut self, chain: DemandChain) -> &str {
+        if self.0.as_ref().is_none_or(|(last, _)| *last != chain) {
+            self.0 = Some((chain, chain.to_string()));
+        }
+        self.0.as_ref().map_or("", |(_, name)| name)
+    }
+}
+
+fn write_element(list: &mut Writer<'_>, element: &Element, with_value: bool, name: &mut ChainName) {
     if let Some((first, after)) = interval(&element.key) {
         return write_interval(list, &first, after.as_deref());
     }
@@ -112,7 +140,7 @@ fn write_element(list: &mut Writer<'_>, element: &Element, with_value: bool) {
             attributes.nested(elem::KEY_END, |key| key.bytes(data::VALUE, &end));
         }
         if with_value && element.value != Value::None {
-            attributes.nested(elem::DATA, |data| write_value(data, &element.value));
+            attributes.nested(elem::DATA, |data| write_value(data, &element.value, name));
         }
     });
 }
@@ -129,16 +157,16 @@ pub(crate) fn write_question(set: Set, key: &Key, message: &mut Writer<'_>) {
     });
 }
 
-fn write_value(data: &mut Writer<'_>, value: &Value) {
+fn write_value(data: &mut Writer<'_>, value: &Value, name: &mut ChainName) {
     match value {
         Value::None => (),
         Value::Backend(backend) => {
             data.payload(data::VALUE, |bytes| {
-                push_address(bytes, &backend.ip());
-                push_port(bytes, backend.port());
+                push_address(bytes, &backend.address);
+                push_port(bytes, backend.port);
             });
         }
-        Value::Goto(chain) => write_verdict(data, verdict::GOTO, Some(&chain.to_string())),
+        Value::Goto(chain) => write_verdict(data, verdict::GOTO, Some(name.of(*chain))),
         Value::Reject => write_verdict(data, verdict::GOTO, Some("reject-now")),
         Value::Accept => write_verdict(data, verdict::ACCEPT, None),
         Value::Drop => write_verdict(data, verdict::DROP, None),

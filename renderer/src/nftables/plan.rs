@@ -7,13 +7,13 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use contiv_model::{Backend, Balance, ContivService, Frontend, ServicePort, TrafficPolicy};
+use contiv_model::{Addresses, Backend, Balance, ContivService, Frontend, ServicePort, TrafficPolicy};
 use ipnetwork::IpNetwork;
 
 use super::{element::FrontendKey, layout::Family};
 
-/// Backends and how many slots each holds.
-pub(crate) type Shares = BTreeMap<SocketAddr, u32>;
+/// Backends and how many slots each holds. Sorted, each backend once.
+pub(crate) type Shares = Vec<(SocketAddr, u32)>;
 
 /// More slots than this for one frontend are scaled down: a rounding of the weights, not of the set of backends.
 const MAX_SLOTS: u32 = 16_384;
@@ -23,7 +23,7 @@ const MAX_SLOTS: u32 = 16_384;
 pub(crate) struct ServicePlan {
     pub(crate) frontends: BTreeMap<FrontendKey, FrontendPlan>,
     /// Addresses that belong to cluster IPs of this service.
-    pub(crate) cluster_ips: BTreeSet<IpAddr>,
+    pub(crate) cluster_ips: Addresses,
     /// Addresses of local backends: connections from one to itself must be masqueraded.
     pub(crate) hairpins: BTreeSet<IpAddr>,
 }
@@ -88,13 +88,12 @@ pub(crate) fn plan(service: &ContivService) -> ServicePlan {
     let mut plan = ServicePlan { cluster_ips: service.cluster_ips.clone(), ..ServicePlan::default() };
     // Kubernetes: a service lives in the families of its cluster IPs, and so do its other addresses. One that has none,
     // as there can be without Kubernetes, lives in both.
-    let families: BTreeSet<Family> = if service.cluster_ips.is_empty() {
-        BTreeSet::from(Family::ALL)
-    } else {
-        service.cluster_ips.iter().map(Family::of).collect()
+    let lives_in = |family: Family| {
+        let ips = &service.cluster_ips;
+        ips.is_empty() || ips.iter().any(|address| Family::of(address) == family)
     };
     for port in &service.ports {
-        for (frontend, key, external) in frontends(service, port, &families) {
+        for (frontend, key, external) in frontends(service, port, lives_in) {
             if !service.lost.contains_key(&frontend) {
                 plan.frontends.insert(key, frontend_plan(service, port, key, external));
             }
@@ -109,21 +108,20 @@ pub(crate) fn plan(service: &ContivService) -> ServicePlan {
 fn frontends(
     service: &ContivService,
     port: &ServicePort,
-    families: &BTreeSet<Family>,
+    lives_in: impl Fn(Family) -> bool,
 ) -> Vec<(Frontend, FrontendKey, bool)> {
     let protocol = port.protocol;
     let at = |address: IpAddr, external| {
         let frontend = Frontend::Address { address, protocol, port: port.port };
         (frontend, FrontendKey { address, protocol, port: port.port }, external)
     };
-    let external_ips = service.external_ips.iter().filter(|address| families.contains(&Family::of(address)));
+    let external_ips = service.external_ips.iter().filter(|address| lives_in(Family::of(address)));
     let mut all: Vec<_> = external_ips.map(|address| at(*address, true)).collect();
     if let Some(node_port) = port.node_port {
         let frontend = Frontend::NodePort { protocol, port: node_port };
+        let families = Family::ALL.into_iter().filter(|family| lives_in(*family));
         all.extend(
-            families
-                .iter()
-                .map(|family| (frontend, FrontendKey::node_port(*family, protocol, node_port), true)),
+            families.map(|family| (frontend, FrontendKey::node_port(family, protocol, node_port), true)),
         );
     }
     // Last, so that an address that is both is served as a cluster IP.
@@ -146,18 +144,19 @@ fn frontend_plan(
         shares(backends.into_iter().filter(|backend| Family::of(&backend.address) == family))
     };
     let everywhere = of_family(port.cluster_backends());
-    let here = of_family(port.local_backends());
-    let none = (here.is_empty(), everywhere.is_empty());
+    let here = || of_family(port.local_backends());
     let serve = |shares: Shares| if shares.is_empty() { Serving::Reject } else { Serving::Backends(shares) };
     let (serving, outside, masquerade) = match (external, service.internal_policy, service.external_policy) {
         (false, TrafficPolicy::Cluster, _) => (serve(everywhere), Outside::Same, Masquerade::ClusterIp),
         (false, TrafficPolicy::Local, _) => {
-            let serving = if none == (true, false) { Serving::Drop } else { serve(here) };
-            (serving, Outside::Same, Masquerade::ClusterIp)
+            let here = here();
+            let none_here = here.is_empty() && !everywhere.is_empty();
+            (if none_here { Serving::Drop } else { serve(here) }, Outside::Same, Masquerade::ClusterIp)
         }
         (true, _, TrafficPolicy::Cluster) => (serve(everywhere), Outside::Same, Masquerade::Always),
         (true, _, TrafficPolicy::Local) => {
-            let outside = match none {
+            let here = here();
+            let outside = match (here.is_empty(), everywhere.is_empty()) {
                 (_, true) => Outside::Same,
                 (true, false) => Outside::Drop,
                 (false, false) => Outside::Backends(here),
@@ -185,27 +184,31 @@ fn sources(service: &ContivService, key: FrontendKey) -> Option<BTreeSet<IpNetwo
     } else {
         service.load_balancer_ips.contains(&key.address)
     };
+    if !restricted {
+        return None;
+    }
     let of_family = |range: &&IpNetwork| Family::of(&range.ip()) == key.family();
     let ranges: BTreeSet<IpNetwork> = service.source_ranges.iter().filter(of_family).copied().collect();
     let everyone = ranges.is_empty() || ranges.iter().any(|range| range.prefix() == 0);
-    (restricted && !everyone).then_some(ranges)
+    (!everyone).then_some(ranges)
 }
 
 /// Slots in proportion to the weights, as few as that takes.
 fn shares<'a>(backends: impl Iterator<Item = &'a Backend>) -> Shares {
-    let weights: BTreeMap<SocketAddr, u32> =
+    let mut shares: Shares =
         backends.map(|backend| (backend.endpoint(), u32::from(backend.weight.max(1)))).collect();
-    let divisor = weights.values().copied().reduce(greatest_common_divisor).unwrap_or(1);
-    let total: u64 = weights.values().map(|weight| u64::from(weight / divisor)).sum();
+    // They are sorted and different already, where they come from the processor.
+    shares.sort_unstable();
+    shares.dedup_by_key(|(backend, _)| *backend);
+    let divisor = shares.iter().map(|(_, weight)| *weight).reduce(greatest_common_divisor).unwrap_or(1);
+    let total: u64 = shares.iter().map(|(_, weight)| u64::from(weight / divisor)).sum();
     let limit = u64::from(MAX_SLOTS);
-    weights
-        .into_iter()
-        .map(|(backend, weight)| {
-            let slots = weight / divisor;
-            let scaled = if total > limit { u64::from(slots) * limit / total } else { u64::from(slots) };
-            (backend, u32::try_from(scaled).unwrap_or(u32::MAX).max(1))
-        })
-        .collect()
+    for (_, share) in &mut shares {
+        let slots = u64::from(*share / divisor);
+        let scaled = if total > limit { slots * limit / total } else { slots };
+        *share = u32::try_from(scaled).unwrap_or(u32::MAX).max(1);
+    }
+    shares
 }
 
 fn greatest_common_divisor(a: u32, b: u32) -> u32 {

@@ -8,7 +8,7 @@ use std::{
 use ipnetwork::IpNetwork;
 
 use super::{
-    element::{Element, FrontendKey, Key, Value},
+    element::{Element, Endpoint, FrontendKey, Key, Value},
     layout::{Declaration, DemandChain, Family, Form, PROTOCOLS, Set, TABLE, chains},
     netlink::{
         Attributes, NetlinkError, Socket,
@@ -123,7 +123,7 @@ pub(crate) fn elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
             match element.key {
                 Key::Client(frontend, _) => {
                     if let Value::Backend(backend) = element.value {
-                        elements.memory.insert((frontend, backend));
+                        elements.memory.insert((frontend, backend.into()));
                     }
                 }
                 Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
@@ -186,7 +186,7 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
         Form::Verdicts { .. } => parse_verdict(attributes.nested(elem::DATA)?.nested(data::VERDICT)?)?,
         Form::Slots | Form::Memory => {
             let mut value = Bytes(attributes.nested(elem::DATA)?.get(data::VALUE)?);
-            Value::Backend(SocketAddr::new(value.address(set.family)?, value.port()?))
+            Value::Backend(Endpoint { address: value.address(set.family)?, port: value.port()? })
         }
         Form::Frontends | Form::Addresses | Form::Pairs | Form::Ranges | Form::Interfaces | Form::Sources => {
             Value::None

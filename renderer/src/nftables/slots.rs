@@ -12,12 +12,13 @@ use super::plan::Shares;
 ///
 /// Which slot a backend has is of no consequence to traffic, only how many; so two histories may end in different orders.
 pub(crate) fn assign(before: &[Option<SocketAddr>], shares: &Shares) -> Vec<SocketAddr> {
-    let total: u32 = shares.values().sum();
+    let total: u32 = shares.iter().map(|(_, share)| share).sum();
     let mut missing = shares.clone();
     let mut slots: Vec<Option<SocketAddr>> = vec![None; total as usize];
     for (slot, held) in slots.iter_mut().zip(before) {
         if let Some(backend) = held
-            && let Some(left) = missing.get_mut(backend).filter(|left| **left > 0)
+            && let Ok(place) = missing.binary_search_by_key(backend, |(backend, _)| *backend)
+            && let Some((_, left)) = missing.get_mut(place).filter(|(_, left)| *left > 0)
         {
             *left -= 1;
             *slot = Some(*backend);
@@ -37,7 +38,7 @@ pub(crate) fn by_client(shares: &Shares) -> Vec<SocketAddr> {
     // A backend with several shares draws several times. Those of one address draw after each other, so that none of
     // them draws the same.
     let mut next: BTreeMap<IpAddr, u64> = BTreeMap::new();
-    let draws_of = |(backend, share): (&SocketAddr, &u32)| {
+    let draws_of = |(backend, share): &(SocketAddr, u32)| {
         let first = next.entry(backend.ip()).or_default();
         let draws = *first..*first + u64::from(*share);
         *first = draws.end;
@@ -80,6 +81,7 @@ mod tests {
 
     fn shares() -> impl Strategy<Value = Shares> {
         proptest::collection::btree_map((1u16..12).prop_map(backend), 1u32..4, 0..10)
+            .prop_map(Shares::from_iter)
     }
 
     fn some(slots: &[SocketAddr]) -> Vec<Option<SocketAddr>> {
@@ -87,11 +89,15 @@ mod tests {
     }
 
     fn count(slots: &[SocketAddr]) -> Shares {
-        let mut counted = Shares::new();
+        let mut counted = BTreeMap::new();
         for slot in slots {
             *counted.entry(*slot).or_default() += 1;
         }
-        counted
+        counted.into_iter().collect()
+    }
+
+    fn share_of(shares: &Shares, backend: SocketAddr) -> u32 {
+        shares.iter().find(|(other, _)| *other == backend).map_or(0, |(_, share)| *share)
     }
 
     #[test]
@@ -115,10 +121,11 @@ mod tests {
         let four: Shares = (1..=4).map(|last| (SocketAddr::from(([10, 0, 0, last], 80)), 1)).collect();
         let slots = by_client(&four);
         assert_eq!(slots.len(), 1021);
-        let counts: Vec<u32> = count(&slots).into_values().collect();
+        let counts: Vec<u32> = count(&slots).into_iter().map(|(_, count)| count).collect();
         assert!(counts.iter().all(|count| (225..290).contains(count)), "{counts:?}");
         // On another port the same pods have the same slots.
-        let other = by_client(&four.keys().map(|backend| (SocketAddr::new(backend.ip(), 443), 1)).collect());
+        let other =
+            by_client(&four.iter().map(|(backend, _)| (SocketAddr::new(backend.ip(), 443), 1)).collect());
         assert!(slots.iter().zip(&other).all(|(a, b)| a.ip() == b.ip()));
     }
 
@@ -127,7 +134,7 @@ mod tests {
         let all: Shares = (1..=10).map(|last| (SocketAddr::from(([10, 0, 0, last], 80)), 1)).collect();
         let gone = SocketAddr::from(([10, 0, 0, 7], 80));
         let mut rest = all.clone();
-        rest.remove(&gone);
+        rest.retain(|(backend, _)| *backend != gone);
         let (before, after) = (by_client(&all), by_client(&rest));
         assert!(before.iter().zip(&after).all(|(old, new)| old == new || *old == gone));
     }
@@ -138,14 +145,14 @@ mod tests {
             (SocketAddr::from(([10, 0, 0, 1], 80)), 2),
             (SocketAddr::from(([10, 0, 0, 2], 80)), 1),
         ]);
-        let counts: Vec<u32> = count(&by_client(&shares)).into_values().collect();
+        let counts: Vec<u32> = count(&by_client(&shares)).into_iter().map(|(_, count)| count).collect();
         assert!((600..760).contains(&counts[0]), "{counts:?}");
     }
 
     #[test]
     fn backends_that_share_an_address_share_its_clients() {
         let shares = Shares::from([(backend(1), 1), (backend(2), 1), (backend(3), 2)]);
-        let counts: Vec<u32> = count(&by_client(&shares)).into_values().collect();
+        let counts: Vec<u32> = count(&by_client(&shares)).into_iter().map(|(_, count)| count).collect();
         assert!(
             counts.len() == 3 && (190..320).contains(&counts[0]) && (190..320).contains(&counts[1]),
             "{counts:?}"
@@ -170,7 +177,7 @@ mod tests {
             let new = assign(&some(&old), &wanted);
             let gone: u32 = before
                 .iter()
-                .map(|(backend, slots)| slots.saturating_sub(wanted.get(backend).copied().unwrap_or(0)))
+                .map(|(backend, slots)| slots.saturating_sub(share_of(&wanted, *backend)))
                 .sum();
             let rewritten = old.iter().zip(&new).filter(|(old, new)| old != new).count();
             prop_assert!(rewritten <= gone as usize, "{rewritten} rewritten for {gone} gone");

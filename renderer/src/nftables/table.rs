@@ -1,7 +1,7 @@
 //! What is programmed, remembered: every change is planned against this, and never against a listing of the kernel.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::Arc,
 };
@@ -13,6 +13,7 @@ use super::{
     elements,
     layout::{DemandChain, Family, Set, SetKind},
     plan::{FrontendPlan, ServicePlan, plan},
+    programmed::Programmed,
     read::Elements,
     transaction::{Group, Transaction},
 };
@@ -22,8 +23,8 @@ use super::{
 pub(crate) struct Table {
     services: BTreeMap<ServiceId, Arc<ContivService>>,
     node: NodeFacts,
-    /// Sorted elements of each frontend.
-    frontends: BTreeMap<FrontendKey, Box<[Element]>>,
+    /// The elements of each frontend.
+    frontends: BTreeMap<FrontendKey, Programmed>,
     /// Addresses that several services can ask for, and how many do.
     shared: BTreeMap<Element, usize>,
     /// Every chain made on demand that exists, and how many elements lead to it.
@@ -33,26 +34,29 @@ pub(crate) struct Table {
 impl Table {
     /// The table for `snapshot`, and what leads there from what the kernel holds now.
     pub(crate) fn resync(snapshot: &Snapshot, kernel: Elements) -> (Self, Transaction) {
-        let frontends =
-            kernel.frontends.into_iter().map(|(frontend, found)| (frontend, found.into_boxed_slice()));
-        let mut table = Self { frontends: frontends.collect(), ..Self::default() };
+        let mut table = Self::default();
+        let mut found = kernel.frontends;
         // Chains are all written anew, so these uses only have to balance.
-        for element in table.frontends.values().flatten() {
+        for element in found.values().flatten() {
             count_use(&mut table.chains, element, 1);
         }
-        let stale: Vec<FrontendKey> = table.frontends.keys().copied().collect();
-        let mut wanted: BTreeMap<FrontendKey, Option<FrontendPlan>> =
-            stale.into_iter().map(|frontend| (frontend, None)).collect();
+        let mut transaction = Transaction { flush: kernel.foreign, ..Transaction::default() };
+        // One service after the other: the plans of all would take more memory than anything else.
         for service in snapshot.services.values() {
             let plan = plan(service);
             for element in shared_elements(&plan) {
                 *table.shared.entry(element).or_default() += 1;
             }
-            wanted.extend(plan.frontends.into_iter().map(|(frontend, plan)| (frontend, Some(plan))));
+            for (frontend, plan) in plan.frontends {
+                let before = found.remove(&frontend);
+                let before = before.unwrap_or_else(|| table.programmed(frontend));
+                table.program(frontend, &before, Some(&plan), &mut transaction);
+            }
+        }
+        for (frontend, before) in found {
+            table.program(frontend, &before, None, &mut transaction);
         }
         table.services.clone_from(&snapshot.services);
-        let mut transaction = Transaction { flush: kernel.foreign, ..Transaction::default() };
-        table.program(wanted, &mut transaction);
 
         let others: BTreeSet<Element> =
             table.shared.keys().copied().chain(elements::of_node_ips(&snapshot.node)).collect();
@@ -102,13 +106,16 @@ impl Table {
             }
         }
         let existing: BTreeSet<DemandChain> = self.chains.keys().copied().collect();
-        self.program(wanted, &mut transaction);
+        for (frontend, plan) in wanted {
+            let before = self.programmed(frontend);
+            self.program(frontend, &before, plan.as_ref(), &mut transaction);
+        }
         transaction.chains = self.chains.keys().filter(|chain| !existing.contains(chain)).copied().collect();
         self.share(shared, &mut transaction);
         if let Some(node) = &changes.node {
             let sorted =
                 |node| elements::of_node_ips(node).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
-            transaction.push(Group::between(&sorted(&self.node), &sorted(node)));
+            transaction.push(Group::between(&sorted(&self.node), sorted(node)));
             rewrite_intervals(&self.node, node, &mut transaction);
             self.node = node.clone();
         }
@@ -128,8 +135,8 @@ impl Table {
     /// What makes an empty table this one.
     pub(crate) fn whole(&self) -> Transaction {
         let mut transaction = Transaction { chains: self.chains().collect(), ..Transaction::default() };
-        for elements in self.frontends.values() {
-            transaction.push(Group { remove: vec![], add: elements.to_vec() });
+        for (frontend, programmed) in &self.frontends {
+            transaction.push(Group { remove: vec![], add: programmed.elements(*frontend) });
         }
         let others = elements::of_node_ips(&self.node)
             .chain(self.shared.keys().copied())
@@ -157,7 +164,8 @@ impl Table {
 
     /// All elements, sorted by set.
     pub(crate) fn elements(&self) -> Vec<Element> {
-        let of_frontends = self.frontends.values().flatten().copied();
+        let of_frontends =
+            self.frontends.iter().flat_map(|(frontend, programmed)| programmed.elements(*frontend));
         let of_node = elements::of_node_ips(&self.node)
             .chain(INTERVALS.into_iter().flat_map(|kind| elements::of_intervals(kind, &self.node)));
         let mut all: Vec<Element> = of_frontends.chain(self.shared.keys().copied()).chain(of_node).collect();
@@ -169,9 +177,7 @@ impl Table {
     pub(crate) fn element(&self, set: Set, key: Key) -> Option<Element> {
         match key {
             Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
-                let elements = self.frontends.get(&frontend)?;
-                let place = elements.binary_search_by_key(&(set, key), |element| (element.set, element.key));
-                place.ok().and_then(|place| elements.get(place)).copied()
+                self.frontends.get(&frontend)?.element(set, frontend, key)
             }
             Key::Address(_) | Key::Pair(_) => {
                 let element = Element { set, key, value: Value::None };
@@ -186,40 +192,40 @@ impl Table {
 
     /// How many elements there are besides those that come from the node.
     pub(crate) fn len(&self) -> usize {
-        self.frontends.values().map(|elements| elements.len()).sum::<usize>() + self.shared.len()
+        self.frontends.values().map(Programmed::len).sum::<usize>() + self.shared.len()
     }
 
     /// Whether a client may still be sent to the backend that the kernel remembers for it.
     fn is_right(&self, (frontend, backend): (FrontendKey, SocketAddr)) -> bool {
-        let elements = self.frontends.get(&frontend).map(|elements| &**elements).unwrap_or_default();
-        elements.iter().any(|element| element.set.kind == SetKind::Sticky)
-            && elements.iter().any(|element| element.value == Value::Backend(backend))
+        self.frontends
+            .get(&frontend)
+            .is_some_and(|programmed| programmed.has(SetKind::Sticky) && programmed.leads_to(backend.into()))
     }
 
-    /// Gives every frontend in `wanted` its elements, or takes them away.
+    /// The elements of a frontend; none if it has none.
+    fn programmed(&self, frontend: FrontendKey) -> Vec<Element> {
+        self.frontends.get(&frontend).map(|programmed| programmed.elements(frontend)).unwrap_or_default()
+    }
+
+    /// Gives a frontend, whose elements are `before`, those of its plan, or takes them away.
     fn program(
         &mut self,
-        wanted: BTreeMap<FrontendKey, Option<FrontendPlan>>,
+        frontend: FrontendKey,
+        before: &[Element],
+        plan: Option<&FrontendPlan>,
         transaction: &mut Transaction,
     ) {
-        for (frontend, plan) in wanted {
-            let entry = self.frontends.entry(frontend);
-            let before: &[Element] = if let Entry::Occupied(entry) = &entry { entry.get() } else { &[] };
-            let after = plan.map(|plan| elements::of_frontend(frontend, &plan, before)).unwrap_or_default();
-            transaction.forget.extend(forgotten(frontend, before, &after));
-            let group = Group::between(before, &after);
-            group.remove.iter().for_each(|element| count_use(&mut self.chains, element, -1));
-            group.add.iter().for_each(|element| count_use(&mut self.chains, element, 1));
-            transaction.push(group);
-            match entry {
-                Entry::Occupied(entry) if after.is_empty() => drop(entry.remove()),
-                Entry::Occupied(mut entry) => drop(entry.insert(after.into_boxed_slice())),
-                Entry::Vacant(_) if after.is_empty() => {}
-                Entry::Vacant(entry) => {
-                    entry.insert(after.into_boxed_slice());
-                }
-            }
+        let after = plan.map(|plan| elements::of_frontend(frontend, plan, before)).unwrap_or_default();
+        transaction.forget.extend(forgotten(frontend, before, &after));
+        if after.is_empty() {
+            self.frontends.remove(&frontend);
+        } else {
+            self.frontends.insert(frontend, Programmed::new(&after));
         }
+        let group = Group::between(before, after);
+        group.remove.iter().for_each(|element| count_use(&mut self.chains, element, -1));
+        group.add.iter().for_each(|element| count_use(&mut self.chains, element, 1));
+        transaction.push(group);
     }
 
     /// Counts who asks for a shared element, and programs the first and the last.
@@ -282,7 +288,7 @@ fn forgotten(frontend: FrontendKey, before: &[Element], after: &[Element]) -> Ve
     }
     let backends = |elements: &[Element], kinds: &[SetKind]| -> BTreeSet<SocketAddr> {
         let backend = |element: &Element| match element.value {
-            Value::Backend(backend) if kinds.contains(&element.set.kind) => Some(backend),
+            Value::Backend(backend) if kinds.contains(&element.set.kind) => Some(backend.into()),
             _ => None,
         };
         elements.iter().filter_map(backend).collect()

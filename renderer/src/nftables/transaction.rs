@@ -19,12 +19,11 @@ pub(crate) struct Group {
 
 impl Group {
     /// The changes that lead from `before` to `after`, both sorted.
-    pub(crate) fn between(before: &[Element], after: &[Element]) -> Self {
-        let mut group = Self::default();
+    pub(crate) fn between(before: &[Element], after: Vec<Element>) -> Self {
         if before.is_empty() {
-            group.add = after.to_vec();
-            return group;
+            return Self { remove: Vec::new(), add: after };
         }
+        let mut group = Self::default();
         let (mut old, mut new) = (before.iter().peekable(), after.iter().peekable());
         loop {
             match (old.peek(), new.peek()) {
@@ -155,7 +154,7 @@ mod tests {
     #[test]
     fn a_group_holds_exactly_what_differs() {
         let group =
-            Group::between(&[element(1), element(2), element(4)], &[element(2), element(3), element(5)]);
+            Group::between(&[element(1), element(2), element(4)], vec![element(2), element(3), element(5)]);
         assert_eq!(group.remove, [element(1), element(4)]);
         assert_eq!(group.add, [element(3), element(5)]);
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    Balance, Frontend,
+    Addresses, Balance, Frontend,
     TrafficPolicy::{Cluster, Local},
 };
 
@@ -128,11 +128,11 @@ fn what_no_service_answers_is_rejected_dropped_or_none_of_our_business() {
 #[test]
 fn a_service_answers_only_in_the_families_of_its_cluster_ips() {
     let mut service = web(vec![here()]);
-    service.cluster_ips = BTreeSet::from([ip("fd00:10:96::1")]);
+    service.cluster_ips = Addresses::from([ip("fd00:10:96::1")]);
     for to in [NODE_PORT, LOAD_BALANCER] {
         assert_eq!(verdict(service.clone(), POD, to), Verdict::Untouched, "{to}");
     }
-    service.cluster_ips.clear();
+    service.cluster_ips = Addresses::new();
     assert_eq!(endpoints(&delivery(service, POD, NODE_PORT)), [HERE], "without any it lives in both");
 }
 
@@ -141,7 +141,7 @@ fn a_claim_that_was_lost_is_told_with_the_winner() {
     let frontend = Frontend::Address { address: ip("203.0.113.1"), protocol: Protocol::Tcp, port: 80 };
     let loser = ContivService {
         id: ServiceId::new("shop", "newer"),
-        cluster_ips: BTreeSet::from([ip("10.96.0.2")]),
+        cluster_ips: Addresses::from([ip("10.96.0.2")]),
         lost: BTreeMap::from([(frontend, ServiceId::new("shop", "web"))]),
         ..web(vec![there()])
     };

@@ -1,6 +1,6 @@
 use std::{net::SocketAddr, sync::Arc};
 
-use contiv_model::{Backend, BackendState, Frontend, ServiceId, ServicePort, TrafficPolicy};
+use contiv_model::{Addresses, Backend, BackendState, Frontend, ServiceId, ServicePort, TrafficPolicy};
 use proptest::prelude::*;
 
 use super::*;
@@ -10,8 +10,8 @@ const NODE_IP: &str = "172.31.0.1";
 
 fn service(protocol: Protocol, backends: &[&str]) -> ContivService {
     ContivService {
-        cluster_ips: BTreeSet::from(["10.96.0.1".parse().unwrap()]),
-        external_ips: BTreeSet::from(["192.0.2.1".parse().unwrap()]),
+        cluster_ips: Addresses::from(["10.96.0.1".parse().unwrap()]),
+        external_ips: Addresses::from(["192.0.2.1".parse().unwrap()]),
         ports: vec![ServicePort {
             port: 53,
             protocol,

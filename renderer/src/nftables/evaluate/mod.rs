@@ -68,7 +68,7 @@ impl<T: Tables> Walk<'_, T> {
         if chain.choice == layout::Choice::Sticky {
             let value = self.lookup.value(SetKind::Affinity, Key::Client(key, self.flow.from()))?;
             if let Some(Value::Backend(backend)) = value {
-                answer.remembered = Some(self.translated(to, backend)?);
+                answer.remembered = Some(self.translated(to, backend.into())?);
             }
         }
         let mut endings = Endings::new();

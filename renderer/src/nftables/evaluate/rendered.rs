@@ -88,7 +88,7 @@ impl Tables for Rendered {
         let all = (backends, Key::Slot(frontend, 0))..(backends, Key::Slot(frontend, count));
         for value in self.elements.range(all).map(|(_, value)| value) {
             let Value::Backend(backend) = value else { continue };
-            *slots.entry(Some(*backend)).or_default() += 1;
+            *slots.entry(Some((*backend).into())).or_default() += 1;
         }
         let missing = count - slots.values().sum::<u32>();
         if missing > 0 {

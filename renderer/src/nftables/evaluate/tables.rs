@@ -42,7 +42,7 @@ pub(crate) trait Tables {
         let mut slots = BTreeMap::new();
         for slot in 0..count {
             let backend = match self.held(backends, Key::Slot(frontend, slot))? {
-                Held::Value(Value::Backend(backend)) => Some(backend),
+                Held::Value(Value::Backend(backend)) => Some(backend.into()),
                 Held::Value(_) | Held::Nothing | Held::Foreign => None,
             };
             *slots.entry(backend).or_default() += 1;

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use contiv_model::{
-    Backend, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy, trace,
+    Addresses, Backend, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy,
+    trace,
 };
 
 use super::{rendered::Rendered, *};
@@ -20,9 +21,9 @@ const THERE: &str = "10.244.2.10:8080";
 fn web() -> ContivService {
     let here = Backend { local: true, ..Backend::new(HERE.parse().unwrap()) };
     ContivService {
-        cluster_ips: BTreeSet::from(["10.96.0.1".parse().unwrap()]),
-        external_ips: BTreeSet::from(["203.0.113.1".parse().unwrap()]),
-        load_balancer_ips: BTreeSet::from(["203.0.113.1".parse().unwrap()]),
+        cluster_ips: Addresses::from(["10.96.0.1".parse().unwrap()]),
+        external_ips: Addresses::from(["203.0.113.1".parse().unwrap()]),
+        load_balancer_ips: Addresses::from(["203.0.113.1".parse().unwrap()]),
         ports: vec![ServicePort {
             port: 80,
             protocol: Protocol::Tcp,
@@ -51,7 +52,7 @@ fn frontend(at: &str) -> FrontendKey {
 }
 
 fn backend(at: &str) -> Value {
-    Value::Backend(at.parse().unwrap())
+    Value::Backend(at.parse::<SocketAddr>().unwrap().into())
 }
 
 const fn v4(kind: SetKind) -> Set {

@@ -77,6 +77,11 @@ impl Batch {
         self.bytes.len()
     }
 
+    /// Makes room for so many bytes more.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
     /// The message with this sequence number.
     pub(super) fn message_bytes(&self, sequence: u32) -> Option<&[u8]> {
         let mut rest = self.bytes.as_slice();

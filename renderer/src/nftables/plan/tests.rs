@@ -1,6 +1,6 @@
 //! The table of `docs/nft-layout.md`, row by row.
 
-use contiv_model::{BackendState, Protocol, ServiceId};
+use contiv_model::{Addresses, BackendState, Protocol, ServiceId};
 
 use super::*;
 
@@ -17,8 +17,8 @@ fn service(internal: TrafficPolicy, external: TrafficPolicy, backends: Vec<Backe
     ContivService {
         external_policy: external,
         internal_policy: internal,
-        cluster_ips: BTreeSet::from(["10.96.0.1".parse().unwrap()]),
-        external_ips: BTreeSet::from(["203.0.113.1".parse().unwrap()]),
+        cluster_ips: Addresses::from(["10.96.0.1".parse().unwrap()]),
+        external_ips: Addresses::from(["203.0.113.1".parse().unwrap()]),
         ports: vec![ServicePort {
             port: 80,
             protocol: Protocol::Tcp,
@@ -119,7 +119,7 @@ fn terminating_backends_serve_only_where_no_ready_one_is_left_separately_here_an
 #[test]
 fn a_service_answers_only_in_the_families_of_its_cluster_addresses() {
     let mut v6 = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
-    v6.cluster_ips = BTreeSet::from(["fd00:10:96::1".parse().unwrap()]);
+    v6.cluster_ips = Addresses::from(["fd00:10:96::1".parse().unwrap()]);
     let plan = plan(&v6);
     let keys: Vec<String> = plan.frontends.keys().map(ToString::to_string).collect();
     assert_eq!(keys, [":: . tcp . 30080", "fd00:10:96::1 . tcp . 80"]);
@@ -132,7 +132,7 @@ fn a_service_answers_only_in_the_families_of_its_cluster_addresses() {
 #[test]
 fn a_service_without_a_cluster_address_answers_in_both_families() {
     let mut bare = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
-    bare.cluster_ips.clear();
+    bare.cluster_ips = Addresses::new();
     let keys: Vec<String> = plan(&bare).frontends.keys().map(ToString::to_string).collect();
     assert_eq!(keys, ["0.0.0.0 . tcp . 30080", "203.0.113.1 . tcp . 80", ":: . tcp . 30080"]);
 }
@@ -152,7 +152,7 @@ fn an_address_that_an_older_service_holds_is_left_out() {
 #[test]
 fn an_unspecified_address_never_becomes_a_frontend_since_it_would_stand_for_all_node_ports() {
     let mut odd = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
-    odd.external_ips = BTreeSet::from(["0.0.0.0".parse().unwrap()]);
+    odd.external_ips = Addresses::from(["0.0.0.0".parse().unwrap()]);
     assert!(!plan(&odd).frontends.contains_key(&key("0.0.0.0", 80)));
 }
 
@@ -175,7 +175,7 @@ fn affinity_is_remembered_for_its_time_unless_ports_share_it_or_the_address_deci
 fn source_ranges_hold_for_load_balancer_addresses_of_their_family_and_on_demand_for_node_ports() {
     let mut guarded = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
     guarded.external_ips.insert("203.0.113.2".parse().unwrap());
-    guarded.load_balancer_ips = BTreeSet::from(["203.0.113.2".parse().unwrap()]);
+    guarded.load_balancer_ips = Addresses::from(["203.0.113.2".parse().unwrap()]);
     let v4: IpNetwork = "192.0.2.0/24".parse().unwrap();
     guarded.source_ranges = BTreeSet::from([v4, "2001:db8::/32".parse().unwrap()]);
     let sources = |guarded: &ContivService| -> Vec<(String, Option<BTreeSet<IpNetwork>>)> {
@@ -207,7 +207,7 @@ fn weights_become_the_smallest_numbers_of_slots_in_the_same_proportion() {
             .zip(weights)
             .map(|(number, weight)| Backend { weight: *weight, ..ready(&format!("10.0.0.{number}"), false) })
             .collect();
-        shares(backends.iter()).into_values().collect::<Vec<u32>>()
+        shares(backends.iter()).into_iter().map(|(_, share)| share).collect::<Vec<u32>>()
     };
     assert_eq!(weighted(&[1, 1, 1]), [1, 1, 1]);
     assert_eq!(weighted(&[20, 10, 30]), [2, 1, 3]);

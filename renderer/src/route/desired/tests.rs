@@ -25,7 +25,7 @@ fn service() -> impl Strategy<Value = ContivService> {
             let port =
                 ServicePort { port: 80, protocol: Protocol::Tcp, name: "".into(), node_port: None, backends };
             ContivService {
-                external_ips,
+                external_ips: external_ips.into(),
                 external_policy: if local { TrafficPolicy::Local } else { TrafficPolicy::Cluster },
                 ports: vec![port],
                 ..ContivService::new(ServiceId::new("default", ""))

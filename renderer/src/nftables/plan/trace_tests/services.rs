@@ -153,8 +153,8 @@ fn service() -> impl Strategy<Value = ContivService> {
                 load_balancer_ips: sources.0.intersection(&external_ips).copied().collect(),
                 source_ranges: sources.1,
                 source_ranges_on_node_ports: sources.2,
-                cluster_ips,
-                external_ips,
+                cluster_ips: cluster_ips.into(),
+                external_ips: external_ips.into(),
                 ports,
                 ..ContivService::new(ServiceId::new("default", "web"))
             }

@@ -1,0 +1,76 @@
+//! The elements of one frontend, as they are remembered: in little memory, since there are as many as there are backends.
+
+use super::{
+    element::{Element, Endpoint, FrontendKey, Key, Value},
+    layout::{Set, SetKind},
+};
+
+/// The elements of one frontend. Of those that hold a backend only the backend is kept: set and key follow from its place.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Programmed {
+    slots: Box<[Endpoint]>,
+    outside: Box<[Endpoint]>,
+    /// All others, sorted.
+    rest: Box<[Element]>,
+}
+
+impl Programmed {
+    /// Keeps what [`super::elements::of_frontend`] has made: sorted, and without a hole among the slots.
+    pub(crate) fn new(elements: &[Element]) -> Self {
+        let slots = |kind| {
+            let backend = |element: &Element| match element.value {
+                Value::Backend(backend) if element.set.kind == kind => Some(backend),
+                _ => None,
+            };
+            elements.iter().filter_map(backend).collect()
+        };
+        let is_slot = |element: &&Element| matches!(element.value, Value::Backend(_));
+        Self {
+            slots: slots(SetKind::Backends),
+            outside: slots(SetKind::BackendsOutside),
+            rest: elements.iter().filter(|element| !is_slot(element)).copied().collect(),
+        }
+    }
+
+    /// All elements, sorted. They belong to `frontend`.
+    pub(crate) fn elements(&self, frontend: FrontendKey) -> Vec<Element> {
+        let mut elements = Vec::with_capacity(self.len());
+        elements.extend(&self.rest);
+        for (kind, slots) in [(SetKind::Backends, &self.slots), (SetKind::BackendsOutside, &self.outside)] {
+            let set = Set::new(kind, frontend.family());
+            elements.extend((0..).zip(slots).map(|(slot, backend)| of_slot(set, frontend, slot, *backend)));
+        }
+        elements.sort_unstable();
+        elements
+    }
+
+    /// The element of this key, which is one of `frontend`.
+    pub(crate) fn element(&self, set: Set, frontend: FrontendKey, key: Key) -> Option<Element> {
+        if let Key::Slot(_, slot) = key {
+            let slots = if set.kind == SetKind::Backends { &self.slots } else { &self.outside };
+            return slots.get(slot as usize).map(|backend| of_slot(set, frontend, slot, *backend));
+        }
+        let place = self.rest.binary_search_by_key(&(set, key), |element| (element.set, element.key));
+        place.ok().and_then(|place| self.rest.get(place)).copied()
+    }
+
+    /// Whether there is an element of this kind, other than those that hold backends.
+    pub(crate) fn has(&self, kind: SetKind) -> bool {
+        self.rest.iter().any(|element| element.set.kind == kind)
+    }
+
+    /// Whether it leads to this backend.
+    pub(crate) fn leads_to(&self, backend: Endpoint) -> bool {
+        self.slots.contains(&backend) || self.outside.contains(&backend)
+    }
+
+    /// How many elements there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.slots.len() + self.outside.len() + self.rest.len()
+    }
+}
+
+/// The element of one slot.
+pub(crate) const fn of_slot(set: Set, frontend: FrontendKey, slot: u32, backend: Endpoint) -> Element {
+    Element { set, key: Key::Slot(frontend, slot), value: Value::Backend(backend) }
+}
