@@ -4,35 +4,40 @@
 //! ContivService ─ plan ─► destinations ─ desired (owners) ─► routes ─ compare ─► changes ─ netlink ─► kernel
 //! ```
 //!
-//! It does not carry traffic to backends; that stays with the renderer `nftables`. It makes the network bring traffic to
-//! this node, and lets this node's own processes find services.
+//! It makes the network bring traffic to this node, and lets this node's own processes find services. Traffic of services
+//! that ask for it goes to their backends by routes alone; for all others that stays with the renderer `nftables`.
 
 mod apply;
 mod desired;
+mod direct;
 mod kernel_route;
 mod kernel_rule;
+mod message;
+mod nexthop;
 mod options;
 mod plan;
 mod socket;
+mod state;
 mod watch;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::mpsc::Sender,
-};
+use std::sync::mpsc::Sender;
 
 use contiv_model::{ChangeSet, Snapshot};
+use direct::{Direct, Kernel, Wanted};
 
-pub use self::options::{AddressKind, AddressKinds, RouteOptions, UnknownAddressKind};
 use self::{
-    apply::{Outcome, Plan},
     desired::Desired,
-    kernel_route::{KernelRoute, Way},
-    plan::{Destination, Purpose},
+    kernel_route::{Found, Way},
     socket::RouteSocket,
-    watch::{Interest, RouteWatch},
+    state::State,
+    watch::{Announcer, Interest, RouteWatch},
 };
-use crate::{Description, Rejected, RenderError, Renderer, Report, Watch, netlink::NetlinkError};
+pub use self::{
+    direct::DirectOptions,
+    nexthop::Grouping,
+    options::{AddressKind, AddressKinds, RouteOptions, UnknownAddressKind},
+};
+use crate::{Description, RenderError, Renderer, Report, Watch, netlink::NetlinkError};
 
 /// Programs the kernel's routes.
 #[derive(Debug, Default)]
@@ -43,18 +48,6 @@ pub struct Routes {
     state: Option<State>,
     /// Tells the watch what to listen for.
     watch: Option<Sender<Interest>>,
-}
-
-/// What is programmed.
-#[derive(Debug)]
-struct State {
-    desired: Desired,
-    links: Links,
-    installed: BTreeMap<Destination, KernelRoute>,
-    /// Another program has a route of the same address in our table.
-    conflicts: BTreeSet<Destination>,
-    /// The kernel does not take them as long as a link is down or an address is not ready.
-    waiting: BTreeMap<Destination, i32>,
 }
 
 /// Where this node's own connections leave from, and as whom.
@@ -86,9 +79,15 @@ impl Routes {
         }
     }
 
-    fn try_resync(&mut self, desired: Desired) -> Result<(Report, Vec<String>), NetlinkError> {
+    /// Makes the kernel have what the snapshot wants. With `keeps`, routes of services that went back to `nftables` stay.
+    fn try_resync(
+        &mut self,
+        snapshot: &Snapshot,
+        keeps: bool,
+    ) -> Result<(Report, Vec<String>), NetlinkError> {
         self.state = None;
         let options = self.options;
+        let desired = Desired::new(snapshot, options);
         let mut links = Links::default();
         if options.reach_from_node {
             let interfaces = apply::interfaces(self.socket()?)?;
@@ -98,40 +97,29 @@ impl Routes {
             };
             links = Links { v4: link(true), v6: link(false) };
         }
+        let mut announcer = Announcer::new(&options, links, self.watch.clone());
         // Before anything is programmed, so that nothing is missed.
-        if let Some(watch) = &self.watch {
-            // A watch that has ended is asked for anew.
-            let _ = watch.send(Interest::new(&options, links));
-        }
+        announcer.announce();
         let socket = self.socket()?;
-        let mut report = apply::set_rules(socket, &options)?;
-        let mut state = State {
-            desired,
-            links,
-            installed: BTreeMap::new(),
-            conflicts: BTreeSet::new(),
-            waiting: BTreeMap::new(),
-        };
-        let wanted: BTreeMap<KernelRoute, Destination> = state
-            .desired
-            .destinations()
-            .filter_map(|destination| Some((state.route(&options, destination)?, destination)))
-            .collect();
-        let mut plan = Plan::default();
-        for found in apply::found(socket)? {
-            match found.route.and_then(|route| Some((route, *wanted.get(&route)?))) {
-                Some((route, destination)) => {
-                    state.installed.insert(destination, route);
-                }
-                None => plan.remove.push(found.deletion()),
-            }
-        }
-        plan.add = wanted
-            .iter()
-            .filter(|(_, destination)| !state.installed.contains_key(destination))
-            .map(|(route, destination)| (*destination, *route))
-            .collect();
-        let problems = state.execute(socket, plan, &mut report)?;
+        let found = apply::found(socket)?;
+        let is_direct = |found: &Found| found.route.is_some() && found.table() == options.direct.table;
+        let (of_direct, found): (Vec<_>, Vec<_>) = found.into_iter().partition(is_direct);
+        let kernel = Kernel { routes: of_direct, nexthops: socket.dump_nexthops()? };
+        let addresses = kernel.addresses();
+        let wanted = Wanted::new(snapshot, |address| keeps && addresses.contains(&address));
+        let mut report = Report::default();
+        apply::set_rules(socket, &options, !wanted.is_empty(), &mut report)?;
+        let (direct, mut problems) = Direct::resync(
+            socket,
+            options.direct,
+            desired.sources(),
+            wanted,
+            kernel,
+            &mut announcer,
+            &mut report,
+        )?;
+        let (state, more) = State::resync(socket, &options, desired, direct, announcer, found, &mut report)?;
+        problems.extend(more);
         self.state = Some(state);
         Ok((report, problems))
     }
@@ -144,25 +132,17 @@ impl Routes {
         let touched = state.desired.update(changes);
         if changes.node.is_some() {
             // The links of this node may be others, and with them every route.
-            return self.try_resync(state.desired);
+            return self.try_resync(&state.desired.snapshot(), true);
         }
-        let mut plan = Plan::default();
-        for destination in touched {
-            let is_wanted = state.desired.wants(destination);
-            if !is_wanted {
-                state.conflicts.remove(&destination);
-                state.waiting.remove(&destination);
-                if let Some(route) = state.installed.remove(&destination) {
-                    plan.remove.push(route.message());
-                }
-            } else if !state.installed.contains_key(&destination)
-                && let Some(route) = state.route(&self.options, destination)
-            {
-                plan.add.push((destination, route));
-            }
-        }
+        let options = self.options;
+        let socket = self.socket()?;
         let mut report = Report::default();
-        let problems = state.execute(self.socket()?, plan, &mut report)?;
+        let had_direct = state.direct.is_needed();
+        let mut problems = state.update_direct(socket, changes, &mut report)?;
+        if state.direct.is_needed() && !had_direct {
+            apply::set_rules(socket, &options, true, &mut report)?;
+        }
+        problems.extend(state.update(socket, &options, touched, &mut report)?);
         self.state = Some(state);
         Ok((report, problems))
     }
@@ -175,85 +155,11 @@ impl Routes {
             let reason = format!("{first} ({} refused in all)", problems.len());
             return Err(RenderError::Kernel { action: "change routes".to_owned(), reason });
         }
-        report.rejected = self.state.as_ref().map(|state| state.rejected(&self.options)).unwrap_or_default();
-        Ok(report)
-    }
-}
-
-impl State {
-    /// The route to a destination; none as long as this node has no address to reach it from.
-    fn route(&self, options: &RouteOptions, destination: Destination) -> Option<KernelRoute> {
-        let Destination { purpose, address } = destination;
-        Some(match purpose {
-            Purpose::Advertise => {
-                KernelRoute { table: options.advertise_table, address, way: Way::Blackhole }
-            }
-            Purpose::Reach => KernelRoute {
-                table: options.node_table,
-                address,
-                way: if address.is_ipv4() { self.links.v4 } else { self.links.v6 }?,
-            },
-        })
-    }
-
-    /// Makes the changes, and returns what went wrong and may not the next time.
-    fn execute(
-        &mut self,
-        socket: &mut RouteSocket,
-        plan: Plan,
-        report: &mut Report,
-    ) -> Result<Vec<String>, NetlinkError> {
-        let mut problems = Vec::new();
-        for (destination, route, outcome) in apply::execute(socket, plan, report, &mut problems)? {
-            self.conflicts.remove(&destination);
-            self.waiting.remove(&destination);
-            match outcome {
-                Outcome::Added => {
-                    self.installed.insert(destination, route);
-                }
-                Outcome::Conflict => {
-                    self.conflicts.insert(destination);
-                }
-                Outcome::Waits(errno) => {
-                    self.waiting.insert(destination, errno);
-                }
-                Outcome::Failed(problem) => problems.push(problem),
-            }
+        if let Some(state) = &self.state {
+            report.rejected = state.rejected(&self.options);
+            report.notes = state.direct.notes();
         }
-        Ok(problems)
-    }
-
-    fn rejected(&self, options: &RouteOptions) -> Vec<Rejected> {
-        let conflict = |destination: &Destination| {
-            let (table, key) = match destination.purpose {
-                Purpose::Advertise => (options.advertise_table, "route-advertise-table"),
-                Purpose::Reach => (options.node_table, "route-node-table"),
-            };
-            let address = destination.address;
-            format!(
-                "table {table} has a route to {address} that another program made; remove that one, or choose another table by {key}"
-            )
-        };
-        let waits = |(destination, errno): (&Destination, &i32)| {
-            let error = std::io::Error::from_raw_os_error(*errno);
-            (
-                *destination,
-                format!("the kernel does not take the route to {} yet: {error}", destination.address),
-            )
-        };
-        let conflicts = self.conflicts.iter().map(|destination| (*destination, conflict(destination)));
-        let mut rejected: Vec<Rejected> = conflicts
-            .chain(self.waiting.iter().map(waits))
-            .flat_map(|(destination, reason)| {
-                self.desired.owners(destination).map(move |service| Rejected {
-                    service: service.clone(),
-                    reason: reason.clone(),
-                    in_force: "nothing",
-                })
-            })
-            .collect();
-        rejected.sort_by(|a, b| (&a.service, &a.reason).cmp(&(&b.service, &b.reason)));
-        rejected
+        Ok(report)
     }
 }
 
@@ -263,8 +169,16 @@ impl Renderer for Routes {
     }
 
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
-        let result = self.try_resync(Desired::new(snapshot, self.options));
+        // The first one, and one after a failure, are nothing that anybody asked for.
+        let keeps = self.state.is_none();
+        let result = self.try_resync(snapshot, keeps);
         let done = result.map_err(|error| apply::explain("resync the routes", &error))?;
+        self.finish(done)
+    }
+
+    fn heal(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
+        let result = self.try_resync(snapshot, true);
+        let done = result.map_err(|error| apply::explain("repair the routes", &error))?;
         self.finish(done)
     }
 
@@ -287,17 +201,7 @@ impl Renderer for Routes {
 
     fn describe(&self) -> Description {
         let Some(state) = &self.state else { return Description::default() };
-        let count = |purpose| state.installed.keys().filter(|key| key.purpose == purpose).count();
-        Description {
-            services: state.desired.services(),
-            sizes: vec![
-                ("advertised".to_owned(), count(Purpose::Advertise)),
-                ("reachable".to_owned(), count(Purpose::Reach)),
-                ("conflicts".to_owned(), state.conflicts.len()),
-                ("waiting".to_owned(), state.waiting.len()),
-            ],
-            text: state.installed.values().flat_map(|route| [route.to_string(), "\n".to_owned()]).collect(),
-        }
+        state.describe()
     }
 
     fn cleanup(&mut self) -> Result<Report, RenderError> {
