@@ -8,7 +8,7 @@ use std::{
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 
-use crate::{Addresses, Backend, Frontend, Protocol, ServiceId};
+use crate::{Addresses, Assignment, Backend, Carrier, Frontend, Protocol, ServiceId};
 
 /// Which backends a kind of traffic may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -51,6 +51,8 @@ pub struct ContivService {
     pub balance: Balance,
     /// Established TCP connections to a backend that is gone are reset, so that they do not hang.
     pub reset_connections: bool,
+    /// Who carries its connections on this node.
+    pub assignment: Assignment,
     /// Cluster addresses, at most one per family. Empty only outside Kubernetes: headless services are not rendered.
     pub cluster_ips: Addresses,
     /// External addresses, including those of load-balancer ingress that this node must answer for.
@@ -85,6 +87,7 @@ impl ContivService {
             affinity_shared: false,
             balance: Balance::Random,
             reset_connections: false,
+            assignment: Assignment { addresses: Carrier::Nftables, node_ports: None, reason: None },
             cluster_ips: Addresses::new(),
             external_ips: Addresses::new(),
             load_balancer_ips: Addresses::new(),
@@ -94,6 +97,11 @@ impl ContivService {
             ports: Vec::new(),
             lost: BTreeMap::new(),
         }
+    }
+
+    /// Its addresses of every kind, each once.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.cluster_ips.union(&self.external_ips).copied()
     }
 
     /// Everything that clients can connect to by this service, whether or not another service holds it; each once, even

@@ -1,6 +1,7 @@
 //! The pure domain of contiv: the cache, the service processor, [`ContivService`], change sets. No I/O, no clock.
 
 pub mod addresses;
+pub mod assignment;
 pub mod backend;
 pub mod change;
 pub mod contiv_service;
@@ -15,6 +16,7 @@ pub mod trace;
 pub mod wire;
 
 pub use addresses::Addresses;
+pub use assignment::{Assignment, Carrier, Obstacle};
 pub use backend::{Backend, BackendState};
 pub use change::{ChangeSet, InterfaceChange, ServiceChange, Snapshot};
 pub use contiv_service::{Balance, ContivService, ServicePort, TrafficPolicy};

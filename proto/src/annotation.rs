@@ -30,8 +30,13 @@ pub const PREFER_LOCAL: Switch = Switch { name: "contiv.io/prefer-local", defaul
 pub const RESET_CONNECTIONS: Switch =
     Switch { name: "contiv.io/reset-connections", default: "false", other: "true" };
 
+/// Which renderer brings connections to the addresses of the service to its backends. Where it says nothing, the node's
+/// configuration decides.
+pub const RENDERER: Switch = Switch { name: "contiv.io/renderer", default: "nftables", other: "route" };
+
 /// All annotations of services.
-pub const OF_SERVICES: [Switch; 4] = [SESSION_AFFINITY_SCOPE, BALANCE, PREFER_LOCAL, RESET_CONNECTIONS];
+pub const OF_SERVICES: [Switch; 5] =
+    [SESSION_AFFINITY_SCOPE, BALANCE, PREFER_LOCAL, RESET_CONNECTIONS, RENDERER];
 
 /// Annotation of pods: their weight as backends.
 pub const WEIGHT: &str = "contiv.io/weight";
@@ -42,10 +47,18 @@ impl Switch {
     /// # Errors
     /// What is wrong with a value that is neither.
     pub fn is_set(&self, annotations: &Annotations) -> Result<bool, String> {
+        Ok(self.choice(annotations)?.unwrap_or(false))
+    }
+
+    /// The same for an annotation whose absence means something of its own: none.
+    ///
+    /// # Errors
+    /// What is wrong with a value that is neither.
+    pub fn choice(&self, annotations: &Annotations) -> Result<Option<bool>, String> {
         match annotations.get(self.name) {
-            None => Ok(false),
-            Some(value) if value == self.default => Ok(false),
-            Some(value) if value == self.other => Ok(true),
+            None => Ok(None),
+            Some(value) if value == self.default => Ok(Some(false)),
+            Some(value) if value == self.other => Ok(Some(true)),
             Some(value) => Err(format!("{value:?} is neither {} nor {}", self.default, self.other)),
         }
     }
@@ -77,6 +90,8 @@ mod tests {
             assert_eq!(switch.is_set(&Annotations::new()), Ok(false));
             assert_eq!(switch.is_set(&annotated(switch.name, switch.default)), Ok(false));
             assert_eq!(switch.is_set(&annotated(switch.name, switch.other)), Ok(true));
+            assert_eq!(switch.choice(&Annotations::new()), Ok(None));
+            assert_eq!(switch.choice(&annotated(switch.name, switch.default)), Ok(Some(false)));
             for wrong in ["", "True", "yes", "1", " true"] {
                 let problem = switch.is_set(&annotated(switch.name, wrong)).unwrap_err();
                 assert!(problem.contains(switch.default) && problem.contains(switch.other), "{problem}");

@@ -60,6 +60,9 @@ pub struct Report {
     /// When the first transaction was handed to the kernel; none if there was none, or the renderer has no kernel.
     #[serde(skip)]
     pub sent: Option<Instant>,
+    /// What the administrator should know about this machine, for people; the renderer changes nothing about it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// All objects that are left out at present because they cannot be rendered; the rest is in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<Rejected>,
@@ -72,9 +75,12 @@ pub struct Rejected {
     pub service: ServiceId,
     /// Why.
     pub reason: String,
-    /// What is used meanwhile: `last good` or `nothing`.
+    /// What is used meanwhile: `last good`, `nothing`, or [`LEFT_TO_NFTABLES`].
     pub in_force: &'static str,
 }
+
+/// In force is what the renderer `nftables` does: the renderer `route` cannot carry the service at present.
+pub const LEFT_TO_NFTABLES: &str = "nftables";
 
 /// What a renderer has applied.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -53,6 +53,7 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
     for (key, table) in [
         ("route-advertise-table", config.route_advertise_table),
         ("route-node-table", config.route_node_table),
+        ("route-direct-table", config.route_direct_table),
     ] {
         if matches!(table, 0 | 253..=255) {
             problems
@@ -63,6 +64,16 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
         problems.push(
             "route-node-table: the same as route-advertise-table; the kernel would route by it".to_owned(),
         );
+    }
+    if [config.route_advertise_table, config.route_node_table].contains(&config.route_direct_table) {
+        problems.push(
+            "route-direct-table: the same as one of the other two; each kind of route needs its own"
+                .to_owned(),
+        );
+    }
+    // The kernel counts hundredths of a second in 32 bits.
+    if !(1..=u64::from(u32::MAX / 100)).contains(&config.route_nexthop_idle.as_secs()) {
+        problems.push("route-nexthop-idle: the least is 1s, the most 497 days".to_owned());
     }
     if config.history_events == 0 {
         problems.push("history-events: the least is 1".to_owned());

@@ -10,7 +10,7 @@ use contiv_model::{LocalDetect, NodePortAddresses};
 use contiv_renderer::route::{AddressKind, RouteOptions};
 use contiv_store::StoreUrl;
 
-use super::{Config, LogFormat, OptionalAddress, RendererName};
+use super::{Config, LogFormat, NexthopGrouping, OptionalAddress, RendererName};
 
 impl Default for Config {
     /// The one place where the defaults are.
@@ -34,6 +34,10 @@ impl Default for Config {
             route_withdraw_on_stop: false,
             route_reach_from_node: route.reach_from_node,
             route_node_table: route.node_table,
+            route_direct: false,
+            route_direct_table: route.direct.table,
+            route_nexthops: NexthopGrouping::Resilient,
+            route_nexthop_idle: Duration::from_secs(120),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9999)),
             healthz_listen: OptionalAddress(None),
             state_dir: PathBuf::from("/var/lib/contiv"),

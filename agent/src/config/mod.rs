@@ -26,7 +26,7 @@ use std::{
 
 use clap::{ArgAction, Args, ValueEnum};
 use contiv_model::{LocalDetect, NodeName, NodePortAddresses, ProcessorConfig};
-use contiv_renderer::route::{AddressKind, RouteOptions};
+use contiv_renderer::route::{AddressKind, DirectOptions, Grouping, RouteOptions};
 use contiv_store::{StoreUrl, etcd::EtcdAccess};
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
@@ -106,6 +106,24 @@ pub struct Config {
     /// The routing table for that
     #[arg(long, env = "CONTIV_ROUTE_NODE_TABLE", value_name = "N")]
     pub route_node_table: u32,
+
+    /// Let routes carry every service that can do without translation, unless it says otherwise
+    #[arg(long, env = "CONTIV_ROUTE_DIRECT", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub route_direct: bool,
+
+    /// The routing table with the routes to backends
+    #[arg(long, env = "CONTIV_ROUTE_DIRECT_TABLE", value_name = "N")]
+    pub route_direct_table: u32,
+
+    /// How these routes divide connections: `resilient` moves only those that must move, `plain` others too
+    #[arg(long, env = "CONTIV_ROUTE_NEXTHOPS", value_name = "HOW")]
+    pub route_nexthops: NexthopGrouping,
+
+    /// A resilient group may give connections without a packet for so long to a backend that has too few, as in 2m
+    #[arg(long, env = "CONTIV_ROUTE_NEXTHOP_IDLE", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[serde(with = "text::duration")]
+    pub route_nexthop_idle: Duration,
 
     /// Address and port of the debug HTTP
     #[arg(long, env = "CONTIV_LISTEN", value_name = "ADDR:PORT")]
@@ -223,6 +241,16 @@ pub enum LogFormat {
     Json,
 }
 
+/// How routes divide connections between next hops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NexthopGrouping {
+    /// A connection moves only if its next hop goes, or when it is idle.
+    Resilient,
+    /// With each change some connections move that need not.
+    Plain,
+}
+
 /// Everything that is wrong with the configuration, a line each.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", .0.join("\n"))]
@@ -280,6 +308,8 @@ impl Config {
             zone: (!self.zone.is_empty()).then(|| self.zone.as_str().into()),
             source_ranges_on_node_ports: self.source_ranges_on_node_ports,
             contiv_local_policy: self.contiv_local_policy,
+            route_runs: self.renderers.contains(&RendererName::ROUTE),
+            route_all: self.route_direct,
             node_name: NodeName::new(self.node_name.as_str()),
         }
     }
@@ -291,6 +321,15 @@ impl Config {
             advertise_table: self.route_advertise_table,
             reach_from_node: self.route_reach_from_node,
             node_table: self.route_node_table,
+            direct: DirectOptions {
+                table: self.route_direct_table,
+                grouping: match self.route_nexthops {
+                    NexthopGrouping::Plain => Grouping::Plain,
+                    NexthopGrouping::Resilient => Grouping::Resilient {
+                        idle: self.route_nexthop_idle.as_secs().try_into().unwrap_or(u32::MAX),
+                    },
+                },
+            },
         }
     }
 

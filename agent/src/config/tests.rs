@@ -17,7 +17,7 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 35] = [
+const VALUES: [(&str, &str, &str); 39] = [
     ("node-name", "\"n1\"", "n2"),
     ("store", "\"etcds://127.0.0.1:1\"", "dir:/2"),
     ("etcd-ca-file", "\"/1\"", "/2"),
@@ -32,6 +32,10 @@ const VALUES: [(&str, &str, &str); 35] = [
     ("route-withdraw-on-stop", "true", "false"),
     ("route-reach-from-node", "false", "true"),
     ("route-node-table", "1069", "1070"),
+    ("route-direct", "true", "false"),
+    ("route-direct-table", "1071", "1072"),
+    ("route-nexthops", "\"plain\"", "resilient"),
+    ("route-nexthop-idle", "\"30s\"", "1m"),
     ("listen", "\"[::1]:1\"", "[::1]:2"),
     ("healthz-listen", "\"0.0.0.0:10256\"", "[::]:10256"),
     ("state-dir", "\"/1\"", "/2"),
@@ -135,9 +139,12 @@ fn every_setting_of_the_route_renderer_is_a_key() {
         advertise_table: 1067,
         reach_from_node: false,
         node_table: 1069,
+        direct: DirectOptions { table: 1071, grouping: Grouping::Plain },
     };
     assert_eq!(load(&lines.join("\n"), &[]).unwrap().routes(), expected);
     assert_eq!(load("node-name = \"n1\"", &[]).unwrap().routes(), RouteOptions::default());
+    let idle = load("node-name = \"n1\"", &["--route-nexthop-idle=3s"]).unwrap().routes().direct.grouping;
+    assert_eq!(idle, Grouping::Resilient { idle: 3 });
 }
 
 #[test]
@@ -225,6 +232,8 @@ fn what_has_the_right_form_and_makes_no_sense_is_refused_with_the_way_out() {
         ("history-events = 0", &[], "history-events: the least is 1"),
         ("route-advertise-table = 254", &[], "route-advertise-table: 254 is a table of the system"),
         ("route-node-table = 67", &[], "route-node-table: the same as route-advertise-table"),
+        ("route-direct-table = 68", &[], "route-direct-table: the same as one of the other two"),
+        ("route-nexthop-idle = \"0s\"", &[], "route-nexthop-idle: the least is 1s"),
         ("", &["--route-advertise=node-port"], "none of cluster, external, load-balancer"),
         ("local-endpoint-weight = 0", &[], "local-endpoint-weight: "),
         (

@@ -15,12 +15,21 @@ impl EventLoop {
                 let _ = reply.send(self.sizes());
             }
             Query::Snapshot(reply) => {
-                drop(reply.send(self.store.is_synced.then(|| self.processor.snapshot())));
+                drop(
+                    reply.send(
+                        self.store.is_synced.then(|| self.handover.corrected(self.processor.snapshot())),
+                    ),
+                );
             }
             Query::Services(reply) => {
-                drop(reply.send(self.processor.snapshot().services.into_values().collect()));
+                let snapshot = self.handover.corrected(self.processor.snapshot());
+                drop(reply.send(snapshot.services.into_values().collect()));
             }
-            Query::Service(id, reply) => drop(reply.send(self.processor.service(&id).cloned())),
+            Query::Service(id, reply) => {
+                let mut service = self.processor.service(&id).cloned();
+                service.iter_mut().for_each(|service| self.handover.correct(service));
+                drop(reply.send(service));
+            }
             Query::Objects(kind, reply) => drop(reply.send(self.processor.objects(kind))),
             Query::Nodes(reply) => drop(reply.send(self.processor.nodes())),
             Query::Renderers(reply) => drop(reply.send(self.renderers.views())),

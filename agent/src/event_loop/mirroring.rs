@@ -155,6 +155,7 @@ impl EventLoop {
         let (resync, _) = intake::snapshot(&Snapshot { revision, entries, ..Snapshot::default() });
         let objects = resync.objects.len();
         let changes = self.processor.resync(resync);
+        self.begin_handover();
         self.health.tell_changes(&changes);
         self.store.revision = revision;
         self.store.is_synced = true;

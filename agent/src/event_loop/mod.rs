@@ -9,6 +9,7 @@ mod config;
 mod event;
 mod foreign_changes;
 mod guard;
+mod handover;
 mod health;
 mod history;
 mod inputs;
@@ -24,7 +25,7 @@ mod tests;
 
 use std::{collections::VecDeque, io, ops::ControlFlow, sync::Arc, time::Duration};
 
-use contiv_model::{ChangeSet, Processor};
+use contiv_model::{ChangeSet, Processor, Snapshot};
 use contiv_store::{FeedEvent, FeedHandle};
 use jiff::Timestamp;
 use thiserror::Error;
@@ -34,12 +35,13 @@ use tracing::{info, warn};
 use crate::{health::HealthOutputs, metrics::EventMetrics};
 use event::Event;
 use guard::DeletionGuard;
+use handover::Handover;
 use health::HealthReporter;
-use history::{Happening, History};
+use history::{Covers, Happening, History};
 use inputs::Inputs;
 use mirroring::Mirroring;
 use quarantine::Quarantine;
-use renderers::Renderers;
+use renderers::{Renderers, Settled};
 
 pub(crate) use config::MirrorConfig;
 pub use config::{LoopConfig, LoopMetrics};
@@ -68,6 +70,7 @@ pub struct EventLoop {
     processor: Processor,
     quarantine: Quarantine,
     guard: DeletionGuard,
+    handover: Handover,
     history: History,
     renderers: Renderers,
     store: StoreState,
@@ -116,6 +119,7 @@ impl EventLoop {
             processor,
             quarantine: Quarantine::default(),
             guard: DeletionGuard::new(config.guard),
+            handover: Handover::default(),
             history: History::new(config.history_events, config.history_age),
             renderers,
             store: StoreState::default(),
@@ -158,6 +162,7 @@ impl EventLoop {
             }
             Event::Renderer(done) => {
                 if let Some(settled) = self.renderers.finish(done) {
+                    self.hand_over(&settled);
                     if let Outcome::Applied { report, .. } = &settled.outcome {
                         self.quarantine.replace_rejected(
                             &settled.renderer,
@@ -226,6 +231,29 @@ impl EventLoop {
         [self.renderers.deadline(), self.guard.deadline()].into_iter().flatten().min()
     }
 
+    /// Before the first snapshot goes out, in the next event: what the kernel has of an earlier run is not known.
+    fn begin_handover(&mut self) {
+        let mut all = ChangeSet::between(&Snapshot::default(), &self.processor.snapshot());
+        self.handover.take(&mut all, self.history.newest() + 1);
+    }
+
+    /// Tells renderers of services that change hands by what the renderer `route` reports.
+    fn hand_over(&mut self, settled: &Settled) {
+        let Outcome::Applied { report, .. } = &settled.outcome else { return };
+        if &*settled.renderer != handover::ROUTE {
+            return;
+        }
+        let moved = self.handover.settle(settled.covers.last, &report.rejected);
+        let services = moved.iter().filter_map(|id| self.processor.service(id));
+        let services = services.map(|service| (service.id.clone(), self.handover.change(service))).collect();
+        let changes = ChangeSet { services, ..ChangeSet::default() };
+        if !changes.is_empty() {
+            let description = format!("{} services, between nftables and routes", changes.services.len());
+            let event = self.record("handover", description, Some(&changes), self.renderers.names());
+            self.renderers.add_changes(changes, Covers::one(event));
+        }
+    }
+
     fn end_hold(&mut self) {
         if self.guard.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
             self.confirm_deletions("they were held long enough");
@@ -250,7 +278,8 @@ impl EventLoop {
 
     /// Hands out what is pending to whoever is idle.
     fn dispatch(&mut self) {
-        self.renderers.dispatch(self.store.revision, || self.processor.snapshot());
+        let snapshot = || self.handover.corrected(self.processor.snapshot());
+        self.renderers.dispatch(self.store.revision, snapshot);
     }
 
     /// Records an event that took no time of its own, and returns its number.

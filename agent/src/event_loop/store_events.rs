@@ -60,12 +60,17 @@ impl EventLoop {
         }
         self.report_held(&judgement);
         let objects = resync.objects.len();
-        let changes = self.processor.resync(resync);
+        let mut changes = self.processor.resync(resync);
         self.health.tell_changes(&changes);
         self.quarantine.replace_values(bad, start.0);
         self.quarantine.replace_problems(problems, start.0);
 
         let is_first = !std::mem::replace(&mut self.store.is_synced, true);
+        if is_first {
+            self.begin_handover();
+        } else {
+            self.handover.take(&mut changes, self.history.newest() + 1);
+        }
         let unreadable = self.quarantine.len();
         let description = format!("{objects} objects, {unreadable} that cannot be used");
         let renderers = if is_first || !changes.is_empty() { self.renderers.names() } else { Vec::new() };
@@ -115,9 +120,10 @@ impl EventLoop {
         &mut self,
         kind: &'static str,
         description: String,
-        changes: ChangeSet,
+        mut changes: ChangeSet,
         start: (Timestamp, Instant),
     ) {
+        self.handover.take(&mut changes, self.history.newest() + 1);
         let renderers = if changes.is_empty() { Vec::new() } else { self.renderers.names() };
         let event = self.record_timed(kind, description, Some(&changes), renderers, start);
         if !changes.is_empty() {

@@ -16,4 +16,6 @@ pub struct ServiceOptions {
     pub prefer_local: bool,
     /// Established TCP connections to a backend that is gone are reset.
     pub reset_connections: bool,
+    /// Whether routes are to carry it; none where the node's configuration decides.
+    pub routed: Option<bool>,
 }

@@ -1,9 +1,12 @@
 //! Who holds a frontend that several services ask for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use super::relation::{Least, Relation};
-use crate::{Frontend, ServiceId, object::Seniority};
+use crate::{Frontend, Protocol, ServiceId, object::Seniority};
 
 /// A service that asks for frontends. The least holds what several ask for: the oldest, then the smallest id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +82,13 @@ impl Claims {
             Some((*frontend, holder.clone()))
         });
         lost.collect()
+    }
+
+    /// Who asks for any port of an address.
+    pub(super) fn at(&self, address: IpAddr) -> impl Iterator<Item = &Claimant> {
+        let first = Frontend::Address { address, protocol: Protocol::Tcp, port: 0 };
+        let is_there = move |frontend: &Frontend| matches!(frontend, Frontend::Address { address: found, .. } if *found == address);
+        self.claims.from(first).take_while(move |(frontend, _)| is_there(frontend)).map(|(_, who)| who)
     }
 
     fn holder(&self, frontend: &Frontend) -> Option<&ServiceId> {

@@ -10,7 +10,7 @@ use ipnetwork::IpNetwork;
 
 use super::{ProcessorConfig, backends, cache::Cache, placement::Placement};
 use crate::{
-    ContivService, PodId, ServiceId, ServicePort, TrafficPolicy,
+    Assignment, ContivService, PodId, ServiceId, ServicePort, TrafficPolicy,
     object::{Seniority, Service, ServiceType},
 };
 
@@ -19,6 +19,8 @@ use crate::{
 pub(super) struct Combined {
     pub(super) service: Arc<ContivService>,
     pub(super) seniority: Seniority,
+    /// Whether routes are to carry it, if they can.
+    pub(super) asks_for_routes: bool,
     /// The pods on this node among its backends.
     pub(super) local_pods: BTreeSet<PodId>,
 }
@@ -58,6 +60,8 @@ pub(super) fn combine(
         affinity_shared: spec.options.affinity_shared && spec.session_affinity_timeout != 0,
         balance: spec.options.balance,
         reset_connections: spec.options.reset_connections,
+        // Depends on other services too, and is settled with them.
+        assignment: Assignment::default(),
         cluster_ips: spec.cluster_ips.clone(),
         external_ips: spec.external_ips.union(&spec.load_balancer_ips),
         load_balancer_ips: spec.load_balancer_ips.clone(),
@@ -67,7 +71,12 @@ pub(super) fn combine(
         ports,
         lost: BTreeMap::new(),
     };
-    Some(Combined { service: Arc::new(service), seniority: spec.seniority, local_pods: backends.local_pods })
+    Some(Combined {
+        service: Arc::new(service),
+        seniority: spec.seniority,
+        asks_for_routes: spec.options.routed.unwrap_or(config.route_all),
+        local_pods: backends.local_pods,
+    })
 }
 
 /// Who may connect, where only some may.

@@ -39,6 +39,10 @@ pub struct ProcessorConfig {
     pub source_ranges_on_node_ports: bool,
     /// Contiv's reading of `externalTrafficPolicy: Local`: it restricts the cluster addresses too.
     pub contiv_local_policy: bool,
+    /// The renderer `route` runs on this node.
+    pub route_runs: bool,
+    /// Routes are to carry every service that does not say otherwise.
+    pub route_all: bool,
 }
 
 impl ProcessorConfig {
@@ -58,6 +62,8 @@ impl ProcessorConfig {
             zone: None,
             source_ranges_on_node_ports: false,
             contiv_local_policy: false,
+            route_runs: false,
+            route_all: false,
         }
     }
 }

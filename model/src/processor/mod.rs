@@ -25,7 +25,7 @@ use std::{
 
 use crate::{
     ChangeSet, ContivService, Frontend, InterfaceChange, InterfaceName, NodeFacts, ObjectKey, PodId,
-    ServiceChange, ServiceId, Snapshot, object::EndpointAddress,
+    ServiceChange, ServiceId, Snapshot, assignment::assign, object::EndpointAddress,
 };
 use cache::{Cache, Touched};
 use claims::{Claimant, Claims};
@@ -141,12 +141,16 @@ impl Processor {
             self.claims.replace(old.map(claim), new.as_ref().map(claim));
             touched.interfaces |= update_serving(&mut self.serving, id, old, new.as_ref());
         }
-        for id in self.claims.take_affected() {
+        let mut affected = self.claims.take_affected();
+        if self.config.route_runs {
+            affected.extend(self.neighbours(&results));
+        }
+        for id in affected {
             let unchanged = self.combined.get(&id);
             results.entry(id).or_insert_with(|| unchanged.cloned());
         }
         for (id, new) in results {
-            let new = new.map(|new| self.with_lost_frontends(new));
+            let new = new.map(|new| self.with_assignment(self.with_lost_frontends(new)));
             if let Some(change) = self.commit(&id, new) {
                 changes.services.insert(id, change);
             }
@@ -194,6 +198,41 @@ impl Processor {
             Arc::make_mut(&mut combined.service).lost = lost;
         }
         combined
+    }
+
+    /// The other services at addresses that these came to or left: whether routes can carry them may have changed.
+    fn neighbours(&self, results: &BTreeMap<ServiceId, Option<Combined>>) -> BTreeSet<ServiceId> {
+        let addresses = |combined: Option<&Combined>| -> BTreeSet<IpAddr> {
+            // One without ports asks for nothing.
+            let asking = combined.filter(|combined| !combined.service.ports.is_empty());
+            asking.map(|combined| combined.service.addresses().collect()).unwrap_or_default()
+        };
+        let changed = results.iter().flat_map(|(id, new)| {
+            let (old, new) = (addresses(self.combined.get(id)), addresses(new.as_ref()));
+            old.symmetric_difference(&new).copied().collect::<Vec<_>>()
+        });
+        let at = |address| self.claims.at(address).map(|claimant| claimant.service.clone());
+        changed.flat_map(at).filter(|id| !results.contains_key(id)).collect()
+    }
+
+    fn with_assignment(&self, mut combined: Combined) -> Combined {
+        let service = &combined.service;
+        let asked = combined.asks_for_routes;
+        let may_share = asked && self.config.route_runs && !service.ports.is_empty();
+        let shared = if may_share { self.shared_address(service) } else { None };
+        let assignment = assign(service, asked, self.config.route_runs, shared);
+        if service.assignment != assignment {
+            Arc::make_mut(&mut combined.service).assignment = assignment;
+        }
+        combined
+    }
+
+    /// An address of the service that another one has too, and which that is.
+    fn shared_address(&self, service: &ContivService) -> Option<(IpAddr, ServiceId)> {
+        service.addresses().find_map(|address| {
+            let other = self.claims.at(address).find(|claimant| claimant.service != service.id)?;
+            Some((address, other.service.clone()))
+        })
     }
 
     /// Makes a result the current one. None if it is what was there.

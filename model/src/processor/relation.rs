@@ -55,6 +55,11 @@ impl<K: Ord + Clone, V: Ord + Least> Relation<K, V> {
         self.pairs.range(from..).take_while(move |(other, _)| *other == key).map(|(_, value)| value)
     }
 
+    /// All pairs whose key is this one or comes after it, in their order.
+    pub(super) fn from(&self, key: K) -> impl Iterator<Item = &(K, V)> + use<'_, K, V> {
+        self.pairs.range((key, V::least())..)
+    }
+
     pub(super) fn has(&self, key: &K) -> bool {
         self.of(key).next().is_some()
     }

@@ -8,7 +8,7 @@ mod flow;
 mod lookup;
 mod text;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,8 @@ pub enum Verdict {
     Rejected(Rejected),
     /// It is dropped without an answer.
     Dropped(Dropped),
+    /// It is left as it is: routes lead to the backends of its service.
+    Routed,
     /// Nothing of ours concerns it: its destination is not a service.
     Untouched,
 }
@@ -96,6 +98,9 @@ pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
 
 fn of_service(claim: &Claim<'_>, flow: &Flow, client: Client, node: &NodeFacts) -> Verdict {
     let Claim { service, port, kind, .. } = *claim;
+    if kind != FrontendKind::NodePort && !service.assignment.addresses.translates() {
+        return Verdict::Routed;
+    }
     if let Some(ranges) = forbidding_ranges(service, kind, flow) {
         return Verdict::Dropped(Dropped::SourceRanges(ranges));
     }
@@ -135,7 +140,10 @@ fn forbidding_ranges(
 
 fn without_service(snapshot: &Snapshot, flow: &Flow) -> Verdict {
     let to = flow.to();
-    let owner = snapshot.services.values().find(|service| service.cluster_ips.contains(&to));
+    let has_it = |service: &&Arc<ContivService>| {
+        service.assignment.addresses.translates() && service.cluster_ips.contains(&to)
+    };
+    let owner = snapshot.services.values().find(has_it);
     let range = snapshot.node.service_cidrs.iter().find(|range| range.contains(to));
     match (owner, range) {
         (Some(service), _) => Verdict::Rejected(Rejected::UnknownPort(service.id.clone())),

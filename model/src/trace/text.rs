@@ -45,6 +45,10 @@ impl Display for Trace {
                 line(f, "verdict", "DROPPED: the client gets no answer")?;
                 line(f, "why", reason)
             }
+            Verdict::Routed => {
+                line(f, "verdict", "ROUTED: it is left as it is, and routes lead to the backends")?;
+                line(f, "why", "the renderer route carries this service; `ip route get` says where to")
+            }
             Verdict::Untouched => {
                 line(f, "verdict", "UNTOUCHED: not a service; routing and other tools decide")
             }

@@ -239,7 +239,7 @@ pub(crate) fn delete_pod(pod: &str) -> Event {
 
 /// A processor on this node, with no objects.
 pub(crate) fn mk_processor() -> Processor {
-    Processor::new(ProcessorConfig::new(NodeName::new(MASTER)))
+    Processor::new(ProcessorConfig { route_runs: true, ..ProcessorConfig::new(NodeName::new(MASTER)) })
 }
 
 /// A processor that has taken in these events, one by one.

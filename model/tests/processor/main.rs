@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot build its input has failed")]
 #![allow(clippy::wildcard_imports, reason = "the builders are the vocabulary of every test")]
 
+mod assignment;
 mod builders;
 mod claims;
 mod contiv_defects;

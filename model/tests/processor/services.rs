@@ -198,6 +198,7 @@ fn options_reach_renderers_and_a_shared_affinity_only_where_there_is_affinity() 
             balance: Balance::ClientAddress,
             prefer_local: false,
             reset_connections: true,
+            routed: None,
         },
         ..mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])
     };

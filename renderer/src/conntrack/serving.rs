@@ -23,13 +23,23 @@ pub(super) fn serving(service: &ContivService) -> BTreeMap<FrontendKey, Backends
         };
         service.ports.iter().find(has)
     };
-    let backends_of = |frontend: &FrontendKey| {
+    let backends_of = |frontend: &FrontendKey| -> Backends {
         let backends = port_of(frontend).into_iter().flat_map(|port| &port.backends);
         let of_family = backends.filter(|backend| Family::of(&backend.address) == frontend.family());
         of_family.map(Backend::endpoint).collect()
     };
+    // Where routes carry it, flows that are not translated are right too: their backends have the service's address.
+    let untranslated = |frontend: &FrontendKey| {
+        let is_routed = !frontend.is_node_port() && service.assignment.addresses.routes();
+        is_routed.then(|| SocketAddr::new(frontend.address, frontend.port))
+    };
+    let all = |frontend: &FrontendKey| {
+        let mut backends: Backends = backends_of(frontend);
+        backends.extend(untranslated(frontend));
+        backends
+    };
     let frontends = plan(service).frontends.into_keys();
-    frontends.map(|frontend| (frontend, backends_of(&frontend))).collect()
+    frontends.map(|frontend| (frontend, all(&frontend))).collect()
 }
 
 /// The backends that a frontend's elements lead to.

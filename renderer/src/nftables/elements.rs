@@ -32,6 +32,8 @@ pub(crate) fn of_frontend(frontend: FrontendKey, plan: &FrontendPlan, before: &[
         Serving::Backends(_) => (),
         Serving::Reject => put(SetKind::Unserved, Value::Reject),
         Serving::Drop => put(SetKind::Unserved, Value::Drop),
+        // Cluster IPs that the node does not know would be dropped.
+        Serving::Pass => put(SetKind::Unserved, Value::Accept),
     }
     match &plan.outside {
         Outside::Same | Outside::Backends(_) => (),

@@ -59,6 +59,8 @@ pub(crate) enum Serving {
     Reject,
     /// It is dropped: there are backends, but none that the policy allows.
     Drop,
+    /// It is left as it is: routes lead to backends.
+    Pass,
 }
 
 /// What is different for clients that are neither on this node nor its pods.
@@ -85,7 +87,9 @@ pub(crate) enum Masquerade {
 
 /// What `service` asks for.
 pub(crate) fn plan(service: &ContivService) -> ServicePlan {
-    let mut plan = ServicePlan { cluster_ips: service.cluster_ips.clone(), ..ServicePlan::default() };
+    let translates = service.assignment.addresses.translates();
+    let cluster_ips = if translates { service.cluster_ips.clone() } else { BTreeSet::new() };
+    let mut plan = ServicePlan { cluster_ips, ..ServicePlan::default() };
     // Kubernetes: a service lives in the families of its cluster IPs, and so do its other addresses. One that has none,
     // as there can be without Kubernetes, lives in both.
     let lives_in = |family: Family| {
@@ -139,6 +143,15 @@ fn frontend_plan(
     key: FrontendKey,
     external: bool,
 ) -> FrontendPlan {
+    if !key.is_node_port() && !service.assignment.addresses.translates() {
+        return FrontendPlan {
+            serving: Serving::Pass,
+            outside: Outside::Same,
+            masquerade: Masquerade::ClusterIp,
+            choice: Choice::Random,
+            sources: None,
+        };
+    }
     let family = key.family();
     let of_family = |backends: Vec<&Backend>| {
         shares(backends.into_iter().filter(|backend| Family::of(&backend.address) == family))

@@ -1,6 +1,6 @@
 //! What is asked of the kernel, and what its answers mean.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr, time::Instant};
 
 use rtnetlink::packet_route::{
     RouteNetlinkMessage,
@@ -10,11 +10,13 @@ use rtnetlink::packet_route::{
 };
 
 use super::{
+    direct,
     kernel_route::{self, Found, KernelRoute, family},
     kernel_rule,
+    nexthop::{Nexthop, NexthopMessage},
     options::RouteOptions,
     plan::Destination,
-    socket::RouteSocket,
+    socket::{Change, RouteSocket},
 };
 use crate::{RenderError, Report, netlink::NetlinkError};
 
@@ -22,7 +24,7 @@ const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
 const ESRCH: i32 = 3;
 const EACCES: i32 = 13;
-const EEXIST: i32 = 17;
+pub(super) const EXISTS: i32 = 17;
 const ENODEV: i32 = 19;
 const EINVAL: i32 = 22;
 const EOPNOTSUPP: i32 = 95;
@@ -63,10 +65,8 @@ pub(super) fn execute(
     let removals = remove.len();
     let mut changes: Vec<_> = remove.into_iter().map(RouteNetlinkMessage::DelRoute).collect();
     changes.extend(add.iter().map(|(_, route)| RouteNetlinkMessage::NewRoute(route.message())));
-    let sent = socket.change(changes)?;
-    report.transactions += sent.pieces;
-    report.bytes += sent.bytes;
-    let (removed, added) = sent.results.split_at(removals.min(sent.results.len()));
+    let results = change(socket, changes.into_iter().map(|it| Change::Make(it.into())).collect(), report)?;
+    let (removed, added) = results.split_at(removals.min(results.len()));
     for result in removed {
         match result {
             None => report.removed += 1,
@@ -84,10 +84,26 @@ pub(super) fn execute(
     Ok(outcomes)
 }
 
-fn outcome(route: &KernelRoute, errno: Option<i32>) -> Outcome {
+/// Makes changes. The error number for each; none for one that was made.
+pub(super) fn change(
+    socket: &mut RouteSocket,
+    changes: Vec<Change>,
+    report: &mut Report,
+) -> Result<Vec<Option<i32>>, NetlinkError> {
+    if !changes.is_empty() && report.sent.is_none() {
+        report.sent = Some(Instant::now());
+    }
+    let sent = socket.change(changes)?;
+    report.transactions += sent.pieces;
+    report.bytes += sent.bytes;
+    Ok(sent.results)
+}
+
+/// What the kernel's answer to an addition means.
+pub(super) fn outcome(route: &KernelRoute, errno: Option<i32>) -> Outcome {
     match errno {
         None => Outcome::Added,
-        Some(EEXIST) => Outcome::Conflict,
+        Some(EXISTS) => Outcome::Conflict,
         Some(errno @ (EACCES | ENODEV | EINVAL | EOPNOTSUPP | EAFNOSUPPORT | EADDRNOTAVAIL | ENETDOWN)) => {
             Outcome::Waits(errno)
         }
@@ -99,7 +115,7 @@ fn outcome(route: &KernelRoute, errno: Option<i32>) -> Outcome {
 pub(super) fn found(socket: &mut RouteSocket) -> Result<Vec<Found>, NetlinkError> {
     let mut found = Vec::new();
     for ipv4 in FAMILIES {
-        for message in socket.dump(&kernel_route::dump_request(ipv4))? {
+        for message in socket.dump(kernel_route::dump_request(ipv4))? {
             // A kernel without a family answers for all families.
             if let RouteNetlinkMessage::NewRoute(route) = message
                 && route.header.address_family == family(ipv4)
@@ -111,27 +127,27 @@ pub(super) fn found(socket: &mut RouteSocket) -> Result<Vec<Found>, NetlinkError
     Ok(found)
 }
 
-/// Puts our rules in place and removes those of ours that are for another table.
-pub(super) fn set_rules(socket: &mut RouteSocket, options: &RouteOptions) -> Result<Report, NetlinkError> {
+/// Puts our rules in place and removes all others of ours. `has_direct` tells whether services are routed directly.
+pub(super) fn set_rules(
+    socket: &mut RouteSocket,
+    options: &RouteOptions,
+    has_direct: bool,
+    report: &mut Report,
+) -> Result<(), NetlinkError> {
     let mut changes = Vec::new();
-    let mut report = Report::default();
     for ipv4 in FAMILIES {
-        let wanted = options.reach_from_node.then(|| kernel_rule::rule(ipv4, options.node_table));
-        let mut is_there = false;
+        let reach = options.reach_from_node.then(|| kernel_rule::rule(ipv4, options.node_table));
+        let direct = has_direct.then(|| kernel_rule::direct_rule(ipv4, options.direct.table));
+        let mut missing: Vec<RuleMessage> = reach.into_iter().chain(direct).collect();
         for rule in our_rules(socket, ipv4)? {
-            let is_wanted = wanted.as_ref().is_some_and(|wanted| kernel_rule::is_same(&rule, wanted));
-            if is_wanted && !is_there {
-                is_there = true;
-            } else {
-                changes.push(RouteNetlinkMessage::DelRule(rule));
+            match missing.iter().position(|wanted| kernel_rule::is_same(&rule, wanted)) {
+                Some(position) => drop(missing.swap_remove(position)),
+                None => changes.push(RouteNetlinkMessage::DelRule(rule)),
             }
         }
-        if !is_there {
-            changes.extend(wanted.map(RouteNetlinkMessage::NewRule));
-        }
+        changes.extend(missing.into_iter().map(RouteNetlinkMessage::NewRule));
     }
-    change_rules(socket, changes, &mut report)?;
-    Ok(report)
+    change_rules(socket, changes, report)
 }
 
 /// Removes everything of ours, in whatever table it is.
@@ -145,6 +161,12 @@ pub(super) fn remove_all(socket: &mut RouteSocket) -> Result<Report, NetlinkErro
     change_rules(socket, rules, &mut report)?;
     let found = found(socket)?;
     remove(socket, found.iter(), &mut report)?;
+    let ours = socket.dump_nexthops()?.into_iter().filter(|found| found.is_ours);
+    // Groups first: one without members would be gone already.
+    let is_group = |found: &NexthopMessage| matches!(found.nexthop, Some(Nexthop::Group { .. }));
+    let (groups, hops): (Vec<_>, Vec<_>) = ours.partition(is_group);
+    let ids = groups.into_iter().chain(hops).map(|found| found.id).collect();
+    direct::delete_nexthops(socket, ids, &mut report)?;
     Ok(report)
 }
 
@@ -178,7 +200,7 @@ pub(super) fn interfaces(socket: &mut RouteSocket) -> Result<BTreeMap<IpAddr, u3
     for ipv4 in FAMILIES {
         let mut request = AddressMessage::default();
         request.header.family = family(ipv4);
-        for message in socket.dump(&RouteNetlinkMessage::GetAddress(request))? {
+        for message in socket.dump(RouteNetlinkMessage::GetAddress(request))? {
             let RouteNetlinkMessage::NewAddress(message) = message else { continue };
             if let Some(address) = own_address(&message) {
                 interfaces.insert(address, message.header.index);
@@ -203,7 +225,7 @@ pub(super) fn own_address(message: &AddressMessage) -> Option<IpAddr> {
 
 pub(super) fn our_rules(socket: &mut RouteSocket, ipv4: bool) -> Result<Vec<RuleMessage>, NetlinkError> {
     let rules =
-        socket.dump(&kernel_rule::dump_request(ipv4))?.into_iter().filter_map(|message| match message {
+        socket.dump(kernel_rule::dump_request(ipv4))?.into_iter().filter_map(|message| match message {
             RouteNetlinkMessage::NewRule(rule) => Some(rule),
             _ => None,
         });
@@ -217,14 +239,12 @@ fn change_rules(
 ) -> Result<(), NetlinkError> {
     let is_addition: Vec<bool> =
         changes.iter().map(|change| matches!(change, RouteNetlinkMessage::NewRule(_))).collect();
-    let sent = socket.change(changes)?;
-    report.transactions += sent.pieces;
-    report.bytes += sent.bytes;
-    for (is_addition, result) in is_addition.into_iter().zip(sent.results) {
+    let changes = changes.into_iter().map(|it| Change::Make(it.into())).collect();
+    for (is_addition, result) in is_addition.into_iter().zip(change(socket, changes, report)?) {
         match result {
             None if is_addition => report.added += 1,
             None => report.removed += 1,
-            Some(EEXIST | EOPNOTSUPP | EAFNOSUPPORT) if is_addition => {}
+            Some(EXISTS | EOPNOTSUPP | EAFNOSUPPORT) if is_addition => {}
             Some(ENOENT) if !is_addition => {}
             Some(errno) => {
                 let source = std::io::Error::from_raw_os_error(errno);
@@ -235,7 +255,20 @@ fn change_rules(
     Ok(())
 }
 
-fn reason(errno: i32) -> String {
+/// Another program has a route to the address in our table. `key` chooses the table.
+pub(super) fn conflict(table: u32, address: IpAddr, key: &str) -> String {
+    format!(
+        "table {table} has a route to {address} that another program made; remove that one, or choose another table by {key}"
+    )
+}
+
+/// The kernel does not take a route yet.
+pub(super) fn waits(address: IpAddr, errno: i32) -> String {
+    format!("the kernel does not take the route to {address} yet: {}", reason(errno))
+}
+
+/// What an error number means.
+pub(super) fn reason(errno: i32) -> String {
     std::io::Error::from_raw_os_error(errno).to_string()
 }
 
@@ -258,7 +291,7 @@ mod tests {
         let address = [198, 51, 100, 1].into();
         let route = KernelRoute { table: 67, address, way: Way::Blackhole };
         assert_eq!(outcome(&route, None), Outcome::Added);
-        assert_eq!(outcome(&route, Some(EEXIST)), Outcome::Conflict);
+        assert_eq!(outcome(&route, Some(EXISTS)), Outcome::Conflict);
         assert_eq!(outcome(&route, Some(ENETDOWN)), Outcome::Waits(ENETDOWN));
         let Outcome::Failed(problem) = outcome(&route, Some(EPERM)) else { panic!("not a failure") };
         assert!(problem.starts_with("add blackhole 198.51.100.1 table 67"), "{problem}");

@@ -76,6 +76,21 @@ impl Desired {
         source(&self.node, ipv4)
     }
 
+    /// The same for both families: IPv4 and IPv6.
+    pub(super) fn sources(&self) -> [Option<IpAddr>; 2] {
+        [self.source(true), self.source(false)]
+    }
+
+    /// Facts about this node.
+    pub(super) const fn node(&self) -> &NodeFacts {
+        &self.node
+    }
+
+    /// What it was made from, after all changes.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot { services: self.services.clone(), node: self.node.clone(), ..Snapshot::default() }
+    }
+
     /// How many services there are.
     pub(super) fn services(&self) -> usize {
         self.services.len()

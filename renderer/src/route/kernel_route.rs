@@ -11,6 +11,8 @@ use rtnetlink::packet_route::{
 pub(super) const PROTOCOL: u8 = 0x43;
 /// Their metric. The kernel's own choice differs between the families.
 pub(super) const METRIC: u32 = 1024;
+/// The index of `lo`, in every network namespace.
+const LOOPBACK: u32 = 1;
 
 /// A route to one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,8 +27,14 @@ pub(super) struct KernelRoute {
 pub(super) enum Way {
     /// Nowhere: it is there to be read.
     Blackhole,
+    /// Nowhere, and whoever sends there is told.
+    Unreachable,
+    /// To this node itself.
+    Local,
     /// To a link, with the address that connections come from.
     Link { interface: u32, source: IpAddr },
+    /// To the members of a group, with the address that this node's own connections come from.
+    Group { id: u32, source: Option<IpAddr> },
 }
 
 /// What the kernel was found to have of ours.
@@ -47,10 +55,13 @@ impl KernelRoute {
             protocol: RouteProtocol::Other(PROTOCOL),
             kind: match self.way {
                 Way::Blackhole => RouteType::BlackHole,
-                Way::Link { .. } => RouteType::Unicast,
+                Way::Unreachable => RouteType::Unreachable,
+                Way::Local => RouteType::Local,
+                Way::Link { .. } | Way::Group { .. } => RouteType::Unicast,
             },
             scope: match self.way {
                 Way::Link { .. } if self.address.is_ipv4() => RouteScope::Link,
+                Way::Local if self.address.is_ipv4() => RouteScope::Host,
                 _ => RouteScope::Universe,
             },
             ..RouteHeader::default()
@@ -60,10 +71,15 @@ impl KernelRoute {
             RouteAttribute::Destination(route_address(self.address)),
             RouteAttribute::Priority(METRIC),
         ];
-        if let Way::Link { interface, source } = self.way {
-            message.attributes.push(RouteAttribute::Oif(interface));
-            message.attributes.push(RouteAttribute::PrefSource(route_address(source)));
-        }
+        let (interface, group, source) = match self.way {
+            Way::Blackhole | Way::Unreachable => (None, None, None),
+            Way::Local => (Some(LOOPBACK), None, None),
+            Way::Link { interface, source } => (Some(interface), None, Some(source)),
+            Way::Group { id, source } => (None, Some(id), source),
+        };
+        message.attributes.extend(interface.map(RouteAttribute::Oif));
+        message.attributes.extend(group.map(RouteAttribute::NhId));
+        message.attributes.extend(source.map(|source| RouteAttribute::PrefSource(route_address(source))));
         message
     }
 }
@@ -83,6 +99,8 @@ impl Found {
     /// The message that deletes exactly this one.
     pub(super) fn deletion(&self) -> RouteMessage {
         let mut message = self.message.clone();
+        let has_group =
+            message.attributes.iter().any(|attribute| matches!(attribute, RouteAttribute::NhId(_)));
         // The rest is what the kernel tells and does not take.
         message.attributes.retain(|attribute| {
             matches!(
@@ -90,9 +108,9 @@ impl Found {
                 RouteAttribute::Table(_)
                     | RouteAttribute::Destination(_)
                     | RouteAttribute::Priority(_)
-                    | RouteAttribute::Gateway(_)
+                    | RouteAttribute::NhId(_)
                     | RouteAttribute::PrefSource(_)
-            )
+            ) || !has_group && matches!(attribute, RouteAttribute::Gateway(_))
         });
         message
     }
@@ -129,25 +147,35 @@ pub(super) const fn family(ipv4: bool) -> AddressFamily {
 
 fn read(message: &RouteMessage) -> Option<KernelRoute> {
     let address = destination(message)?;
-    let (mut metric, mut interface, mut source) = (None, None, None);
+    let (mut metric, mut interface, mut source, mut group) = (None, None, None, None);
+    let mut leads_on = false;
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Priority(priority) => metric = Some(*priority),
             RouteAttribute::Oif(index) => interface = Some(*index),
             RouteAttribute::PrefSource(address) => source = ip(address),
+            RouteAttribute::NhId(id) => group = Some(*id),
             RouteAttribute::Gateway(_)
             | RouteAttribute::Via(_)
             | RouteAttribute::MultiPath(_)
-            | RouteAttribute::Encap(_)
-            | RouteAttribute::Metrics(_)
-            | RouteAttribute::NhId(_) => return None,
+            | RouteAttribute::Encap(_) => leads_on = true,
+            RouteAttribute::Metrics(_) => return None,
             _ => {}
         }
+    }
+    // With a group the kernel says too where its members lead.
+    if leads_on && group.is_none() {
+        return None;
     }
     let way = match message.header.kind {
         // The kernel names the loopback interface with IPv6.
         RouteType::BlackHole => Way::Blackhole,
-        RouteType::Unicast => Way::Link { interface: interface?, source: source? },
+        RouteType::Unreachable => Way::Unreachable,
+        RouteType::Local => Way::Local,
+        RouteType::Unicast => match group {
+            Some(id) => Way::Group { id, source },
+            None => Way::Link { interface: interface?, source: source? },
+        },
         _ => return None,
     };
     let is_of_our_form = metric == Some(METRIC)
@@ -157,18 +185,18 @@ fn read(message: &RouteMessage) -> Option<KernelRoute> {
     is_of_our_form.then(|| KernelRoute { table: table(message), address, way })
 }
 
-const fn host_length(address: IpAddr) -> u8 {
+pub(super) const fn host_length(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-const fn route_address(address: IpAddr) -> RouteAddress {
+pub(super) const fn route_address(address: IpAddr) -> RouteAddress {
     match address {
         IpAddr::V4(address) => RouteAddress::Inet(address),
         IpAddr::V6(address) => RouteAddress::Inet6(address),
     }
 }
 
-const fn ip(address: &RouteAddress) -> Option<IpAddr> {
+pub(super) const fn ip(address: &RouteAddress) -> Option<IpAddr> {
     match address {
         RouteAddress::Inet(address) => Some(IpAddr::V4(*address)),
         RouteAddress::Inet6(address) => Some(IpAddr::V6(*address)),
@@ -182,8 +210,16 @@ impl fmt::Display for KernelRoute {
         let Self { table, address, way } = self;
         match way {
             Way::Blackhole => write!(f, "blackhole {address} table {table}")?,
+            Way::Unreachable => write!(f, "unreachable {address} table {table}")?,
+            Way::Local => write!(f, "local {address} dev lo table {table}")?,
             Way::Link { interface, source } => {
                 write!(f, "{address} dev if{interface} table {table} src {source}")?;
+            }
+            Way::Group { id, source } => {
+                write!(f, "{address} nhid {id} table {table}")?;
+                if let Some(source) = source {
+                    write!(f, " src {source}")?;
+                }
             }
         }
         write!(f, " proto {PROTOCOL} metric {METRIC}")
@@ -194,12 +230,20 @@ impl fmt::Display for KernelRoute {
 mod tests {
     use super::*;
 
-    fn routes() -> [KernelRoute; 4] {
+    fn routes() -> [KernelRoute; 8] {
         let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
         let link = |source: &str| Way::Link { interface: 7, source: ip(source) };
         [
             KernelRoute { table: 67, address: ip("198.51.100.1"), way: Way::Blackhole },
             KernelRoute { table: 67, address: ip("2001:db8::1"), way: Way::Blackhole },
+            KernelRoute { table: 69, address: ip("198.51.100.1"), way: Way::Unreachable },
+            KernelRoute { table: 69, address: ip("198.51.100.1"), way: Way::Local },
+            KernelRoute { table: 69, address: ip("2001:db8::1"), way: Way::Group { id: 7, source: None } },
+            KernelRoute {
+                table: 69,
+                address: ip("198.51.100.1"),
+                way: Way::Group { id: 7, source: Some(ip("192.0.2.1")) },
+            },
             KernelRoute { table: 100_068, address: ip("10.96.0.1"), way: link("192.0.2.1") },
             KernelRoute { table: 100_068, address: ip("fd00:96::1"), way: link("fd00::1") },
         ]
@@ -228,7 +272,7 @@ mod tests {
             Found::new(message).unwrap().route
         };
         assert_eq!(changed(blackhole, |message| message.header.destination_prefix_length = 24), None);
-        assert_eq!(changed(blackhole, |message| message.header.kind = RouteType::Unreachable), None);
+        assert_eq!(changed(blackhole, |message| message.header.kind = RouteType::Prohibit), None);
         assert_eq!(changed(blackhole, |message| message.attributes.truncate(2)), None, "no metric");
         let gateway = RouteAttribute::Gateway(RouteAddress::Inet6(1.into()));
         let mut message = link.message();
@@ -247,8 +291,11 @@ mod tests {
 
     #[test]
     fn a_route_reads_as_the_ip_command_has_it() {
-        let [v4, _, link, _] = routes();
+        let [v4, _, unreachable, local, _, group, link, _] = routes();
         assert_eq!(v4.to_string(), "blackhole 198.51.100.1 table 67 proto 67 metric 1024");
+        assert_eq!(unreachable.to_string(), "unreachable 198.51.100.1 table 69 proto 67 metric 1024");
+        assert_eq!(local.to_string(), "local 198.51.100.1 dev lo table 69 proto 67 metric 1024");
+        assert_eq!(group.to_string(), "198.51.100.1 nhid 7 table 69 src 192.0.2.1 proto 67 metric 1024");
         assert_eq!(link.to_string(), "10.96.0.1 dev if7 table 100068 src 192.0.2.1 proto 67 metric 1024");
     }
 }

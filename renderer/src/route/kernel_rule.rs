@@ -1,5 +1,5 @@
-//! The rule by which the kernel looks at our routes for this node's own connections, after all other rules: so a route of
-//! anybody else goes before ours. Source: the kernel's `include/uapi/linux/fib_rules.h`.
+//! The rules by which the kernel looks at our routes: at those for this node's own connections after all other rules, so
+//! that a route of anybody else goes before ours; at those to backends before the main table. Source: the kernel's `include/uapi/linux/fib_rules.h`.
 
 use rtnetlink::packet_route::{
     RouteNetlinkMessage,
@@ -10,16 +10,31 @@ use rtnetlink::packet_route::{
 use super::kernel_route::{PROTOCOL, family};
 
 /// One behind the last rule that the kernel makes itself.
-const PRIORITY: u32 = 32_768;
+const LAST: u32 = 32_768;
+/// One before the rule for the main table.
+const BEFORE_MAIN: u32 = 32_765;
 
-/// The rule of a family that points to this table.
+/// The rule of a family that points to the table with routes to backends: they go before all of the main table, whose
+/// default route would lead elsewhere.
+pub(super) fn direct_rule(ipv4: bool, table: u32) -> RuleMessage {
+    let mut message = rule(ipv4, table);
+    message.attributes.retain(|attribute| !matches!(attribute, RuleAttribute::Iifname(_)));
+    for attribute in &mut message.attributes {
+        if let RuleAttribute::Priority(priority) = attribute {
+            *priority = BEFORE_MAIN;
+        }
+    }
+    message
+}
+
+/// The rule of a family that points to the table for this node's own connections.
 pub(super) fn rule(ipv4: bool, table: u32) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header =
         RuleHeader { family: family(ipv4), action: RuleAction::ToTable, ..RuleHeader::default() };
     message.attributes = vec![
         RuleAttribute::Table(table),
-        RuleAttribute::Priority(PRIORITY),
+        RuleAttribute::Priority(LAST),
         // What passes through the node is none of its own connections.
         RuleAttribute::Iifname("lo".to_owned()),
         RuleAttribute::Protocol(RouteProtocol::Other(PROTOCOL)),
@@ -72,6 +87,8 @@ mod tests {
         assert!(is_ours(&wanted) && is_same(&wanted, &wanted));
         assert_eq!(table(&wanted), 68);
         assert!(!is_same(&rule(true, 69), &wanted) && !is_same(&rule(false, 68), &wanted));
+        let direct = direct_rule(true, 68);
+        assert!(is_ours(&direct) && !is_same(&direct, &wanted) && !is_same(&wanted, &direct));
         let mut narrowed = wanted.clone();
         narrowed.attributes.push(RuleAttribute::Oifname("eth0".to_owned()));
         assert!(is_ours(&narrowed) && !is_same(&narrowed, &wanted));

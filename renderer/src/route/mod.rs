@@ -4,39 +4,46 @@
 //! ContivService ─ plan ─► destinations ─ desired (owners) ─► routes ─ compare ─► changes ─ netlink ─► kernel
 //! ```
 //!
-//! It does not carry traffic to backends; that stays with the renderer `nftables`. It makes the network bring traffic to
-//! this node, and lets this node's own processes find services.
+//! It makes the network bring traffic to this node, and lets this node's own processes find services. Traffic of services
+//! that ask for it goes to their backends by routes alone; for all others that stays with the renderer `nftables`.
 
 mod apply;
 mod desired;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+mod direct;
 mod kernel_route;
 mod kernel_rule;
+mod message;
+mod nexthop;
 mod options;
 mod plan;
 mod socket;
 mod verify;
+mod state;
 mod watch;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::mpsc::Sender,
-};
+use std::sync::mpsc::Sender;
 
 use contiv_model::{ChangeSet, Snapshot};
+use direct::{Direct, Kernel, Wanted};
 
 pub use self::options::{AddressKind, AddressKinds, RouteOptions, UnknownAddressKind};
 pub use self::verify::RouteVerifier;
 use self::{
-    apply::{Outcome, Plan},
     desired::Desired,
-    kernel_route::{KernelRoute, Way},
-    plan::{Destination, Purpose},
+    kernel_route::{Found, Way},
     socket::RouteSocket,
-    watch::{Interest, RouteWatch},
+    state::State,
+    watch::{Announcer, Interest, RouteWatch},
 };
 use crate::{Description, Rejected, RenderError, Renderer, Report, Verifier, Watch, netlink::NetlinkError};
+pub use self::{
+    direct::DirectOptions,
+    nexthop::Grouping,
+    options::{AddressKind, AddressKinds, RouteOptions, UnknownAddressKind},
+};
+use crate::{Description, RenderError, Renderer, Report, Watch, netlink::NetlinkError};
 
 /// Programs the kernel's routes.
 #[derive(Debug, Default)]
@@ -47,18 +54,6 @@ pub struct Routes {
     state: Option<State>,
     /// Tells the watch what to listen for.
     watch: Option<Sender<Interest>>,
-}
-
-/// What is programmed.
-#[derive(Debug)]
-struct State {
-    desired: Desired,
-    links: Links,
-    installed: BTreeMap<Destination, KernelRoute>,
-    /// Another program has a route of the same address in our table.
-    conflicts: BTreeSet<Destination>,
-    /// The kernel does not take them as long as a link is down or an address is not ready.
-    waiting: BTreeMap<Destination, i32>,
 }
 
 /// Where this node's own connections leave from, and as whom.
@@ -90,15 +85,28 @@ impl Routes {
         }
     }
 
-    fn try_resync(&mut self, desired: Desired) -> Result<(Report, Vec<String>), NetlinkError> {
+    /// Makes the kernel have what the snapshot wants. With `keeps`, routes of services that went back to `nftables` stay.
+    fn try_resync(
+        &mut self,
+        snapshot: &Snapshot,
+        keeps: bool,
+    ) -> Result<(Report, Vec<String>), NetlinkError> {
         self.state = None;
         let options = self.options;
         let links = Links::find(self.socket()?, &options, &desired)?;
-        // Before anything is programmed, so that nothing is missed.
-        if let Some(watch) = &self.watch {
-            // A watch that has ended is asked for anew.
-            let _ = watch.send(Interest::new(&options, links));
+        let desired = Desired::new(snapshot, options);
+        let mut links = Links::default();
+        if options.reach_from_node {
+            let interfaces = apply::interfaces(self.socket()?)?;
+            let link = |ipv4| {
+                let source = desired.source(ipv4)?;
+                interfaces.get(&source).map(|interface| Way::Link { interface: *interface, source })
+            };
+            links = Links { v4: link(true), v6: link(false) };
         }
+        let mut announcer = Announcer::new(&options, links, self.watch.clone());
+        // Before anything is programmed, so that nothing is missed.
+        announcer.announce();
         let socket = self.socket()?;
         let mut report = apply::set_rules(socket, &options)?;
         let mut state = State {
@@ -128,6 +136,25 @@ impl Routes {
             .map(|(route, destination)| (*destination, *route))
             .collect();
         let problems = state.execute(socket, plan, &mut report)?;
+        let found = apply::found(socket)?;
+        let is_direct = |found: &Found| found.route.is_some() && found.table() == options.direct.table;
+        let (of_direct, found): (Vec<_>, Vec<_>) = found.into_iter().partition(is_direct);
+        let kernel = Kernel { routes: of_direct, nexthops: socket.dump_nexthops()? };
+        let addresses = kernel.addresses();
+        let wanted = Wanted::new(snapshot, |address| keeps && addresses.contains(&address));
+        let mut report = Report::default();
+        apply::set_rules(socket, &options, !wanted.is_empty(), &mut report)?;
+        let (direct, mut problems) = Direct::resync(
+            socket,
+            options.direct,
+            desired.sources(),
+            wanted,
+            kernel,
+            &mut announcer,
+            &mut report,
+        )?;
+        let (state, more) = State::resync(socket, &options, desired, direct, announcer, found, &mut report)?;
+        problems.extend(more);
         self.state = Some(state);
         Ok((report, problems))
     }
@@ -156,9 +183,17 @@ impl Routes {
             {
                 plan.add.push((destination, route));
             }
+            return self.try_resync(&state.desired.snapshot(), true);
         }
+        let options = self.options;
+        let socket = self.socket()?;
         let mut report = Report::default();
-        let problems = state.execute(self.socket()?, plan, &mut report)?;
+        let had_direct = state.direct.is_needed();
+        let mut problems = state.update_direct(socket, changes, &mut report)?;
+        if state.direct.is_needed() && !had_direct {
+            apply::set_rules(socket, &options, true, &mut report)?;
+        }
+        problems.extend(state.update(socket, &options, touched, &mut report)?);
         self.state = Some(state);
         Ok((report, problems))
     }
@@ -234,41 +269,11 @@ impl State {
                 }
                 Outcome::Failed(problem) => problems.push(problem),
             }
+        if let Some(state) = &self.state {
+            report.rejected = state.rejected(&self.options);
+            report.notes = state.direct.notes();
         }
-        Ok(problems)
-    }
-
-    fn rejected(&self, options: &RouteOptions) -> Vec<Rejected> {
-        let conflict = |destination: &Destination| {
-            let (table, key) = match destination.purpose {
-                Purpose::Advertise => (options.advertise_table, "route-advertise-table"),
-                Purpose::Reach => (options.node_table, "route-node-table"),
-            };
-            let address = destination.address;
-            format!(
-                "table {table} has a route to {address} that another program made; remove that one, or choose another table by {key}"
-            )
-        };
-        let waits = |(destination, errno): (&Destination, &i32)| {
-            let error = std::io::Error::from_raw_os_error(*errno);
-            (
-                *destination,
-                format!("the kernel does not take the route to {} yet: {error}", destination.address),
-            )
-        };
-        let conflicts = self.conflicts.iter().map(|destination| (*destination, conflict(destination)));
-        let mut rejected: Vec<Rejected> = conflicts
-            .chain(self.waiting.iter().map(waits))
-            .flat_map(|(destination, reason)| {
-                self.desired.owners(destination).map(move |service| Rejected {
-                    service: service.clone(),
-                    reason: reason.clone(),
-                    in_force: "nothing",
-                })
-            })
-            .collect();
-        rejected.sort_by(|a, b| (&a.service, &a.reason).cmp(&(&b.service, &b.reason)));
-        rejected
+        Ok(report)
     }
 }
 
@@ -278,8 +283,16 @@ impl Renderer for Routes {
     }
 
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
-        let result = self.try_resync(Desired::new(snapshot, self.options));
+        // The first one, and one after a failure, are nothing that anybody asked for.
+        let keeps = self.state.is_none();
+        let result = self.try_resync(snapshot, keeps);
         let done = result.map_err(|error| apply::explain("resync the routes", &error))?;
+        self.finish(done)
+    }
+
+    fn heal(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
+        let result = self.try_resync(snapshot, true);
+        let done = result.map_err(|error| apply::explain("repair the routes", &error))?;
         self.finish(done)
     }
 
@@ -306,17 +319,7 @@ impl Renderer for Routes {
 
     fn describe(&self) -> Description {
         let Some(state) = &self.state else { return Description::default() };
-        let count = |purpose| state.installed.keys().filter(|key| key.purpose == purpose).count();
-        Description {
-            services: state.desired.services(),
-            sizes: vec![
-                ("advertised".to_owned(), count(Purpose::Advertise)),
-                ("reachable".to_owned(), count(Purpose::Reach)),
-                ("conflicts".to_owned(), state.conflicts.len()),
-                ("waiting".to_owned(), state.waiting.len()),
-            ],
-            text: state.installed.values().flat_map(|route| [route.to_string(), "\n".to_owned()]).collect(),
-        }
+        state.describe()
     }
 
     fn cleanup(&mut self) -> Result<Report, RenderError> {

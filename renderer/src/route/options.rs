@@ -4,6 +4,8 @@ use std::{fmt, str::FromStr};
 
 use thiserror::Error;
 
+use super::{DirectOptions, Grouping};
+
 /// Which of a service's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AddressKind {
@@ -80,6 +82,8 @@ pub struct RouteOptions {
     pub reach_from_node: bool,
     /// The table with the routes for that. A rule behind all others points to it.
     pub node_table: u32,
+    /// Services that routes carry.
+    pub direct: DirectOptions,
 }
 
 impl Default for RouteOptions {
@@ -89,6 +93,7 @@ impl Default for RouteOptions {
             advertise_table: 67,
             reach_from_node: true,
             node_table: 68,
+            direct: DirectOptions { table: 69, grouping: Grouping::Resilient { idle: 120 } },
         }
     }
 }

@@ -88,7 +88,7 @@ fn attracts(port: &ServicePort, policy: TrafficPolicy, ipv4: bool) -> bool {
     }
 }
 
-const fn is_routable(address: IpAddr) -> bool {
+pub(super) const fn is_routable(address: IpAddr) -> bool {
     if address.is_unspecified() || address.is_loopback() || address.is_multicast() {
         return false;
     }

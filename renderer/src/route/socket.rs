@@ -6,12 +6,16 @@ use netlink_sys::{SocketAddr, protocols::NETLINK_ROUTE};
 use nix::sys::socket::{setsockopt, sockopt};
 use rtnetlink::{
     packet_core::{
-        NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage,
-        NetlinkPayload,
+        NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkBuffer,
+        NetlinkHeader, NetlinkMessage, NetlinkPayload,
     },
-    packet_route::RouteNetlinkMessage,
+    packet_route::{RouteNetlinkMessage, route::RouteMessage},
 };
 
+use super::{
+    message::Message,
+    nexthop::{Action, NexthopMessage},
+};
 use crate::netlink::{Membership, NetlinkError};
 
 /// Changes that are sent in one piece. The kernel makes an answer to each before any is read, and all must find room.
@@ -33,6 +37,15 @@ pub(super) struct RouteSocket {
     sequence: u32,
     /// Its listener ends when this goes.
     pub(super) membership: Option<Membership>,
+}
+
+/// A change, and what is to happen if there is something already.
+#[derive(Debug, Clone)]
+pub(super) enum Change {
+    /// It stays, and the change is refused. Or the change is a deletion.
+    Make(Message),
+    /// It is known to be ours, and replaced in one step; if it is gone, the change is refused.
+    Replace(Message),
 }
 
 /// What became of a batch.
@@ -63,11 +76,30 @@ impl RouteSocket {
         self.port
     }
 
+    /// Every next hop there is.
+    pub(super) fn dump_nexthops(&mut self) -> Result<Vec<NexthopMessage>, NetlinkError> {
+        let found = self.dump_all(&NexthopMessage::dump_request().into())?.into_iter();
+        let nexthop = |message| match message {
+            Message::Nexthop(message) => Some(message),
+            Message::Route(_) => None,
+        };
+        Ok(found.filter_map(nexthop).collect())
+    }
+
     /// Everything that the request asks for.
     pub(super) fn dump(
         &mut self,
-        request: &RouteNetlinkMessage,
+        request: RouteNetlinkMessage,
     ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
+        let found = self.dump_all(&request.into())?.into_iter();
+        let route = |message| match message {
+            Message::Route(message) => Some(*message),
+            Message::Nexthop(_) => None,
+        };
+        Ok(found.filter_map(route).collect())
+    }
+
+    fn dump_all(&mut self, request: &Message) -> Result<Vec<Message>, NetlinkError> {
         for _ in 1..DUMP_TRIES {
             if let (found, true) = self.try_dump(request)? {
                 return Ok(found);
@@ -78,10 +110,7 @@ impl RouteSocket {
     }
 
     /// Also whether nothing changed under it.
-    fn try_dump(
-        &mut self,
-        request: &RouteNetlinkMessage,
-    ) -> Result<(Vec<RouteNetlinkMessage>, bool), NetlinkError> {
+    fn try_dump(&mut self, request: &Message) -> Result<(Vec<Message>, bool), NetlinkError> {
         let mut bytes = Vec::new();
         let sequence = self.write(&mut bytes, request.clone(), NLM_F_REQUEST | NLM_F_DUMP);
         self.send(&bytes)?;
@@ -101,9 +130,48 @@ impl RouteSocket {
         }
     }
 
-    /// Makes these changes, one after the other; what is there already is never replaced. A change that is refused does not
-    /// keep the others from being made.
-    pub(super) fn change(&mut self, changes: Vec<RouteNetlinkMessage>) -> Result<Sent, NetlinkError> {
+    /// The routes that the kernel would take, one for each request; none where it has none.
+    pub(super) fn look_up(
+        &mut self,
+        requests: Vec<RouteMessage>,
+    ) -> Result<Vec<Option<RouteMessage>>, NetlinkError> {
+        let mut routes = Vec::with_capacity(requests.len());
+        let mut requests = requests.into_iter().peekable();
+        while requests.peek().is_some() {
+            let first = self.sequence.wrapping_add(1);
+            let mut bytes = Vec::new();
+            let end = routes.len() + requests.len().min(BATCH);
+            for request in requests.by_ref().take(BATCH) {
+                let request = RouteNetlinkMessage::GetRoute(request).into();
+                self.write(&mut bytes, request, NLM_F_REQUEST | NLM_F_ACK);
+            }
+            self.send(&bytes)?;
+            let start = routes.len();
+            let mut found = None;
+            while routes.len() < end {
+                for message in messages(&self.receive()?) {
+                    let answered = u32::try_from(routes.len() - start).unwrap_or(u32::MAX);
+                    if message.header.sequence_number != first.wrapping_add(answered) {
+                        continue;
+                    }
+                    match message.payload {
+                        // It ends the answer, with an error or without.
+                        NetlinkPayload::Error(_) => routes.push(found.take()),
+                        NetlinkPayload::InnerMessage(Message::Route(message)) => {
+                            if let RouteNetlinkMessage::NewRoute(route) = *message {
+                                found = Some(route);
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        Ok(routes)
+    }
+
+    /// Makes these changes, one after the other. One that is refused does not keep the others from being made.
+    pub(super) fn change(&mut self, changes: Vec<Change>) -> Result<Sent, NetlinkError> {
         let mut sent = Sent { results: Vec::with_capacity(changes.len()), ..Sent::default() };
         let mut changes = changes.into_iter().peekable();
         let mut bytes = Vec::new();
@@ -112,14 +180,13 @@ impl RouteSocket {
             let first = self.sequence.wrapping_add(1);
             let mut count = 0;
             for change in changes.by_ref().take(BATCH) {
-                // With a deletion the same bit would mean all of a kind.
-                let exclusive = match &change {
-                    RouteNetlinkMessage::NewRoute(_) | RouteNetlinkMessage::NewRule(_) => {
-                        NLM_F_CREATE | NLM_F_EXCL
-                    }
-                    _ => 0,
+                let (message, flags) = match change {
+                    Change::Replace(message) => (message, NLM_F_REPLACE),
+                    Change::Make(message) if adds(&message) => (message, NLM_F_CREATE | NLM_F_EXCL),
+                    // With a deletion the same bits would mean all of a kind.
+                    Change::Make(message) => (message, 0),
                 };
-                self.write(&mut bytes, change, NLM_F_REQUEST | NLM_F_ACK | exclusive);
+                self.write(&mut bytes, message, NLM_F_REQUEST | NLM_F_ACK | flags);
                 count += 1;
             }
             self.send(&bytes)?;
@@ -149,9 +216,10 @@ impl RouteSocket {
         Ok(())
     }
 
-    fn write(&mut self, bytes: &mut Vec<u8>, message: RouteNetlinkMessage, flags: u16) -> u32 {
+    fn write(&mut self, bytes: &mut Vec<u8>, message: Message, flags: u16) -> u32 {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut message = NetlinkMessage::from(message);
+        let mut message =
+            NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::InnerMessage(message));
         message.header.flags = flags;
         message.header.sequence_number = self.sequence;
         message.finalize();
@@ -175,8 +243,18 @@ impl RouteSocket {
     }
 }
 
+/// Whether a message adds what it is about.
+fn adds(message: &Message) -> bool {
+    match message {
+        Message::Route(message) => {
+            matches!(**message, RouteNetlinkMessage::NewRoute(_) | RouteNetlinkMessage::NewRule(_))
+        }
+        Message::Nexthop(message) => message.action == Action::New,
+    }
+}
+
 /// What was received, as messages. One that cannot be read is passed over: what it is about is left alone.
-pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = NetlinkMessage<RouteNetlinkMessage>> {
+pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = NetlinkMessage<Message>> {
     std::iter::from_fn(move || {
         loop {
             let length = NetlinkBuffer::new_checked(bytes).ok()?.length() as usize;

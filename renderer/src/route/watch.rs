@@ -4,20 +4,23 @@
 //! addresses are heard too.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    net::IpAddr,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::mpsc::{Receiver, Sender, channel},
 };
 
+use ipnetwork::IpNetwork;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::poll::PollTimeout;
 use rtnetlink::{
     packet_core::NetlinkPayload,
-    packet_route::{RouteNetlinkMessage, link::LinkFlags},
+    packet_route::{AddressFamily, RouteNetlinkMessage, link::LinkFlags, route::RouteMessage},
 };
 
 use super::{
     Links, Way, apply, kernel_route, kernel_rule,
+    message::Message,
+    nexthop::Action,
     options::RouteOptions,
     socket::{RouteSocket, messages},
 };
@@ -35,28 +38,84 @@ mod group {
     pub(super) const IPV6_IFADDR: u32 = 9;
     pub(super) const IPV6_ROUTE: u32 = 11;
     pub(super) const IPV6_RULE: u32 = 19;
-    pub(super) const ALL: [u32; 7] =
-        [LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE, IPV6_RULE];
+    pub(super) const NEXTHOP: u32 = 32;
+    pub(super) const ALL: [u32; 8] =
+        [LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE, IPV6_RULE, NEXTHOP];
 }
 
 /// What the renderer depends on now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Interest {
     tables: Vec<u32>,
-    /// Interface and source address of each family that has them.
-    links: Vec<(u32, IpAddr)>,
+    /// Those that our routes leave by.
+    interfaces: BTreeSet<u32>,
+    /// Those that this node's own connections come from.
+    sources: BTreeSet<IpAddr>,
+    /// Backends: where other routes lead to, next hops of ours do too.
+    backends: BTreeSet<IpAddr>,
 }
 
 impl Interest {
     pub(super) fn new(options: &RouteOptions, links: Links) -> Self {
         let link = |way| match way {
             Way::Link { interface, source } => Some((interface, source)),
-            Way::Blackhole => None,
+            _ => None,
         };
+        let links = || [links.v4, links.v6].into_iter().flatten().filter_map(link);
         Self {
-            tables: vec![options.advertise_table, options.node_table],
-            links: [links.v4, links.v6].into_iter().flatten().filter_map(link).collect(),
+            tables: vec![options.advertise_table, options.node_table, options.direct.table],
+            interfaces: links().map(|(interface, _)| interface).collect(),
+            sources: links().map(|(_, source)| source).collect(),
+            backends: BTreeSet::new(),
         }
+    }
+
+    /// A route to one of the backends may lead elsewhere.
+    fn is_for_a_backend(&self, route: &RouteMessage) -> bool {
+        let length = route.header.destination_prefix_length;
+        let any: IpAddr = match route.header.address_family {
+            AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
+            _ => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let Ok(range) = IpNetwork::new(kernel_route::destination(route).unwrap_or(any), length) else {
+            return false;
+        };
+        self.backends.range(range.network()..=range.broadcast()).next().is_some()
+    }
+}
+
+/// Tells the watch what the renderer depends on, each time before it does.
+#[derive(Debug)]
+pub(super) struct Announcer {
+    links: Links,
+    interest: Interest,
+    watch: Option<Sender<Interest>>,
+}
+
+impl Announcer {
+    pub(super) fn new(options: &RouteOptions, links: Links, watch: Option<Sender<Interest>>) -> Self {
+        Self { links, interest: Interest::new(options, links), watch }
+    }
+
+    pub(super) const fn links(&self) -> Links {
+        self.links
+    }
+
+    pub(super) fn announce(&self) {
+        if let Some(watch) = &self.watch {
+            // A watch that has ended is asked for anew.
+            let _ = watch.send(self.interest.clone());
+        }
+    }
+
+    pub(super) fn depend_on_routes_to(&mut self, backends: &BTreeSet<IpAddr>) {
+        self.interest.backends.extend(backends);
+        self.announce();
+    }
+
+    pub(super) fn depend_on_links(&mut self, interfaces: impl Iterator<Item = u32>) {
+        self.interest.interfaces.extend(interfaces);
+        self.announce();
     }
 }
 
@@ -120,19 +179,23 @@ impl Watch for RouteWatch {
 }
 
 /// What a notification says, for people; none if it is of no consequence. Pure but for what it remembers of links.
-fn what_matters(
-    message: &RouteNetlinkMessage,
-    interest: &Interest,
-    is_up: &mut BTreeMap<u32, bool>,
-) -> Option<String> {
+fn what_matters(message: &Message, interest: &Interest, is_up: &mut BTreeMap<u32, bool>) -> Option<String> {
     let is_ours = |table: u32| interest.tables.contains(&table);
-    let depends_on = |index: u32| interest.links.iter().any(|(interface, _)| *interface == index);
+    let depends_on = |index: u32| interest.interfaces.contains(&index);
+    let message = match message {
+        Message::Route(message) => &**message,
+        Message::Nexthop(nexthop) => {
+            let verb = if nexthop.action == Action::New { "changed" } else { "deleted" };
+            return nexthop.is_ours.then(|| format!("{verb} the next hop {}", nexthop.id));
+        }
+    };
     match message {
         RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
             let table = kernel_route::table(route);
             let verb = if matches!(message, RouteNetlinkMessage::NewRoute(_)) { "added" } else { "deleted" };
             let to = kernel_route::destination(route).map_or("default".to_owned(), |ip| ip.to_string());
-            is_ours(table).then(|| format!("{verb} the route to {to} in table {table}"))
+            (is_ours(table) || interest.is_for_a_backend(route))
+                .then(|| format!("{verb} the route to {to} in table {table}"))
         }
         RouteNetlinkMessage::NewRule(rule) | RouteNetlinkMessage::DelRule(rule) => {
             let table = kernel_rule::table(rule);
@@ -141,8 +204,7 @@ fn what_matters(
         }
         RouteNetlinkMessage::NewAddress(message) | RouteNetlinkMessage::DelAddress(message) => {
             let address = apply::own_address(message)?;
-            let matters = interest.links.iter().any(|(_, source)| *source == address);
-            matters.then(|| format!("changed the address {address} of this node"))
+            interest.sources.contains(&address).then(|| format!("changed the address {address} of this node"))
         }
         RouteNetlinkMessage::NewLink(link) if depends_on(link.header.index) => {
             let up = link.header.flags.contains(LinkFlags::Up);
@@ -175,7 +237,7 @@ mod tests {
     }
 
     fn heard(message: &RouteNetlinkMessage) -> Option<String> {
-        what_matters(message, &interest(), &mut BTreeMap::new())
+        what_matters(&message.clone().into(), &interest(), &mut BTreeMap::new())
     }
 
     #[test]
@@ -206,7 +268,7 @@ mod tests {
             let mut message = LinkMessage::default();
             message.header.index = index;
             message.header.flags = flags;
-            RouteNetlinkMessage::NewLink(message)
+            Message::from(RouteNetlinkMessage::NewLink(message))
         };
         let (interest, mut is_up) = (interest(), BTreeMap::new());
         let mut heard = |index, flags| what_matters(&link(index, flags), &interest, &mut is_up).is_some();

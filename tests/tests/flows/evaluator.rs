@@ -45,7 +45,7 @@ fn ending(lab: &Lab, flow: &Flow, trace: &Trace) -> Result<Ending> {
         }
         Verdict::Rejected(_) => Ok(Ending::Rejected),
         Verdict::Dropped(_) => Ok(Ending::Dropped),
-        Verdict::Untouched => Err(LabError::Unexpected("untouched".to_owned())),
+        verdict @ (Verdict::Routed | Verdict::Untouched) => Err(LabError::Unexpected(format!("{verdict:?}"))),
     }
 }
 

@@ -122,14 +122,14 @@ fn service() -> impl Strategy<Value = Service> {
 }
 
 fn options() -> impl Strategy<Value = ServiceOptions> {
-    (any::<[bool; 3]>(), select(&[Balance::Random, Balance::ClientAddress][..])).prop_map(
-        |([affinity_shared, prefer_local, reset_connections], balance)| ServiceOptions {
+    (any::<[bool; 3]>(), select(&[Balance::Random, Balance::ClientAddress][..]), any::<Option<bool>>())
+        .prop_map(|([affinity_shared, prefer_local, reset_connections], balance, routed)| ServiceOptions {
             affinity_shared,
             balance,
             prefer_local,
             reset_connections,
-        },
-    )
+            routed,
+        })
 }
 
 fn source_ranges() -> impl Strategy<Value = BTreeSet<ipnetwork::IpNetwork>> {

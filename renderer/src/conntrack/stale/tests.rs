@@ -1,6 +1,8 @@
 use std::{net::SocketAddr, sync::Arc};
 
-use contiv_model::{Addresses, Backend, BackendState, Frontend, ServiceId, ServicePort, TrafficPolicy};
+use contiv_model::{
+    Addresses, Backend, BackendState, Carrier, Frontend, ServiceId, ServicePort, TrafficPolicy,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -45,6 +47,22 @@ fn stale(suspects: &Suspects, flow: &Flow<'_>) -> bool {
 
 fn stale_udp(suspects: &Suspects, destination: &str, backend: &str) -> bool {
     stale(suspects, &flow(Protocol::Udp, destination, backend, true))
+}
+
+#[test]
+fn a_service_that_changes_its_renderer_keeps_its_flows_but_for_datagrams_that_are_to_be_translated() {
+    let translated = service(Protocol::Udp, &["10.244.1.1:53"]);
+    let mut routed = translated.clone();
+    routed.assignment.addresses = Carrier::Route;
+    assert!(suspects(&[change(Some(&translated), Some(&routed))]).is_empty(), "all are right as they are");
+    let back = suspects(&[change(Some(&routed), Some(&translated))]);
+    assert!(stale_udp(&back, "10.96.0.1:53", "10.96.0.1:53"), "never translated");
+    assert!(!stale_udp(&back, "10.96.0.1:53", "10.244.1.1:53"));
+    let mut without = routed.clone();
+    without.ports[0].backends.clear();
+    let gone = suspects(&[change(Some(&routed), Some(&without))]);
+    assert!(stale_udp(&gone, "10.96.0.1:53", "10.244.1.1:53"), "translated once, to a backend that is gone");
+    assert!(!stale_udp(&gone, "10.96.0.1:53", "10.96.0.1:53"));
 }
 
 #[test]

@@ -27,7 +27,9 @@ pub fn differences(wanted: &Trace, found: &Answer) -> Vec<String> {
         Verdict::Dropped(_) => {
             of_verdict("is to be dropped", found, |ending| matches!(ending, Ending::Dropped { .. }))
         }
-        Verdict::Untouched => of_verdict("is to be left alone", found, |ending| *ending == Ending::Untouched),
+        Verdict::Routed | Verdict::Untouched => {
+            of_verdict("is to be left alone", found, |ending| *ending == Ending::Untouched)
+        }
     };
     let client = found.client.kind();
     if !differences.is_empty() && client != wanted.client {

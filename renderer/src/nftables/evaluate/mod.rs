@@ -158,6 +158,8 @@ impl<T: Tables> Walk<'_, T> {
             match self.lookup.value(SetKind::Unserved, key)? {
                 Some(Value::Reject) => return Ok(Some(self.rejected(SetKind::Unserved))),
                 Some(Value::Drop) => return Ok(Some(self.dropped(SetKind::Unserved))),
+                // A service that routes carry: the chain ends here.
+                Some(Value::Accept) => return Ok(None),
                 Some(_) | None => (),
             }
         }

@@ -49,6 +49,7 @@ fn the_random_services_lead_to_every_answer() {
                 ],
                 Verdict::Rejected(_) => &["rejected"],
                 Verdict::Dropped(_) => &["dropped"],
+                Verdict::Routed => &["routed"],
                 Verdict::Untouched => &["untouched"],
             };
             for word in words {
@@ -65,6 +66,7 @@ fn the_random_services_lead_to_every_answer() {
         "hidden for a hairpin",
         "rejected",
         "dropped",
+        "routed",
         "untouched",
     ] {
         assert!(seen.get(word).is_some_and(|&count| count >= 20), "{word} is rare: {seen:?}");

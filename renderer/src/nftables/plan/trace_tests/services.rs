@@ -7,8 +7,8 @@ use std::{
 };
 
 use contiv_model::{
-    Backend, BackendState, Balance, ClusterIpMasquerade, ContivService, Flow, Frontend, InterfaceName,
-    NodeFacts, Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy,
+    Assignment, Backend, BackendState, Balance, Carrier, ClusterIpMasquerade, ContivService, Flow, Frontend,
+    InterfaceName, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy,
 };
 use proptest::{
     collection::vec,
@@ -131,7 +131,8 @@ fn policy() -> impl Strategy<Value = TrafficPolicy> {
 fn service() -> impl Strategy<Value = ContivService> {
     let addresses = (some::<IpAddr>(&CLUSTER_IPS), some::<IpAddr>(&EXTERNAL_IPS), any::<bool>());
     let balance = select(&[Balance::Random, Balance::ClientAddress][..]);
-    let choice = (prop_oneof![Just(0), 1..9_u32], any::<bool>(), balance);
+    let carrier = prop_oneof![4 => Just(Carrier::Nftables), 1 => Just(Carrier::Route)];
+    let choice = (prop_oneof![Just(0), 1..9_u32], any::<bool>(), balance, carrier);
     let sources = (some::<IpAddr>(&EXTERNAL_IPS), some(&SOURCE_RANGES), any::<bool>());
     (addresses, (policy(), policy()), choice, sources, vec(port(), 1..3)).prop_map(
         |((cluster_ips, mut external_ips, are_external_too), policies, choice, sources, mut ports)| {
@@ -150,6 +151,7 @@ fn service() -> impl Strategy<Value = ContivService> {
                 session_affinity_timeout: choice.0,
                 affinity_shared: choice.1,
                 balance: choice.2,
+                assignment: Assignment { addresses: choice.3, ..Assignment::default() },
                 load_balancer_ips: sources.0.intersection(&external_ips).copied().collect(),
                 source_ranges: sources.1,
                 source_ranges_on_node_ports: sources.2,

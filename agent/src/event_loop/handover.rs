@@ -1,0 +1,165 @@
+//! A service that routes are to carry stays with `nftables` until the renderer `route` has reported that its routes are
+//! there, and goes back to it when they no longer are. So there is no moment in which nobody carries it, though the two
+//! renderers know nothing of each other. Pure.
+//!
+//! The other way needs no waiting: the renderer `route` keeps the routes of a service that goes back, see there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use contiv_model::{Carrier, ChangeSet, ContivService, ServiceChange, ServiceId, Snapshot};
+use contiv_renderer::{Rejected, renderer::LEFT_TO_NFTABLES};
+
+/// The renderer whose reports count.
+pub(super) const ROUTE: &str = "route";
+
+/// What is known of the services that routes are to carry.
+#[derive(Debug, Default)]
+pub(super) struct Handover {
+    /// Routes do.
+    carried: BTreeSet<ServiceId>,
+    /// They do not yet, or not any more; with the event by which the renderer was told.
+    awaited: BTreeMap<ServiceId, u64>,
+}
+
+impl Handover {
+    /// Takes in changes that the processor tells of in this event, and makes them say who really carries what.
+    pub(super) fn take(&mut self, changes: &mut ChangeSet, event: u64) {
+        for (id, change) in &mut changes.services {
+            if let Some(old) = &mut change.old {
+                self.correct(old);
+            }
+            match &mut change.new {
+                Some(new) if new.assignment.addresses == Carrier::Route => {
+                    if !self.carried.contains(id) {
+                        self.awaited.entry(id.clone()).or_insert(event);
+                    }
+                    self.correct(new);
+                }
+                _ => {
+                    self.carried.remove(id);
+                    self.awaited.remove(id);
+                }
+            }
+        }
+    }
+
+    /// Takes in a report of the renderer `route` on all events up to this one. Returns the services that change hands.
+    pub(super) fn settle(&mut self, last: u64, rejected: &[Rejected]) -> BTreeSet<ServiceId> {
+        let left = rejected.iter().filter(|rejected| rejected.in_force == LEFT_TO_NFTABLES);
+        let left: BTreeSet<&ServiceId> = left.map(|rejected| &rejected.service).collect();
+        let back: Vec<ServiceId> = left.iter().filter_map(|id| self.carried.take(*id)).collect();
+        let is_done =
+            |(id, event): (&ServiceId, &u64)| (*event <= last && !left.contains(id)).then(|| id.clone());
+        let over: Vec<ServiceId> = self.awaited.iter().filter_map(is_done).collect();
+        for id in &over {
+            self.awaited.remove(id);
+        }
+        self.awaited.extend(back.iter().map(|id| (id.clone(), last)));
+        self.carried.extend(over.iter().cloned());
+        over.into_iter().chain(back).collect()
+    }
+
+    /// The change that tells renderers of a service that has just changed hands.
+    pub(super) fn change(&self, service: &Arc<ContivService>) -> ServiceChange {
+        let of = |carrier| {
+            let mut service = ContivService::clone(service);
+            service.assignment.addresses = carrier;
+            Some(Arc::new(service))
+        };
+        let (old, new) = if self.carried.contains(&service.id) {
+            (Carrier::NftablesUntilRoute, Carrier::Route)
+        } else {
+            (Carrier::Route, Carrier::NftablesUntilRoute)
+        };
+        ServiceChange { old: of(old), new: of(new) }
+    }
+
+    /// Makes a service say who really carries it.
+    pub(super) fn correct(&self, service: &mut Arc<ContivService>) {
+        if self.awaited.contains_key(&service.id) && service.assignment.addresses == Carrier::Route {
+            Arc::make_mut(service).assignment.addresses = Carrier::NftablesUntilRoute;
+        }
+    }
+
+    /// Makes all services say who really carries them.
+    pub(super) fn corrected(&self, mut snapshot: Snapshot) -> Snapshot {
+        for id in self.awaited.keys() {
+            if let Some(service) = snapshot.services.get_mut(id) {
+                self.correct(service);
+            }
+        }
+        snapshot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(carrier: Carrier) -> Arc<ContivService> {
+        let mut service = ContivService::new(ServiceId::new("default", "web"));
+        service.assignment.addresses = carrier;
+        Arc::new(service)
+    }
+
+    /// Gives a change to the state, and returns who carries the service before and after it.
+    fn take(
+        handover: &mut Handover,
+        old: Option<Carrier>,
+        new: Option<Carrier>,
+        event: u64,
+    ) -> (Option<Carrier>, Option<Carrier>) {
+        let change = ServiceChange { old: old.map(service), new: new.map(service) };
+        let id = ServiceId::new("default", "web");
+        let mut changes = ChangeSet { services: [(id.clone(), change)].into(), ..ChangeSet::default() };
+        handover.take(&mut changes, event);
+        let carrier = |service: &Option<Arc<ContivService>>| {
+            service.as_ref().map(|service| service.assignment.addresses)
+        };
+        let change = &changes.services[&id];
+        (carrier(&change.old), carrier(&change.new))
+    }
+
+    fn rejected() -> [Rejected; 1] {
+        let service = ServiceId::new("default", "web");
+        [Rejected { service, reason: String::new(), in_force: LEFT_TO_NFTABLES }]
+    }
+
+    #[test]
+    fn nftables_keeps_a_service_until_routes_are_reported_on_an_event_with_it() {
+        use Carrier::{Nftables, NftablesUntilRoute, Route};
+        let mut handover = Handover::default();
+        let first = take(&mut handover, Some(Nftables), Some(Route), 7);
+        assert_eq!(first, (Some(Nftables), Some(NftablesUntilRoute)));
+        assert!(handover.settle(6, &[]).is_empty(), "a report on earlier events");
+        let again = take(&mut handover, Some(Route), Some(Route), 8);
+        assert_eq!(again, (Some(NftablesUntilRoute), Some(NftablesUntilRoute)));
+        assert_eq!(handover.settle(7, &[]).len(), 1);
+        let change = handover.change(&service(Route));
+        assert_eq!(change.new, Some(service(Route)));
+        assert_eq!(take(&mut handover, Some(Route), Some(Route), 9), (Some(Route), Some(Route)));
+        assert_eq!(take(&mut handover, Some(Route), Some(Nftables), 10), (Some(Route), Some(Nftables)));
+        let anew = take(&mut handover, Some(Nftables), Some(Route), 11);
+        assert_eq!(anew.1, Some(NftablesUntilRoute), "from the beginning");
+    }
+
+    #[test]
+    fn a_service_whose_routes_are_refused_stays_with_nftables_or_comes_back_to_it() {
+        use Carrier::{NftablesUntilRoute, Route};
+        let mut handover = Handover::default();
+        take(&mut handover, None, Some(Route), 1);
+        assert!(handover.settle(1, &rejected()).is_empty());
+        assert_eq!(handover.settle(2, &[]).len(), 1, "now they are there");
+        assert_eq!(handover.settle(3, &rejected()).len(), 1, "now they are not");
+        let change = handover.change(&service(Route));
+        assert_eq!(change.new, Some(service(NftablesUntilRoute)));
+        let id = ServiceId::new("default", "web");
+        let snapshot = Snapshot { services: [(id.clone(), service(Route))].into(), ..Snapshot::default() };
+        assert_eq!(handover.corrected(snapshot.clone()).services[&id], service(NftablesUntilRoute));
+        assert_eq!(handover.settle(4, &[]).len(), 1);
+        assert_eq!(handover.corrected(snapshot).services[&id], service(Route));
+    }
+}

@@ -1,0 +1,183 @@
+//! Which renderer brings the connections of a service to its backends: the one place where that is decided. Pure.
+//!
+//! Routes take a packet to a backend as it is. So they can carry only a service whose backends take its very address and
+//! port; everything else needs the translation of addresses that `nftables` does. A service is never carried half by
+//! routes: either all of its addresses are, or none. Node ports are addresses of the node, and always translated.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+};
+
+use serde::{Serialize, Serializer};
+
+use crate::{Backend, BackendState, Balance, ContivService, ServiceId, ServicePort};
+
+/// What carries connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Carrier {
+    /// The renderer `nftables`, by translating addresses.
+    #[default]
+    Nftables,
+    /// The renderer `route`, without.
+    Route,
+    /// The renderer `nftables`, until the renderer `route` has reported that its routes are there.
+    NftablesUntilRoute,
+}
+
+impl Carrier {
+    /// The renderer `nftables` translates the addresses.
+    pub const fn translates(self) -> bool {
+        matches!(self, Self::Nftables | Self::NftablesUntilRoute)
+    }
+
+    /// The renderer `route` has routes to the backends.
+    pub const fn routes(self) -> bool {
+        matches!(self, Self::Route | Self::NftablesUntilRoute)
+    }
+}
+
+/// Who carries the connections of one service on this node.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Assignment {
+    /// Those to its addresses.
+    pub addresses: Carrier,
+    /// Those to its node ports; none where it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_ports: Option<Carrier>,
+    /// Why routes do not carry its addresses though that is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Obstacle>,
+}
+
+/// Why routes cannot carry a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Obstacle {
+    /// The agent runs without that renderer.
+    NoRenderer,
+    /// A service port leads to another port of its backends.
+    OtherPort {
+        /// Of the service.
+        port: u16,
+        /// Of a backend.
+        target: u16,
+    },
+    /// A route knows no ports, and two ports of the service do not have the same backends.
+    BackendsDiffer,
+    /// A client is to stay with its backend.
+    Affinity,
+    /// Backends are chosen by the address of the client.
+    ClientBalance,
+    /// Only some sources may connect.
+    SourceRanges,
+    /// Another service has one of the addresses too.
+    SharedAddress(IpAddr, ServiceId),
+    /// Pods of this node and the node itself are backends; no route leads to both.
+    PodsAndNode,
+}
+
+/// Who carries `service`. `asked` tells whether routes are to, by its annotation or by default; `route_runs` whether that
+/// renderer does; `shared` names another service with one of the addresses, and
+/// that address. A service without ports asks for nothing.
+pub fn assign(
+    service: &ContivService,
+    asked: bool,
+    route_runs: bool,
+    shared: Option<(IpAddr, ServiceId)>,
+) -> Assignment {
+    let has_addresses = !service.ports.is_empty() && service.addresses().next().is_some();
+    let has_node_ports = service.ports.iter().any(|port| port.node_port.is_some());
+    let asked = asked && has_addresses;
+    let reason = if asked { obstacle(service, route_runs, shared) } else { None };
+    Assignment {
+        addresses: if asked && reason.is_none() { Carrier::Route } else { Carrier::Nftables },
+        node_ports: has_node_ports.then_some(Carrier::Nftables),
+        reason,
+    }
+}
+
+fn obstacle(
+    service: &ContivService,
+    route_runs: bool,
+    shared: Option<(IpAddr, ServiceId)>,
+) -> Option<Obstacle> {
+    if !route_runs {
+        return Some(Obstacle::NoRenderer);
+    }
+    if service.session_affinity_timeout != 0 {
+        return Some(Obstacle::Affinity);
+    }
+    if service.balance == Balance::ClientAddress {
+        return Some(Obstacle::ClientBalance);
+    }
+    if !service.source_ranges.is_empty() {
+        return Some(Obstacle::SourceRanges);
+    }
+    if let Some((address, other)) = shared {
+        return Some(Obstacle::SharedAddress(address, other));
+    }
+    let other_port = service.ports.iter().find_map(|port| {
+        let other = port.backends.iter().find(|backend| backend.port != port.port)?;
+        Some(Obstacle::OtherPort { port: port.port, target: other.port })
+    });
+    if other_port.is_some() {
+        return other_port;
+    }
+    let mut backends = service.ports.iter().map(|port| port.backends.iter().map(essence).collect());
+    if let Some(first) = backends.next() {
+        let first: BTreeMap<IpAddr, _> = first;
+        if backends.any(|other| other != first) {
+            return Some(Obstacle::BackendsDiffer);
+        }
+    }
+    let is_mixed = |ipv4: bool| {
+        let local = here(&service.ports, ipv4);
+        local.iter().any(|backend| backend.host_network) && local.iter().any(|backend| !backend.host_network)
+    };
+    (is_mixed(true) || is_mixed(false)).then_some(Obstacle::PodsAndNode)
+}
+
+/// What a route makes of a backend: its port is none of it.
+fn essence(backend: &Backend) -> (IpAddr, (u16, bool, bool, BackendState)) {
+    (backend.address, (backend.weight, backend.local, backend.host_network, backend.state))
+}
+
+/// The backends of a family that the addresses lead to on this node while there are any.
+fn here(ports: &[ServicePort], ipv4: bool) -> BTreeSet<&Backend> {
+    let of_family = |backend: &&Backend| backend.address.is_ipv4() == ipv4;
+    ports.iter().flat_map(ServicePort::local_backends).filter(of_family).collect()
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRenderer => f.write_str("the renderer route does not run; name it in renderers"),
+            Self::OtherPort { port, target } => {
+                write!(f, "port {port} leads to port {target} of the backends; routes cannot change a port")
+            }
+            Self::BackendsDiffer => {
+                f.write_str("its ports do not have the same backends; a route is for all ports of an address")
+            }
+            Self::Affinity => f.write_str("it has session affinity, which routes cannot give"),
+            Self::ClientBalance => {
+                f.write_str("its backends are chosen by the address of the client, which routes cannot do")
+            }
+            Self::SourceRanges => f.write_str("only some sources may connect, which routes cannot tell"),
+            Self::SharedAddress(address, other) => {
+                write!(f, "{other} has the address {address} too; a route leads to one service")
+            }
+            Self::PodsAndNode => f.write_str("this node and pods on it are backends; no route leads to both"),
+        }
+    }
+}
+
+impl Serialize for Obstacle {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,364 @@
+//! Direct mode: an address of a service becomes a route to its backends, which have the address themselves. No packet is
+//! changed.
+//!
+//! ```text
+//! ContivService ─ plan ─► lead ─ look up ─► next hops ─► group ─► route
+//! ```
+//!
+//! Each address has a group of next hops for as long as it has backends elsewhere than on this node itself. A backend that
+//! comes or goes changes the group and not the route, and a resilient group moves only the flows that must move.
+
+mod numbers;
+mod plan;
+mod program;
+mod wanted;
+mod ways;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    fs,
+    net::IpAddr,
+};
+
+use numbers::{Group, Hops, Numbers, members};
+use plan::Lead;
+pub(super) use wanted::Wanted;
+use ways::Ways;
+
+use super::{
+    apply::EXISTS,
+    kernel_route::{Found, KernelRoute, Way},
+    nexthop::{Grouping, Member, Nexthop, NexthopMessage},
+    socket::RouteSocket,
+    watch::Announcer,
+};
+use crate::{Rejected, Report, netlink::NetlinkError, renderer::LEFT_TO_NFTABLES};
+use program::Batch;
+pub(super) use program::delete_nexthops;
+
+/// What direct mode is told once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectOptions {
+    /// The routing table with the routes to backends. A rule before the main table points to it.
+    pub table: u32,
+    /// How flows are divided between backends.
+    pub grouping: Grouping,
+}
+
+/// The preferred source addresses of this node's own connections: IPv4 and IPv6.
+pub(super) type Sources = [Option<IpAddr>; 2];
+
+/// What is programmed for direct mode.
+#[derive(Debug)]
+pub(super) struct Direct {
+    options: DirectOptions,
+    sources: Sources,
+    wanted: Wanted,
+    ways: Ways,
+    routes: BTreeMap<IpAddr, Way>,
+    groups: BTreeMap<IpAddr, Group>,
+    hops: Hops,
+    numbers: Numbers,
+    /// Addresses to which there is no route of ours, or none that is right, and why.
+    refused: BTreeMap<IpAddr, String>,
+}
+
+/// What the kernel was found to have: routes of ours in the table of direct mode, and all next hops.
+#[derive(Debug, Default)]
+pub(super) struct Kernel {
+    pub(super) routes: Vec<Found>,
+    pub(super) nexthops: Vec<NexthopMessage>,
+}
+
+impl Kernel {
+    /// The addresses to which direct mode has routes.
+    pub(super) fn addresses(&self) -> BTreeSet<IpAddr> {
+        self.routes.iter().filter_map(|found| found.route).map(|route| route.address).collect()
+    }
+}
+
+impl Direct {
+    /// Makes the kernel have what is wanted, whatever it has.
+    pub(super) fn resync(
+        socket: &mut RouteSocket,
+        options: DirectOptions,
+        sources: Sources,
+        wanted: Wanted,
+        kernel: Kernel,
+        announcer: &mut Announcer,
+        report: &mut Report,
+    ) -> Result<(Self, Vec<String>), NetlinkError> {
+        let used = kernel.nexthops.iter().map(|found| found.id);
+        let mut direct = Self {
+            options,
+            sources,
+            wanted,
+            ways: Ways::default(),
+            routes: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            hops: Hops::default(),
+            numbers: Numbers::new(used),
+            refused: BTreeMap::new(),
+        };
+        let leftovers = direct.adopt(kernel);
+        let touched = direct.wanted.addresses().chain(direct.routes.keys().copied()).collect();
+        let problems = direct.apply(socket, touched, announcer, report)?;
+        // Groups before their members, and all of them after the routes: the kernel would take those with them.
+        program::delete_nexthops(socket, leftovers, report)?;
+        Ok((direct, problems))
+    }
+
+    /// Takes in what the kernel has and is of use. Returns the other next hops of ours.
+    fn adopt(&mut self, kernel: Kernel) -> Vec<u32> {
+        let mut groups = BTreeMap::new();
+        let mut leftovers = Vec::new();
+        for found in kernel.nexthops.into_iter().filter(|found| found.is_ours) {
+            match found.nexthop {
+                Some(Nexthop::Hop(hop)) if self.hops.insert(hop, found.id) => {}
+                Some(Nexthop::Group { grouping, members }) if grouping == self.options.grouping => {
+                    groups.insert(found.id, members);
+                }
+                _ => leftovers.push(found.id),
+            }
+        }
+        for route in kernel.routes.into_iter().filter_map(|found| found.route) {
+            self.routes.insert(route.address, route.way);
+            if let Way::Group { id, .. } = route.way
+                && let Some(mut members) = groups.remove(&id)
+            {
+                members.sort_unstable();
+                self.hops.regroup(&[], &members);
+                self.groups.insert(route.address, Group { id, members });
+            }
+        }
+        groups.into_keys().chain(leftovers).collect()
+    }
+
+    /// Replaces what is wanted in part, and makes the kernel have it.
+    pub(super) fn update(
+        &mut self,
+        socket: &mut RouteSocket,
+        update: impl FnOnce(&mut Wanted) -> BTreeSet<IpAddr>,
+        announcer: &mut Announcer,
+        report: &mut Report,
+    ) -> Result<Vec<String>, NetlinkError> {
+        let touched = update(&mut self.wanted);
+        self.apply(socket, touched, announcer, report)
+    }
+
+    fn apply(
+        &mut self,
+        socket: &mut RouteSocket,
+        touched: BTreeSet<IpAddr>,
+        announcer: &mut Announcer,
+        report: &mut Report,
+    ) -> Result<Vec<String>, NetlinkError> {
+        if touched.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut problems = Vec::new();
+        let leads = touched.iter().filter_map(|address| self.wanted.lead(*address));
+        self.ways.look_up(socket, leads, announcer)?;
+        self.add_hops(socket, &touched, report, &mut problems)?;
+        let mut batch = Batch::default();
+        for address in touched {
+            self.refused.remove(&address);
+            match self.goal(address) {
+                Ok(goal) => self.steer(address, goal, &mut batch),
+                // A route that is there stays until another renderer has taken over.
+                Err(reason) => drop(self.refused.insert(address, reason)),
+            }
+        }
+        for failed in batch.send(socket, report)? {
+            let address = failed.route.map(|route| route.address);
+            if let (Some(address), Some(reason)) = (address, failed.wait) {
+                self.routes.remove(&address);
+                self.refused.insert(address, reason);
+            } else {
+                problems.push(failed.problem);
+            }
+        }
+        let unused = self.hops.take_unused();
+        unused.iter().for_each(|id| self.numbers.free(*id));
+        program::delete_nexthops(socket, unused, report)?;
+        Ok(problems)
+    }
+
+    /// Adds the next hops that are needed and missing. One whose link is down stays missing.
+    fn add_hops(
+        &mut self,
+        socket: &mut RouteSocket,
+        touched: &BTreeSet<IpAddr>,
+        report: &mut Report,
+        problems: &mut Vec<String>,
+    ) -> Result<(), NetlinkError> {
+        let mut missing = BTreeSet::new();
+        for lead in touched.iter().filter_map(|address| self.wanted.lead(*address)) {
+            if let Lead::Backends(backends) = lead {
+                let hops = backends.keys().filter_map(|backend| self.ways.hop(*backend));
+                missing.extend(hops.filter(|hop| self.hops.id(hop).is_none()));
+            }
+        }
+        let mut added = Vec::new();
+        for hop in missing {
+            match self.numbers.take() {
+                Some(id) => added.push((id, hop)),
+                None => problems.push("no number is left for a next hop".to_owned()),
+            }
+        }
+        for ((id, hop), errno) in program::add_hops(socket, added, report)? {
+            match errno {
+                None => {
+                    self.hops.insert(hop, id);
+                }
+                // Somebody has taken the number; it stays in use.
+                Some(EXISTS) => problems.push(format!("add the next hop {id}: somebody has this number")),
+                Some(_) => self.numbers.free(id),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where an address is to lead; or why routes cannot do it at present.
+    fn goal(&self, address: IpAddr) -> Result<Option<Goal>, String> {
+        Ok(match self.wanted.lead(address) {
+            None => None,
+            Some(Lead::Impossible) => {
+                return Err(format!("{address} is an address of this node, or one that means no host"));
+            }
+            Some(Lead::Local) => Some(Goal::Way(Way::Local)),
+            Some(Lead::Unreachable) => Some(Goal::Way(Way::Unreachable)),
+            Some(Lead::Blackhole) => Some(Goal::Way(Way::Blackhole)),
+            Some(Lead::Backends(backends)) => {
+                let mut shares: BTreeMap<u32, u32> = BTreeMap::new();
+                for (backend, weight) in backends {
+                    if let Some(id) = self.ways.hop(*backend).and_then(|hop| self.hops.id(&hop)) {
+                        *shares.entry(id).or_default() += weight;
+                    }
+                }
+                if shares.is_empty() {
+                    return Err(format!(
+                        "this node has no route to any backend of {address}, or the link is down"
+                    ));
+                }
+                Some(Goal::Members(members(&shares)))
+            }
+        })
+    }
+
+    /// Adds to `batch` what leads from what is programmed to the goal.
+    fn steer(&mut self, address: IpAddr, goal: Option<Goal>, batch: &mut Batch) {
+        let way = match goal {
+            None => None,
+            Some(Goal::Way(way)) => Some(way),
+            Some(Goal::Members(members)) => {
+                let source = self.sources[usize::from(address.is_ipv6())];
+                self.gather(address, members, batch).map(|id| Way::Group { id, source })
+            }
+        };
+        let route = |way| KernelRoute { table: self.options.table, address, way };
+        match (self.routes.get(&address).copied(), way) {
+            (Some(old), Some(new)) if old != new => batch.replace_route(route(new)),
+            (None, Some(new)) => batch.add_route(route(new)),
+            (Some(old), None) => batch.remove_route(route(old)),
+            _ => {}
+        }
+        match way {
+            Some(way) => self.routes.insert(address, way),
+            None => self.routes.remove(&address),
+        };
+        if !matches!(way, Some(Way::Group { .. }))
+            && let Some(group) = self.groups.remove(&address)
+        {
+            self.hops.regroup(&group.members, &[]);
+            self.numbers.free(group.id);
+            batch.remove_group(group.id);
+        }
+    }
+
+    /// Makes the group of an address have these members, and returns its number.
+    fn gather(&mut self, address: IpAddr, members: Vec<Member>, batch: &mut Batch) -> Option<u32> {
+        let grouping = self.options.grouping;
+        let nexthop = Nexthop::Group { grouping, members: members.clone() };
+        let id = match self.groups.get(&address) {
+            Some(group) if group.members == members => return Some(group.id),
+            Some(group) => {
+                self.hops.regroup(&group.members, &members);
+                batch.replace_group(group.id, nexthop);
+                group.id
+            }
+            None => {
+                let id = self.numbers.take()?;
+                self.hops.regroup(&[], &members);
+                batch.add_group(id, nexthop);
+                id
+            }
+        };
+        self.groups.insert(address, Group { id, members });
+        Some(id)
+    }
+
+    /// The services that routes cannot carry at present.
+    pub(super) fn rejected(&self) -> Vec<Rejected> {
+        let rejected = self.refused.iter().filter_map(|(address, reason)| {
+            let service = self.wanted.owner(*address)?.clone();
+            Some(Rejected { service, reason: reason.clone(), in_force: LEFT_TO_NFTABLES })
+        });
+        rejected.collect()
+    }
+
+    /// Whether a rule must point to the table.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// How many there are of each thing.
+    pub(super) fn sizes(&self) -> [(&'static str, usize); 3] {
+        [("direct", self.routes.len()), ("groups", self.groups.len()), ("next-hops", self.hops.len())]
+    }
+
+    /// As `ip nexthop` and `ip route` have it.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        for (hop, id) in self.hops.iter() {
+            let _ = writeln!(text, "id {id} {hop}");
+        }
+        for Group { id, members } in self.groups.values() {
+            let group = Nexthop::Group { grouping: self.options.grouping, members: members.clone() };
+            let _ = writeln!(text, "id {id} {group}");
+        }
+        for (address, way) in &self.routes {
+            let _ =
+                writeln!(text, "{}", KernelRoute { table: self.options.table, address: *address, way: *way });
+        }
+        text
+    }
+
+    /// What the administrator should know: without ports in the hash all connections of a client go to one backend.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let spreads =
+            |ipv4| self.groups.iter().any(|(ip, group)| ip.is_ipv4() == ipv4 && group.members.len() > 1);
+        let hashes_addresses = |family: &str| {
+            let path = format!("/proc/sys/net/{family}/fib_multipath_hash_policy");
+            fs::read_to_string(path).is_ok_and(|policy| policy.trim() == "0")
+        };
+        let families = [("ipv4", true), ("ipv6", false)];
+        let weak = families.into_iter().filter(|(family, ipv4)| spreads(*ipv4) && hashes_addresses(family));
+        let note = |(family, _)| {
+            format!(
+                "net.{family}.fib_multipath_hash_policy is 0: all connections of a client to a service that routes carry \
+                 go to one backend; with 1 they are spread"
+            )
+        };
+        weak.map(note).collect()
+    }
+}
+
+/// Where an address is to lead.
+#[derive(Debug)]
+enum Goal {
+    Way(Way),
+    Members(Vec<Member>),
+}

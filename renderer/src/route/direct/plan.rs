@@ -1,0 +1,173 @@
+//! Where the addresses of a service lead on this node when routes carry it. Pure.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use contiv_model::{Backend, BackendState, ContivService, NodeFacts, TrafficPolicy};
+
+use crate::route::plan::is_routable;
+
+/// Where an address leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::route) enum Lead {
+    /// To these backends, with their weights.
+    Backends(BTreeMap<IpAddr, u32>),
+    /// To this node itself, which is a backend.
+    Local,
+    /// Nowhere: there is no backend, and clients are told.
+    Unreachable,
+    /// Nowhere: the policy allows none of the backends, and clients are to try again elsewhere.
+    Blackhole,
+    /// No route of ours can be right: the address is this node's own, or means no host.
+    Impossible,
+}
+
+/// Where each address of the service leads.
+///
+/// What arrives for a service on a node with a backend stays there, whatever topology says, because the node that sent it
+/// here sees no backend of its own: else two nodes could send it to each other. Source: Contiv's `ipv6route` renderer.
+pub(in crate::route) fn leads(service: &ContivService, node: &NodeFacts) -> BTreeMap<IpAddr, Lead> {
+    // Kubernetes: a service lives in the families of its cluster IPs; one without any lives in both.
+    let clusters = &service.cluster_ips;
+    let is_in_family =
+        |ip: &IpAddr| clusters.is_empty() || clusters.iter().any(|other| other.is_ipv4() == ip.is_ipv4());
+    let external = service.external_ips.iter().filter(|ip| is_in_family(ip) && !clusters.contains(*ip));
+    let of_cluster = clusters.iter().map(|ip| (*ip, service.internal_policy));
+    let all = of_cluster.chain(external.map(|ip| (*ip, service.external_policy)));
+    all.map(|(address, policy)| (address, lead(service, node, address, policy))).collect()
+}
+
+fn lead(service: &ContivService, node: &NodeFacts, address: IpAddr, policy: TrafficPolicy) -> Lead {
+    if node.is_own(address) || !is_routable(address) {
+        return Lead::Impossible;
+    }
+    let backends = service.ports.iter().flat_map(|port| &port.backends);
+    let of_family: Vec<&Backend> =
+        backends.filter(|backend| backend.address.is_ipv4() == address.is_ipv4()).collect();
+    let of = |state, local| {
+        let chosen = of_family.iter().copied();
+        let chosen = chosen.filter(|backend| backend.state == state && backend.local == local);
+        let (meant, others): (Vec<&Backend>, Vec<_>) =
+            chosen.partition(|backend| local || backend.in_topology);
+        if meant.is_empty() { others } else { meant }
+    };
+    let order = match policy {
+        TrafficPolicy::Cluster => {
+            use BackendState::{Ready, Terminating};
+            vec![(Ready, true), (Ready, false), (Terminating, true), (Terminating, false)]
+        }
+        TrafficPolicy::Local => vec![(BackendState::Ready, true), (BackendState::Terminating, true)],
+    };
+    let chosen = order.into_iter().map(|(state, local)| of(state, local)).find(|chosen| !chosen.is_empty());
+    match chosen {
+        None if of_family.is_empty() => Lead::Unreachable,
+        None => Lead::Blackhole,
+        Some(chosen) if chosen.iter().any(|backend| is_this_node(backend, node)) => Lead::Local,
+        Some(chosen) => {
+            // Every port has the same ones.
+            let weights = chosen.iter().map(|backend| (backend.address, u32::from(backend.weight.max(1))));
+            Lead::Backends(weights.collect())
+        }
+    }
+}
+
+fn is_this_node(backend: &Backend, node: &NodeFacts) -> bool {
+    backend.local && backend.host_network || node.is_own(backend.address)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use contiv_model::{Protocol, ServiceId, ServicePort};
+
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn backend(address: &str, local: bool, state: BackendState) -> Backend {
+        Backend { local, state, ..Backend::new((ip(address), 80).into()) }
+    }
+
+    /// With a cluster IP and an external one.
+    fn service(backends: Vec<Backend>) -> ContivService {
+        let port =
+            ServicePort { port: 80, protocol: Protocol::Tcp, name: Arc::from(""), node_port: None, backends };
+        ContivService {
+            cluster_ips: [ip("10.96.0.1")].into(),
+            external_ips: ["198.51.100.1", "2001:db8::1"].map(ip).into(),
+            ports: vec![port],
+            ..ContivService::new(ServiceId::new("default", "web"))
+        }
+    }
+
+    /// Where the cluster IP leads.
+    fn of(backends: Vec<Backend>) -> Lead {
+        leads(&service(backends), &NodeFacts::default()).remove(&ip("10.96.0.1")).unwrap()
+    }
+
+    fn to(addresses: &[(&str, u32)]) -> Lead {
+        Lead::Backends(addresses.iter().map(|(address, weight)| (ip(address), *weight)).collect())
+    }
+
+    #[test]
+    fn local_backends_go_first_and_ready_ones_before_all_that_terminate() {
+        use BackendState::{Ready, Terminating};
+        let all = [
+            backend("10.1.0.1", true, Ready),
+            backend("10.2.0.1", false, Ready),
+            backend("10.1.0.2", true, Terminating),
+            backend("10.2.0.2", false, Terminating),
+        ];
+        for first in 0..4 {
+            let backends = all[first..].to_vec();
+            let expected = backends[0].address.to_string();
+            assert_eq!(of(backends), to(&[(&expected, 1)]));
+        }
+        assert_eq!(of(vec![]), Lead::Unreachable);
+    }
+
+    #[test]
+    fn a_local_backend_is_used_even_if_topology_leaves_it_to_others() {
+        let here = Backend { in_topology: false, ..backend("10.1.0.1", true, BackendState::Ready) };
+        let there = backend("10.2.0.1", false, BackendState::Ready);
+        let elsewhere = Backend { in_topology: false, ..backend("10.2.0.2", false, BackendState::Ready) };
+        let both = vec![there.clone(), elsewhere.clone()];
+        assert_eq!(of(vec![here, there, elsewhere.clone()]), to(&[("10.1.0.1", 1)]));
+        assert_eq!(of(both), to(&[("10.2.0.1", 1)]), "between other nodes topology decides");
+        assert_eq!(of(vec![elsewhere]), to(&[("10.2.0.2", 1)]));
+    }
+
+    #[test]
+    fn weights_are_those_of_the_backends() {
+        let heavy = Backend { weight: 3, ..backend("10.1.0.1", true, BackendState::Ready) };
+        let light = backend("10.1.0.2", true, BackendState::Ready);
+        assert_eq!(of(vec![heavy, light]), to(&[("10.1.0.1", 3), ("10.1.0.2", 1)]));
+    }
+
+    #[test]
+    fn each_kind_of_address_follows_its_policy_and_without_a_local_backend_local_drops() {
+        let mut service = service(vec![backend("10.2.0.1", false, BackendState::Ready)]);
+        service.external_policy = TrafficPolicy::Local;
+        let leads = leads(&service, &NodeFacts::default());
+        assert_eq!(leads[&ip("10.96.0.1")], to(&[("10.2.0.1", 1)]));
+        assert_eq!(leads[&ip("198.51.100.1")], Lead::Blackhole);
+        assert!(!leads.contains_key(&ip("2001:db8::1")), "not a family of the service");
+    }
+
+    #[test]
+    fn a_backend_on_the_network_of_this_node_is_this_node() {
+        let host = |local| Backend { host_network: true, ..backend("192.0.2.1", local, BackendState::Ready) };
+        assert_eq!(of(vec![host(true)]), Lead::Local);
+        assert_eq!(of(vec![host(false)]), to(&[("192.0.2.1", 1)]));
+    }
+
+    #[test]
+    fn an_address_of_this_node_cannot_be_routed() {
+        let node = NodeFacts { local_ips: [ip("10.96.0.1")].into(), ..NodeFacts::default() };
+        let leads = leads(&service(vec![]), &node);
+        assert_eq!(leads[&ip("10.96.0.1")], Lead::Impossible);
+        assert_eq!(leads[&ip("198.51.100.1")], Lead::Unreachable);
+    }
+}

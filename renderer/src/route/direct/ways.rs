@@ -1,0 +1,113 @@
+//! Which way this node sends packets to a backend: that is for the kernel to say.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteType, RouteVia};
+
+use super::plan::Lead;
+use crate::{
+    netlink::NetlinkError,
+    route::{
+        kernel_route::{self, family, host_length, route_address},
+        nexthop::Hop,
+        socket::RouteSocket,
+        watch::Announcer,
+    },
+};
+
+/// The next hop to each backend that was asked for; none where the kernel has no route that leads on.
+///
+/// For a pod on this node it is the pod itself on its own link. For one elsewhere it is what the network of the pods sends
+/// it by: the address of its node, directly or in a tunnel.
+#[derive(Debug, Default)]
+pub(super) struct Ways(BTreeMap<IpAddr, Option<Hop>>);
+
+impl Ways {
+    /// Asks the kernel for the ways to all backends that have not been asked for.
+    pub(super) fn look_up<'a>(
+        &mut self,
+        socket: &mut RouteSocket,
+        leads: impl Iterator<Item = &'a Lead>,
+        announcer: &mut Announcer,
+    ) -> Result<(), NetlinkError> {
+        let mut unknown = BTreeSet::new();
+        for lead in leads {
+            if let Lead::Backends(backends) = lead {
+                unknown.extend(backends.keys().filter(|backend| !self.0.contains_key(backend)));
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        announcer.depend_on_routes_to(&unknown);
+        let routes = socket.look_up(unknown.iter().map(|backend| request(*backend)).collect())?;
+        let ways = unknown.into_iter().zip(routes);
+        let ways: BTreeMap<_, _> =
+            ways.map(|(backend, route)| (backend, route.and_then(|route| hop(backend, &route)))).collect();
+        announcer.depend_on_links(ways.values().flatten().map(|hop| hop.interface));
+        self.0.extend(ways);
+        Ok(())
+    }
+
+    /// The next hop to a backend.
+    pub(super) fn hop(&self, backend: IpAddr) -> Option<Hop> {
+        self.0.get(&backend).copied().flatten()
+    }
+}
+
+fn request(address: IpAddr) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(address.is_ipv4());
+    message.header.destination_prefix_length = host_length(address);
+    message.attributes = vec![RouteAttribute::Destination(route_address(address))];
+    message
+}
+
+/// The next hop of a route that the kernel would take to `backend`. Without a gateway the backend is on the link itself.
+fn hop(backend: IpAddr, route: &RouteMessage) -> Option<Hop> {
+    if route.header.kind != RouteType::Unicast {
+        return None;
+    }
+    let (mut interface, mut gateway) = (None, backend);
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::Oif(index) => interface = Some(*index),
+            RouteAttribute::Gateway(address) => gateway = kernel_route::ip(address)?,
+            RouteAttribute::Via(RouteVia::Inet6(address)) => gateway = IpAddr::V6(*address),
+            RouteAttribute::Via(_) => return None,
+            _ => {}
+        }
+    }
+    Some(Hop { gateway, interface: interface? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(kind: RouteType, attributes: Vec<RouteAttribute>) -> RouteMessage {
+        let mut message = RouteMessage::default();
+        message.header.kind = kind;
+        message.attributes = attributes;
+        message
+    }
+
+    #[test]
+    fn a_backend_is_its_own_gateway_unless_the_route_has_one() {
+        let backend: IpAddr = [10, 1, 0, 2].into();
+        let oif = RouteAttribute::Oif(7);
+        let on_link = route(RouteType::Unicast, vec![oif.clone()]);
+        assert_eq!(hop(backend, &on_link), Some(Hop { gateway: backend, interface: 7 }));
+        let gateway: IpAddr = [192, 0, 2, 2].into();
+        let via = RouteAttribute::Gateway(route_address(gateway));
+        let behind = route(RouteType::Unicast, vec![oif.clone(), via]);
+        assert_eq!(hop(backend, &behind), Some(Hop { gateway, interface: 7 }));
+        let inet6 = RouteAttribute::Via(RouteVia::Inet6(1.into()));
+        let behind = route(RouteType::Unicast, vec![oif.clone(), inet6]);
+        assert_eq!(hop(backend, &behind), Some(Hop { gateway: IpAddr::V6(1.into()), interface: 7 }));
+        assert_eq!(hop(backend, &route(RouteType::Unreachable, vec![oif])), None);
+    }
+}

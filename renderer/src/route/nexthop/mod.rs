@@ -1,0 +1,81 @@
+//! Next hops that are objects of their own in the kernel, and groups of them. A route names one by its number; what the
+//! number stands for changes without the route. Source: the kernel's `include/uapi/linux/nexthop.h`.
+//!
+//! `netlink-packet-route` does not have these messages.
+
+mod message;
+
+use std::{fmt, net::IpAddr};
+
+pub(super) use message::{Action, NexthopMessage};
+
+/// The first number of ours. The range has room for 2^24; numbers that others use are passed over.
+pub(super) const FIRST_ID: u32 = 67 << 24;
+/// One past the last.
+pub(super) const END_ID: u32 = 68 << 24;
+
+/// A next hop: what the number of one stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Hop {
+    pub(super) gateway: IpAddr,
+    pub(super) interface: u32,
+}
+
+/// How a group divides flows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grouping {
+    /// Each flow has a bucket, and a bucket moves to another next hop only when that is needed: its own one is gone; or
+    /// another one has too few and no packet came by it for so many seconds.
+    Resilient {
+        /// Seconds.
+        idle: u32,
+    },
+    /// By ranges of the hash: when a next hop comes or goes, flows of the others move too.
+    Plain,
+}
+
+/// A member of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Member {
+    /// Of a next hop.
+    pub(super) id: u32,
+    /// From 1 to 255.
+    pub(super) weight: u8,
+}
+
+/// What a number stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Nexthop {
+    Hop(Hop),
+    Group {
+        grouping: Grouping,
+        members: Vec<Member>,
+    },
+    /// Nothing that we ever make.
+    Other,
+}
+
+impl fmt::Display for Hop {
+    /// As `ip nexthop` has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "via {} dev if{} onlink", self.gateway, self.interface)
+    }
+}
+
+impl fmt::Display for Nexthop {
+    /// As `ip nexthop` has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hop(hop) => hop.fmt(f),
+            Self::Group { grouping, members } => {
+                let member = |Member { id, weight }: &Member| format!("{id},{weight}");
+                write!(f, "group {}", members.iter().map(member).collect::<Vec<_>>().join("/"))?;
+                match grouping {
+                    Grouping::Plain => Ok(()),
+                    Grouping::Resilient { idle } => write!(f, " type resilient idle_timer {idle}"),
+                }
+            }
+            Self::Other => f.write_str("of an unknown kind"),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What is programmed, and how changes get into the kernel.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contiv_model::ChangeSet;
+
+use super::{
+    Links, RouteOptions,
+    apply::{self, Outcome, Plan},
+    desired::Desired,
+    direct::Direct,
+    kernel_route::{Found, KernelRoute, Way},
+    plan::{Destination, Purpose},
+    socket::RouteSocket,
+    watch::Announcer,
+};
+use crate::{Description, Rejected, Report, netlink::NetlinkError};
+
+/// What is programmed.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) desired: Desired,
+    pub(super) direct: Direct,
+    links: Links,
+    announcer: Announcer,
+    installed: BTreeMap<Destination, KernelRoute>,
+    /// Another program has a route of the same address in our table.
+    conflicts: BTreeSet<Destination>,
+    /// The kernel does not take them as long as a link is down or an address is not ready.
+    waiting: BTreeMap<Destination, i32>,
+}
+
+impl State {
+    /// Makes the kernel have what is wanted; `found` are all routes of ours but those of direct mode.
+    pub(super) fn resync(
+        socket: &mut RouteSocket,
+        options: &RouteOptions,
+        desired: Desired,
+        direct: Direct,
+        announcer: Announcer,
+        found: Vec<Found>,
+        report: &mut Report,
+    ) -> Result<(Self, Vec<String>), NetlinkError> {
+        let mut state = Self {
+            desired,
+            direct,
+            links: announcer.links(),
+            announcer,
+            installed: BTreeMap::new(),
+            conflicts: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+        };
+        let wanted: BTreeMap<KernelRoute, Destination> = state
+            .desired
+            .destinations()
+            .filter_map(|destination| Some((state.route(options, destination)?, destination)))
+            .collect();
+        let mut plan = Plan::default();
+        for found in found {
+            match found.route.and_then(|route| Some((route, *wanted.get(&route)?))) {
+                Some((route, destination)) => {
+                    state.installed.insert(destination, route);
+                }
+                None => plan.remove.push(found.deletion()),
+            }
+        }
+        plan.add = wanted
+            .iter()
+            .filter(|(_, destination)| !state.installed.contains_key(destination))
+            .map(|(route, destination)| (*destination, *route))
+            .collect();
+        let problems = state.execute(socket, plan, report)?;
+        Ok((state, problems))
+    }
+
+    /// Makes the kernel have what is wanted for these destinations, and returns what went wrong and may not the next time.
+    pub(super) fn update(
+        &mut self,
+        socket: &mut RouteSocket,
+        options: &RouteOptions,
+        touched: BTreeSet<Destination>,
+        report: &mut Report,
+    ) -> Result<Vec<String>, NetlinkError> {
+        let mut plan = Plan::default();
+        for destination in touched {
+            let is_wanted = self.desired.wants(destination);
+            if !is_wanted {
+                self.conflicts.remove(&destination);
+                self.waiting.remove(&destination);
+                if let Some(route) = self.installed.remove(&destination) {
+                    plan.remove.push(route.message());
+                }
+            } else if !self.installed.contains_key(&destination)
+                && let Some(route) = self.route(options, destination)
+            {
+                plan.add.push((destination, route));
+            }
+        }
+        self.execute(socket, plan, report)
+    }
+
+    /// The same for the routes to backends.
+    pub(super) fn update_direct(
+        &mut self,
+        socket: &mut RouteSocket,
+        changes: &ChangeSet,
+        report: &mut Report,
+    ) -> Result<Vec<String>, NetlinkError> {
+        let Self { direct, desired, announcer, .. } = self;
+        direct.update(socket, |wanted| wanted.update(changes, desired.node()), announcer, report)
+    }
+
+    /// The route to a destination; none as long as this node has no address to reach it from.
+    fn route(&self, options: &RouteOptions, destination: Destination) -> Option<KernelRoute> {
+        let Destination { purpose, address } = destination;
+        Some(match purpose {
+            Purpose::Advertise => {
+                KernelRoute { table: options.advertise_table, address, way: Way::Blackhole }
+            }
+            Purpose::Reach => KernelRoute {
+                table: options.node_table,
+                address,
+                way: if address.is_ipv4() { self.links.v4 } else { self.links.v6 }?,
+            },
+        })
+    }
+
+    fn execute(
+        &mut self,
+        socket: &mut RouteSocket,
+        plan: Plan,
+        report: &mut Report,
+    ) -> Result<Vec<String>, NetlinkError> {
+        let mut problems = Vec::new();
+        for (destination, route, outcome) in apply::execute(socket, plan, report, &mut problems)? {
+            self.conflicts.remove(&destination);
+            self.waiting.remove(&destination);
+            match outcome {
+                Outcome::Added => {
+                    self.installed.insert(destination, route);
+                }
+                Outcome::Conflict => {
+                    self.conflicts.insert(destination);
+                }
+                Outcome::Waits(errno) => {
+                    self.waiting.insert(destination, errno);
+                }
+                Outcome::Failed(problem) => problems.push(problem),
+            }
+        }
+        Ok(problems)
+    }
+
+    /// Every service that lacks a route.
+    pub(super) fn rejected(&self, options: &RouteOptions) -> Vec<Rejected> {
+        let conflict = |destination: &Destination| {
+            let (table, key) = match destination.purpose {
+                Purpose::Advertise => (options.advertise_table, "route-advertise-table"),
+                Purpose::Reach => (options.node_table, "route-node-table"),
+            };
+            apply::conflict(table, destination.address, key)
+        };
+        let waits = |(destination, errno): (&Destination, &i32)| {
+            (*destination, apply::waits(destination.address, *errno))
+        };
+        let conflicts = self.conflicts.iter().map(|destination| (*destination, conflict(destination)));
+        let missing = conflicts.chain(self.waiting.iter().map(waits)).flat_map(|(destination, reason)| {
+            self.desired.owners(destination).map(move |service| Rejected {
+                service: service.clone(),
+                reason: reason.clone(),
+                in_force: "nothing",
+            })
+        });
+        let mut rejected: Vec<Rejected> = missing.chain(self.direct.rejected()).collect();
+        rejected.sort_by(|a, b| (&a.service, &a.reason).cmp(&(&b.service, &b.reason)));
+        rejected
+    }
+
+    /// For people.
+    pub(super) fn describe(&self) -> Description {
+        let count = |purpose| self.installed.keys().filter(|key| key.purpose == purpose).count();
+        let sizes = [
+            ("advertised", count(Purpose::Advertise)),
+            ("reachable", count(Purpose::Reach)),
+            ("conflicts", self.conflicts.len()),
+            ("waiting", self.waiting.len()),
+        ];
+        let routes = self.installed.values().flat_map(|route| [route.to_string(), "\n".to_owned()]);
+        Description {
+            services: self.desired.services(),
+            sizes: sizes
+                .into_iter()
+                .chain(self.direct.sizes())
+                .map(|(name, size)| (name.to_owned(), size))
+                .collect(),
+            text: routes.chain([self.direct.text()]).collect(),
+        }
+    }
+}
