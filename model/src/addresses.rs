@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeSet, net::IpAddr, ops::Deref};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A set of addresses, sorted, and read as a slice.
 ///
 /// A service mostly has one address of a kind, or none, and there are many services. A `BTreeSet` makes room for eleven
 /// with the first.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
-#[serde(transparent)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(from = "BTreeSet<IpAddr>")]
 pub struct Addresses(Vec<IpAddr>);
 
 impl Addresses {

@@ -10,12 +10,12 @@ use std::{
     net::IpAddr,
 };
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{Backend, BackendState, Balance, ContivService, ServiceId, ServicePort};
 
 /// What carries connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Carrier {
     /// The renderer `nftables`, by translating addresses.
@@ -40,15 +40,15 @@ impl Carrier {
 }
 
 /// Who carries the connections of one service on this node.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Assignment {
     /// Those to its addresses.
     pub addresses: Carrier,
     /// Those to its node ports; none where it has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_ports: Option<Carrier>,
-    /// Why routes do not carry its addresses though that is asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Why routes do not carry its addresses though that is asked for: for people, and not read back.
+    #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
     pub reason: Option<Obstacle>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -101,7 +102,8 @@ impl ContivService {
 
     /// Its addresses of every kind, each once.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.cluster_ips.union(&self.external_ips).copied()
+        let others = self.external_ips.iter().filter(|address| !self.cluster_ips.contains(address));
+        self.cluster_ips.iter().chain(others).copied()
     }
 
     /// Everything that clients can connect to by this service, whether or not another service holds it; each once, even

@@ -31,7 +31,10 @@ const ARROWS: [(&str, &[&str]); 9] = [
         ],
     ),
     // Of the connector only the registries for tests.
-    ("contiv-tests", &["contiv-renderer", "contiv-connector", "contiv-store", "contiv-model", "contiv-proto"]),
+    (
+        "contiv-tests",
+        &["contiv-renderer", "contiv-connector", "contiv-store", "contiv-model", "contiv-proto"],
+    ),
     ("contiv-benches", &["contiv-tests", "contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"]),
 ];
 

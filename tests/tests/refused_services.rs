@@ -1,11 +1,6 @@
 //! A service that the kernel refuses is found by name and left out, and everything else goes in.
 
-use std::{
-    collections::BTreeMap,
-    net::IpAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use contiv_model::{
     Addresses, Backend, ChangeSet, ContivService, Protocol, ServiceId, ServicePort, Snapshot,

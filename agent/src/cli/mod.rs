@@ -8,8 +8,8 @@ mod apply;
 mod backends;
 mod cleanup;
 mod color;
-mod controller;
 mod completions;
+mod controller;
 mod delete;
 mod events;
 #[cfg(any(test, feature = "fuzzing"))]

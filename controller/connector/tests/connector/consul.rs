@@ -91,7 +91,8 @@ async fn an_index_that_goes_backwards_behind_a_proxy_is_noticed() {
         server.register("web", web(number, &[]));
     }
     // Without a cut, a query whose index is of the future waits as long as it may.
-    let running = Running::of(Consul::new(ConsulOptions { wait: Duration::from_secs(1), ..options(&server) }));
+    let running =
+        Running::of(Consul::new(ConsulOptions { wait: Duration::from_secs(1), ..options(&server) }));
     sleep(Duration::from_secs(1)).await;
     server.rewind_to(2);
     for number in 2..9 {

@@ -129,10 +129,8 @@ impl Running {
 
     pub(crate) async fn put(&self, object: impl Into<Object>) {
         let object = object.into();
-        let put = Operation::Put {
-            key: object.key().unwrap().to_path(),
-            value: object.encode().unwrap().into(),
-        };
+        let put =
+            Operation::Put { key: object.key().unwrap().to_path(), value: object.encode().unwrap().into() };
         self.store.commit(vec![put]).await.unwrap();
     }
 

@@ -75,7 +75,9 @@ async fn what_somebody_else_changes_is_changed_back() {
     changed.port[0].port = 81;
     changed.annotations.clear();
     running.put(changed).await;
-    running.put(Endpoints { endpoint_subsets: Vec::new(), ..running.all().await.remove("web").unwrap() }).await;
+    running
+        .put(Endpoints { endpoint_subsets: Vec::new(), ..running.all().await.remove("web").unwrap() })
+        .await;
     settle().await;
     assert_eq!(running.service("web").await, before);
     running.wait_until_behind("web", &BOTH).await;
