@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::Protocol;
+use crate::{Addresses, Protocol};
 
 fn port(number: u16, backends: Vec<Backend>) -> ServicePort {
     ServicePort { port: number, protocol: Protocol::Tcp, name: Arc::from(""), node_port: None, backends }
@@ -39,7 +39,7 @@ fn node_ports_are_always_translated() {
     service.ports[0].node_port = Some(30_080);
     let both = assign(&service, true, true, None);
     assert_eq!((both.addresses, both.node_ports), (Carrier::Route, Some(Carrier::Nftables)));
-    service.cluster_ips.clear();
+    service.cluster_ips = Addresses::new();
     let only = assign(&service, true, true, None);
     assert_eq!((only.addresses, only.reason), (Carrier::Nftables, None), "there is nothing to route");
 }

@@ -207,9 +207,6 @@ impl Processor {
             let asking = combined.filter(|combined| !combined.service.ports.is_empty());
             asking.map(|combined| combined.service.addresses().collect()).unwrap_or_default()
         };
-        if !self.config.route_runs {
-            return BTreeSet::new();
-        }
         let changed = results.iter().flat_map(|(id, new)| {
             let (old, new) = (addresses(self.combined.get(id)), addresses(new.as_ref()));
             old.symmetric_difference(&new).copied().collect::<Vec<_>>()

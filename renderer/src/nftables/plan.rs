@@ -88,7 +88,7 @@ pub(crate) enum Masquerade {
 /// What `service` asks for.
 pub(crate) fn plan(service: &ContivService) -> ServicePlan {
     let translates = service.assignment.addresses.translates();
-    let cluster_ips = if translates { service.cluster_ips.clone() } else { BTreeSet::new() };
+    let cluster_ips = if translates { service.cluster_ips.clone() } else { Addresses::new() };
     let mut plan = ServicePlan { cluster_ips, ..ServicePlan::default() };
     // Kubernetes: a service lives in the families of its cluster IPs, and so do its other addresses. One that has none,
     // as there can be without Kubernetes, lives in both.

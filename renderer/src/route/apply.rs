@@ -136,9 +136,7 @@ pub(super) fn set_rules(
 ) -> Result<(), NetlinkError> {
     let mut changes = Vec::new();
     for ipv4 in FAMILIES {
-        let reach = options.reach_from_node.then(|| kernel_rule::rule(ipv4, options.node_table));
-        let direct = has_direct.then(|| kernel_rule::direct_rule(ipv4, options.direct.table));
-        let mut missing: Vec<RuleMessage> = reach.into_iter().chain(direct).collect();
+        let mut missing = rules(ipv4, options, has_direct);
         for rule in our_rules(socket, ipv4)? {
             match missing.iter().position(|wanted| kernel_rule::is_same(&rule, wanted)) {
                 Some(position) => drop(missing.swap_remove(position)),
@@ -148,6 +146,13 @@ pub(super) fn set_rules(
         changes.extend(missing.into_iter().map(RouteNetlinkMessage::NewRule));
     }
     change_rules(socket, changes, report)
+}
+
+/// The rules of a family that must be there.
+pub(super) fn rules(ipv4: bool, options: &RouteOptions, has_direct: bool) -> Vec<RuleMessage> {
+    let reach = options.reach_from_node.then(|| kernel_rule::rule(ipv4, options.node_table));
+    let direct = has_direct.then(|| kernel_rule::direct_rule(ipv4, options.direct.table));
+    reach.into_iter().chain(direct).collect()
 }
 
 /// Removes everything of ours, in whatever table it is.

@@ -2,13 +2,14 @@
 
 use rtnetlink::{packet_core::NetlinkPayload, packet_route::RouteNetlinkMessage};
 
-use super::{apply, kernel_route::Found, kernel_rule, socket};
+use super::{apply, kernel_route::Found, kernel_rule, message::Message, socket};
 
 /// A route of ours is read as it is written.
 pub(crate) fn messages(input: &[u8]) {
     for message in socket::messages(input) {
         let NetlinkPayload::InnerMessage(message) = message.payload else { continue };
-        match message {
+        let Message::Route(message) = message else { continue };
+        match *message {
             RouteNetlinkMessage::NewRoute(route) => {
                 let Some(found) = Found::new(route) else { continue };
                 let _ = found.deletion();

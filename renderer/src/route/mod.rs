@@ -9,9 +9,9 @@
 
 mod apply;
 mod desired;
+mod direct;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
-mod direct;
 mod kernel_route;
 mod kernel_rule;
 mod message;
@@ -19,8 +19,8 @@ mod nexthop;
 mod options;
 mod plan;
 mod socket;
-mod verify;
 mod state;
+mod verify;
 mod watch;
 
 use std::sync::mpsc::Sender;
@@ -28,22 +28,21 @@ use std::sync::mpsc::Sender;
 use contiv_model::{ChangeSet, Snapshot};
 use direct::{Direct, Kernel, Wanted};
 
-pub use self::options::{AddressKind, AddressKinds, RouteOptions, UnknownAddressKind};
-pub use self::verify::RouteVerifier;
 use self::{
     desired::Desired,
-    kernel_route::{Found, Way},
+    kernel_route::{Found, KernelRoute, Way},
+    plan::{Destination, Purpose},
     socket::RouteSocket,
     state::State,
     watch::{Announcer, Interest, RouteWatch},
 };
-use crate::{Description, Rejected, RenderError, Renderer, Report, Verifier, Watch, netlink::NetlinkError};
 pub use self::{
     direct::DirectOptions,
     nexthop::Grouping,
     options::{AddressKind, AddressKinds, RouteOptions, UnknownAddressKind},
+    verify::RouteVerifier,
 };
-use crate::{Description, RenderError, Renderer, Report, Watch, netlink::NetlinkError};
+use crate::{Description, RenderError, Renderer, Report, Verifier, Watch, netlink::NetlinkError};
 
 /// Programs the kernel's routes.
 #[derive(Debug, Default)]
@@ -61,154 +60,6 @@ pub struct Routes {
 struct Links {
     v4: Option<Way>,
     v6: Option<Way>,
-}
-
-impl Routes {
-    /// A renderer that opens its socket at the first call.
-    pub fn new(options: RouteOptions) -> Self {
-        Self { options, ..Self::default() }
-    }
-
-    /// Removes what is advertised, so that the network sends its traffic elsewhere; everything else stays. Works without a
-    /// resync before it.
-    pub fn withdraw(&mut self) -> Result<Report, RenderError> {
-        self.state = None;
-        let table = self.options.advertise_table;
-        let result = self.socket().and_then(|socket| apply::remove_from(socket, table));
-        result.map_err(|error| apply::explain("withdraw the routes", &error))
-    }
-
-    fn socket(&mut self) -> Result<&mut RouteSocket, NetlinkError> {
-        match self.socket.take() {
-            Some(socket) => Ok(self.socket.insert(socket)),
-            None => Ok(self.socket.insert(RouteSocket::open()?)),
-        }
-    }
-
-    /// Makes the kernel have what the snapshot wants. With `keeps`, routes of services that went back to `nftables` stay.
-    fn try_resync(
-        &mut self,
-        snapshot: &Snapshot,
-        keeps: bool,
-    ) -> Result<(Report, Vec<String>), NetlinkError> {
-        self.state = None;
-        let options = self.options;
-        let links = Links::find(self.socket()?, &options, &desired)?;
-        let desired = Desired::new(snapshot, options);
-        let mut links = Links::default();
-        if options.reach_from_node {
-            let interfaces = apply::interfaces(self.socket()?)?;
-            let link = |ipv4| {
-                let source = desired.source(ipv4)?;
-                interfaces.get(&source).map(|interface| Way::Link { interface: *interface, source })
-            };
-            links = Links { v4: link(true), v6: link(false) };
-        }
-        let mut announcer = Announcer::new(&options, links, self.watch.clone());
-        // Before anything is programmed, so that nothing is missed.
-        announcer.announce();
-        let socket = self.socket()?;
-        let mut report = apply::set_rules(socket, &options)?;
-        let mut state = State {
-            desired,
-            links,
-            installed: BTreeMap::new(),
-            conflicts: BTreeSet::new(),
-            waiting: BTreeMap::new(),
-        };
-        let wanted: BTreeMap<KernelRoute, Destination> = state
-            .desired
-            .destinations()
-            .filter_map(|destination| Some((state.links.route(&options, destination)?, destination)))
-            .collect();
-        let mut plan = Plan::default();
-        for found in apply::found(socket)? {
-            match found.route.and_then(|route| Some((route, *wanted.get(&route)?))) {
-                Some((route, destination)) => {
-                    state.installed.insert(destination, route);
-                }
-                None => plan.remove.push(found.deletion()),
-            }
-        }
-        plan.add = wanted
-            .iter()
-            .filter(|(_, destination)| !state.installed.contains_key(destination))
-            .map(|(route, destination)| (*destination, *route))
-            .collect();
-        let problems = state.execute(socket, plan, &mut report)?;
-        let found = apply::found(socket)?;
-        let is_direct = |found: &Found| found.route.is_some() && found.table() == options.direct.table;
-        let (of_direct, found): (Vec<_>, Vec<_>) = found.into_iter().partition(is_direct);
-        let kernel = Kernel { routes: of_direct, nexthops: socket.dump_nexthops()? };
-        let addresses = kernel.addresses();
-        let wanted = Wanted::new(snapshot, |address| keeps && addresses.contains(&address));
-        let mut report = Report::default();
-        apply::set_rules(socket, &options, !wanted.is_empty(), &mut report)?;
-        let (direct, mut problems) = Direct::resync(
-            socket,
-            options.direct,
-            desired.sources(),
-            wanted,
-            kernel,
-            &mut announcer,
-            &mut report,
-        )?;
-        let (state, more) = State::resync(socket, &options, desired, direct, announcer, found, &mut report)?;
-        problems.extend(more);
-        self.state = Some(state);
-        Ok((report, problems))
-    }
-
-    fn try_update(
-        &mut self,
-        mut state: State,
-        changes: &ChangeSet,
-    ) -> Result<(Report, Vec<String>), NetlinkError> {
-        let touched = state.desired.update(changes);
-        if changes.node.is_some() {
-            // The links of this node may be others, and with them every route.
-            return self.try_resync(state.desired);
-        }
-        let mut plan = Plan::default();
-        for destination in touched {
-            let is_wanted = state.desired.wants(destination);
-            if !is_wanted {
-                state.conflicts.remove(&destination);
-                state.waiting.remove(&destination);
-                if let Some(route) = state.installed.remove(&destination) {
-                    plan.remove.push(route.message());
-                }
-            } else if !state.installed.contains_key(&destination)
-                && let Some(route) = state.links.route(&self.options, destination)
-            {
-                plan.add.push((destination, route));
-            }
-            return self.try_resync(&state.desired.snapshot(), true);
-        }
-        let options = self.options;
-        let socket = self.socket()?;
-        let mut report = Report::default();
-        let had_direct = state.direct.is_needed();
-        let mut problems = state.update_direct(socket, changes, &mut report)?;
-        if state.direct.is_needed() && !had_direct {
-            apply::set_rules(socket, &options, true, &mut report)?;
-        }
-        problems.extend(state.update(socket, &options, touched, &mut report)?);
-        self.state = Some(state);
-        Ok((report, problems))
-    }
-
-    /// Ends a call: what the kernel refused for a reason that may pass is an error, so that it is tried again.
-    fn finish(&mut self, done: (Report, Vec<String>)) -> Result<Report, RenderError> {
-        let (mut report, problems) = done;
-        if let Some(first) = problems.first() {
-            self.state = None;
-            let reason = format!("{first} ({} refused in all)", problems.len());
-            return Err(RenderError::Kernel { action: "change routes".to_owned(), reason });
-        }
-        report.rejected = self.state.as_ref().map(|state| state.rejected(&self.options)).unwrap_or_default();
-        Ok(report)
-    }
 }
 
 impl Links {
@@ -245,30 +96,96 @@ impl Links {
     }
 }
 
-impl State {
-    /// Makes the changes, and returns what went wrong and may not the next time.
-    fn execute(
+impl Routes {
+    /// A renderer that opens its socket at the first call.
+    pub fn new(options: RouteOptions) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    /// Removes what is advertised, so that the network sends its traffic elsewhere; everything else stays. Works without a
+    /// resync before it.
+    pub fn withdraw(&mut self) -> Result<Report, RenderError> {
+        self.state = None;
+        let table = self.options.advertise_table;
+        let result = self.socket().and_then(|socket| apply::remove_from(socket, table));
+        result.map_err(|error| apply::explain("withdraw the routes", &error))
+    }
+
+    fn socket(&mut self) -> Result<&mut RouteSocket, NetlinkError> {
+        match self.socket.take() {
+            Some(socket) => Ok(self.socket.insert(socket)),
+            None => Ok(self.socket.insert(RouteSocket::open()?)),
+        }
+    }
+
+    /// Makes the kernel have what the snapshot wants. With `keeps`, routes of services that went back to `nftables` stay.
+    fn try_resync(
         &mut self,
-        socket: &mut RouteSocket,
-        plan: Plan,
-        report: &mut Report,
-    ) -> Result<Vec<String>, NetlinkError> {
-        let mut problems = Vec::new();
-        for (destination, route, outcome) in apply::execute(socket, plan, report, &mut problems)? {
-            self.conflicts.remove(&destination);
-            self.waiting.remove(&destination);
-            match outcome {
-                Outcome::Added => {
-                    self.installed.insert(destination, route);
-                }
-                Outcome::Conflict => {
-                    self.conflicts.insert(destination);
-                }
-                Outcome::Waits(errno) => {
-                    self.waiting.insert(destination, errno);
-                }
-                Outcome::Failed(problem) => problems.push(problem),
-            }
+        snapshot: &Snapshot,
+        keeps: bool,
+    ) -> Result<(Report, Vec<String>), NetlinkError> {
+        self.state = None;
+        let options = self.options;
+        let desired = Desired::new(snapshot, options);
+        let links = Links::find(self.socket()?, &options, &desired)?;
+        let mut announcer = Announcer::new(&options, links, self.watch.clone());
+        // Before anything is programmed, so that nothing is missed.
+        announcer.announce();
+        let socket = self.socket()?;
+        let found = apply::found(socket)?;
+        let is_direct = |found: &Found| found.route.is_some() && found.table() == options.direct.table;
+        let (of_direct, found): (Vec<_>, Vec<_>) = found.into_iter().partition(is_direct);
+        let kernel = Kernel { routes: of_direct, nexthops: socket.dump_nexthops()? };
+        let addresses = kernel.addresses();
+        let wanted = Wanted::new(snapshot, |address| keeps && addresses.contains(&address));
+        let mut report = Report::default();
+        apply::set_rules(socket, &options, !wanted.is_empty(), &mut report)?;
+        let (direct, mut problems) = Direct::resync(
+            socket,
+            options.direct,
+            desired.sources(),
+            wanted,
+            kernel,
+            &mut announcer,
+            &mut report,
+        )?;
+        let (state, more) = State::resync(socket, &options, desired, direct, announcer, found, &mut report)?;
+        problems.extend(more);
+        self.state = Some(state);
+        Ok((report, problems))
+    }
+
+    fn try_update(
+        &mut self,
+        mut state: State,
+        changes: &ChangeSet,
+    ) -> Result<(Report, Vec<String>), NetlinkError> {
+        let touched = state.desired.update(changes);
+        if changes.node.is_some() {
+            // The links of this node may be others, and with them every route.
+            return self.try_resync(&state.desired.snapshot(), true);
+        }
+        let options = self.options;
+        let socket = self.socket()?;
+        let mut report = Report::default();
+        let had_direct = state.direct.is_needed();
+        let mut problems = state.update_direct(socket, changes, &mut report)?;
+        if state.direct.is_needed() && !had_direct {
+            apply::set_rules(socket, &options, true, &mut report)?;
+        }
+        problems.extend(state.update(socket, &options, touched, &mut report)?);
+        self.state = Some(state);
+        Ok((report, problems))
+    }
+
+    /// Ends a call: what the kernel refused for a reason that may pass is an error, so that it is tried again.
+    fn finish(&mut self, done: (Report, Vec<String>)) -> Result<Report, RenderError> {
+        let (mut report, problems) = done;
+        if let Some(first) = problems.first() {
+            self.state = None;
+            let reason = format!("{first} ({} refused in all)", problems.len());
+            return Err(RenderError::Kernel { action: "change routes".to_owned(), reason });
+        }
         if let Some(state) = &self.state {
             report.rejected = state.rejected(&self.options);
             report.notes = state.direct.notes();

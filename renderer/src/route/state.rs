@@ -9,7 +9,7 @@ use super::{
     apply::{self, Outcome, Plan},
     desired::Desired,
     direct::Direct,
-    kernel_route::{Found, KernelRoute, Way},
+    kernel_route::{Found, KernelRoute},
     plan::{Destination, Purpose},
     socket::RouteSocket,
     watch::Announcer,
@@ -53,7 +53,7 @@ impl State {
         let wanted: BTreeMap<KernelRoute, Destination> = state
             .desired
             .destinations()
-            .filter_map(|destination| Some((state.route(options, destination)?, destination)))
+            .filter_map(|destination| Some((state.links.route(options, destination)?, destination)))
             .collect();
         let mut plan = Plan::default();
         for found in found {
@@ -91,7 +91,7 @@ impl State {
                     plan.remove.push(route.message());
                 }
             } else if !self.installed.contains_key(&destination)
-                && let Some(route) = self.route(options, destination)
+                && let Some(route) = self.links.route(options, destination)
             {
                 plan.add.push((destination, route));
             }
@@ -108,21 +108,6 @@ impl State {
     ) -> Result<Vec<String>, NetlinkError> {
         let Self { direct, desired, announcer, .. } = self;
         direct.update(socket, |wanted| wanted.update(changes, desired.node()), announcer, report)
-    }
-
-    /// The route to a destination; none as long as this node has no address to reach it from.
-    fn route(&self, options: &RouteOptions, destination: Destination) -> Option<KernelRoute> {
-        let Destination { purpose, address } = destination;
-        Some(match purpose {
-            Purpose::Advertise => {
-                KernelRoute { table: options.advertise_table, address, way: Way::Blackhole }
-            }
-            Purpose::Reach => KernelRoute {
-                table: options.node_table,
-                address,
-                way: if address.is_ipv4() { self.links.v4 } else { self.links.v6 }?,
-            },
-        })
     }
 
     fn execute(

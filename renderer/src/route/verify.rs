@@ -1,12 +1,16 @@
 //! Reads our routes and rules back, and compares them with what services require.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use contiv_model::Snapshot;
 
 use super::{
     Links, RouteOptions, apply,
     desired::Desired,
+    direct::Wanted,
     kernel_route::{Found, KernelRoute},
     kernel_rule,
     plan::Destination,
@@ -59,15 +63,31 @@ impl RouteVerifier {
         let links = Links::find(socket, &options, &desired)?;
         let wanted = desired.destinations().filter_map(|to| Some((links.route(&options, to)?, to)));
         let mut wanted: BTreeMap<KernelRoute, Destination> = wanted.collect();
-        let mut verification = Verification { checked: wanted.len(), ..Verification::default() };
+        let found = apply::found(socket)?;
+        let of_direct = found.iter().filter_map(|found| found.route);
+        let of_direct: BTreeSet<IpAddr> = of_direct
+            .filter(|route| route.table == options.direct.table)
+            .map(|route| route.address)
+            .collect();
+        // Routes of a service that went back to another renderer may stay.
+        let direct = Wanted::new(snapshot, |address| of_direct.contains(&address));
+        let mut unrouted: BTreeSet<IpAddr> = direct.addresses().collect();
+        let checked = wanted.len() + unrouted.len();
+        let mut verification = Verification { checked, ..Verification::default() };
         let mut tell = |table, element, destination: Option<Destination>, deviation| {
             let service = destination.and_then(|destination| desired.owners(destination).next().cloned());
             let place = format!("table {table}");
             verification.drift.insert(Drift { service, place, element, deviation });
         };
-        for found in apply::found(socket)? {
+        for found in found {
             match found.route {
                 Some(route) if wanted.remove(&route).is_some() => {}
+                // Where it leads is known only to who looks up each backend.
+                Some(route)
+                    if route.table == options.direct.table && direct.lead(route.address).is_some() =>
+                {
+                    unrouted.remove(&route.address);
+                }
                 Some(route) => tell(route.table, route.to_string(), None, Deviation::Foreign),
                 None => tell(
                     found.table(),
@@ -80,17 +100,25 @@ impl RouteVerifier {
         for (route, destination) in wanted {
             tell(route.table, route.to_string(), Some(destination), Deviation::Missing);
         }
+        for address in unrouted {
+            let (service, place) =
+                (direct.owner(address).cloned(), format!("table {}", options.direct.table));
+            let element = format!("a route to {address}");
+            verification.drift.insert(Drift { service, place, element, deviation: Deviation::Missing });
+        }
         for ipv4 in apply::FAMILIES {
-            let wanted = options.reach_from_node.then(|| kernel_rule::rule(ipv4, options.node_table));
+            let wanted = apply::rules(ipv4, &options, !direct.is_empty());
             let found = apply::our_rules(socket, ipv4)?;
-            let is_wanted = |rule| wanted.as_ref().is_some_and(|wanted| kernel_rule::is_same(rule, wanted));
+            let is_wanted = |rule| wanted.iter().any(|wanted| kernel_rule::is_same(rule, wanted));
             let family = if ipv4 { "IPv4" } else { "IPv6" };
             let mut tell = |table: u32, deviation| {
                 let (place, element) = (format!("rules of {family}"), format!("the rule to table {table}"));
                 verification.drift.insert(Drift { service: None, place, element, deviation });
             };
-            if wanted.is_some() && !found.iter().any(is_wanted) {
-                tell(options.node_table, Deviation::Missing);
+            for rule in
+                wanted.iter().filter(|wanted| !found.iter().any(|rule| kernel_rule::is_same(rule, wanted)))
+            {
+                tell(kernel_rule::table(rule), Deviation::Missing);
             }
             for rule in found.iter().filter(|rule| !is_wanted(rule)) {
                 tell(kernel_rule::table(rule), Deviation::Foreign);
