@@ -105,7 +105,7 @@ fn every_setting_of_the_processor_is_a_key() {
         zone: Some("a".into()),
         source_ranges_on_node_ports: true,
         contiv_local_policy: true,
-        route_runs: true,
+        route_runs: false,
         route_all: true,
     };
     assert_eq!(load(&lines.join("\n"), &[]).unwrap().processor(), expected);
