@@ -49,13 +49,21 @@ pub fn run(config: &Config, log_level: LogLevel) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("failed to start the runtime")?;
-    let result = runtime.block_on(run_until_stopped(config, log_level));
+    let manager = ServiceManager::of_environment();
+    let result = runtime.block_on(run_until_stopped(config, log_level, manager.as_ref()));
+    if let (Some(manager), Err(error)) = (&manager, &result) {
+        manager.failed(&format!("{error:#}"));
+    }
     // Nothing is left to do; what still hangs is not waited for.
     runtime.shutdown_background();
     result
 }
 
-async fn run_until_stopped(config: &Config, log_level: LogLevel) -> anyhow::Result<()> {
+async fn run_until_stopped(
+    config: &Config,
+    log_level: LogLevel,
+    manager: Option<&ServiceManager>,
+) -> anyhow::Result<()> {
     let names: Vec<&str> = config.renderers.iter().map(|name| name.as_str()).collect();
     info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -114,16 +122,15 @@ async fn run_until_stopped(config: &Config, log_level: LogLevel) -> anyhow::Resu
     tokio::spawn(health_checks.run());
     tokio::spawn(local_addresses::follow(followed, requests.clone()));
     let mut event_loop = tokio::spawn(event_loop.run());
-    let manager = ServiceManager::of_environment();
     let (reloads, reloaded) = mpsc::channel(REQUESTS);
-    if let Some(manager) = manager.clone() {
+    if let Some(manager) = manager.cloned() {
         // It ends with the loop.
         tokio::spawn(manager.follow(requests.clone(), reloaded));
     }
     let result = tokio::select! {
         ended = &mut event_loop => ended_early(ended),
         () = signals.forward(&requests, &reloads) => {
-            if let Some(manager) = &manager {
+            if let Some(manager) = manager {
                 manager.stopping();
             }
             ended_as_asked(event_loop.await)

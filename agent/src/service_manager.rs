@@ -79,6 +79,11 @@ impl ServiceManager {
         (self.send)(&[NotifyState::Stopping, NotifyState::Status("stopping; the dataplane stays in place")]);
     }
 
+    /// The agent ends, because of this.
+    pub fn failed(&self, error: &str) {
+        self.status(&format!("failed: {}", words::one_line(error)));
+    }
+
     /// The loop is alive.
     fn watchdog(&self) {
         (self.send)(&[NotifyState::Watchdog]);

@@ -34,6 +34,6 @@ pub(super) fn status(status: &Status, renderers: &[RendererView]) -> String {
 }
 
 /// A status is one line.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     text.replace('\n', "; ")
 }

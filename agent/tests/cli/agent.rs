@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// A running agent on a folder of manifests, with the dry-run renderer.
 pub(crate) struct Agent {
-    process: Child,
+    process: Ended,
     log: BufReader<ChildStderr>,
     pub(crate) address: String,
     healthz: String,
@@ -25,7 +25,7 @@ impl Agent {
         let mut command = command(&arguments(folder, "127.0.0.1:0"));
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap());
-        let mut agent = Self { process, log, address: String::new(), healthz: String::new() };
+        let mut agent = Self { process: Ended(process), log, address: String::new(), healthz: String::new() };
         let mut line = String::new();
         while !line.contains("ready: ") {
             line.clear();
@@ -45,7 +45,7 @@ impl Agent {
     }
 
     /// Asks again and again until the answer is as it should be.
-    fn wait_for(&self, path: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn wait_for(&self, path: &str, is_wanted: impl Fn(&str) -> bool) -> String {
         let start = Instant::now();
         loop {
             let answer = self.get(path);
@@ -57,15 +57,24 @@ impl Agent {
     }
 
     fn signal(&self, signal: &str) {
-        let pid = self.process.id().to_string();
+        self.process.signal(signal);
+    }
+}
+
+/// A process that ends with the test.
+pub(crate) struct Ended(pub(crate) Child);
+
+impl Ended {
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.0.id().to_string();
         assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
     }
 }
 
-impl Drop for Agent {
+impl Drop for Ended {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -78,7 +87,7 @@ fn get(address: &str, path: &str) -> String {
     answer
 }
 
-fn arguments(folder: &Path, listen: &str) -> Vec<String> {
+pub(crate) fn arguments(folder: &Path, listen: &str) -> Vec<String> {
     let store = format!("dir:{}", text(&folder.join("manifests")));
     let state = folder.join("state");
     ["agent", "--renderers", "dry-run", "--node-name", "n1", "--listen", listen, "--store", &store]
@@ -137,7 +146,7 @@ fn sigterm_ends_it_at_once_and_sighup_is_a_resync() {
     agent.wait_for("/controller/event-history", |history| history.contains("\"SIGHUP\""));
     let start = Instant::now();
     agent.signal("TERM");
-    let status = agent.process.wait().unwrap();
+    let status = agent.process.0.wait().unwrap();
     assert_eq!(status.code(), Some(0));
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     let mut log = String::new();
@@ -149,7 +158,7 @@ fn sigterm_ends_it_at_once_and_sighup_is_a_resync() {
 fn a_second_agent_and_a_cleanup_are_refused_while_one_runs() {
     let folder = folder();
     let agent = Agent::start(folder.path());
-    let pid = format!("pid {}", agent.process.id());
+    let pid = format!("pid {}", agent.process.0.id());
     let second = run_owned(&arguments(folder.path(), "127.0.0.1:0"));
     assert!(
         second.code == 1 && second.err.contains(&pid) && second.err.contains("--state-dir"),

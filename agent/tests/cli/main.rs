@@ -2,9 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
 mod agent;
+mod ask;
 mod config;
 mod contiv;
 mod etcd;
 mod render;
+mod service_manager;
 mod store;
 mod trace;

@@ -1,0 +1,137 @@
+//! The agent under a service manager that the test plays.
+
+use std::{
+    fs,
+    io::Read,
+    os::unix::{fs::MetadataExt, net::UnixDatagram},
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use crate::{
+    agent::{Ended, arguments, folder},
+    contiv::command,
+};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The messages up to the first one with `wanted` in it, and that one.
+fn until(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
+    let mut messages = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let length =
+            socket.recv(&mut buffer).unwrap_or_else(|error| panic!("{wanted}: {error}: {messages:#?}"));
+        messages.push(String::from_utf8(buffer[..length].to_vec()).unwrap());
+        if messages.last().unwrap().contains(wanted) {
+            return messages;
+        }
+    }
+}
+
+/// A service manager that listens, and the agent it has started.
+fn start(folder: &Path, store: Option<&str>) -> (UnixDatagram, Ended) {
+    let path = folder.join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut arguments = arguments(folder, "127.0.0.1:0");
+    for argument in arguments.iter_mut().filter(|argument| argument.starts_with("dir:")) {
+        if let Some(store) = store {
+            store.clone_into(argument);
+        }
+    }
+    let mut command = command(&arguments);
+    command.env("NOTIFY_SOCKET", &path).stderr(Stdio::null());
+    (socket, Ended(command.spawn().unwrap()))
+}
+
+#[test]
+fn an_agent_that_cannot_read_its_store_is_alive_but_not_ready_and_says_why() {
+    let folder = folder();
+    // Nobody listens there.
+    let (socket, _agent) = start(folder.path(), Some("etcd://127.0.0.1:1"));
+    let mut told = until(&socket, "WATCHDOG=1");
+    told.extend(until(&socket, "STATUS=the store cannot be followed"));
+    told.extend(until(&socket, "WATCHDOG=1"));
+    assert!(!told.iter().any(|message| message.contains("READY=1")), "{told:#?}");
+}
+
+#[test]
+fn an_agent_that_cannot_start_says_why() {
+    let folder = folder();
+    let (socket, mut agent) = start(folder.path(), Some("dir:/nowhere"));
+    let told = until(&socket, "STATUS=failed: ");
+    assert!(told.last().unwrap().contains("/nowhere"), "{told:#?}");
+    assert_eq!(agent.0.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn the_service_manager_hears_when_it_is_ready_that_it_lives_when_it_reloads_and_when_it_stops() {
+    let folder = folder();
+    let (socket, agent) = start(folder.path(), None);
+    let started = until(&socket, "READY=1");
+    assert!(started.iter().any(|message| message.contains("STATUS=ready")), "{started:#?}");
+
+    agent.signal("HUP");
+    let reload = until(&socket, "RELOADING=1").pop().unwrap();
+    assert!(reload.contains("MONOTONIC_USEC="), "{reload}");
+    until(&socket, "READY=1");
+    until(&socket, "WATCHDOG=1");
+
+    // A process that stands still does not feed the watchdog.
+    agent.signal("STOP");
+    socket.set_read_timeout(Some(Duration::from_millis(2500))).unwrap();
+    let mut buffer = [0; 4096];
+    let silent = (0..10).any(|_| socket.recv(&mut buffer).is_err());
+    assert!(silent, "somebody goes on talking");
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    agent.signal("CONT");
+    until(&socket, "WATCHDOG=1");
+
+    agent.signal("TERM");
+    until(&socket, "STOPPING=1");
+}
+
+#[test]
+fn lines_for_the_journal_begin_with_their_priority() {
+    let folder = folder();
+    let log = folder.path().join("log");
+    let file = fs::File::create(&log).unwrap();
+    let metadata = file.metadata().unwrap();
+    let stream = format!("{}:{}", metadata.dev(), metadata.ino());
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut command = command(&arguments(folder.path(), "127.0.0.1:0"));
+    command.env("NOTIFY_SOCKET", &path).env("JOURNAL_STREAM", stream).stderr(file);
+    let agent = Ended(command.spawn().unwrap());
+    until(&socket, "READY=1");
+    agent.signal("TERM");
+    until(&socket, "STOPPING=1");
+    let mut text = String::new();
+    fs::File::open(&log).unwrap().read_to_string(&mut text).unwrap();
+    assert!(text.lines().count() > 1 && text.lines().all(|line| line.starts_with("<6>")), "{text}");
+    assert!(!text.contains("Z  INFO"), "the journal knows the time: {text}");
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().to_str().unwrap();
+    let run = crate::contiv::run(&["man", pages]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    for command in
+        ["agent", "render", "apply", "get", "status", "services", "backends", "events", "top", "trace"]
+    {
+        let page = fs::read_to_string(folder.path().join(format!("contiv-{command}.1"))).unwrap();
+        assert!(page.contains(".TH"), "{page}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let run = crate::contiv::run(&["completions", shell]);
+        assert!(run.code == 0 && run.out.contains("backends"), "{shell}: {}", run.out);
+    }
+    let script = folder.path().join("contiv.bash");
+    fs::write(&script, crate::contiv::run(&["completions", "bash"]).out).unwrap();
+    assert!(Command::new("bash").arg("-n").arg(&script).status().unwrap().success(), "it is no shell script");
+}

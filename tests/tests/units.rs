@@ -1,0 +1,63 @@
+//! The units, as systemd itself judges them.
+#![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// What systemd-analyze may rate a unit at most, in tenths.
+const EXPOSURE: &str = "15";
+const UNITS: [&str; 2] = ["contiv-agent.service", "contiv-controller.service"];
+
+fn unit(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("systemd").join(name)
+}
+
+fn analyze(arguments: &[&str]) -> (bool, String) {
+    let output = Command::new("systemd-analyze").args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("systemd-analyze: {error}: run scripts/deps"));
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), text.into_owned())
+}
+
+#[test]
+fn systemd_finds_nothing_wrong_with_the_units() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in UNITS {
+        // The package puts the binary there; here any program will do.
+        let text = fs::read_to_string(unit(name)).unwrap();
+        let copy = folder.path().join(name);
+        fs::write(&copy, text.replace("/usr/bin/contiv", "/bin/true")).unwrap();
+        let (is_good, said) = analyze(&["verify", "--man=no", copy.to_str().unwrap()]);
+        assert!(is_good && said.is_empty(), "{name}: {said}");
+    }
+}
+
+#[test]
+fn the_units_leave_little_to_an_intruder() {
+    for name in UNITS {
+        let (is_good, said) = analyze(&[
+            "security",
+            "--offline=yes",
+            &format!("--threshold={EXPOSURE}"),
+            unit(name).to_str().unwrap(),
+        ]);
+        assert!(is_good && said.contains("Overall exposure level"), "{name}: {said}");
+    }
+}
+
+#[test]
+fn the_agent_has_one_capability_and_the_controllers_have_none() {
+    let value = |name: &str, key: &str| {
+        let text = fs::read_to_string(unit(name)).unwrap();
+        text.lines().find_map(|line| line.strip_prefix(&format!("{key}=")).map(str::to_owned))
+    };
+    assert_eq!(value(UNITS[0], "CapabilityBoundingSet").as_deref(), Some("CAP_NET_ADMIN"));
+    assert_eq!(value(UNITS[1], "CapabilityBoundingSet").as_deref(), Some(""));
+    assert_eq!(value(UNITS[1], "AmbientCapabilities"), None);
+    for name in UNITS {
+        assert_eq!(value(name, "User").as_deref(), Some("contiv"));
+    }
+}
