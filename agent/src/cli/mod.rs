@@ -30,6 +30,7 @@ mod top;
 mod trace;
 mod views;
 mod watch;
+mod verify;
 
 use std::{
     io::{self, Write},
@@ -61,6 +62,7 @@ enum Command {
     Events(events::Events),
     Top(top::Top),
     Trace(trace::Trace),
+    Verify(verify::Verify),
     Cleanup(cleanup::Cleanup),
     Controller(controller::Controller),
 }
@@ -100,6 +102,7 @@ pub fn main() -> ExitCode {
         Command::Events(command) => command.run(&mut terminal),
         Command::Top(command) => command.run(&mut terminal),
         Command::Trace(command) => command.run(&mut terminal),
+        Command::Verify(command) => command.run(&mut terminal),
         Command::Cleanup(command) => command.run(&mut terminal),
         Command::Controller(command) => command.run(&mut terminal),
     };

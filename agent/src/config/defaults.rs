@@ -53,6 +53,8 @@ impl Default for Config {
             source_ranges_on_node_ports: false,
             mass_deletion_percent: 50,
             mass_deletion_wait: Duration::from_secs(60),
+            verify_interval: Duration::ZERO,
+            verify_heal: true,
             history_events: 1000,
             history_age: Duration::from_secs(24 * 60 * 60),
         }

@@ -23,6 +23,8 @@ pub struct RendererMetrics {
     foreign_changes: Family<RendererLabel, Counter>,
     repairs: Family<RendererLabel, Counter>,
     damped: Family<RendererLabel, Gauge>,
+    verifications: Family<RendererLabel, Counter>,
+    drift: Family<RendererLabel, Gauge>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -44,6 +46,8 @@ impl RendererMetrics {
             foreign_changes: Family::default(),
             repairs: Family::default(),
             damped: Family::default(),
+            verifications: Family::default(),
+            drift: Family::default(),
         };
         registry.register(
             "sync_proxy_rules_duration_seconds",
@@ -66,6 +70,16 @@ impl RendererMetrics {
             "repairs_damped",
             "1 while others change the dataplane of a renderer again and again, and repairs wait",
             metrics.damped.clone(),
+        );
+        registry.register(
+            "verifications",
+            "Times that the dataplane of a renderer was read back and compared",
+            metrics.verifications.clone(),
+        );
+        registry.register(
+            "drift",
+            "Things that were not as they must be when the dataplane of a renderer was last verified",
+            metrics.drift.clone(),
         );
         metrics
     }
@@ -91,6 +105,13 @@ impl RendererMetrics {
     /// Whether repairs wait because others change the dataplane again and again.
     pub fn set_damped(&self, renderer: &str, damped: bool) {
         self.damped.get_or_create(&RendererLabel { renderer: renderer.to_owned() }).set(damped.into());
+    }
+
+    /// The dataplane of a renderer was read back, and so many things were not as they must be.
+    pub fn verified(&self, renderer: &str, drift: usize) {
+        let label = RendererLabel { renderer: renderer.to_owned() };
+        self.verifications.get_or_create(&label).inc();
+        self.drift.get_or_create(&label).set(drift.try_into().unwrap_or(i64::MAX));
     }
 
     /// A renderer has applied what it was given.

@@ -30,8 +30,15 @@ pub(super) struct KernelSet {
 /// What is held under a key: the slot if it has slots, and the value, empty if it has none.
 pub(super) type Held = (Option<u32>, String);
 
-/// The table of this name; none if there is none.
-pub(super) fn read(socket: &mut Socket, name: &str) -> Result<Option<KernelTable>, NetlinkError> {
+/// How often it is told how much has been read.
+const TOLD_EVERY: usize = 4096;
+
+/// The table of this name; none if there is none. Tells now and then how many elements have been read.
+pub(super) fn read(
+    socket: &mut Socket,
+    name: &str,
+    tell: &mut dyn FnMut(usize),
+) -> Result<Option<KernelTable>, NetlinkError> {
     let mut found = None;
     socket.pass(
         msg::GETTABLE,
@@ -68,8 +75,14 @@ pub(super) fn read(socket: &mut Socket, name: &str) -> Result<Option<KernelTable
             }
         },
     )?;
+    let mut count = 0;
     for (of, set) in &mut read.sets {
-        read_elements(socket, name, of, set)?;
+        read_elements(socket, name, of, set, &mut || {
+            count += 1;
+            if count % TOLD_EVERY == 0 {
+                tell(count);
+            }
+        })?;
     }
     Ok(Some(read))
 }
@@ -95,6 +108,7 @@ fn read_elements(
     table: &str,
     name: &str,
     set: &mut KernelSet,
+    count: &mut dyn FnMut(),
 ) -> Result<(), NetlinkError> {
     let [flags, ..] = set.declaration;
     // An interval that is no concatenation comes as two elements: its first key, and the one after its last.
@@ -107,6 +121,7 @@ fn read_elements(
     socket.pass(msg::GETSETELEM, question, |object| {
         let list = object.nested(elem::LIST_ELEMENTS).into_iter().flat_map(Attributes::iter);
         for (_, element) in list.filter(|(kind, _)| *kind == LIST_ELEM) {
+            count();
             let element = Attributes(element);
             let Some(first) = key(element, elem::KEY) else { continue };
             if is_cut {
