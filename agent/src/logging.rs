@@ -1,6 +1,7 @@
 //! Log lines on standard error, as text or JSON.
 
 mod journal;
+mod one_line;
 
 use std::{fmt as text, io, sync::Arc};
 
@@ -12,6 +13,7 @@ use tracing_subscriber::{
     fmt,
 };
 
+use self::one_line::OneLine;
 use crate::config::LogFormat;
 
 /// Why a `log-level` is not understood.
@@ -86,6 +88,12 @@ pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
 /// When the level is not understood, or logging has been started before.
 pub fn start(format: LogFormat, level: &str) -> anyhow::Result<LogLevel> {
     let lines = fmt().with_env_filter(filter(level)?);
+    // Colours only for a person who looks on.
+    let has_colours = format == LogFormat::Text && io::IsTerminal::is_terminal(&io::stderr());
+    let lines = fmt()
+        .with_env_filter(filter(level)?)
+        .with_writer(move || OneLine::new(io::stderr(), has_colours))
+        .with_ansi(has_colours);
     let (started, log_level) = match format {
         LogFormat::Text if journal::reads_standard_error() => {
             // The journal knows the time, and has no use for colours.
@@ -100,6 +108,7 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<LogLevel> {
                 .with_writer(io::stderr)
                 .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
                 .with_filter_reloading();
+            let lines = lines.with_filter_reloading();
             let handle = lines.reload_handle();
             (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)))
         }

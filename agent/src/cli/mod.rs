@@ -25,6 +25,7 @@ mod services;
 mod status;
 mod store;
 mod suggest;
+mod support_bundle;
 mod table;
 mod top;
 mod trace;
@@ -63,6 +64,7 @@ enum Command {
     Top(top::Top),
     Trace(trace::Trace),
     Verify(verify::Verify),
+    SupportBundle(support_bundle::SupportBundle),
     Cleanup(cleanup::Cleanup),
     Controller(controller::Controller),
 }
@@ -103,6 +105,7 @@ pub fn main() -> ExitCode {
         Command::Top(command) => command.run(&mut terminal),
         Command::Trace(command) => command.run(&mut terminal),
         Command::Verify(command) => command.run(&mut terminal),
+        Command::SupportBundle(command) => command.run(&mut terminal),
         Command::Cleanup(command) => command.run(&mut terminal),
         Command::Controller(command) => command.run(&mut terminal),
     };

@@ -48,7 +48,7 @@ pub use load_balancer::serve_load_balancers;
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// Every endpoint, with what it is for. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 21] = [
+pub const ENDPOINTS: [(&str, &str, &str); 23] = [
     ("GET", "/liveness", "200 while the event loop answers"),
     ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
     ("GET", "/metrics", "Prometheus metrics"),

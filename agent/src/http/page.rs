@@ -78,3 +78,16 @@ fn row(page: &mut String, first: &str, cells: &[&str]) {
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_becomes_markup() {
+        let mut page = String::new();
+        row(&mut page, "th", &["<script>alert(1)</script>", "\"onload=\"x", "&lt;"]);
+        let cells = "<th>&lt;script&gt;alert(1)&lt;/script&gt;<td>&quot;onload=&quot;x<td>&amp;lt;";
+        assert_eq!(page, format!("<tr>{cells}"));
+    }
+}

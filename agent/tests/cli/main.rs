@@ -7,4 +7,5 @@ mod contiv;
 mod etcd;
 mod render;
 mod store;
+mod support_bundle;
 mod trace;

@@ -118,6 +118,21 @@ impl Verifier for TableVerifier {
     }
 }
 
+/// What the reader makes of one element of a set of ours.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn read_element(set: super::layout::Set, element: super::netlink::Attributes<'_>) -> Vec<String> {
+    use super::netlink::constants::{data, elem};
+
+    let ours = set.declaration();
+    let (data_type, data_len) = ours.data.unwrap_or_default();
+    let declaration = [ours.flags, ours.key_type, ours.key_len, data_type, data_len];
+    let mut read = KernelSet { declaration, ..KernelSet::default() };
+    if let Some(first) = element.nested(elem::KEY).and_then(|key| key.get(data::VALUE)) {
+        read.take_element(first, element);
+    }
+    lines(read)
+}
+
 fn lines(set: KernelSet) -> Vec<String> {
     let line = |key: &str, slot: Option<u32>, value: &str| {
         let slot = slot.map(|slot| format!(" . {slot}")).unwrap_or_default();
