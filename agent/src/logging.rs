@@ -88,12 +88,6 @@ pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
 /// When the level is not understood, or logging has been started before.
 pub fn start(format: LogFormat, level: &str) -> anyhow::Result<LogLevel> {
     let lines = fmt().with_env_filter(filter(level)?);
-    // Colours only for a person who looks on.
-    let has_colours = format == LogFormat::Text && io::IsTerminal::is_terminal(&io::stderr());
-    let lines = fmt()
-        .with_env_filter(filter(level)?)
-        .with_writer(move || OneLine::new(io::stderr(), has_colours))
-        .with_ansi(has_colours);
     let (started, log_level) = match format {
         LogFormat::Text if journal::reads_standard_error() => {
             // The journal knows the time, and has no use for colours.
@@ -104,11 +98,11 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<LogLevel> {
         }
         LogFormat::Text => {
             // Colours only for a person who looks on.
+            let has_colours = io::IsTerminal::is_terminal(&io::stderr());
             let lines = lines
-                .with_writer(io::stderr)
-                .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+                .with_writer(move || OneLine::new(io::stderr(), has_colours))
+                .with_ansi(has_colours)
                 .with_filter_reloading();
-            let lines = lines.with_filter_reloading();
             let handle = lines.reload_handle();
             (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)))
         }

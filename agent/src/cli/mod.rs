@@ -29,9 +29,9 @@ mod support_bundle;
 mod table;
 mod top;
 mod trace;
+mod verify;
 mod views;
 mod watch;
-mod verify;
 
 use std::{
     io::{self, Write},

@@ -71,8 +71,8 @@ impl SupportBundle {
 
     fn collect(&self, archive: &mut Archive) -> anyhow::Result<()> {
         archive.add("version.txt", Ok(kernel::versions()))?;
-        let config =
-            http_client::get(&self.server, "/config").and_then(|text| Ok(file::parse("/config", &text)?));
+        let config = http_client::get(&self.server, "/config")
+            .and_then(|text| Ok(file::parse::<Config>("/config", &text)?));
         for (request, name) in ANSWERS {
             archive.add(name, http_client::get(&self.server, request))?;
         }
