@@ -99,6 +99,7 @@ async fn run_until_stopped(
             processor: config.processor(),
             mirror: Some(MirrorConfig { folder: config.state_dir.clone(), source: config.store.to_string() }),
             local_addresses,
+            verification: config.verification(),
             guard: GuardConfig { percent: config.mass_deletion_percent, wait: config.mass_deletion_wait },
             history_events: config.history_events,
             history_age: config.history_age,
@@ -112,7 +113,8 @@ async fn run_until_stopped(
     .context("failed to start a renderer's thread")?;
 
     let stop = CancellationToken::new();
-    let api = Api::new(requests.clone(), metrics, questions, log_level, counters(config));
+    let api = Api::new(requests.clone(), metrics, questions, log_level, counters(config))
+        .with_configuration(config.to_toml().unwrap_or_else(|error| format!("# {error}\n")));
     let mut servers = JoinSet::new();
     servers.spawn(http::serve(listener, api.clone(), stop.clone()));
     if let Some(listener) = healthz_listener {

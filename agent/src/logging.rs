@@ -1,6 +1,7 @@
 //! Log lines on standard error, as text or JSON.
 
 mod journal;
+mod one_line;
 
 use std::{fmt as text, io, sync::Arc};
 
@@ -12,6 +13,7 @@ use tracing_subscriber::{
     fmt,
 };
 
+use self::one_line::OneLine;
 use crate::config::LogFormat;
 
 /// Why a `log-level` is not understood.
@@ -96,9 +98,10 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<LogLevel> {
         }
         LogFormat::Text => {
             // Colours only for a person who looks on.
+            let has_colours = io::IsTerminal::is_terminal(&io::stderr());
             let lines = lines
-                .with_writer(io::stderr)
-                .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+                .with_writer(move || OneLine::new(io::stderr(), has_colours))
+                .with_ansi(has_colours)
                 .with_filter_reloading();
             let handle = lines.reload_handle();
             (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)))

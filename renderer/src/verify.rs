@@ -1,6 +1,6 @@
 //! Verification: whether the kernel holds what services require, and nothing else.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use contiv_model::{ServiceId, Snapshot};
 use serde::{Serialize, Serializer};
@@ -37,6 +37,20 @@ pub struct Drift {
     pub element: String,
     /// What is wrong with it.
     pub deviation: Deviation,
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { service, place, element, deviation } = self;
+        write!(f, "{}: {place}", deviation.word())?;
+        if !element.is_empty() {
+            write!(f, " {{ {element} }}")?;
+        }
+        if !deviation.detail().is_empty() {
+            write!(f, " {}", deviation.detail())?;
+        }
+        service.as_ref().map_or(Ok(()), |service| write!(f, " (service {service})"))
+    }
 }
 
 /// What is wrong with something.

@@ -83,10 +83,41 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.source)?;
+        write!(f, "{}", Printable(&self.source))?;
         for part in [&self.object, &self.field].into_iter().flatten() {
-            write!(f, ": {part}")?;
+            write!(f, ": {}", Printable(part))?;
         }
-        write!(f, ": {}", self.reason)
+        write!(f, ": {}", Printable(&self.reason))
+    }
+}
+
+/// Text of a manifest that may hold anything: control characters are written out, so that it stays on its line and does
+/// nothing to a terminal.
+struct Printable<'a>(&'a str);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| {
+            if c.is_control() { write!(f, "{}", c.escape_default()) } else { write!(f, "{c}") }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_one_line_whatever_the_object_is_called() {
+        let name = "Service default/we\nb\u{1b}[2J\u{9b}";
+        let problem = Problem {
+            source: "a\rb.yaml".to_owned(),
+            object: Some(name.to_owned()),
+            field: Some("metadata.labels.x\ny".to_owned()),
+            reason: "no\ttext".to_owned(),
+        };
+        let told = problem.to_string();
+        assert!(!told.contains(char::is_control), "{told:?}");
+        assert!(told.contains("we\\nb") && told.contains("labels.x\\ny"), "{told}");
     }
 }

@@ -11,7 +11,10 @@ use contiv_model::{
     Addresses, Backend, BackendState, Balance, ChangeSet, ClusterIpMasquerade, ContivService, NodeFacts,
     Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy,
 };
-use contiv_renderer::{Renderer, Report, dry_run, nftables::Nftables};
+use contiv_renderer::{
+    Renderer, Report, Verifier, dry_run,
+    nftables::{Nftables, TableVerifier},
+};
 use contiv_tests::{
     kernel::{Elements, count, read_elements},
     lab::{LabError, Namespace, Result, isolated},
@@ -72,7 +75,12 @@ fn another_reader_finds_exactly_the_elements_that_are_desired() -> Result<()> {
             let changes = ChangeSet::between(&state, &next);
             state = next;
             lab.node.run(|| renderer.update(&changes).map_err(unexpected))?;
-            assert_eq!(read_elements(&lab.node)?, desired_elements(&state), "after {step:?}");
+            let listed = read_elements(&lab.node)?;
+            assert_eq!(listed, desired_elements(&state), "after {step:?}");
+            assert_eq!(verifier_elements(&lab.node)?, listed, "after {step:?}");
+            let verification = lab.node.run(|| TableVerifier::new().verify(&state).map_err(unexpected))?;
+            assert!(verification.drift.is_empty(), "after {step:?}: {:#?}", verification.drift);
+            assert!(verification.checked > 100, "{}", verification.checked);
         }
         Ok(())
     })
@@ -348,6 +356,16 @@ fn count_a_connection_by_hand(namespace: &Namespace) -> Result<()> {
                   10.96.0.1 . udp . 80 counter packets 7 bytes 700 : goto pick-v4-3 }\n";
     namespace.exec_with_input(&["nft", "-f", "-"], script)?;
     Ok(())
+}
+
+/// What the verifier reads: without `nft`, and by other code than that which programs.
+fn verifier_elements(namespace: &Namespace) -> Result<Elements> {
+    let read = namespace.run(|| TableVerifier::new().elements().map_err(unexpected))?;
+    let mut elements = Elements::new();
+    for (set, texts) in read.into_iter().flatten() {
+        texts.into_iter().for_each(|text| count(&mut elements, &set, text.replace('"', "")));
+    }
+    Ok(elements)
 }
 
 fn desired_elements(snapshot: &Snapshot) -> Elements {

@@ -28,9 +28,11 @@ mod services;
 mod status;
 mod store;
 mod suggest;
+mod support_bundle;
 mod table;
 mod top;
 mod trace;
+mod verify;
 mod views;
 mod watch;
 
@@ -64,6 +66,8 @@ enum Command {
     Events(events::Events),
     Top(top::Top),
     Trace(trace::Trace),
+    Verify(verify::Verify),
+    SupportBundle(support_bundle::SupportBundle),
     Cleanup(cleanup::Cleanup),
     Controller(controller::Controller),
     Completions(completions::Completions),
@@ -106,6 +110,8 @@ pub fn main() -> ExitCode {
         Command::Events(command) => command.run(&mut terminal),
         Command::Top(command) => command.run(&mut terminal),
         Command::Trace(command) => command.run(&mut terminal),
+        Command::Verify(command) => command.run(&mut terminal),
+        Command::SupportBundle(command) => command.run(&mut terminal),
         Command::Cleanup(command) => command.run(&mut terminal),
         Command::Controller(command) => command.run(&mut terminal),
         Command::Completions(command) => Ok(command.run(&mut terminal)),

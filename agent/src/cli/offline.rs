@@ -38,7 +38,7 @@ pub(super) fn desire(
 }
 
 /// What the processor can use, and what is wrong with the rest.
-fn validate(parsed: &Parsed) -> (Vec<Object>, Vec<Problem>) {
+pub(super) fn validate(parsed: &Parsed) -> (Vec<Object>, Vec<Problem>) {
     let mut objects = Vec::new();
     let mut problems = Vec::new();
     for found in &parsed.objects {

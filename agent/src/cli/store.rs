@@ -33,18 +33,27 @@ impl StoreArgument {
         &self,
         work: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let access = self.etcd.access(&self.store).map_err(|problems| UsageError(problems.join("\n")))?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("failed to start the runtime")?;
-        runtime.block_on(async {
-            let store = contiv_store::open(&self.store, access)
-                .await
-                .with_context(|| format!("failed to open the store {}", self.store))?;
-            work(store).await
-        })
+        run(&self.store, &self.etcd, work)
     }
+}
+
+/// Opens the store at `url`, and runs what is to be done with it.
+pub(super) fn run<T>(
+    url: &StoreUrl,
+    etcd: &EtcdFlags,
+    work: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let access = etcd.access(url).map_err(|problems| UsageError(problems.join("\n")))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the runtime")?;
+    runtime.block_on(async {
+        let store = contiv_store::open(url, access)
+            .await
+            .with_context(|| format!("failed to open the store {url}"))?;
+        work(store).await
+    })
 }
 
 /// The stored values of these keys, as far as there are any.

@@ -23,9 +23,10 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// A text that is good or bad.
+    /// A text that is good or bad. What is in the store may hold anything: control characters are written out, so that
+    /// nothing is done to the terminal.
     pub(super) fn toned(text: impl Into<String>, tone: Tone) -> Self {
-        Self { text: text.into(), tone }
+        Self { text: printable(text.into()), tone }
     }
 
     fn width(&self) -> usize {
@@ -111,9 +112,28 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
+fn printable(cell: String) -> String {
+    if !cell.contains(char::is_control) {
+        return cell;
+    }
+    let written_out = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    cell.chars().map(written_out).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cell_does_nothing_to_a_terminal_and_stays_on_its_line() {
+        let mut table = Table::new(&["TYPE", "IP"]);
+        table.push(vec!["\x1b[2Jevil\nROOT", "\u{9b}31m"]);
+        let mut text = Vec::new();
+        table.print(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text:?}");
+        assert!(text.lines().all(|line| !line.contains(char::is_control)), "{text:?}");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell_and_lines_end_where_their_text_does() {

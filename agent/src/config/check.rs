@@ -49,6 +49,9 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
         problems
             .push("mass-deletion-percent: the most is 100, which holds nothing; 0 turns it off".to_owned());
     }
+    if (1..1000).contains(&config.verify_interval.as_millis()) {
+        problems.push("verify-interval: the least is 1s; 0s turns it off".to_owned());
+    }
     // Source: the kernel's `rt_class_t` in `include/uapi/linux/rtnetlink.h`.
     for (key, table) in [
         ("route-advertise-table", config.route_advertise_table),

@@ -58,6 +58,8 @@ impl Default for Config {
             mass_deletion_percent: 50,
             mass_deletion_wait: Duration::from_secs(60),
             service_counters: 0,
+            verify_interval: Duration::ZERO,
+            verify_heal: true,
             history_events: 1000,
             history_age: Duration::from_secs(24 * 60 * 60),
         }

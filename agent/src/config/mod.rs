@@ -32,6 +32,8 @@ use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::event_loop::VerificationConfig;
+
 pub use etcd::EtcdFlags;
 pub use flags::ConfigFlags;
 pub use optional_address::OptionalAddress;
@@ -220,6 +222,15 @@ pub struct Config {
     /// How many services have metrics of their own, the most used ones; each look then reads the kernel's counters
     #[arg(long, env = "CONTIV_SERVICE_COUNTERS", value_name = "N")]
     pub service_counters: usize,
+    /// How often the kernel is read back and compared with what services require, as in 10m; 0s for never
+    #[arg(long, env = "CONTIV_VERIFY_INTERVAL", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[serde(with = "text::duration")]
+    pub verify_interval: Duration,
+
+    /// Program everything again where the kernel is found to hold something else; else it is only reported
+    #[arg(long, env = "CONTIV_VERIFY_HEAL", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub verify_heal: bool,
 
     /// How many events the history keeps
     #[arg(long, env = "CONTIV_HISTORY_EVENTS", value_name = "N")]
@@ -312,6 +323,12 @@ impl Config {
             route_all: self.route_direct,
             node_name: NodeName::new(self.node_name.as_str()),
         }
+    }
+
+    /// When dataplanes are verified.
+    pub fn verification(&self) -> VerificationConfig {
+        let interval = (!self.verify_interval.is_zero()).then_some(self.verify_interval);
+        VerificationConfig { interval, heal: self.verify_heal }
     }
 
     /// What the renderer `route` has to know.

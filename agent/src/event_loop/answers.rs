@@ -32,7 +32,13 @@ impl EventLoop {
             }
             Query::Objects(kind, reply) => drop(reply.send(self.processor.objects(kind))),
             Query::Nodes(reply) => drop(reply.send(self.processor.nodes())),
-            Query::Renderers(reply) => drop(reply.send(self.renderers.views())),
+            Query::Renderers(reply) => {
+                let mut views = self.renderers.views();
+                for view in &mut views {
+                    view.verification = self.verifiers.view(&view.name);
+                }
+                drop(reply.send(views));
+            }
             Query::Dump(name, found, reply) => drop(found.send(self.renderers.ask(&name, reply))),
             Query::Quarantine(reply) => {
                 let is_known = |object: &ObjectKey| self.processor.object(object).is_some();

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr, path::PathBuf, time::Duration};
 
 use contiv_model::ProcessorConfig;
 
-use super::GuardConfig;
+use super::{GuardConfig, VerificationConfig};
 use crate::metrics::{EventMetrics, RendererMetrics};
 
 /// What the loop is told at the start.
@@ -20,6 +20,8 @@ pub struct LoopConfig {
     pub local_addresses: BTreeSet<IpAddr>,
     /// When deletions are held.
     pub guard: GuardConfig,
+    /// When dataplanes are verified.
+    pub verification: VerificationConfig,
     /// How many events the history keeps.
     pub history_events: usize,
     /// How long it keeps them.

@@ -7,6 +7,7 @@ use contiv_store::FeedEvent;
 use super::{
     query::{Query, Reply},
     renderers::{Done, Notice},
+    verifiers::Looked,
 };
 use crate::mirror::MirrorReport;
 
@@ -21,6 +22,8 @@ pub(super) enum Event {
     Renderer(Done),
     /// Others have changed the dataplane of a renderer.
     Notice(Notice),
+    /// A verifier has looked at the kernel.
+    Looked(Looked),
     /// The moment that some renderer waits for has come.
     Timer,
     /// Somebody asks, and waits for the answer.

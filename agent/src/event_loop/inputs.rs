@@ -11,6 +11,7 @@ use tokio::{
 use super::{
     event::{Event, Request},
     renderers::{Done, Notice},
+    verifiers::Looked,
 };
 use crate::mirror::MirrorReport;
 
@@ -25,6 +26,7 @@ pub(super) struct Inputs {
     pub(super) reports: Receiver<Done>,
     pub(super) mirror: UnboundedReceiver<MirrorReport>,
     pub(super) notices: Receiver<Notice>,
+    pub(super) looks: UnboundedReceiver<Looked>,
     /// What an event has led to. Comes before everything else.
     pub(super) follow_ups: VecDeque<Event>,
 }
@@ -41,6 +43,7 @@ impl Inputs {
             Some(done) = self.reports.recv() => Some(Event::Renderer(done)),
             Some(notice) = self.notices.recv() => Some(Event::Notice(notice)),
             Some(request) = self.requests.recv() => Some(request.into()),
+            Some(looked) = self.looks.recv() => Some(Event::Looked(looked)),
             Some(report) = self.mirror.recv() => Some(Event::Mirror(report)),
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Some(Event::Timer),
             event = self.store.recv() => Some(Event::Store(self.with_what_came_too(event?))),

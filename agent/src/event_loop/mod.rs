@@ -19,6 +19,8 @@ mod quarantine;
 mod query;
 mod renderers;
 mod store_events;
+mod verification;
+mod verifiers;
 
 #[cfg(test)]
 mod tests;
@@ -42,6 +44,7 @@ use inputs::Inputs;
 use mirroring::Mirroring;
 use quarantine::Quarantine;
 use renderers::{Renderers, Settled};
+use verifiers::Verifiers;
 
 pub(crate) use config::MirrorConfig;
 pub use config::{LoopConfig, LoopMetrics};
@@ -52,6 +55,7 @@ pub use mirroring::MirrorStatus;
 pub use quarantine::Quarantined;
 pub use query::{Query, Reply, Sizes, Status, StoreDown};
 pub use renderers::{LastError, LastReport, RendererSpec, RendererView};
+pub use verifiers::{VerificationConfig, VerificationView};
 
 /// How long the end waits for renderers that are at work.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
@@ -73,6 +77,9 @@ pub struct EventLoop {
     handover: Handover,
     history: History,
     renderers: Renderers,
+    verifiers: Verifiers,
+    /// A dataplane that has drifted is programmed again.
+    heals_drift: bool,
     store: StoreState,
     inputs: Inputs,
     feed: FeedHandle,
@@ -111,6 +118,7 @@ impl EventLoop {
         let mut processor = Processor::new(config.processor);
         processor.apply([contiv_model::Event::LocalAddresses(config.local_addresses)]);
         let (mirror, mirror_reports) = Mirroring::start(config.mirror)?;
+        let (verifiers, looks) = Verifiers::start(&renderers, config.verification.interval)?;
         let (renderers, reports, notices) = Renderers::start(renderers, metrics.renderers)?;
         Ok(Self {
             node: node.to_string(),
@@ -122,12 +130,15 @@ impl EventLoop {
             handover: Handover::default(),
             history: History::new(config.history_events, config.history_age),
             renderers,
+            verifiers,
+            heals_drift: config.verification.heal,
             store: StoreState::default(),
             inputs: Inputs {
                 store,
                 requests,
                 reports,
                 notices,
+                looks,
                 mirror: mirror_reports,
                 follow_ups: VecDeque::new(),
             },
@@ -176,11 +187,13 @@ impl EventLoop {
                 self.dispatch();
             }
             Event::Notice(notice) => self.take_notice(notice),
+            Event::Looked(looked) => self.take_look(looked),
             Event::Repair => self.dispatch(),
             Event::Mirror(report) => self.take_in_report(report),
             Event::Timer => {
                 self.inputs.follow_ups.extend(self.renderers.due());
                 self.end_hold();
+                self.verify_due();
             }
             Event::Query(query) => self.answer(query),
             Event::LocalAddresses(addresses) => self.take_in_addresses(addresses),
@@ -228,7 +241,10 @@ impl EventLoop {
 
     /// When something is to be done even if nothing happens.
     fn deadline(&self) -> Option<Instant> {
-        [self.renderers.deadline(), self.guard.deadline()].into_iter().flatten().min()
+        [self.renderers.deadline(), self.guard.deadline(), self.verifiers.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Before the first snapshot goes out, in the next event: what the kernel has of an earlier run is not known.

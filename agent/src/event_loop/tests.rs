@@ -1,5 +1,6 @@
 mod faults;
 mod foreign_changes;
+mod verification;
 
 use std::time::Duration;
 

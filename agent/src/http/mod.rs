@@ -48,7 +48,7 @@ pub use load_balancer::serve_load_balancers;
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// Every endpoint, with what it is for. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 21] = [
+pub const ENDPOINTS: [(&str, &str, &str); 23] = [
     ("GET", "/liveness", "200 while the event loop answers"),
     ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
     ("GET", "/metrics", "Prometheus metrics"),
@@ -57,6 +57,7 @@ pub const ENDPOINTS: [(&str, &str, &str); 21] = [
     ("GET", "/counters", "new connections by service, as the kernel has counted them: ?top=10"),
     ("GET", "/services", "every service as renderers have it"),
     ("GET", "/services/{namespace}/{name}", "one service"),
+    ("GET", "/snapshot", "everything that renderers are told: services, and facts about this node"),
     ("GET", "/objects/{kind}", "stored objects as they are in force, as in /objects/endpointslice"),
     ("GET", "/nodes", "every node"),
     ("GET", "/renderers", "how the renderers are"),
@@ -69,6 +70,7 @@ pub const ENDPOINTS: [(&str, &str, &str); 21] = [
         "/controller/event-history",
         "what happened: ?last=20, ?since=, ?until=, ?from=, ?to=, ?first=, ?seq-num=",
     ),
+    ("GET", "/config", "the configuration in effect, as a file that says the same"),
     ("GET", "/log/level", "what is logged"),
     ("PUT", "/log/level", "log more or less from now on: info, or info,contiv_store=debug"),
     ("POST", "/controller/resync", "read the store again and give every renderer everything again"),
@@ -84,18 +86,25 @@ pub struct Api {
     health_checks: HealthCheckQuestions,
     log_level: LogLevel,
     counters: ConnectionCounters,
+    configuration: Arc<str>,
 }
 
 impl Api {
     /// Sends questions to the loop through `requests`, and to the server of health checks.
-    pub const fn new(
+    pub fn new(
         requests: mpsc::Sender<Request>,
         metrics: Arc<Metrics>,
         health_checks: HealthCheckQuestions,
         log_level: LogLevel,
         counters: ConnectionCounters,
     ) -> Self {
-        Self { requests, metrics, health_checks, log_level, counters }
+        Self { requests, metrics, health_checks, log_level, counters, configuration: "".into() }
+    }
+
+    /// The same, with the configuration in effect as a file that says the same.
+    #[must_use]
+    pub fn with_configuration(self, toml: String) -> Self {
+        Self { configuration: toml.into(), ..self }
     }
 
     /// Asks the loop. `question` wraps the channel for the answer.
@@ -128,6 +137,8 @@ pub fn router(api: Api) -> Router {
             .route("/counters", get(counters::counters))
             .route("/services", get(views::services))
             .route("/services/{namespace}/{name}", get(views::service))
+            .route("/snapshot", get(views::snapshot))
+            .route("/config", get(views::configuration))
             .route("/objects/{kind}", get(views::objects))
             .route("/nodes", get(views::nodes))
             .route("/renderers", get(views::renderers))

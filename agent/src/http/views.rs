@@ -7,7 +7,7 @@ use axum::{
     extract::{Path, Query as Arguments, State, rejection::QueryRejection},
     response::{IntoResponse, Response},
 };
-use contiv_model::{ContivService, Object, ServiceId, processor::NodeView, wire::object_kind};
+use contiv_model::{ContivService, Object, ServiceId, Snapshot, processor::NodeView, wire::object_kind};
 use contiv_proto::Kind;
 use serde::Deserialize;
 use tokio::sync::oneshot;
@@ -35,6 +35,15 @@ pub(super) async fn service(
     let hint = "it is not stored, is headless or an ExternalName, has neither an address nor a node port, cannot be used \
                 (see /quarantine), or is for another proxy";
     found.map(Json).ok_or_else(|| ApiError::NotFound(format!("renderers have no service {id}: {hint}")))
+}
+
+pub(super) async fn snapshot(State(api): State<Api>) -> Result<Json<Snapshot>, ApiError> {
+    let snapshot = api.ask(Query::Snapshot).await?;
+    snapshot.map(Json).ok_or(ApiError::NotReady("the store has not been read yet"))
+}
+
+pub(super) async fn configuration(State(api): State<Api>) -> String {
+    api.configuration.to_string()
 }
 
 pub(super) async fn objects(

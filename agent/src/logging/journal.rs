@@ -10,6 +10,8 @@ use std::{
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::one_line::OneLine;
+
 /// Whether standard error goes to the journal: the environment names the device and inode of a stream that does.
 pub(super) fn reads_standard_error() -> bool {
     let Ok(stream) = env::var("JOURNAL_STREAM") else { return false };
@@ -21,14 +23,14 @@ pub(super) fn reads_standard_error() -> bool {
 pub(super) struct Journal;
 
 impl<'a> MakeWriter<'a> for Journal {
-    type Writer = Line<io::Stderr>;
+    type Writer = Line<OneLine<io::Stderr>>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Line { priority: priority(Level::INFO), out: io::stderr() }
+        Line { priority: priority(Level::INFO), out: OneLine::new(io::stderr(), false) }
     }
 
     fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Self::Writer {
-        Line { priority: priority(*metadata.level()), out: io::stderr() }
+        Line { priority: priority(*metadata.level()), out: OneLine::new(io::stderr(), false) }
     }
 }
 

@@ -26,6 +26,8 @@ pub struct RendererMetrics {
     damped: Family<RendererLabel, Gauge>,
     revision: Family<RendererLabel, Gauge>,
     pending: Family<RendererLabel, Gauge>,
+    verifications: Family<RendererLabel, Counter>,
+    drift: Family<RendererLabel, Gauge>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -50,6 +52,8 @@ impl RendererMetrics {
             damped: Family::default(),
             revision: Family::default(),
             pending: Family::default(),
+            verifications: Family::default(),
+            drift: Family::default(),
         };
         registry.register(
             "sync_proxy_rules_duration_seconds",
@@ -88,6 +92,16 @@ impl RendererMetrics {
             "Changed services that wait for a renderer",
             metrics.pending.clone(),
         );
+        registry.register(
+            "verifications",
+            "Times that the dataplane of a renderer was read back and compared",
+            metrics.verifications.clone(),
+        );
+        registry.register(
+            "drift",
+            "Things that were not as they must be when the dataplane of a renderer was last verified",
+            metrics.drift.clone(),
+        );
         metrics
     }
 
@@ -125,6 +139,13 @@ impl RendererMetrics {
     pub fn programmed(&self, renderer: &str, after: Duration) {
         let label = RendererLabel { renderer: renderer.to_owned() };
         self.programming.get_or_create(&label).observe(after.as_secs_f64());
+    }
+
+    /// The dataplane of a renderer was read back, and so many things were not as they must be.
+    pub fn verified(&self, renderer: &str, drift: usize) {
+        let label = RendererLabel { renderer: renderer.to_owned() };
+        self.verifications.get_or_create(&label).inc();
+        self.drift.get_or_create(&label).set(drift.try_into().unwrap_or(i64::MAX));
     }
 
     /// A renderer has applied what it was given.

@@ -19,7 +19,7 @@ use crate::{
     counters::ConnectionCounters,
     event_loop::{
         EventLoop, GuardConfig, HistoryQuery, LoopConfig, LoopMetrics, Query, Record, RendererSpec,
-        RendererView, Reply, Request, Status, StoreFeedEnded,
+        RendererView, Reply, Request, Status, StoreFeedEnded, VerificationConfig,
     },
     health::{self, HealthCheckQuestions, ProxyHealth},
     http::Api,
@@ -47,6 +47,15 @@ pub(crate) struct Harness {
 impl Harness {
     /// Starts the loop; `events` are there before it runs.
     pub(crate) fn start(renderers: Vec<RendererSpec>, events: Vec<FeedEvent>) -> Self {
+        Self::start_verifying(renderers, events, VerificationConfig::default())
+    }
+
+    /// The same, with dataplanes verified.
+    pub(crate) fn start_verifying(
+        renderers: Vec<RendererSpec>,
+        events: Vec<FeedEvent>,
+        verification: VerificationConfig,
+    ) -> Self {
         let (store, receiver) = mpsc::channel(64);
         for event in events {
             store.try_send(event).expect("room for it");
@@ -61,6 +70,7 @@ impl Harness {
         let event_loop = EventLoop::new(
             LoopConfig {
                 store: "dir:/test".to_owned(),
+                verification,
                 mirror: None,
                 guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
                 local_addresses: std::collections::BTreeSet::new(),

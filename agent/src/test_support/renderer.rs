@@ -1,9 +1,12 @@
 //! A renderer that stands beside the real ones, and fails, panics or hangs when the test wants it to.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use contiv_model::{ChangeSet, Snapshot};
-use contiv_renderer::{Description, ForeignChange, RenderError, Renderer, Report, Watch, dry_run::DryRun};
+use contiv_renderer::{
+    Description, Drift, ForeignChange, RenderError, Renderer, Report, Verification, Verifier, Watch,
+    dry_run::DryRun,
+};
 use futures::executor::block_on;
 use tokio::sync::{broadcast, mpsc, watch};
 
@@ -37,6 +40,7 @@ pub(crate) struct Scripted {
     mode: watch::Sender<Mode>,
     calls: mpsc::UnboundedReceiver<Call>,
     others: broadcast::Sender<Result<ForeignChange, ()>>,
+    drift: watch::Sender<BTreeSet<Drift>>,
 }
 
 impl Scripted {
@@ -46,11 +50,13 @@ impl Scripted {
         let (sender, calls) = mpsc::unbounded_channel();
         let others = broadcast::Sender::new(64);
         let heard = others.clone();
+        let (drift, seen) = watch::channel(BTreeSet::new());
         let create = move || {
             let (mode, calls, others) = (receiver.clone(), sender.clone(), heard.clone());
-            Box::new(Faulty { name, mode, calls, others, inner: DryRun::new() }) as Box<dyn Renderer>
+            let seen = seen.clone();
+            Box::new(Faulty { name, mode, calls, others, seen, inner: DryRun::new() }) as Box<dyn Renderer>
         };
-        (RendererSpec::new(name, create), Self { mode, calls, others })
+        (RendererSpec::new(name, create), Self { mode, calls, others, drift })
     }
 
     pub(crate) fn set(&self, mode: Mode) {
@@ -61,6 +67,11 @@ impl Scripted {
     pub(crate) fn others_do(&self, what: &str) {
         let change = ForeignChange { what: what.to_owned(), by: None };
         self.others.send(Ok(change)).expect("somebody watches");
+    }
+
+    /// The verifier finds this from now on.
+    pub(crate) fn set_drift(&self, drift: BTreeSet<Drift>) {
+        self.drift.send_replace(drift);
     }
 
     /// What others do can no longer be heard.
@@ -91,6 +102,7 @@ struct Faulty {
     mode: watch::Receiver<Mode>,
     calls: mpsc::UnboundedSender<Call>,
     others: broadcast::Sender<Result<ForeignChange, ()>>,
+    seen: watch::Receiver<BTreeSet<Drift>>,
     inner: DryRun,
 }
 
@@ -135,6 +147,10 @@ impl Renderer for Faulty {
         self.inner.resync(snapshot)
     }
 
+    fn verifier(&self) -> Option<Box<dyn Verifier>> {
+        Some(Box::new(Seen { mode: self.mode.clone(), drift: self.seen.clone() }))
+    }
+
     fn describe(&self) -> Description {
         assert!(*self.mode.borrow() != Mode::Panic, "as the test wants it");
         self.inner.describe()
@@ -158,5 +174,17 @@ impl Watch for Heard {
             // The renderer is gone.
             Err(_) => Ok(None),
         }
+    }
+}
+
+struct Seen {
+    mode: watch::Receiver<Mode>,
+    drift: watch::Receiver<BTreeSet<Drift>>,
+}
+
+impl Verifier for Seen {
+    fn verify(&mut self, _: &Snapshot) -> Result<Verification, RenderError> {
+        assert!(*self.mode.borrow() != Mode::Panic, "as the test wants it");
+        Ok(Verification { checked: 7, drift: self.drift.borrow().clone() })
     }
 }

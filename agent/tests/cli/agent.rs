@@ -1,4 +1,5 @@
 use std::{
+    ffi::OsStr,
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
@@ -22,12 +23,17 @@ pub(crate) struct Agent {
 impl Agent {
     /// Starts it and waits until it is ready.
     pub(crate) fn start(folder: &Path) -> Self {
-        let mut command = command(&arguments(folder, "127.0.0.1:0"));
+        Self::start_waiting_for(&arguments(folder, "127.0.0.1:0"), "ready: ")
+    }
+
+    /// Starts it and waits until it logs this.
+    pub(crate) fn start_waiting_for(arguments: &[impl AsRef<OsStr>], logged: &str) -> Self {
+        let mut command = command(arguments);
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap());
         let mut agent = Self { process: Ended(process), log, address: String::new(), healthz: String::new() };
         let mut line = String::new();
-        while !line.contains("ready: ") {
+        while !line.contains(logged) {
             line.clear();
             assert_ne!(agent.log.read_line(&mut line).unwrap(), 0, "the agent ended");
             if let Some((_, address)) = line.split_once("listen=") {

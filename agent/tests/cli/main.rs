@@ -9,4 +9,5 @@ mod etcd;
 mod render;
 mod service_manager;
 mod store;
+mod support_bundle;
 mod trace;

@@ -10,7 +10,7 @@ use super::{
     read::parse_element,
     refused,
     transaction::{Group, Transaction},
-    watch,
+    verify, watch,
 };
 use crate::netlink::message::messages;
 
@@ -18,12 +18,16 @@ pub(crate) const fn skeleton() -> &'static str {
     SKELETON
 }
 
-/// The first byte chooses the set, the rest is an element of it: what is read is what the encoder writes.
+/// The first byte chooses the set, the rest is an element of it: what is read is what the encoder writes, and the reader
+/// that verifies makes the same of it.
 pub(crate) fn element(input: &[u8]) {
     let Some((set, attributes)) = input.split_first() else { return };
     let sets: Vec<Set> = Set::all().collect();
     let set = sets[usize::from(*set) % sets.len()];
+    let read = verify::read_element(set, Attributes(attributes));
+    assert!(read.iter().all(|line| !line.contains(char::is_control)), "{read:?}");
     let Some(element) = parse_element(set, Attributes(attributes)) else { return };
+    assert_eq!(read, [element.to_string()]);
     let mut batch = Batch::new();
     let group = Group { remove: Vec::new(), add: vec![element] };
     encode::write(&Transaction { groups: vec![group], ..Transaction::default() }, &mut batch);

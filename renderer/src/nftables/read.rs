@@ -186,7 +186,8 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
         Form::Verdicts { .. } => parse_verdict(attributes.nested(elem::DATA)?.nested(data::VERDICT)?)?,
         Form::Slots | Form::Memory => {
             let mut value = Bytes(attributes.nested(elem::DATA)?.get(data::VALUE)?);
-            Value::Backend(Endpoint { address: value.address(set.family)?, port: value.port()? })
+            let backend = Endpoint { address: value.address(set.family)?, port: value.port()? };
+            value.0.is_empty().then_some(Value::Backend(backend))?
         }
         Form::Frontends | Form::Addresses | Form::Pairs | Form::Ranges | Form::Interfaces | Form::Sources => {
             Value::None

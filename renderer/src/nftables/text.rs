@@ -43,7 +43,8 @@ fn write_elements(text: &mut String, table: &Table) -> std::fmt::Result {
         writeln!(text, "\nadd element inet {TABLE} {} {{", set.name())?;
         for element in elements {
             match owner(element, &owners) {
-                Some(owner) => writeln!(text, "\t{element}, # {owner}")?,
+                // Names were checked when they were read; even another one must not leave its comment.
+                Some(owner) => writeln!(text, "\t{element}, # {}", owner.to_string().escape_debug())?,
                 None => writeln!(text, "\t{element},")?,
             }
         }
@@ -73,5 +74,26 @@ fn owner<'a>(element: &Element, owners: &'a BTreeMap<FrontendKey, ServiceId>) ->
         | Key::Interface(_)
         | Key::Source(..)
         | Key::Client(..) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_model::{ContivService, Protocol, ServicePort, Snapshot};
+
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_service_never_becomes_syntax() {
+        for name in
+            ["web\n}\ndelete table inet filter #", "a\r\nflush ruleset", "\u{85}x", "\"; }", "$(reboot)"]
+        {
+            let mut service = ContivService::new(ServiceId::new("default", name));
+            service.cluster_ips = [[10, 96, 0, 1].into()].into();
+            let (port, protocol, node_port, backends) = (80, Protocol::Tcp, None, Vec::new());
+            service.ports = vec![ServicePort { port, protocol, name: name.into(), node_port, backends }];
+            let services = BTreeMap::from([(service.id.clone(), std::sync::Arc::new(service))]);
+            crate::fuzz::text(&Snapshot { services, ..Snapshot::default() });
+        }
     }
 }

@@ -10,7 +10,7 @@ mod worker;
 use std::{io, sync::Arc, time::Duration};
 
 use contiv_model::{ChangeSet, Snapshot};
-use contiv_renderer::Description;
+use contiv_renderer::{Description, Rejected};
 use jiff::Timestamp;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -239,6 +239,23 @@ impl Renderers {
     /// Every renderer has applied its first snapshot.
     pub(super) fn are_ready(&self) -> bool {
         self.all.iter().all(|renderer| renderer.is_ready)
+    }
+
+    /// Nothing is under way to this one or waits for it.
+    pub(super) fn is_settled(&self, name: &str) -> bool {
+        self.all.iter().any(|renderer| &*renderer.name == name && renderer.is_settled())
+    }
+
+    /// What this one has left out.
+    pub(super) fn rejected(&self, name: &str) -> &[Rejected] {
+        let renderer = self.all.iter().find(|renderer| &*renderer.name == name);
+        let report = renderer.and_then(|renderer| renderer.last_report.as_ref());
+        report.map_or(&[], |last| &last.report.rejected)
+    }
+
+    /// Counts a verification that found so many things wrong.
+    pub(super) fn verified(&self, name: &str, drift: usize) {
+        self.metrics.verified(name, drift);
     }
 
     /// How the traffic fares that depends on this renderer. `started` is when the loop was.

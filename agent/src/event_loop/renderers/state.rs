@@ -122,6 +122,12 @@ impl RendererState {
         self.pending = Pending::Resync { covers };
     }
 
+    /// It has applied all there is, and is idle.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_idle = self.busy.is_none() && self.retry_at.is_none() && self.healing.due().is_none();
+        self.is_ready && is_idle && matches!(self.pending, Pending::Nothing)
+    }
+
     /// Adds somebody who wants a description.
     pub(super) fn ask(&mut self, asker: oneshot::Sender<Description>) {
         self.askers.retain(|asker| !asker.is_closed());

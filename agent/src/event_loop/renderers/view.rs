@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::state::{Pending, RendererState, Task};
-use crate::event_loop::history::milliseconds;
+use crate::event_loop::{VerificationView, history::milliseconds};
 
 /// How a renderer is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -43,6 +43,9 @@ pub struct RendererView {
     /// After how long the next repair is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair_in_ms: Option<f64>,
+    /// How its dataplane was when it was last verified; none if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verification: Option<VerificationView>,
     /// The last call that succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_report: Option<LastReport>,
@@ -105,6 +108,7 @@ impl RendererView {
             foreign_changes: renderer.healing.total(),
             damped: renderer.healing.is_damped(now),
             repair_in_ms: renderer.healing.due().map(|due| until(due.at)),
+            verification: None,
             last_report: renderer.last_report.clone(),
             last_error: renderer.last_error.clone(),
         }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use contiv_model::{ChangeSet, Snapshot};
-use contiv_renderer::{Description, Renderer, Report};
+use contiv_renderer::{Description, Renderer, Report, Verifier};
 use tokio::sync::{mpsc, oneshot};
 
 use super::watcher::{Notice, Watcher};
@@ -34,6 +34,11 @@ impl RendererSpec {
     /// Its name.
     pub const fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// What reads its dataplane back, if there is anything to read.
+    pub(in crate::event_loop) fn verifier(&self) -> Option<Box<dyn Verifier>> {
+        (self.create)().verifier()
     }
 }
 

@@ -14,11 +14,14 @@ mod datum;
 mod reader;
 mod wanted;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use contiv_model::Snapshot;
 
-use self::{reader::KernelSet, wanted::Wanted};
+use self::{
+    reader::{KernelSet, KernelTable},
+    wanted::Wanted,
+};
 use super::{
     explain, inspect,
     layout::{DemandChain, TABLE},
@@ -31,9 +34,16 @@ use crate::{
 };
 
 /// Compares the kernel's table with what services require. Has a socket of its own.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct TableVerifier {
     socket: Option<Socket>,
+    progress: Option<Box<dyn FnMut(usize) + Send>>,
+}
+
+impl fmt::Debug for TableVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableVerifier").field("socket", &self.socket).finish_non_exhaustive()
+    }
 }
 
 impl TableVerifier {
@@ -42,13 +52,18 @@ impl TableVerifier {
         Self::default()
     }
 
+    /// The same, telling how many elements it has read so far.
+    #[must_use]
+    pub fn with_progress(self, progress: Box<dyn FnMut(usize) + Send>) -> Self {
+        Self { progress: Some(progress), ..self }
+    }
+
     /// Every element that the kernel holds, as nft would print it, by the name of its set. None if there is no table.
     ///
     /// # Errors
     /// When the kernel cannot be asked.
     pub fn elements(&mut self) -> Result<Option<BTreeMap<String, Vec<String>>>, RenderError> {
-        let read = self.socket().and_then(|socket| reader::read(socket, TABLE));
-        let table = read.map_err(|error| explain("read the table", &error))?;
+        let table = self.read().map_err(|error| explain("read the table", &error))?;
         Ok(table.map(|table| table.sets.into_iter().map(|(name, set)| (name, lines(set))).collect()))
     }
 
@@ -59,10 +74,17 @@ impl TableVerifier {
         }
     }
 
+    fn read(&mut self) -> Result<Option<KernelTable>, NetlinkError> {
+        let mut progress = self.progress.take();
+        let mut tell = |count| progress.iter_mut().for_each(|progress| progress(count));
+        let read = self.socket().and_then(|socket| reader::read(socket, TABLE, &mut tell));
+        self.progress = progress;
+        read
+    }
+
     fn try_verify(&mut self, snapshot: &Snapshot) -> Result<Verification, NetlinkError> {
         let wanted = Wanted::new(snapshot);
-        let socket = self.socket()?;
-        let Some(found) = reader::read(socket, TABLE)? else {
+        let Some(found) = self.read()? else {
             let (place, element) = ("tables".to_owned(), format!("inet {TABLE}"));
             let drift = Drift { service: None, place, element, deviation: Deviation::Missing };
             return Ok(Verification { checked: 1, drift: [drift].into() });
@@ -71,7 +93,7 @@ impl TableVerifier {
         // Of a chain that is not there no rule can be; and one that waits to be used must be right too.
         let on_demand = found.chains.keys().filter_map(|name| DemandChain::by_name(name)).collect();
         let existing = Existing { on_demand, ..Existing::default() };
-        let rules = inspect::rules::read(socket)?;
+        let rules = inspect::rules::read(self.socket()?)?;
         for wrong in inspect::rules::compare(&rules, &existing) {
             if found.chains.contains_key(&wrong.chain) {
                 let place = format!("chain {}", wrong.chain);
@@ -94,6 +116,21 @@ impl Verifier for TableVerifier {
         }
         result.map_err(|error| explain("verify the table", &error))
     }
+}
+
+/// What the reader makes of one element of a set of ours.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn read_element(set: super::layout::Set, element: super::netlink::Attributes<'_>) -> Vec<String> {
+    use super::netlink::constants::{data, elem};
+
+    let ours = set.declaration();
+    let (data_type, data_len) = ours.data.unwrap_or_default();
+    let declaration = [ours.flags, ours.key_type, ours.key_len, data_type, data_len];
+    let mut read = KernelSet { declaration, ..KernelSet::default() };
+    if let Some(first) = element.nested(elem::KEY).and_then(|key| key.get(data::VALUE)) {
+        read.take_element(first, element);
+    }
+    lines(read)
 }
 
 fn lines(set: KernelSet) -> Vec<String> {

@@ -30,8 +30,15 @@ pub(super) struct KernelSet {
 /// What is held under a key: the slot if it has slots, and the value, empty if it has none.
 pub(super) type Held = (Option<u32>, String);
 
-/// The table of this name; none if there is none.
-pub(super) fn read(socket: &mut Socket, name: &str) -> Result<Option<KernelTable>, NetlinkError> {
+/// How often it is told how much has been read.
+const TOLD_EVERY: usize = 4096;
+
+/// The table of this name; none if there is none. Tells now and then how many elements have been read.
+pub(super) fn read(
+    socket: &mut Socket,
+    name: &str,
+    tell: &mut dyn FnMut(usize),
+) -> Result<Option<KernelTable>, NetlinkError> {
     let mut found = None;
     socket.pass(
         msg::GETTABLE,
@@ -68,8 +75,14 @@ pub(super) fn read(socket: &mut Socket, name: &str) -> Result<Option<KernelTable
             }
         },
     )?;
+    let mut count = 0;
     for (of, set) in &mut read.sets {
-        read_elements(socket, name, of, set)?;
+        read_elements(socket, name, of, set, &mut || {
+            count += 1;
+            if count % TOLD_EVERY == 0 {
+                tell(count);
+            }
+        })?;
     }
     Ok(Some(read))
 }
@@ -95,6 +108,7 @@ fn read_elements(
     table: &str,
     name: &str,
     set: &mut KernelSet,
+    count: &mut dyn FnMut(),
 ) -> Result<(), NetlinkError> {
     let [flags, ..] = set.declaration;
     // An interval that is no concatenation comes as two elements: its first key, and the one after its last.
@@ -107,6 +121,7 @@ fn read_elements(
     socket.pass(msg::GETSETELEM, question, |object| {
         let list = object.nested(elem::LIST_ELEMENTS).into_iter().flat_map(Attributes::iter);
         for (_, element) in list.filter(|(kind, _)| *kind == LIST_ELEM) {
+            count();
             let element = Attributes(element);
             let Some(first) = key(element, elem::KEY) else { continue };
             if is_cut {
@@ -114,8 +129,7 @@ fn read_elements(
                 // Where one interval ends and the next begins, the end comes first.
                 bounds.insert((first.to_vec(), !is_end));
             } else {
-                let last = key(element, elem::KEY_END).unwrap_or(first);
-                set.take(first, last, element.nested(elem::DATA));
+                set.take_element(first, element);
             }
         }
     })?;
@@ -149,17 +163,28 @@ fn before(mut key: Vec<u8>) -> Vec<u8> {
 }
 
 impl KernelSet {
-    pub(super) fn take(&mut self, first: &[u8], last: &[u8], data: Option<Attributes<'_>>) {
+    /// Takes in an element that comes as one.
+    pub(super) fn take_element(&mut self, first: &[u8], element: Attributes<'_>) {
+        let [flags, ..] = self.declaration;
+        let last = key(element, elem::KEY_END).filter(|_| flags & set::FLAG_CONCAT != 0);
+        let data = element.nested(elem::DATA).filter(|_| flags & set::FLAG_MAP != 0);
+        self.take(first, last.unwrap_or(first), data);
+    }
+
+    fn take(&mut self, first: &[u8], last: &[u8], data: Option<Attributes<'_>>) {
         let [_, key_type, _, data_type, _] = self.declaration;
         let (key, slot) = datum::text(key_type, first, last);
-        let value = data.map(|data| match (data.get(data::VALUE), data.nested(data::VERDICT)) {
-            (Some(value), _) => datum::text(data_type, value, value).0,
-            (None, Some(verdict)) => verdict_text(verdict),
-            (None, None) => "?".to_owned(),
+        let value = data.map(|data| match (data_type, data.nested(data::VERDICT), data.get(data::VALUE)) {
+            (VERDICT, Some(verdict), _) => verdict_text(verdict),
+            (_, _, Some(value)) => datum::text(data_type, value, value).0,
+            _ => "?".to_owned(),
         });
         self.elements.entry(key).or_default().insert((slot, value.unwrap_or_default()));
     }
 }
+
+/// The type of what leads somewhere else: `NFT_DATA_VERDICT`.
+const VERDICT: u32 = 0xffff_ff00;
 
 fn verdict_text(attributes: Attributes<'_>) -> String {
     let code = attributes.u32(data::VERDICT_CODE).unwrap_or_default().cast_signed();

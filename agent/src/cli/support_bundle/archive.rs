@@ -1,0 +1,63 @@
+//! The archive: parts are added, and what could not be had is named in a part of its own.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+use flate2::{Compression, write::GzEncoder};
+use jiff::Timestamp;
+use tar::{Builder, Header};
+
+/// All parts are in a folder of this name.
+const FOLDER: &str = "contiv-support";
+const MISSING: &str = "missing.txt";
+
+/// A `.tar.gz` file that is being written.
+pub(super) struct Archive {
+    tar: Builder<GzEncoder<File>>,
+    time: u64,
+    missing: Vec<String>,
+}
+
+impl Archive {
+    /// A new file that only its owner can read.
+    pub(super) fn create(path: &Path, now: Timestamp) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let tar = Builder::new(GzEncoder::new(file, Compression::default()));
+        Ok(Self { tar, time: now.as_second().try_into().unwrap_or(0), missing: Vec::new() })
+    }
+
+    /// Adds a part, or why it is missing.
+    pub(super) fn add(&mut self, name: &str, part: anyhow::Result<String>) -> io::Result<()> {
+        match part {
+            Ok(text) => self.append(name, &text),
+            Err(error) => {
+                self.missing.push(format!("{name}: {error:#}"));
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the file. Returns how many parts are missing.
+    pub(super) fn finish(mut self) -> io::Result<usize> {
+        let missing = std::mem::take(&mut self.missing);
+        if !missing.is_empty() {
+            self.append(MISSING, &(missing.join("\n") + "\n"))?;
+        }
+        let mut file = self.tar.into_inner()?.finish()?;
+        file.flush()?;
+        Ok(missing.len())
+    }
+
+    fn append(&mut self, name: &str, text: &str) -> io::Result<()> {
+        let mut header = Header::new_gnu();
+        header.set_size(text.len() as u64);
+        header.set_mode(0o600);
+        header.set_mtime(self.time);
+        header.set_cksum();
+        self.tar.append_data(&mut header, format!("{FOLDER}/{name}"), text.as_bytes())
+    }
+}

@@ -1,0 +1,79 @@
+//! What the kernel of this machine says, without the agent.
+
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use contiv_model::Snapshot;
+use contiv_renderer::{
+    Verifier,
+    nftables::TableVerifier,
+    route::{RouteOptions, RouteVerifier},
+};
+
+/// Settings of the kernel that decide what becomes of the packets of services.
+const SETTINGS: [&str; 13] = [
+    "net/ipv4/ip_forward",
+    "net/ipv4/conf/all/route_localnet",
+    "net/ipv4/conf/all/rp_filter",
+    "net/ipv4/conf/default/rp_filter",
+    "net/ipv4/ip_local_port_range",
+    "net/ipv4/ip_local_reserved_ports",
+    "net/ipv6/conf/all/forwarding",
+    "net/bridge/bridge-nf-call-iptables",
+    "net/netfilter/nf_conntrack_count",
+    "net/netfilter/nf_conntrack_max",
+    "net/netfilter/nf_conntrack_tcp_loose",
+    "net/netfilter/nf_conntrack_tcp_be_liberal",
+    "net/core/rmem_max",
+];
+
+/// Of contiv, of the kernel and of the system.
+pub(super) fn versions() -> String {
+    let mut text = format!("contiv {}\n", env!("CARGO_PKG_VERSION"));
+    for path in ["/proc/version", "/etc/os-release", "/proc/uptime", "/proc/loadavg"] {
+        let content = fs::read_to_string(path).unwrap_or_else(|error| format!("{error}\n"));
+        // Writing to text does not fail.
+        let _ = write!(text, "\n{path}\n{content}");
+    }
+    text
+}
+
+/// A line for each setting; with the reason where it cannot be read.
+pub(super) fn settings() -> String {
+    let line = |name: &str| {
+        let path: PathBuf = Path::new("/proc/sys").join(name);
+        let value =
+            fs::read_to_string(path).map_or_else(|error| format!("({error})"), |text| text.trim().to_owned());
+        format!("{} = {value}\n", name.replace('/', "."))
+    };
+    SETTINGS.into_iter().map(line).collect()
+}
+
+/// Every element of our table, by set.
+pub(super) fn table() -> anyhow::Result<String> {
+    let sets = TableVerifier::new().elements()?.context("there is no table inet contiv")?;
+    let mut text = String::new();
+    for (set, elements) in sets {
+        let _ = writeln!(text, "{set}: {} elements", elements.len());
+        for element in elements {
+            let _ = writeln!(text, "\t{element}");
+        }
+    }
+    Ok(text)
+}
+
+/// Our routes.
+pub(super) fn routes() -> anyhow::Result<String> {
+    let routes = RouteVerifier::new(RouteOptions::default()).routes()?;
+    Ok(routes.iter().map(|route| format!("{route}\n")).collect())
+}
+
+/// What of the table is not as it must be, at this moment.
+pub(super) fn verify(snapshot: &Snapshot) -> anyhow::Result<String> {
+    let verification = TableVerifier::new().verify(snapshot)?;
+    Ok(serde_json::to_string_pretty(&verification)?)
+}

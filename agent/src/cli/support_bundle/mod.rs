@@ -1,0 +1,97 @@
+//! `contiv support-bundle`
+
+mod archive;
+mod kernel;
+
+use std::{io::Write, path::PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use contiv_model::Snapshot;
+use jiff::Timestamp;
+
+use self::archive::Archive;
+use super::{
+    Outcome, Terminal,
+    http_client::{self, Server},
+};
+use crate::config::{Config, ConfigFlags, file};
+
+/// Collect what helps to find out what is wrong, into one archive
+///
+/// The configuration (which names the files of passwords and keys, and holds none), what the agent says of itself, its
+/// history and metrics, the kernel's table and routes, and versions. What cannot be had is named in missing.txt. The names
+/// and addresses of services and nodes are in it.
+#[derive(Debug, Args)]
+pub(super) struct SupportBundle {
+    /// The archive, which must not be there yet [default: contiv-support-TIME.tar.gz]
+    #[arg(short = 'O', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Where the agent listens (its --listen)
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9999")]
+    server: Server,
+}
+
+/// What is asked of the agent, and the name of the answer in the archive.
+const ANSWERS: [(&str, &str); 12] = [
+    ("/config", "agent/config.toml"),
+    ("/status", "agent/status.json"),
+    ("/readiness", "agent/readiness.json"),
+    ("/renderers", "agent/renderers.json"),
+    ("/services", "agent/services.json"),
+    ("/snapshot", "agent/snapshot.json"),
+    ("/nodes", "agent/nodes.json"),
+    ("/quarantine", "agent/quarantine.json"),
+    ("/health-checks", "agent/health-checks.json"),
+    ("/controller/event-history", "agent/event-history.json"),
+    ("/log/level", "agent/log-level.json"),
+    ("/metrics", "agent/metrics.txt"),
+];
+
+impl SupportBundle {
+    pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        let now = Timestamp::now();
+        let path = self.output.clone().unwrap_or_else(|| {
+            PathBuf::from(format!("contiv-support-{}.tar.gz", now.strftime("%Y%m%d-%H%M%S")))
+        });
+        let mut archive = Archive::create(&path, now)
+            .with_context(|| format!("failed to create {}; choose another file with -O", path.display()))?;
+        self.collect(&mut archive)?;
+        let missing = archive.finish().with_context(|| format!("failed to write {}", path.display()))?;
+        writeln!(terminal.out, "{}", path.display())?;
+        if missing > 0 {
+            writeln!(
+                terminal.err,
+                "note: {missing} parts could not be had; missing.txt in the archive says why"
+            )?;
+        }
+        Ok(Outcome::Good)
+    }
+
+    fn collect(&self, archive: &mut Archive) -> anyhow::Result<()> {
+        archive.add("version.txt", Ok(kernel::versions()))?;
+        let config = http_client::get(&self.server, "/config")
+            .and_then(|text| Ok(file::parse::<Config>("/config", &text)?));
+        for (request, name) in ANSWERS {
+            archive.add(name, http_client::get(&self.server, request))?;
+        }
+        if let Ok(config) = &config {
+            for name in &config.renderers {
+                let dump = http_client::get(&self.server, &format!("/renderers/{name}/dump"));
+                archive.add(&format!("agent/dump-{name}.txt"), dump)?;
+            }
+        } else {
+            // What an agent on this machine would start with.
+            let config = Config::load(None, &ConfigFlags::default()).and_then(|config| config.to_toml());
+            archive.add("config.toml", config.map_err(Into::into))?;
+        }
+        archive.add("kernel/table.txt", kernel::table())?;
+        archive.add("kernel/routes.txt", kernel::routes())?;
+        archive.add("kernel/settings.txt", Ok(kernel::settings()))?;
+        let snapshot = http_client::get(&self.server, "/snapshot")
+            .and_then(|text| Ok(serde_json::from_str::<Snapshot>(&text)?));
+        archive.add("kernel/verify.json", snapshot.and_then(|snapshot| kernel::verify(&snapshot)))?;
+        Ok(())
+    }
+}

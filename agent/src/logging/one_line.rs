@@ -1,0 +1,84 @@
+//! One event is one line, whatever it tells: text that comes from the store, or from a file's name, must not look like
+//! another event, nor move the cursor of whoever reads.
+
+use std::io::{self, Write};
+
+/// Passes each event on with its control characters written out.
+#[derive(Debug)]
+pub(super) struct OneLine<W> {
+    inner: W,
+    /// Colours are in it, which begin with an escape character. Those of values have been written out before.
+    has_colours: bool,
+}
+
+impl<W: Write> OneLine<W> {
+    pub(super) const fn new(inner: W, has_colours: bool) -> Self {
+        Self { inner, has_colours }
+    }
+}
+
+impl<W: Write> Write for OneLine<W> {
+    /// Called once for each event.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        let is_bad = |c: char| c.is_control() && !(self.has_colours && c == '\x1b');
+        if line.contains(is_bad) {
+            let mut safe = String::with_capacity(line.len() + 8);
+            for c in line.chars() {
+                if is_bad(c) {
+                    safe.extend(c.escape_default());
+                } else {
+                    safe.push(c);
+                }
+            }
+            safe.push('\n');
+            self.inner.write_all(safe.as_bytes())?;
+        } else {
+            self.inner.write_all(event)?;
+        }
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+
+    struct Written(Sender<Vec<u8>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn whatever_a_value_holds_its_event_is_one_line_without_control_characters() {
+        let (writer, written) = channel();
+        let lines = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || OneLine::new(Written(writer.clone()), false))
+            .finish();
+        let hostile = "web\n2026-01-01T00:00:00Z ERROR all is lost\r\x1b[2J\x07\u{9b}2J\u{85}";
+        tracing::subscriber::with_default(lines, || {
+            tracing::warn!(%hostile, field = hostile, "the message {hostile}");
+            tracing::info!("the next");
+        });
+        let text = String::from_utf8(written.try_iter().flatten().collect()).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text:?}");
+        assert!(text.lines().all(|line| !line.contains(char::is_control)), "{text:?}");
+        assert!(text.contains("all is lost"), "{text:?}");
+    }
+}

@@ -1,0 +1,99 @@
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Read,
+    path::Path,
+};
+
+use flate2::read::GzDecoder;
+
+use crate::{
+    agent::Agent,
+    contiv::{command, finish, text, web},
+};
+
+const PASSWORD: &str = "correct-horse-battery";
+
+/// The parts of an archive by name.
+fn parts(path: &Path) -> BTreeMap<String, String> {
+    let mut archive = tar::Archive::new(GzDecoder::new(File::open(path).unwrap()));
+    let part = |entry: std::io::Result<tar::Entry<'_, _>>| {
+        let mut entry = entry.unwrap();
+        let name = entry.path().unwrap().display().to_string();
+        let mut content = String::new();
+        entry.read_to_string(&mut content).unwrap();
+        (name.strip_prefix("contiv-support/").unwrap().to_owned(), content)
+    };
+    archive.entries().unwrap().map(part).collect()
+}
+
+#[test]
+fn a_bundle_holds_what_the_agent_and_the_kernel_say() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("web.yaml"), web("web", 1)).unwrap();
+    fs::write(folder.path().join("bad.yaml"), "kind: Service\napiVersion: v1\n").unwrap();
+    let agent = Agent::start(folder.path());
+    let path = folder.path().join("bundle.tar.gz");
+    let server = format!("http://{}", agent.address);
+    let run = finish(command(&["support-bundle", "--server", &server, "-O", text(&path)]));
+    assert_eq!((run.code, run.out.trim()), (0, text(&path)), "{run:?}");
+    let parts = parts(&path);
+    for (name, expected) in [
+        ("version.txt", "contiv "),
+        ("agent/config.toml", "renderers = [\"dry-run\"]"),
+        ("agent/status.json", "\"ready\":true"),
+        ("agent/services.json", "shop/web"),
+        ("agent/renderers.json", "\"applied_revision\""),
+        ("agent/dump-dry-run.txt", "10.96.0.1 . tcp . 80"),
+        ("agent/event-history.json", "\"seq_num\":1"),
+        ("agent/quarantine.json", "bad.yaml"),
+        ("agent/metrics.txt", "contiv_"),
+        ("kernel/settings.txt", "net.ipv4.ip_forward = "),
+    ] {
+        let part = parts.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", parts.keys()));
+        assert!(part.contains(expected), "{name}: {part}");
+    }
+    // The kernel's table can be read, or it is said why not.
+    assert!(parts.contains_key("kernel/table.txt") || parts["missing.txt"].contains("kernel/table.txt: "));
+    let again = finish(command(&["support-bundle", "-O", text(&path)]));
+    assert!(again.code == 1 && again.err.contains("choose another file with -O"), "{again:?}");
+}
+
+#[test]
+fn without_an_agent_a_bundle_names_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bundle.tar.gz");
+    // Nobody listens at port 1.
+    let run = finish(command(&["support-bundle", "--server", "http://127.0.0.1:1", "-O", text(&path)]));
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(run.err.contains("could not be had"), "{run:?}");
+    let parts = parts(&path);
+    assert!(parts["missing.txt"].contains("agent/status.json: no agent at http://127.0.0.1:1"));
+    assert!(parts.contains_key("version.txt") && parts.contains_key("config.toml"), "{:?}", parts.keys());
+}
+
+#[test]
+fn no_password_gets_into_a_bundle() {
+    let folder = tempfile::tempdir().unwrap();
+    let password_file = folder.path().join("password");
+    fs::write(&password_file, PASSWORD).unwrap();
+    let state = folder.path().join("state");
+    let config = folder.path().join("agent.toml");
+    let toml = format!(
+        "store = \"etcd://127.0.0.1:1\"\nrenderers = [\"dry-run\"]\nlisten = \"127.0.0.1:0\"\nstate-dir = \"{}\"\n\
+         etcd-user = \"contiv\"\netcd-password-file = \"{}\"\nlog-level = \"trace\"\n",
+        text(&state),
+        text(&password_file)
+    );
+    fs::write(&config, toml).unwrap();
+    let agent = Agent::start_waiting_for(&["agent", "--config", text(&config)], "lost the store");
+    let path = folder.path().join("bundle.tar.gz");
+    let server = format!("http://{}", agent.address);
+    let run = finish(command(&["support-bundle", "--server", &server, "-O", text(&path)]));
+    assert_eq!(run.code, 0, "{run:?}");
+    let parts = parts(&path);
+    assert!(parts["agent/config.toml"].contains("etcd-password-file"), "{parts:?}");
+    for (name, part) in &parts {
+        assert!(!part.contains(PASSWORD), "{name}");
+    }
+}
