@@ -11,6 +11,7 @@ mod check;
 mod document;
 mod endpoint_slice;
 mod endpoints;
+mod external_workload;
 mod ip_allocation;
 mod kind;
 mod load;
@@ -31,6 +32,7 @@ use contiv_proto::{Key, Object};
 
 use crate::Problem;
 
+pub use check::routable_address;
 pub use load::load_path;
 pub(crate) use load::unreadable;
 pub use write::{to_value, to_yaml};

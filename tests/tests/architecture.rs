@@ -11,15 +11,23 @@ use std::{
 use serde_json::Value;
 
 /// Each crate of the workspace, and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("contiv-proto", &[]),
     ("contiv-model", &["contiv-proto"]),
     ("contiv-store", &["contiv-proto"]),
     ("contiv-controller", &["contiv-store"]),
+    ("contiv-external-workloads", &["contiv-controller", "contiv-store", "contiv-proto"]),
     ("contiv-renderer", &["contiv-model"]),
     (
         "contiv-agent",
-        &["contiv-renderer", "contiv-controller", "contiv-store", "contiv-model", "contiv-proto"],
+        &[
+            "contiv-renderer",
+            "contiv-external-workloads",
+            "contiv-controller",
+            "contiv-store",
+            "contiv-model",
+            "contiv-proto",
+        ],
     ),
     ("contiv-tests", &["contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"]),
     ("contiv-benches", &["contiv-tests", "contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"]),

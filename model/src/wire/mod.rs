@@ -46,7 +46,7 @@ pub fn object_key(key: &Key) -> Option<ObjectKey> {
         // The name of such a key is a number: `Key` has made sure of it.
         Kind::VppNode => ObjectKey::VppNode(key.name().parse().ok()?),
         Kind::IpAllocation => ObjectKey::IpAllocation(PodId::new(key.namespace(), key.name())),
-        Kind::Namespace => return None,
+        Kind::ExternalWorkload | Kind::Namespace => return None,
     })
 }
 
@@ -60,7 +60,7 @@ pub const fn object_kind(kind: Kind) -> Option<ObjectKind> {
         Kind::Node => ObjectKind::Node,
         Kind::VppNode => ObjectKind::VppNode,
         Kind::IpAllocation => ObjectKind::IpAllocation,
-        Kind::Namespace => return None,
+        Kind::ExternalWorkload | Kind::Namespace => return None,
     })
 }
 
@@ -86,7 +86,7 @@ pub fn validate(
         contiv_proto::Object::IpAllocation(message) => {
             Object::IpAllocation(ip_allocation::validate(message)?)
         }
-        contiv_proto::Object::Namespace(_) => return Ok(None),
+        contiv_proto::Object::ExternalWorkload(_) | contiv_proto::Object::Namespace(_) => return Ok(None),
     };
     Ok(Some(object))
 }

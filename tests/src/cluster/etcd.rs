@@ -205,7 +205,9 @@ fn start_process(lab: &Lab, member: u16, count: u16) -> Result<Process> {
         "--logger=zap",
         "--log-level=warn",
     ]);
-    command.args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url]);
+    // Other machines of the lab may ask it too.
+    let listen_url = format!("http://0.0.0.0:{}", client_address(member).port());
+    command.args(["--listen-client-urls", &listen_url, "--advertise-client-urls", &client_url]);
     let peer = peer_url(member);
     command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
     command.args(["--max-txn-ops", &OPERATIONS_PER_TRANSACTION.to_string()]);
