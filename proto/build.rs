@@ -2,11 +2,12 @@
 
 use std::{env, error::Error, fs, path::PathBuf};
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "pod.proto",
     "service.proto",
     "endpoints.proto",
     "endpointslice.proto",
+    "externalworkload.proto",
     "node.proto",
     "namespace.proto",
     "ipalloc.proto",

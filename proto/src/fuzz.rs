@@ -63,6 +63,7 @@ fn protobuf(object: &Object) -> Vec<u8> {
         Object::Namespace(message) => message.encode_to_vec(),
         Object::VppNode(message) => message.encode_to_vec(),
         Object::IpAllocation(message) => message.encode_to_vec(),
+        Object::ExternalWorkload(message) => message.encode_to_vec(),
     }
 }
 

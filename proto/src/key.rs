@@ -66,7 +66,7 @@ impl Key {
             (Kind::Node | Kind::Namespace | Kind::VppNode, [name]) => ("", *name),
             (Kind::IpAllocation, [name, namespace])
             | (
-                Kind::Pod | Kind::Service | Kind::Endpoints | Kind::EndpointSlice,
+                Kind::Pod | Kind::Service | Kind::Endpoints | Kind::EndpointSlice | Kind::ExternalWorkload,
                 [name, "namespace", namespace],
             ) => (*namespace, *name),
             _ => {
@@ -82,7 +82,7 @@ impl Key {
         let Self { kind, namespace, name } = self;
         let folder = folder(*kind);
         match kind {
-            Kind::Pod | Kind::Service | Kind::Endpoints | Kind::EndpointSlice => {
+            Kind::Pod | Kind::Service | Kind::Endpoints | Kind::EndpointSlice | Kind::ExternalWorkload => {
                 format!("{ROOT}{folder}/{name}/namespace/{namespace}")
             }
             Kind::IpAllocation => format!("{ROOT}{folder}/{name}/{namespace}"),
@@ -143,6 +143,7 @@ const fn folder(kind: Kind) -> &'static str {
         Kind::Service => "k8s/service",
         Kind::Endpoints => "k8s/endpoints",
         Kind::EndpointSlice => "k8s/endpointslice",
+        Kind::ExternalWorkload => "k8s/externalworkload",
         Kind::Node => "k8s/node",
         Kind::Namespace => "k8s/namespace",
         Kind::VppNode => "allocatedIDs",

@@ -15,6 +15,8 @@ pub enum Kind {
     Endpoints,
     /// `k8s/endpointslice/<name>/namespace/<ns>`
     EndpointSlice,
+    /// `k8s/externalworkload/<name>/namespace/<ns>`
+    ExternalWorkload,
     /// `k8s/node/<name>`
     Node,
     /// `k8s/namespace/<name>`
@@ -27,24 +29,27 @@ pub enum Kind {
 
 impl Kind {
     /// Every type, in the order of the enum.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Pod,
         Self::Service,
         Self::Endpoints,
         Self::EndpointSlice,
+        Self::ExternalWorkload,
         Self::Node,
         Self::Namespace,
         Self::VppNode,
         Self::IpAllocation,
     ];
 
-    /// Contiv's keyword of the type (`dbresources.go`); for endpoint slices one of the same form.
+    /// Contiv's keyword of the type (`dbresources.go`); for endpoint slices and external workloads one of
+    /// the same form.
     pub const fn keyword(self) -> &'static str {
         match self {
             Self::Pod => "pod",
             Self::Service => "service",
             Self::Endpoints => "endpoints",
             Self::EndpointSlice => "endpointslice",
+            Self::ExternalWorkload => "externalworkload",
             Self::Node => "node",
             Self::Namespace => "namespace",
             Self::VppNode => "vppnode",
@@ -55,7 +60,12 @@ impl Kind {
     /// Whether objects of this type live in a namespace.
     pub const fn is_namespaced(self) -> bool {
         match self {
-            Self::Pod | Self::Service | Self::Endpoints | Self::EndpointSlice | Self::IpAllocation => true,
+            Self::Pod
+            | Self::Service
+            | Self::Endpoints
+            | Self::EndpointSlice
+            | Self::ExternalWorkload
+            | Self::IpAllocation => true,
             Self::Node | Self::Namespace | Self::VppNode => false,
         }
     }
@@ -67,6 +77,7 @@ impl Kind {
             Self::Service => &["services", "svc"],
             Self::Endpoints => &["endpoint", "ep"],
             Self::EndpointSlice => &["endpointslices", "eps"],
+            Self::ExternalWorkload => &["externalworkloads"],
             Self::Node => &["nodes", "no"],
             Self::Namespace => &["namespaces", "ns"],
             Self::VppNode => &["vppnodes"],

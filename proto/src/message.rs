@@ -23,6 +23,11 @@ pub mod endpointslice {
     include!(concat!(env!("OUT_DIR"), "/endpointslice.rs"));
     include!(concat!(env!("OUT_DIR"), "/endpointslice.serde.rs"));
 }
+/// External workloads.
+pub mod externalworkload {
+    include!(concat!(env!("OUT_DIR"), "/externalworkload.rs"));
+    include!(concat!(env!("OUT_DIR"), "/externalworkload.serde.rs"));
+}
 /// Nodes.
 pub mod node {
     include!(concat!(env!("OUT_DIR"), "/node.rs"));

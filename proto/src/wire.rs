@@ -9,6 +9,7 @@ use crate::{
     message::{
         endpoints::Endpoints,
         endpointslice::EndpointSlice,
+        externalworkload::ExternalWorkload,
         ipalloc::CustomIpAllocation,
         namespace::Namespace,
         node::{Node, node_address},
@@ -65,6 +66,7 @@ wire!(Pod, Pod, name, namespace; unknown_enum_of_pod);
 wire!(Service, Service, name, namespace; unknown_enum_of_service);
 wire!(Endpoints, Endpoints, name, namespace);
 wire!(EndpointSlice, EndpointSlice, name, namespace);
+wire!(ExternalWorkload, ExternalWorkload, name, namespace);
 wire!(Node, Node, name; unknown_enum_of_node);
 wire!(Namespace, Namespace, name);
 wire!(CustomIpAllocation, IpAllocation, pod_name, pod_namespace);

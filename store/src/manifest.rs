@@ -11,6 +11,7 @@ mod check;
 mod document;
 mod endpoint_slice;
 mod endpoints;
+mod external_workload;
 mod ip_allocation;
 mod kind;
 mod load;
@@ -32,6 +33,7 @@ use contiv_proto::{Key, Object};
 
 use crate::Problem;
 
+pub use check::routable_address;
 pub use load::load_path;
 pub(crate) use load::unreadable;
 pub(crate) use received::parse_object;

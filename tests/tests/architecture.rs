@@ -11,19 +11,21 @@ use std::{
 use serde_json::Value;
 
 /// Each crate of the workspace, and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("contiv-proto", &[]),
     ("contiv-model", &["contiv-proto"]),
     ("contiv-store", &["contiv-proto"]),
     ("contiv-controller", &["contiv-store"]),
     ("contiv-reflector", &["contiv-controller", "contiv-store", "contiv-proto"]),
     ("contiv-connector", &["contiv-controller", "contiv-store", "contiv-proto"]),
+    ("contiv-external-workloads", &["contiv-controller", "contiv-store", "contiv-proto"]),
     ("contiv-renderer", &["contiv-model"]),
     (
         "contiv-agent",
         &[
             "contiv-renderer",
             "contiv-connector",
+            "contiv-external-workloads",
             "contiv-controller",
             "contiv-store",
             "contiv-model",

@@ -25,7 +25,7 @@ use crate::{
     cache::{CacheError, Caches, Index, QueryFn},
     mapper::Mapper,
     queue::{RetryPolicy, Settle, TokenBucket},
-    resource::{Key, ResourceType},
+    resource::{Event, Key, ResourceType},
 };
 
 /// consul's force-reconcile interval.
@@ -99,13 +99,20 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
 
     /// Follows another type; the mapper says whom its changes concern.
     #[must_use]
-    pub fn with_watch<U: Send + Sync + 'static>(
+    pub fn with_watch<U: Send + Sync + 'static>(self, watched: &ResourceType<U>, mapper: Mapper<U>) -> Self {
+        self.with_watch_of(watched, |_| true, mapper)
+    }
+
+    /// As [`Self::with_watch`], for those events only that concern anybody at all; the others are in the cache and no more.
+    #[must_use]
+    pub fn with_watch_of<U: Send + Sync + 'static>(
         mut self,
         watched: &ResourceType<U>,
+        concerns: impl Fn(&Event<U>) -> bool + Send + Sync + 'static,
         mapper: Mapper<U>,
     ) -> Self {
-        let resource_type = watched.clone();
-        self.watches.push(Box::new(TypedWatch { resource_type, mapper, indexes: Vec::new() }));
+        let (resource_type, concerns) = (watched.clone(), Arc::new(concerns));
+        self.watches.push(Box::new(TypedWatch { resource_type, concerns, mapper, indexes: Vec::new() }));
         self
     }
 

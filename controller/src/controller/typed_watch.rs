@@ -14,7 +14,7 @@ use crate::{
     cache::{Cache, Caches, Index},
     mapper::Mapper,
     reflector::Reflector,
-    resource::{Key, Object, ResourceType},
+    resource::{Event, Key, Object, ResourceType},
 };
 
 /// A watch of whatever type, before it runs.
@@ -38,8 +38,12 @@ pub(super) trait OpenWatch: Send {
     fn run(self: Box<Self>, caches: Caches, requests: Requests) -> BoxFuture<'static, Result<(), RunError>>;
 }
 
+/// Whether an event is to be mapped.
+type Concerns<U> = Arc<dyn Fn(&Event<U>) -> bool + Send + Sync>;
+
 pub(super) struct TypedWatch<U> {
     pub(super) resource_type: ResourceType<U>,
+    pub(super) concerns: Concerns<U>,
     pub(super) mapper: Mapper<U>,
     pub(super) indexes: Vec<Index<U>>,
 }
@@ -62,11 +66,13 @@ impl<U: Send + Sync + 'static> AnyWatch for TypedWatch<U> {
     fn open(&self, store: Arc<dyn Store>, caches: &mut Caches) -> Box<dyn OpenWatch> {
         let (reflector, cache) = Reflector::start(store, &self.resource_type, self.indexes.clone());
         caches.insert(&self.resource_type, cache.clone());
-        Box::new(Following { mapper: self.mapper.clone(), reflector, cache })
+        let (concerns, mapper) = (Arc::clone(&self.concerns), self.mapper.clone());
+        Box::new(Following { concerns, mapper, reflector, cache })
     }
 }
 
 struct Following<U> {
+    concerns: Concerns<U>,
     mapper: Mapper<U>,
     reflector: Reflector<U>,
     cache: Cache<U>,
@@ -81,8 +87,10 @@ impl<U: Send + Sync + 'static> Following<U> {
         }
         loop {
             tokio::select! {
-                events = next(&mut self.reflector, &self.cache) => for event in events? {
-                    maps.add(Arc::clone(event.key()), event.states().map(Arc::clone));
+                events = next(&mut self.reflector, &self.cache) => {
+                    for event in events?.into_iter().filter(|event| (self.concerns)(event)) {
+                        maps.add(Arc::clone(event.key()), event.states().map(Arc::clone));
+                    }
                 },
                 Some(work) = queue.get() => {
                     let map = |states: &[Arc<Object<U>>]| {

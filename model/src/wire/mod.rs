@@ -48,7 +48,7 @@ pub fn object_key(key: &Key) -> Option<ObjectKey> {
         // The name of such a key is a number: `Key` has made sure of it.
         Kind::VppNode => ObjectKey::VppNode(key.name().parse().ok()?),
         Kind::IpAllocation => ObjectKey::IpAllocation(PodId::new(key.namespace(), key.name())),
-        Kind::Namespace => return None,
+        Kind::ExternalWorkload | Kind::Namespace => return None,
     })
 }
 
@@ -62,7 +62,7 @@ pub const fn object_kind(kind: Kind) -> Option<ObjectKind> {
         Kind::Node => ObjectKind::Node,
         Kind::VppNode => ObjectKind::VppNode,
         Kind::IpAllocation => ObjectKind::IpAllocation,
-        Kind::Namespace => return None,
+        Kind::ExternalWorkload | Kind::Namespace => return None,
     })
 }
 
@@ -88,7 +88,7 @@ pub fn validate(
         contiv_proto::Object::IpAllocation(message) => {
             Object::IpAllocation(ip_allocation::validate(message)?)
         }
-        contiv_proto::Object::Namespace(_) => return Ok(None),
+        contiv_proto::Object::ExternalWorkload(_) | contiv_proto::Object::Namespace(_) => return Ok(None),
     };
     Ok(Some(object))
 }

@@ -55,10 +55,12 @@ fn a_name_that_could_carry_syntax_is_refused() {
 }
 
 #[test]
-fn namespaces_are_read_and_are_of_no_consequence() {
-    assert_eq!(decode(&key_of(Kind::Namespace), b"{}", 1), Ok(None));
-    assert!(decode(&key_of(Kind::Namespace), b"{", 1).is_err());
-    assert_eq!((object_key(&key_of(Kind::Namespace)), object_kind(Kind::Namespace)), (None, None));
+fn namespaces_and_external_workloads_are_read_and_are_of_no_consequence() {
+    for kind in [Kind::Namespace, Kind::ExternalWorkload] {
+        assert_eq!(decode(&key_of(kind), b"{}", 1), Ok(None));
+        assert!(decode(&key_of(kind), b"{", 1).is_err());
+        assert_eq!((object_key(&key_of(kind)), object_kind(kind)), (None, None));
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ fn key(kind: Kind, namespace: &str, name: &str) -> Key {
 }
 
 /// The keys of `contiv.md` 4.1, which are those of an existing cluster.
-fn golden() -> [(&'static str, Key, &'static str); 8] {
+fn golden() -> [(&'static str, Key, &'static str); 9] {
     [
         (
             "/vnf-agent/contiv-ksr/k8s/pod/web-0/namespace/default",
@@ -28,6 +28,11 @@ fn golden() -> [(&'static str, Key, &'static str); 8] {
             "/vnf-agent/contiv-ksr/k8s/endpointslice/web-x7k2p/namespace/default",
             key(Kind::EndpointSlice, "default", "web-x7k2p"),
             "endpointslice default/web-x7k2p",
+        ),
+        (
+            "/vnf-agent/contiv-ksr/k8s/externalworkload/vm-1/namespace/default",
+            key(Kind::ExternalWorkload, "default", "vm-1"),
+            "externalworkload default/vm-1",
         ),
         ("/vnf-agent/contiv-ksr/k8s/node/n1", key(Kind::Node, "", "n1"), "node n1"),
         (

@@ -10,8 +10,9 @@ use std::{
 use contiv_proto::{
     Wire,
     message::{
-        endpoints::Endpoints, endpointslice::EndpointSlice, ipalloc::CustomIpAllocation,
-        namespace::Namespace, node::Node, pod::Pod, service::Service, vppnode::VppNode,
+        endpoints::Endpoints, endpointslice::EndpointSlice, externalworkload::ExternalWorkload,
+        ipalloc::CustomIpAllocation, namespace::Namespace, node::Node, pod::Pod, service::Service,
+        vppnode::VppNode,
     },
     value::decode,
 };
@@ -62,13 +63,13 @@ fn of_a_service() {
             "session_affinity_timeout":14,"annotations":{"v1":"v2"},"internal_traffic_policy":"v16",
             "cluster_ips":["v17"],"load_balancer_ingress":[{"ip":"v1","hostname":"v2","ip_mode":"v3"}],
             "publish_not_ready_addresses":true,"labels":{"v1":"v2"},"creation_timestamp":"21",
-            "external_name":"v22","load_balancer_class":"v23","traffic_distribution":"v24"}"#
+            "external_name":"v22","load_balancer_class":"v23","traffic_distribution":"v24","ip_families":["v25"]}"#
         ),
         concat!(
             r#"1: "v1" 2: "v2" 3 { 1: "v1" 2: "v2" 3: 3 4 { 1: 1 2: 2 3: "v3" } 5: 5 6: "v6" } "#,
             r#"4 { 1: "v1" 2: "v2" } 5: "v5" 6: "v6" 7: "v7" 8: "v8" 9: "v9" 10: "v10" 11: "v11" 12: "v12" "#,
             r#"13: 13 14: 14 15 { 1: "v1" 2: "v2" } 16: "v16" 17: "v17" 18 { 1: "v1" 2: "v2" 3: "v3" } "#,
-            r#"19: 1 20 { 1: "v1" 2: "v2" } 21: 21 22: "v22" 23: "v23" 24: "v24""#
+            r#"19: 1 20 { 1: "v1" 2: "v2" } 21: 21 22: "v22" 23: "v23" 24: "v24" 25: "v25""#
         )
     );
 }
@@ -105,6 +106,23 @@ fn of_an_endpoint_slice() {
             r#"1: "v1" 2: "v2" 3: "v3" 4: "v4" 5 { 1: "v1" 2 { 1: 1 2: 0 3: 1 } 3: "v3" 4: "v4" 5: "v5" "#,
             r#"6 { 1: "v1" } 7 { 1: "v1" 2: "v2" } } 6 { 1: "v1" 2: 2 3: "v3" 4: "v4" } "#,
             r#"7 { 1: "v1" 2: "v2" } 8 { 1: "v1" 2: "v2" }"#
+        )
+    );
+}
+
+#[test]
+fn of_an_external_workload() {
+    assert_eq!(
+        numbers::<ExternalWorkload>(
+            r#"{"name":"v1","namespace":"v2","mesh_tls":{"identity":"v1","server_name":"v2"},
+            "ports":[{"name":"v1","port":2,"protocol":"v3"}],"workload_ips":["v5"],
+            "conditions":[{"type":"v1","status":"v2","last_probe_time":"3","last_transition_time":"4",
+            "reason":"v5","message":"v6"}],"labels":{"v1":"v2"},"annotations":{"v1":"v2"},
+            "creation_timestamp":"9"}"#
+        ),
+        concat!(
+            r#"1: "v1" 2: "v2" 3 { 1: "v1" 2: "v2" } 4 { 1: "v1" 2: 2 3: "v3" } 5: "v5" "#,
+            r#"6 { 1: "v1" 2: "v2" 3: 3 4: 4 5: "v5" 6: "v6" } 7 { 1: "v1" 2: "v2" } 8 { 1: "v1" 2: "v2" } 9: 9"#
         )
     );
 }

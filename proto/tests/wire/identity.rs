@@ -7,7 +7,7 @@ fn key(kind: Kind, namespace: &str, name: &str) -> Key {
     Key::new(kind, namespace, name).unwrap()
 }
 
-fn keys() -> [Key; 8] {
+fn keys() -> [Key; 9] {
     Kind::ALL.map(|kind| {
         let namespace = if kind.is_namespaced() { "default" } else { "" };
         key(kind, namespace, if kind == Kind::VppNode { "7" } else { "web" })

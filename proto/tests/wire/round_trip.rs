@@ -5,8 +5,9 @@ use std::fmt::Debug;
 use contiv_proto::{
     Key, Object, Wire,
     message::{
-        endpoints::Endpoints, endpointslice::EndpointSlice, ipalloc::CustomIpAllocation,
-        namespace::Namespace, node::Node, pod::Pod, service::Service, vppnode::VppNode,
+        endpoints::Endpoints, endpointslice::EndpointSlice, externalworkload::ExternalWorkload,
+        ipalloc::CustomIpAllocation, namespace::Namespace, node::Node, pod::Pod, service::Service,
+        vppnode::VppNode,
     },
     value::{decode, encode},
 };
@@ -117,6 +118,7 @@ laws! {
     service: Service = services,
     endpoints: Endpoints = endpoints,
     endpoint_slice: EndpointSlice = endpoint_slices,
+    external_workload: ExternalWorkload = external_workloads,
     node: Node = nodes,
     namespace: Namespace = namespaces,
     vpp_node: VppNode = vpp_nodes,

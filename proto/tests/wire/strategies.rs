@@ -11,6 +11,10 @@ use contiv_proto::message::{
         EndpointSlice,
         endpoint_slice::{Conditions, Endpoint, Hints, Port as SlicePort},
     },
+    externalworkload::{
+        ExternalWorkload,
+        external_workload::{Condition, MeshTls, Port as WorkloadPort},
+    },
     ipalloc::{CustomIpAllocation, CustomPodInterface},
     namespace::{Namespace, namespace},
     node::{Node, NodeAddress, NodeSystemInfo},
@@ -89,14 +93,14 @@ prop_compose! {
         load_balancer_ingress in vec(load_balancer_ingress(), 0..3),
         (publish_not_ready_addresses, labels) in (any::<bool>(), map()),
         creation_timestamp in prop_oneof![Just(0), any::<i64>()],
-        (external_name, load_balancer_class, traffic_distribution) in (text(), text(), text()),
+        (external_name, load_balancer_class, traffic_distribution, ip_families) in (text(), text(), text(), texts()),
     ) -> Service {
         Service {
             name, namespace, port, selector, cluster_ip, service_type, external_ips, lb_ingress_ips, session_affinity,
             loadbalancer_ip, loadbalancer_source_ranges, external_traffic_policy, health_check_node_port,
             session_affinity_timeout, annotations, internal_traffic_policy, cluster_ips, load_balancer_ingress,
             publish_not_ready_addresses, labels, creation_timestamp, external_name, load_balancer_class,
-            traffic_distribution,
+            traffic_distribution, ip_families,
         }
     }
 }
@@ -182,6 +186,32 @@ prop_compose! {
             conditions.map(|(ready, serving, terminating)| Conditions { ready, serving, terminating });
         let hints = hints.map(|(for_zones, for_nodes)| Hints { for_zones, for_nodes });
         Endpoint { addresses, conditions, host_name, node_name, zone, target_ref, hints }
+    }
+}
+
+prop_compose! {
+    pub(crate) fn external_workloads()(
+        (name, namespace, workload_ips) in (name(), name(), texts()),
+        mesh_tls in prop::option::of((text(), text())),
+        ports in vec((text(), number(), text()), 0..3),
+        conditions in vec(conditions(), 0..3),
+        (labels, annotations, creation_timestamp) in (map(), map(), prop_oneof![Just(0), any::<i64>()]),
+    ) -> ExternalWorkload {
+        let mesh_tls = mesh_tls.map(|(identity, server_name)| MeshTls { identity, server_name });
+        let ports =
+            ports.into_iter().map(|(name, port, protocol)| WorkloadPort { name, port, protocol }).collect();
+        ExternalWorkload {
+            name, namespace, mesh_tls, ports, workload_ips, conditions, labels, annotations, creation_timestamp,
+        }
+    }
+}
+
+prop_compose! {
+    fn conditions()(
+        (r#type, status, reason, message) in (text(), text(), text(), text()),
+        (last_probe_time, last_transition_time) in any::<(i64, i64)>(),
+    ) -> Condition {
+        Condition { r#type, status, last_probe_time, last_transition_time, reason, message }
     }
 }
 

@@ -132,7 +132,11 @@ fn lighten(object: &mut Object) {
                 reference.resource_version.clear();
             }
         }
-        Object::Node(_) | Object::Namespace(_) | Object::VppNode(_) | Object::IpAllocation(_) => {}
+        Object::Node(_)
+        | Object::Namespace(_)
+        | Object::VppNode(_)
+        | Object::IpAllocation(_)
+        | Object::ExternalWorkload(_) => {}
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{fmt::Arguments, net::IpAddr};
 
 use ipnetwork::IpNetwork;
+use jiff::Timestamp;
 
 /// Collects what is wrong with one object. Fields are spelled as in the manifest.
 #[derive(Debug, Default)]
@@ -19,19 +20,16 @@ impl Check {
 
     /// An IPv4 or IPv6 address.
     pub(super) fn address(&mut self, field: Arguments<'_>, text: &str) {
-        if text.parse::<IpAddr>().is_err() {
-            self.refuse(field, format!("{text:?} is not an IP address, as in 10.0.0.1 or fd00::1"));
+        if let Err(reason) = parse_address(text) {
+            self.refuse(field, reason);
         }
     }
 
     /// An address that other hosts can send to: Kubernetes' rule for the addresses of services and endpoints
     /// (`ValidateNonSpecialIP`). It keeps who writes endpoints from reaching into the loopback of a node.
     pub(super) fn routable_address(&mut self, field: Arguments<'_>, text: &str) {
-        match text.parse::<IpAddr>() {
-            Ok(address) if is_special(address.to_canonical()) => {
-                self.refuse(field, format!("{text:?} is not an address that other hosts can send to"));
-            }
-            _ => self.address(field, text),
+        if let Err(reason) = routable_address(text) {
+            self.refuse(field, reason);
         }
     }
 
@@ -106,6 +104,16 @@ impl Check {
         }
     }
 
+    /// A time (RFC 3339) as seconds since 1970; 0 where there is none.
+    pub(super) fn time(&mut self, field: Arguments<'_>, text: Option<&str>) -> i64 {
+        let Some(text) = text else { return 0 };
+        if let Ok(time) = text.parse::<Timestamp>() {
+            return time.as_second();
+        }
+        self.refuse(field, format!("{text:?} is not a time, as in 2024-05-01T12:00:00Z"));
+        0
+    }
+
     /// A transport protocol; TCP where there is none, as the API server fills in.
     pub(super) fn protocol(&mut self, field: Arguments<'_>, protocol: String) -> String {
         if protocol.is_empty() {
@@ -114,6 +122,22 @@ impl Check {
         self.one_of(field, &protocol, &["TCP", "UDP", "SCTP"]);
         protocol
     }
+}
+
+fn parse_address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| format!("{text:?} is not an IP address, as in 10.0.0.1 or fd00::1"))
+}
+
+/// The address, if other hosts can send to it. IPv4 in the form of IPv6 becomes IPv4.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn routable_address(text: &str) -> Result<IpAddr, String> {
+    let address = parse_address(text)?.to_canonical();
+    if is_special(address) {
+        return Err(format!("{text:?} is not an address that other hosts can send to"));
+    }
+    Ok(address)
 }
 
 fn is_special(address: IpAddr) -> bool {

@@ -12,6 +12,7 @@ pub(super) const fn manifest_of(kind: Kind) -> (&'static str, &'static str) {
         Kind::Service => ("v1", "Service"),
         Kind::Endpoints => ("v1", "Endpoints"),
         Kind::EndpointSlice => ("discovery.k8s.io/v1", "EndpointSlice"),
+        Kind::ExternalWorkload => ("workload.linkerd.io/v1beta1", "ExternalWorkload"),
         Kind::Node => ("v1", "Node"),
         Kind::Namespace => ("v1", "Namespace"),
         Kind::VppNode => (OWN_API_VERSION, "VppNode"),

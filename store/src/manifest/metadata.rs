@@ -29,13 +29,7 @@ impl Metadata {
 
     /// `creationTimestamp` (RFC 3339) as seconds since 1970; 0 where there is none.
     pub(super) fn created(&self, check: &mut Check) -> i64 {
-        let Some(text) = &self.creation_timestamp else { return 0 };
-        if let Ok(time) = text.parse::<Timestamp>() {
-            return time.as_second();
-        }
-        let field = format_args!("metadata.creationTimestamp");
-        check.refuse(field, format!("{text:?} is not a time, as in 2024-05-01T12:00:00Z"));
-        0
+        check.time(format_args!("metadata.creationTimestamp"), self.creation_timestamp.as_deref())
     }
 }
 

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{
     ManifestObject, Parsed, check::Check, endpoint_slice::EndpointSlice, endpoints::Endpoints,
-    ip_allocation::CustomIpAllocation, kind, metadata::Metadata, namespace::Namespace, node::Node, pod::Pod,
-    service::Service, vpp_node::VppNode,
+    external_workload::ExternalWorkload, ip_allocation::CustomIpAllocation, kind, metadata::Metadata,
+    namespace::Namespace, node::Node, pod::Pod, service::Service, vpp_node::VppNode,
 };
 use crate::Problem;
 
@@ -146,6 +146,7 @@ impl Reader<'_> {
             Kind::Service => self.read_as::<Service>(),
             Kind::Endpoints => self.read_as::<Endpoints>(),
             Kind::EndpointSlice => self.read_as::<EndpointSlice>(),
+            Kind::ExternalWorkload => self.read_as::<ExternalWorkload>(),
             Kind::Node => self.read_as::<Node>(),
             Kind::Namespace => self.read_as::<Namespace>(),
             Kind::VppNode => self.read_as::<VppNode>(),

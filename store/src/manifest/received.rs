@@ -8,6 +8,7 @@ use super::{
     check::Check,
     endpoint_slice::EndpointSlice,
     endpoints::Endpoints,
+    external_workload::ExternalWorkload,
     ip_allocation::CustomIpAllocation,
     kind,
     namespace::Namespace,
@@ -34,6 +35,7 @@ pub(crate) fn parse_object(source: &str, kind: Kind, json: &str) -> Result<Objec
         Kind::Namespace => direct::<Namespace>(kind, json),
         Kind::VppNode => direct::<VppNode>(kind, json),
         Kind::IpAllocation => direct::<CustomIpAllocation>(kind, json),
+        Kind::ExternalWorkload => direct::<ExternalWorkload>(kind, json),
     };
     match read {
         Some(object) => Ok(object),

@@ -36,6 +36,8 @@ struct Spec {
     cluster_ip: String,
     #[serde(rename = "clusterIPs", skip_serializing_if = "Vec::is_empty")]
     cluster_ips: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ip_families: Vec<String>,
     #[serde(rename = "externalIPs", skip_serializing_if = "Vec::is_empty")]
     external_ips: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -138,6 +140,7 @@ impl Manifest for Service {
             publish_not_ready_addresses: spec.publish_not_ready_addresses,
             external_name: spec.external_name,
             traffic_distribution: spec.traffic_distribution,
+            ip_families: spec.ip_families,
         }
     }
 
@@ -173,6 +176,7 @@ impl Manifest for Service {
                 health_check_node_port: i64::from(message.health_check_node_port),
                 publish_not_ready_addresses: message.publish_not_ready_addresses,
                 traffic_distribution: message.traffic_distribution,
+                ip_families: message.ip_families,
             },
         }
     }

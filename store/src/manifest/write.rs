@@ -4,8 +4,9 @@ use contiv_proto::Object;
 use serde_json::{Map, Value};
 
 use super::{
-    endpoint_slice::EndpointSlice, endpoints::Endpoints, ip_allocation::CustomIpAllocation, kind,
-    namespace::Namespace, node::Node, object::Manifest, pod::Pod, service::Service, vpp_node::VppNode,
+    endpoint_slice::EndpointSlice, endpoints::Endpoints, external_workload::ExternalWorkload,
+    ip_allocation::CustomIpAllocation, kind, namespace::Namespace, node::Node, object::Manifest, pod::Pod,
+    service::Service, vpp_node::VppNode,
 };
 
 /// The manifest of a stored object, as [`super::parse_file`] reads it.
@@ -15,6 +16,7 @@ pub fn to_value(object: &Object) -> Value {
         Object::Service(message) => value_of::<Service>(message),
         Object::Endpoints(message) => value_of::<Endpoints>(message),
         Object::EndpointSlice(message) => value_of::<EndpointSlice>(message),
+        Object::ExternalWorkload(message) => value_of::<ExternalWorkload>(message),
         Object::Node(message) => value_of::<Node>(message),
         Object::Namespace(message) => value_of::<Namespace>(message),
         Object::VppNode(message) => value_of::<VppNode>(message),

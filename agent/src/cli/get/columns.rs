@@ -5,6 +5,7 @@ use contiv_proto::{
     message::{
         endpoints::Endpoints,
         endpointslice::EndpointSlice,
+        externalworkload::ExternalWorkload,
         ipalloc::CustomIpAllocation,
         node::{Node, node_address::Type},
         pod::Pod,
@@ -24,6 +25,7 @@ pub(super) const fn header(kind: Kind) -> &'static [&'static str] {
         Kind::Service => &["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"],
         Kind::Endpoints => &["NAME", "ENDPOINTS"],
         Kind::EndpointSlice => &["NAME", "ADDRESSTYPE", "PORTS", "ENDPOINTS"],
+        Kind::ExternalWorkload => &["NAME", "IDENTITY", "READY", "IPS", "PORTS", "AGE"],
         Kind::Pod => &["NAME", "STATUS", "IP", "NODE"],
         Kind::Node => &["NAME", "INTERNAL-IP", "EXTERNAL-IP", "POD-CIDR", "VERSION"],
         Kind::Namespace => &["NAME"],
@@ -38,6 +40,7 @@ pub(super) fn row(key: &Key, object: &Object, now: Timestamp) -> Vec<String> {
         Object::Service(service) => service_cells(service, now),
         Object::Endpoints(endpoints) => endpoints_cells(endpoints),
         Object::EndpointSlice(slice) => slice_cells(slice),
+        Object::ExternalWorkload(workload) => workload_cells(workload, now),
         Object::Pod(pod) => pod_cells(pod),
         Object::Node(node) => node_cells(node),
         Object::Namespace(_) => Vec::new(),
@@ -90,6 +93,19 @@ fn slice_cells(slice: &EndpointSlice) -> Vec<String> {
     let ports = slice.ports.iter().filter_map(|port| port.port).map(|port| port.to_string());
     let addresses = slice.endpoints.iter().flat_map(|endpoint| endpoint.addresses.iter().cloned());
     vec![slice.address_type.clone(), some(ports.collect()), some(addresses.collect())]
+}
+
+fn workload_cells(workload: &ExternalWorkload, now: Timestamp) -> Vec<String> {
+    let identity = workload.mesh_tls.as_ref().map(|mesh_tls| mesh_tls.identity.as_str()).unwrap_or_default();
+    let ready = workload.conditions.iter().find(|condition| condition.r#type == "Ready");
+    let ports = workload.ports.iter().map(|port| format!("{}/{}", port.port, or(&port.protocol, "TCP")));
+    vec![
+        or(identity, NONE),
+        ready.map_or_else(|| "Unknown".to_owned(), |ready| ready.status.clone()),
+        joined(&workload.workload_ips),
+        some(ports.collect()),
+        age(workload.creation_timestamp, now),
+    ]
 }
 
 fn pod_cells(pod: &Pod) -> Vec<String> {

@@ -36,6 +36,13 @@ impl Spec {
         let (external, internal) = (&self.external_traffic_policy, &self.internal_traffic_policy);
         check.one_of_or_empty(format_args!("spec.externalTrafficPolicy"), external, &policies);
         check.one_of_or_empty(format_args!("spec.internalTrafficPolicy"), internal, &policies);
+        for (i, family) in self.ip_families.iter().enumerate() {
+            let field = format_args!("spec.ipFamilies[{i}]");
+            check.one_of(field, family, &["IPv4", "IPv6"]);
+            if self.ip_families[..i].contains(family) {
+                check.refuse(field, format!("{family:?} is named twice"));
+            }
+        }
         self.check_addresses(check);
         self.check_ports(check);
     }

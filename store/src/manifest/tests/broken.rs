@@ -70,6 +70,8 @@ fn every_bad_field_of_a_service_is_named() {
         ),
         ("type: Loadbalancer", "spec.type: \"Loadbalancer\" is none of"),
         ("healthCheckNodePort: 99999", "spec.healthCheckNodePort: 99999 is not"),
+        ("ipFamilies: [IPv4, ipv6]", "spec.ipFamilies[1]: \"ipv6\" is none of IPv4, IPv6"),
+        ("ipFamilies: [IPv4, IPv4]", "spec.ipFamilies[1]: \"IPv4\" is named twice"),
         ("selector: {app: 1}", "spec.selector.app: invalid type: integer `1`, expected a string"),
     ] {
         let text = format!(
@@ -235,5 +237,68 @@ proptest::proptest! {
     #[test]
     fn no_text_makes_it_panic(text in "(\\PC|[\\n\\t:{}\\[\\],&*-]|apiVersion: v1\\n|kind: (Service|Node|List)\\n|items:\\n|spec:\\n){0,40}") {
         parse(&text);
+    }
+}
+
+#[test]
+fn every_bad_field_of_an_external_workload_is_named() {
+    let tls = "meshTLS: {identity: a, serverName: b}";
+    let long = "x".repeat(254);
+    for (spec, expected) in [
+        ("", "spec.meshTLS: missing"),
+        ("meshTLS: {identity: a}", "spec.meshTLS.serverName: missing"),
+        (
+            &format!("meshTLS: {{identity: {long}, serverName: b}}"),
+            "spec.meshTLS.identity: 254 characters long",
+        ),
+        (&format!("{tls}, ports: [{{name: a}}]"), "spec.ports[0].port: 0 is not a number from 1 to 65535"),
+        (
+            &format!("{tls}, ports: [{{port: 1, protocol: tcp}}]"),
+            "spec.ports[0].protocol: \"tcp\" is none of",
+        ),
+        (
+            &format!("{tls}, ports: [{{port: 1, name: Http}}]"),
+            "spec.ports[0].name: \"Http\" is not the name of a port",
+        ),
+        (&format!("{tls}, ports: [{{port: 1, name: '80'}}]"), "spec.ports[0].name: \"80\" is not the name"),
+        (&format!("{tls}, ports: [{{port: 1, name: abcdefghijklmnop}}]"), "spec.ports[0].name: "),
+        (&format!("{tls}, ports: [{{port: 1, name: a--b}}]"), "spec.ports[0].name: "),
+        (
+            &format!("{tls}, ports: [{{port: 1, name: a}}, {{port: 2, name: a}}]"),
+            "spec.ports[1].name: \"a\" is the name of spec.ports[0] too",
+        ),
+        (
+            &format!("{tls}, workloadIPs: [{{ip: 10.0.0}}]"),
+            "spec.workloadIPs[0].ip: \"10.0.0\" is not an IP address",
+        ),
+        (
+            &format!("{tls}, workloadIPs: [{{ip: 127.0.0.1}}]"),
+            "spec.workloadIPs[0].ip: \"127.0.0.1\" is not an address",
+        ),
+        (
+            &format!("{tls}, workloadIPs: [{{ip: 1.1.1.1}}, {{ip: 1.1.1.2}}, {{ip: 1.1.1.3}}]"),
+            "spec.workloadIPs: 3 addresses; 2 are allowed",
+        ),
+        (
+            &format!("{tls}}}, status: {{conditions: [{{status: 'True'}}]"),
+            "status.conditions[0].type: missing",
+        ),
+        (
+            &format!("{tls}}}, status: {{conditions: [{{type: Ready, status: yes}}]"),
+            "status.conditions[0].status: \"yes\" is none of True, False, Unknown",
+        ),
+        (
+            &format!("{tls}}}, status: {{conditions: [{{type: Ready, status: 'True', lastProbeTime: now}}]"),
+            "status.conditions[0].lastProbeTime: \"now\" is not a time",
+        ),
+    ] {
+        let text = format!(
+            "{{apiVersion: workload.linkerd.io/v1beta1, kind: ExternalWorkload, metadata: {{name: vm, namespace: prod}}, \
+             spec: {{{spec}}}}}"
+        );
+        let found = problems(&text);
+        let expected = format!("web.yaml: ExternalWorkload prod/vm: {expected}");
+        assert_eq!(found.len(), 1, "{spec}: {found:?}");
+        assert!(found[0].starts_with(&expected), "{spec}:\n{}\n{expected}", found[0]);
     }
 }

@@ -146,6 +146,41 @@ ports:
 }
 
 #[test]
+fn an_external_workload_has_its_identity_ports_addresses_and_conditions() {
+    let Object::ExternalWorkload(workload) = object(
+        r#"
+apiVersion: workload.linkerd.io/v1beta1
+kind: ExternalWorkload
+metadata: {name: vm-1, namespace: shop, labels: {app: web, topology.kubernetes.io/zone: z1}}
+spec:
+  meshTLS: {identity: "spiffe://root.linkerd.cluster.local/vm-1", serverName: vm-1.shop.example}
+  ports:
+  - {name: http, port: 8080}
+  - {port: 53, protocol: UDP}
+  workloadIPs: [{ip: 192.0.2.7}, {ip: "2001:db8::7"}]
+status:
+  conditions:
+  - {type: Ready, status: "True", lastTransitionTime: "2024-05-01T12:00:00Z", reason: Probed}
+"#,
+    ) else {
+        panic!("no workload")
+    };
+    let mesh_tls = workload.mesh_tls.unwrap();
+    assert_eq!(
+        (mesh_tls.identity.as_str(), mesh_tls.server_name.as_str()),
+        ("spiffe://root.linkerd.cluster.local/vm-1", "vm-1.shop.example")
+    );
+    let ports: Vec<_> =
+        workload.ports.iter().map(|p| (p.name.as_str(), p.port, p.protocol.as_str())).collect();
+    assert_eq!(ports, [("http", 8080, "TCP"), ("", 53, "UDP")]);
+    assert_eq!(workload.workload_ips, ["192.0.2.7", "2001:db8::7"]);
+    let [ready] = workload.conditions.as_slice() else { panic!("one condition") };
+    assert_eq!((ready.r#type.as_str(), ready.status.as_str(), ready.last_probe_time), ("Ready", "True", 0));
+    assert_eq!(ready.last_transition_time, 1_714_564_800);
+    assert_eq!(workload.labels["topology.kubernetes.io/zone"], "z1");
+}
+
+#[test]
 fn endpoints_keep_ready_and_not_ready_apart() {
     let Object::Endpoints(endpoints) = object(
         "{apiVersion: v1, kind: Endpoints, metadata: {name: web}, subsets: [{addresses: [{ip: 10.1.1.2, \

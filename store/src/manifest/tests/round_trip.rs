@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use contiv_proto::message::{endpoints, endpointslice, ipalloc, namespace, node, pod, service, vppnode};
+use contiv_proto::message::{
+    endpoints, endpointslice, externalworkload, ipalloc, namespace, node, pod, service, vppnode,
+};
 use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
@@ -66,6 +68,10 @@ fn protocol() -> impl Strategy<Value = String> {
     one_of(&["TCP", "UDP", "SCTP"])
 }
 
+fn created() -> impl Strategy<Value = i64> {
+    prop_oneof![Just(0), 1..4_000_000_000_i64]
+}
+
 fn target_port() -> impl Strategy<Value = service::service::service_port::IntOrString> {
     use service::service::service_port::{IntOrString, int_or_string::Type};
     prop_oneof![
@@ -95,7 +101,8 @@ prop_compose! {
         (external, internal) in (one_of(&["", "Cluster", "Local"]), one_of(&["", "Cluster", "Local"])),
         ingress in vec((prop_oneof![Just(String::new()), address()], text(), one_of(&["", "VIP", "Proxy"])), 0..3),
         ranges in vec(range(), 0..3), affinity in prop::sample::select(&AFFINITY[..]),
-        created in prop_oneof![Just(0), 1..4_000_000_000_i64], publish in any::<bool>(), health in 0..=65535)
+        created in created(),
+        families in prop::sample::subsequence(vec!["IPv4", "IPv6"], 0..=2), publish in any::<bool>(), health in 0..=65535)
         -> service::Service
     {
         let ports = ports.into_iter().zip(1..).map(|(port, i)| service::service::ServicePort {
@@ -112,6 +119,7 @@ prop_compose! {
             external_traffic_policy: external, internal_traffic_policy: internal, health_check_node_port: health,
             publish_not_ready_addresses: publish, creation_timestamp: created, external_name,
             load_balancer_class: class, traffic_distribution: distribution,
+            ip_families: families.into_iter().map(str::to_owned).collect(),
         }
     }
 }
@@ -172,6 +180,26 @@ prop_compose! {
         endpointslice::EndpointSlice {
             name, namespace, service_name: service.unwrap_or_default(), address_type: "IPv4".to_owned(), endpoints,
             ports: ports.into_iter().map(port).collect(), labels, annotations,
+        }
+    }
+}
+
+prop_compose! {
+    fn workload()((name, namespace) in (name(), name()), (labels, annotations) in (words(), words()),
+        (identity, server_name) in ("\\PC{1,9}", "\\PC{1,9}"), workload_ips in vec(address(), 0..=2),
+        ports in prop::collection::btree_map("[a-z]{1,15}", (1..=65535, protocol()), 0..3), unnamed in 1..=65535,
+        conditions in vec((text(), one_of(&["True", "False", "Unknown"]), [created(), created()], text()), 0..3),
+        creation_timestamp in created()) -> externalworkload::ExternalWorkload
+    {
+        use externalworkload::external_workload::{Condition, MeshTls, Port};
+        let port = |(name, (port, protocol))| Port { name, port, protocol };
+        let unnamed = Port { name: String::new(), port: unnamed, protocol: "UDP".to_owned() };
+        let condition = |(reason, status, [last_probe_time, last_transition_time], message): (_, _, [i64; 2], _)| Condition {
+            r#type: "Ready".to_owned(), status, last_probe_time, last_transition_time, reason, message };
+        externalworkload::ExternalWorkload {
+            name, namespace, mesh_tls: Some(MeshTls { identity, server_name }), workload_ips, labels, annotations,
+            ports: ports.into_iter().map(port).chain([unnamed]).collect(), creation_timestamp,
+            conditions: conditions.into_iter().map(condition).collect(),
         }
     }
 }
@@ -240,6 +268,7 @@ fn any_object() -> impl Strategy<Value = Object> {
         service().prop_map(Object::from),
         endpoints().prop_map(Object::from),
         slice().prop_map(Object::from),
+        workload().prop_map(Object::from),
         pod().prop_map(Object::from),
         node().prop_map(Object::from),
         namespace().prop_map(Object::from),

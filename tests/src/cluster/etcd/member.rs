@@ -110,7 +110,9 @@ fn start(place: &Place<'_>, cluster: &str) -> Result<Process> {
     command.env_clear().env("PATH", env::var_os("PATH").unwrap_or_default());
     command.arg("--data-dir").arg(place.data()?);
     command.args(["--name", &place.name(), "--logger=zap", "--log-level=error"]);
-    command.args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url]);
+    // Other machines of the lab may ask it too.
+    let listen_url = format!("http://0.0.0.0:{}", place.client.port());
+    command.args(["--listen-client-urls", &listen_url, "--advertise-client-urls", &client_url]);
     command.args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url]);
     command.args(["--max-txn-ops", &OPERATIONS_PER_TRANSACTION.to_string()]);
     command.args(["--initial-cluster", cluster]);

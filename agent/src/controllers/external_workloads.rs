@@ -1,0 +1,21 @@
+//! Endpoint slices of external workloads.
+
+use contiv_controller::Manager;
+use serde_json::json;
+
+use super::{ControllerName, Report, Wiring};
+
+pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow::Result<()> {
+    let controller = contiv_external_workloads::controller()?;
+    let status = controller.status();
+    manager.register(controller)?;
+    let report = move || Report {
+        has_synced: status.has_synced(),
+        details: json!({
+            "services": status.cache().map(|services| services.view().len()),
+            "revision": status.last_sync_revision(),
+        }),
+    };
+    wiring.reports.insert(ControllerName::ExternalWorkloads, Box::new(report));
+    Ok(())
+}

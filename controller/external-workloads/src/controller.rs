@@ -1,0 +1,67 @@
+//! The control loop.
+
+use std::{sync::Arc, time::Duration};
+
+use contiv_controller::{BuildError, Context, Controller, Key, queue::TokenBucket};
+
+use crate::{
+    reconciler::SliceReconciler,
+    service::{Service, services},
+    slice::slices,
+    tracker::Tracker,
+    watches::{
+        changes_endpoints, is_news, selectors, slice_service, to_service, to_services, workload_labels,
+    },
+    workload::workloads,
+};
+
+/// Its name, in logs and as the label `name` of its work queue's metrics.
+pub const NAME: &str = "external-workloads";
+
+/// How often a service that fails is tried again before it is dropped until something changes or the next resync.
+const RETRY_BUDGET: u32 = 15;
+/// What all services together may use of that.
+const RETRY_BUCKET: TokenBucket = TokenBucket { per_second: 10.0, burst: 100 };
+/// Each service is looked at again though nothing has changed.
+const RESYNC: Duration = Duration::from_secs(10 * 60);
+/// Services that are worked on at once. Most of the time goes into waiting for the store.
+const CONCURRENCY: usize = 8;
+
+/// Makes the endpoint slices of all services that select external workloads, while the lease is held.
+///
+/// Register it with a [`Manager`](contiv_controller::Manager) whose lease comes from an election: then every write is
+/// fenced, and says in which term it was made.
+///
+/// # Errors
+/// Never: what is built here fits together.
+pub fn controller() -> Result<Controller<Service>, BuildError> {
+    let (services, workloads, slices) = (services(), workloads(), slices());
+    let tracker = Arc::new(Tracker::default());
+    let reconciler = SliceReconciler {
+        workloads: workloads.clone(),
+        slices: slices.clone(),
+        tracker: Arc::clone(&tracker),
+    };
+    let news = Arc::clone(&tracker);
+    Controller::for_type(&services)
+        .named(NAME)
+        .with_index(&services, selectors())
+        .with_watch_of(&workloads, changes_endpoints, to_services(&services))
+        .with_index(&workloads, workload_labels())
+        .with_watch_of(&slices, move |event| is_news(&news, event), to_service())
+        .with_index(&slices, slice_service())
+        // What was written in a former term tells nothing: others have written since.
+        .on_start(move || tracker.clear())
+        .with_retry_budget(RETRY_BUDGET)
+        .with_retry_bucket(RETRY_BUCKET)
+        .with_resync(Some(RESYNC))
+        .with_warm_standby()
+        .with_concurrency(CONCURRENCY)
+        .with_reconciler(move |context: Context<Service>, key: Key| {
+            reconciler.clone().reconcile(context, key)
+        })
+        .build()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! What changes, and what follows from it.
+
+use std::sync::Arc;
+
+use contiv_controller::{Event, Object as Stored};
+
+use super::{Cluster, backends, service, workload};
+use crate::{watches::changes_endpoints, workload::Workload};
+
+#[tokio::test(start_paused = true)]
+async fn a_service_gets_the_workloads_that_it_selects_in_its_namespace() {
+    let cluster = Cluster::start();
+    cluster.put(service("web", "web")).await;
+    cluster.put(workload("a", "web", "192.0.2.1")).await;
+    cluster.put(workload("other-label", "db", "192.0.2.2")).await;
+    let mut elsewhere = workload("other-namespace", "web", "192.0.2.3");
+    "prod".clone_into(&mut elsewhere.namespace);
+    cluster.put(elsewhere).await;
+    cluster.settle().await;
+    assert_eq!(cluster.backends().await, backends(&[("web", &["192.0.2.1"])]));
+    cluster.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_service_takes_its_slices_with_it() {
+    let cluster = Cluster::start();
+    cluster.put(service("web", "web")).await;
+    cluster.put(service("also", "web")).await;
+    cluster.put(workload("a", "web", "192.0.2.1")).await;
+    cluster.settle().await;
+    cluster.delete(service("web", "web")).await;
+    cluster.settle().await;
+    assert_eq!(cluster.backends().await, backends(&[("also", &["192.0.2.1"])]));
+    cluster.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_labels_move_a_workload_from_one_service_to_another() {
+    let cluster = Cluster::start();
+    for name in ["web", "db"] {
+        cluster.put(service(name, name)).await;
+    }
+    cluster.put(workload("a", "web", "192.0.2.1")).await;
+    cluster.settle().await;
+    cluster.put(workload("a", "db", "192.0.2.1")).await;
+    cluster.settle().await;
+    assert_eq!(cluster.backends().await, backends(&[("db", &["192.0.2.1"])]));
+    cluster.put(service("db", "nobody")).await;
+    cluster.settle().await;
+    assert_eq!(cluster.backends().await, backends(&[]));
+    cluster.end().await;
+}
+
+/// Trap: in linkerd a new zone alone is a change of labels only, which concerns nobody until the resync.
+#[tokio::test(start_paused = true)]
+async fn a_changed_zone_alone_is_written_at_once() {
+    let cluster = Cluster::start();
+    cluster.put(service("web", "web")).await;
+    cluster.put(workload("a", "web", "192.0.2.1")).await;
+    cluster.settle().await;
+    let mut moved = workload("a", "web", "192.0.2.1");
+    moved.labels.insert("topology.kubernetes.io/zone".to_owned(), "z2".to_owned());
+    cluster.put(moved).await;
+    cluster.settle().await;
+    assert_eq!(cluster.slices().await[0].endpoints[0].zone, "z2");
+    cluster.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_does_to_our_slices_is_undone_and_slices_of_others_are_left_alone() {
+    let cluster = Cluster::start();
+    cluster.put(service("web", "web")).await;
+    cluster.put(workload("a", "web", "192.0.2.1")).await;
+    cluster.settle().await;
+    let ours = cluster.slices().await.remove(0);
+    cluster.delete(ours.clone()).await;
+    cluster.settle().await;
+    assert_eq!(cluster.backends().await, backends(&[("web", &["192.0.2.1"])]));
+    let mut damaged = ours.clone();
+    damaged.endpoints.clear();
+    cluster.put(damaged).await;
+    let mut foreign = ours.clone();
+    "foreign".clone_into(&mut foreign.name);
+    foreign.labels.insert(crate::slice::MANAGED_BY_LABEL.to_owned(), "somebody".to_owned());
+    foreign.endpoints[0].addresses = vec!["192.0.2.9".to_owned()];
+    cluster.put(foreign).await;
+    cluster.settle().await;
+    assert_eq!(cluster.backends().await, backends(&[("web", &["192.0.2.1", "192.0.2.9"])]));
+    // From now on it is somebody else's, and a new one takes its place.
+    let mut taken = ours;
+    taken.labels.insert(crate::slice::MANAGED_BY_LABEL.to_owned(), "somebody".to_owned());
+    cluster.put(taken).await;
+    cluster.settle().await;
+    assert_eq!(cluster.slices().await.len(), 3);
+    cluster.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_that_cannot_be_read_changes_nothing_and_does_not_stop_the_rest() {
+    let cluster = Cluster::start();
+    cluster.put(service("web", "web")).await;
+    cluster.put(workload("a", "web", "192.0.2.1")).await;
+    cluster.settle().await;
+    let key = contiv_proto::Object::from(workload("a", "web", "192.0.2.1")).key().unwrap().to_path();
+    cluster.put_raw(&key, r#"{"workload_ips":["not an address"]}"#).await;
+    cluster.put(workload("b", "web", "192.0.2.2")).await;
+    cluster.settle().await;
+    let both = backends(&[("web", &["192.0.2.1", "192.0.2.2"])]);
+    assert_eq!(cluster.backends().await, both);
+    // Nor does it in the next term, whose holder never saw it in a good state.
+    cluster.lease.take();
+    cluster.lease.give();
+    cluster.settle().await;
+    assert_eq!(cluster.backends().await, both);
+    cluster.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_when_nothing_has_to_change() {
+    let cluster = Cluster::start();
+    cluster.put(service("web", "web")).await;
+    cluster.put(workload("a", "web", "192.0.2.1")).await;
+    cluster.settle().await;
+    let mut probed = workload("a", "web", "192.0.2.1");
+    probed.conditions[0].last_probe_time = 99;
+    cluster.put(probed).await;
+    cluster.put(service("web", "web")).await;
+    let revision = cluster.store.revision();
+    // Beyond the resync.
+    tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
+    assert_eq!(cluster.store.revision(), revision);
+    cluster.end().await;
+}
+
+/// linkerd's table of endpoint changes, and the zone beside it.
+#[test]
+fn a_change_concerns_services_when_it_changes_endpoints_or_labels() {
+    let base = workload("a", "web", "192.0.2.1");
+    let stored = |message: &contiv_proto::message::externalworkload::ExternalWorkload| {
+        let value = Workload::from_message(message.clone(), 1).unwrap();
+        Arc::new(Stored { key: "a".into(), value, create_revision: 1, mod_revision: 2 })
+    };
+    type Change = fn(&mut contiv_proto::message::externalworkload::ExternalWorkload);
+    let cases: [(&str, Change, bool); 11] = [
+        ("nothing", |_| {}, false),
+        ("a probe", |w| w.conditions[0].last_probe_time = 9, false),
+        ("an annotation", |w| drop(w.annotations.insert("a".into(), "b".into())), false),
+        ("one more address", |w| w.workload_ips.push("192.0.2.2".into()), true),
+        ("one address less", |w| w.workload_ips.clear(), true),
+        ("another address", |w| w.workload_ips[0] = "192.0.2.2".into(), true),
+        ("one more port", |w| w.ports.push(Default::default()), true),
+        ("another number", |w| w.ports[0].port = 81, true),
+        ("another name", |w| w.ports[0].name = "http".into(), true),
+        ("readiness", |w| w.conditions[0].status = "Unknown".into(), true),
+        ("labels", |w| drop(w.labels.insert("topology.kubernetes.io/zone".into(), "z".into())), true),
+    ];
+    for (name, change, expected) in cases {
+        let mut new = base.clone();
+        change(&mut new);
+        let event = Event::Modified { old: stored(&base), new: stored(&new) };
+        assert_eq!(changes_endpoints(&event), expected, "{name}");
+    }
+    assert!(
+        changes_endpoints(&Event::Added(stored(&base))) && changes_endpoints(&Event::Deleted(stored(&base)))
+    );
+}

@@ -1,0 +1,84 @@
+//! Leases won and lost.
+
+use std::time::Duration;
+
+use contiv_controller::Fence;
+use prometheus_client::encoding::text::encode;
+
+use super::{Cluster, backends, service, workload};
+use crate::slice::TERM_ANNOTATION;
+
+#[tokio::test(start_paused = true)]
+async fn slices_of_a_service_that_was_deleted_while_nobody_was_active_are_deleted_by_the_next() {
+    let cluster = Cluster::start();
+    cluster.put(service("web", "web")).await;
+    cluster.put(workload("a", "web", "192.0.2.1")).await;
+    cluster.settle().await;
+    cluster.lease.take();
+    cluster.settle().await;
+    cluster.delete(service("web", "web")).await;
+    cluster.settle().await;
+    assert_eq!(cluster.slices().await.len(), 1, "who has no lease writes nothing");
+    cluster.lease.give();
+    cluster.settle().await;
+    assert_eq!(cluster.slices().await, []);
+    cluster.end().await;
+}
+
+/// linkerd's scenario: what the tracker knew of a former term must not count.
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_was_deleted_while_this_one_was_not_active_is_made_again() {
+    let cluster = Cluster::start();
+    cluster.put(service("web", "web")).await;
+    cluster.put(workload("a", "web", "192.0.2.1")).await;
+    cluster.settle().await;
+    cluster.lease.take();
+    cluster.settle().await;
+    cluster.delete(cluster.slices().await.remove(0)).await;
+    cluster.settle().await;
+    cluster.lease.give();
+    cluster.settle().await;
+    assert_eq!(cluster.backends().await, backends(&[("web", &["192.0.2.1"])]));
+    cluster.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slice_says_in_which_term_it_was_written_and_a_new_term_alone_is_no_reason_to_write() {
+    let cluster = Cluster::standby();
+    cluster.put_raw("/election", "me").await;
+    let term = cluster.store.revision();
+    cluster.lease.give_with(Fence { key: "/election".to_owned(), create_revision: term });
+    cluster.put(service("web", "web")).await;
+    cluster.put(workload("a", "web", "192.0.2.1")).await;
+    cluster.settle().await;
+    let written = cluster.slices().await;
+    assert_eq!(written[0].annotations[TERM_ANNOTATION], term.to_string());
+    cluster.lease.take();
+    cluster.lease.give();
+    cluster.settle().await;
+    assert_eq!(cluster.slices().await, written);
+    cluster.end().await;
+}
+
+/// Trap: linkerd goes on writing what was queued when the lease was lost. The store refuses that here, and a service that
+/// cannot be written is given up after 15 retries.
+#[tokio::test(start_paused = true)]
+async fn who_has_lost_the_lease_without_knowing_writes_nothing_and_gives_up_after_15_retries() {
+    let cluster = Cluster::standby();
+    cluster.lease.give_with(Fence { key: "/election".to_owned(), create_revision: 1 });
+    cluster.put(service("web", "web")).await;
+    cluster.put(workload("a", "web", "192.0.2.1")).await;
+    // 5 ms doubled 15 times is 164 s.
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!(cluster.slices().await, []);
+    let mut text = String::new();
+    encode(&mut text, &cluster.registry).unwrap();
+    for expected in [
+        r#"workqueue_retries_total{name="external-workloads"} 15"#,
+        r#"workqueue_drops_total{name="external-workloads"} 1"#,
+        r#"workqueue_depth{name="external-workloads"} 0"#,
+    ] {
+        assert!(text.contains(expected), "{expected} is not in:\n{text}");
+    }
+    cluster.end().await;
+}

@@ -1,0 +1,141 @@
+//! From one service, its workloads and its slices to the fewest writes that make the slices right.
+//!
+//! Pure and deterministic: whatever the order of the input, the output is the same. As linkerd's reconciler, which has it
+//! from Kubernetes: endpoints stay where they are, slices that are written anyway are filled up first, and nothing is ever
+//! moved from one slice to another to balance them.
+
+mod desired;
+mod names;
+mod packing;
+mod ports;
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contiv_proto::message::endpointslice::EndpointSlice;
+
+use crate::{
+    service::Service,
+    slice::{Family, OWNER_ANNOTATION, is_owned, labels},
+    workload::Workload,
+};
+use desired::desired;
+use names::unused_name;
+use packing::{Packed, pack};
+use ports::Ports;
+
+/// One slice to write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SliceWrite {
+    /// A slice that is not there.
+    Create(EndpointSlice),
+    /// A slice that is there, by its name, and becomes this.
+    Update(EndpointSlice),
+    /// The name of a slice that goes.
+    Delete(String),
+}
+
+/// What a plan is made of. Everything is of the service's namespace.
+#[derive(Clone, Copy)]
+pub struct Input<'a> {
+    /// The service.
+    pub service: &'a Service,
+    /// The workloads that it selects.
+    pub workloads: &'a [&'a Workload],
+    /// The slices of the service that this controller manages.
+    pub slices: &'a [&'a EndpointSlice],
+    /// Names of workloads that are there, and of which nobody can say how they are. Their endpoints stay as they are.
+    pub unreadable: &'a BTreeSet<String>,
+    /// Whether some slice has a name already.
+    pub is_taken: &'a dyn Fn(&str) -> bool,
+}
+
+impl std::fmt::Debug for Input<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Input")
+            .field("service", self.service)
+            .field("workloads", &self.workloads)
+            .field("slices", &self.slices)
+            .field("unreadable", &self.unreadable)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The writes that make the slices of a service right: those that create, then those that update, then those that delete.
+/// No slice is written twice. None if nothing has to change.
+pub fn plan(input: &Input<'_>) -> Vec<SliceWrite> {
+    if !input.service.is_ours() {
+        return Vec::new();
+    }
+    let mut deletes = Vec::new();
+    let mut groups: BTreeMap<(Family, Ports), Vec<&EndpointSlice>> = BTreeMap::new();
+    let mut sorted = input.slices.to_vec();
+    sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    for slice in sorted {
+        let family = Family::from_word(&slice.address_type);
+        match family.filter(|family| input.service.families.contains(family)) {
+            Some(family) if is_owned(slice, input.service) => {
+                groups.entry((family, Ports::of(slice))).or_default().push(slice);
+            }
+            _ => deletes.push(slice.name.clone()),
+        }
+    }
+
+    let mut desired = desired(input, &groups);
+    let slice_labels = labels(input.service);
+    let (mut creates, mut updates) = (Vec::new(), Vec::new());
+    let mut surplus = Vec::new();
+    for ((family, ports), slices) in &groups {
+        let endpoints = desired.remove(&(*family, ports.clone())).unwrap_or_default();
+        let packed = pack(endpoints, slices, &slice_labels, &input.service.name);
+        let Packed { new, changed, unused } = packed;
+        creates.extend(new.into_iter().map(|endpoints| (*family, ports.clone(), endpoints)));
+        updates
+            .extend(changed.into_iter().map(|(name, endpoints)| (*family, ports.clone(), name, endpoints)));
+        surplus.extend(unused.into_iter().map(|name| (*family, name)));
+    }
+    for ((family, ports), endpoints) in desired {
+        let new = pack(endpoints, &[], &slice_labels, &input.service.name).new;
+        creates.extend(new.into_iter().map(|endpoints| (family, ports.clone(), endpoints)));
+    }
+    // What goes can become what comes, of the same family.
+    let mut unpaired = Vec::new();
+    for (family, ports, endpoints) in creates {
+        match surplus.iter().position(|(of, _)| *of == family) {
+            Some(position) => updates.push((family, ports, surplus.remove(position).1, endpoints)),
+            None => unpaired.push((family, ports, endpoints)),
+        }
+    }
+    deletes.splice(0..0, surplus.into_iter().map(|(_, name)| name));
+
+    let slice = |family: Family, ports: Ports, name: String, endpoints| EndpointSlice {
+        name,
+        namespace: input.service.namespace.clone(),
+        service_name: input.service.name.clone(),
+        address_type: family.as_str().to_owned(),
+        endpoints,
+        ports: ports.into_messages(),
+        labels: slice_labels.clone(),
+        annotations: BTreeMap::from([(OWNER_ANNOTATION.to_owned(), input.service.uid.to_string())]),
+    };
+    let mut given = BTreeSet::new();
+    let mut writes = Vec::new();
+    for (family, ports, endpoints) in unpaired {
+        let is_taken = |name: &str| given.contains(name) || (input.is_taken)(name);
+        let name = unused_name(input.service, family, &ports, is_taken);
+        given.insert(name.clone());
+        writes.push(SliceWrite::Create(slice(family, ports, name, endpoints)));
+    }
+    updates.sort_by(|(_, _, a, _), (_, _, b, _)| a.cmp(b));
+    writes.extend(
+        updates.into_iter().map(|(family, ports, name, endpoints)| {
+            SliceWrite::Update(slice(family, ports, name, endpoints))
+        }),
+    );
+    writes.extend(deletes.into_iter().map(SliceWrite::Delete));
+    writes
+}

@@ -1,0 +1,49 @@
+//! Names of new slices: the same for the same state, so that a write that is repeated is the same write.
+
+use crate::{service::Service, slice::Family};
+
+use super::Ports;
+
+const PREFIX: &str = "contiv-external-";
+/// What Kubernetes allows in names, but for vowels and what looks like others; as its own generated names.
+const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX: usize = 8;
+/// Kubernetes' longest name.
+const LONGEST: usize = 253;
+
+/// A name that nobody has.
+pub(super) fn unused_name(
+    service: &Service,
+    family: Family,
+    ports: &Ports,
+    is_taken: impl Fn(&str) -> bool,
+) -> String {
+    let room = LONGEST - PREFIX.len() - 1 - SUFFIX;
+    let base: String = service.name.chars().take(room).collect();
+    let mut attempt = 0_u64;
+    loop {
+        let seed = format!("{} {} {ports} {attempt}", service.uid, family.as_str());
+        let name = format!("{PREFIX}{base}-{}", suffix(fnv(seed.as_bytes())));
+        if !is_taken(&name) {
+            return name;
+        }
+        attempt += 1;
+    }
+}
+
+/// FNV-1a of 64 bits, whose results are the same for ever.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn suffix(mut hash: u64) -> String {
+    let count = LETTERS.len() as u64;
+    let mut letter = || {
+        let index = usize::try_from(hash % count).unwrap_or_default();
+        hash /= count;
+        char::from(LETTERS[index])
+    };
+    (0..SUFFIX).map(|_| letter()).collect()
+}

@@ -1,0 +1,83 @@
+//! Which endpoint goes into which slice: Kubernetes' algorithm (`endpointslice/reconciler.go`, `reconcileByPortMapping`),
+//! over the slices of one family and one set of ports.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use contiv_proto::message::endpointslice::{EndpointSlice, endpoint_slice::Endpoint};
+
+use super::desired::{Endpoints, identity};
+use crate::slice::MOST_ENDPOINTS;
+
+/// What becomes of the slices.
+#[derive(Debug, Default)]
+pub(super) struct Packed {
+    /// The endpoints of each new slice.
+    pub(super) new: Vec<Vec<Endpoint>>,
+    /// The endpoints of each slice that has to be written, by its name.
+    pub(super) changed: BTreeMap<String, Vec<Endpoint>>,
+    /// The names of slices of which nothing is left.
+    pub(super) unused: Vec<String>,
+}
+
+/// Packs endpoints into slices, which are in the order of their names.
+pub(super) fn pack(
+    mut wanted: Endpoints,
+    slices: &[&EndpointSlice],
+    labels: &BTreeMap<String, String>,
+    service_name: &str,
+) -> Packed {
+    let mut packed = Packed::default();
+    let mut unchanged = BTreeMap::new();
+    // 1. What is there and wanted stays where it is.
+    for slice in slices {
+        let kept = keep(slice, &mut wanted);
+        let is_same =
+            kept == slice.endpoints && slice.labels == *labels && slice.service_name == service_name;
+        if kept.is_empty() {
+            packed.unused.push(slice.name.clone());
+        } else if is_same {
+            unchanged.insert(slice.name.clone(), kept);
+        } else {
+            packed.changed.insert(slice.name.clone(), kept);
+        }
+    }
+    let mut left = wanted.into_values();
+    // 2. Slices that are written anyway are filled up, the fullest first.
+    let mut by_size: Vec<&mut Vec<Endpoint>> = packed.changed.values_mut().collect();
+    by_size.sort_by_key(|endpoints| Reverse(endpoints.len()));
+    for endpoints in by_size {
+        fill(endpoints, &mut left);
+    }
+    // 3. The rest goes into new slices; if it all fits into one that is there, into that which it makes the fullest.
+    while left.len() > 0 {
+        let fitting = unchanged
+            .iter()
+            .filter(|(_, endpoints)| {
+                left.len() < MOST_ENDPOINTS && endpoints.len() + left.len() <= MOST_ENDPOINTS
+            })
+            // The first of those that are equally full.
+            .max_by_key(|(name, endpoints)| (endpoints.len(), Reverse(*name)))
+            .map(|(name, _)| name.clone());
+        if let Some((name, mut endpoints)) = fitting.and_then(|name| unchanged.remove_entry(&name)) {
+            endpoints.extend(left.by_ref());
+            packed.changed.insert(name, endpoints);
+        } else {
+            let mut endpoints = Vec::new();
+            fill(&mut endpoints, &mut left);
+            packed.new.push(endpoints);
+        }
+    }
+    packed
+}
+
+/// What a slice has of what is wanted, in its order and as it is wanted; it is taken out of what is wanted.
+fn keep(slice: &EndpointSlice, wanted: &mut Endpoints) -> Vec<Endpoint> {
+    let endpoints = slice.endpoints.iter().filter_map(|endpoint| wanted.remove(&identity(endpoint)));
+    // A slice that somebody else has overfilled gives back the rest.
+    endpoints.take(MOST_ENDPOINTS).collect()
+}
+
+fn fill(endpoints: &mut Vec<Endpoint>, left: &mut impl Iterator<Item = Endpoint>) {
+    let room = MOST_ENDPOINTS.saturating_sub(endpoints.len());
+    endpoints.extend(left.take(room));
+}

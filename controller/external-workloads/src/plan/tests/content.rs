@@ -1,0 +1,157 @@
+//! What slices say.
+
+use crate::{
+    service::{Service, Target},
+    slice::{Family, HEADLESS_LABEL, MANAGED_BY, MANAGED_BY_LABEL, OWNER_ANNOTATION, SERVICE_NAME_LABEL},
+    test_support::{Slices, map, port, service, target, workload, workload_port},
+};
+
+#[test]
+fn a_slice_is_made_for_each_family_of_the_service() {
+    let dual = workload("w", &["192.0.2.1", "2001:db8::1"]);
+    for (families, expected) in [
+        (&[Family::Ipv4][..], &[("IPv4", "192.0.2.1")][..]),
+        (&[Family::Ipv6], &[("IPv6", "2001:db8::1")]),
+        (&Family::ALL, &[("IPv4", "192.0.2.1"), ("IPv6", "2001:db8::1")]),
+    ] {
+        let mut service = service();
+        service.families = families.to_vec();
+        let mut slices = Slices::default();
+        assert_eq!(slices.sync(&service, &[dual.clone()]), [expected.len(), 0, 0]);
+        let mut found: Vec<_> =
+            slices.endpoints().map(|(s, e)| (s.address_type.as_str(), e.addresses[0].as_str())).collect();
+        found.sort_unstable();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn an_endpoint_says_whose_it_is_and_how_that_one_is() {
+    let mut vm = workload("w", &["192.0.2.1"]);
+    vm.labels.insert("topology.kubernetes.io/zone".to_owned(), "z1".to_owned());
+    vm.is_ready = false;
+    let mut slices = Slices::default();
+    slices.sync(&service(), &[vm]);
+    let slice = slices.only();
+    assert_eq!((slice.namespace.as_str(), slice.service_name.as_str()), ("shop", "web"));
+    assert!(slice.name.starts_with("contiv-external-web-"), "{}", slice.name);
+    assert_eq!(slice.annotations, map(&[(OWNER_ANNOTATION, "7")]));
+    let [endpoint] = slice.endpoints.as_slice() else { panic!("{slice:?}") };
+    let conditions = endpoint.conditions.unwrap();
+    assert_eq!(
+        [conditions.ready, conditions.serving, conditions.terminating],
+        [Some(false); 3],
+        "what is not ready is written too"
+    );
+    let target = endpoint.target_ref.as_ref().unwrap();
+    assert_eq!(
+        (target.kind.as_str(), target.namespace.as_str(), target.name.as_str(), target.uid.as_str()),
+        ("ExternalWorkload", "shop", "w", "1000")
+    );
+    assert_eq!((endpoint.zone.as_str(), endpoint.host_name.as_str()), ("z1", ""));
+    assert_eq!((endpoint.node_name.as_str(), endpoint.hints.as_ref()), ("", None));
+    let [port] = slice.ports.as_slice() else { panic!("{slice:?}") };
+    assert_eq!((port.name.as_deref(), port.port, port.protocol.as_str()), (Some("http"), Some(8080), "TCP"));
+}
+
+#[test]
+fn slices_of_a_headless_service_say_so_and_name_their_endpoints() {
+    let mut service = service();
+    service.is_headless = true;
+    service.ports.clear();
+    let mut slices = Slices::default();
+    slices.sync(&service, &[workload("w", &["192.0.2.1"])]);
+    let slice = slices.only();
+    assert_eq!(slice.labels.get(HEADLESS_LABEL).map(String::as_str), Some(""));
+    assert_eq!(slice.endpoints[0].host_name, "w");
+    assert_eq!(slice.ports, []);
+    service.is_headless = false;
+    assert_eq!(slices.sync(&service, &[workload("w", &["192.0.2.1"])]), [0, 1, 0]);
+    assert!(
+        !slices.only().labels.contains_key(HEADLESS_LABEL) && slices.only().endpoints[0].host_name.is_empty()
+    );
+}
+
+#[test]
+fn labels_of_the_service_are_copied_but_not_those_that_slices_are_known_by() {
+    let mut service = service();
+    service.labels = map(&[
+        ("a", "b"),
+        (SERVICE_NAME_LABEL, "other"),
+        (MANAGED_BY_LABEL, "other"),
+        (HEADLESS_LABEL, "other"),
+    ]);
+    let mut slices = Slices::default();
+    slices.sync(&service, &[workload("w", &["192.0.2.1"])]);
+    let expected = map(&[("a", "b"), (SERVICE_NAME_LABEL, "web"), (MANAGED_BY_LABEL, MANAGED_BY)]);
+    assert_eq!(slices.only().labels, expected);
+}
+
+#[test]
+fn a_port_is_found_by_name_or_number_and_protocol_and_must_be_documented() {
+    let vm = |ports: &[(&str, i32, &str)]| {
+        let mut vm = workload("w", &["192.0.2.1"]);
+        vm.ports = ports
+            .iter()
+            .map(|(name, port, protocol)| crate::workload::WorkloadPort {
+                protocol: (*protocol).to_owned(),
+                ..workload_port(name, *port)
+            })
+            .collect();
+        vm
+    };
+    let (name, number) = (Target::Name("http".to_owned()), Target::Number(8080));
+    for (target, ports, expected) in [
+        (&name, &[("http", 9090, "TCP")][..], Some(9090)),
+        (&name, &[("http", 9090, "UDP")], None),
+        (&name, &[("http", 1, "UDP"), ("http", 9090, "TCP")], Some(9090)),
+        (&name, &[], None),
+        (&number, &[("", 8080, "TCP")], Some(8080)),
+        (&number, &[("", 8080, "UDP")], None),
+        (&number, &[("http", 9090, "TCP")], None),
+    ] {
+        let mut service = service();
+        service.ports = vec![port("", target.clone())];
+        let mut slices = Slices::default();
+        slices.sync(&service, &[vm(ports)]);
+        let slice = slices.only();
+        let found: Vec<_> = slice.ports.iter().map(|port| (port.name.as_deref(), port.port)).collect();
+        assert_eq!(found, expected.map(|port| (Some(""), Some(port))).into_iter().collect::<Vec<_>>());
+        assert_eq!(slice.endpoints.len(), 1, "the endpoint is there even if its port is not");
+    }
+}
+
+#[test]
+fn workloads_without_an_address_of_the_family_leave_no_slice_and_no_placeholder() {
+    let mut slices = Slices::default();
+    assert_eq!(slices.sync(&service(), &[]), [0, 0, 0]);
+    assert_eq!(slices.sync(&service(), &[workload("none", &[])]), [0, 0, 0]);
+    assert_eq!(slices.sync(&service(), &[workload("six", &["2001:db8::1"])]), [0, 0, 0]);
+    slices.sync(&service(), &[workload("w", &["192.0.2.1"])]);
+    assert_eq!(slices.sync(&service(), &[workload("w", &["2001:db8::1"])]), [0, 0, 1]);
+}
+
+#[test]
+fn two_workloads_with_one_address_are_both_kept() {
+    let mut slices = Slices::default();
+    slices.sync(&service(), &[workload("a", &["192.0.2.1"]), workload("b", &["192.0.2.1"])]);
+    let names: Vec<_> = slices.endpoints().map(|(_, endpoint)| target(endpoint)).collect();
+    assert_eq!(names, ["a", "b"]);
+}
+
+#[test]
+fn services_that_are_not_ours_are_left_alone() {
+    let workloads = [workload("w", &["192.0.2.1"])];
+    let mut slices = Slices::default();
+    slices.sync(&service(), &workloads);
+    for change in [
+        |service: &mut Service| service.selector.clear(),
+        |service: &mut Service| service.is_external_name = true,
+        |service: &mut Service| "kube-system".clone_into(&mut service.namespace),
+    ] {
+        let mut other = service();
+        change(&mut other);
+        assert_eq!(slices.plan(&other, &workloads), []);
+        assert_eq!(Slices::default().plan(&other, &workloads), []);
+    }
+}

@@ -1,0 +1,86 @@
+//! What is wrong in linkerd's controller, or cannot happen with an API server, and is right here.
+
+use crate::{
+    slice::Family,
+    test_support::{Slices, service, target, workload, workloads},
+};
+
+/// Trap: linkerd looks for labels of the service on the slice, and not for labels of the slice on the service.
+#[test]
+fn a_label_that_is_removed_from_the_service_is_removed_from_its_slices() {
+    let mut slices = Slices::default();
+    let mut labelled = service();
+    labelled.labels.insert("a".to_owned(), "b".to_owned());
+    slices.sync(&labelled, &workloads(1));
+    assert_eq!(slices.sync(&service(), &workloads(1)), [0, 1, 0]);
+    assert!(!slices.only().labels.contains_key("a"));
+}
+
+/// Trap: slices of a family that the service no longer has are deleted behind the tracker's back.
+#[test]
+fn slices_of_a_family_that_the_service_no_longer_has_go_with_the_other_writes() {
+    let mut dual = service();
+    dual.families = Family::ALL.to_vec();
+    let vm = [workload("w", &["192.0.2.1", "2001:db8::1"])];
+    let mut slices = Slices::default();
+    slices.sync(&dual, &vm);
+    assert_eq!(slices.sync(&service(), &vm), [0, 0, 1]);
+    assert_eq!(slices.only().address_type, "IPv4");
+}
+
+/// Nobody collects the slices of a former service of that name.
+#[test]
+fn slices_of_a_former_service_of_the_same_name_are_replaced() {
+    let mut slices = Slices::default();
+    slices.sync(&service(), &workloads(1));
+    let former = slices.only().name.clone();
+    let mut again = service();
+    again.uid = 8;
+    assert_eq!(slices.sync(&again, &workloads(1)), [1, 0, 1]);
+    assert_ne!(slices.only().name, former);
+    slices.only();
+}
+
+/// A value that cannot be read is not a deletion.
+#[test]
+fn endpoints_of_a_workload_that_cannot_be_read_stay_as_they_are() {
+    let mut slices = Slices::default();
+    let all = workloads(150);
+    slices.sync(&service(), &all);
+    let (known, unreadable) = (&all[1..], [all[0].name.as_str()]);
+    assert_eq!(slices.plan_with(&service(), known, &unreadable), []);
+    let writes = slices.plan_with(&service(), &known[..10], &unreadable);
+    slices.apply(&writes);
+    let names: Vec<_> = slices.endpoints().map(|(_, endpoint)| target(endpoint)).collect();
+    assert!(names.len() == 11 && names.contains(&unreadable[0]), "{names:?}");
+    assert_eq!(slices.sync(&service(), &known[..10]), [0, 1, 0], "when it is gone, so is its endpoint");
+}
+
+/// A slice in the way, also of somebody else or unreadable, gets no second one of its name.
+#[test]
+fn a_name_that_is_taken_is_not_given() {
+    let mut slices = Slices::default();
+    slices.sync(&service(), &workloads(1));
+    let name = slices.only().name.clone();
+    let service = service();
+    let workloads = workloads(1);
+    let writes = crate::plan(&crate::plan::Input {
+        service: &service,
+        workloads: &workloads.iter().collect::<Vec<_>>(),
+        slices: &[],
+        unreadable: &std::collections::BTreeSet::new(),
+        is_taken: &|taken| taken == name,
+    });
+    let [crate::SliceWrite::Create(slice)] = writes.as_slice() else { panic!("{writes:?}") };
+    assert_ne!(slice.name, name);
+}
+
+#[test]
+fn a_long_name_of_a_service_makes_a_name_that_is_allowed() {
+    let mut long = service();
+    long.name = "x".repeat(253);
+    let mut slices = Slices::default();
+    slices.sync(&long, &workloads(101));
+    assert_eq!(slices.sizes(), [100, 1]);
+    assert!(slices.0.keys().all(|name| name.len() <= 253 && !name.ends_with('-')));
+}

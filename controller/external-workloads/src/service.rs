@@ -1,0 +1,188 @@
+//! Services, as far as their endpoint slices depend on them.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use contiv_controller::{BoxError, Labels, ResourceType};
+use contiv_proto::{
+    Key, Kind,
+    message::service::{self as wire, service::service_port::int_or_string::Type},
+    value,
+    wire::Wire,
+};
+use contiv_store::Entry;
+
+use crate::slice::Family;
+
+/// Services of this namespace are left alone, as linkerd does.
+const EXEMPT_NAMESPACE: &str = "kube-system";
+
+/// What the cluster address of a headless service says.
+const NONE: &str = "None";
+
+/// A service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// Its namespace, in which its workloads and slices are too.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Tells it from a service of the same name that was there before: the store's revision at which it came to be.
+    pub uid: i64,
+    /// Its labels; its slices have them too.
+    pub labels: BTreeMap<String, String>,
+    /// Which workloads it selects. Empty: none; the stored form cannot tell an empty selector from none.
+    pub selector: Labels,
+    /// Whether it is a name of something elsewhere, and has no endpoints.
+    pub is_external_name: bool,
+    /// Whether it has no address of its own, so that endpoints are found by their names.
+    pub is_headless: bool,
+    /// The families of its addresses; each has slices of its own.
+    pub families: Vec<Family>,
+    /// Its ports.
+    pub ports: Vec<ServicePort>,
+}
+
+/// A port of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServicePort {
+    /// Its name; may be empty.
+    pub name: String,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// Where it leads to.
+    pub target: Target,
+}
+
+/// A port of a workload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// By its number.
+    Number(i32),
+    /// By its name.
+    Name(String),
+}
+
+/// Services as they are stored.
+pub fn services() -> ResourceType<Service> {
+    ResourceType::new("service", &Key::prefix(Kind::Service), decode)
+}
+
+fn decode(entry: &Entry) -> Result<Service, BoxError> {
+    let message: wire::Service = read(entry)?;
+    Ok(Service::from_message(message, entry.create_revision))
+}
+
+/// A stored message, which agrees with its key.
+pub(crate) fn read<M: Wire>(entry: &Entry) -> Result<M, BoxError> {
+    let key = Key::parse(&entry.key)?.ok_or("this is not the key of an object")?;
+    let mut message: M = value::decode(&entry.value)?;
+    message.agree_with(&key)?;
+    Ok(message)
+}
+
+/// What the API server fills in.
+pub(crate) fn or_tcp(protocol: String) -> String {
+    if protocol.is_empty() { "TCP".to_owned() } else { protocol }
+}
+
+impl Service {
+    /// A stored service that came to be at this revision.
+    pub fn from_message(message: wire::Service, uid: i64) -> Self {
+        let families = families(&message);
+        let port = |port: wire::service::ServicePort| ServicePort {
+            target: target(&port),
+            name: port.name,
+            protocol: or_tcp(port.protocol),
+        };
+        Self {
+            uid,
+            is_external_name: message.service_type == "ExternalName",
+            is_headless: message.cluster_ip == NONE,
+            families,
+            namespace: message.namespace,
+            name: message.name,
+            labels: message.labels,
+            selector: message.selector,
+            ports: message.port.into_iter().map(port).collect(),
+        }
+    }
+
+    /// Whether its slices are made here: it selects something, and is not exempt.
+    pub fn is_ours(&self) -> bool {
+        !self.is_external_name && !self.selector.is_empty() && self.namespace != EXEMPT_NAMESPACE
+    }
+}
+
+/// Those it names, else those of its cluster addresses, from which the API server takes them; else both.
+fn families(message: &wire::Service) -> Vec<Family> {
+    let mut families: Vec<Family> =
+        message.ip_families.iter().filter_map(|word| Family::from_word(word)).collect();
+    if families.is_empty() {
+        let addresses = message.cluster_ips.iter().chain([&message.cluster_ip]);
+        families = addresses.filter_map(|ip| ip.parse::<IpAddr>().ok()).map(Family::of).collect();
+    }
+    if families.is_empty() {
+        families = Family::ALL.to_vec();
+    }
+    families.sort_unstable();
+    families.dedup();
+    families
+}
+
+/// Without a target port it is the port itself, as the API server fills in. Contiv writes a zero for it.
+fn target(port: &wire::service::ServicePort) -> Target {
+    match &port.target_port {
+        Some(target) if target.r#type() == Type::String => Target::Name(target.string_val.clone()),
+        Some(target) if target.int_val != 0 => Target::Number(target.int_val),
+        _ => Target::Number(port.port),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(json: &str) -> Service {
+        Service::from_message(value::decode(json.as_bytes()).unwrap(), 7)
+    }
+
+    #[test]
+    fn families_are_those_it_names_or_those_of_its_addresses_or_both() {
+        use Family::{Ipv4, Ipv6};
+        for (json, expected) in [
+            (r#"{"ip_families":["IPv6"],"cluster_ip":"10.0.0.1"}"#, &[Ipv6][..]),
+            (r#"{"ip_families":["IPv6","IPv4"]}"#, &[Ipv4, Ipv6]),
+            (r#"{"cluster_ip":"10.0.0.1"}"#, &[Ipv4]),
+            (r#"{"cluster_ip":"10.0.0.1","cluster_ips":["10.0.0.1","fd00::1"]}"#, &[Ipv4, Ipv6]),
+            (r#"{"cluster_ip":"None"}"#, &[Ipv4, Ipv6]),
+            ("{}", &[Ipv4, Ipv6]),
+        ] {
+            assert_eq!(service(json).families, expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_port_leads_to_its_target_and_without_one_to_itself() {
+        let service = service(
+            r#"{"port":[{"port":80},{"port":80,"target_port":{}},{"port":80,"target_port":{"int_val":8080}},
+            {"port":80,"protocol":"UDP","target_port":{"type":"STRING","string_val":"http"}}]}"#,
+        );
+        let targets: Vec<_> = service.ports.iter().map(|port| port.target.clone()).collect();
+        let number = Target::Number;
+        assert_eq!(targets, [number(80), number(80), number(8080), Target::Name("http".to_owned())]);
+        assert_eq!((service.ports[0].protocol.as_str(), service.ports[3].protocol.as_str()), ("TCP", "UDP"));
+    }
+
+    #[test]
+    fn external_names_services_without_selector_and_kube_system_are_not_ours() {
+        for (json, expected) in [
+            (r#"{"selector":{"a":"b"}}"#, true),
+            (r#"{"selector":{"a":"b"},"cluster_ip":"None"}"#, true),
+            ("{}", false),
+            (r#"{"selector":{"a":"b"},"service_type":"ExternalName"}"#, false),
+            (r#"{"selector":{"a":"b"},"namespace":"kube-system"}"#, false),
+        ] {
+            assert_eq!(service(json).is_ours(), expected, "{json}");
+        }
+    }
+}

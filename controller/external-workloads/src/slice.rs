@@ -1,0 +1,109 @@
+//! Endpoint slices: which are ours, and how they say so.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use contiv_controller::{BoxError, ResourceType};
+use contiv_proto::{Key, Kind, message::endpointslice as wire};
+use contiv_store::Entry;
+
+use crate::service::{Service, read};
+
+/// The label that says to which service a slice belongs.
+pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+/// The label that says who writes a slice.
+pub const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
+/// The label of slices of a headless service, with an empty value.
+pub const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
+/// What the label says of ours; linkerd's are `linkerd-external-workloads-controller`.
+pub const MANAGED_BY: &str = "contiv-external-workloads";
+/// The annotation with the [`Service::uid`] of the service a slice was made for: Kubernetes' owner reference.
+pub const OWNER_ANNOTATION: &str = "contiv.io/owner-uid";
+/// The annotation with the revision at which the writer of a slice won its election. It proves who wrote what, and is no
+/// reason to write.
+pub const TERM_ANNOTATION: &str = "contiv.io/term";
+/// No slice has more endpoints.
+pub const MOST_ENDPOINTS: usize = 100;
+
+/// The family of the addresses in a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl Family {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Ipv4, Self::Ipv6];
+
+    /// That of an address.
+    pub const fn of(ip: IpAddr) -> Self {
+        if ip.is_ipv4() { Self::Ipv4 } else { Self::Ipv6 }
+    }
+
+    /// As in `addressType` and `ipFamilies`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "IPv4",
+            Self::Ipv6 => "IPv6",
+        }
+    }
+
+    /// That which a word names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|family| family.as_str() == word)
+    }
+}
+
+/// A stored slice.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StoredSlice {
+    /// One that this controller manages.
+    Ours(Box<wire::EndpointSlice>),
+    /// One of somebody else, which is not touched.
+    Foreign,
+}
+
+/// Slices as they are stored.
+pub fn slices() -> ResourceType<StoredSlice> {
+    ResourceType::new("endpointslice", &Key::prefix(Kind::EndpointSlice), decode)
+}
+
+fn decode(entry: &Entry) -> Result<StoredSlice, BoxError> {
+    let slice: wire::EndpointSlice = read(entry)?;
+    let is_ours = slice.labels.get(MANAGED_BY_LABEL).is_some_and(|by| by == MANAGED_BY);
+    Ok(if is_ours { StoredSlice::Ours(Box::new(slice)) } else { StoredSlice::Foreign })
+}
+
+impl StoredSlice {
+    /// The slice, if it is one of ours.
+    pub fn ours(&self) -> Option<&wire::EndpointSlice> {
+        match self {
+            Self::Ours(slice) => Some(slice),
+            Self::Foreign => None,
+        }
+    }
+}
+
+/// The name of the service a slice belongs to; empty if it does not say.
+pub(crate) fn service_of(slice: &wire::EndpointSlice) -> &str {
+    slice.labels.get(SERVICE_NAME_LABEL).unwrap_or(&slice.service_name)
+}
+
+/// The labels of the slices of a service: its own, but for those that have a meaning on slices.
+pub(crate) fn labels(service: &Service) -> BTreeMap<String, String> {
+    let mut labels = service.labels.clone();
+    labels.remove(HEADLESS_LABEL);
+    if service.is_headless {
+        labels.insert(HEADLESS_LABEL.to_owned(), String::new());
+    }
+    labels.insert(SERVICE_NAME_LABEL.to_owned(), service.name.clone());
+    labels.insert(MANAGED_BY_LABEL.to_owned(), MANAGED_BY.to_owned());
+    labels
+}
+
+/// Whether a slice was made for this very service, and not for one of the same name before it.
+pub(crate) fn is_owned(slice: &wire::EndpointSlice, service: &Service) -> bool {
+    slice.annotations.get(OWNER_ANNOTATION).is_some_and(|uid| *uid == service.uid.to_string())
+}

@@ -1,0 +1,122 @@
+//! What was written to the slices of each service: the view of a cache that has not seen it yet is too old to plan from.
+//! Kubernetes' `EndpointSliceTracker`, with the store's revisions in the place of generations.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use contiv_controller::{BoxError, Cache, Event, Key};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use crate::slice::StoredSlice;
+
+/// How long a run waits for the cache to catch up, before it is tried again later. It is never that far behind, unless the
+/// store cannot be followed.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// By service, what its last commit was. A lock, held for one operation on a map.
+#[derive(Debug, Default)]
+pub(crate) struct Tracker {
+    commits: Mutex<BTreeMap<Key, Commit>>,
+}
+
+#[derive(Debug)]
+struct Commit {
+    revision: i64,
+    deleted: BTreeSet<Key>,
+}
+
+impl Tracker {
+    /// Forgets everything: somebody else may have written since.
+    pub(crate) fn clear(&self) {
+        self.commits.lock().clear();
+    }
+
+    /// The slices of a service were written at this revision, and these of them deleted.
+    pub(crate) fn committed(&self, service: &Key, revision: i64, deleted: BTreeSet<Key>) {
+        self.commits.lock().insert(Key::clone(service), Commit { revision, deleted });
+    }
+
+    /// Nothing will be written for this service any more.
+    pub(crate) fn forget(&self, service: &Key) {
+        self.commits.lock().remove(service);
+    }
+
+    /// Returns when a cache shows all that was written for a service.
+    ///
+    /// # Errors
+    /// When it does not for long.
+    pub(crate) async fn wait_for_view(
+        &self,
+        service: &Key,
+        slices: &Cache<StoredSlice>,
+    ) -> Result<(), BoxError> {
+        let Some(revision) = self.commits.lock().get(service).map(|commit| commit.revision) else {
+            return Ok(());
+        };
+        match timeout(PATIENCE, slices.wait_for_revision(revision)).await {
+            Ok(seen) => Ok(seen?),
+            Err(_) => Err(format!("the view of the slices is older than revision {revision}").into()),
+        }
+    }
+
+    /// Whether an event is what was written for this service, and so no news.
+    pub(crate) fn expects(&self, service: &Key, event: &Event<StoredSlice>) -> bool {
+        let commits = self.commits.lock();
+        let Some(commit) = commits.get(service) else { return false };
+        match event.after() {
+            Some(slice) => slice.mod_revision == commit.revision,
+            None => commit.deleted.contains(event.key()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use contiv_controller::{Object, reflector::Reflector, testing::MemoryStore};
+    use contiv_store::{Operation, Store};
+
+    use super::*;
+    use crate::slice::slices;
+
+    fn object(key: &str, mod_revision: i64) -> Arc<Object<StoredSlice>> {
+        Arc::new(Object { key: key.into(), value: StoredSlice::Foreign, create_revision: 1, mod_revision })
+    }
+
+    #[test]
+    fn what_was_written_is_no_news_and_what_others_write_is() {
+        let (tracker, web) = (Tracker::default(), Key::from("web"));
+        let added = |revision| Event::Added(object("s1", revision));
+        assert!(!tracker.expects(&web, &added(5)));
+        tracker.committed(&web, 5, BTreeSet::from(["s2".into()]));
+        assert!(tracker.expects(&web, &added(5)) && !tracker.expects(&web, &added(6)));
+        assert!(tracker.expects(&web, &Event::Deleted(object("s2", 3))));
+        assert!(!tracker.expects(&web, &Event::Deleted(object("s1", 5))), "somebody else deletes it");
+        assert!(!tracker.expects(&"db".into(), &added(5)), "that of another service");
+        tracker.clear();
+        assert!(!tracker.expects(&web, &added(5)), "after another term nothing is known");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_view_that_is_too_old_is_waited_for_and_refused_if_it_stays_so() {
+        let store = MemoryStore::new();
+        let (mut reflector, cache) = Reflector::start(store.shared(), &slices(), Vec::new());
+        tokio::spawn(async move { while reflector.next().await.is_some() {} });
+        let (tracker, web) = (Tracker::default(), Key::from("web"));
+        tracker.wait_for_view(&web, &cache).await.unwrap();
+        tracker.committed(&web, 1000, BTreeSet::new());
+        let error = tracker.wait_for_view(&web, &cache).await.unwrap_err().to_string();
+        assert!(error.contains("older than revision 1000"), "{error}");
+
+        let key = slices().key("s/namespace/n").to_string();
+        let value = r#"{"address_type":"IPv4"}"#.into();
+        let revision = store.commit(vec![Operation::Put { key, value }]).await.unwrap();
+        tracker.committed(&web, revision, BTreeSet::new());
+        tracker.wait_for_view(&web, &cache).await.unwrap();
+        assert!(cache.last_sync_revision().unwrap() >= revision);
+    }
+}

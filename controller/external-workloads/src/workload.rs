@@ -1,0 +1,134 @@
+//! External workloads, as far as endpoints depend on them.
+
+use std::net::IpAddr;
+
+use contiv_controller::{BoxError, Labels, ResourceType};
+use contiv_proto::{Key, Kind, message::externalworkload as wire};
+use contiv_store::{Entry, manifest::routable_address};
+
+use crate::service::{or_tcp, read};
+
+/// The label that says in which zone a workload is.
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+
+/// An external workload. Two that are equal lead to the same endpoints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Tells it from a workload of the same name that was there before: the store's revision at which it came to be.
+    pub uid: i64,
+    /// Its labels, by which services select it. They hold its zone too.
+    pub labels: Labels,
+    /// Its addresses.
+    pub ips: Vec<IpAddr>,
+    /// Its ports, in order. Only these can be reached by services.
+    pub ports: Vec<WorkloadPort>,
+    /// Whether it takes traffic.
+    pub is_ready: bool,
+}
+
+/// A port of a workload.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WorkloadPort {
+    /// Its name; may be empty.
+    pub name: String,
+    /// Its number.
+    pub port: i32,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+}
+
+/// External workloads as they are stored.
+pub fn workloads() -> ResourceType<Workload> {
+    ResourceType::new("externalworkload", &Key::prefix(Kind::ExternalWorkload), decode)
+}
+
+fn decode(entry: &Entry) -> Result<Workload, BoxError> {
+    Workload::from_message(read(entry)?, entry.create_revision)
+}
+
+impl Workload {
+    /// A stored workload that came to be at this revision.
+    ///
+    /// # Errors
+    /// When an address is none that other hosts can send to: agents would refuse the whole slice it is in.
+    pub fn from_message(message: wire::ExternalWorkload, uid: i64) -> Result<Self, BoxError> {
+        let address = |(i, ip): (usize, &String)| {
+            routable_address(ip).map_err(|reason| format!("field workload_ips[{i}]: {reason}"))
+        };
+        let port = |port: wire::external_workload::Port| WorkloadPort {
+            name: port.name,
+            port: port.port,
+            protocol: or_tcp(port.protocol),
+        };
+        let mut ports: Vec<WorkloadPort> = message.ports.into_iter().map(port).collect();
+        ports.sort_unstable();
+        Ok(Self {
+            uid,
+            is_ready: is_ready(&message.conditions),
+            ips: message.workload_ips.iter().enumerate().map(address).collect::<Result<_, _>>()?,
+            ports,
+            namespace: message.namespace,
+            name: message.name,
+            labels: message.labels,
+        })
+    }
+
+    /// Its zone; empty if it does not say.
+    pub fn zone(&self) -> &str {
+        self.labels.get(ZONE_LABEL).map(String::as_str).unwrap_or_default()
+    }
+}
+
+/// Ready is what says so. Without conditions, with `False` and with `Unknown` it is not.
+fn is_ready(conditions: &[wire::external_workload::Condition]) -> bool {
+    conditions.iter().any(|condition| condition.r#type == "Ready" && condition.status == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_proto::value;
+
+    use super::*;
+
+    fn workload(json: &str) -> Result<Workload, BoxError> {
+        Workload::from_message(value::decode(json.as_bytes()).unwrap(), 7)
+    }
+
+    #[test]
+    fn it_is_ready_when_some_condition_of_type_ready_is_true() {
+        for (conditions, expected) in [
+            ("", false),
+            (r#"{"type":"Ready","status":"True"}"#, true),
+            (r#"{"type":"Ready","status":"False"}"#, false),
+            (r#"{"type":"Ready","status":"Unknown"}"#, false),
+            (r#"{"type":"Other","status":"True"}"#, false),
+            (r#"{"type":"Ready","status":"False"},{"type":"Ready","status":"True"}"#, true),
+        ] {
+            let workload = workload(&format!(r#"{{"conditions":[{conditions}]}}"#)).unwrap();
+            assert_eq!(workload.is_ready, expected, "{conditions}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_agents_would_refuse_is_an_error_with_its_field() {
+        for bad in ["10.0.0", "127.0.0.1", "fe80::1", "0.0.0.0", "224.0.0.1", ""] {
+            let error = workload(&format!(r#"{{"workload_ips":["10.0.0.1","{bad}"]}}"#)).unwrap_err();
+            assert!(error.to_string().starts_with("field workload_ips[1]: "), "{bad}: {error}");
+        }
+        let mapped = workload(r#"{"workload_ips":["::ffff:10.0.0.1"]}"#).unwrap();
+        assert_eq!(mapped.ips, ["10.0.0.1".parse::<IpAddr>().unwrap()]);
+    }
+
+    #[test]
+    fn what_no_endpoint_depends_on_makes_no_difference() {
+        let one = r#"{"name":"w","workload_ips":["10.0.0.1"],"ports":[{"port":2},{"port":1,"protocol":"TCP"}],
+            "mesh_tls":{"identity":"a"},"conditions":[{"type":"Ready","status":"True","last_probe_time":"1"}]}"#;
+        let other = r#"{"name":"w","workload_ips":["10.0.0.1"],"ports":[{"port":1},{"port":2}],
+            "annotations":{"a":"b"},"conditions":[{"type":"Ready","status":"True","last_probe_time":"2"}]}"#;
+        assert_eq!(workload(one).unwrap(), workload(other).unwrap());
+    }
+}
