@@ -6,6 +6,7 @@
 mod leadership;
 mod name;
 pub mod process;
+mod reflector;
 mod registry;
 
 pub use leadership::Leadership;
