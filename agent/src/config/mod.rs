@@ -4,7 +4,6 @@
 //! Flags win over the environment, the environment over the file, the file over the defaults. One struct serves all of
 //! them, so that a key has the same name and the same form everywhere.
 
-mod check;
 pub(crate) mod check;
 pub mod controller;
 mod defaults;
