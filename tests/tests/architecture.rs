@@ -26,6 +26,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
             "contiv-renderer",
             "contiv-connector",
             "contiv-external-workloads",
+            "contiv-reflector",
             "contiv-controller",
             "contiv-store",
             "contiv-model",
@@ -41,8 +42,9 @@ const ARROWS: [(&str, &[&str]); 11] = [
 ];
 
 /// Crates from outside that only some crates of ours may name. A `*` at the end stands for anything.
-const RESERVED: [(&str, &[&str]); 6] = [
+const RESERVED: [(&str, &[&str]); 7] = [
     ("etcd-client", &["contiv-store"]),
+    ("kube", &["contiv-store"]),
     ("netlink-*", &["contiv-renderer"]),
     ("rtnetlink", &["contiv-renderer"]),
     // The tests may use it as an independent reader.

@@ -86,6 +86,14 @@ pub struct ControllerConfig {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub export_queue_metrics: bool,
 
+    /// For `reflector`: the kubeconfig of the cluster [default: a pod's service account, else as kubectl]
+    #[arg(long, env = "CONTIV_REFLECTOR_KUBECONFIG", value_name = "FILE", value_parser = text::path())]
+    pub reflector_kubeconfig: PathBuf,
+
+    /// For `reflector`: the context of that kubeconfig [default: its current one]
+    #[arg(long, env = "CONTIV_REFLECTOR_CONTEXT", value_name = "NAME")]
+    pub reflector_context: String,
+
     /// Form of the log lines on standard error
     #[arg(long, env = "CONTIV_LOG_FORMAT", value_name = "FORMAT")]
     pub log_format: LogFormat,
@@ -113,6 +121,8 @@ impl Default for ControllerConfig {
             lease_retry_period: election.keep_alive_every,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9998)),
             export_queue_metrics: true,
+            reflector_kubeconfig: PathBuf::new(),
+            reflector_context: String::new(),
             log_format: LogFormat::Text,
             log_level: "info".to_owned(),
         }
@@ -178,9 +188,14 @@ impl ControllerConfig {
                 problems.push(format!("enable: {name} is named twice; name it once"));
             }
         }
-        if let StoreUrl::Dir(_) = self.store {
+        let instead = match self.store {
+            StoreUrl::Dir(_) => Some("a folder"),
+            StoreUrl::Kube(_) => Some("Kubernetes"),
+            StoreUrl::Etcd { .. } => None,
+        };
+        if let Some(instead) = instead {
             problems.push(format!(
-                "store: {} is a folder, in which no election can be held; use etcd://HOST:PORT",
+                "store: {} is {instead}, in which no election can be held; use etcd://HOST:PORT",
                 self.store
             ));
         }

@@ -7,6 +7,7 @@ mod external_workloads;
 mod leadership;
 mod name;
 pub mod process;
+mod reflector;
 mod registry;
 
 pub use leadership::Leadership;

@@ -13,8 +13,8 @@ pub const MANAGED_BY: &str = "contiv.io/managed-by";
 const REGISTRY: &str = "contiv.io/registry";
 /// The label by which Kubernetes says which controller manages an endpoint slice.
 const SLICE_MANAGER: &str = "endpointslice.kubernetes.io/managed-by";
-/// What the controller of external workloads writes there. In Kubernetes, linkerd's does.
-const EXTERNAL_WORKLOADS: &str = "linkerd-external-workloads-controller";
+/// What contiv's controller of external workloads writes there.
+const EXTERNAL_WORKLOADS: &str = "contiv-external-workloads";
 
 /// Whether an object is somebody else's.
 pub fn is_foreign(object: &Object) -> bool {

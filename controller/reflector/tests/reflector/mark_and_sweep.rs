@@ -101,8 +101,7 @@ async fn what_is_somebody_elses_is_never_touched() {
     server.put(service("taken", "10.96.0.1")).unwrap();
     let slice = Key::new(Kind::EndpointSlice, "default", "vm-1").unwrap().to_path();
     let store = MemoryStore::new();
-    let of_workloads =
-        r#"{"labels":{"endpointslice.kubernetes.io/managed-by":"linkerd-external-workloads-controller"}}"#;
+    let of_workloads = r#"{"labels":{"endpointslice.kubernetes.io/managed-by":"contiv-external-workloads"}}"#;
     let foreign = vec![
         put("taken", r#"{"labels":{"contiv.io/registry":"consul"}}"#),
         put("by-hand", r#"{"labels":{"contiv.io/managed-by":"me"}}"#),

@@ -1,0 +1,32 @@
+//! What a Kubernetes API server has, into etcd.
+
+use std::sync::Arc;
+
+use contiv_controller::Manager;
+use contiv_reflector::{Stats, controller};
+use contiv_store::kube::{KubeAddress, KubeStore, Scope};
+use serde_json::json;
+
+use super::{ControllerName, Report, Wiring};
+use crate::config::controller::ControllerConfig;
+
+/// Adds the reflector. Nothing is asked of Kubernetes before this instance is the active one.
+pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow::Result<()> {
+    let address = address(wiring.config);
+    let source = address.to_string();
+    let stats = Stats::register(wiring.metrics);
+    let store = Arc::new(KubeStore::new(address, &Scope::cluster()));
+    manager.register(controller(store, &stats)?)?;
+    let report = move || Report { has_synced: stats.has_synced(), details: json!({ "source": source }) };
+    wiring.reports.insert(ControllerName::Reflector, Box::new(report));
+    Ok(())
+}
+
+fn address(config: &ControllerConfig) -> KubeAddress {
+    KubeAddress {
+        kubeconfig: (!config.reflector_kubeconfig.as_os_str().is_empty())
+            .then(|| config.reflector_kubeconfig.clone()),
+        context: (!config.reflector_context.is_empty()).then(|| config.reflector_context.clone()),
+        pods: false,
+    }
+}

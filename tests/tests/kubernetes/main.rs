@@ -1,0 +1,5 @@
+//! From a Kubernetes API server to packets, by both ways in; and the manifests of `examples/kubernetes`.
+
+mod cluster;
+mod manifests;
+mod packets;
