@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::ControllerName;
+use super::{ControllerName, connector};
 use crate::config::controller::ControllerConfig;
 
 /// Adds a controller to the manager, and its report. It is called once, within the tokio runtime, before anything runs. It
@@ -18,7 +18,8 @@ pub type Register = fn(&mut Manager, &mut Wiring<'_>) -> anyhow::Result<()>;
 /// What adds a controller; none if it is not built in.
 pub(crate) const fn register(name: ControllerName) -> Option<Register> {
     match name {
-        ControllerName::ExternalWorkloads | ControllerName::Connector | ControllerName::Reflector => None,
+        ControllerName::Connector => Some(connector::register),
+        ControllerName::ExternalWorkloads | ControllerName::Reflector => None,
     }
 }
 
