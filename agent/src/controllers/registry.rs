@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{ControllerName, external_workloads, reflector};
+use super::{ControllerName, connector, external_workloads, reflector};
 use crate::config::controller::ControllerConfig;
 
 /// Adds a controller to the manager, and its report. It is called once, within the tokio runtime, before anything runs. It
@@ -20,7 +20,7 @@ pub(crate) const fn register(name: ControllerName) -> Option<Register> {
     match name {
         ControllerName::ExternalWorkloads => Some(external_workloads::register),
         ControllerName::Reflector => Some(reflector::register),
-        ControllerName::Connector => None,
+        ControllerName::Connector => Some(connector::register),
     }
 }
 
