@@ -1,6 +1,7 @@
 //! The mirror's own thread: what the store says is saved on disk, off the way from the store to the kernel.
 
 mod pending;
+mod spool;
 
 use std::{
     collections::BTreeSet,
@@ -21,6 +22,8 @@ use pending::Pending;
 const CAPACITY: usize = 1024;
 /// The least time between two writes: what changes meanwhile is written once.
 const PERIOD: Duration = Duration::from_secs(1);
+/// How long a whole list waits: it mostly comes at the start, when the renderers need the processors.
+const AFTER_LIST: Duration = Duration::from_secs(3);
 
 /// After a failure it is tried again when something changes, and after this time in any case.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(30);
@@ -124,9 +127,9 @@ struct Writer {
 impl Writer {
     fn run(&mut self, work: &Receiver<Job>) {
         let mut pending = Pending::default();
-        let mut last_write: Option<Instant> = None;
+        let mut next_write = Instant::now();
         loop {
-            let pause = last_write.map(|at| PERIOD.saturating_sub(at.elapsed())).unwrap_or_default();
+            let pause = next_write.saturating_duration_since(Instant::now());
             let job = match (pending.is_empty(), self.has_failed) {
                 (false, _) => work.recv_timeout(pause),
                 (true, true) => work.recv_timeout(self.retry_after),
@@ -134,12 +137,15 @@ impl Writer {
             };
             match job {
                 Ok(Job::Load(reply)) => drop(reply.send(self.load())),
-                Ok(Job::Replace { revision, entries, keep }) => pending.replace(revision, entries, keep),
+                Ok(Job::Replace { revision, entries, keep }) => {
+                    pending.replace(&self.folder, revision, entries, keep);
+                    next_write = Instant::now() + AFTER_LIST;
+                }
                 Ok(Job::Apply(batch)) => pending.apply(batch),
                 Err(end) => {
                     if !pending.is_empty() {
                         self.write(std::mem::take(&mut pending));
-                        last_write = Some(Instant::now());
+                        next_write = Instant::now() + PERIOD;
                     } else if end == RecvTimeoutError::Timeout {
                         // Nothing has changed since the failure, and may not for long.
                         self.report(MirrorReport::CaughtUp);

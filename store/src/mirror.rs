@@ -117,29 +117,40 @@ impl Mirror {
     /// stays as it is: the store has them, with values that are no good.
     ///
     /// # Errors
-    /// When nothing was saved.
+    /// When nothing was saved, because of the mirror or because an entry could not be had.
     pub fn replace(
         &mut self,
         revision: i64,
-        entries: &[Entry],
+        entries: impl IntoIterator<Item = io::Result<Entry>>,
         keep: &BTreeSet<String>,
     ) -> Result<(), MirrorError> {
         self.write(revision, |transaction, sum| {
             let mut table = transaction.open_table(ENTRIES)?;
-            let wanted: BTreeSet<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
-            let mut stale = Vec::new();
-            for row in table.iter()? {
-                let key = row?.0.value().to_owned();
-                if !wanted.contains(key.as_str()) && !keep.contains(&key) {
-                    stale.push(key);
+            // What was saved before, read in step with what is to be: both are sorted.
+            let before = self.database.begin_read()?;
+            let before = match before.open_table(ENTRIES) {
+                Err(TableError::TableDoesNotExist(_)) => None,
+                other => Some(other?),
+            };
+            let mut rows = before.as_ref().map(|table| table.iter()).transpose()?.into_iter().flatten();
+            let mut row = rows.next().transpose()?;
+            let mut entries = entries.into_iter();
+            loop {
+                let entry = entries.next().transpose().map_err(redb::Error::Io)?;
+                while let Some((key, value)) = &row
+                    && entry.as_ref().is_none_or(|entry| key.value() < entry.key.as_str())
+                {
+                    if !keep.contains(key.value()) && table.remove(key.value())?.is_some() {
+                        sum.remove(key.value(), value.value());
+                    }
+                    row = rows.next().transpose()?;
                 }
-            }
-            for key in stale {
-                if let Some(old) = table.remove(key.as_str())? {
-                    sum.remove(&key, old.value());
+                let Some(entry) = entry else { return Ok(()) };
+                if row.as_ref().is_some_and(|(key, _)| key.value() == entry.key) {
+                    row = rows.next().transpose()?;
                 }
+                put(&mut table, sum, &entry)?;
             }
-            entries.iter().try_for_each(|entry| put(&mut table, sum, entry))
         })
     }
 
@@ -165,7 +176,7 @@ impl Mirror {
     }
 
     fn write(
-        &mut self,
+        &self,
         revision: i64,
         work: impl FnOnce(&WriteTransaction, &mut Sum) -> Result<(), redb::Error>,
     ) -> Result<(), MirrorError> {

@@ -2,7 +2,7 @@
 
 use std::{num::NonZero, thread};
 
-use contiv_model::{Event, ObjectKey, Resync, wire};
+use contiv_model::{Event, Object, ObjectKey, Resync, processor::Names, wire};
 use contiv_proto::Key;
 use contiv_store::{Change, Entry, Snapshot};
 
@@ -73,32 +73,41 @@ pub(super) fn changes(changes: &[Change]) -> Intake {
 pub(super) fn snapshot(snapshot: &Snapshot) -> (Resync, Vec<BadValue>) {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let share = snapshot.entries.len().div_ceil(threads).max(ENTRIES_PER_THREAD);
-    let decoded: Vec<Vec<Decoded>> = thread::scope(|scope| {
+    let (mut resync, mut bad_values) = (Resync::default(), Vec::new());
+    thread::scope(|scope| {
         let mut shares = snapshot.entries.chunks(share);
         let own = shares.next().unwrap_or_default();
-        let others: Vec<_> = shares
-            .map(|entries| (entries, scope.spawn(|| entries.iter().map(decode).collect::<Vec<_>>())))
-            .collect();
-        let own = own.iter().map(decode).collect();
+        let others: Vec<_> = shares.map(|entries| (entries, scope.spawn(|| decode_all(entries)))).collect();
+        resync.objects.reserve(snapshot.entries.len());
+        let own = decode_all(own);
         // Decoding does not panic; should it, it does so here where the panic is seen.
-        let others = others
-            .into_iter()
-            .map(|(entries, thread)| thread.join().unwrap_or_else(|_| entries.iter().map(decode).collect()));
-        std::iter::once(own).chain(others).collect()
+        let others =
+            others.into_iter().map(|(entries, thread)| thread.join().unwrap_or_else(|_| decode_all(entries)));
+        for (objects, bad) in std::iter::once(own).chain(others) {
+            resync.objects.extend(objects);
+            bad_values.extend(bad);
+        }
     });
-    let mut resync = Resync::default();
-    let mut bad_values = Vec::new();
-    for decoded in decoded.into_iter().flatten() {
-        match decoded {
-            Decoded::Good(Event::Put(object)) => resync.objects.push(object),
-            Decoded::Good(_) | Decoded::Ignored => {}
-            Decoded::Bad(bad) => {
-                resync.undecodable.extend(bad.object.clone());
-                bad_values.push(bad);
+    resync.undecodable = bad_values.iter().filter_map(|bad| bad.object.clone()).collect();
+    (resync, bad_values)
+}
+
+/// The objects, and what is no good.
+fn decode_all(entries: &[Entry]) -> (Vec<Object>, Vec<BadValue>) {
+    // Names that many objects hold would be in memory many times, and leave holes when the processor shares them.
+    let mut names = Names::default();
+    let (mut objects, mut bad_values) = (Vec::with_capacity(entries.len()), Vec::new());
+    for entry in entries {
+        match decode(entry) {
+            Decoded::Good(Event::Put(mut object)) => {
+                names.share(&mut object);
+                objects.push(object);
             }
+            Decoded::Good(_) | Decoded::Ignored => {}
+            Decoded::Bad(bad) => bad_values.push(bad),
         }
     }
-    (resync, bad_values)
+    (objects, bad_values)
 }
 
 fn decode(entry: &Entry) -> Decoded {

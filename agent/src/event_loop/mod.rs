@@ -250,7 +250,7 @@ impl EventLoop {
     /// Before the first snapshot goes out, in the next event: what the kernel has of an earlier run is not known.
     fn begin_handover(&mut self) {
         let mut all = ChangeSet::between(&Snapshot::default(), &self.processor.snapshot());
-        self.handover.take(&mut all, self.history.newest() + 1);
+        self.handover.take(&mut all, self.history.next());
     }
 
     /// Tells renderers of services that change hands by what the renderer `route` reports.
@@ -266,7 +266,7 @@ impl EventLoop {
         if !changes.is_empty() {
             let description = format!("{} services, between nftables and routes", changes.services.len());
             let event = self.record("handover", description, Some(&changes), self.renderers.names());
-            self.renderers.add_changes(changes, Covers::one(event));
+            self.renderers.add_changes(&Arc::new(changes), Covers::one(event));
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the loop does with what the store says, and with the addresses that this node's interfaces have.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use contiv_model::{ChangeSet, Event, object::ObjectKind};
 use contiv_store::{Batch, FeedEvent, Snapshot};
@@ -69,7 +69,7 @@ impl EventLoop {
         if is_first {
             self.begin_handover();
         } else {
-            self.handover.take(&mut changes, self.history.newest() + 1);
+            self.handover.take(&mut changes, self.history.next());
         }
         let unreadable = self.quarantine.len();
         let description = format!("{objects} objects, {unreadable} that cannot be used");
@@ -86,24 +86,24 @@ impl EventLoop {
             );
             self.renderers.need_resync(event);
         } else if !changes.is_empty() {
-            self.renderers.add_changes(changes, Covers::one_since(event, start.1));
+            self.renderers.add_changes(&Arc::new(changes), Covers::one_since(event, start.1));
         }
         self.dispatch();
     }
 
     fn take_in_changes(&mut self, batch: Batch) {
         let start = (Timestamp::now(), Instant::now());
+        self.renderers.expect_changes();
         self.store.revision = batch.revision;
         let mut intake = intake::changes(&batch.changes);
         let judgement = self.guard.judge_changes(&self.processor, &mut intake.events);
-        let bad = intake.verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Bad(_))).count();
-        self.mirror.apply(batch, &intake.verdicts, judgement == Judgement::Pass);
         self.report_held(&judgement);
+        let bad = intake.verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Bad(_))).count();
         let description = describe(&intake.events, bad);
         let changes = self.processor.apply(intake.events);
-        self.health.tell_changes(&changes);
-        self.quarantine.judge(intake.verdicts, start.0);
         self.hand_out("change", description, changes, start);
+        self.mirror.apply(batch, &intake.verdicts, judgement == Judgement::Pass);
+        self.quarantine.judge(intake.verdicts, start.0);
     }
 
     /// Before the first snapshot they are only remembered: nothing is rendered from half a cache.
@@ -111,11 +111,15 @@ impl EventLoop {
         let start = (Timestamp::now(), Instant::now());
         let description = format!("the interfaces of this node have {} addresses now", addresses.len());
         let changes = self.processor.apply([Event::LocalAddresses(addresses)]);
-        self.health.tell_changes(&changes);
-        let changes = if self.store.is_synced { changes } else { ChangeSet::default() };
-        self.hand_out("addresses", description, changes, start);
+        if self.store.is_synced {
+            self.hand_out("addresses", description, changes, start);
+        } else {
+            self.health.tell_changes(&changes);
+            self.record_timed("addresses", description, None, Vec::new(), start);
+        }
     }
 
+    /// Renderers first: whatever else is to be done of a change, no packet waits for it.
     fn hand_out(
         &mut self,
         kind: &'static str,
@@ -123,13 +127,17 @@ impl EventLoop {
         mut changes: ChangeSet,
         start: (Timestamp, Instant),
     ) {
-        self.handover.take(&mut changes, self.history.newest() + 1);
-        let renderers = if changes.is_empty() { Vec::new() } else { self.renderers.names() };
-        let event = self.record_timed(kind, description, Some(&changes), renderers, start);
+        let event = self.history.next();
+        self.handover.take(&mut changes, event);
+        let changes = Arc::new(changes);
+        let mut renderers = Vec::new();
         if !changes.is_empty() {
-            self.renderers.add_changes(changes, Covers::one_since(event, start.1));
+            self.renderers.add_changes(&changes, Covers::one_since(event, start.1));
             self.dispatch();
+            renderers = self.renderers.names();
         }
+        self.record_timed(kind, description, Some(&changes), renderers, start);
+        self.health.tell_changes(&changes);
     }
 
     fn report_held(&mut self, judgement: &Judgement) {

@@ -1,8 +1,14 @@
 //! What is still to be written: at most one replacement, and the last change of each key after it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use contiv_store::{Batch, Change, Entry, Mirror, MirrorError};
+use tracing::debug;
+
+use super::spool::Spool;
 
 #[derive(Debug, Default)]
 pub(super) struct Pending {
@@ -15,8 +21,16 @@ pub(super) struct Pending {
 #[derive(Debug)]
 struct Replacement {
     revision: i64,
-    entries: Vec<Entry>,
+    entries: Waiting,
     keep: BTreeSet<String>,
+}
+
+/// A list that waits to be saved.
+#[derive(Debug)]
+enum Waiting {
+    OnDisk(Spool),
+    /// The disk did not take it.
+    InMemory(Vec<Entry>),
 }
 
 impl Pending {
@@ -28,8 +42,21 @@ impl Pending {
         self.revision.unwrap_or_default()
     }
 
-    /// What waited until now is of no consequence any more.
-    pub(super) fn replace(&mut self, revision: i64, entries: Vec<Entry>, keep: BTreeSet<String>) {
+    /// What waited until now is of no consequence any more. The list waits in this folder.
+    pub(super) fn replace(
+        &mut self,
+        folder: &Path,
+        revision: i64,
+        entries: Vec<Entry>,
+        keep: BTreeSet<String>,
+    ) {
+        let entries = match Spool::new(folder, &entries) {
+            Ok(spool) => Waiting::OnDisk(spool),
+            Err(error) => {
+                debug!(%error, "what is to be saved waits in memory");
+                Waiting::InMemory(entries)
+            }
+        };
         let replacement = Some(Replacement { revision, entries, keep });
         *self = Self { replacement, changes: BTreeMap::new(), revision: Some(revision) };
     }
@@ -48,7 +75,12 @@ impl Pending {
     pub(super) fn write(self, mirror: &mut Mirror) -> Result<(), MirrorError> {
         let revision = self.revision();
         if let Some(Replacement { revision, entries, keep }) = self.replacement {
-            mirror.replace(revision, &entries, &keep)?;
+            match entries {
+                Waiting::OnDisk(spool) => mirror.replace(revision, spool.into_entries(), &keep)?,
+                Waiting::InMemory(entries) => {
+                    mirror.replace(revision, entries.into_iter().map(Ok), &keep)?;
+                }
+            }
         }
         let changes: Vec<Change> = self.changes.into_values().collect();
         if changes.is_empty() { Ok(()) } else { mirror.apply(revision, &changes) }

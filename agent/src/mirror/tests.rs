@@ -79,7 +79,7 @@ fn changes_of_one_key_are_written_once_and_a_replacement_makes_them_meaningless(
     let (mut mirror, _) = Mirror::open(folder.path(), "dir:/x").unwrap();
     let mut pending = Pending::default();
     pending.apply(put("/gone", "1", 1));
-    pending.replace(2, vec![entry("/a", "1", 2)], BTreeSet::new());
+    pending.replace(folder.path(), 2, vec![entry("/a", "1", 2)], BTreeSet::new());
     pending.apply(put("/a", "2", 3));
     pending.apply(put("/a", "3", 4));
     assert!(!pending.is_empty());

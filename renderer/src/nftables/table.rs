@@ -41,12 +41,11 @@ impl Table {
             count_use(&mut table.chains, element, 1);
         }
         let mut transaction = Transaction { flush: kernel.foreign, ..Transaction::default() };
+        let mut shared = Vec::with_capacity(snapshot.services.len());
         // One service after the other: the plans of all would take more memory than anything else.
         for service in snapshot.services.values() {
             let plan = plan(service);
-            for element in shared_elements(&plan) {
-                *table.shared.entry(element).or_default() += 1;
-            }
+            shared.extend(shared_elements(&plan));
             for (frontend, plan) in plan.frontends {
                 let before = found.remove(&frontend);
                 let before = before.unwrap_or_else(|| table.programmed(frontend));
@@ -57,15 +56,13 @@ impl Table {
             table.program(frontend, &before, None, &mut transaction);
         }
         table.services.clone_from(&snapshot.services);
-
-        let others: BTreeSet<Element> =
-            table.shared.keys().copied().chain(elements::of_node_ips(&snapshot.node)).collect();
-        for element in kernel.others.difference(&others) {
-            transaction.push(Group { remove: vec![*element], add: vec![] });
-        }
-        for element in others.difference(&kernel.others) {
-            transaction.push(Group { remove: vec![], add: vec![*element] });
-        }
+        shared.sort_unstable();
+        table.shared = shared.chunk_by(|a, b| a == b).map(|same| (same[0], same.len())).collect();
+        shared.extend(elements::of_node_ips(&snapshot.node));
+        shared.sort_unstable();
+        shared.dedup();
+        let kernel_others: Vec<Element> = kernel.others.into_iter().collect();
+        Group::between(&kernel_others, shared).split().for_each(|group| transaction.push(group));
         for kind in INTERVALS {
             rewrite(kind, elements::of_intervals(kind, &snapshot.node), &mut transaction);
         }
@@ -77,7 +74,6 @@ impl Table {
         transaction.chains = table.chains.keys().copied().collect();
         // Maps that were filled in the order of their keys are little more than half full; those that are collected are full.
         table.frontends = table.frontends.into_iter().collect();
-        table.shared = table.shared.into_iter().collect();
         (table, transaction)
     }
 

@@ -39,6 +39,13 @@ impl Group {
         }
     }
 
+    /// Smaller groups of the same changes, for those that need not become visible together.
+    pub(crate) fn split(&self) -> impl Iterator<Item = Self> {
+        const ELEMENTS: usize = 256;
+        let remove = self.remove.chunks(ELEMENTS).map(|remove| Self { remove: remove.to_vec(), add: vec![] });
+        remove.chain(self.add.chunks(ELEMENTS).map(|add| Self { remove: vec![], add: add.to_vec() }))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }

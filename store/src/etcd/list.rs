@@ -12,6 +12,10 @@ use crate::{Entry, Problem, Snapshot, StoreError};
 /// Keys per page. For each page etcd 3.4 counts all keys that are left, so small pages cost more than they carry: 50,000
 /// keys of 700 bytes took 0.61 s in pages of 200, 0.23 s of 1,000, 0.14 s of 5,000 and 0.16 s in one.
 const PAGE: i64 = 5000;
+/// Keys of the first page, before it is known how large values are.
+const FIRST_PAGE: i64 = 500;
+/// What a page is to carry, so that a few thousand large values do not come as one answer, which would be refused.
+const PAGE_BYTES: usize = 4 << 20;
 /// How often a list may start again because its revision was compacted away.
 const ATTEMPTS: usize = 5;
 
@@ -51,7 +55,7 @@ async fn pages(session: &Session, prefix: &str) -> Result<Snapshot, Stop> {
     let mut snapshot = Snapshot::default();
     // etcd reads an empty key as none; this is the first key there can be.
     let mut from = if prefix.is_empty() { vec![0] } else { prefix.as_bytes().to_vec() };
-    let mut limit = PAGE;
+    let mut limit = FIRST_PAGE;
     loop {
         let options =
             GetOptions::new().with_range(end.clone()).with_limit(limit).with_revision(snapshot.revision);
@@ -67,7 +71,8 @@ async fn pages(session: &Session, prefix: &str) -> Result<Snapshot, Stop> {
             }
             page => page?,
         };
-        limit = (limit * 2).min(PAGE);
+        // Step by step, for where one value is too large the next may be too.
+        limit = next_limit(page.kvs().iter().map(|pair| pair.value().len())).min(limit * 10);
         if snapshot.revision == 0 {
             // etcd answers with the revision it read, which pins the pages that follow.
             snapshot.revision = page.header().map_or(0, ResponseHeader::revision);
@@ -77,6 +82,13 @@ async fn pages(session: &Session, prefix: &str) -> Result<Snapshot, Stop> {
         let Some(next) = next else { return Ok(snapshot) };
         from = next;
     }
+}
+
+/// How many keys to ask for next, by the sizes of the last values.
+fn next_limit(sizes: impl ExactSizeIterator<Item = usize>) -> i64 {
+    let count = sizes.len();
+    let average = sizes.sum::<usize>() / count.max(1);
+    i64::try_from(PAGE_BYTES / average.max(1)).unwrap_or(PAGE).clamp(1, PAGE)
 }
 
 async fn page(
@@ -129,6 +141,14 @@ fn prefix_end(prefix: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_has_as_many_keys_as_their_values_allow() {
+        assert_eq!(next_limit([600; 500].into_iter()), PAGE);
+        assert_eq!(next_limit([16 << 10; 500].into_iter()), 256);
+        assert_eq!(next_limit([8 << 20; 3].into_iter()), 1);
+        assert_eq!(next_limit([].into_iter()), PAGE);
+    }
 
     #[test]
     fn a_prefix_ends_before_the_first_key_without_it() {

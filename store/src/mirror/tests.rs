@@ -1,5 +1,6 @@
 use std::os::unix::fs::PermissionsExt;
 
+use proptest::prelude::*;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::*;
@@ -20,6 +21,10 @@ fn saved(folder: &Path) -> Option<Saved> {
     open(folder).load().unwrap()
 }
 
+fn list(entries: &[Entry]) -> Vec<io::Result<Entry>> {
+    entries.iter().cloned().map(Ok).collect()
+}
+
 fn none() -> BTreeSet<String> {
     BTreeSet::new()
 }
@@ -29,7 +34,7 @@ fn what_was_saved_is_there_after_it_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(saved(folder.path()), None, "nothing was ever saved");
     let entries = vec![entry("/a", "1", 3), entry("/b", "2", 4)];
-    open(folder.path()).replace(7, &entries, &none()).unwrap();
+    open(folder.path()).replace(7, list(&entries), &none()).unwrap();
     assert_eq!(saved(folder.path()), Some(Saved { revision: 7, entries }));
 }
 
@@ -37,7 +42,7 @@ fn what_was_saved_is_there_after_it_is_opened_again() {
 fn changes_and_replacements_lead_to_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let mut mirror = open(folder.path());
-    mirror.replace(7, &[entry("/a", "1", 3), entry("/b", "2", 4)], &none()).unwrap();
+    mirror.replace(7, list(&[entry("/a", "1", 3), entry("/b", "2", 4)]), &none()).unwrap();
     let changes = [
         Change::Put(entry("/a", "changed", 8)),
         Change::Delete { key: "/b".to_owned() },
@@ -47,7 +52,7 @@ fn changes_and_replacements_lead_to_the_same() {
     mirror.apply(9, &changes).unwrap();
     let entries = vec![entry("/a", "changed", 8), entry("/c", "new", 9)];
     assert_eq!(mirror.load().unwrap(), Some(Saved { revision: 9, entries: entries.clone() }));
-    mirror.replace(10, &entries, &none()).unwrap();
+    mirror.replace(10, list(&entries), &none()).unwrap();
     drop(mirror);
     assert_eq!(saved(folder.path()), Some(Saved { revision: 10, entries }));
 }
@@ -57,8 +62,8 @@ fn a_replacement_takes_away_what_is_gone_but_keeps_what_is_no_good_in_the_store(
     let folder = tempfile::tempdir().unwrap();
     let mut mirror = open(folder.path());
     let (bad, gone) = (entry("/bad", "was good", 3), entry("/gone", "1", 3));
-    mirror.replace(3, &[bad.clone(), gone], &none()).unwrap();
-    mirror.replace(4, &[entry("/new", "1", 4)], &BTreeSet::from([bad.key.clone()])).unwrap();
+    mirror.replace(3, list(&[bad.clone(), gone]), &none()).unwrap();
+    mirror.replace(4, list(&[entry("/new", "1", 4)]), &BTreeSet::from([bad.key.clone()])).unwrap();
     drop(mirror);
     assert_eq!(saved(folder.path()).unwrap().entries, [bad, entry("/new", "1", 4)]);
 }
@@ -66,7 +71,7 @@ fn a_replacement_takes_away_what_is_gone_but_keeps_what_is_no_good_in_the_store(
 #[test]
 fn what_was_saved_of_another_store_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
-    open(folder.path()).replace(3, &[entry("/a", "1", 3)], &none()).unwrap();
+    open(folder.path()).replace(3, list(&[entry("/a", "1", 3)]), &none()).unwrap();
     let (mirror, set_aside) = Mirror::open(folder.path(), "dir:/elsewhere").unwrap();
     let set_aside = set_aside.unwrap();
     assert_eq!(set_aside.reason, "it is not of dir:/elsewhere");
@@ -95,7 +100,7 @@ fn a_file_of_another_kind_is_set_aside_and_one_that_may_not_be_opened_is_not() {
 fn filled(folder: &Path) -> Saved {
     let entries: Vec<Entry> =
         (0..500).map(|i| entry(&format!("/k{i:04}"), &format!("value {i} {}", "x".repeat(100)), i)).collect();
-    open(folder).replace(500, &entries, &none()).unwrap();
+    open(folder).replace(500, list(&entries), &none()).unwrap();
     Saved { revision: 500, entries }
 }
 
@@ -127,4 +132,45 @@ fn a_truncated_or_changed_file_is_either_set_aside_or_was_changed_where_it_means
         set_aside_count += usize::from(set_aside.is_some());
     }
     assert!(set_aside_count > 50, "{set_aside_count}: the damage is real");
+}
+
+proptest! {
+    #[test]
+    fn a_replacement_leaves_what_it_lists_and_what_is_to_stay(
+        before in keys(), after in keys(), keep in keys(),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let entries = |keys: &BTreeSet<String>, value: &str| -> Vec<Entry> {
+            keys.iter().map(|key| entry(key, value, 1)).collect()
+        };
+        let mut mirror = open(folder.path());
+        mirror.replace(1, list(&entries(&before, "old")), &none()).unwrap();
+        // Some stay as they are, and some have another value.
+        let wanted: Vec<Entry> = after
+            .iter()
+            .map(|key| entry(key, if key.len() % 2 == 0 { "old" } else { "new" }, 1))
+            .collect();
+        mirror.replace(2, list(&wanted), &keep).unwrap();
+        let kept = entries(&before, "old").into_iter().filter(|old| keep.contains(&old.key) && !after.contains(&old.key));
+        let mut expected: Vec<Entry> = wanted.into_iter().chain(kept).collect();
+        expected.sort_by(|a, b| a.key.cmp(&b.key));
+        drop(mirror);
+        prop_assert_eq!(saved(folder.path()).unwrap().entries, expected);
+    }
+}
+
+#[test]
+fn a_list_that_cannot_be_read_to_its_end_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut mirror = open(folder.path());
+    let entries = vec![entry("/a", "1", 3)];
+    mirror.replace(3, list(&entries), &none()).unwrap();
+    let broken = [Ok(entry("/b", "1", 4)), Err(io::ErrorKind::UnexpectedEof.into())];
+    assert!(mirror.replace(4, broken, &none()).is_err());
+    drop(mirror);
+    assert_eq!(saved(folder.path()), Some(Saved { revision: 3, entries }));
+}
+
+fn keys() -> impl Strategy<Value = BTreeSet<String>> {
+    proptest::collection::btree_set("/[a-e]{1,2}", 0..12)
 }

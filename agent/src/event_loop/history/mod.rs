@@ -166,6 +166,11 @@ impl History {
         }
     }
 
+    /// The number of the event that is pushed next.
+    pub(super) const fn next(&self) -> u64 {
+        self.newest + 1
+    }
+
     /// How many events there have been.
     pub(super) const fn newest(&self) -> u64 {
         self.newest

@@ -2,6 +2,7 @@
 
 mod backoff;
 mod healing;
+mod queue;
 mod state;
 mod view;
 mod watcher;
@@ -74,11 +75,15 @@ impl Renderers {
         self.all.iter().map(|renderer| Arc::clone(&renderer.name)).collect()
     }
 
+    /// Lets idle ones be ready for changes that may come in a moment.
+    pub(super) fn expect_changes(&self) {
+        self.all.iter().for_each(RendererState::expect_changes);
+    }
+
     /// Makes all of them get these changes next.
-    pub(super) fn add_changes(&mut self, changes: ChangeSet, event: Covers) {
-        let changes = Arc::new(changes);
+    pub(super) fn add_changes(&mut self, changes: &Arc<ChangeSet>, event: Covers) {
         for renderer in &mut self.all {
-            renderer.add_changes(&changes, event);
+            renderer.add_changes(changes, event);
         }
     }
 

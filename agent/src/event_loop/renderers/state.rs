@@ -1,7 +1,7 @@
 //! What the loop knows of one renderer: what it does now, what comes next, and how the last call went. No I/O here
 //! but handing work to the thread.
 
-use std::sync::{Arc, mpsc::SyncSender};
+use std::sync::Arc;
 
 use contiv_model::{ChangeSet, Snapshot};
 use contiv_renderer::Description;
@@ -12,6 +12,7 @@ use super::{
     SLOW_AFTER,
     backoff::Backoff,
     healing::Healing,
+    queue::WorkSender,
     view::{LastError, LastReport},
     worker::Work,
 };
@@ -22,7 +23,7 @@ use crate::event_loop::history::Covers;
 pub(super) struct RendererState {
     pub(super) name: Arc<str>,
     /// Takes one piece of work at a time; never more is sent.
-    work: SyncSender<Work>,
+    work: WorkSender,
     pub(super) busy: Option<Busy>,
     pub(super) pending: Pending,
     askers: Vec<oneshot::Sender<Description>>,
@@ -83,7 +84,7 @@ pub(super) enum Pending {
 }
 
 impl RendererState {
-    pub(super) fn new(name: Arc<str>, work: SyncSender<Work>) -> Self {
+    pub(super) fn new(name: Arc<str>, work: WorkSender) -> Self {
         Self {
             name,
             work,
@@ -111,6 +112,13 @@ impl RendererState {
             }
             Pending::Resync { covers } => Pending::Resync { covers: covers.and(event) },
         };
+    }
+
+    /// Changes may come in a moment.
+    pub(super) fn expect_changes(&self) {
+        if self.busy.is_none() && self.retry_at.is_none() {
+            self.work.announce();
+        }
     }
 
     /// Makes it get everything next.
@@ -172,7 +180,7 @@ impl RendererState {
     fn send(&mut self, work: Work, task: Task, now: Instant) {
         // The thread catches panics, and so has room for one piece of work whenever it is not busy. Were it gone all
         // the same, the renderer would stay busy and be reported as slow.
-        let _ = self.work.try_send(work);
+        let _ = self.work.send(work);
         self.busy = Some(Busy { task, since: now, started: Timestamp::now(), is_slow: false });
     }
 

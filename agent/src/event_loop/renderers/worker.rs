@@ -4,10 +4,7 @@ use std::{
     any::Any,
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        mpsc::{Receiver, SyncSender, sync_channel},
-    },
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -16,7 +13,10 @@ use contiv_model::{ChangeSet, Snapshot};
 use contiv_renderer::{Description, Renderer, Report, Verifier};
 use tokio::sync::{mpsc, oneshot};
 
-use super::watcher::{Notice, Watcher};
+use super::{
+    queue::{WorkReceiver, WorkSender, queue},
+    watcher::{Notice, Watcher},
+};
 
 /// A renderer to run: its name, and how to make one.
 #[derive(Clone)]
@@ -74,17 +74,17 @@ pub(super) fn start(
     spec: RendererSpec,
     reports: mpsc::Sender<Done>,
     notices: mpsc::Sender<Notice>,
-) -> io::Result<SyncSender<Work>> {
-    let (sender, work) = sync_channel(1);
+) -> io::Result<WorkSender> {
+    let (sender, work) = queue();
     let thread = thread::Builder::new().name(format!("renderer-{}", spec.name));
     let watcher = Watcher::new(Arc::clone(&spec.name), notices);
     thread.spawn(move || run(&spec, &work, &reports, watcher))?;
     Ok(sender)
 }
 
-fn run(spec: &RendererSpec, work: &Receiver<Work>, reports: &mpsc::Sender<Done>, mut watcher: Watcher) {
+fn run(spec: &RendererSpec, work: &WorkReceiver, reports: &mpsc::Sender<Done>, mut watcher: Watcher) {
     let mut renderer = None;
-    for work in work {
+    while let Some(work) = work.next() {
         let start = Instant::now();
         let result = perform(spec, &mut renderer, &mut watcher, work);
         let done = Done {
