@@ -2,7 +2,7 @@
 
 use contiv_tests::{
     cluster::{Frontend, Manifests},
-    lab::{Family, Lab, Protocol, Result, Session, isolated, wait_until},
+    lab::{Family, Lab, LabError, Protocol, Result, Session, isolated, wait_until},
 };
 
 use super::{Backend, answering, expect, put, start, web};
@@ -24,10 +24,12 @@ fn open(lab: &Lab) -> Result<Vec<(Session, String)>> {
     Ok(sessions)
 }
 
-/// Each connection to one of these hosts is still answered by it.
-fn go_on(sessions: &mut [(Session, String)], hosts: &[&str]) -> Result<()> {
-    for (session, by) in sessions.iter_mut().filter(|(_, by)| hosts.contains(&by.as_str())) {
-        let answer = session.ask()?;
+/// Each connection to this host is still answered by it.
+fn go_on(sessions: &mut [(Session, String)], name: &str, when: &str) -> Result<()> {
+    for (session, by) in sessions.iter_mut().filter(|(_, by)| by == name) {
+        let answer = session.ask().map_err(|error| {
+            LabError::Unexpected(format!("{when}: {by}, {:?}: {error}", session.local_address()))
+        })?;
         expect(answer.by == *by, &format!("a connection to {by} went to {}", answer.by))?;
     }
     Ok(())
@@ -44,7 +46,7 @@ fn connections_to_a_backend_are_unharmed_when_others_come_and_go() -> Result<()>
         let to = |name| sessions.iter().filter(|(_, by)| by == name).count();
         assert!(to("pod1") > 0 && to("pod2") > 0, "both have connections");
         put(&state, &[&agent], &web(&[lab.pod1.host]), "route")?;
-        go_on(&mut sessions, &["pod1"])?;
+        go_on(&mut sessions, "pod1", "after the other one went")?;
         for family in Family::BOTH {
             let address = web(&[]).service.address(lab, Frontend::ClusterIp, family);
             for _ in 0..SESSIONS {
@@ -53,8 +55,8 @@ fn connections_to_a_backend_are_unharmed_when_others_come_and_go() -> Result<()>
         }
         let mut more = open(lab)?;
         put(&state, &[&agent], &web(&[lab.pod1.host, lab.pod2.host]), "route")?;
-        go_on(&mut sessions, &["pod1"])?;
-        go_on(&mut more, &["pod1"])
+        go_on(&mut sessions, "pod1", "after the other one came back")?;
+        go_on(&mut more, "pod1", "after another one came")
     })
 }
 
@@ -86,7 +88,8 @@ fn a_link_that_goes_and_comes_back_has_its_connections_again() -> Result<()> {
         let address = web(&[]).service.address(lab, Frontend::ClusterIp, Family::V4);
         let members = |count: usize| {
             let routes = lab.node.exec(&["ip", "route", "show", "table", "69", &address.ip().to_string()]);
-            routes.is_ok_and(|routes| routes.matches(" dev pod").count() == count)
+            // Each backend is there twice.
+            routes.is_ok_and(|routes| routes.matches(" dev pod").count() == 2 * count)
         };
         assert!(members(2));
         lab.node.exec(&["ip", "link", "set", "pod1", "down"])?;
