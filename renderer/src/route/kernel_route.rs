@@ -11,6 +11,8 @@ use rtnetlink::packet_route::{
 pub(super) const PROTOCOL: u8 = 0x43;
 /// Their metric. The kernel's own choice differs between the families.
 pub(super) const METRIC: u32 = 1024;
+/// The kernel takes only what is in this table for an address that it may answer from.
+pub(super) const LOCAL_TABLE: u32 = 255;
 /// The index of `lo`, in every network namespace.
 const LOOPBACK: u32 = 1;
 
@@ -87,8 +89,7 @@ impl KernelRoute {
 impl Found {
     /// Takes a message that the kernel sent; none if the route is not ours.
     pub(super) fn new(message: RouteMessage) -> Option<Self> {
-        (message.header.protocol == RouteProtocol::Other(PROTOCOL))
-            .then(|| Self { route: read(&message), message })
+        is_ours(&message).then(|| Self { route: read(&message), message })
     }
 
     /// The table it is in.
@@ -122,6 +123,11 @@ pub(super) fn dump_request(ipv4: bool) -> RouteNetlinkMessage {
     message.header.address_family = family(ipv4);
     message.header.protocol = RouteProtocol::Other(PROTOCOL);
     RouteNetlinkMessage::GetRoute(message)
+}
+
+/// Whether a route is ours.
+pub(super) fn is_ours(message: &RouteMessage) -> bool {
+    message.header.protocol == RouteProtocol::Other(PROTOCOL)
 }
 
 /// The table a route is in.

@@ -133,9 +133,11 @@ impl Routes {
         announcer.announce();
         let socket = self.socket()?;
         let found = apply::found(socket)?;
-        let is_direct = |found: &Found| found.route.is_some() && found.table() == options.direct.table;
+        let is_direct =
+            |found: &Found| found.route.is_some_and(|route| direct::is_direct(options.direct, route));
         let (of_direct, found): (Vec<_>, Vec<_>) = found.into_iter().partition(is_direct);
-        let kernel = Kernel { routes: of_direct, nexthops: socket.dump_nexthops()? };
+        let routes = of_direct.into_iter().filter_map(|found| found.route).collect();
+        let kernel = Kernel { routes, nexthops: socket.dump_nexthops()? };
         let addresses = kernel.addresses();
         let wanted = Wanted::new(snapshot, |address| keeps && addresses.contains(&address));
         let mut report = Report::default();

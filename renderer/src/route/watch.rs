@@ -194,7 +194,7 @@ fn what_matters(message: &Message, interest: &Interest, is_up: &mut BTreeMap<u32
             let table = kernel_route::table(route);
             let verb = if matches!(message, RouteNetlinkMessage::NewRoute(_)) { "added" } else { "deleted" };
             let to = kernel_route::destination(route).map_or("default".to_owned(), |ip| ip.to_string());
-            (is_ours(table) || interest.is_for_a_backend(route))
+            (is_ours(table) || kernel_route::is_ours(route) || interest.is_for_a_backend(route))
                 .then(|| format!("{verb} the route to {to} in table {table}"))
         }
         RouteNetlinkMessage::NewRule(rule) | RouteNetlinkMessage::DelRule(rule) => {

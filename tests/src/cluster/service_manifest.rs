@@ -15,6 +15,10 @@ pub struct ServiceManifest {
     pub service: Service,
     /// Backends that terminate but still serve.
     pub terminating: Vec<&'static Host>,
+    /// The port on which they listen.
+    pub target_port: u16,
+    /// Backends that are pods of this weight.
+    pub weights: Vec<(&'static Host, u8)>,
     /// For whom some of the backends are meant.
     pub hints: Vec<Hint>,
     /// `externalTrafficPolicy: Local`.
@@ -52,6 +56,8 @@ impl ServiceManifest {
         Self {
             service,
             terminating: Vec::new(),
+            target_port: TARGET_PORT,
+            weights: Vec::new(),
             hints: Vec::new(),
             external_local: false,
             internal_local: false,
@@ -65,7 +71,8 @@ impl ServiceManifest {
 
     /// The service and its slices.
     pub(super) fn text(&self) -> String {
-        format!("{}---\n{}", self.service_text(), self.slices_text())
+        let pods = self.weights.iter().map(|(host, weight)| pod_text(host, *weight));
+        format!("{}---\n{}{}", self.service_text(), self.slices_text(), pods.collect::<String>())
     }
 
     /// Only the slices, one of each family.
@@ -97,14 +104,15 @@ spec:
   externalTrafficPolicy: {external_policy}
   internalTrafficPolicy: {internal_policy}
   ports:
-  - {{name: web, protocol: TCP, port: {PORT}, targetPort: {TARGET_PORT}, nodePort: {node_port}}}
-  - {{name: web-udp, protocol: UDP, port: {PORT}, targetPort: {TARGET_PORT}, nodePort: {node_port}}}
-  - {{name: web-sctp, protocol: SCTP, port: {PORT}, targetPort: {TARGET_PORT}, nodePort: {node_port}}}
+  - {{name: web, protocol: TCP, port: {PORT}, targetPort: {target_port}, nodePort: {node_port}}}
+  - {{name: web-udp, protocol: UDP, port: {PORT}, targetPort: {target_port}, nodePort: {node_port}}}
+  - {{name: web-sctp, protocol: SCTP, port: {PORT}, targetPort: {target_port}, nodePort: {node_port}}}
 {options}status:
   loadBalancer:
     ingress: [{{ip: {balancer4}, ipMode: {ip_mode}}}, {{ip: '{balancer6}', ipMode: {ip_mode}}}]
 ",
             name = service.name,
+            target_port = self.target_port,
             annotations = joined(self.annotations.iter().map(|(name, value)| format!("{name}: '{value}'"))),
             labels = joined(self.proxy_name.iter().map(|name| format!("{PROXY_NAME}: {name}"))),
             external_policy = policy(self.external_local),
@@ -143,8 +151,14 @@ spec:
 
     fn slice_text(&self, family: Family) -> String {
         let endpoint = |host: &Host, conditions: &str| {
+            let is_pod = self.weights.iter().any(|(pod, _)| *pod == host);
+            let reference = if is_pod {
+                format!(", targetRef: {{kind: Pod, namespace: {NAMESPACE}, name: {}}}", host.name)
+            } else {
+                String::new()
+            };
             format!(
-                "\n- {{addresses: ['{}'], nodeName: {}, conditions: {{{conditions}}}, hints: {{{}}}}}",
+                "\n- {{addresses: ['{}'], nodeName: {}, conditions: {{{conditions}}}, hints: {{{}}}{reference}}}",
                 host.address(family),
                 host.node,
                 self.hints_text(host),
@@ -165,17 +179,33 @@ metadata:
   labels: {{kubernetes.io/service-name: {name}}}
 addressType: {address_type}
 ports:
-- {{name: web, protocol: TCP, port: {TARGET_PORT}}}
-- {{name: web-udp, protocol: UDP, port: {TARGET_PORT}}}
-- {{name: web-sctp, protocol: SCTP, port: {TARGET_PORT}}}
+- {{name: web, protocol: TCP, port: {target_port}}}
+- {{name: web-udp, protocol: UDP, port: {target_port}}}
+- {{name: web-sctp, protocol: SCTP, port: {target_port}}}
 endpoints:{endpoints}
 ",
             slice = slice_name(&self.service, family),
+            target_port = self.target_port,
             name = self.service.name,
             address_type = address_type(family),
             endpoints = if endpoints.is_empty() { " []" } else { &endpoints },
         )
     }
+}
+
+fn pod_text(host: &Host, weight: u8) -> String {
+    format!(
+        "---
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: {NAMESPACE}, annotations: {{contiv.io/weight: '{weight}'}}}}
+spec: {{nodeName: {node}}}
+status: {{podIP: {address}}}
+",
+        name = host.name,
+        node = host.node,
+        address = host.v4,
+    )
 }
 
 fn joined(items: impl Iterator<Item = String>) -> String {

@@ -2,6 +2,7 @@
 
 mod advertised;
 mod bird;
+mod direct;
 mod from_the_node;
 mod others;
 

@@ -8,6 +8,7 @@
 //! Each address has a group of next hops for as long as it has backends elsewhere than on this node itself. A backend that
 //! comes or goes changes the group and not the route, and a resilient group moves only the flows that must move.
 
+mod describe;
 mod numbers;
 mod plan;
 mod program;
@@ -16,24 +17,22 @@ mod ways;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write,
-    fs,
     net::IpAddr,
 };
 
-use numbers::{Group, Hops, Numbers, members};
+use numbers::{Group, Hops, Numbers, copies, members};
 use plan::Lead;
 pub(super) use wanted::Wanted;
 use ways::Ways;
 
 use super::{
     apply::EXISTS,
-    kernel_route::{Found, KernelRoute, Way},
+    kernel_route::{KernelRoute, LOCAL_TABLE, Way},
     nexthop::{Grouping, Member, Nexthop, NexthopMessage},
     socket::RouteSocket,
     watch::Announcer,
 };
-use crate::{Rejected, Report, netlink::NetlinkError, renderer::LEFT_TO_NFTABLES};
+use crate::{Report, netlink::NetlinkError};
 use program::Batch;
 pub(super) use program::delete_nexthops;
 
@@ -67,14 +66,27 @@ pub(super) struct Direct {
 /// What the kernel was found to have: routes of ours in the table of direct mode, and all next hops.
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
-    pub(super) routes: Vec<Found>,
+    pub(super) routes: Vec<KernelRoute>,
     pub(super) nexthops: Vec<NexthopMessage>,
+}
+
+/// Whether a route of ours is one of direct mode.
+pub(super) fn is_direct(options: DirectOptions, route: KernelRoute) -> bool {
+    route.table == table(options, route.way)
+}
+
+/// The table that a route to an address is in.
+const fn table(options: DirectOptions, way: Way) -> u32 {
+    match way {
+        Way::Local => LOCAL_TABLE,
+        _ => options.table,
+    }
 }
 
 impl Kernel {
     /// The addresses to which direct mode has routes.
     pub(super) fn addresses(&self) -> BTreeSet<IpAddr> {
-        self.routes.iter().filter_map(|found| found.route).map(|route| route.address).collect()
+        self.routes.iter().map(|route| route.address).collect()
     }
 }
 
@@ -101,28 +113,36 @@ impl Direct {
             numbers: Numbers::new(used),
             refused: BTreeMap::new(),
         };
-        let leftovers = direct.adopt(kernel);
+        let (strays, leftovers) = direct.adopt(kernel);
         let touched = direct.wanted.addresses().chain(direct.routes.keys().copied()).collect();
-        let problems = direct.apply(socket, touched, announcer, report)?;
+        let mut problems = direct.apply(socket, touched, announcer, report)?;
+        let mut batch = Batch::default();
+        strays.into_iter().for_each(|stray| batch.remove_route(stray));
+        problems.extend(batch.send(socket, report)?.into_iter().map(|failed| failed.problem));
         // Groups before their members, and all of them after the routes: the kernel would take those with them.
         program::delete_nexthops(socket, leftovers, report)?;
         Ok((direct, problems))
     }
 
-    /// Takes in what the kernel has and is of use. Returns the other next hops of ours.
-    fn adopt(&mut self, kernel: Kernel) -> Vec<u32> {
+    /// Takes in what the kernel has and is of use. Returns the other routes and next hops of ours.
+    fn adopt(&mut self, kernel: Kernel) -> (Vec<KernelRoute>, Vec<u32>) {
         let mut groups = BTreeMap::new();
         let mut leftovers = Vec::new();
         for found in kernel.nexthops.into_iter().filter(|found| found.is_ours) {
             match found.nexthop {
-                Some(Nexthop::Hop(hop)) if self.hops.insert(hop, found.id) => {}
+                Some(Nexthop::Hop(hop)) if self.hops.insert(hop, found.id, self.options.grouping) => {}
                 Some(Nexthop::Group { grouping, members }) if grouping == self.options.grouping => {
                     groups.insert(found.id, members);
                 }
                 _ => leftovers.push(found.id),
             }
         }
-        for route in kernel.routes.into_iter().filter_map(|found| found.route) {
+        let mut strays = Vec::new();
+        for route in kernel.routes {
+            if self.routes.contains_key(&route.address) {
+                strays.push(route);
+                continue;
+            }
             self.routes.insert(route.address, route.way);
             if let Way::Group { id, .. } = route.way
                 && let Some(mut members) = groups.remove(&id)
@@ -132,7 +152,7 @@ impl Direct {
                 self.groups.insert(route.address, Group { id, members });
             }
         }
-        groups.into_keys().chain(leftovers).collect()
+        (strays, groups.into_keys().chain(leftovers).collect())
     }
 
     /// Replaces what is wanted in part, and makes the kernel have it.
@@ -193,15 +213,17 @@ impl Direct {
         report: &mut Report,
         problems: &mut Vec<String>,
     ) -> Result<(), NetlinkError> {
+        let grouping = self.options.grouping;
         let mut missing = BTreeSet::new();
         for lead in touched.iter().filter_map(|address| self.wanted.lead(*address)) {
             if let Lead::Backends(backends) = lead {
                 let hops = backends.keys().filter_map(|backend| self.ways.hop(*backend));
-                missing.extend(hops.filter(|hop| self.hops.id(hop).is_none()));
+                let all = hops.flat_map(|hop| copies(grouping).map(move |copy| (hop, copy)));
+                missing.extend(all.filter(|(hop, copy)| self.hops.id(*hop, *copy).is_none()));
             }
         }
         let mut added = Vec::new();
-        for hop in missing {
+        for (hop, _) in missing {
             match self.numbers.take() {
                 Some(id) => added.push((id, hop)),
                 None => problems.push("no number is left for a next hop".to_owned()),
@@ -210,7 +232,7 @@ impl Direct {
         for ((id, hop), errno) in program::add_hops(socket, added, report)? {
             match errno {
                 None => {
-                    self.hops.insert(hop, id);
+                    self.hops.insert(hop, id, grouping);
                 }
                 // Somebody has taken the number; it stays in use.
                 Some(EXISTS) => problems.push(format!("add the next hop {id}: somebody has this number")),
@@ -233,7 +255,11 @@ impl Direct {
             Some(Lead::Backends(backends)) => {
                 let mut shares: BTreeMap<u32, u32> = BTreeMap::new();
                 for (backend, weight) in backends {
-                    if let Some(id) = self.ways.hop(*backend).and_then(|hop| self.hops.id(&hop)) {
+                    let hop = self.ways.hop(*backend);
+                    let copies = hop
+                        .into_iter()
+                        .flat_map(|hop| copies(self.options.grouping).map(move |copy| (hop, copy)));
+                    for id in copies.filter_map(|(hop, copy)| self.hops.id(hop, copy)) {
                         *shares.entry(id).or_default() += weight;
                     }
                 }
@@ -257,8 +283,12 @@ impl Direct {
                 self.gather(address, members, batch).map(|id| Way::Group { id, source })
             }
         };
-        let route = |way| KernelRoute { table: self.options.table, address, way };
+        let route = |way| KernelRoute { table: table(self.options, way), address, way };
         match (self.routes.get(&address).copied(), way) {
+            (Some(old), Some(new)) if route(old).table != route(new).table => {
+                batch.add_route(route(new));
+                batch.remove_route(route(old));
+            }
             (Some(old), Some(new)) if old != new => batch.replace_route(route(new)),
             (None, Some(new)) => batch.add_route(route(new)),
             (Some(old), None) => batch.remove_route(route(old)),
@@ -299,60 +329,9 @@ impl Direct {
         Some(id)
     }
 
-    /// The services that routes cannot carry at present.
-    pub(super) fn rejected(&self) -> Vec<Rejected> {
-        let rejected = self.refused.iter().filter_map(|(address, reason)| {
-            let service = self.wanted.owner(*address)?.clone();
-            Some(Rejected { service, reason: reason.clone(), in_force: LEFT_TO_NFTABLES })
-        });
-        rejected.collect()
-    }
-
     /// Whether a rule must point to the table.
     pub(super) fn is_needed(&self) -> bool {
         !self.wanted.is_empty()
-    }
-
-    /// How many there are of each thing.
-    pub(super) fn sizes(&self) -> [(&'static str, usize); 3] {
-        [("direct", self.routes.len()), ("groups", self.groups.len()), ("next-hops", self.hops.len())]
-    }
-
-    /// As `ip nexthop` and `ip route` have it.
-    pub(super) fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        for (hop, id) in self.hops.iter() {
-            let _ = writeln!(text, "id {id} {hop}");
-        }
-        for Group { id, members } in self.groups.values() {
-            let group = Nexthop::Group { grouping: self.options.grouping, members: members.clone() };
-            let _ = writeln!(text, "id {id} {group}");
-        }
-        for (address, way) in &self.routes {
-            let _ =
-                writeln!(text, "{}", KernelRoute { table: self.options.table, address: *address, way: *way });
-        }
-        text
-    }
-
-    /// What the administrator should know: without ports in the hash all connections of a client go to one backend.
-    pub(super) fn notes(&self) -> Vec<String> {
-        let spreads =
-            |ipv4| self.groups.iter().any(|(ip, group)| ip.is_ipv4() == ipv4 && group.members.len() > 1);
-        let hashes_addresses = |family: &str| {
-            let path = format!("/proc/sys/net/{family}/fib_multipath_hash_policy");
-            fs::read_to_string(path).is_ok_and(|policy| policy.trim() == "0")
-        };
-        let families = [("ipv4", true), ("ipv6", false)];
-        let weak = families.into_iter().filter(|(family, ipv4)| spreads(*ipv4) && hashes_addresses(family));
-        let note = |(family, _)| {
-            format!(
-                "net.{family}.fib_multipath_hash_policy is 0: all connections of a client to a service that routes carry \
-                 go to one backend; with 1 they are spread"
-            )
-        };
-        weak.map(note).collect()
     }
 }
 

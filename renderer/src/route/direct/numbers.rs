@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::route::nexthop::{END_ID, FIRST_ID, Hop, Member};
+use crate::route::nexthop::{END_ID, FIRST_ID, Grouping, Hop, Member};
 
 /// The group of one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,27 +12,40 @@ pub(super) struct Group {
     pub(super) members: Vec<Member>,
 }
 
+/// A next hop may be there twice, under two numbers.
+pub(super) type Copy = u8;
+
+/// How many copies of each next hop a group has.
+///
+/// With IPv4 the kernel does not ask a group of one, and so does not see that its buckets are in use: when another next hop
+/// comes, it takes them for idle and moves connections that are not. So no resilient group ever has only one member.
+/// Source: the kernel's `fib_select_path`.
+pub(super) const fn copies(grouping: Grouping) -> std::ops::Range<Copy> {
+    match grouping {
+        Grouping::Resilient { .. } => 0..2,
+        Grouping::Plain => 0..1,
+    }
+}
+
 /// The next hops that are programmed, their numbers, and how many groups have them.
 #[derive(Debug, Default)]
 pub(super) struct Hops {
-    ids: BTreeMap<Hop, u32>,
-    by_id: BTreeMap<u32, (Hop, usize)>,
+    ids: BTreeMap<(Hop, Copy), u32>,
+    by_id: BTreeMap<u32, ((Hop, Copy), usize)>,
     /// Perhaps in no group any more.
     idle: BTreeSet<u32>,
 }
 
 impl Hops {
-    pub(super) fn id(&self, hop: &Hop) -> Option<u32> {
-        self.ids.get(hop).copied()
+    pub(super) fn id(&self, hop: Hop, copy: Copy) -> Option<u32> {
+        self.ids.get(&(hop, copy)).copied()
     }
 
-    /// Takes in one that is programmed. False if there is one like it already.
-    pub(super) fn insert(&mut self, hop: Hop, id: u32) -> bool {
-        if self.ids.contains_key(&hop) {
-            return false;
-        }
-        self.ids.insert(hop, id);
-        self.by_id.insert(id, (hop, 0));
+    /// Takes in one that is programmed. False if there are as many like it as there can be.
+    pub(super) fn insert(&mut self, hop: Hop, id: u32, grouping: Grouping) -> bool {
+        let Some(copy) = copies(grouping).find(|copy| self.id(hop, *copy).is_none()) else { return false };
+        self.ids.insert((hop, copy), id);
+        self.by_id.insert(id, ((hop, copy), 0));
         self.idle.insert(id);
         true
     }
@@ -67,7 +80,7 @@ impl Hops {
 
     /// All, with their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Hop, u32)> {
-        self.ids.iter().map(|(hop, id)| (hop, *id))
+        self.ids.iter().map(|((hop, _), id)| (hop, *id))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -141,7 +154,7 @@ mod tests {
     #[test]
     fn a_next_hop_is_unused_when_the_last_group_is_without_it() {
         let mut hops = Hops::default();
-        assert!(hops.insert(hop(1), 7) && !hops.insert(hop(1), 8));
+        assert!(hops.insert(hop(1), 7, Grouping::Plain) && !hops.insert(hop(1), 8, Grouping::Plain));
         let member = [Member { id: 7, weight: 1 }];
         hops.regroup(&[], &member);
         hops.regroup(&[], &member);
@@ -149,7 +162,14 @@ mod tests {
         assert!(hops.take_unused().is_empty());
         hops.regroup(&member, &[]);
         assert_eq!(hops.take_unused(), [7]);
-        assert_eq!(hops.id(&hop(1)), None);
+        assert_eq!(hops.id(hop(1), 0), None);
+    }
+
+    #[test]
+    fn resilient_groups_have_two_of_each_next_hop() {
+        let (mut hops, grouping) = (Hops::default(), Grouping::Resilient { idle: 1 });
+        assert_eq!([7, 8, 9].map(|id| hops.insert(hop(1), id, grouping)), [true, true, false]);
+        assert_eq!([0, 1].map(|copy| hops.id(hop(1), copy)), [Some(7), Some(8)]);
     }
 
     #[test]
