@@ -183,12 +183,6 @@ impl ControllerConfig {
         if self.enable.is_empty() {
             problems.push(format!("enable: name at least one of {}", controllers::list(ControllerName::ALL)));
         }
-        for name in self.enable.iter().filter(|name| controllers::register(**name).is_none()) {
-            let built_in =
-                ControllerName::ALL.into_iter().filter(|name| controllers::register(*name).is_some());
-            let built_in = controllers::list(built_in);
-            problems.push(format!("enable: {name} is not built into this version; it has {built_in:?}"));
-        }
         for (position, name) in self.enable.iter().enumerate() {
             if self.enable[..position].contains(name) {
                 problems.push(format!("enable: {name} is named twice; name it once"));

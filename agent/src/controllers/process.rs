@@ -83,7 +83,7 @@ async fn run_controllers(
     }
     let mut reports = Reports::new();
     for name in &config.enable {
-        let register = register(*name).ok_or_else(|| anyhow!("{name} is not built into this version"))?;
+        let register = register(*name);
         let mut wiring = Wiring { config, metrics: metrics.prefixed(), reports: &mut reports };
         register(&mut manager, &mut wiring).with_context(|| format!("controller {name}"))?;
     }

@@ -15,12 +15,12 @@ use crate::config::controller::ControllerConfig;
 /// [background task](contiv_controller::ControllerBuilder::with_background), which runs only on the active instance.
 pub type Register = fn(&mut Manager, &mut Wiring<'_>) -> anyhow::Result<()>;
 
-/// What adds a controller; none if it is not built in.
-pub(crate) const fn register(name: ControllerName) -> Option<Register> {
+/// What adds a controller.
+pub(crate) const fn register(name: ControllerName) -> Register {
     match name {
-        ControllerName::ExternalWorkloads => Some(external_workloads::register),
-        ControllerName::Reflector => Some(reflector::register),
-        ControllerName::Connector => Some(connector::register),
+        ControllerName::ExternalWorkloads => external_workloads::register,
+        ControllerName::Reflector => reflector::register,
+        ControllerName::Connector => connector::register,
     }
 }
 
