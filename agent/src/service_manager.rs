@@ -54,8 +54,8 @@ impl ServiceManager {
         Self { send: Arc::new(send) }
     }
 
-    /// The agent is ready, from a start or a reload.
-    fn ready(&self) {
+    /// It is ready, from a start or a reload.
+    pub fn ready(&self) {
         (self.send)(&[NotifyState::Ready]);
     }
 
@@ -74,12 +74,12 @@ impl ServiceManager {
         }
     }
 
-    /// The agent is about to end.
+    /// It is about to end.
     pub fn stopping(&self) {
-        (self.send)(&[NotifyState::Stopping, NotifyState::Status("stopping; the dataplane stays in place")]);
+        (self.send)(&[NotifyState::Stopping, NotifyState::Status("stopping; what is in place stays")]);
     }
 
-    /// The agent ends, because of this.
+    /// It ends, because of this.
     pub fn failed(&self, error: &str) {
         self.status(&format!("failed: {}", words::one_line(error)));
     }

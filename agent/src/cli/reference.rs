@@ -5,7 +5,10 @@ use std::{fmt::Write as _, io::Write};
 use clap::{Args, Command, ValueEnum};
 
 use super::{Outcome, Terminal};
-use crate::{config::Config, metrics::Metrics};
+use crate::{
+    config::{Config, controller::ControllerConfig},
+    metrics::Metrics,
+};
 
 /// Print a page of the documentation that is written by the code
 #[derive(Debug, Args)]
@@ -78,17 +81,30 @@ fn labels(name: &str, text: &str) -> String {
     if names.is_empty() { String::new() } else { format!("{{{}}}", names.join(",")) }
 }
 
-/// All keys, in the order of the flags.
+/// All keys of both files.
 fn configuration() -> anyhow::Result<String> {
     let mut page = format!(
-        "# Configuration of the agent\n\n{WRITTEN}\nEach key of `/etc/contiv/agent.toml` is a flag of `contiv agent` too \
-         (`--KEY`), and an environment variable. Flags win over the environment, the environment over the file, the file \
-         over the defaults. Unknown keys are errors. `contiv agent --check-config` prints what is in effect, or what is \
-         wrong. [`systemd/agent.toml`](../systemd/agent.toml) is the same as a file to edit, with more words.\n\n\
-         | key | default | environment | what |\n|---|---|---|---|\n"
+        "# Configuration\n\n{WRITTEN}\nEach key of a file is a flag of the command too (`--KEY`), and an environment \
+         variable. Flags win over the environment, the environment over the file, the file over the defaults. Unknown keys \
+         are errors. `--check-config` prints what is in effect, or what is wrong.\n"
     );
-    let defaults: toml::Table = toml::from_str(&Config::default().to_toml()?)?;
-    let command = <Config as Args>::augment_args_for_update(Command::new("agent"));
+    page.push_str(
+        "\n## `contiv agent`\n\n`/etc/contiv/agent.toml`; [the same with more words](../systemd/agent.toml), to edit.\n\n",
+    );
+    keys::<Config>(&Config::default().to_toml()?, &mut page)?;
+    page.push_str(
+        "\n## `contiv controller`\n\n`/etc/contiv/controller.toml`; [the same with more words](../systemd/controller.toml), \
+         to edit.\n\n",
+    );
+    keys::<ControllerConfig>(&ControllerConfig::default().to_toml()?, &mut page)?;
+    Ok(page)
+}
+
+/// The keys in the order of the flags, with the defaults that this TOML has.
+fn keys<T: Args>(defaults: &str, page: &mut String) -> anyhow::Result<()> {
+    let defaults: toml::Table = toml::from_str(defaults)?;
+    page.push_str("| key | default | environment | what |\n|---|---|---|---|\n");
+    let command = T::augment_args_for_update(Command::new("keys"));
     for argument in command.get_arguments() {
         let Some(key) = argument.get_long() else { continue };
         let default = defaults.get(key).map(ToString::to_string).unwrap_or_default();
@@ -98,7 +114,7 @@ fn configuration() -> anyhow::Result<String> {
         // Writing to text does not fail.
         let _ = writeln!(page, "| `{key}` | `{default}` | `{variable}` | {help} |");
     }
-    Ok(page)
+    Ok(())
 }
 
 #[cfg(test)]

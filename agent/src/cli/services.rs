@@ -15,6 +15,9 @@ use super::{
     watch::{Frame, WatchArgument, width},
 };
 
+/// Carries what no other renderer does.
+const DEFAULT_RENDERER: &str = "nftables";
+
 /// Print the services as the running agent has them: their addresses, and how many backends stand behind them
 ///
 /// BACKENDS is how many are ready, and after a + how many terminate and still serve. Exit codes: 0 all is well; 1 the agent
@@ -49,7 +52,8 @@ impl Services {
         if shows_namespace {
             header.insert(0, "NAMESPACE");
         }
-        let shows_renderer = items.iter().any(|(service, _)| service.renderer.is_some());
+        // As long as all have the same there is nothing to tell.
+        let shows_renderer = items.iter().any(|(service, _)| renderer(service) != DEFAULT_RENDERER);
         if shows_renderer {
             header.push("RENDERER");
         }
@@ -59,7 +63,7 @@ impl Services {
                 cells.insert(0, Cell::from(&*service.id.namespace));
             }
             if shows_renderer {
-                cells.push(service.renderer.clone().unwrap_or_default().into());
+                cells.push(renderer(&service).into());
             }
             Item { name: service.id.to_string(), value, cells: (cells, wide_cells(&service)) }
         });
@@ -68,6 +72,11 @@ impl Services {
         let out = listing.print(self.output, width(), self.scope.is_single())?;
         Ok(Frame { out, err: missing, is_good })
     }
+}
+
+/// The renderer that carries connections to the addresses of a service.
+fn renderer(service: &ServiceView) -> &str {
+    service.assignment.as_ref().map_or(DEFAULT_RENDERER, |assignment| &assignment.addresses)
 }
 
 /// The services that are meant, each also as the agent says it.

@@ -26,9 +26,16 @@ pub(super) struct ServiceView {
     pub(super) ports: Vec<PortView>,
     #[serde(default)]
     pub(super) lost: BTreeMap<Frontend, ServiceId>,
-    /// Which renderer serves it, where there is a choice.
+    /// Which renderer carries its connections.
     #[serde(default)]
-    pub(super) renderer: Option<String>,
+    pub(super) assignment: Option<AssignmentView>,
+}
+
+/// Who carries the connections of a service.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct AssignmentView {
+    /// Those to its addresses.
+    pub(super) addresses: String,
 }
 
 /// One of its ports.

@@ -20,6 +20,7 @@ use crate::{
     http::{self, ControllerApi},
     logging::LogLevel,
     metrics::ControllerMetrics,
+    service_manager::ServiceManager,
 };
 
 /// Watching, reconciling and a few requests.
@@ -38,13 +39,21 @@ pub fn run(config: &ControllerConfig, log_level: LogLevel) -> anyhow::Result<()>
         .enable_all()
         .build()
         .context("failed to start the runtime")?;
-    let result = runtime.block_on(run_until_stopped(config, log_level));
+    let manager = ServiceManager::of_environment();
+    let result = runtime.block_on(run_until_stopped(config, log_level, manager.as_ref()));
+    if let (Some(manager), Err(error)) = (&manager, &result) {
+        manager.failed(&format!("{error:#}"));
+    }
     // Nothing is left to do; what still hangs is not waited for.
     runtime.shutdown_background();
     result
 }
 
-async fn run_until_stopped(config: &ControllerConfig, log_level: LogLevel) -> anyhow::Result<()> {
+async fn run_until_stopped(
+    config: &ControllerConfig,
+    log_level: LogLevel,
+    service_manager: Option<&ServiceManager>,
+) -> anyhow::Result<()> {
     info!(
         version = env!("CARGO_PKG_VERSION"),
         identity = config.identity,
@@ -60,6 +69,15 @@ async fn run_until_stopped(config: &ControllerConfig, log_level: LogLevel) -> an
         .await
         .with_context(|| format!("failed to open the store {}; set another with --store", config.store))?;
     let (election, lease) = Election::enter(Arc::clone(&store), config.election())?;
+    if let Some(manager) = service_manager.cloned() {
+        // Also where another instance is active: this one waits for its turn.
+        manager.ready();
+        let stop = stop.clone();
+        tokio::spawn(async move {
+            stop.cancelled().await;
+            manager.stopping();
+        });
+    }
     let result = run_controllers(config, store, lease, listener, log_level, stop).await;
     // Nothing writes any more, so another instance may begin at once.
     election.resign().await;
