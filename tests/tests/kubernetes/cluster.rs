@@ -9,14 +9,14 @@ use contiv_tests::{
 };
 use serde_json::{Value, json};
 
-pub struct Kubernetes<'lab> {
+pub(crate) struct Kubernetes<'lab> {
     lab: &'lab Lab,
-    pub server: ApiServer,
+    pub(crate) server: ApiServer,
 }
 
 impl<'lab> Kubernetes<'lab> {
     /// Starts the API server inside the node's namespace; both nodes are in it.
-    pub fn start(lab: &'lab Lab) -> Result<Self> {
+    pub(crate) fn start(lab: &'lab Lab) -> Result<Self> {
         let server = lab.node.run(|| {
             ApiServer::start().map_err(|error| LabError::system("start the API server".to_owned(), error))
         })?;
@@ -28,17 +28,17 @@ impl<'lab> Kubernetes<'lab> {
     }
 
     /// The URL by which an agent reads it.
-    pub fn url(&self) -> Result<String> {
+    pub(crate) fn url(&self) -> Result<String> {
         Ok(format!("kube:{}", self.kubeconfig()?))
     }
 
-    pub fn kubeconfig(&self) -> Result<String> {
+    pub(crate) fn kubeconfig(&self) -> Result<String> {
         let path = self.server.kubeconfig();
         path.map(|path| path.display().to_string()).map_err(failed)
     }
 
     /// Writes a service and its endpoint slices, as the controllers of a cluster do.
-    pub fn put(&self, service: &Service) -> Result<()> {
+    pub(crate) fn put(&self, service: &Service) -> Result<()> {
         self.put_object(service_object(self.lab, service))?;
         for family in Family::BOTH {
             self.put_object(slice_object(service, family))?;
@@ -47,20 +47,20 @@ impl<'lab> Kubernetes<'lab> {
     }
 
     /// Removes a service and its endpoint slices.
-    pub fn delete(&self, service: &Service) {
+    pub(crate) fn delete(&self, service: &Service) {
         self.server.delete("services", NAMESPACE, service.name);
         for family in Family::BOTH {
             self.server.delete("endpointslices", NAMESPACE, &slice_name(service, family));
         }
     }
 
-    pub fn put_object(&self, object: Value) -> Result<()> {
+    pub(crate) fn put_object(&self, object: Value) -> Result<()> {
         self.server.put(object).map(drop).map_err(failed)
     }
 }
 
 /// Runs `contiv controller --enable reflector` on the node.
-pub fn start_reflector(lab: &Lab, kubernetes: &Kubernetes<'_>, etcd: &str) -> Result<Process> {
+pub(crate) fn start_reflector(lab: &Lab, kubernetes: &Kubernetes<'_>, etcd: &str) -> Result<Process> {
     let config = scratch("controller.toml")?;
     fs::write(&config, "").map_err(failed)?;
     let mut command = std::process::Command::new(contiv_tests::agent::binary()?);

@@ -17,14 +17,14 @@ use tokio_util::sync::CancellationToken;
 const SOON: Duration = Duration::from_secs(60);
 
 /// A reflector under a manager, until it is stopped.
-pub struct Running {
-    pub stats: Stats,
+pub(crate) struct Running {
+    pub(crate) stats: Stats,
     stop: CancellationToken,
     manager: JoinHandle<()>,
 }
 
 impl Running {
-    pub async fn start(server: &ApiServer, store: Arc<dyn Store>, lease: Lease) -> Self {
+    pub(crate) async fn start(server: &ApiServer, store: Arc<dyn Store>, lease: Lease) -> Self {
         let url = server.url().unwrap().parse().unwrap();
         let source = contiv_store::open(&url, EtcdAccess::default()).await.unwrap();
         let stats = Stats::default();
@@ -35,19 +35,19 @@ impl Running {
         Self { stats, stop, manager }
     }
 
-    pub async fn synced(server: &ApiServer, store: Arc<dyn Store>) -> Self {
+    pub(crate) async fn synced(server: &ApiServer, store: Arc<dyn Store>) -> Self {
         let running = Self::start(server, store, Lease::eternal()).await;
         until("it has synced", async || running.stats.has_synced()).await;
         running
     }
 
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.stop.cancel();
         timeout(SOON, self.manager).await.expect("it does not stop").unwrap();
     }
 }
 
-pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !condition().await {
             sleep(Duration::from_millis(2)).await;
@@ -56,12 +56,12 @@ pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     assert!(timeout(SOON, wait).await.is_ok(), "never: {what}");
 }
 
-pub async fn entries(store: &dyn Store) -> BTreeMap<String, Entry> {
+pub(crate) async fn entries(store: &dyn Store) -> BTreeMap<String, Entry> {
     let entries = store.list(ROOT).await.unwrap().entries.into_iter();
     entries.map(|entry| (entry.key.clone(), entry)).filter(|(key, _)| !key.ends_with(GAUGES)).collect()
 }
 
-pub async fn until_stored(store: &dyn Store, keys: &[String]) {
+pub(crate) async fn until_stored(store: &dyn Store, keys: &[String]) {
     let wanted: Vec<&String> = keys.iter().collect();
     until(&format!("{keys:?} are stored"), async || {
         entries(store).await.keys().collect::<Vec<_>>() == wanted
@@ -69,11 +69,11 @@ pub async fn until_stored(store: &dyn Store, keys: &[String]) {
     .await;
 }
 
-pub async fn until_cluster_ip(store: &dyn Store, name: &str, ip: &str) {
+pub(crate) async fn until_cluster_ip(store: &dyn Store, name: &str, ip: &str) {
     until(&format!("{name} has {ip}"), async || cluster_ip(store, name).await.as_deref() == Some(ip)).await;
 }
 
-pub async fn cluster_ip(store: &dyn Store, name: &str) -> Option<String> {
+pub(crate) async fn cluster_ip(store: &dyn Store, name: &str) -> Option<String> {
     let of = Key::parse(&key(name)).unwrap().unwrap();
     let entry = entries(store).await.remove(&key(name))?;
     match Object::decode(&of, &entry.value).ok()? {
@@ -82,19 +82,19 @@ pub async fn cluster_ip(store: &dyn Store, name: &str) -> Option<String> {
     }
 }
 
-pub fn key(name: &str) -> String {
+pub(crate) fn key(name: &str) -> String {
     Key::new(Kind::Service, "default", name).unwrap().to_path()
 }
 
-pub fn put(name: &str, value: &str) -> Operation {
+pub(crate) fn put(name: &str, value: &str) -> Operation {
     Operation::Put { key: key(name), value: value.to_owned().into() }
 }
 
-pub fn service(name: &str, cluster_ip: &str) -> Value {
+pub(crate) fn service(name: &str, cluster_ip: &str) -> Value {
     object("v1", "Service", name, json!({ "spec": { "clusterIP": cluster_ip } }))
 }
 
-pub fn object(api_version: &str, kind: &str, name: &str, rest: Value) -> Value {
+pub(crate) fn object(api_version: &str, kind: &str, name: &str, rest: Value) -> Value {
     let mut object = rest;
     object["apiVersion"] = api_version.into();
     object["kind"] = kind.into();
