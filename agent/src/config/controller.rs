@@ -11,6 +11,7 @@ use std::{
 };
 
 use clap::{ArgAction, Args};
+use contiv_connector::ConnectorConfig;
 use contiv_controller::lease::election::ElectionConfig;
 use contiv_store::{StoreUrl, etcd::EtcdAccess};
 use serde::{Deserialize, Serialize};
@@ -77,6 +78,10 @@ pub struct ControllerConfig {
     #[serde(with = "text::duration")]
     pub lease_retry_period: Duration,
 
+    /// File (TOML) with what the controller connector does: its registries
+    #[arg(long, env = "CONTIV_CONNECTOR_FILE", value_name = "FILE", value_parser = text::path())]
+    pub connector_file: PathBuf,
+
     /// Address and port of the debug HTTP
     #[arg(long, env = "CONTIV_LISTEN", value_name = "ADDR:PORT")]
     pub listen: SocketAddr,
@@ -119,6 +124,7 @@ impl Default for ControllerConfig {
             lease_duration: election.ttl,
             lease_renew_deadline: election.step_down_after,
             lease_retry_period: election.keep_alive_every,
+            connector_file: PathBuf::from("/etc/contiv/connector.toml"),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9998)),
             export_queue_metrics: true,
             reflector_kubeconfig: PathBuf::new(),
@@ -187,6 +193,11 @@ impl ControllerConfig {
             if self.enable[..position].contains(name) {
                 problems.push(format!("enable: {name} is named twice; name it once"));
             }
+        }
+        if self.enable.contains(&ControllerName::Connector)
+            && let Err(error) = ConnectorConfig::load(&self.connector_file)
+        {
+            problems.extend(error.0.into_iter().map(|problem| format!("connector-file: {problem}")));
         }
         let instead = match self.store {
             StoreUrl::Dir(_) => Some("a folder"),

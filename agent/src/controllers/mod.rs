@@ -3,6 +3,7 @@
 //! What is here is wiring only: which controllers there are ([`registry`]), who is active ([`leadership`]), and the
 //! running process ([`process`]). Each controller is a crate of its own on the runtime of `contiv-controller`.
 
+mod connector;
 mod external_workloads;
 mod leadership;
 mod name;

@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{ControllerName, external_workloads, reflector};
+use super::{ControllerName, connector, external_workloads, reflector};
 use crate::config::controller::ControllerConfig;
 
 /// Adds a controller to the manager, and its report. It is called once, within the tokio runtime, before anything runs. It
@@ -19,8 +19,8 @@ pub type Register = fn(&mut Manager, &mut Wiring<'_>) -> anyhow::Result<()>;
 pub(crate) const fn register(name: ControllerName) -> Option<Register> {
     match name {
         ControllerName::ExternalWorkloads => Some(external_workloads::register),
+        ControllerName::Connector => Some(connector::register),
         ControllerName::Reflector => Some(reflector::register),
-        ControllerName::Connector => None,
     }
 }
 

@@ -22,6 +22,19 @@ pub struct ConnectorMetrics {
     writes: Family<OperationLabel, Counter>,
 }
 
+/// How one registry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegistryFigures {
+    /// Whether it answered when it was last asked.
+    pub is_up: bool,
+    /// Its services in the store.
+    pub services: i64,
+    /// Ready addresses behind them.
+    pub endpoints: i64,
+    /// Services that are not stored, or not as it wants them.
+    pub problems: i64,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RegistryLabel {
     registry: String,
@@ -73,6 +86,18 @@ impl ConnectorMetrics {
             self.problems.clone(),
         );
         registry.register("connector_writes", "Objects written", self.writes.clone());
+    }
+
+    /// How one registry is.
+    pub fn of(&self, registry: &str) -> RegistryFigures {
+        let label = label(registry);
+        let get = |family: &Family<RegistryLabel, Gauge>| family.get_or_create(&label).get();
+        RegistryFigures {
+            is_up: get(&self.up) == 1,
+            services: get(&self.services),
+            endpoints: get(&self.endpoints),
+            problems: get(&self.problems),
+        }
     }
 
     /// Counts an answer, and says whether the one before was none.

@@ -70,6 +70,11 @@ fn what_makes_no_sense_is_refused_with_the_way_out() {
             "store: dir:/tmp is a folder, in which no election can be held; use etcd://",
         ),
         ("", &["--store=kube:"], "store: kube: is Kubernetes, in which no election can be held"),
+        (
+            "",
+            &["--enable=connector", "--connector-file=/nonexistent/c.toml"],
+            "connector-file: failed to read the connector's file /nonexistent/c.toml",
+        ),
         ("etcd-user = \"contiv\"", &[], "etcd-user: it is of no use without etcd-password-file"),
         ("lease-duration = \"2500ms\"", &[], "lease-duration: etcd counts in whole seconds"),
         (
