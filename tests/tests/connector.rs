@@ -13,8 +13,8 @@ use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
     cluster::{Etcd, ROOT, State, TARGET_PORT},
     lab::{
-        Family, Host, Lab, LabError, Outcome, Process, Protocol, Responder, Result, isolated, ranges, scratch,
-        wait_for, wait_until,
+        Family, Host, Lab, LabError, Outcome, Process, Protocol, Responder, Result, isolated, ranges,
+        scratch, wait_for, wait_until,
     },
 };
 use serde_json::Value;
@@ -39,8 +39,7 @@ impl Registries {
         let failed = |error| LabError::system("start the registries", error);
         let listener = lab.node.run(|| TcpListener::bind(CONSUL).map_err(failed))?;
         let consul = ConsulServer::listen(listener).map_err(failed)?;
-        let registries =
-            Self { file: scratch("services.yaml")?, consul, config: scratch("connector.toml")? };
+        let registries = Self { file: scratch("services.yaml")?, consul, config: scratch("connector.toml")? };
         let ranges: Vec<String> =
             Family::BOTH.iter().map(|family| format!("{:?}", ranges::SERVICES.cidr(*family))).collect();
         let config = format!(
@@ -114,9 +113,9 @@ fn addresses(etcd: &Etcd<'_>, name: &str) -> Result<Vec<SocketAddr>> {
 
 fn is_answered(lab: &Lab, addresses: &[SocketAddr], by: &Host) -> bool {
     addresses.iter().all(|address| {
-        lab.client.ask(Protocol::Tcp, *address).is_ok_and(
-            |outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.by == by.name),
-        )
+        lab.client
+            .ask(Protocol::Tcp, *address)
+            .is_ok_and(|outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.by == by.name))
     })
 }
 
@@ -180,7 +179,9 @@ fn a_service_of_a_file_and_one_of_a_consul_are_reached_by_packets() -> Result<()
         })?;
         registries.write("services: []\n")?;
         registries.unset_web(lab.pod4.host);
-        wait_until("nothing is left", SOON, || stored(&etcd, "db").is_none() && stored(&etcd, "web").is_none())?;
+        wait_until("nothing is left", SOON, || {
+            stored(&etcd, "db").is_none() && stored(&etcd, "web").is_none()
+        })?;
         controller.terminate(SOON)?;
         agent.stop().map(drop)
     })
@@ -206,7 +207,9 @@ fn a_controller_that_is_killed_leaves_nothing_wrong() -> Result<()> {
         registries.set_web(lab.pod4.host);
         registries.unset_web(lab.pod3.host);
         for n in 0..20 {
-            registries.consul.register(&format!("more{n}"), ConsulInstance::new("10.244.1.10", TARGET_PORT, &[]));
+            registries
+                .consul
+                .register(&format!("more{n}"), ConsulInstance::new("10.244.1.10", TARGET_PORT, &[]));
         }
         assert!(is_answered(lab, &web, lab.pod3.host), "what was written stays in force");
 

@@ -79,6 +79,7 @@ fn every_promise_of_reliability_names_tests_that_exist() {
 #[test]
 fn every_scenario_of_a_controller_names_tests_that_exist() {
     assert!(check("docs/controllers.md") > 45);
+    assert!(check("docs/connector.md") > 15);
 }
 
 /// Returns how many rows there are.

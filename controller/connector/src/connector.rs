@@ -15,7 +15,7 @@ use crate::{
     metrics::ConnectorMetrics,
     plan::Target,
     registry::{self, NamedRegistry, Publisher},
-    sink::{Sink, Sync},
+    sink::{Sink, StoreSync},
     stored,
 };
 
@@ -60,7 +60,7 @@ pub fn with_sink(
     let Parts { target, wait_for_namespace, registries, metrics } = parts;
     let namespace: Key = contiv_proto::Key::new(Kind::Namespace, "", &*target.namespace)?.to_path().into();
     let (services, endpoints) = (stored::services(), stored::endpoints());
-    let sync = Arc::new(Sync {
+    let sync = Arc::new(StoreSync {
         sink: sink.clone(),
         aggregators: registries
             .iter()
@@ -89,6 +89,7 @@ pub fn with_sink(
             move |_, ()| Ok::<_, BoxError>(vec![Arc::clone(&namespace)])
         })
         .with_settle(SETTLE)
+        .with_warm_standby()
         .with_backoff(Duration::from_millis(5), LONGEST_BACKOFF)
         .on_start({
             let sink = sink.clone();
@@ -129,7 +130,7 @@ fn namespace_type(key: &Key) -> ResourceType<Namespace> {
     ResourceType::new("namespace", key, |entry| contiv_proto::value::decode::<Namespace>(&entry.value))
 }
 
-fn to<T: Send + std::marker::Sync + 'static>(key: &Key) -> Mapper<T> {
+fn to<T: Send + Sync + 'static>(key: &Key) -> Mapper<T> {
     let key = Arc::clone(key);
     Mapper::of(move |_| vec![Arc::clone(&key)])
 }

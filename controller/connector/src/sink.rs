@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::{mpsc, watch};
 
 use crate::catalog::{Catalog, SourceService};
-pub(crate) use sync::Sync;
+pub(crate) use sync::StoreSync;
 
 /// What every registry said last. Cheap to clone; clones are the same sink.
 ///

@@ -25,7 +25,7 @@ const PERIOD: Duration = Duration::from_secs(600);
 const OWN_WRITES: Duration = Duration::from_secs(1);
 
 /// What a sync needs.
-pub(crate) struct Sync {
+pub(crate) struct StoreSync {
     pub(crate) sink: Sink,
     /// In the order of the configuration.
     pub(crate) aggregators: Vec<(String, Aggregator)>,
@@ -39,7 +39,7 @@ pub(crate) struct Sync {
 
 type Objects<T> = Vec<Arc<Object<Ownership<T>>>>;
 
-impl Sync {
+impl StoreSync {
     /// Brings the store to what the registries say.
     pub(crate) async fn run<T>(&self, context: &Context<T>) -> Result<Outcome, BoxError> {
         let services = context.cache_of(&self.services)?.clone();
