@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod command;
+pub mod controllers;
 pub mod figures;
 pub mod netlink;
 pub mod parts;

@@ -5,6 +5,7 @@ use std::{fs, path::PathBuf, time::Duration};
 use clap::Parser;
 use contiv_benches::{
     cluster::{self, Questions},
+    controllers,
     figures::{Figure, Quantity, Wanted, growth, table},
     parts, peers, plot, progress, runtime,
     workload::Workload,
@@ -62,6 +63,10 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
             progress(&format!("cluster, {services} services with {backends} backends"));
             add(figures, cluster::measure(lab, questions)?);
         }
+    }
+    if is_wanted(controllers::SECTION) && !(options.quick && options.only.is_none()) {
+        progress("controllers, 5000 workloads and 10000 services");
+        add(figures, controllers::measure(lab)?);
     }
     if is_wanted(peers::SECTION) {
         for services in [100, 1000, 10_000, 30_000] {

@@ -82,6 +82,11 @@ fn every_scenario_of_a_controller_names_tests_that_exist() {
     assert!(check("docs/connector.md") > 15);
 }
 
+#[test]
+fn every_promise_of_external_workloads_names_tests_that_exist() {
+    assert!(check("docs/external-workloads.md") > 5);
+}
+
 /// Returns how many rows there are.
 fn check(document: &str) -> usize {
     let text = fs::read_to_string(root().join(document)).unwrap();

@@ -1,0 +1,87 @@
+//! External workloads, end to end: a real etcd, a real `contiv controller`, a real agent. How long it takes from one change of
+//! a workload until the slices of its services are in etcd, and until the node's kernel has them.
+
+mod cluster;
+mod latency;
+
+use std::{fs, process::Command, time::Duration};
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions, binary},
+    cluster::{Etcd, State},
+    lab::{Lab, LabError, Process, Result, scratch, wait_until},
+};
+
+use crate::{
+    cluster::Client,
+    figures::{Figure, Quantity, Wanted},
+    statistics::timed,
+};
+
+/// Where these figures are in the table.
+pub const SECTION: &str = "controllers";
+/// For everything to be there.
+const LIMIT: Duration = Duration::from_secs(180);
+/// Where the controller answers.
+const LISTEN: &str = "127.0.0.1:9998";
+
+/// Fills an etcd with workloads and services, starts a controller and an agent, and changes one workload after the other.
+///
+/// # Errors
+/// When anything fails; what is slow is a figure and no error.
+pub fn measure(lab: &Lab) -> Result<Vec<Figure>> {
+    // What a section before has left.
+    let data = scratch("etcd")?;
+    if data.exists() {
+        fs::remove_dir_all(&data)
+            .map_err(|error| LabError::system(format!("remove {}", data.display()), error))?;
+    }
+    let etcd = Etcd::start(lab)?;
+    let client = Client::new()?;
+    lab.node.run(|| cluster::fill(&client))?;
+    let figure = |name: &str, seen: Quantity, wanted: Option<Wanted>| {
+        let figure = Figure::new(SECTION, name, (cluster::SERVICES, 1), seen);
+        wanted.into_iter().fold(figure, Figure::wanting)
+    };
+
+    let (first, controller) = timed(|| start(lab, &etcd));
+    let _controller = controller?;
+    let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
+    let (in_etcd, in_kernel) = lab.node.run(|| latency::measure(&client))?;
+    let milliseconds = |limit: f64| Some(Wanted::AtMost(Quantity::Seconds(limit / 1000.0)));
+    let figures = vec![
+        figure("slices of all services, from the start of the controller", first.into(), None),
+        figure("one workload changed until in etcd, p50", in_etcd.median().into(), milliseconds(20.0)),
+        figure("one workload changed until in etcd, p99", in_etcd.percentile(99).into(), milliseconds(100.0)),
+        figure(
+            "one workload changed until in the kernel, p50",
+            in_kernel.median().into(),
+            milliseconds(20.0),
+        ),
+        figure(
+            "one workload changed until in the kernel, p99",
+            in_kernel.percentile(99).into(),
+            milliseconds(100.0),
+        ),
+    ];
+    agent.stop()?;
+    lab.node.exec(&["nft", "delete table inet contiv"])?;
+    Ok(figures)
+}
+
+/// Starts the controller, and returns when every service has its slice.
+fn start(lab: &Lab, etcd: &Etcd<'_>) -> Result<Process> {
+    // Whatever this machine is configured with is not meant for it.
+    let config = scratch("controller.toml")?;
+    fs::write(&config, "").map_err(|error| LabError::system("write a configuration", error))?;
+    let mut command = Command::new(binary()?);
+    command.env_clear().arg("controller").arg("--config").arg(config);
+    command.args(["--enable", "external-workloads", "--store", &etcd.url(), "--listen", LISTEN]);
+    let controller = Process::start(&lab.node, "controller", &mut command)?;
+    let prefix = cluster::slices_prefix();
+    wait_until("every service has its slice", LIMIT, || {
+        let count = etcd.etcdctl(&["get", "--prefix", &prefix, "--count-only", "--write-out=fields"]);
+        count.is_ok_and(|count| count.contains(&format!("\"Count\" : {}\n", cluster::SERVICES)))
+    })?;
+    Ok(controller)
+}

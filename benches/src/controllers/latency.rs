@@ -1,0 +1,73 @@
+//! One change at a time: from etcd's acknowledgement of the workload to its slices in etcd, and to the kernel's word.
+
+use std::time::{Duration, Instant};
+
+use contiv_store::{Change, Store, WatchEvent, WatchStream};
+use contiv_tests::lab::{LabError, Result};
+use futures::StreamExt;
+use tokio::time::timeout;
+
+use super::cluster::{SERVICES_PER_WORKLOAD, WORKLOADS, address, put_workload, slices_prefix};
+use crate::{cluster::Client, netlink::Commits, statistics::Samples};
+
+/// Changes that are measured.
+const CHANGES: usize = 400;
+/// Longer than any change takes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long it took until all slices of the workload were seen in etcd, and until all of them were in the kernel. Must be
+/// called in the namespace of the node.
+pub(super) fn measure(client: &Client) -> Result<(Samples, Samples)> {
+    let mut commits = Commits::listen()?;
+    let prefix = slices_prefix();
+    let watch = client.runtime.block_on(async {
+        let revision = client.store.list(&prefix).await?.revision;
+        client.store.watch(&prefix, revision).await
+    });
+    let mut watch = watch.map_err(unexpected)?;
+    let (mut in_etcd, mut in_kernel) = (Vec::new(), Vec::new());
+    for number in 0..CHANGES {
+        let workload = number * 7919 % WORKLOADS;
+        let new = address(workload, 1 + number / WORKLOADS);
+        let change = vec![put_workload(workload, new)?];
+        client.runtime.block_on(client.store.commit(change)).map_err(unexpected)?;
+        let acknowledged = Instant::now();
+        let text = format!("\"{new}\"");
+        client.runtime.block_on(seen(&mut watch, text.as_bytes()))?;
+        in_etcd.push(acknowledged.elapsed());
+        let mut missing = SERVICES_PER_WORKLOAD;
+        while missing > 0 {
+            let commit = commits.next(PATIENCE)?.ok_or_else(|| LabError::TooLate {
+                what: format!("change {number} is in the kernel"),
+                limit: PATIENCE,
+            })?;
+            missing =
+                missing.saturating_sub(commit.backends.iter().filter(|backend| **backend == new).count());
+            if missing == 0 {
+                in_kernel.push(commit.at.saturating_duration_since(acknowledged));
+            }
+        }
+    }
+    Ok((in_etcd.into_iter().collect(), in_kernel.into_iter().collect()))
+}
+
+/// Returns when all slices of a workload have its new address.
+async fn seen(watch: &mut WatchStream, address: &[u8]) -> Result<()> {
+    let mut missing = SERVICES_PER_WORKLOAD;
+    while missing > 0 {
+        let next = timeout(PATIENCE, watch.next()).await;
+        let late = || LabError::TooLate { what: "the slices are in etcd".to_owned(), limit: PATIENCE };
+        let event = next.map_err(|_| late())?.ok_or_else(late)?.map_err(unexpected)?;
+        let WatchEvent::Changed(batch) = event else { continue };
+        let has_it = |change: &&Change| match change {
+            Change::Put(entry) => entry.value.windows(address.len()).any(|window| window == address),
+            Change::Delete { .. } => false,
+        };
+        missing = missing.saturating_sub(batch.changes.iter().filter(has_it).count());
+    }
+    Ok(())
+}
+
+fn unexpected(error: impl std::fmt::Display) -> LabError {
+    LabError::Unexpected(error.to_string())
+}
