@@ -19,6 +19,7 @@ impl Addresses {
     }
 
     /// Those of both.
+    #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         self.iter().chain(other.iter()).copied().collect()
     }

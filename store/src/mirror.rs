@@ -132,7 +132,7 @@ impl Mirror {
                 Err(TableError::TableDoesNotExist(_)) => None,
                 other => Some(other?),
             };
-            let mut rows = before.as_ref().map(|table| table.iter()).transpose()?.into_iter().flatten();
+            let mut rows = before.as_ref().map(ReadableTable::iter).transpose()?.into_iter().flatten();
             let mut row = rows.next().transpose()?;
             let mut entries = entries.into_iter();
             loop {

@@ -1,6 +1,6 @@
 //! Data of the kernel as text, by the type that the kernel keeps with each set. Source: nftables' `include/datatype.h`.
 
-use std::net::IpAddr;
+use std::{fmt::Write, net::IpAddr};
 
 use ipnetwork::IpNetwork;
 
@@ -86,8 +86,14 @@ type Part<'a> = (Type, &'a [u8], &'a [u8]);
 ///
 /// The last part is apart if it is an integer: the number of a slot.
 pub(super) fn text(number: u32, first: &[u8], last: &[u8]) -> (String, Option<u32>) {
-    let unknown =
-        || (format!("0x{}", first.iter().map(|byte| format!("{byte:02x}")).collect::<String>()), None);
+    let unknown = || {
+        let mut text = "0x".to_owned();
+        for byte in first {
+            // Writing to text does not fail.
+            let _ = write!(text, "{byte:02x}");
+        }
+        (text, None)
+    };
     let Some(mut parts) = parts(number, first, last) else { return unknown() };
     let slot = match parts.last() {
         Some((Type::Integer, first, last)) if first == last && parts.len() > 1 => {
@@ -142,7 +148,7 @@ mod tests {
     use super::*;
 
     const IPV4: u32 = 7;
-    const FRONTEND: u32 = 7 << 12 | 12 << 6 | 13;
+    const FRONTEND: u32 = (7 << 12) + (12 << 6) + 13;
 
     #[test]
     fn a_concatenation_is_read_by_its_types_and_the_slot_is_apart() {

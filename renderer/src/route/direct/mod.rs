@@ -117,7 +117,9 @@ impl Direct {
         let touched = direct.wanted.addresses().chain(direct.routes.keys().copied()).collect();
         let mut problems = direct.apply(socket, touched, announcer, report)?;
         let mut batch = Batch::default();
-        strays.into_iter().for_each(|stray| batch.remove_route(stray));
+        for stray in strays {
+            batch.remove_route(stray);
+        }
         problems.extend(batch.send(socket, report)?.into_iter().map(|failed| failed.problem));
         // Groups before their members, and all of them after the routes: the kernel would take those with them.
         program::delete_nexthops(socket, leftovers, report)?;
@@ -200,7 +202,9 @@ impl Direct {
             }
         }
         let unused = self.hops.take_unused();
-        unused.iter().for_each(|id| self.numbers.free(*id));
+        for id in &unused {
+            self.numbers.free(*id);
+        }
         program::delete_nexthops(socket, unused, report)?;
         Ok(problems)
     }

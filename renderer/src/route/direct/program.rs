@@ -131,7 +131,9 @@ pub(super) fn add_hops(
     let message = |(id, hop): &(u32, Hop)| NexthopMessage::new(*id, Nexthop::Hop(*hop)).into();
     let changes = hops.iter().map(message).map(Change::Make).collect();
     let results = apply::change(socket, changes, report)?;
-    results.iter().for_each(|errno| count(&mut report.added, *errno));
+    for errno in &results {
+        count(&mut report.added, *errno);
+    }
     Ok(hops.into_iter().zip(results).collect())
 }
 

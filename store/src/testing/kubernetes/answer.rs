@@ -115,15 +115,12 @@ fn unescape(text: &str) -> String {
     let mut rest = text.as_bytes();
     while let Some((first, others)) = rest.split_first() {
         let digits = others.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        match (first, digits.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = &others[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = others;
-            }
+        if let (b'%', Some(byte)) = (first, digits.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
+            bytes.push(byte);
+            rest = &others[2..];
+        } else {
+            bytes.push(*first);
+            rest = others;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
