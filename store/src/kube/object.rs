@@ -134,11 +134,7 @@ fn lighten(object: &mut Object) {
                 reference.resource_version.clear();
             }
         }
-        Object::Node(_)
-        | Object::Namespace(_)
-        | Object::VppNode(_)
-        | Object::IpAllocation(_)
-        | Object::ExternalWorkload(_) => {}
+        _ => {}
     }
 }
 

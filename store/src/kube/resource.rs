@@ -13,7 +13,7 @@ pub(super) struct Resource {
 }
 
 impl Resource {
-    /// None for what Kubernetes does not have, or only with an extension that few clusters have.
+    /// None for what Kubernetes does not have.
     fn of(kind: Kind) -> Option<Self> {
         let path = match kind {
             Kind::Pod => "/api/v1/pods",
@@ -22,7 +22,7 @@ impl Resource {
             Kind::EndpointSlice => "/apis/discovery.k8s.io/v1/endpointslices",
             Kind::Node => "/api/v1/nodes",
             Kind::Namespace => "/api/v1/namespaces",
-            Kind::VppNode | Kind::IpAllocation | Kind::ExternalWorkload => return None,
+            _ => return None,
         };
         Some(Self { kind, path, selector: String::new() })
     }
