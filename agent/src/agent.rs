@@ -19,7 +19,8 @@ use crate::{
     config::{Config, RendererName},
     counters::ConnectionCounters,
     event_loop::{
-        EventLoop, GuardConfig, LoopConfig, LoopMetrics, MirrorConfig, RendererSpec, Request, StoreFeedEnded,
+        EventLoop, GuardConfig, HistoryLimits, LoopConfig, LoopMetrics, MirrorConfig, RendererSpec, Request,
+        StoreFeedEnded,
     },
     health,
     http::{self, Api},
@@ -101,8 +102,11 @@ async fn run_until_stopped(
             local_addresses,
             verification: config.verification(),
             guard: GuardConfig { percent: config.mass_deletion_percent, wait: config.mass_deletion_wait },
-            history_events: config.history_events,
-            history_age: config.history_age,
+            history: HistoryLimits {
+                events: config.history_events,
+                age: config.history_age,
+                bytes: config.history_bytes,
+            },
         },
         feed,
         receiver,

@@ -65,7 +65,7 @@ impl MirrorHandle {
     pub(crate) fn start(
         folder: PathBuf,
         source: String,
-        reports: mpsc::UnboundedSender<MirrorReport>,
+        reports: mpsc::Sender<MirrorReport>,
         retry_after: Duration,
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let (jobs, work) = sync_channel(CAPACITY);
@@ -117,7 +117,7 @@ impl MirrorHandle {
 struct Writer {
     folder: PathBuf,
     source: String,
-    reports: mpsc::UnboundedSender<MirrorReport>,
+    reports: mpsc::Sender<MirrorReport>,
     retry_after: Duration,
     /// Opened when it is needed first, so that the start does not wait for it.
     mirror: Option<Mirror>,
@@ -201,9 +201,9 @@ impl Writer {
         Ok(self.mirror.insert(mirror))
     }
 
-    /// The loop may be gone already: at the end it does not wait for reports.
+    /// Waits while the loop has many to take in. It may be gone already: at the end it takes no more reports.
     fn report(&self, report: MirrorReport) {
-        let _ = self.reports.send(report);
+        let _ = self.reports.blocking_send(report);
     }
 }
 

@@ -62,6 +62,7 @@ impl Default for Config {
             verify_heal: true,
             history_events: 1000,
             history_age: Duration::from_secs(24 * 60 * 60),
+            history_bytes: 8 << 20,
         }
     }
 }

@@ -240,6 +240,10 @@ pub struct Config {
     #[arg(long, env = "CONTIV_HISTORY_AGE", value_name = "TIME", value_parser = humantime::parse_duration)]
     #[serde(with = "text::duration")]
     pub history_age: Duration,
+
+    /// How much memory the history takes up, about, in bytes
+    #[arg(long, env = "CONTIV_HISTORY_BYTES", value_name = "N")]
+    pub history_bytes: usize,
 }
 
 /// The forms of log lines.

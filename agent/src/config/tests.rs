@@ -17,7 +17,7 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 39] = [
+const VALUES: [(&str, &str, &str); 43] = [
     ("node-name", "\"n1\"", "n2"),
     ("store", "\"etcds://127.0.0.1:1\"", "dir:/2"),
     ("etcd-ca-file", "\"/1\"", "/2"),
@@ -55,8 +55,12 @@ const VALUES: [(&str, &str, &str); 39] = [
     ("source-ranges-on-node-ports", "true", "false"),
     ("mass-deletion-percent", "80", "0"),
     ("mass-deletion-wait", "\"5m\"", "10s"),
+    ("service-counters", "10", "20"),
+    ("verify-interval", "\"1m\"", "2m"),
+    ("verify-heal", "false", "true"),
     ("history-events", "5", "6"),
     ("history-age", "\"7m\"", "8m"),
+    ("history-bytes", "100000", "200000"),
 ];
 
 #[test]

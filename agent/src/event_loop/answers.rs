@@ -39,6 +39,7 @@ impl EventLoop {
                 }
                 drop(reply.send(views));
             }
+            Query::Pods(reply) => drop(reply.send(self.processor.attached().clone())),
             Query::Dump(name, found, reply) => drop(found.send(self.renderers.ask(&name, reply))),
             Query::Quarantine(reply) => {
                 let is_known = |object: &ObjectKey| self.processor.object(object).is_some();

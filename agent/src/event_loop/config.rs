@@ -1,10 +1,10 @@
 //! What the loop is told at the start.
 
-use std::{collections::BTreeSet, net::IpAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, path::PathBuf};
 
 use contiv_model::ProcessorConfig;
 
-use super::{GuardConfig, VerificationConfig};
+use super::{GuardConfig, HistoryLimits, VerificationConfig};
 use crate::metrics::{EventMetrics, RendererMetrics};
 
 /// What the loop is told at the start.
@@ -22,10 +22,8 @@ pub struct LoopConfig {
     pub guard: GuardConfig,
     /// When dataplanes are verified.
     pub verification: VerificationConfig,
-    /// How many events the history keeps.
-    pub history_events: usize,
-    /// How long it keeps them.
-    pub history_age: Duration,
+    /// How much the history keeps.
+    pub history: HistoryLimits,
 }
 
 /// Where the mirror is, and of what.

@@ -2,9 +2,11 @@
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
+use contiv_model::PodId;
 use contiv_store::FeedEvent;
 
 use super::{
+    pods::PodAddition,
     query::{Query, Reply},
     renderers::{Done, Notice},
     verifiers::Looked,
@@ -37,6 +39,10 @@ pub(super) enum Event {
     },
     /// Deletions that are held are to count.
     ConfirmDeletions(Reply<bool>),
+    /// A pod is attached to this node's dataplane.
+    AddPod(PodAddition),
+    /// A pod is detached.
+    DeletePod(PodId, Reply<bool>),
     /// A renderer that failed is to be given everything again.
     Retry {
         /// Which one.
@@ -67,6 +73,10 @@ pub enum Request {
     },
     /// Let the deletions that are held count. Answers false if there are none.
     ConfirmDeletions(Reply<bool>),
+    /// Attach a pod to this node's dataplane.
+    AddPod(PodAddition),
+    /// Detach a pod. Answers false if it was not attached.
+    DeletePod(PodId, Reply<bool>),
     /// Stop, and leave the dataplane in place.
     Shutdown,
 }
@@ -78,6 +88,8 @@ impl From<Request> for Event {
             Request::LocalAddresses(addresses) => Self::LocalAddresses(addresses),
             Request::Resync { cause } => Self::Resync { cause },
             Request::ConfirmDeletions(reply) => Self::ConfirmDeletions(reply),
+            Request::AddPod(addition) => Self::AddPod(addition),
+            Request::DeletePod(pod, reply) => Self::DeletePod(pod, reply),
             Request::Shutdown => Self::Shutdown,
         }
     }

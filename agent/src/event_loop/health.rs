@@ -3,9 +3,15 @@
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use contiv_model::{ChangeSet, NodeName, ObjectKey, Processor};
+use tokio::{sync::mpsc::error::TrySendError, time::Instant};
 
 use crate::health::{HealthOutputs, HealthUpdate, ProxyHealth};
+
+/// How long a queue that is full is left alone, if nothing else happens.
+const FULL: Duration = Duration::from_millis(50);
 
 /// The outputs, and what is known of this node.
 #[derive(Debug)]
@@ -14,13 +20,15 @@ pub(super) struct HealthReporter {
     node: ObjectKey,
     node_was_there: bool,
     node_eligible: bool,
+    /// What the server had no room for.
+    unsent: Option<HealthUpdate>,
 }
 
 impl HealthReporter {
     /// Tells the addresses that are known without the store.
     pub(super) fn new(outputs: HealthOutputs, node: NodeName, processor: &Processor) -> Self {
-        let reporter =
-            Self { outputs, node: ObjectKey::Node(node), node_was_there: false, node_eligible: true };
+        let node = ObjectKey::Node(node);
+        let mut reporter = Self { outputs, node, node_was_there: false, node_eligible: true, unsent: None };
         let node_ips = Some(processor.snapshot().node.node_ips);
         reporter.send(HealthUpdate { services: Vec::new(), node_ips });
         reporter
@@ -32,7 +40,7 @@ impl HealthReporter {
     }
 
     /// Tells what these changes come to.
-    pub(super) fn tell_changes(&self, changes: &ChangeSet) {
+    pub(super) fn tell_changes(&mut self, changes: &ChangeSet) {
         if let Some(update) = HealthUpdate::of(changes) {
             self.send(update);
         }
@@ -55,8 +63,29 @@ impl HealthReporter {
         });
     }
 
-    fn send(&self, update: HealthUpdate) {
+    /// Tells what there was no room for.
+    pub(super) fn tell_unsent(&mut self) {
+        if let Some(update) = self.unsent.take() {
+            self.send(update);
+        }
+    }
+
+    /// When there may be room for it.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.unsent.as_ref().map(|_| Instant::now() + FULL)
+    }
+
+    fn send(&mut self, update: HealthUpdate) {
+        let update = match self.unsent.take() {
+            None => update,
+            Some(mut unsent) => {
+                unsent.merge(update);
+                unsent
+            }
+        };
         // The server ends only after the loop, or with it.
-        let _ = self.outputs.updates.send(update);
+        if let Err(TrySendError::Full(update)) = self.outputs.updates.try_send(update) {
+            self.unsent = Some(update);
+        }
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Inputs {
     pub(super) store: Receiver<FeedEvent>,
     pub(super) requests: Receiver<Request>,
     pub(super) reports: Receiver<Done>,
-    pub(super) mirror: UnboundedReceiver<MirrorReport>,
+    pub(super) mirror: Receiver<MirrorReport>,
     pub(super) notices: Receiver<Notice>,
     pub(super) looks: UnboundedReceiver<Looked>,
     /// What an event has led to. Comes before everything else.

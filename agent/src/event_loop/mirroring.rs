@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio::{
     sync::{mpsc, oneshot},
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 use tracing::{info, warn};
 
@@ -19,6 +19,8 @@ use crate::mirror::{MirrorHandle, MirrorReport, RETRY_AFTER};
 
 /// How long the loop waits at its start for what was saved.
 const LOAD_LIMIT: Duration = Duration::from_secs(2);
+/// How many reports may wait for the loop before the mirror has to.
+const REPORTS: usize = 16;
 /// A first list of fewer entries than this is held against what was saved. A larger one is no store that was wiped, and
 /// its start should not wait.
 const SUSPICIOUS: usize = 1000;
@@ -40,15 +42,13 @@ pub struct MirrorStatus {
 #[derive(Debug)]
 pub(super) struct Mirroring {
     mirror: Option<(MirrorHandle, oneshot::Receiver<()>)>,
-    reports: mpsc::UnboundedSender<MirrorReport>,
+    reports: mpsc::Sender<MirrorReport>,
     status: MirrorStatus,
 }
 
 impl Mirroring {
-    pub(super) fn start(
-        config: Option<MirrorConfig>,
-    ) -> io::Result<(Self, mpsc::UnboundedReceiver<MirrorReport>)> {
-        let (reports, receiver) = mpsc::unbounded_channel();
+    pub(super) fn start(config: Option<MirrorConfig>) -> io::Result<(Self, mpsc::Receiver<MirrorReport>)> {
+        let (reports, receiver) = mpsc::channel(REPORTS);
         let start = |MirrorConfig { folder, source }| {
             MirrorHandle::start(folder, source, reports.clone(), RETRY_AFTER)
         };
@@ -67,25 +67,15 @@ impl Mirroring {
         tokio::spawn(async move {
             if let Ok(Some(saved)) = loaded.await {
                 // The loop may be gone.
-                let _ = reports.send(MirrorReport::Loaded(saved));
+                let _ = reports.send(MirrorReport::Loaded(saved)).await;
             }
         });
     }
 
     /// What was saved, waiting for it: without it, things would be taken out of the kernel that must stay.
-    fn load_now(&mut self) -> Option<Saved> {
+    async fn load_now(&mut self) -> Option<Saved> {
         let (handle, _) = self.mirror.as_mut()?;
-        let mut loaded = handle.load();
-        let deadline = std::time::Instant::now() + LOAD_LIMIT;
-        loop {
-            match loaded.try_recv() {
-                Ok(saved) => return saved,
-                Err(oneshot::error::TryRecvError::Empty) if std::time::Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                Err(_) => return None,
-            }
-        }
+        timeout(LOAD_LIMIT, handle.load()).await.ok()?.ok()?
     }
 
     pub(super) fn replace(&mut self, revision: i64, mut entries: Vec<Entry>, bad: &[BadValue]) {
@@ -135,11 +125,11 @@ impl EventLoop {
 
     /// Before the first list counts, recalls what was in force when the agent stopped, where the list leaves doubt: values
     /// that are no good keep what was saved of them, and it is noticed if too much is gone.
-    pub(super) fn remember(&mut self, list: &Snapshot, bad: &[BadValue]) {
+    pub(super) async fn remember(&mut self, list: &Snapshot, bad: &[BadValue]) {
         if bad.is_empty() && list.entries.len() >= SUSPICIOUS {
             return;
         }
-        if let Some(Saved { revision, entries }) = self.mirror.load_now() {
+        if let Some(Saved { revision, entries }) = self.mirror.load_now().await {
             let saved = Snapshot { revision, entries, ..Snapshot::default() };
             self.processor.resync(intake::snapshot(&saved).0);
         }

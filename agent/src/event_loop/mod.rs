@@ -15,6 +15,7 @@ mod history;
 mod inputs;
 mod intake;
 mod mirroring;
+mod pods;
 mod quarantine;
 mod query;
 mod renderers;
@@ -42,6 +43,7 @@ use health::HealthReporter;
 use history::{Covers, Happening, History};
 use inputs::Inputs;
 use mirroring::Mirroring;
+use pods::PodAdditions;
 use quarantine::Quarantine;
 use renderers::{Renderers, Settled};
 use verifiers::Verifiers;
@@ -50,8 +52,9 @@ pub(crate) use config::MirrorConfig;
 pub use config::{LoopConfig, LoopMetrics};
 pub use event::Request;
 pub use guard::{GuardConfig, HeldDeletions};
-pub use history::{HistoryQuery, Outcome, Record};
+pub use history::{HistoryLimits, HistoryQuery, Outcome, Record};
 pub use mirroring::MirrorStatus;
+pub use pods::{PodAddition, PodNotAdded};
 pub use quarantine::Quarantined;
 pub use query::{Query, Reply, Sizes, Status, StoreDown};
 pub use renderers::{LastError, LastReport, RendererSpec, RendererView};
@@ -80,6 +83,7 @@ pub struct EventLoop {
     verifiers: Verifiers,
     /// A dataplane that has drifted is programmed again.
     heals_drift: bool,
+    pods: PodAdditions,
     store: StoreState,
     inputs: Inputs,
     feed: FeedHandle,
@@ -128,10 +132,11 @@ impl EventLoop {
             quarantine: Quarantine::default(),
             guard: DeletionGuard::new(config.guard),
             handover: Handover::default(),
-            history: History::new(config.history_events, config.history_age),
+            history: History::new(config.history),
             renderers,
             verifiers,
             heals_drift: config.verification.heal,
+            pods: PodAdditions::default(),
             store: StoreState::default(),
             inputs: Inputs {
                 store,
@@ -158,17 +163,17 @@ impl EventLoop {
     pub async fn run(mut self) -> Result<(), StoreFeedEnded> {
         loop {
             let event = self.inputs.next(self.deadline()).await.ok_or(StoreFeedEnded)?;
-            if self.handle(event).is_break() {
+            if self.handle(event).await.is_break() {
                 self.drain().await;
                 return Ok(());
             }
         }
     }
 
-    fn handle(&mut self, event: Event) -> ControlFlow<()> {
+    async fn handle(&mut self, event: Event) -> ControlFlow<()> {
         match event {
             Event::Store(event) => {
-                self.take_in(event);
+                self.take_in(event).await;
                 self.health.look_for_node(&self.processor);
             }
             Event::Renderer(done) => {
@@ -182,6 +187,7 @@ impl EventLoop {
                         );
                     }
                     self.history.settle(settled.covers, &settled.renderer, &settled.outcome);
+                    self.settle_pods(&settled);
                 }
                 self.report_readiness();
                 self.dispatch();
@@ -194,6 +200,7 @@ impl EventLoop {
                 self.inputs.follow_ups.extend(self.renderers.due());
                 self.end_hold();
                 self.verify_due();
+                self.revert_late_pods();
             }
             Event::Query(query) => self.answer(query),
             Event::LocalAddresses(addresses) => self.take_in_addresses(addresses),
@@ -201,6 +208,11 @@ impl EventLoop {
                 let is_confirmed = self.confirm_deletions("they were confirmed");
                 // Whoever asked may have gone.
                 let _ = reply.send(is_confirmed);
+            }
+            Event::AddPod(addition) => self.add_pod(addition),
+            Event::DeletePod(pod, reply) => {
+                let was_attached = self.delete_pod(pod);
+                let _ = reply.send(was_attached);
             }
             Event::Resync { cause } => self.resync(cause),
             Event::Retry { renderer } => {
@@ -221,6 +233,7 @@ impl EventLoop {
             }
             Event::Shutdown => return ControlFlow::Break(()),
         }
+        self.health.tell_unsent();
         self.health.tell_proxy(self.renderers.health(self.health.renderer(), self.started));
         ControlFlow::Continue(())
     }
@@ -241,10 +254,8 @@ impl EventLoop {
 
     /// When something is to be done even if nothing happens.
     fn deadline(&self) -> Option<Instant> {
-        [self.renderers.deadline(), self.guard.deadline(), self.verifiers.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let own = [self.renderers.deadline(), self.guard.deadline(), self.verifiers.deadline()];
+        own.into_iter().chain([self.pods.deadline(), self.health.deadline()]).flatten().min()
     }
 
     /// Before the first snapshot goes out, in the next event: what the kernel has of an earlier run is not known.
@@ -336,6 +347,8 @@ impl EventLoop {
     /// Lets renderers finish what they are at. What is pending stays undone: the next start does it.
     async fn drain(mut self) {
         let deadline = Instant::now() + DRAIN_LIMIT;
+        // The mirror must not wait for somebody to take its reports.
+        self.inputs.mirror.close();
         while self.renderers.are_busy() {
             let Ok(Some(done)) = tokio::time::timeout_at(deadline, self.inputs.reports.recv()).await else {
                 warn!("a renderer is still busy; leaving it");

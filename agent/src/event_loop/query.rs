@@ -1,8 +1,10 @@
 //! What can be asked of the loop, and the answers. A question carries the channel for its answer.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use contiv_model::{ContivService, Object, ServiceId, Snapshot, object::ObjectKind, processor::NodeView};
+use contiv_model::{
+    ContivService, InterfaceName, Object, PodId, ServiceId, Snapshot, object::ObjectKind, processor::NodeView,
+};
 use contiv_renderer::Description;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -36,6 +38,8 @@ pub enum Query {
     Objects(ObjectKind, Reply<Vec<Object>>),
     /// Every node.
     Nodes(Reply<Vec<NodeView>>),
+    /// The pods that are attached to this node's dataplane, with their main interfaces.
+    Pods(Reply<BTreeMap<PodId, InterfaceName>>),
     /// How the renderers are.
     Renderers(Reply<Vec<RendererView>>),
     /// What a renderer has applied. False if there is none of this name; else the description comes as soon as the

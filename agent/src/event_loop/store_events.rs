@@ -19,9 +19,9 @@ use super::{
 const NAMED: usize = 5;
 
 impl EventLoop {
-    pub(super) fn take_in(&mut self, event: FeedEvent) {
+    pub(super) async fn take_in(&mut self, event: FeedEvent) {
         match event {
-            FeedEvent::Snapshot(snapshot) => self.take_in_snapshot(snapshot),
+            FeedEvent::Snapshot(snapshot) => self.take_in_snapshot(snapshot).await,
             FeedEvent::Changed(batch) => self.take_in_changes(batch),
             FeedEvent::Problems(problems) => {
                 let description = format!("{} manifests or objects cannot be read", problems.len());
@@ -44,14 +44,14 @@ impl EventLoop {
         }
     }
 
-    fn take_in_snapshot(&mut self, snapshot: Snapshot) {
+    async fn take_in_snapshot(&mut self, snapshot: Snapshot) {
         let start = (Timestamp::now(), Instant::now());
         self.report_store_up();
         self.store.revision = snapshot.revision;
         self.store.is_of_mirror = false;
         let (mut resync, bad) = intake::snapshot(&snapshot);
         if !self.store.is_synced {
-            self.remember(&snapshot, &bad);
+            self.remember(&snapshot, &bad).await;
         }
         let judgement = self.guard.judge_list(&self.processor, &mut resync);
         let Snapshot { revision, entries, problems } = snapshot;
@@ -119,14 +119,14 @@ impl EventLoop {
         }
     }
 
-    /// Renderers first: whatever else is to be done of a change, no packet waits for it.
-    fn hand_out(
+    /// Renderers first: whatever else is to be done of a change, no packet waits for it. Returns the number of the event.
+    pub(super) fn hand_out(
         &mut self,
         kind: &'static str,
         description: String,
         mut changes: ChangeSet,
         start: (Timestamp, Instant),
-    ) {
+    ) -> u64 {
         let event = self.history.next();
         self.handover.take(&mut changes, event);
         let changes = Arc::new(changes);
@@ -138,6 +138,7 @@ impl EventLoop {
         }
         self.record_timed(kind, description, Some(&changes), renderers, start);
         self.health.tell_changes(&changes);
+        event
     }
 
     fn report_held(&mut self, judgement: &Judgement) {

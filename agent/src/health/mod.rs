@@ -23,6 +23,9 @@ pub type HealthCheckQuestions = mpsc::Sender<Reply<Vec<HealthCheckView>>>;
 /// How many questions may wait for the server of health checks.
 const QUESTIONS: usize = 16;
 
+/// How many updates may wait for the server; what comes then is one update, and waits in the loop.
+const UPDATES: usize = 64;
+
 /// What the event loop has, to tell of health.
 #[derive(Debug)]
 pub struct HealthOutputs {
@@ -30,9 +33,8 @@ pub struct HealthOutputs {
     pub renderer: String,
     /// How the agent is.
     pub proxy: watch::Sender<ProxyHealth>,
-    /// What changes for the server of health checks. Without a limit, so that the loop never waits; the server only ever
-    /// waits for what is in it.
-    pub updates: mpsc::UnboundedSender<HealthUpdate>,
+    /// What changes for the server of health checks.
+    pub updates: mpsc::Sender<HealthUpdate>,
 }
 
 /// The loop's ends of the channels, the server at their other ends, where to ask it, and how the agent is. `renderer`
@@ -41,7 +43,7 @@ pub fn channels(
     renderer: &str,
 ) -> (HealthOutputs, HealthCheckServer, HealthCheckQuestions, watch::Receiver<ProxyHealth>) {
     let (proxy, health) = watch::channel(ProxyHealth::starting());
-    let (updates, receiver) = mpsc::unbounded_channel();
+    let (updates, receiver) = mpsc::channel(UPDATES);
     let (questions, asked) = mpsc::channel(QUESTIONS);
     let server = HealthCheckServer::new(receiver, asked, health.clone());
     (HealthOutputs { renderer: renderer.to_owned(), proxy, updates }, server, questions, health)

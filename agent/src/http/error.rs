@@ -8,6 +8,8 @@ use axum::{
 use serde_json::json;
 use thiserror::Error;
 
+use crate::event_loop::PodNotAdded;
+
 /// Why a request got no answer.
 #[derive(Debug, Error)]
 pub(super) enum ApiError {
@@ -29,6 +31,8 @@ pub(super) enum ApiError {
     NoCounters(String),
     #[error("{0}")]
     NotReady(&'static str),
+    #[error(transparent)]
+    PodNotAdded(#[from] PodNotAdded),
     #[error("the agent is stopping")]
     Stopping,
     #[error("the event loop has not answered within 3 s; try again")]
@@ -48,6 +52,7 @@ impl IntoResponse for ApiError {
             Self::TooSlow
             | Self::NoCounters(_)
             | Self::NotReady(_)
+            | Self::PodNotAdded(_)
             | Self::Stopping
             | Self::LoopBusy
             | Self::RendererBusy(_) => StatusCode::SERVICE_UNAVAILABLE,

@@ -10,6 +10,7 @@ mod load_balancer;
 mod log_level;
 mod loopback;
 mod page;
+mod pods;
 mod protection;
 mod trace;
 mod views;
@@ -22,7 +23,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use axum::{
     Router,
     extract::FromRef,
-    routing::{get, post},
+    routing::{delete, get, post},
 };
 use tokio::{
     net::TcpListener,
@@ -48,7 +49,7 @@ pub use load_balancer::serve_load_balancers;
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// Every endpoint, with what it is for. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 23] = [
+pub const ENDPOINTS: [(&str, &str, &str); 26] = [
     ("GET", "/liveness", "200 while the event loop answers"),
     ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
     ("GET", "/metrics", "Prometheus metrics"),
@@ -60,6 +61,9 @@ pub const ENDPOINTS: [(&str, &str, &str); 23] = [
     ("GET", "/snapshot", "everything that renderers are told: services, and facts about this node"),
     ("GET", "/objects/{kind}", "stored objects as they are in force, as in /objects/endpointslice"),
     ("GET", "/nodes", "every node"),
+    ("GET", "/pods", "the pods that are attached to this node's dataplane"),
+    ("POST", "/pods", "attach a pod: {namespace, name, interface}, and ?wait=5s for the result"),
+    ("DELETE", "/pods/{namespace}/{name}", "detach a pod"),
     ("GET", "/renderers", "how the renderers are"),
     ("GET", "/renderers/{name}/dump", "what a renderer has applied: text, or ?format=json"),
     ("GET", "/health-checks", "the health-check node ports of services, and where they cannot be served"),
@@ -141,6 +145,8 @@ pub fn router(api: Api) -> Router {
             .route("/config", get(views::configuration))
             .route("/objects/{kind}", get(views::objects))
             .route("/nodes", get(views::nodes))
+            .route("/pods", get(pods::list).post(pods::add))
+            .route("/pods/{namespace}/{name}", delete(pods::delete))
             .route("/renderers", get(views::renderers))
             .route("/renderers/{name}/dump", get(views::dump))
             .route("/health-checks", get(views::health_checks))

@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use axum::{
     body::{Body, to_bytes},
     extract::ConnectInfo,
-    http::{Request, StatusCode},
+    http::{Request, StatusCode, header::CONTENT_TYPE},
 };
 use contiv_store::FeedEvent;
 use serde_json::Value;
@@ -12,9 +12,12 @@ use tower::ServiceExt;
 use super::{ENDPOINTS, router};
 use crate::test_support::{Call, Harness, Mode, Scripted, bad_service, batch, put, service, slice, snapshot};
 
+mod pods;
 mod trace;
 
 pub(super) const HERE: &str = "127.0.0.1:4000";
+/// A pod as it is attached.
+const POD: &str = r#"{"namespace": "default", "name": "pod", "interface": "veth1"}"#;
 
 fn web() -> FeedEvent {
     snapshot(7, vec![slice("web", 1), service("web", 1)])
@@ -23,9 +26,13 @@ fn web() -> FeedEvent {
 /// A request from a peer, and the answer.
 pub(super) async fn request(harness: &Harness, peer: &str, method: &str, path: &str) -> (StatusCode, String) {
     let api = harness.api();
-    // The only request that needs a body is the one for the log level.
-    let body = if method == "PUT" { Body::from("debug") } else { Body::empty() };
-    let mut request = Request::builder().method(method).uri(path).body(body).unwrap();
+    let body = match (method, path) {
+        ("PUT", _) => Body::from("debug"),
+        ("POST", path) if path.starts_with("/pods") => Body::from(POD),
+        _ => Body::empty(),
+    };
+    let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
+    let mut request = request.body(body).unwrap();
     request.extensions_mut().insert(ConnectInfo(peer.parse::<SocketAddr>().unwrap()));
     let response = router(api).oneshot(request).await.unwrap();
     let status = response.status();
@@ -122,6 +129,7 @@ async fn the_endpoints_listed_are_those_that_are_served() {
     for (method, path, _) in ENDPOINTS {
         let path = path.replace("/trace", "/trace?from=10.1.0.9&to=10.96.0.1&port=80&protocol=tcp");
         let path = path.replace("{namespace}", "default").replace("{kind}", "svc");
+        let path = path.replace("/pods/default/{name}", "/pods/default/pod");
         let path =
             path.replace("/services/default/{name}", "/services/default/web").replace("{name}", "dry-run");
         let (status, body) = request(&harness, HERE, method, &path).await;

@@ -125,6 +125,6 @@ pub(super) async fn history(
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as an argument of map_err")]
-fn bad_request(rejection: QueryRejection) -> ApiError {
+pub(super) fn bad_request(rejection: QueryRejection) -> ApiError {
     ApiError::BadRequest(rejection.body_text())
 }

@@ -17,11 +17,11 @@ fn put(key: &str, value: &str, revision: i64) -> Batch {
 struct Started {
     handle: MirrorHandle,
     ended: oneshot::Receiver<()>,
-    reports: mpsc::UnboundedReceiver<MirrorReport>,
+    reports: mpsc::Receiver<MirrorReport>,
 }
 
 fn start(folder: &std::path::Path) -> Started {
-    let (sender, reports) = mpsc::unbounded_channel();
+    let (sender, reports) = mpsc::channel(16);
     let (handle, ended) = MirrorHandle::start(folder.to_owned(), "dir:/x".to_owned(), sender, RETRY).unwrap();
     Started { handle, ended, reports }
 }

@@ -18,8 +18,8 @@ use tokio::{
 use crate::{
     counters::ConnectionCounters,
     event_loop::{
-        EventLoop, GuardConfig, HistoryQuery, LoopConfig, LoopMetrics, Query, Record, RendererSpec,
-        RendererView, Reply, Request, Status, StoreFeedEnded, VerificationConfig,
+        EventLoop, GuardConfig, HistoryLimits, HistoryQuery, LoopConfig, LoopMetrics, Query, Record,
+        RendererSpec, RendererView, Reply, Request, Status, StoreFeedEnded, VerificationConfig,
     },
     health::{self, HealthCheckQuestions, ProxyHealth},
     http::Api,
@@ -75,8 +75,7 @@ impl Harness {
                 guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
                 local_addresses: std::collections::BTreeSet::new(),
                 processor: ProcessorConfig::new(NodeName::new("n1")),
-                history_events: 100,
-                history_age: Duration::from_secs(3600),
+                history: HistoryLimits { events: 2000, age: Duration::from_secs(3600), bytes: 1 << 20 },
             },
             (receiver, feed),
             asked,

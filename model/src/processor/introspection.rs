@@ -1,12 +1,18 @@
 //! Views of the processor's state for people.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use ipnetwork::IpNetwork;
 use serde::Serialize;
 
 use super::Processor;
-use crate::{ContivService, NodeName, Object, ObjectKey, ServiceId, object::ObjectKind};
+use crate::{
+    ContivService, InterfaceName, NodeName, Object, ObjectKey, PodId, ServiceId, object::ObjectKind,
+};
 
 /// A node with everything that is known of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -30,6 +36,11 @@ impl Processor {
     /// The object of this identity as it is in force; none if nothing is known of it.
     pub fn object(&self, key: &ObjectKey) -> Option<Object> {
         self.cache.get(key)
+    }
+
+    /// The pods that are attached to this node's dataplane, with their main interfaces.
+    pub const fn attached(&self) -> &BTreeMap<PodId, InterfaceName> {
+        &self.attached
     }
 
     /// The objects of a type as they are in force, sorted by id.

@@ -23,10 +23,9 @@ mod state;
 mod verify;
 mod watch;
 
-use std::sync::mpsc::Sender;
-
 use contiv_model::{ChangeSet, Snapshot};
 use direct::{Direct, Kernel, Wanted};
+use tokio::sync::watch::Sender;
 
 use self::{
     desired::Desired,

@@ -6,7 +6,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    sync::mpsc::{Receiver, Sender, channel},
 };
 
 use ipnetwork::IpNetwork;
@@ -16,6 +15,7 @@ use rtnetlink::{
     packet_core::NetlinkPayload,
     packet_route::{AddressFamily, RouteNetlinkMessage, link::LinkFlags, route::RouteMessage},
 };
+use tokio::sync::watch::{Receiver, Sender, channel};
 
 use super::{
     Links, Way, apply, kernel_route, kernel_rule,
@@ -123,7 +123,6 @@ impl Announcer {
 pub(super) struct RouteWatch {
     listener: Listener,
     renderer: Receiver<Interest>,
-    interest: Interest,
     /// Whether an interface that matters was last seen to be up.
     is_up: BTreeMap<u32, bool>,
     heard: VecDeque<ForeignChange>,
@@ -137,19 +136,17 @@ impl RouteWatch {
     ) -> Result<(Self, Sender<Interest>), NetlinkError> {
         let (listener, membership) = Listener::join(NETLINK_ROUTE, &group::ALL, socket.port())?;
         socket.membership = Some(membership);
-        let (sender, renderer) = channel();
-        let interest = Interest::new(options, Links::default());
-        let watch = Self { listener, renderer, interest, is_up: BTreeMap::new(), heard: VecDeque::new() };
+        let (sender, renderer) = channel(Interest::new(options, Links::default()));
+        let watch = Self { listener, renderer, is_up: BTreeMap::new(), heard: VecDeque::new() };
         Ok((watch, sender))
     }
 
     fn take(&mut self, received: &[u8]) {
-        if let Some(latest) = self.renderer.try_iter().last() {
-            self.interest = latest;
-        }
+        // Also after the renderer is gone: then it is what counted last.
+        let interest = self.renderer.borrow_and_update().clone();
         for message in messages(received) {
             if let NetlinkPayload::InnerMessage(message) = message.payload
-                && let Some(what) = what_matters(&message, &self.interest, &mut self.is_up)
+                && let Some(what) = what_matters(&message, &interest, &mut self.is_up)
             {
                 self.heard.push_back(ForeignChange { what, by: None });
             }

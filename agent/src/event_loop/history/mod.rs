@@ -1,6 +1,7 @@
-//! What happened, newest last, within limits of number and age.
+//! What happened, newest last, within limits of number, age and bytes.
 
 mod query;
+mod size;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -111,28 +112,39 @@ pub(super) struct Happening<'a> {
     pub(super) renderers: Vec<Arc<str>>,
 }
 
+/// How much the history keeps. The newest event is kept whatever its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistoryLimits {
+    /// Events.
+    pub events: usize,
+    /// Since when they began.
+    pub age: Duration,
+    /// About what all of them take up in memory.
+    pub bytes: usize,
+}
+
 /// The ring of records.
 #[derive(Debug)]
 pub(super) struct History {
     records: VecDeque<Record>,
-    limit: usize,
-    age: Duration,
+    limits: HistoryLimits,
+    /// What the records take up.
+    bytes: usize,
     newest: u64,
 }
 
 impl History {
-    /// A history that keeps at most `limit` events, and none that is older than `age`.
-    pub(super) const fn new(limit: usize, age: Duration) -> Self {
-        Self { records: VecDeque::new(), limit, age, newest: 0 }
+    /// A history without events.
+    pub(super) const fn new(limits: HistoryLimits) -> Self {
+        Self { records: VecDeque::new(), limits, bytes: 0, newest: 0 }
     }
 
     /// Adds an event and gives it its number.
     pub(super) fn push(&mut self, happening: Happening<'_>) -> u64 {
         let Happening { kind, description, start, duration, revision, changes, renderers } = happening;
         self.newest += 1;
-        self.forget(start);
         let services = changes.into_iter().flat_map(|changes| changes.services.keys());
-        self.records.push_back(Record {
+        let record = Record {
             seq_num: self.newest,
             kind,
             description,
@@ -142,7 +154,10 @@ impl History {
             changed: changes.map_or(0, |changes| changes.services.len()),
             services: services.take(NAMES).cloned().collect(),
             renderers: renderers.into_iter().map(|name| (name, Outcome::Pending)).collect(),
-        });
+        };
+        self.bytes += record.size();
+        self.records.push_back(record);
+        self.forget(start);
         self.newest
     }
 
@@ -151,19 +166,30 @@ impl History {
         let start = self.records.partition_point(|record| record.seq_num < covers.first);
         for record in self.records.range_mut(start..).take_while(|record| record.seq_num <= covers.last) {
             if let Some(entry) = record.renderers.get_mut(renderer) {
+                self.bytes = self.bytes + outcome.size() - entry.size();
                 entry.clone_from(outcome);
             }
         }
+        self.forget_too_many();
     }
 
-    /// Makes room for one more, and lets go of what is too old.
+    /// Lets go of what is too much, or too old.
     fn forget(&mut self, now: Timestamp) {
-        while self.records.len() >= self.limit {
-            self.records.pop_front();
+        self.forget_too_many();
+        while self.records.front().is_some_and(|oldest| age(oldest, now) > self.limits.age) {
+            self.forget_oldest();
         }
-        while self.records.front().is_some_and(|oldest| age(oldest, now) > self.age) {
-            self.records.pop_front();
+    }
+
+    fn forget_too_many(&mut self) {
+        let HistoryLimits { events, bytes, .. } = self.limits;
+        while self.records.len() > events || self.records.len() > 1 && self.bytes > bytes {
+            self.forget_oldest();
         }
+    }
+
+    fn forget_oldest(&mut self) {
+        self.bytes -= self.records.pop_front().map_or(0, |oldest| oldest.size());
     }
 
     /// The number of the event that is pushed next.
@@ -178,9 +204,7 @@ impl History {
 
     /// The records that a query asks for, oldest first.
     pub(super) fn query(&mut self, query: HistoryQuery, now: Timestamp) -> Vec<Record> {
-        while self.records.front().is_some_and(|oldest| age(oldest, now) > self.age) {
-            self.records.pop_front();
-        }
+        self.forget(now);
         query.select(self.records.make_contiguous()).to_vec()
     }
 }

@@ -16,9 +16,11 @@ fn happening(second: i64) -> Happening<'static> {
     }
 }
 
+const LARGE: HistoryLimits = HistoryLimits { events: 1000, age: Duration::from_secs(60), bytes: 1 << 20 };
+
 /// Events 1 to 10, one a second from second 101 on.
 fn history(limit: usize) -> History {
-    let mut history = History::new(limit, Duration::from_secs(60));
+    let mut history = History::new(HistoryLimits { events: limit, ..LARGE });
     for second in 101..=110 {
         history.push(happening(second));
     }
@@ -94,6 +96,29 @@ fn the_oldest_go_when_there_are_too_many_or_they_are_too_old() {
     let left = history.query(HistoryQuery::default(), at(169));
     assert_eq!(left.iter().map(|record| record.seq_num).collect::<Vec<_>>(), [9, 10]);
     assert_eq!(history.newest(), 10);
+}
+
+#[test]
+fn the_oldest_go_when_all_take_up_too_much_and_the_newest_stays_whatever_it_takes_up() {
+    let mut history = History::new(HistoryLimits { bytes: 10_000, ..LARGE });
+    let of_size = |size| Happening { description: "x".repeat(size), ..happening(110) };
+    for _ in 0..20 {
+        history.push(of_size(1000));
+    }
+    let kept = numbers(&mut history, HistoryQuery::default());
+    assert!((5..10).contains(&kept.len()) && kept.last() == Some(&20), "{kept:?}");
+    assert!(history.bytes <= 10_000);
+    history.push(of_size(50_000));
+    assert_eq!(numbers(&mut history, HistoryQuery::default()), [21]);
+    history.push(of_size(10));
+    assert_eq!(numbers(&mut history, HistoryQuery::default()), [22]);
+    // What renderers say counts too.
+    let outcome = Outcome::Failed { error: "x".repeat(9_000), duration_ms: 1.0 };
+    history.push(of_size(10));
+    history.settle(Covers::one(22).and(Covers::one(23)), "a", &outcome);
+    assert_eq!(numbers(&mut history, HistoryQuery::default()), [23]);
+    let left: usize = history.records.iter().map(Record::size).sum();
+    assert_eq!(history.bytes, left, "the books are right");
 }
 
 #[test]

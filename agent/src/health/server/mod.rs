@@ -36,7 +36,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// The health checks of all services, and what reaches their task.
 #[derive(Debug)]
 pub struct HealthCheckServer {
-    updates: mpsc::UnboundedReceiver<HealthUpdate>,
+    updates: mpsc::Receiver<HealthUpdate>,
     questions: mpsc::Receiver<Reply<Vec<HealthCheckView>>>,
     proxy: watch::Receiver<ProxyHealth>,
     node_ips: BTreeSet<IpAddr>,
@@ -47,7 +47,7 @@ pub struct HealthCheckServer {
 
 impl HealthCheckServer {
     pub(super) const fn new(
-        updates: mpsc::UnboundedReceiver<HealthUpdate>,
+        updates: mpsc::Receiver<HealthUpdate>,
         questions: mpsc::Receiver<Reply<Vec<HealthCheckView>>>,
         proxy: watch::Receiver<ProxyHealth>,
     ) -> Self {

@@ -33,7 +33,7 @@ impl Running {
 
     fn say(&self, services: Vec<(ServiceId, Option<HealthCheck>)>, node_ips: Option<&[IpAddr]>) {
         let node_ips = node_ips.map(|node_ips| node_ips.iter().copied().collect());
-        self.outputs.updates.send(HealthUpdate { services, node_ips }).unwrap();
+        self.outputs.updates.try_send(HealthUpdate { services, node_ips }).unwrap();
     }
 
     /// How the health checks are when everything that was said before is done.

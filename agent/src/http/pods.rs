@@ -1,0 +1,100 @@
+//! Pods that are attached to this node's dataplane: whoever sets up their interfaces, as a CNI plugin does, says so here.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    extract::{
+        Path, Query as Arguments, State,
+        rejection::{JsonRejection, QueryRejection},
+    },
+    http::StatusCode,
+};
+use contiv_model::{InterfaceName, InterfacePattern, PodId};
+use contiv_proto::{Key, Kind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::{Api, error::ApiError, loopback::FromLoopback, views::bad_request};
+use crate::event_loop::{PodAddition, Query, Request};
+
+/// Longer waits would be cut short by the time limit of all requests.
+const LONGEST_WAIT: Duration = Duration::from_secs(25);
+
+/// A pod and its main interface on the node's side.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Attached {
+    namespace: String,
+    name: String,
+    interface: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AddArguments {
+    wait: Option<String>,
+}
+
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+    let pods = api.ask(Query::Pods).await?;
+    let pod = |(pod, interface): (PodId, InterfaceName)| json!({ "pod": pod, "interface": interface });
+    Ok(Json(pods.into_iter().map(pod).collect()))
+}
+
+/// 202 at once; with `?wait=`, 200 when every renderer has applied it, or 503 when it was taken back.
+pub(super) async fn add(
+    _: FromLoopback,
+    State(api): State<Api>,
+    arguments: Result<Arguments<AddArguments>, QueryRejection>,
+    body: Result<Json<Attached>, JsonRejection>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let Arguments(AddArguments { wait }) = arguments.map_err(bad_request)?;
+    let Json(Attached { namespace, name, interface }) =
+        body.map_err(|error| ApiError::BadRequest(error.body_text()))?;
+    let pod = pod_id(&namespace, &name)?;
+    let is_name = interface.parse::<InterfacePattern>().is_ok_and(|pattern| !pattern.is_prefix());
+    if !is_name {
+        return Err(ApiError::BadRequest(format!("interface: {interface:?} is no name of an interface")));
+    }
+    let answer = json!({ "pod": pod, "interface": interface });
+    let interface = InterfaceName::new(interface);
+    let Some(wait) = wait else {
+        send(&api, Request::AddPod(PodAddition { pod, interface, wait: None })).await?;
+        return Ok((StatusCode::ACCEPTED, Json(answer)));
+    };
+    let limit = humantime::parse_duration(&wait).ok().filter(|limit| *limit <= LONGEST_WAIT);
+    let limit = limit.ok_or_else(|| {
+        ApiError::BadRequest(format!("wait: {wait:?} is no time up to {LONGEST_WAIT:?}, such as 5s"))
+    })?;
+    let (reply, result) = oneshot::channel();
+    send(&api, Request::AddPod(PodAddition { pod, interface, wait: Some((limit, reply)) })).await?;
+    result.await.map_err(|_| ApiError::Stopping)??;
+    Ok((StatusCode::OK, Json(answer)))
+}
+
+pub(super) async fn delete(
+    _: FromLoopback,
+    State(api): State<Api>,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Result<Json<Value>, ApiError> {
+    let pod = pod_id(&namespace, &name)?;
+    let (reply, answer) = oneshot::channel();
+    send(&api, Request::DeletePod(pod.clone(), reply)).await?;
+    if answer.await.map_err(|_| ApiError::Stopping)? {
+        Ok(Json(json!({ "pod": pod, "detached": true })))
+    } else {
+        Err(ApiError::NotFound(format!("pod {pod} is not attached")))
+    }
+}
+
+/// As it would be stored.
+fn pod_id(namespace: &str, name: &str) -> Result<PodId, ApiError> {
+    Key::new(Kind::Pod, namespace, name).map_err(|error| ApiError::BadRequest(error.to_string()))?;
+    Ok(PodId::new(namespace, name))
+}
+
+async fn send(api: &Api, request: Request) -> Result<(), ApiError> {
+    api.requests.send(request).await.map_err(|_| ApiError::Stopping)
+}

@@ -1,0 +1,44 @@
+use serde_json::json;
+
+use super::*;
+
+#[tokio::test]
+async fn a_pod_is_attached_seen_and_detached() {
+    let harness = ready(vec![]).await;
+    let (status, body) = request(&harness, HERE, "POST", "/pods?wait=5s").await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    assert_eq!(ok(&harness, "/pods").await, json!([{ "pod": "default/pod", "interface": "veth1" }]));
+    let (status, body) = request(&harness, HERE, "DELETE", "/pods/default/pod").await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    assert_eq!(ok(&harness, "/pods").await, json!([]));
+    let (status, _) = request(&harness, HERE, "DELETE", "/pods/default/pod").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    let (status, _) = request(&harness, HERE, "POST", "/pods").await;
+    assert_eq!(status, StatusCode::ACCEPTED, "nobody waits");
+}
+
+#[tokio::test]
+async fn an_addition_that_fails_says_which_renderer_failed_and_why() {
+    let (spec, renderer) = Scripted::new("test");
+    let harness = Harness::start(vec![spec], vec![web()]);
+    harness.renderer("test", |view| view.ready).await;
+    renderer.set(Mode::Fail);
+    let (status, body) = request(&harness, HERE, "POST", "/pods?wait=20s").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(body.contains("renderer test failed") && body.contains("as the test wants it"), "{body}");
+    assert_eq!(ok(&harness, "/pods").await, json!([]), "it was taken back");
+}
+
+#[tokio::test]
+async fn pods_are_changed_only_from_this_machine_and_with_a_time_that_can_be_waited() {
+    let harness = ready(vec![]).await;
+    for (method, path) in [("POST", "/pods"), ("DELETE", "/pods/default/pod")] {
+        let (status, _) = request(&harness, "10.0.0.9:4000", method, path).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{method} {path}");
+    }
+    for path in ["/pods?wait=1h", "/pods?wait=soon", "/pods?later=5s"] {
+        let (status, body) = request(&harness, HERE, "POST", path).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {body}");
+    }
+    assert_eq!(ok(&harness, "/pods").await, json!([]));
+}
