@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use contiv_model::{ChangeSet, Snapshot};
+use contiv_model::{ChangeSet, ContivService, Snapshot};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{Description, RenderError, Renderer, Report, Watch};
@@ -51,6 +51,7 @@ pub struct Faulty<R> {
     rates: FaultRates,
     random: StdRng,
     switch: FaultSwitch,
+    is_poison: Option<fn(&ContivService) -> bool>,
 }
 
 /// What happens at one call.
@@ -65,7 +66,27 @@ enum Fault {
 impl<R: Renderer> Faulty<R> {
     /// Puts faults in front of `inner`. The same seed and the same calls have the same faults.
     pub fn new(inner: R, name: &'static str, rates: FaultRates, seed: u64, switch: FaultSwitch) -> Self {
-        Self { inner, name, rates, random: StdRng::seed_from_u64(seed), switch }
+        Self { inner, name, rates, random: StdRng::seed_from_u64(seed), switch, is_poison: None }
+    }
+
+    /// The same, and every call with a service of which this is true fails: nothing is applied, and nobody says why.
+    #[must_use]
+    pub fn poisoned_by(self, is_poison: fn(&ContivService) -> bool) -> Self {
+        Self { is_poison: Some(is_poison), ..self }
+    }
+
+    /// Fails if one of these is poison. No switch turns that off.
+    fn refuse_poison<'a>(
+        &self,
+        mut services: impl Iterator<Item = &'a Arc<ContivService>>,
+    ) -> Result<(), RenderError> {
+        match self.is_poison {
+            Some(is_poison) if services.any(|service| is_poison(service)) => Err(RenderError::Kernel {
+                action: "go on".to_owned(),
+                reason: "some service is poison".to_owned(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Draws what happens, after the delay that belongs to it.
@@ -106,6 +127,7 @@ impl<R: Renderer> Renderer for Faulty<R> {
     }
 
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
+        self.refuse_poison(snapshot.services.values())?;
         let fault = self.fault();
         match fault {
             Fault::None => return self.inner.resync(snapshot),
@@ -120,6 +142,7 @@ impl<R: Renderer> Renderer for Faulty<R> {
     }
 
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
+        self.refuse_poison(changes.services.values().filter_map(|change| change.new.as_ref()))?;
         let fault = self.fault();
         match fault {
             Fault::None => return self.inner.update(changes),

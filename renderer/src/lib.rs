@@ -3,6 +3,7 @@
 //! Planning is pure: a service becomes ordered values. Values are compared with what was applied before. Only an applier
 //! does I/O.
 
+pub mod bisecting;
 mod conntrack;
 pub mod dry_run;
 pub mod error;

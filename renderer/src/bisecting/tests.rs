@@ -1,0 +1,125 @@
+use std::time::Duration;
+
+use contiv_model::ContivService;
+
+use super::*;
+use crate::{
+    dry_run::DryRun,
+    faulty::{FaultRates, FaultSwitch, Faulty},
+};
+
+const NONE: FaultRates = FaultRates {
+    error: 0.0,
+    partial: 0.0,
+    lost_answer: 0.0,
+    panic: 0.0,
+    delay: 0.0,
+    longest_delay: Duration::ZERO,
+};
+
+fn is_poison(service: &ContivService) -> bool {
+    service.session_affinity_timeout == 666
+}
+
+fn bisecting(rates: FaultRates, seed: u64) -> Bisecting<Faulty<DryRun>> {
+    let faulty = Faulty::new(DryRun::new(), "faulty", rates, seed, FaultSwitch::default());
+    Bisecting::new(faulty.poisoned_by(is_poison))
+}
+
+/// A service in some version; one that is poisonous.
+fn service(number: usize, version: u32) -> (ServiceId, Arc<ContivService>) {
+    let id = ServiceId::new("default", format!("s{number:03}"));
+    let service = ContivService { session_affinity_timeout: version, ..ContivService::new(id.clone()) };
+    (id, Arc::new(service))
+}
+
+const POISON: u32 = 666;
+
+/// This many services, of which some are poisonous.
+fn snapshot(count: usize, version: u32, poison: &[usize]) -> Snapshot {
+    let of_version = |number| service(number, if poison.contains(&number) { POISON } else { version });
+    Snapshot { services: (0..count).map(of_version).collect(), ..Snapshot::default() }
+}
+
+fn refused(report: &Report) -> Vec<(String, &'static str)> {
+    report.rejected.iter().map(|rejected| (rejected.service.name.to_string(), rejected.in_force)).collect()
+}
+
+/// What a renderer without faults has of this.
+fn text(snapshot: &Snapshot) -> String {
+    let mut renderer = DryRun::new();
+    renderer.resync(snapshot).unwrap();
+    renderer.describe().text
+}
+
+#[test]
+fn poison_among_many_changes_is_found_and_the_rest_is_applied() {
+    let mut renderer = bisecting(NONE, 1);
+    let before = snapshot(100, 1, &[]);
+    renderer.resync(&before).unwrap();
+    let wanted = snapshot(130, 2, &[7, 8, 120]);
+    let report = renderer.update(&ChangeSet::between(&before, &wanted)).unwrap();
+    let names = |numbers: [(&str, &'static str); 3]| numbers.map(|(name, what)| (name.to_owned(), what));
+    assert_eq!(refused(&report), names([("s007", "last good"), ("s008", "last good"), ("s120", "nothing")]));
+    assert!(report.rejected[0].reason.contains("poison"), "{}", report.rejected[0].reason);
+    let mut expected = wanted.clone();
+    expected.services.extend([service(7, 1), service(8, 1)]);
+    expected.services.remove(&service(120, 1).0);
+    assert_eq!(renderer.describe().text, text(&expected));
+
+    // What is repaired, and what is resynced, leaves them out; what changes is tried again.
+    assert_eq!(refused(&renderer.heal(&wanted).unwrap()).len(), 3);
+    assert_eq!(renderer.describe().text, text(&expected));
+    assert_eq!(refused(&renderer.resync(&wanted).unwrap()).len(), 3);
+    assert_eq!(renderer.describe().text, text(&expected));
+    let good = snapshot(130, 2, &[8, 120]);
+    let report = renderer.update(&ChangeSet::between(&wanted, &good)).unwrap();
+    assert_eq!(refused(&report).len(), 2);
+    let report = renderer.update(&ChangeSet::between(&good, &snapshot(120, 3, &[]))).unwrap();
+    assert_eq!(refused(&report), []);
+    assert_eq!(renderer.describe().text, text(&snapshot(120, 3, &[])));
+}
+
+#[test]
+fn with_nothing_in_force_poison_is_looked_for_when_the_resync_failed_again_and_again() {
+    let mut renderer = bisecting(NONE, 1);
+    let wanted = snapshot(64, 1, &[63]);
+    for _ in 1..STUBBORN {
+        assert!(renderer.resync(&wanted).is_err());
+    }
+    assert_eq!(refused(&renderer.resync(&wanted).unwrap()), [("s063".to_owned(), "nothing")]);
+    assert_eq!(renderer.describe().text, text(&snapshot(63, 1, &[])));
+}
+
+#[test]
+fn what_fails_for_other_reasons_blames_no_service() {
+    let mut renderer = bisecting(FaultRates { error: 1.0, ..NONE }, 1);
+    for _ in 0..2 * STUBBORN {
+        assert!(renderer.resync(&snapshot(10, 1, &[])).is_err());
+    }
+    assert!(renderer.refused.is_empty());
+}
+
+#[test]
+fn among_faults_by_chance_only_poison_is_found_in_the_end() {
+    let rates = FaultRates { error: 0.1, partial: 0.1, lost_answer: 0.1, ..NONE };
+    for seed in 1..20 {
+        let mut renderer = bisecting(rates, seed);
+        let mut before = snapshot(40, 0, &[]);
+        for version in 1..20 {
+            let wanted = snapshot(40, version, &[usize::try_from(version).unwrap(), 30]);
+            let mut result = renderer.update(&ChangeSet::between(&before, &wanted));
+            while result.is_err() {
+                result = renderer.resync(&wanted);
+            }
+            before = wanted;
+        }
+        // By chance one more may have been left out, until all are tried again.
+        let mut result = renderer.resync(&before);
+        while result.as_ref().map_or(true, |report| report.rejected.len() != 2) {
+            result = renderer.resync(&before);
+        }
+        let found = refused(&result.unwrap()).into_iter().map(|(name, _)| name);
+        assert_eq!(found.collect::<Vec<_>>(), ["s019", "s030"], "seed {seed}");
+    }
+}
