@@ -96,6 +96,23 @@ fn a_file_of_another_kind_is_set_aside_and_one_that_may_not_be_opened_is_not() {
     assert!(path.is_dir());
 }
 
+#[test]
+fn what_an_older_version_saved_in_another_format_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    open(folder.path()).replace(3, &[entry("/a", "1", 3)], &none()).unwrap();
+    let database = Database::open(folder.path().join(FILE)).unwrap();
+    let write = database.begin_write().unwrap();
+    let mut state = write.open_table(STATE).unwrap();
+    let (_, revision, count, total) = state.get(ROW).unwrap().unwrap().value();
+    state.insert(ROW, (FORMAT - 1, revision, count, total)).unwrap();
+    drop(state);
+    write.commit().unwrap();
+    drop(database);
+    let (mirror, set_aside) = Mirror::open(folder.path(), SOURCE_URL).unwrap();
+    assert_eq!(set_aside.unwrap().reason, "its format is 0, and this is 1");
+    assert_eq!(mirror.load().unwrap(), None, "a new one is begun");
+}
+
 /// A file with so much in it that bits flip in all kinds of pages.
 fn filled(folder: &Path) -> Saved {
     let entries: Vec<Entry> =
