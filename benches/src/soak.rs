@@ -170,6 +170,7 @@ fn sample(
             descriptors: process::descriptors(agent.id())?,
             threads: process::threads(agent.id())?,
             cores: now.saturating_sub(busy).as_secs_f64() / PERIOD.as_secs_f64(),
+            load: process::load()?,
             changes: latencies.len(),
             waiting,
             p50_milliseconds: latencies.percentile(50).as_secs_f64() * 1e3,
@@ -199,7 +200,7 @@ fn write_down(outcome: &Outcome, folder: &Path) -> Result<()> {
         outcome.samples.iter().map(|sample| (sample.seconds / 60.0, of(sample))).collect()
     };
     let descriptors = |sample: &Sample| f64::from(u32::try_from(sample.descriptors).unwrap_or(u32::MAX));
-    let panels: [(&str, Vec<(&str, Line)>); 3] = [
+    let panels: [(&str, Vec<(&str, Line)>); 4] = [
         ("memory, MiB", vec![("resident", line(|sample| sample.resident_mebibytes))]),
         ("file descriptors", vec![("open", line(descriptors))]),
         (
@@ -208,6 +209,10 @@ fn write_down(outcome: &Outcome, folder: &Path) -> Result<()> {
                 ("p50", line(|sample| sample.p50_milliseconds)),
                 ("p99", line(|sample| sample.p99_milliseconds)),
             ],
+        ),
+        (
+            "processors: the agent's, and the load of the whole machine",
+            vec![("agent", line(|sample| sample.cores)), ("load", line(|sample| sample.load))],
         ),
     ];
     plot::draw_over_time(&panels, &folder.join("soak.svg"))

@@ -48,6 +48,14 @@ pub(crate) fn threads(process: u32) -> Result<usize> {
     count(process, "task")
 }
 
+/// The load of the machine over the last minute.
+pub(crate) fn load() -> Result<f64> {
+    let path = "/proc/loadavg";
+    let text = fs::read_to_string(path).map_err(|error| LabError::system(format!("read {path}"), error))?;
+    let first = text.split(' ').next().and_then(|load| load.parse().ok());
+    first.ok_or_else(|| LabError::Unexpected(format!("{path}: {text}")))
+}
+
 fn count(process: u32, folder: &str) -> Result<usize> {
     let path = format!("/proc/{process}/{folder}");
     let entries = fs::read_dir(&path).map_err(|error| LabError::system(format!("read {path}"), error))?;

@@ -19,6 +19,8 @@ pub struct Sample {
     pub threads: usize,
     /// Processors kept busy since the sample before.
     pub cores: f64,
+    /// How many tasks of the whole machine wanted a processor, over a minute.
+    pub load: f64,
     /// Changes that came to the kernel since the sample before.
     pub changes: usize,
     /// Changes that were sent to etcd, and not seen in the kernel yet.

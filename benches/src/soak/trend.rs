@@ -79,6 +79,7 @@ mod tests {
             descriptors: 20,
             threads: 9,
             cores: 0.1,
+            load: 0.5,
             changes: 1000,
             waiting: 0,
             p50_milliseconds: 1.0,
