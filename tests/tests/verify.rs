@@ -133,7 +133,19 @@ fn routes_are_verified_too_where_the_agent_programs_them() -> Result<()> {
         let offline = ["--config", config.as_str()];
         assert_eq!(verify_offline(lab, &state, &offline)?.code, Some(0));
         lab.node.exec(&["ip", "route", "del", "10.96.0.80", "table", "68", "proto", "67"])?;
-        lab.node.exec(&["ip", "route", "add", "blackhole", "192.0.2.99", "table", "67", "proto", "67"])?;
+        lab.node.exec(&[
+            "ip",
+            "route",
+            "add",
+            "blackhole",
+            "192.0.2.99",
+            "table",
+            "67",
+            "proto",
+            "67",
+            "metric",
+            "1024",
+        ])?;
         lab.node.exec(&["ip", "rule", "del", "pref", "32768"])?;
         let run = verify_offline(lab, &state, &offline)?;
         assert_eq!(run.code, Some(1), "{run:?}");
@@ -198,7 +210,7 @@ fn what_cannot_be_asked_is_no_drift_and_no_good_news() -> Result<()> {
         assert!(nobody.err.contains("no agent at http://127.0.0.1:9999"), "{nobody:?}");
         let state = Manifests::new(lab)?;
         let folder = state.folder();
-        let unprivileged = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"];
+        let unprivileged = ["setpriv", "--bounding-set", "-net_admin"];
         let run = verify_behind(lab, &unprivileged, &["-f", &folder])?;
         assert!(run.code == Some(1) && run.err.contains("CAP_NET_ADMIN"), "{run:?}");
         let usage = verify_behind(lab, &[], &["-f", &folder, "--server", "http://127.0.0.1:9999"])?;

@@ -17,7 +17,7 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 39] = [
+const VALUES: [(&str, &str, &str); 41] = [
     ("node-name", "\"n1\"", "n2"),
     ("store", "\"etcds://127.0.0.1:1\"", "dir:/2"),
     ("etcd-ca-file", "\"/1\"", "/2"),
@@ -55,6 +55,8 @@ const VALUES: [(&str, &str, &str); 39] = [
     ("source-ranges-on-node-ports", "true", "false"),
     ("mass-deletion-percent", "80", "0"),
     ("mass-deletion-wait", "\"5m\"", "10s"),
+    ("verify-interval", "\"10m\"", "1h"),
+    ("verify-heal", "false", "true"),
     ("history-events", "5", "6"),
     ("history-age", "\"7m\"", "8m"),
 ];

@@ -30,8 +30,10 @@ fn parts(path: &Path) -> BTreeMap<String, String> {
 #[test]
 fn a_bundle_holds_what_the_agent_and_the_kernel_say() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("web.yaml"), web("web", 1)).unwrap();
-    fs::write(folder.path().join("bad.yaml"), "kind: Service\napiVersion: v1\n").unwrap();
+    let manifests = folder.path().join("manifests");
+    fs::create_dir(&manifests).unwrap();
+    fs::write(manifests.join("web.yaml"), web("web", 1)).unwrap();
+    fs::write(manifests.join("bad.yaml"), "kind: Service\napiVersion: v1\n").unwrap();
     let agent = Agent::start(folder.path());
     let path = folder.path().join("bundle.tar.gz");
     let server = format!("http://{}", agent.address);
