@@ -6,14 +6,15 @@ use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
 use super::{Config, ConfigError};
 
-/// What flags and environment variables set. They are those of the configuration `C`, and none of them is required.
+/// What flags and environment variables set. They are those of the configuration `C`, and none of them is required. By default there are none.
 #[derive(Debug, Clone, Default)]
-pub struct ConfigFlags<C = Config>(ArgMatches, PhantomData<C>);
+pub struct ConfigFlags<C = Config>(Option<ArgMatches>, PhantomData<C>);
 
 impl<C: Args> ConfigFlags<C> {
     /// Overwrites what is set here, and leaves the rest.
     pub(super) fn update(&self, config: &mut C) -> Result<(), ConfigError> {
-        config.update_from_arg_matches(&self.0).map_err(|error| ConfigError::one(error.to_string()))
+        let Some(matches) = &self.0 else { return Ok(()) };
+        config.update_from_arg_matches(matches).map_err(|error| ConfigError::one(error.to_string()))
     }
 }
 
@@ -29,11 +30,11 @@ impl<C: Args> Args for ConfigFlags<C> {
 
 impl<C> FromArgMatches for ConfigFlags<C> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        Ok(Self(matches.clone(), PhantomData))
+        Ok(Self(Some(matches.clone()), PhantomData))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        self.0 = matches.clone();
+        self.0 = Some(matches.clone());
         Ok(())
     }
 }

@@ -30,12 +30,14 @@ fn parts(path: &Path) -> BTreeMap<String, String> {
 #[test]
 fn a_bundle_holds_what_the_agent_and_the_kernel_say() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("web.yaml"), web("web", 1)).unwrap();
-    fs::write(folder.path().join("bad.yaml"), "kind: Service\napiVersion: v1\n").unwrap();
+    let manifests = folder.path().join("manifests");
+    fs::create_dir(&manifests).unwrap();
+    fs::write(manifests.join("web.yaml"), web("web", 1)).unwrap();
+    fs::write(manifests.join("bad.yaml"), "kind: Service\napiVersion: v1\n").unwrap();
     let agent = Agent::start(folder.path());
     let path = folder.path().join("bundle.tar.gz");
     let server = format!("http://{}", agent.address);
-    let run = finish(command(&["support-bundle", "--server", &server, "-O", text(&path)]));
+    let run = finish(command(&["support-bundle", "--agent", &server, "-O", text(&path)]));
     assert_eq!((run.code, run.out.trim()), (0, text(&path)), "{run:?}");
     let parts = parts(&path);
     for (name, expected) in [
@@ -64,7 +66,7 @@ fn without_an_agent_a_bundle_names_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bundle.tar.gz");
     // Nobody listens at port 1.
-    let run = finish(command(&["support-bundle", "--server", "http://127.0.0.1:1", "-O", text(&path)]));
+    let run = finish(command(&["support-bundle", "--agent", "http://127.0.0.1:1", "-O", text(&path)]));
     assert_eq!(run.code, 0, "{run:?}");
     assert!(run.err.contains("could not be had"), "{run:?}");
     let parts = parts(&path);
@@ -89,7 +91,7 @@ fn no_password_gets_into_a_bundle() {
     let agent = Agent::start_waiting_for(&["agent", "--config", text(&config)], "lost the store");
     let path = folder.path().join("bundle.tar.gz");
     let server = format!("http://{}", agent.address);
-    let run = finish(command(&["support-bundle", "--server", &server, "-O", text(&path)]));
+    let run = finish(command(&["support-bundle", "--agent", &server, "-O", text(&path)]));
     assert_eq!(run.code, 0, "{run:?}");
     let parts = parts(&path);
     assert!(parts["agent/config.toml"].contains("etcd-password-file"), "{parts:?}");

@@ -11,10 +11,7 @@ use contiv_model::Snapshot;
 use jiff::Timestamp;
 
 use self::archive::Archive;
-use super::{
-    Outcome, Terminal,
-    http_client::{self, Server},
-};
+use super::{Outcome, Terminal, agent_argument::AgentArgument, http_client};
 use crate::config::{Config, ConfigFlags, file};
 
 /// Collect what helps to find out what is wrong, into one archive
@@ -28,9 +25,8 @@ pub(super) struct SupportBundle {
     #[arg(short = 'O', long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Where the agent listens (its --listen)
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9999")]
-    server: Server,
+    #[command(flatten)]
+    agent: AgentArgument,
 }
 
 /// What is asked of the agent, and the name of the answer in the archive.
@@ -71,14 +67,14 @@ impl SupportBundle {
 
     fn collect(&self, archive: &mut Archive) -> anyhow::Result<()> {
         archive.add("version.txt", Ok(kernel::versions()))?;
-        let config = http_client::get(&self.server, "/config")
+        let config = http_client::get(&self.agent.agent, "/config")
             .and_then(|text| Ok(file::parse::<Config>("/config", &text)?));
         for (request, name) in ANSWERS {
-            archive.add(name, http_client::get(&self.server, request))?;
+            archive.add(name, http_client::get(&self.agent.agent, request))?;
         }
         if let Ok(config) = &config {
             for name in &config.renderers {
-                let dump = http_client::get(&self.server, &format!("/renderers/{name}/dump"));
+                let dump = http_client::get(&self.agent.agent, &format!("/renderers/{name}/dump"));
                 archive.add(&format!("agent/dump-{name}.txt"), dump)?;
             }
         } else {
@@ -89,7 +85,7 @@ impl SupportBundle {
         archive.add("kernel/table.txt", kernel::table())?;
         archive.add("kernel/routes.txt", kernel::routes())?;
         archive.add("kernel/settings.txt", Ok(kernel::settings()))?;
-        let snapshot = http_client::get(&self.server, "/snapshot")
+        let snapshot = http_client::get(&self.agent.agent, "/snapshot")
             .and_then(|text| Ok(serde_json::from_str::<Snapshot>(&text)?));
         archive.add("kernel/verify.json", snapshot.and_then(|snapshot| kernel::verify(&snapshot)))?;
         Ok(())

@@ -12,7 +12,8 @@ use contiv_store::{StoreUrl, manifest::Parsed};
 use crate::{
     cli::{
         Terminal, UsageError,
-        http_client::{self, Server},
+        agent_argument::AgentArgument,
+        http_client,
         input::{self, print_problems},
         offline::validate,
         store,
@@ -23,25 +24,24 @@ use crate::{
 /// Whom to ask.
 #[derive(Debug, Args)]
 pub(super) struct Whom {
-    /// Where the agent listens (its --listen)
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9999")]
-    server: Server,
+    #[command(flatten)]
+    agent: AgentArgument,
 
     /// Ask these manifests and no agent: a file, a folder with all below it, or - for standard input
     #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1..)]
-    #[arg(conflicts_with_all = ["server", "store"])]
+    #[arg(conflicts_with_all = ["agent", "store"])]
     files: Vec<PathBuf>,
 
     /// Ask this store and no agent: dir:PATH, etcd://HOST:PORT[,HOST:PORT…], or etcds://… with TLS
-    #[arg(long, value_name = "URL", conflicts_with = "server")]
+    #[arg(long, value_name = "URL", conflicts_with = "agent")]
     store: Option<StoreUrl>,
 
     /// With -f and --store: the configuration of the agent [default: /etc/contiv/agent.toml, if it exists]
-    #[arg(long, value_name = "FILE", conflicts_with = "server")]
+    #[arg(long, value_name = "FILE", conflicts_with = "agent")]
     config: Option<PathBuf>,
 
     /// With -f and --store: on which node [default: as configured]
-    #[arg(long, value_name = "NAME", conflicts_with = "server")]
+    #[arg(long, value_name = "NAME", conflicts_with = "agent")]
     node_name: Option<String>,
 
     #[command(flatten)]
@@ -62,7 +62,7 @@ impl Whom {
     /// The source, and whether all of its input was good; no source if none of it was.
     pub(super) fn open(&self, terminal: &mut Terminal) -> anyhow::Result<(Option<Source<'_>>, bool)> {
         if self.files.is_empty() && self.store.is_none() {
-            return Ok((Some(Source::Agent(&self.server)), true));
+            return Ok((Some(Source::Agent(&self.agent)), true));
         }
         let mut config = Config::load(self.config.as_deref(), &ConfigFlags::default())
             .map_err(|error| UsageError(error.to_string()))?;
@@ -124,7 +124,7 @@ fn local_addresses() -> anyhow::Result<std::collections::BTreeSet<std::net::IpAd
 
 /// Where the answers come from.
 pub(super) enum Source<'a> {
-    Agent(&'a Server),
+    Agent(&'a AgentArgument),
     /// Read once: standard input cannot be read again.
     Offline {
         snapshot: Box<Snapshot>,
@@ -135,9 +135,9 @@ pub(super) enum Source<'a> {
 impl Source<'_> {
     fn config(&self) -> anyhow::Result<Config> {
         match self {
-            Self::Agent(server) => {
-                let text = http_client::get(server, "/config")?;
-                file::parse("/config", &text).with_context(|| is_other_version(server))
+            Self::Agent(AgentArgument { agent }) => {
+                let text = http_client::get(agent, "/config")?;
+                file::parse("/config", &text).with_context(|| format!("{agent} is no agent of this version"))
             }
             Self::Offline { config, .. } => Ok((**config).clone()),
         }
@@ -151,10 +151,7 @@ impl Desire for Source<'_> {
 
     fn snapshot(&mut self) -> anyhow::Result<Snapshot> {
         match self {
-            Self::Agent(server) => {
-                let answer = http_client::get(server, "/snapshot")?;
-                serde_json::from_str(&answer).with_context(|| is_other_version(server))
-            }
+            Self::Agent(agent) => agent.get("/snapshot"),
             Self::Offline { snapshot, .. } => Ok((**snapshot).clone()),
         }
     }
@@ -162,8 +159,4 @@ impl Desire for Source<'_> {
     fn routes(&mut self) -> anyhow::Result<RouteOptions> {
         Ok(self.config()?.routes())
     }
-}
-
-fn is_other_version(server: &Server) -> String {
-    format!("{server} answers otherwise than an agent of this version does")
 }
