@@ -73,28 +73,26 @@ fn name(number: usize) -> String {
 /// Kills, freezes and cuts off whoever is active, one after the other.
 fn interrupt<'lab>(lab: &'lab Lab, etcd: &Etcd<'_>, fleet: &mut [Instance<'lab>]) -> Result<()> {
     let find = |fleet: &[Instance<'_>], holder: &str| {
-        fleet.iter().position(|instance| instance.home.host.name == holder).unwrap_or_default()
+        let found = fleet.iter().position(|instance| instance.home.host.name == holder);
+        found.ok_or_else(|| LabError::Unexpected(format!("there is no instance {holder}")))
     };
     let killed = next_holder(etcd, "")?;
     thread::sleep(PHASE);
-    let index = find(fleet, &killed);
+    let index = find(fleet, &killed)?;
     fleet[index].kill()?;
     let frozen = next_holder(etcd, &killed)?;
     fleet[index] = Instance::start(lab, fleet[index].home)?;
     thread::sleep(PHASE);
 
-    let index = find(fleet, &frozen);
+    let index = find(fleet, &frozen)?;
     fleet[index].signal(Signal::SIGSTOP)?;
-    let cut_off = next_holder(etcd, &frozen)?;
+    next_holder(etcd, &frozen)?;
     thread::sleep(PHASE);
     fleet[index].signal(Signal::SIGCONT)?;
     thread::sleep(PHASE);
 
-    let cut_off = match next_holder(etcd, &frozen) {
-        Ok(holder) => holder,
-        Err(_) => cut_off,
-    };
-    let index = find(fleet, &cut_off);
+    let cut_off = next_holder(etcd, "")?;
+    let index = find(fleet, &cut_off)?;
     fleet[index].cut()?;
     next_holder(etcd, &cut_off)?;
     thread::sleep(PHASE);
