@@ -27,6 +27,7 @@ const SETTLE: Settle = Settle { quiet: Duration::from_secs(1), longest: Duration
 /// Contiv's `ksrapi.Stats`; endpoint slices are new.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "the names are Contiv's")]
 struct Gauges {
     namespace_stats: Counts,
     pod_stats: Counts,

@@ -57,6 +57,7 @@ struct Head<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::zero_sized_map_values, reason = "a map is what is read; its values are of no interest")]
 struct Metadata<'a> {
     name: String,
     namespace: String,
