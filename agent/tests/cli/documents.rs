@@ -12,7 +12,8 @@ use crate::{
 };
 
 /// What needs a kernel that the agent programs, which the test does not have; only that the words are right is tested.
-const NEED_A_KERNEL: [&str; 5] = ["--kernel", "contiv top", "contiv verify", "contiv cleanup", "contiv support-bundle"];
+const NEED_A_KERNEL: [&str; 5] =
+    ["--kernel", "contiv top", "contiv verify", "contiv cleanup", "contiv support-bundle"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -26,7 +27,8 @@ fn commands(document: &Path) -> Vec<(String, String)> {
     for (number, line) in text.lines().enumerate() {
         if let Some(language) = line.trim_start().strip_prefix("```") {
             in_console = language == "console";
-        } else if let Some(command) = line.trim_start().strip_prefix("$ ").or(line.trim_start().strip_prefix("# "))
+        } else if let Some(command) =
+            line.trim_start().strip_prefix("$ ").or(line.trim_start().strip_prefix("# "))
             && in_console
             && command.starts_with("contiv ")
         {
