@@ -152,8 +152,8 @@ mod tests {
         let mut table = Table::new(&["NAME", "CLUSTER-IP", "PORT(S)"]);
         table.push(vec!["a-long-name-of-a-service", "10.96.100.200", "80/TCP,443/TCP,8080/TCP,8443/TCP"]);
         for (width, expected) in [
-            (60, "a-long-name-of-a-service  10.96.100.200  80/TCP,443/TCP,8080…"),
-            (48, "a-long-name-of-a-ser…  10.96.100.200  80/TCP,443/…"),
+            (60, "a-long-name-of-a-service  10.96.100.200  80/TCP,443/TCP,808…"),
+            (48, "a-long-name-of-a-s…  10.96.100.200  80/TCP,443/…"),
         ] {
             let text = table.within(Some(width)).to_string();
             assert_eq!(text.lines().nth(1), Some(expected), "{width}");
