@@ -55,6 +55,9 @@ const VALUES: [(&str, &str, &str); 39] = [
     ("source-ranges-on-node-ports", "true", "false"),
     ("mass-deletion-percent", "80", "0"),
     ("mass-deletion-wait", "\"5m\"", "10s"),
+    ("service-counters", "7", "8"),
+    ("verify-interval", "\"5m\"", "10s"),
+    ("verify-heal", "false", "true"),
     ("history-events", "5", "6"),
     ("history-age", "\"7m\"", "8m"),
 ];
