@@ -134,4 +134,26 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn alerts_and_dashboard_use_metrics_that_exist() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/monitoring");
+        let known = metrics();
+        let mut used = 0;
+        for name in ["alerts.yml", "alerts-test.yml", "dashboard.json"] {
+            let text = fs::read_to_string(folder.join(name)).unwrap();
+            let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            for word in words.filter(|word| word.starts_with("contiv_")) {
+                used += 1;
+                let metric = word.trim_end_matches("_bucket");
+                let is_known = ["`", "{"].iter().any(|end| known.contains(&format!("`{metric}{end}")));
+                assert!(is_known, "{name} uses {word}");
+            }
+        }
+        assert!(used > 20, "{used}");
+        let dashboard = fs::read_to_string(folder.join("dashboard.json")).unwrap();
+        let dashboard: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
+        let mut panels = dashboard["panels"].as_array().unwrap().iter();
+        assert!(panels.all(|panel| panel["targets"][0]["expr"].is_string()));
+    }
 }

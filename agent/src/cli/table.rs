@@ -7,13 +7,20 @@ use std::{
 
 use super::color::Tone;
 
-/// Spaces between columns.
+/// Spaces between columns, and where room is short.
 const GAP: usize = 3;
-/// No column is cut below this width.
-const NARROWEST: usize = 8;
-/// Nor these below this one, and after all others: what they hold is needed for the next command.
-const NAMES: [&str; 3] = ["NAMESPACE", "NAME", "SERVICE"];
-const NARROWEST_NAME: usize = 20;
+const NARROW_GAP: usize = 2;
+
+/// In which order columns are cut where room is short, and to what width: lists first, then what other columns say too, then
+/// names, which the next command may need, and addresses last.
+fn rank(title: &str) -> (usize, usize) {
+    match title {
+        "EXTERNAL-IP" | "PORT(S)" | "RENDERERS" | "WHAT" | "LAST CALL" => (0, 12),
+        "PORT" => (1, 7),
+        "NAMESPACE" | "NAME" | "SERVICE" => (2, 12),
+        _ => (3, 8),
+    }
+}
 
 /// A text in a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,12 +67,14 @@ impl Table {
         write!(out, "{}", self.within(None))
     }
 
-    /// The table with no line longer than `width`, as far as that is possible: wide columns are cut, those with names last.
+    /// The table with no line longer than `width`, as far as that is possible: columns are cut in the order of their [`rank`].
     pub(super) fn within(&self, width: Option<usize>) -> impl fmt::Display {
         let mut widths = self.widths();
-        if let Some(limit) = width {
-            self.shrink(&mut widths, limit);
-        }
+        let total =
+            |widths: &[usize], gap| widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1);
+        let limit = width.unwrap_or(usize::MAX);
+        let gap = if total(&widths, GAP) <= limit { GAP } else { NARROW_GAP };
+        while total(&widths, gap) > limit && self.shrink(&mut widths) {}
         let mut text = String::new();
         for row in &self.rows {
             let mut padding = 0;
@@ -76,7 +85,7 @@ impl Table {
                     let _ = write!(text, "{:padding$}{}", "", cell.tone.paint(&shown));
                     padding = 0;
                 }
-                padding += width - shown.chars().count() + GAP;
+                padding += width - shown.chars().count() + gap;
             }
             text.push('\n');
         }
@@ -89,19 +98,12 @@ impl Table {
         (0..columns).map(|column| width(column).unwrap_or(0)).collect()
     }
 
-    /// Takes from the widest column until all fit; from those with names only where the others do not suffice.
-    fn shrink(&self, widths: &mut [usize], limit: usize) {
-        let is_name: Vec<bool> =
-            self.rows[0].iter().map(|title| NAMES.contains(&title.text.as_str())).collect();
-        while widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1) > limit {
-            let widest = |of_names: bool, narrowest: usize| {
-                let columns = (0..widths.len()).filter(|column| is_name[*column] == of_names);
-                columns.filter(|column| widths[*column] > narrowest).max_by_key(|column| widths[*column])
-            };
-            let column = widest(false, NARROWEST).or_else(|| widest(true, NARROWEST_NAME));
-            let Some(column) = column else { return };
-            widths[column] -= 1;
-        }
+    /// Takes one from the widest column of those that are cut first. False if none can be cut any more.
+    fn shrink(&self, widths: &mut [usize]) -> bool {
+        let ranks = self.rows[0].iter().map(|title| rank(&title.text));
+        let candidates = ranks.zip(widths.iter_mut()).filter(|((_, narrowest), width)| **width > *narrowest);
+        let chosen = candidates.min_by_key(|((order, _), width)| (*order, std::cmp::Reverse(**width)));
+        chosen.map(|(_, width)| *width -= 1).is_some()
     }
 }
 
@@ -146,14 +148,17 @@ mod tests {
     }
 
     #[test]
-    fn on_a_narrow_terminal_wide_columns_are_cut_and_names_are_not() {
-        let mut table = Table::new(&["NAME", "PORT(S)", "WHY"]);
-        table.push(vec!["a-name-that-is-needed", "80/TCP,443/TCP,8080/TCP,8443/TCP", "because"]);
-        let narrow = table.within(Some(50)).to_string();
-        let lines: Vec<&str> = narrow.lines().collect();
-        assert!(lines.iter().all(|line| line.chars().count() <= 50), "{narrow}");
-        assert!(lines[1].contains("a-name-that-is-needed") && lines[1].contains('…'), "{narrow}");
-        assert!(lines[1].ends_with("because"), "{narrow}");
+    fn on_a_narrow_terminal_lists_are_cut_before_names_and_addresses_last() {
+        let mut table = Table::new(&["NAME", "CLUSTER-IP", "PORT(S)"]);
+        table.push(vec!["a-long-name-of-a-service", "10.96.100.200", "80/TCP,443/TCP,8080/TCP,8443/TCP"]);
+        for (width, expected) in [
+            (60, "a-long-name-of-a-service  10.96.100.200  80/TCP,443/TCP,808…"),
+            (48, "a-long-name-of-a-s…  10.96.100.200  80/TCP,443/…"),
+        ] {
+            let text = table.within(Some(width)).to_string();
+            assert_eq!(text.lines().nth(1), Some(expected), "{width}");
+            assert!(expected.chars().count() <= width);
+        }
         assert!(!table.within(Some(200)).to_string().contains('…'));
     }
 }

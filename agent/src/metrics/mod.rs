@@ -52,6 +52,7 @@ impl Metrics {
         metrics.renderers.programmed("nftables", Duration::ZERO);
         metrics.renderers.set_progress("nftables", 0, 0);
         metrics.renderers.set_damped("nftables", false);
+        metrics.renderers.verified("nftables", 0);
         metrics.services.set(&[("shop/web".to_owned(), 0)]);
         metrics
     }

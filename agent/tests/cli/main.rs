@@ -5,6 +5,7 @@ mod agent;
 mod ask;
 mod config;
 mod contiv;
+mod documents;
 mod etcd;
 mod render;
 mod service_manager;
