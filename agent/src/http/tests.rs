@@ -113,7 +113,7 @@ async fn the_page_lists_every_endpoint_and_the_main_numbers() {
     for (_, path, _) in ENDPOINTS {
         assert!(page.contains(path), "{path} is not in:\n{page}");
     }
-    assert!(page.contains("<th>services<td>1") && page.contains("contiv on n1"), "{page}");
+    assert!(page.contains("<td>1 services, 1 ports, 1 backends") && page.contains("contiv on n1"), "{page}");
 }
 
 #[tokio::test]
