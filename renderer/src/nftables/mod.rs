@@ -20,6 +20,7 @@ mod netlink;
 pub mod offline;
 mod ownership;
 mod plan;
+mod planned;
 mod programmed;
 mod read;
 mod refused;

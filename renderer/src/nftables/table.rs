@@ -12,7 +12,8 @@ use super::{
     element::{Element, FrontendKey, Key, Value},
     elements,
     layout::{DemandChain, Family, Set, SetKind},
-    plan::{FrontendPlan, ServicePlan, plan},
+    plan::{FrontendPlan, plan},
+    planned::{Planned, shared_elements},
     programmed::Programmed,
     read::Elements,
     transaction::{Group, Transaction},
@@ -42,18 +43,17 @@ impl Table {
         }
         let mut transaction = Transaction { flush: kernel.foreign, ..Transaction::default() };
         let mut shared = Vec::with_capacity(snapshot.services.len());
-        // One service after the other: the plans of all would take more memory than anything else.
-        for service in snapshot.services.values() {
-            let plan = plan(service);
-            shared.extend(shared_elements(&plan));
-            for (frontend, plan) in plan.frontends {
+        let services: Vec<&Arc<ContivService>> = snapshot.services.values().collect();
+        for planned in Planned::of_all(&services, &found) {
+            shared.extend(planned.shared);
+            for (frontend, after) in planned.frontends {
                 let before = found.remove(&frontend);
                 let before = before.unwrap_or_else(|| table.programmed(frontend));
-                table.program(frontend, &before, Some(&plan), &mut transaction);
+                table.program(frontend, &before, after, &mut transaction);
             }
         }
         for (frontend, before) in found {
-            table.program(frontend, &before, None, &mut transaction);
+            table.program(frontend, &before, Vec::new(), &mut transaction);
         }
         table.services.clone_from(&snapshot.services);
         shared.sort_unstable();
@@ -104,7 +104,8 @@ impl Table {
         let existing: BTreeSet<DemandChain> = self.chains.keys().copied().collect();
         for (frontend, plan) in wanted {
             let before = self.programmed(frontend);
-            self.program(frontend, &before, plan.as_ref(), &mut transaction);
+            let after = plan.map(|plan| elements::of_frontend(frontend, &plan, &before)).unwrap_or_default();
+            self.program(frontend, &before, after, &mut transaction);
         }
         transaction.chains = self.chains.keys().filter(|chain| !existing.contains(chain)).copied().collect();
         self.share(shared, &mut transaction);
@@ -203,15 +204,14 @@ impl Table {
         self.frontends.get(&frontend).map(|programmed| programmed.elements(frontend)).unwrap_or_default()
     }
 
-    /// Gives a frontend, whose elements are `before`, those of its plan, or takes them away.
+    /// Gives a frontend other elements, or takes them away.
     fn program(
         &mut self,
         frontend: FrontendKey,
         before: &[Element],
-        plan: Option<&FrontendPlan>,
+        after: Vec<Element>,
         transaction: &mut Transaction,
     ) {
-        let after = plan.map(|plan| elements::of_frontend(frontend, plan, before)).unwrap_or_default();
         transaction.forget.extend(forgotten(frontend, before, &after));
         if after.is_empty() {
             self.frontends.remove(&frontend);
@@ -264,12 +264,6 @@ fn rewrite_intervals(old: &NodeFacts, new: &NodeFacts, transaction: &mut Transac
 fn rewrite(kind: SetKind, after: Vec<Element>, transaction: &mut Transaction) {
     transaction.flush.extend(Family::ALL.map(|family| Set::new(kind, family)));
     transaction.push(Group { remove: vec![], add: after });
-}
-
-/// Elements that other services may ask for too.
-fn shared_elements(plan: &ServicePlan) -> impl Iterator<Item = Element> {
-    let cluster_ips = plan.cluster_ips.iter().copied().map(elements::of_cluster_ip);
-    cluster_ips.chain(plan.hairpins.iter().copied().map(elements::of_hairpin))
 }
 
 /// The backends that clients of a frontend must no longer be remembered for.

@@ -1,0 +1,103 @@
+//! Plans for many services at once, on every processor there is.
+
+use std::{collections::BTreeMap, num::NonZero, sync::Arc, thread};
+
+use contiv_model::ContivService;
+
+use super::{
+    element::{Element, FrontendKey},
+    elements,
+    plan::{ServicePlan, plan},
+};
+
+/// Below this many services another thread costs more than it gains.
+const SERVICES_PER_THREAD: usize = 1000;
+
+/// The elements that some services ask for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Planned {
+    /// Those of each frontend.
+    pub(crate) frontends: Vec<(FrontendKey, Vec<Element>)>,
+    /// Those that other services may ask for too, as often as they are asked for.
+    pub(crate) shared: Vec<Element>,
+}
+
+impl Planned {
+    /// Of all services, in their order. `before` is what frontends have now, so that slots stay where they are.
+    pub(crate) fn of_all(
+        services: &[&Arc<ContivService>],
+        before: &BTreeMap<FrontendKey, Vec<Element>>,
+    ) -> Vec<Self> {
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        let share = services.len().div_ceil(threads).max(SERVICES_PER_THREAD);
+        thread::scope(|scope| {
+            let mut shares = services.chunks(share);
+            let own = shares.next().unwrap_or_default();
+            let others: Vec<_> =
+                shares.map(|share| (share, scope.spawn(|| Self::of(share, before)))).collect();
+            let own = Self::of(own, before);
+            // Should planning panic, it does so here where the panic is seen.
+            let others = others
+                .into_iter()
+                .map(|(share, thread)| thread.join().unwrap_or_else(|_| Self::of(share, before)));
+            std::iter::once(own).chain(others).collect()
+        })
+    }
+
+    fn of(services: &[&Arc<ContivService>], before: &BTreeMap<FrontendKey, Vec<Element>>) -> Self {
+        let mut planned = Self::default();
+        for service in services {
+            let plan = plan(service);
+            planned.shared.extend(shared_elements(&plan));
+            planned.frontends.extend(plan.frontends.into_iter().map(|(frontend, plan)| {
+                let before = before.get(&frontend).map(Vec::as_slice).unwrap_or_default();
+                (frontend, elements::of_frontend(frontend, &plan, before))
+            }));
+        }
+        planned
+    }
+}
+
+/// Elements that other services may ask for too.
+pub(crate) fn shared_elements(plan: &ServicePlan) -> impl Iterator<Item = Element> {
+    let cluster_ips = plan.cluster_ips.iter().copied().map(elements::of_cluster_ip);
+    cluster_ips.chain(plan.hairpins.iter().copied().map(elements::of_hairpin))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use contiv_model::{Backend, Protocol, ServiceId, ServicePort};
+
+    use super::*;
+
+    #[test]
+    fn many_services_are_planned_in_their_order_as_one_by_one() {
+        let service = |number: u32| {
+            let address = |first: u32| IpAddr::from(Ipv4Addr::from_bits(first + number));
+            Arc::new(ContivService {
+                cluster_ips: [address(0x0a60_0000)].into(),
+                ports: vec![ServicePort {
+                    port: 80,
+                    protocol: Protocol::Tcp,
+                    name: "".into(),
+                    node_port: None,
+                    backends: vec![Backend::new((address(0x0a80_0000), 8080).into())],
+                }],
+                ..ContivService::new(ServiceId::new("default", number.to_string()))
+            })
+        };
+        let services: Vec<_> = (0..3 * 1000 + 7).map(service).collect();
+        let services: Vec<_> = services.iter().collect();
+        let nothing = BTreeMap::new();
+        let one_by_one = Planned::of(&services, &nothing);
+        let mut together = Planned::default();
+        for planned in Planned::of_all(&services, &nothing) {
+            together.frontends.extend(planned.frontends);
+            together.shared.extend(planned.shared);
+        }
+        assert_eq!(one_by_one.frontends.len(), services.len());
+        assert!(together == one_by_one);
+    }
+}
