@@ -20,7 +20,7 @@ use contiv_tests::{
 use serde_json::Value;
 
 /// For what must happen. Much more than is needed.
-const SOON: Duration = Duration::from_secs(40);
+const SOON: Duration = Duration::from_secs(90);
 
 /// In the node's namespace.
 const CONSUL: &str = "127.0.0.1:8500";

@@ -143,11 +143,19 @@ impl Follower {
         let path = format!("/v1/health/service/{}", utf8_percent_encode(&name, NON_ALPHANUMERIC));
         let mut query = BlockingQuery::new(path);
         let mut backoff = Backoff::default();
+        let mut failures: u32 = 0;
         loop {
             match self.ask(&name, &mut query).await {
-                Ok(()) => backoff.reset(),
+                Ok(()) => {
+                    backoff.reset();
+                    failures = 0;
+                }
                 Err(error) => {
-                    self.publisher.partly_failed(&error);
+                    failures = failures.saturating_add(1);
+                    // When the whole of Consul fails, the list of services says so, and ends this before its next try.
+                    if failures == 2 {
+                        self.publisher.partly_failed(&error);
+                    }
                     sleep(backoff.next()).await;
                 }
             }

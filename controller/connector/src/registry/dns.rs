@@ -92,12 +92,13 @@ impl Dns {
                             holds
                         }
                         Err(error) => {
-                            if !std::mem::replace(&mut fails, true) {
+                            let is_first = !std::mem::replace(&mut fails, true);
+                            if is_first {
                                 failing.fetch_add(1, Ordering::Relaxed);
                             }
                             if failing.load(Ordering::Relaxed) == all {
                                 publisher.failed(&error);
-                            } else {
+                            } else if is_first {
                                 publisher.partly_failed(&error);
                             }
                             backoff.next()

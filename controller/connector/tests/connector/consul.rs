@@ -107,12 +107,17 @@ async fn an_index_that_goes_backwards_behind_a_proxy_is_noticed() {
 async fn whatever_goes_wrong_in_a_consul_takes_nothing_away() {
     let (server, running) = with_web().await;
     let before = running.store.revision();
+    let failures = || running.metric("connector_registry_failures_total").parse::<u64>().unwrap_or_default();
+    let mut failed = failures();
     for fault in [Fault::Down, Fault::NoLeader, Fault::NoHealth, Fault::Truncated, Fault::NoIndex] {
         server.set_fault(Some(fault));
         // Wakes the queries that wait.
         server.set_status("web", "10.0.0.1-80", "passing");
-        sleep(Duration::from_millis(1500)).await;
+        sleep(Duration::from_millis(2500)).await;
         assert_eq!(running.store.revision(), before, "{fault:?}");
+        let now = failures();
+        assert!(now > failed, "{fault:?} went unnoticed");
+        failed = now;
         server.set_fault(None);
         sleep(Duration::from_millis(500)).await;
     }
