@@ -45,7 +45,7 @@ pub struct Parts {
 /// When the namespace is no legal name.
 pub fn controller(parts: Parts) -> Result<Controller<Namespace>, BoxError> {
     let (sink, requests) = Sink::new();
-    with_sink(parts, &sink, requests).map_err(Into::into)
+    with_sink(parts, &sink, requests)
 }
 
 /// The same with a sink that others fill too.

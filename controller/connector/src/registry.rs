@@ -35,6 +35,7 @@ pub struct RegistryError {
 
 impl RegistryError {
     /// An error at a place.
+    #[expect(clippy::needless_pass_by_value, reason = "errors are handed over where they come up")]
     pub fn new(place: impl Into<String>, reason: impl ToString) -> Self {
         Self { place: place.into(), reason: reason.to_string() }
     }

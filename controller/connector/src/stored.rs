@@ -99,8 +99,8 @@ impl<'a> Stored<'a> {
             let Some(id) = id(&service.key) else { continue };
             match &service.value {
                 // What it had when it was last read is as good as taken.
-                Ownership::Owned(service_) if unreadable.contains(&service.key) => {
-                    stored.foreign_addresses.extend(addresses(service_));
+                Ownership::Owned(message) if unreadable.contains(&service.key) => {
+                    stored.foreign_addresses.extend(addresses(message));
                 }
                 Ownership::Owned(service) => drop(stored.services.insert(id, service)),
                 Ownership::Foreign(addresses) => {

@@ -99,7 +99,7 @@ fn a_file_of_another_kind_is_set_aside_and_one_that_may_not_be_opened_is_not() {
 #[test]
 fn what_an_older_version_saved_in_another_format_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
-    open(folder.path()).replace(3, &[entry("/a", "1", 3)], &none()).unwrap();
+    open(folder.path()).replace(3, [Ok(entry("/a", "1", 3))], &none()).unwrap();
     let database = Database::open(folder.path().join(FILE)).unwrap();
     let write = database.begin_write().unwrap();
     let mut state = write.open_table(STATE).unwrap();

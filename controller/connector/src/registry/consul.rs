@@ -96,7 +96,7 @@ impl Consul {
         };
         // Dropped with this future, and all watches with it.
         let mut watches = JoinSet::new();
-        let mut watched = BTreeMap::<String, AbortHandle>::new();
+        let mut handles = BTreeMap::<String, AbortHandle>::new();
         let mut query = BlockingQuery::new("/v1/catalog/services".to_owned());
         loop {
             let body = query.ask(&follower.client, options, options.wait).await?;
@@ -105,7 +105,7 @@ impl Consul {
                 name != ITSELF && (options.tag.is_empty() || tags.contains(&options.tag))
             };
             let catalog: Catalog = names.into_iter().filter(is_taken).map(|(name, _)| (name, None)).collect();
-            watched.retain(|name, watch| {
+            handles.retain(|name, watch| {
                 let stays = catalog.contains_key(name);
                 if !stays {
                     watch.abort();
@@ -113,12 +113,12 @@ impl Consul {
                 stays
             });
             let new: Vec<String> =
-                catalog.keys().filter(|name| !watched.contains_key(*name)).cloned().collect();
+                catalog.keys().filter(|name| !handles.contains_key(*name)).cloned().collect();
             follower.watched.store(catalog.len(), Ordering::Relaxed);
             publisher.publish(catalog);
             for name in new {
                 let watch = watches.spawn(follower.clone().watch(name.clone()));
-                watched.insert(name, watch);
+                handles.insert(name, watch);
             }
             // Those that were aborted.
             while watches.try_join_next().is_some() {}

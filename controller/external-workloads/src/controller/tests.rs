@@ -72,7 +72,9 @@ impl Cluster {
             let addresses = slice.endpoints.iter().flat_map(|endpoint| endpoint.addresses.clone());
             backends.entry(slice.service_name.clone()).or_default().extend(addresses);
         }
-        backends.values_mut().for_each(|addresses| addresses.sort_unstable());
+        for addresses in backends.values_mut() {
+            addresses.sort_unstable();
+        }
         backends
     }
 

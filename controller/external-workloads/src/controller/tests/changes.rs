@@ -133,6 +133,8 @@ async fn nothing_is_written_when_nothing_has_to_change() {
 }
 
 /// linkerd's table of endpoint changes, and the zone beside it.
+type Change = fn(&mut contiv_proto::message::externalworkload::ExternalWorkload);
+
 #[test]
 fn a_change_concerns_services_when_it_changes_endpoints_or_labels() {
     let base = workload("a", "web", "192.0.2.1");
@@ -140,7 +142,6 @@ fn a_change_concerns_services_when_it_changes_endpoints_or_labels() {
         let value = Workload::from_message(message.clone(), 1).unwrap();
         Arc::new(Stored { key: "a".into(), value, create_revision: 1, mod_revision: 2 })
     };
-    type Change = fn(&mut contiv_proto::message::externalworkload::ExternalWorkload);
     let cases: [(&str, Change, bool); 11] = [
         ("nothing", |_| {}, false),
         ("a probe", |w| w.conditions[0].last_probe_time = 9, false),
@@ -148,7 +149,11 @@ fn a_change_concerns_services_when_it_changes_endpoints_or_labels() {
         ("one more address", |w| w.workload_ips.push("192.0.2.2".into()), true),
         ("one address less", |w| w.workload_ips.clear(), true),
         ("another address", |w| w.workload_ips[0] = "192.0.2.2".into(), true),
-        ("one more port", |w| w.ports.push(Default::default()), true),
+        (
+            "one more port",
+            |w| w.ports.push(contiv_proto::message::externalworkload::external_workload::Port::default()),
+            true,
+        ),
         ("another number", |w| w.ports[0].port = 81, true),
         ("another name", |w| w.ports[0].name = "http".into(), true),
         ("readiness", |w| w.conditions[0].status = "Unknown".into(), true),

@@ -17,7 +17,7 @@ fn a_slice_is_made_for_each_family_of_the_service() {
         let mut service = service();
         service.families = families.to_vec();
         let mut slices = Slices::default();
-        assert_eq!(slices.sync(&service, &[dual.clone()]), [expected.len(), 0, 0]);
+        assert_eq!(slices.sync(&service, std::slice::from_ref(&dual)), [expected.len(), 0, 0]);
         let mut found: Vec<_> =
             slices.endpoints().map(|(s, e)| (s.address_type.as_str(), e.addresses[0].as_str())).collect();
         found.sort_unstable();
