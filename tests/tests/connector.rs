@@ -202,7 +202,7 @@ fn a_controller_that_is_killed_leaves_nothing_wrong() -> Result<()> {
 
         // Killed just when there is something to write.
         registries.set_db(lab.pod2.host)?;
-        std::thread::sleep(Duration::from_millis(1000));
+        std::thread::sleep(Duration::from_secs(1));
         first.kill()?;
         registries.set_web(lab.pod4.host);
         registries.unset_web(lab.pod3.host);

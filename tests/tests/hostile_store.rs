@@ -48,6 +48,7 @@ impl Peak {
 }
 
 /// Looks at the agent again and again while something is done to its store, and says the most that it took up.
+#[expect(clippy::print_stdout, reason = "how much it was is part of the result")]
 fn under_watch(agent: &Agent<'_>, what: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let (peak, done) = (Peak::default(), AtomicBool::new(false));
     let outcome = thread::scope(|scope| {

@@ -27,7 +27,9 @@ impl EventLoop {
             }
             Query::Service(id, reply) => {
                 let mut service = self.processor.service(&id).cloned();
-                service.iter_mut().for_each(|service| self.handover.correct(service));
+                if let Some(service) = &mut service {
+                    self.handover.correct(service);
+                }
                 drop(reply.send(service));
             }
             Query::Objects(kind, reply) => drop(reply.send(self.processor.objects(kind))),

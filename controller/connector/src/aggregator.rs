@@ -221,7 +221,7 @@ mod tests {
         let failing = Instance { ready: false, ..instance("10.0.0.1", 80, &["old"]) };
         let web = service([failing, instance("10.0.0.1", 80, &["new"])]);
         let web = &aggregator().aggregate("web", &web).unwrap()["web"];
-        assert_eq!(web.endpoints.values().next().unwrap()[&"10.0.0.1".parse().unwrap()], true);
+        assert!(web.endpoints.values().next().unwrap()[&"10.0.0.1".parse().unwrap()]);
     }
 
     #[test]

@@ -127,7 +127,7 @@ fn slice_object(service: &Service, family: Family) -> Value {
             },
         },
         "addressType": match family { Family::V4 => "IPv4", Family::V6 => "IPv6" },
-        "endpoints": service.backends.iter().map(|host| endpoint(host)).collect::<Vec<_>>(),
+        "endpoints": service.backends.iter().map(endpoint).collect::<Vec<_>>(),
         "ports": [{ "name": "web", "protocol": "TCP", "port": TARGET_PORT }],
     })
 }

@@ -54,8 +54,11 @@ impl Page {
     pub(super) fn table(&mut self, header: &[&str], rows: &[Vec<Box<dyn Cell>>]) {
         self.raw("<div class=\"table\"><table>\n");
         if !header.is_empty() {
-            let titles: String = header.iter().map(|title| format!("<th>{}</th>", escape(title))).collect();
-            self.raw(&format!("<thead><tr>{titles}</tr></thead>\n"));
+            self.raw("<thead><tr>");
+            for title in header {
+                self.raw(&format!("<th>{}</th>", escape(title)));
+            }
+            self.raw("</tr></thead>\n");
         }
         for row in rows {
             let mut line = String::from("<tr>");

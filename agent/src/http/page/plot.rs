@@ -56,7 +56,7 @@ fn bars(title: &str, values: &[(u64, f64)]) -> String {
         x += step;
     }
     let caption = if values.is_empty() { format!("{title}: none yet") } else { title.to_owned() };
-    let _ = write!(svg, "</svg><figcaption>{}</figcaption></figure>\n", escape(&caption));
+    let _ = writeln!(svg, "</svg><figcaption>{}</figcaption></figure>", escape(&caption));
     svg
 }
 

@@ -1,5 +1,6 @@
 //! A file that is written in all the ways in which files are written.
 
+use std::fmt::Write as _;
 use std::{
     fs::{self, File},
     io::Write,
@@ -18,7 +19,7 @@ use crate::harness::Running;
 fn text(services: &[(&str, &str)]) -> String {
     let mut text = "services:\n".to_owned();
     for (name, address) in services {
-        text += &format!("  - name: {name}\n    endpoints: [{{address: {address}, port: 80}}]\n");
+        writeln!(text, "  - name: {name}\n    endpoints: [{{address: {address}, port: 80}}]").unwrap();
     }
     text
 }

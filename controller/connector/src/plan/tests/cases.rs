@@ -125,7 +125,7 @@ fn services_of_a_registry_that_is_not_configured_go_when_all_that_are_have_answe
     for object in world.values_mut() {
         match object {
             Object::Service(service) => {
-                drop(service.labels.insert(REGISTRY_LABEL.to_owned(), "old".to_owned()))
+                drop(service.labels.insert(REGISTRY_LABEL.to_owned(), "old".to_owned()));
             }
             Object::Endpoints(one) => drop(one.labels.insert(REGISTRY_LABEL.to_owned(), "old".to_owned())),
             _ => {}

@@ -92,7 +92,9 @@ proptest! {
         };
         let worlds = [vec![all.clone()], vec![only(0), all.clone()], vec![only(1), all.clone()]].map(|answers| {
             let mut world = foreign.clone();
-            answers.iter().for_each(|answers| drop(answers.sync(&mut world)));
+            for answers in answers {
+                drop(answers.sync(&mut world));
+            }
             without_addresses(&world)
         });
         prop_assert_eq!(&worlds[0], &worlds[1]);
