@@ -363,7 +363,9 @@ fn verifier_elements(namespace: &Namespace) -> Result<Elements> {
     let read = namespace.run(|| TableVerifier::new().elements().map_err(unexpected))?;
     let mut elements = Elements::new();
     for (set, texts) in read.into_iter().flatten() {
-        texts.into_iter().for_each(|text| count(&mut elements, &set, text.replace('"', "")));
+        for text in texts {
+            count(&mut elements, &set, text.replace('"', ""));
+        }
     }
     Ok(elements)
 }
