@@ -183,7 +183,7 @@ fn what_is_on_its_way_is_no_drift_however_much_changes() -> Result<()> {
         while verifications < 3 && start.elapsed() < LONG {
             for (number, service) in services.iter().enumerate() {
                 let mut service = service.clone();
-                service.backends = hosts[..=((changes + number) % 3)].to_vec();
+                service.backends = hosts[..=(changes + number) % 3].to_vec();
                 etcd.put(&service)?;
                 changes += 1;
             }

@@ -69,7 +69,7 @@ pub(super) fn table() -> anyhow::Result<String> {
 /// Our routes.
 pub(super) fn routes() -> anyhow::Result<String> {
     let routes = RouteVerifier::new(RouteOptions::default()).routes()?;
-    Ok(routes.into_iter().map(|route| route + "\n").collect())
+    Ok(routes.into_iter().flat_map(|route| [route, "\n".to_owned()]).collect())
 }
 
 /// What of the table is not as it must be, at this moment.
