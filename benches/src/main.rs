@@ -6,7 +6,7 @@ use clap::Parser;
 use contiv_benches::{
     cluster::{self, Questions},
     figures::{Figure, Quantity, Wanted, growth, table},
-    parts, peers, plot, progress, runtime,
+    parts, peers, plot, progress, routes, runtime,
     workload::Workload,
 };
 use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
@@ -69,6 +69,12 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
                 progress(&format!("peers, {services} services"));
                 add(figures, peers::measure(lab, services)?);
             }
+        }
+    }
+    if is_wanted(routes::SECTION) {
+        for services in [1000, 10_000] {
+            progress(&format!("routes, {services} services"));
+            add(figures, routes::measure(lab, services)?);
         }
     }
     if is_wanted(runtime::SECTION) {
