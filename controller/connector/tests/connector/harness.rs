@@ -28,7 +28,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// For what must happen. Much more than is needed.
-const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// What a registry is to do next.
 pub(crate) enum Say {
