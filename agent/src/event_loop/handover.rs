@@ -71,7 +71,9 @@ impl Handover {
         self.awaited.extend(back.iter().map(|id| (id.clone(), last)));
         // Whoever carried these before, routes cannot now.
         let refused: Vec<ServiceId> = left.iter().filter_map(|id| self.unconfirmed.take(*id)).collect();
-        over.iter().for_each(|id| drop(self.unconfirmed.take(id)));
+        for id in &over {
+            self.unconfirmed.remove(id);
+        }
         self.carried.extend(over.iter().cloned());
         over.into_iter().chain(back).chain(refused).collect()
     }
