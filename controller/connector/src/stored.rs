@@ -99,13 +99,8 @@ impl<'a> Stored<'a> {
             let Some(id) = id(&service.key) else { continue };
             match &service.value {
                 // What it had when it was last read is as good as taken.
-<<<<<<< HEAD
                 Ownership::Owned(message) if unreadable.contains(&service.key) => {
                     stored.foreign_addresses.extend(addresses(message));
-=======
-                Ownership::Owned(last) if unreadable.contains(&service.key) => {
-                    stored.foreign_addresses.extend(addresses(last));
->>>>>>> 1ab78ee (Lints of the connector)
                 }
                 Ownership::Owned(service) => drop(stored.services.insert(id, service)),
                 Ownership::Foreign(addresses) => {

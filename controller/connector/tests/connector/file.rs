@@ -17,18 +17,11 @@ use tokio::time::sleep;
 use crate::harness::Running;
 
 fn text(services: &[(&str, &str)]) -> String {
-<<<<<<< HEAD
     let mut text = "services:\n".to_owned();
     for (name, address) in services {
         writeln!(text, "  - name: {name}\n    endpoints: [{{address: {address}, port: 80}}]").unwrap();
     }
     text
-=======
-    let service = |(name, address): &(&str, &str)| {
-        format!("  - name: {name}\n    endpoints: [{{address: {address}, port: 80}}]\n")
-    };
-    format!("services:\n{}", services.iter().map(service).collect::<String>())
->>>>>>> 1ab78ee (Lints of the connector)
 }
 
 /// A file with two services, and a connector that has brought them into the store.
