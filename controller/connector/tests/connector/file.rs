@@ -1,5 +1,6 @@
 //! A file that is written in all the ways in which files are written.
 
+use std::fmt::Write as _;
 use std::{
     fs::{self, File},
     io::Write,
@@ -16,10 +17,11 @@ use tokio::time::sleep;
 use crate::harness::Running;
 
 fn text(services: &[(&str, &str)]) -> String {
-    let service = |(name, address): &(&str, &str)| {
-        format!("  - name: {name}\n    endpoints: [{{address: {address}, port: 80}}]\n")
-    };
-    format!("services:\n{}", services.iter().map(service).collect::<String>())
+    let mut text = "services:\n".to_owned();
+    for (name, address) in services {
+        writeln!(text, "  - name: {name}\n    endpoints: [{{address: {address}, port: 80}}]").unwrap();
+    }
+    text
 }
 
 /// A file with two services, and a connector that has brought them into the store.
