@@ -47,6 +47,15 @@ impl Peak {
     }
 }
 
+/// Ends the watch, also when the test panics.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Looks at the agent again and again while something is done to its store, and says the most that it took up.
 #[expect(clippy::print_stdout, reason = "how much it was is part of the result")]
 fn under_watch(agent: &Agent<'_>, what: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -58,9 +67,8 @@ fn under_watch(agent: &Agent<'_>, what: &str, work: impl FnOnce() -> Result<()>)
                 thread::sleep(Duration::from_millis(20));
             }
         });
-        let outcome = work();
-        done.store(true, Ordering::Relaxed);
-        outcome
+        let _end = Done(&done);
+        work()
     });
     println!("{what}: at most {peak:?}");
     assert!(peak.mebibytes.into_inner() <= MOST_MEBIBYTES, "too much memory: {what}");
