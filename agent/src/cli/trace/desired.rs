@@ -2,6 +2,7 @@
 
 use std::{io::Write, path::PathBuf};
 
+use anyhow::Context;
 use clap::Args;
 use contiv_model::{Flow, NodeFacts, trace};
 
@@ -63,7 +64,7 @@ impl Source<'_> {
         let interface =
             flow.interface().map(|name| format!("&interface={}", in_query(&name.0))).unwrap_or_default();
         let path = format!("/trace?from={from}&to={to}&port={port}&protocol={protocol}{interface}");
-        agent.get(&path)
+        agent.get(&path).context("failed to ask the agent (-f asks manifests instead)")
     }
 }
 
