@@ -9,6 +9,7 @@ pub mod netlink;
 pub mod parts;
 pub mod peers;
 pub mod plot;
+pub mod routes;
 pub mod runtime;
 pub mod soak;
 pub mod statistics;

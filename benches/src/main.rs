@@ -7,7 +7,7 @@ use contiv_benches::{
     cluster::{self, Questions},
     controllers,
     figures::{Figure, Quantity, Wanted, growth, table},
-    parts, peers, plot, progress, runtime,
+    parts, peers, plot, progress, routes, runtime,
     workload::Workload,
 };
 use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
@@ -74,6 +74,12 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
                 progress(&format!("peers, {services} services"));
                 add(figures, peers::measure(lab, services)?);
             }
+        }
+    }
+    if is_wanted(routes::SECTION) {
+        for services in [1000, 10_000] {
+            progress(&format!("routes, {services} services"));
+            add(figures, routes::measure(lab, services)?);
         }
     }
     if is_wanted(runtime::SECTION) {

@@ -25,17 +25,19 @@ pub enum Carrier {
     Route,
     /// The renderer `nftables`, until the renderer `route` has reported that its routes are there.
     NftablesUntilRoute,
+    /// After a start, until the renderer `route` has reported: whoever did before. If nobody did, the renderer `nftables`.
+    AsBefore,
 }
 
 impl Carrier {
     /// The renderer `nftables` translates the addresses.
     pub const fn translates(self) -> bool {
-        matches!(self, Self::Nftables | Self::NftablesUntilRoute)
+        matches!(self, Self::Nftables | Self::NftablesUntilRoute | Self::AsBefore)
     }
 
     /// The renderer `route` has routes to the backends.
     pub const fn routes(self) -> bool {
-        matches!(self, Self::Route | Self::NftablesUntilRoute)
+        matches!(self, Self::Route | Self::NftablesUntilRoute | Self::AsBefore)
     }
 }
 

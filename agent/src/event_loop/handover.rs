@@ -22,9 +22,19 @@ pub(super) struct Handover {
     carried: BTreeSet<ServiceId>,
     /// They do not yet, or not any more; with the event by which the renderer was told.
     awaited: BTreeMap<ServiceId, u64>,
+    /// Those of them of which nothing has been reported since the start: routes of an earlier run may carry them.
+    unconfirmed: BTreeSet<ServiceId>,
 }
 
 impl Handover {
+    /// Takes in everything, before anything was handed out; the first snapshot is this event.
+    pub(super) fn begin(&mut self, all: &Snapshot, event: u64) {
+        let is_routed = |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::Route;
+        let routed = all.services.values().filter(is_routed).map(|service| service.id.clone());
+        self.unconfirmed = routed.collect();
+        self.awaited = self.unconfirmed.iter().map(|id| (id.clone(), event)).collect();
+    }
+
     /// Takes in changes that the processor tells of in this event, and makes them say who really carries what.
     pub(super) fn take(&mut self, changes: &mut ChangeSet, event: u64) {
         for (id, change) in &mut changes.services {
@@ -41,6 +51,7 @@ impl Handover {
                 _ => {
                     self.carried.remove(id);
                     self.awaited.remove(id);
+                    self.unconfirmed.remove(id);
                 }
             }
         }
@@ -58,8 +69,11 @@ impl Handover {
             self.awaited.remove(id);
         }
         self.awaited.extend(back.iter().map(|id| (id.clone(), last)));
+        // Whoever carried these before, routes cannot now.
+        let refused: Vec<ServiceId> = left.iter().filter_map(|id| self.unconfirmed.take(*id)).collect();
+        over.iter().for_each(|id| drop(self.unconfirmed.take(id)));
         self.carried.extend(over.iter().cloned());
-        over.into_iter().chain(back).collect()
+        over.into_iter().chain(back).chain(refused).collect()
     }
 
     /// The change that tells renderers of a service that has just changed hands.
@@ -80,7 +94,9 @@ impl Handover {
     /// Makes a service say who really carries it.
     pub(super) fn correct(&self, service: &mut Arc<ContivService>) {
         if self.awaited.contains_key(&service.id) && service.assignment.addresses == Carrier::Route {
-            Arc::make_mut(service).assignment.addresses = Carrier::NftablesUntilRoute;
+            let is_unconfirmed = self.unconfirmed.contains(&service.id);
+            Arc::make_mut(service).assignment.addresses =
+                if is_unconfirmed { Carrier::AsBefore } else { Carrier::NftablesUntilRoute };
         }
     }
 
@@ -144,6 +160,23 @@ mod tests {
         assert_eq!(take(&mut handover, Some(Route), Some(Nftables), 10), (Some(Route), Some(Nftables)));
         let anew = take(&mut handover, Some(Nftables), Some(Route), 11);
         assert_eq!(anew.1, Some(NftablesUntilRoute), "from the beginning");
+    }
+
+    #[test]
+    fn after_a_start_whoever_carried_a_service_goes_on_until_routes_are_reported_or_refused() {
+        use Carrier::{AsBefore, NftablesUntilRoute, Route};
+        let id = ServiceId::new("default", "web");
+        let snapshot = Snapshot { services: [(id.clone(), service(Route))].into(), ..Snapshot::default() };
+        let carrier =
+            |handover: &Handover| handover.corrected(snapshot.clone()).services[&id].assignment.addresses;
+        for (rejected, expected) in [(&[][..], Route), (&rejected()[..], NftablesUntilRoute)] {
+            let mut handover = Handover::default();
+            handover.begin(&snapshot, 1);
+            assert_eq!(carrier(&handover), AsBefore);
+            assert_eq!(handover.settle(1, rejected).len(), 1, "both are news");
+            assert_eq!(carrier(&handover), expected);
+            assert!(handover.settle(2, rejected).is_empty());
+        }
     }
 
     #[test]

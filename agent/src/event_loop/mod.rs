@@ -28,7 +28,7 @@ mod tests;
 
 use std::{collections::VecDeque, io, ops::ControlFlow, sync::Arc, time::Duration};
 
-use contiv_model::{ChangeSet, Processor, Snapshot};
+use contiv_model::{ChangeSet, Processor};
 use contiv_store::{FeedEvent, FeedHandle};
 use jiff::Timestamp;
 use thiserror::Error;
@@ -260,8 +260,7 @@ impl EventLoop {
 
     /// Before the first snapshot goes out, in the next event: what the kernel has of an earlier run is not known.
     fn begin_handover(&mut self) {
-        let mut all = ChangeSet::between(&Snapshot::default(), &self.processor.snapshot());
-        self.handover.take(&mut all, self.history.next());
+        self.handover.begin(&self.processor.snapshot(), self.history.next());
     }
 
     /// Tells renderers of services that change hands by what the renderer `route` reports.

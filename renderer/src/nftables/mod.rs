@@ -5,6 +5,7 @@
 //! ```
 
 mod apply;
+mod carriers;
 pub mod counters;
 mod element;
 mod elements;
@@ -153,7 +154,8 @@ impl Nftables {
         let backends =
             elements.frontends.iter().map(|(frontend, elements)| (*frontend, programmed(elements)));
         let found = backends.collect();
-        let (table, transaction) = Table::resync(snapshot, elements);
+        let as_before = carriers::as_before(snapshot, &elements);
+        let (table, transaction) = Table::resync(as_before.as_ref().unwrap_or(snapshot), elements);
         let mut report = apply::commit(socket, batch, transaction)?;
         loopback::open(&snapshot.node);
         let existing = existing.filter(|existing| existing.usable).unwrap_or_default();

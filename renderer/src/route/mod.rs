@@ -39,6 +39,7 @@ pub use self::{
     direct::DirectOptions,
     nexthop::Grouping,
     options::{AddressKind, AddressKinds, RouteOptions, UnknownAddressKind},
+    socket::Exchange,
     verify::RouteVerifier,
 };
 use crate::{Description, RenderError, Renderer, Report, Verifier, Watch, netlink::NetlinkError};
@@ -108,6 +109,16 @@ impl Routes {
         let table = self.options.advertise_table;
         let result = self.socket().and_then(|socket| apply::remove_from(socket, table));
         result.map_err(|error| apply::explain("withdraw the routes", &error))
+    }
+
+    /// Remembers from now on what is asked of the kernel, and returns what was since the last call. Sent again as it is, it
+    /// costs what the kernel alone costs.
+    ///
+    /// # Errors
+    /// When there is no socket.
+    pub fn record(&mut self) -> Result<Vec<Exchange>, RenderError> {
+        let socket = self.socket().map_err(|error| apply::explain("open a socket", &error))?;
+        Ok(socket.record.replace(Vec::new()).unwrap_or_default())
     }
 
     fn socket(&mut self) -> Result<&mut RouteSocket, NetlinkError> {

@@ -37,6 +37,17 @@ pub(super) struct RouteSocket {
     sequence: u32,
     /// Its listener ends when this goes.
     pub(super) membership: Option<Membership>,
+    /// What was asked of the kernel, where that is of interest.
+    pub(super) record: Option<Vec<Exchange>>,
+}
+
+/// What was sent in one piece, and how its answer ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exchange {
+    /// Messages of netlink.
+    pub bytes: Vec<u8>,
+    /// With so many answers; none: with the end of a dump.
+    pub answers: Option<usize>,
 }
 
 /// A change, and what is to happen if there is something already.
@@ -68,7 +79,7 @@ impl RouteSocket {
         // With this the kernel dumps only what is asked for.
         inner.set_netlink_get_strict_chk(true).map_err(failed("set up the netlink socket"))?;
         let _ = setsockopt(&inner, sockopt::RcvBufForce, &ANSWERS);
-        Ok(Self { inner, port, sequence: 0, membership: None })
+        Ok(Self { inner, port, sequence: 0, membership: None, record: None })
     }
 
     /// The port by which the kernel names this socket as the origin of a change.
@@ -113,7 +124,7 @@ impl RouteSocket {
     fn try_dump(&mut self, request: &Message) -> Result<(Vec<Message>, bool), NetlinkError> {
         let mut bytes = Vec::new();
         let sequence = self.write(&mut bytes, request.clone(), NLM_F_REQUEST | NLM_F_DUMP);
-        self.send(&bytes)?;
+        self.send(&bytes, None)?;
         let (mut found, mut is_consistent) = (Vec::new(), true);
         loop {
             let received = self.receive()?;
@@ -145,7 +156,7 @@ impl RouteSocket {
                 let request = RouteNetlinkMessage::GetRoute(request).into();
                 self.write(&mut bytes, request, NLM_F_REQUEST | NLM_F_ACK);
             }
-            self.send(&bytes)?;
+            self.send(&bytes, Some(end - routes.len()))?;
             let start = routes.len();
             let mut found = None;
             while routes.len() < end {
@@ -189,7 +200,7 @@ impl RouteSocket {
                 self.write(&mut bytes, message, NLM_F_REQUEST | NLM_F_ACK | flags);
                 count += 1;
             }
-            self.send(&bytes)?;
+            self.send(&bytes, Some(count as usize))?;
             sent.pieces += 1;
             sent.bytes += bytes.len();
             self.collect(first, count, &mut sent.results)?;
@@ -229,7 +240,11 @@ impl RouteSocket {
         self.sequence
     }
 
-    fn send(&self, bytes: &[u8]) -> Result<(), NetlinkError> {
+    /// `answers` tells how the answer ends, as in [`Exchange`].
+    fn send(&mut self, bytes: &[u8], answers: Option<usize>) -> Result<(), NetlinkError> {
+        if let Some(record) = &mut self.record {
+            record.push(Exchange { bytes: bytes.to_vec(), answers });
+        }
         let kernel = SocketAddr::new(0, 0);
         let failed = |source| NetlinkError::Socket { action: "ask the kernel", source };
         self.inner.send_to(bytes, &kernel, 0).map(drop).map_err(failed)

@@ -10,7 +10,7 @@ use contiv_model::Snapshot;
 use super::{
     Links, RouteOptions, apply,
     desired::Desired,
-    direct::Wanted,
+    direct::{self, Wanted},
     kernel_route::{Found, KernelRoute},
     kernel_rule,
     plan::Destination,
@@ -65,13 +65,11 @@ impl RouteVerifier {
         let mut wanted: BTreeMap<KernelRoute, Destination> = wanted.collect();
         let found = apply::found(socket)?;
         let of_direct = found.iter().filter_map(|found| found.route);
-        let of_direct: BTreeSet<IpAddr> = of_direct
-            .filter(|route| route.table == options.direct.table)
-            .map(|route| route.address)
-            .collect();
+        let is_direct = |route: &KernelRoute| direct::is_direct(options.direct, *route);
+        let of_direct: BTreeSet<IpAddr> = of_direct.filter(is_direct).map(|route| route.address).collect();
         // Routes of a service that went back to another renderer may stay.
         let direct = Wanted::new(snapshot, |address| of_direct.contains(&address));
-        let mut unrouted: BTreeSet<IpAddr> = direct.addresses().collect();
+        let mut unrouted: BTreeSet<IpAddr> = direct.possible_addresses().collect();
         let checked = wanted.len() + unrouted.len();
         let mut verification = Verification { checked, ..Verification::default() };
         let mut tell = |table, element, destination: Option<Destination>, deviation| {
@@ -83,9 +81,7 @@ impl RouteVerifier {
             match found.route {
                 Some(route) if wanted.remove(&route).is_some() => {}
                 // Where it leads is known only to who looks up each backend.
-                Some(route)
-                    if route.table == options.direct.table && direct.lead(route.address).is_some() =>
-                {
+                Some(route) if is_direct(&route) && direct.lead(route.address).is_some() => {
                     unrouted.remove(&route.address);
                 }
                 Some(route) => tell(route.table, route.to_string(), None, Deviation::Foreign),

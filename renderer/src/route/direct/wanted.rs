@@ -72,6 +72,11 @@ impl Wanted {
         self.owners.keys().copied()
     }
 
+    /// The same without those that no route can be right for.
+    pub(in crate::route) fn possible_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses().filter(|address| self.lead(*address) != Some(&Lead::Impossible))
+    }
+
     pub(in crate::route) fn is_empty(&self) -> bool {
         self.plans.is_empty()
     }

@@ -44,15 +44,7 @@ struct Backend {
 
 impl Backend {
     fn start(lab: &Lab, namespace: &Namespace) -> Result<Self> {
-        for family in Family::BOTH {
-            for address in addresses(lab, family) {
-                let prefix = if family == Family::V4 { 32 } else { 128 };
-                let address = format!("{}/{prefix}", address.ip());
-                let mut command = vec!["ip", "addr", "add", &address, "dev", "lo"];
-                command.extend((family == Family::V6).then_some("nodad"));
-                namespace.exec(&command)?;
-            }
-        }
+        hold_addresses(lab, namespace)?;
         let mut servers = vec![Self::everywhere(namespace)?];
         for family in Family::BOTH {
             // A datagram is answered from the address that it was sent to only by a server that is bound to it.
@@ -68,6 +60,20 @@ impl Backend {
         let any = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, PORT));
         Server::start(namespace, namespace.host.name, Protocol::Tcp, any)
     }
+}
+
+/// Gives a host the addresses of the service 80.
+fn hold_addresses(lab: &Lab, namespace: &Namespace) -> Result<()> {
+    for family in Family::BOTH {
+        for address in addresses(lab, family) {
+            let prefix = if family == Family::V4 { 32 } else { 128 };
+            let address = format!("{}/{prefix}", address.ip());
+            let mut command = vec!["ip", "addr", "add", &address, "dev", "lo"];
+            command.extend((family == Family::V6).then_some("nodad"));
+            namespace.exec(&command)?;
+        }
+    }
+    Ok(())
 }
 
 fn addresses(lab: &Lab, family: Family) -> [SocketAddr; 3] {

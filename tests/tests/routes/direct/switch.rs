@@ -2,10 +2,10 @@
 
 use contiv_tests::{
     cluster::{Frontend, Manifests},
-    lab::{Family, Protocol, Result, isolated},
+    lab::{Family, Protocol, Result, Server, isolated},
 };
 
-use super::{Backend, put, start, translated, wait_for_carrier, web};
+use super::{Backend, hold_addresses, put, start, translated, wait_for_carrier, web};
 
 const ROUNDS: usize = 3;
 
@@ -76,6 +76,32 @@ fn no_connection_fails_when_the_configuration_changes_with_a_restart() -> Result
                 for (session, by) in &mut sessions {
                     assert_eq!(session.ask()?.by, *by, "established connections go on");
                 }
+            }
+            Ok(())
+        })?;
+        assert!(answered > 0);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_restart_translates_nothing_of_what_routes_carry() -> Result<()> {
+    isolated("direct::switch::a_restart_translates_nothing_of_what_routes_carry", |lab| {
+        let state = Manifests::new(lab)?;
+        let backends = [lab.pod1.host];
+        let agent = start(&lab.node, &state, &[])?;
+        put(&state, &[&agent], &web(&backends), "route")?;
+        let address = web(&[]).service.address(lab, Frontend::ClusterIp, Family::V4);
+        hold_addresses(lab, &lab.pod1)?;
+        // What is translated to the pod's own address finds nobody there.
+        let _server = Server::start(&lab.pod1, "pod1", Protocol::Udp, address)?;
+        let answered = lab.client.ask_while(Protocol::Udp, address, || {
+            let mut agent = agent;
+            for _ in 0..ROUNDS {
+                agent.stop()?;
+                agent = start(&lab.node, &state, &[])?;
+                wait_for_carrier(&agent, "route")?;
+                agent.wait_until_applied(&web(&backends).service)?;
             }
             Ok(())
         })?;
