@@ -227,11 +227,13 @@ impl Processor {
         combined
     }
 
-    /// An address of the service that another one has too, and which that is.
+    /// An address of the service that another one has too, and which that is: of several the first by name, whatever their
+    /// ports, so that it changes only when one comes or goes.
     fn shared_address(&self, service: &ContivService) -> Option<(IpAddr, ServiceId)> {
         service.addresses().find_map(|address| {
-            let other = self.claims.at(address).find(|claimant| claimant.service != service.id)?;
-            Some((address, other.service.clone()))
+            let claimants = self.claims.at(address).map(|claimant| &claimant.service);
+            let other = claimants.filter(|id| **id != service.id).min()?;
+            Some((address, other.clone()))
         })
     }
 

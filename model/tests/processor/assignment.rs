@@ -53,3 +53,17 @@ fn an_address_that_two_services_have_is_translated_as_long_as_both_have_it() {
     assert_eq!(changed(&changes), ["a/one", "a/two"]);
     assert_eq!(carrier(&processor, "a/one"), Carrier::Route);
 }
+
+#[test]
+fn with_whom_an_address_is_shared_does_not_depend_on_ports_that_changed_in_between() {
+    let sharing =
+        |id, port: &str| Service { external_ips: ips(&["10.96.0.1"]), ..mk_service(id, &[], &[port]) };
+    let mut processor = mk_processor_with([
+        put(asking("a/one", "10.96.0.1")),
+        put(sharing("a/two", "tls:443/tcp")),
+        put(sharing("b/three", "tls:444/tcp")),
+    ]);
+    processor.apply([put(sharing("b/three", "ssh:22/tcp"))]);
+    let reason = processor.service(&service_id("a/one")).unwrap().assignment.reason.clone();
+    assert_eq!(reason, Some(Obstacle::SharedAddress(ip("10.96.0.1"), service_id("a/two"))));
+}

@@ -222,6 +222,7 @@ mod tests {
     use rtnetlink::packet_route::{
         address::{AddressAttribute, AddressMessage},
         link::LinkMessage,
+        route::RouteProtocol,
     };
 
     use super::*;
@@ -239,12 +240,17 @@ mod tests {
 
     #[test]
     fn only_routes_and_rules_of_our_tables_matter() {
-        let route = |table| {
+        let route = |table, protocol| {
             let address = "198.51.100.1".parse().unwrap();
-            RouteNetlinkMessage::DelRoute(KernelRoute { table, address, way: Way::Blackhole }.message())
+            let mut message = KernelRoute { table, address, way: Way::Blackhole }.message();
+            message.header.protocol = protocol;
+            RouteNetlinkMessage::DelRoute(message)
         };
-        assert_eq!(heard(&route(67)).unwrap(), "deleted the route to 198.51.100.1 in table 67");
-        assert_eq!(heard(&route(254)), None);
+        let of_table_67 = heard(&route(67, RouteProtocol::Static)).unwrap();
+        assert_eq!(of_table_67, "deleted the route to 198.51.100.1 in table 67");
+        assert_eq!(heard(&route(254, RouteProtocol::Static)), None);
+        // Under our number it is taken for ours, wherever it is.
+        assert!(heard(&route(254, RouteProtocol::Other(kernel_route::PROTOCOL))).is_some());
         assert!(heard(&RouteNetlinkMessage::DelRule(kernel_rule::rule(true, 68))).is_some());
     }
 
