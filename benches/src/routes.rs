@@ -57,7 +57,9 @@ fn measure_here(services: usize) -> Result<Vec<Figure>> {
         }
         let after = {
             let mut after = snapshot.clone();
-            changes.iter().for_each(|change| after.apply(change));
+            for change in &changes {
+                after.apply(change);
+            }
             after
         };
         drop(renderer);
