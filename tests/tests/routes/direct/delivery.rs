@@ -88,8 +88,8 @@ fn other_nodes_get_connections_only_without_a_local_backend() -> Result<()> {
     isolated("direct::delivery::other_nodes_get_connections_only_without_a_local_backend", |lab| {
         let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod3)?];
         let state = Manifests::new(lab)?;
-        let (here, there) = (start(&lab.node, &state, &[])?, start(&lab.node2, &state, &[])?);
-        let agents = [&here, &there];
+        let (ours, theirs) = (start(&lab.node, &state, &[])?, start(&lab.node2, &state, &[])?);
+        let agents = [&ours, &theirs];
         put(&state, &agents, &web(&[lab.pod1.host, lab.pod3.host]), "route")?;
         wait_for_answer(lab, &lab.pod2, lab.pod1.host)?;
         put(&state, &agents, &web(&[lab.pod3.host]), "route")?;
@@ -120,8 +120,8 @@ fn a_backend_on_the_network_of_a_node_answers_itself() -> Result<()> {
     isolated("direct::delivery::a_backend_on_the_network_of_a_node_answers_itself", |lab| {
         let _servers = [Backend::everywhere(&lab.node)?, Backend::everywhere(&lab.node2)?];
         let state = Manifests::new(lab)?;
-        let (here, there) = (start(&lab.node, &state, &[])?, start(&lab.node2, &state, &[])?);
-        let agents = [&here, &there];
+        let (ours, theirs) = (start(&lab.node, &state, &[])?, start(&lab.node2, &state, &[])?);
+        let agents = [&ours, &theirs];
         put(&state, &agents, &web(&[lab.node.host, lab.node2.host]), "route")?;
         wait_for_answer(lab, &lab.pod1, lab.node.host)?;
         wait_for_answer(lab, &lab.node, lab.node.host)?;
