@@ -18,8 +18,11 @@ pub(crate) fn messages(input: &[u8]) {
                 }
             }
             RouteNetlinkMessage::NewRule(rule) => {
-                assert!(!kernel_rule::is_ours(&rule) || kernel_rule::is_same(&rule, &rule));
-                let _ = kernel_rule::table(&rule);
+                // One that is taken for the wanted one is ours.
+                for ipv4 in apply::FAMILIES {
+                    let wanted = kernel_rule::rule(ipv4, kernel_rule::table(&rule));
+                    assert!(kernel_rule::is_ours(&rule) || !kernel_rule::is_same(&rule, &wanted));
+                }
             }
             RouteNetlinkMessage::NewAddress(address) => drop(apply::own_address(&address)),
             _ => {}
