@@ -114,7 +114,8 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-fn printable(cell: String) -> String {
+/// Control characters written out.
+pub(super) fn printable(cell: String) -> String {
     if !cell.contains(char::is_control) {
         return cell;
     }

@@ -8,7 +8,7 @@ use super::{Overview, SERVICES};
 use crate::cli::{
     color::Tone,
     events::milliseconds,
-    table::{Cell, Table},
+    table::{Cell, Table, printable},
     views::{OutcomeView, RendererStateView, StatusView},
 };
 
@@ -170,8 +170,8 @@ fn line(text: &mut String, title: &str, value: &str, tone: Tone, width: Option<u
 }
 
 fn cut(line: &str, width: Option<usize>) -> String {
-    // An error may have several lines.
-    let line = line.replace('\n', " ");
+    // An error may have several lines, and what is in the store may hold anything.
+    let line = printable(line.replace('\n', " "));
     match width {
         Some(width) if line.chars().count() > width => {
             line.chars().take(width.saturating_sub(1)).chain(['…']).collect()

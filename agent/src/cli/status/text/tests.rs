@@ -49,6 +49,15 @@ fn however_much_is_wrong_it_fits_on_a_screen_of_80_columns_and_24_lines() {
 }
 
 #[test]
+fn what_is_stored_does_nothing_to_the_terminal() {
+    let mut overview = overview(1);
+    overview.quarantine[0].reason = "\x1b[2Jgone".to_owned();
+    overview.renderers.clear();
+    let text = render(&overview, None, NOW.parse().unwrap());
+    assert!(text.contains("\\u{1b}[2Jgone"), "{text}");
+}
+
+#[test]
 fn what_is_wrong_is_said_and_on_a_wide_screen_in_full() {
     let (narrow, wide) = (Some((24, 80)), None);
     let now = NOW.parse().unwrap();
