@@ -95,6 +95,7 @@ fn start_bird(namespace: &Namespace, config: &str) -> Result<Process> {
 }
 
 /// Waits until the router sends what is for the service's load balancer to exactly these nodes, in both families.
+#[expect(clippy::print_stdout, reason = "how long the network takes is part of the result")]
 fn wait_for_way(lab: &Lab, service: &Service, nodes: &[&Host]) -> Result<()> {
     let leads_there = |family| {
         let address = service.address(lab, Frontend::LoadBalancer, family).ip().to_string();
@@ -106,10 +107,12 @@ fn wait_for_way(lab: &Lab, service: &Service, nodes: &[&Host]) -> Result<()> {
         )
     };
     let names: Vec<&str> = nodes.iter().map(|node| node.name).collect();
-    wait_until(&format!("the router's way to the service is {names:?}"), LONG, || {
+    let what = format!("the router's way to the service is {names:?}");
+    let after = wait_until(&what, LONG, || {
         Family::BOTH.into_iter().all(|family| leads_there(family).is_ok_and(|leads| leads))
-    })
-    .map(drop)
+    })?;
+    println!("{what} after {} ms", after.as_millis());
+    Ok(())
 }
 
 /// The load balancer's address is for nodes with a local backend only.
