@@ -2,8 +2,10 @@
 
 use contiv_tests::{
     cluster::{Frontend, Manifests, ServiceManifest, TARGET_PORT},
-    lab::{Family, Protocol, Responder, Result, isolated},
+    lab::{Family, Protocol, Responder, Result, isolated, wait_until},
 };
+
+use crate::LONG;
 
 use super::{ADDRESSES, Backend, CONNECTIONS, addresses, assignment, put, start, wait_for_answer, web};
 
@@ -155,7 +157,9 @@ fn what_routes_cannot_do_is_left_to_nftables_whole_and_said() -> Result<()> {
         assert!(assignment(&agent)?["reason"].is_null(), "nobody asked");
         let sticky = ServiceManifest { affinity: Some(600), ..silent(80) };
         put(&state, &[&agent], &sticky, "nftables")?;
-        assert!(assignment(&agent)?["reason"].to_string().contains("session affinity"));
-        Ok(())
+        // The one before was left to nftables too.
+        let is_said =
+            || assignment(&agent).is_ok_and(|found| found["reason"].to_string().contains("session affinity"));
+        wait_until("the reason is the affinity", LONG, is_said).map(drop)
     })
 }
