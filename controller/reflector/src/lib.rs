@@ -1,11 +1,11 @@
 //! Contiv's reflector (KSR): what a Kubernetes API server has is kept in a store, in Contiv's form.
 //!
 //! Pods, services, endpoints, endpoint slices, nodes and namespaces are followed on both sides, each type by itself. Each
-//! key is brought from what is stored to what Kubernetes says: a pure comparison ([`state`]), so that the first pass, a
+//! key is brought from what is stored to what Kubernetes says: a pure comparison (`state`), so that the first pass, a
 //! change, a lost connection, somebody else's write and a store that lost its data are one and the same.
 //!
 //! - Nothing is written before both sides were listed, and nothing is written that is there already.
-//! - What is somebody else's ([`ownership`]) is neither written nor swept, whatever Kubernetes says.
+//! - What is somebody else's (`ownership`) is neither written nor swept, whatever Kubernetes says.
 //! - An object that cannot be read is neither a change nor a deletion: what is stored of it stays.
 //! - Every write is fenced by the lease of the election, so there is one writer.
 //!
