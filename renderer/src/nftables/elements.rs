@@ -38,7 +38,7 @@ pub(crate) fn of_frontend(frontend: FrontendKey, plan: &FrontendPlan, before: &[
     match &plan.outside {
         Outside::Same | Outside::Backends(_) => (),
         Outside::Drop => {
-            put(SetKind::ServicesOutside, Value::Accept);
+            put(SetKind::of_frontends(frontend.is_node_port(), true), Value::Accept);
             put(SetKind::UnservedOutside, Value::None);
         }
     }
@@ -66,11 +66,8 @@ fn of_backends(
     before: &[Element],
 ) -> Vec<Element> {
     let family = frontend.family();
-    let (services, backends) = if outside {
-        (SetKind::ServicesOutside, SetKind::BackendsOutside)
-    } else {
-        (SetKind::Services, SetKind::Backends)
-    };
+    let services = SetKind::of_frontends(frontend.is_node_port(), outside);
+    let backends = if outside { SetKind::BackendsOutside } else { SetKind::Backends };
     let backends = Set::new(backends, family);
     let (choice, slots) = match choice {
         plan::Choice::Random => (Choice::Random, slots::assign(&slots_of(before, backends), shares)),

@@ -103,12 +103,13 @@ impl<T: Tables> Walk<'_, T> {
     /// packet goes on as it came.
     fn services(&mut self, to: SocketAddr) -> Result<Option<(PickChain, FrontendKey)>, T::Error> {
         for key in self.keys(to)? {
+            let frontends = |outside| SetKind::of_frontends(key.is_node_port(), outside);
             let mut verdict = None;
             if self.client.is_outside() {
-                verdict = self.lookup.value(SetKind::ServicesOutside, Key::Frontend(key))?;
+                verdict = self.lookup.value(frontends(true), Key::Frontend(key))?;
             }
             if verdict.is_none() {
-                verdict = self.lookup.value(SetKind::Services, Key::Frontend(key))?;
+                verdict = self.lookup.value(frontends(false), Key::Frontend(key))?;
             }
             match verdict {
                 None => (),
@@ -140,15 +141,12 @@ impl<T: Tables> Walk<'_, T> {
         })
     }
 
-    /// A packet that was sent to `to` and translated to `backend`: the filter chains, then `masquerade-v4`.
+    /// A packet that was sent to `to` and translated to `backend`: the filter chains let it pass, then `masquerade-v4`.
     fn translated(&mut self, to: SocketAddr, backend: SocketAddr) -> Result<Ending, T::Error> {
-        Ok(match self.filter(backend)? {
-            Some(ending) => ending,
-            None => Ending::Served { backend, masqueraded: self.is_masqueraded(to, backend)? },
-        })
+        Ok(Ending::Served { backend, masqueraded: self.is_masqueraded(to, backend)? })
     }
 
-    /// `check-v4`, `check-node-ports-v4` and `unknown-port`, for the destination the packet has by then.
+    /// `check-v4`, `check-node-ports-v4` and `unknown-port`, for what was not translated.
     fn filter(&mut self, to: SocketAddr) -> Result<Option<Ending>, T::Error> {
         for key in self.keys(to)? {
             let key = Key::Frontend(key);
@@ -175,7 +173,7 @@ impl<T: Tables> Walk<'_, T> {
         Ok(is_unallocated.then(|| self.dropped(SetKind::ServiceCidrs)))
     }
 
-    /// `masquerade-v4`
+    /// `masquerade-v4` and `masquerade-node-ports-v4`
     fn is_masqueraded(&mut self, to: SocketAddr, backend: SocketAddr) -> Result<bool, T::Error> {
         let from = self.flow.from();
         if from == backend.ip() && self.lookup.has(SetKind::Hairpin, Key::Pair(from))? {

@@ -74,6 +74,8 @@ pub(super) enum Expression {
     RejectTcpReset,
     /// `reject`: ICMP or ICMPv6 port unreachable.
     Reject,
+    /// Ends the chain that the packet came in by.
+    Accept,
     Drop,
     Goto(&'static str),
     Jump(&'static str),
@@ -176,6 +178,7 @@ impl Expression {
             }),
             Self::RejectTcpReset => reject(expressions, expr::REJECT_TCP_RST, 0),
             Self::Reject => reject(expressions, expr::REJECT_ICMPX, expr::REJECT_ICMPX_PORT_UNREACH),
+            Self::Accept => immediate(expressions, verdict::ACCEPT, None),
             Self::Drop => immediate(expressions, verdict::DROP, None),
             Self::Goto(chain) => immediate(expressions, verdict::GOTO, Some(chain)),
             Self::Jump(chain) => immediate(expressions, verdict::JUMP, Some(chain)),

@@ -68,6 +68,8 @@ impl Family {
 pub(crate) enum SetKind {
     Services,
     ServicesOutside,
+    NodePorts,
+    NodePortsOutside,
     Backends,
     BackendsOutside,
     Unserved,
@@ -113,9 +115,11 @@ pub(crate) enum Form {
 }
 
 impl SetKind {
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::Services,
         Self::ServicesOutside,
+        Self::NodePorts,
+        Self::NodePortsOutside,
         Self::Backends,
         Self::BackendsOutside,
         Self::Unserved,
@@ -137,10 +141,23 @@ impl SetKind {
         Self::ServiceCidrs,
     ];
 
+    /// The map that says where new connections to a frontend go: node ports have their own, since the kernel goes through
+    /// every map of verdicts once for each rule that looks into it, whenever an element with a `goto` changes.
+    pub(crate) const fn of_frontends(node_port: bool, outside: bool) -> Self {
+        match (node_port, outside) {
+            (false, false) => Self::Services,
+            (false, true) => Self::ServicesOutside,
+            (true, false) => Self::NodePorts,
+            (true, true) => Self::NodePortsOutside,
+        }
+    }
+
     const fn stem(self) -> &'static str {
         match self {
             Self::Services => "services",
             Self::ServicesOutside => "services-outside",
+            Self::NodePorts => "node-ports",
+            Self::NodePortsOutside => "node-ports-outside",
             Self::Backends => "backends",
             Self::BackendsOutside => "backends-outside",
             Self::Unserved => "unserved",
@@ -176,6 +193,8 @@ impl SetKind {
             | Self::Hairpin => true,
             Self::Services
             | Self::ServicesOutside
+            | Self::NodePorts
+            | Self::NodePortsOutside
             | Self::Pods
             | Self::PodInterfaces
             | Self::KeepSource
@@ -192,7 +211,9 @@ impl SetKind {
 
     pub(crate) const fn form(self) -> Form {
         match self {
-            Self::Services | Self::ServicesOutside => Form::Verdicts { counter: true },
+            Self::Services | Self::ServicesOutside | Self::NodePorts | Self::NodePortsOutside => {
+                Form::Verdicts { counter: true }
+            }
             Self::Unserved | Self::Sticky => Form::Verdicts { counter: false },
             Self::Backends | Self::BackendsOutside => Form::Slots,
             Self::UnservedOutside | Self::MasqueradeAlways | Self::MasqueradeOwn | Self::Restricted => {

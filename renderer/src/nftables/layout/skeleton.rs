@@ -128,9 +128,11 @@ pub(crate) fn chains() -> Vec<Chain> {
             plain(names.node_ports, services(family, true, None)),
             plain(names.check, check(family, false, Some(names.check_node_ports))),
             plain(names.check_node_ports, check(family, true, None)),
-            plain(names.masquerade, masquerade(family)),
+            plain(names.masquerade, masquerade(family, names.masquerade_node_ports)),
+            plain(names.masquerade_node_ports, masquerade_node_ports(family)),
             plain(names.firewall, firewall(family)),
-            plain(names.learn, learn(family)),
+            plain(names.learn, learn(family, false, Some(names.learn_node_ports))),
+            plain(names.learn_node_ports, learn(family, true, None)),
         ]);
     }
     let (v4, v6) = (names(Family::V4), names(Family::V6));
@@ -147,8 +149,11 @@ pub(crate) fn chains() -> Vec<Chain> {
         vec![Expression::Family(family), new, Expression::StatusDnat, Expression::Goto(goto)]
     };
     let learning = vec![translated(v4.learn, Family::V4), translated(v6.learn, Family::V6)];
+    // What was translated has somewhere to go; and so most packets of services pass after one rule.
+    let passed = || vec![Expression::StatusDnat, Expression::Accept];
     let checks = || {
         vec![
+            passed(),
             new(Family::V4, Expression::Jump(v4.check)),
             new(Family::V6, Expression::Jump(v6.check)),
             vec![Expression::StateNew, Expression::Goto("unknown-port")],
@@ -174,7 +179,11 @@ pub(crate) fn chains() -> Vec<Chain> {
         base(
             "filter-input",
             Hook::filter(INPUT),
-            vec![new(Family::V4, Expression::Goto(v4.check)), new(Family::V6, Expression::Goto(v6.check))],
+            vec![
+                passed(),
+                new(Family::V4, Expression::Goto(v4.check)),
+                new(Family::V6, Expression::Goto(v6.check)),
+            ],
         ),
         base("filter-forward", Hook::filter(FORWARD), checks()),
         base("filter-output", Hook::filter(OUTPUT), checks()),
@@ -189,8 +198,10 @@ struct Names {
     check: &'static str,
     check_node_ports: &'static str,
     masquerade: &'static str,
+    masquerade_node_ports: &'static str,
     firewall: &'static str,
     learn: &'static str,
+    learn_node_ports: &'static str,
 }
 
 const fn names(family: Family) -> Names {
@@ -201,8 +212,10 @@ const fn names(family: Family) -> Names {
             check: "check-v4",
             check_node_ports: "check-node-ports-v4",
             masquerade: "masquerade-v4",
+            masquerade_node_ports: "masquerade-node-ports-v4",
             firewall: "firewall-v4",
             learn: "learn-v4",
+            learn_node_ports: "learn-node-ports-v4",
         },
         Family::V6 => Names {
             services: "services-v6",
@@ -210,8 +223,10 @@ const fn names(family: Family) -> Names {
             check: "check-v6",
             check_node_ports: "check-node-ports-v6",
             masquerade: "masquerade-v6",
+            masquerade_node_ports: "masquerade-node-ports-v6",
             firewall: "firewall-v6",
             learn: "learn-v6",
+            learn_node_ports: "learn-node-ports-v6",
         },
     }
 }
@@ -225,8 +240,8 @@ const fn base(name: &'static str, hook: Hook, rules: Vec<Rule>) -> Chain {
 }
 
 fn services(family: Family, node_port: bool, node_ports: Option<&'static str>) -> Vec<Rule> {
-    let outside = Expression::VerdictOf(Set::new(SetKind::ServicesOutside, family));
-    let all = Expression::VerdictOf(Set::new(SetKind::Services, family));
+    let outside = Expression::VerdictOf(Set::new(SetKind::of_frontends(node_port, true), family));
+    let all = Expression::VerdictOf(Set::new(SetKind::of_frontends(node_port, false), family));
     let mut rules = vec![
         [from_outside(family), frontend(family, node_port), vec![outside]].concat(),
         [vec![Expression::Family(family)], frontend(family, node_port), vec![all]].concat(),
@@ -246,19 +261,20 @@ fn check(family: Family, node_port: bool, node_ports: Option<&'static str>) -> V
     rules
 }
 
-fn masquerade(family: Family) -> Vec<Rule> {
+fn masquerade(family: Family, node_ports: &'static str) -> Vec<Rule> {
+    let hidden = vec![Expression::Masquerade];
     let always = Expression::In(Set::new(SetKind::MasqueradeAlways, family));
-    let own = Expression::In(Set::new(SetKind::MasqueradeOwn, family));
     let cluster_ips = Expression::In(Set::new(SetKind::ClusterIps, family));
-    let rules = vec![
+    vec![
         vec![
             Expression::Family(family),
             Expression::Saddr(family, FIRST),
             Expression::Daddr(family, after_address(family)),
             Expression::In(Set::new(SetKind::Hairpin, family)),
+            Expression::Masquerade,
         ],
-        [original_frontend(family, false), vec![always.clone()]].concat(),
-        [original_frontend(family, true), vec![always]].concat(),
+        [original_frontend(family, false), vec![always], hidden.clone()].concat(),
+        to_original_node_ip(family, node_ports),
         vec![
             Expression::Family(family),
             Expression::Saddr(family, FIRST),
@@ -267,11 +283,24 @@ fn masquerade(family: Family) -> Vec<Rule> {
             Expression::NotIn(Set::new(SetKind::KeepSourceInterfaces, family)),
             Expression::OriginalDaddr(family, FIRST),
             cluster_ips,
+            Expression::Masquerade,
         ],
-        [from_node(family), original_frontend(family, false), vec![own.clone()]].concat(),
-        [from_node(family), original_frontend(family, true), vec![own]].concat(),
-    ];
-    rules.into_iter().map(|rule| [rule, vec![Expression::Masquerade]].concat()).collect()
+        [from_node(family), original_frontend(family, false), masquerade_own(family)].concat(),
+    ]
+}
+
+/// What was sent to an address of the node: to a node port, or to an external address that is one of the node's.
+fn masquerade_node_ports(family: Family) -> Vec<Rule> {
+    let always = Expression::In(Set::new(SetKind::MasqueradeAlways, family));
+    vec![
+        [original_frontend(family, true), vec![always, Expression::Masquerade]].concat(),
+        [from_node(family), original_frontend(family, false), masquerade_own(family)].concat(),
+        [from_node(family), original_frontend(family, true), masquerade_own(family)].concat(),
+    ]
+}
+
+fn masquerade_own(family: Family) -> Rule {
+    vec![Expression::In(Set::new(SetKind::MasqueradeOwn, family)), Expression::Masquerade]
 }
 
 fn unknown_port(family: Family) -> Rule {
@@ -322,10 +351,11 @@ fn firewall(family: Family) -> Vec<Rule> {
     vec![rule(false), rule(true)]
 }
 
-fn learn(family: Family) -> Vec<Rule> {
+fn learn(family: Family, node_port: bool, node_ports: Option<&'static str>) -> Vec<Rule> {
     let remember = Expression::VerdictOf(Set::new(SetKind::Sticky, family));
-    let rule = |node_port| [original_frontend(family, node_port), vec![remember.clone()]].concat();
-    vec![rule(false), rule(true)]
+    let mut rules = vec![[original_frontend(family, node_port), vec![remember]].concat()];
+    rules.extend(node_ports.map(|chain| to_original_node_ip(family, chain)));
+    rules
 }
 
 /// The client is neither a pod of this node nor the node itself.
@@ -363,13 +393,7 @@ fn frontend(family: Family, node_port: bool) -> Rule {
 
 /// Address, protocol and port as the connection's first packet had them, for the protocols that have ports.
 fn original_frontend(family: Family, node_port: bool) -> Rule {
-    let mut rule = vec![Expression::Protocols(0)];
-    if node_port {
-        rule.push(Expression::OriginalDaddr(family, FIRST));
-        rule.push(Expression::In(Set::new(SetKind::NodeIps, family)));
-    }
-    rule.extend(original_key(family, node_port));
-    rule
+    [vec![Expression::Protocols(0)], original_key(family, node_port)].concat()
 }
 
 /// The key of the frontend that the connection's first packet was sent to.
@@ -387,6 +411,15 @@ fn to_node_ip(family: Family, chain: &'static str) -> Rule {
     vec![
         Expression::Family(family),
         Expression::Daddr(family, FIRST),
+        Expression::In(Set::new(SetKind::NodeIps, family)),
+        Expression::Goto(chain),
+    ]
+}
+
+/// The connection's first packet was sent to an address of the node.
+fn to_original_node_ip(family: Family, chain: &'static str) -> Rule {
+    vec![
+        Expression::OriginalDaddr(family, FIRST),
         Expression::In(Set::new(SetKind::NodeIps, family)),
         Expression::Goto(chain),
     ]
