@@ -113,11 +113,17 @@ impl ContivService {
         let of_port = |port: &ServicePort| {
             let &ServicePort { port, protocol, node_port, .. } = port;
             let of_addresses = addresses().map(move |&address| Frontend::Address { address, protocol, port });
-            of_addresses
-                .chain(node_port.map(|port| Frontend::NodePort { protocol, port }))
-                .collect::<Vec<_>>()
+            of_addresses.chain(node_port.map(|port| Frontend::NodePort { protocol, port }))
         };
         self.ports.iter().flat_map(of_port).collect()
+    }
+
+    /// Whether [`Self::frontends`] of both are the same, told without making them; at times false although they are.
+    pub(crate) fn has_frontends_of(&self, other: &Self) -> bool {
+        let of_port = |port: &ServicePort| (port.port, port.protocol, port.node_port);
+        self.cluster_ips == other.cluster_ips
+            && self.external_ips == other.external_ips
+            && self.ports.iter().map(of_port).eq(other.ports.iter().map(of_port))
     }
 }
 

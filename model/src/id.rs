@@ -1,13 +1,13 @@
 //! Typed ids. Two ids of different kinds cannot be mixed up; cloning one costs a reference count.
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 macro_rules! namespaced_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Debug, Clone, PartialEq, Eq, Hash)]
         pub struct $name {
             /// The namespace.
             pub namespace: Arc<str>,
@@ -19,6 +19,19 @@ macro_rules! namespaced_id {
             /// An id from its two parts.
             pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
                 Self { namespace: namespace.into(), name: name.into() }
+            }
+        }
+
+        // By namespace, then by name. Most ids of a map have one namespace, and that in memory once.
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> Ordering {
+                shared_cmp(&self.namespace, &other.namespace).then_with(|| shared_cmp(&self.name, &other.name))
+            }
+        }
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
             }
         }
 
@@ -44,6 +57,11 @@ macro_rules! namespaced_id {
             }
         }
     };
+}
+
+/// Compares two texts without looking at them where they are one.
+fn shared_cmp(a: &Arc<str>, b: &Arc<str>) -> Ordering {
+    if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) }
 }
 
 macro_rules! plain_id {

@@ -1,6 +1,6 @@
 //! The objects as they are in the store, with the indexes that tell what a change touches.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use super::{names::Names, relation::Relation};
 use crate::{
@@ -163,11 +163,10 @@ impl Cache {
     }
 
     fn set_slice(&mut self, id: &EndpointSliceId, new: Option<EndpointSlice>, touched: &mut Touched) {
+        let new_service = new.as_ref().and_then(|slice| slice.service.clone());
         let Some(old) = replace(&mut self.endpoint_slices, id, new) else { return };
-        let new = self.endpoint_slices.get(id);
         // An update can move the slice to another service: both are touched.
         let old_service = old.and_then(|slice| slice.service);
-        let new_service = new.and_then(|slice| slice.service.clone());
         if old_service != new_service {
             if let Some(service) = &old_service {
                 self.slices_of.remove(service.clone(), id.clone());
@@ -207,13 +206,15 @@ fn replace<K: Ord + Clone, V: PartialEq>(
     key: &K,
     new: Option<V>,
 ) -> Option<Option<V>> {
-    if map.get(key) == new.as_ref() {
-        return None;
+    let Some(value) = new else { return map.remove(key).map(Some) };
+    match map.entry(key.clone()) {
+        Entry::Occupied(held) if *held.get() == value => None,
+        Entry::Occupied(mut held) => Some(Some(held.insert(value))),
+        Entry::Vacant(free) => {
+            free.insert(value);
+            Some(None)
+        }
     }
-    Some(match new {
-        Some(value) => map.insert(key.clone(), value),
-        None => map.remove(key),
-    })
 }
 
 #[cfg(test)]

@@ -138,19 +138,22 @@ impl Processor {
         let mut results: BTreeMap<ServiceId, Option<Combined>> = combined.collect();
         for (id, new) in &results {
             let old = self.combined.get(id);
-            self.claims.replace(old.map(claim), new.as_ref().map(claim));
+            if !claim_the_same(old, new.as_ref()) {
+                self.claims.replace(old.map(claim), new.as_ref().map(claim));
+            }
             touched.interfaces |= update_serving(&mut self.serving, id, old, new.as_ref());
         }
         let mut affected = self.claims.take_affected();
         if self.config.route_runs {
             affected.extend(self.neighbours(&results));
         }
-        for id in affected {
-            let unchanged = self.combined.get(&id);
-            results.entry(id).or_insert_with(|| unchanged.cloned());
+        for id in &affected {
+            let unchanged = self.combined.get(id);
+            results.entry(id.clone()).or_insert_with(|| unchanged.cloned());
         }
         for (id, new) in results {
-            let new = new.map(|new| self.with_assignment(self.with_lost_frontends(new)));
+            let is_affected = affected.contains(&id);
+            let new = new.map(|new| self.with_assignment(self.with_lost_frontends(new, is_affected)));
             if let Some(change) = self.commit(&id, new) {
                 changes.services.insert(id, change);
             }
@@ -192,8 +195,15 @@ impl Processor {
         (before.facts != self.placement.facts).then(|| self.placement.facts.clone())
     }
 
-    fn with_lost_frontends(&self, mut combined: Combined) -> Combined {
-        let lost = self.claims.lost(&combined.service.id, &combined.service.frontends());
+    /// `is_affected`: some of its frontends may have changed hands, even if it asks for the same as before.
+    fn with_lost_frontends(&self, mut combined: Combined, is_affected: bool) -> Combined {
+        let id = &combined.service.id;
+        let lost = match self.combined.get(id) {
+            Some(old) if !is_affected && claim_the_same(Some(old), Some(&combined)) => {
+                old.service.lost.clone()
+            }
+            _ => self.claims.lost(id, &combined.service.frontends()),
+        };
         if combined.service.lost != lost {
             Arc::make_mut(&mut combined.service).lost = lost;
         }
@@ -271,6 +281,17 @@ impl Processor {
                 combined.service = Arc::clone(&same.service);
             }
         }
+    }
+}
+
+/// Whether both ask for the same frontends with the same seniority; at times false although they do.
+fn claim_the_same(one: Option<&Combined>, other: Option<&Combined>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            one.seniority == other.seniority && one.service.has_frontends_of(&other.service)
+        }
+        (None, None) => true,
+        _ => false,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Names that many objects hold, in memory once: those of nodes and namespaces, of ports, and of the services of slices.
 
-use std::{collections::BTreeSet, sync::Arc};
+#![expect(clippy::disallowed_types, reason = "names are looked up and counted; their order shows nowhere")]
+
+use std::{collections::HashSet, sync::Arc};
 
 use crate::{
     NodeName, Object,
@@ -11,8 +13,8 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     /// Few, and looked up for each endpoint.
-    common: BTreeSet<Arc<str>>,
-    services: BTreeSet<Arc<str>>,
+    common: HashSet<Arc<str>>,
+    services: HashSet<Arc<str>>,
     /// How many names there were when those were last dropped that nobody holds.
     kept: usize,
 }
@@ -80,7 +82,7 @@ impl Names {
     }
 }
 
-fn share(names: &mut BTreeSet<Arc<str>>, name: &mut Arc<str>) {
+fn share(names: &mut HashSet<Arc<str>>, name: &mut Arc<str>) {
     if let Some(known) = names.get(&**name) {
         *name = Arc::clone(known);
     } else {

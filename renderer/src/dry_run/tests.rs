@@ -89,20 +89,26 @@ table inet contiv {
 }
 
 add element inet contiv services4 {
-	0.0.0.0 . tcp . 30080 : goto pick-node-port-v4-2, # default/web
 	10.96.0.1 . tcp . 80 : goto pick-v4-2, # default/web
 }
 
 add element inet contiv services6 {
-	:: . tcp . 30080 : goto pick-node-port-v6-1, # default/web
 	fd00:10:96::1 . tcp . 80 : goto pick-v6-1, # default/web
 }
 
-add element inet contiv services-outside4 {
+add element inet contiv node-ports4 {
+	0.0.0.0 . tcp . 30080 : goto pick-node-port-v4-2, # default/web
+}
+
+add element inet contiv node-ports6 {
+	:: . tcp . 30080 : goto pick-node-port-v6-1, # default/web
+}
+
+add element inet contiv node-ports-outside4 {
 	0.0.0.0 . tcp . 30080 : goto pick-outside-node-port-v4-1, # default/web
 }
 
-add element inet contiv services-outside6 {
+add element inet contiv node-ports-outside6 {
 	:: . tcp . 30080 : goto pick-outside-node-port-v6-1, # default/web
 }
 

@@ -39,7 +39,7 @@ impl Table {
         let mut found = kernel.frontends;
         // Chains are all written anew, so these uses only have to balance.
         for element in found.values().flatten() {
-            count_use(&mut table.chains, element, 1);
+            let _ = count_use(&mut table.chains, element, 1);
         }
         let mut transaction = Transaction { flush: kernel.foreign, ..Transaction::default() };
         let mut shared = Vec::with_capacity(snapshot.services.len());
@@ -101,13 +101,11 @@ impl Table {
                 wanted.extend(plan.frontends.into_iter().map(|(frontend, plan)| (frontend, Some(plan))));
             }
         }
-        let existing: BTreeSet<DemandChain> = self.chains.keys().copied().collect();
         for (frontend, plan) in wanted {
             let before = self.programmed(frontend);
             let after = plan.map(|plan| elements::of_frontend(frontend, &plan, &before)).unwrap_or_default();
             self.program(frontend, &before, after, &mut transaction);
         }
-        transaction.chains = self.chains.keys().filter(|chain| !existing.contains(chain)).copied().collect();
         self.share(shared, &mut transaction);
         if let Some(node) = &changes.node {
             let sorted =
@@ -219,14 +217,18 @@ impl Table {
             self.frontends.insert(frontend, Programmed::new(&after));
         }
         let group = Group::between(before, after);
-        group.remove.iter().for_each(|element| count_use(&mut self.chains, element, -1));
-        group.add.iter().for_each(|element| count_use(&mut self.chains, element, 1));
+        for element in &group.remove {
+            let _ = count_use(&mut self.chains, element, -1);
+        }
+        for element in &group.add {
+            transaction.chains.extend(count_use(&mut self.chains, element, 1));
+        }
         transaction.push(group);
     }
 
     /// Counts who asks for a shared element, and programs the first and the last.
     fn share(&mut self, changes: BTreeMap<Element, isize>, transaction: &mut Transaction) {
-        for (element, change) in changes {
+        for (element, change) in changes.into_iter().filter(|(_, change)| *change != 0) {
             let before = self.shared.remove(&element).unwrap_or(0);
             let after = before.saturating_add_signed(change);
             if after > 0 {
@@ -295,11 +297,17 @@ fn forgotten(frontend: FrontendKey, before: &[Element], after: &[Element]) -> Ve
     known.difference(&kept).map(|backend| (frontend, *backend)).collect()
 }
 
-fn count_use(chains: &mut BTreeMap<DemandChain, usize>, element: &Element, change: isize) {
-    if let Value::Goto(chain) = element.value {
-        let uses = chains.entry(chain).or_default();
-        *uses = uses.saturating_add_signed(change);
-    }
+/// Counts who leads to the chain that an element leads to, if any. The chain, if it has not been known.
+fn count_use(
+    chains: &mut BTreeMap<DemandChain, usize>,
+    element: &Element,
+    change: isize,
+) -> Option<DemandChain> {
+    let Value::Goto(chain) = element.value else { return None };
+    let is_new = !chains.contains_key(&chain);
+    let uses = chains.entry(chain).or_default();
+    *uses = uses.saturating_add_signed(change);
+    is_new.then_some(chain)
 }
 
 #[cfg(test)]
