@@ -45,7 +45,7 @@ pub(crate) enum MirrorReport {
     Written(i64),
     /// Nothing is saved at the moment.
     Failed(String),
-    /// The disk has caught up after it was too slow or failed, or it is time to try again: what is saved must be replaced.
+    /// A write had failed, and the mirror can be written again: what is saved must be replaced.
     CaughtUp,
 }
 
@@ -72,7 +72,7 @@ impl MirrorHandle {
         let (done, ended) = oneshot::channel();
         let thread = thread::Builder::new().name("mirror".to_owned());
         thread.spawn(move || {
-            Writer { folder, source, reports, retry_after, mirror: None, has_failed: false }.run(&work);
+            Writer { folder, source, reports, retry_after, mirror: None, gap: None }.run(&work);
             // Nobody may wait for it.
             let _ = done.send(());
         })?;
@@ -121,7 +121,15 @@ struct Writer {
     retry_after: Duration,
     /// Opened when it is needed first, so that the start does not wait for it.
     mirror: Option<Mirror>,
-    has_failed: bool,
+    gap: Option<Gap>,
+}
+
+/// A write has failed, so changes are missing from what is saved. It stays as it is, older and whole, until everything is
+/// written anew.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    /// When it is looked whether the mirror can be written again: with the next change, or at this time.
+    next_try: Instant,
 }
 
 impl Writer {
@@ -130,10 +138,12 @@ impl Writer {
         let mut next_write = Instant::now();
         loop {
             let pause = next_write.saturating_duration_since(Instant::now());
-            let job = match (pending.is_empty(), self.has_failed) {
+            let job = match (pending.is_empty(), self.gap) {
                 (false, _) => work.recv_timeout(pause),
-                (true, true) => work.recv_timeout(self.retry_after),
-                (true, false) => work.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                (true, Some(Gap { next_try })) => {
+                    work.recv_timeout(next_try.saturating_duration_since(Instant::now()))
+                }
+                (true, None) => work.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match job {
                 Ok(Job::Load(reply)) => drop(reply.send(self.load())),
@@ -141,14 +151,21 @@ impl Writer {
                     pending.replace(&self.folder, revision, entries, keep);
                     next_write = Instant::now() + AFTER_LIST;
                 }
-                Ok(Job::Apply(batch)) => pending.apply(batch),
+                Ok(Job::Apply(batch)) => match &mut self.gap {
+                    // Upon what is saved it would make something that never was, with a revision that says it is whole.
+                    Some(gap) if pending.is_empty() => gap.next_try = gap.next_try.min(next_write),
+                    _ => pending.apply(batch),
+                },
                 Err(end) => {
                     if !pending.is_empty() {
+                        let had_gap = self.gap.is_some();
                         self.write(std::mem::take(&mut pending));
-                        next_write = Instant::now() + PERIOD;
+                        // A disk on which there is no room must not have the store listed again and again.
+                        let pause = if had_gap && self.gap.is_some() { self.retry_after } else { PERIOD };
+                        next_write = Instant::now() + pause;
                     } else if end == RecvTimeoutError::Timeout {
-                        // Nothing has changed since the failure, and may not for long.
-                        self.report(MirrorReport::CaughtUp);
+                        self.ask_for_everything();
+                        next_write = Instant::now() + self.retry_after;
                     }
                     if end == RecvTimeoutError::Disconnected {
                         return;
@@ -170,21 +187,36 @@ impl Writer {
         let revision = pending.revision();
         match self.opened().and_then(|mirror| pending.write(mirror)) {
             Ok(()) => {
-                if std::mem::take(&mut self.has_failed) {
+                if self.gap.take().is_some() {
                     info!(revision, "the mirror is written again");
-                    self.report(MirrorReport::CaughtUp);
                 }
                 self.report(MirrorReport::Written(revision));
             }
-            Err(error) => {
-                // Once, and not for each write that fails alike.
-                if !std::mem::replace(&mut self.has_failed, true) {
-                    error!(%error, "the mirror cannot be written: without the store, a start would find an older state");
-                }
-                // Whatever is in it: the next write opens and checks it anew.
-                self.mirror = None;
-                self.report(MirrorReport::Failed(error.to_string()));
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// What could not be written is lost: only everything can be written next.
+    fn fail(&mut self, error: &MirrorError) {
+        // Once, and not for each write that fails alike.
+        if self.gap.is_none() {
+            error!(%error, "the mirror cannot be written: without the store, a start would find an older state");
+        }
+        self.gap = Some(Gap { next_try: Instant::now() + self.retry_after });
+        // Whatever is in it: the next write opens and checks it anew.
+        self.mirror = None;
+        self.report(MirrorReport::Failed(error.to_string()));
+    }
+
+    /// Has the store listed, if the mirror can be written again.
+    fn ask_for_everything(&mut self) {
+        // To open it is to write to it.
+        match self.opened().map(drop) {
+            Ok(()) => {
+                self.gap = Some(Gap { next_try: Instant::now() + self.retry_after });
+                self.report(MirrorReport::CaughtUp);
             }
+            Err(error) => self.fail(&error),
         }
     }
 

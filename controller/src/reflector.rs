@@ -83,7 +83,7 @@ impl<T: Send + Sync + 'static> Reflector<T> {
             FeedEvent::Down { reason } => contents.set_down(Some(reason)),
             FeedEvent::Up => contents.set_down(None),
             // Those are of the whole store, whatever their type, and its owner reports them. The objects stay.
-            FeedEvent::Problems(_) => {}
+            FeedEvent::Problems(_) | FeedEvent::Replaced { .. } => {}
         });
         events
     }

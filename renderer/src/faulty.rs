@@ -13,6 +13,7 @@ use std::{
 use contiv_model::{ChangeSet, ContivService, Snapshot};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
+pub use crate::netlink::faults::NetlinkFaults;
 use crate::{Description, RenderError, Renderer, Report, Watch};
 
 /// How often which fault happens: each from 0 (never) to 1 (at every call).
@@ -32,11 +33,27 @@ pub struct FaultRates {
     pub longest_delay: Duration,
 }
 
+impl FaultRates {
+    /// Nothing ever fails.
+    pub const NONE: Self = Self {
+        error: 0.0,
+        partial: 0.0,
+        lost_answer: 0.0,
+        panic: 0.0,
+        delay: 0.0,
+        longest_delay: Duration::ZERO,
+    };
+}
+
 /// Turns the faults of a renderer off for good, so that a test can wait for the end.
 #[derive(Debug, Clone, Default)]
 pub struct FaultSwitch(Arc<AtomicBool>);
 
 impl FaultSwitch {
+    pub(crate) fn is_off(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// From now on every call does what it should.
     pub fn turn_off(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -96,7 +113,7 @@ impl<R: Renderer> Faulty<R> {
     fn fault(&mut self) -> Fault {
         // Drawn in any case, so that turning faults off does not change those before.
         let [delay, panic, error, partial, lost] = std::array::from_fn(|_| self.random.random::<f64>());
-        if self.switch.0.load(Ordering::Relaxed) {
+        if self.switch.is_off() {
             return Fault::None;
         }
         if delay < self.rates.delay {
@@ -178,9 +195,9 @@ mod tests {
         error: 0.3,
         partial: 0.3,
         lost_answer: 0.3,
-        panic: 0.0,
         delay: 0.1,
         longest_delay: Duration::from_millis(1),
+        ..FaultRates::NONE
     };
 
     fn outcomes(rates: FaultRates, seed: u64, switch: &FaultSwitch) -> Vec<bool> {

@@ -9,11 +9,11 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The watch asked for revisions that the store no longer has. List again.
-    #[error("the store has compacted revision {requested}; its oldest is {oldest}")]
+    #[error("the store has compacted revision {requested}; its oldest is {oldest} or later")]
     Compacted {
         /// The revision asked for.
         requested: i64,
-        /// The oldest one that is left.
+        /// The oldest one that may be left.
         oldest: i64,
     },
     /// The store knows nothing of the revision that the watch asked for: it was restored from a backup, or emptied.
@@ -24,6 +24,17 @@ pub enum StoreError {
         requested: i64,
         /// The store's newest.
         newest: i64,
+    },
+    /// At the revision of the reader the store has something else than the reader: it was restored from a backup, or
+    /// emptied, and has been written to since. List again.
+    #[error(
+        "{key} is not what it was at revision {revision}: the store went back to older data, or was replaced by another"
+    )]
+    Replaced {
+        /// The revision of the reader.
+        revision: i64,
+        /// A key that differs; or the prefix that was followed.
+        key: String,
     },
     /// The watch cannot pass on a change, because it is larger than this client accepts. List again: a list goes on
     /// without what is too large.

@@ -6,6 +6,7 @@
 mod access;
 mod commit;
 mod failure;
+mod history;
 mod lease;
 mod list;
 mod member;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt, future::BoxFuture};
 
-use crate::{Leases, Snapshot, Store, StoreError, Transaction, WatchStream};
+use crate::{Leases, Position, Snapshot, Store, StoreError, Transaction, WatchStream};
 pub use access::EtcdAccess;
 use members::Members;
 
@@ -44,7 +45,16 @@ impl Store for EtcdStore {
     }
 
     fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
-        self.members.read(move |session| watch::watch(session, prefix, revision).boxed()).boxed()
+        let position = Position::at(revision);
+        async move { self.follow(prefix, &position).await }.boxed()
+    }
+
+    fn follow<'a>(
+        &'a self,
+        prefix: &'a str,
+        position: &'a Position,
+    ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
+        self.members.read(move |session| watch::watch(session, prefix, position).boxed()).boxed()
     }
 
     fn transact(&self, transaction: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {

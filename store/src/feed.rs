@@ -9,9 +9,9 @@ use tokio::{
     sync::{Notify, mpsc},
     time::Instant,
 };
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
-use crate::{Batch, Problem, Snapshot, Store, StoreError, WatchEvent, WatchStream};
+use crate::{Batch, Position, Problem, Snapshot, Store, StoreError, WatchEvent, WatchStream};
 use backoff::Backoff;
 
 /// What a feed delivers.
@@ -29,6 +29,12 @@ pub enum FeedEvent {
         /// What went wrong.
         reason: String,
     },
+    /// The store has other data than it had: it was restored from a backup, wiped, or exchanged. What was delivered still
+    /// holds, until the snapshot that comes next.
+    Replaced {
+        /// By what it was noticed.
+        reason: String,
+    },
     /// The store is followed again and nothing was missed: the end of an outage that needs no snapshot.
     Up,
 }
@@ -43,8 +49,8 @@ pub struct Feed {
     events: mpsc::Sender<FeedEvent>,
     resync: Arc<Notify>,
     backoff: Backoff,
-    /// The newest revision that was delivered; none when a list is due.
-    revision: Option<i64>,
+    /// What was delivered; none when a list is due.
+    position: Option<Position>,
     is_down: bool,
     /// What the receiver knows of what the store cannot read.
     problems: Vec<Problem>,
@@ -94,7 +100,7 @@ impl Feed {
             events,
             resync,
             backoff: Backoff::default(),
-            revision: None,
+            position: None,
             is_down: false,
             problems: Vec::new(),
         };
@@ -108,7 +114,7 @@ impl Feed {
             let flow = match stop {
                 Stop::ReceiverGone => ControlFlow::Break(()),
                 Stop::Resync => {
-                    self.revision = None;
+                    self.position = None;
                     ControlFlow::Continue(())
                 }
                 Stop::Failed(error) => self.recover(error).await,
@@ -121,12 +127,12 @@ impl Feed {
 
     /// Lists if that is due, then passes on what the watch says until it ends.
     async fn follow(&mut self) -> Result<Infallible, Stop> {
-        let revision = match self.revision {
-            Some(revision) => revision,
+        let position = match self.position.clone() {
+            Some(position) => position,
             None => self.list().await?,
         };
         let store = Arc::clone(&self.store);
-        let mut watch = self.unless_stopped(store.watch(&self.prefix, revision)).await??;
+        let mut watch = self.unless_stopped(store.follow(&self.prefix, &position)).await??;
         let healthy_since = Instant::now();
         if self.is_down {
             self.is_down = false;
@@ -145,7 +151,7 @@ impl Feed {
         Err(error.into())
     }
 
-    async fn list(&mut self) -> Result<i64, Stop> {
+    async fn list(&mut self) -> Result<Position, Stop> {
         let store = Arc::clone(&self.store);
         // Whatever resync was asked for until now is this list; one asked for while it runs is another.
         self.resync.notified().now_or_never();
@@ -155,12 +161,12 @@ impl Feed {
         };
         let snapshot = listed?;
         debug!(revision = snapshot.revision, entries = snapshot.entries.len(), "listed the store");
-        let revision = snapshot.revision;
+        let position = Position::of(&snapshot);
         self.is_down = false;
         self.problems.clone_from(&snapshot.problems);
         self.send(FeedEvent::Snapshot(snapshot)).await?;
-        self.revision = Some(revision);
-        Ok(revision)
+        self.position = Some(position.clone());
+        Ok(position)
     }
 
     async fn next(&self, watch: &mut WatchStream) -> Result<Result<WatchEvent, StoreError>, Stop> {
@@ -177,12 +183,14 @@ impl Feed {
         match event {
             WatchEvent::Problems(problems) => self.replace_problems(problems).await,
             WatchEvent::Changed(batch) => {
-                let revision = batch.revision;
                 let problems = self.without_changed(&batch);
+                // Whoever stops here has gone, or lists anew.
+                if let Some(position) = &mut self.position {
+                    position.advance(&batch);
+                }
                 if !batch.changes.is_empty() {
                     self.send(FeedEvent::Changed(batch)).await?;
                 }
-                self.revision = Some(revision);
                 match problems {
                     Some(problems) => self.replace_problems(problems).await,
                     None => Ok(()),
@@ -208,12 +216,15 @@ impl Feed {
 
     /// Says that the store is down, once, and waits before the next attempt.
     async fn recover(&mut self, error: StoreError) -> ControlFlow<()> {
-        if matches!(
-            error,
-            StoreError::Compacted { .. } | StoreError::Rewound { .. } | StoreError::TooLarge { .. }
-        ) {
+        if matches!(error, StoreError::Rewound { .. } | StoreError::Replaced { .. }) {
+            error!(%error, "the store has other data than it had; listing it");
+            self.position = None;
+            if self.send(FeedEvent::Replaced { reason: error.to_string() }).await.is_err() {
+                return ControlFlow::Break(());
+            }
+        } else if matches!(error, StoreError::Compacted { .. } | StoreError::TooLarge { .. }) {
             warn!(%error, "changes were missed; listing again");
-            self.revision = None;
+            self.position = None;
         } else if !self.is_down {
             warn!(%error, "lost the store");
             self.is_down = true;
@@ -226,7 +237,7 @@ impl Feed {
         let pause = tokio::time::sleep(self.backoff.next());
         match self.unless_stopped(pause).await {
             Err(Stop::ReceiverGone) => return ControlFlow::Break(()),
-            Err(_) => self.revision = None,
+            Err(_) => self.position = None,
             Ok(()) => {}
         }
         ControlFlow::Continue(())

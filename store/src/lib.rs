@@ -16,6 +16,7 @@ pub mod fuzz;
 pub mod kube;
 pub mod manifest;
 pub mod mirror;
+pub mod position;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -24,6 +25,7 @@ pub mod url;
 pub use error::{Problem, StoreError};
 pub use feed::{Feed, FeedEvent, FeedHandle};
 pub use mirror::{Mirror, MirrorError, Saved, SetAside};
+pub use position::{Position, Written};
 pub use store::{
     Batch, Change, Condition, Entry, LeaseId, Leases, Operation, Snapshot, Store, TRANSACTION_LIMIT,
     Transaction, WatchEvent, WatchStream, commit_in_chunks,

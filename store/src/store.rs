@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 
-use crate::{Problem, StoreError};
+use crate::{Position, Problem, StoreError};
 
 /// One key and its value, with the revisions that say when it came and when it last changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,8 @@ pub enum WatchEvent {
     Problems(Vec<Problem>),
 }
 
-/// The stream of a watch. It ends with an error: [`StoreError::Compacted`] and [`StoreError::Rewound`] mean list again.
+/// The stream of a watch. It ends with an error: [`StoreError::Compacted`], [`StoreError::Rewound`] and
+/// [`StoreError::Replaced`] mean list again.
 pub type WatchStream = BoxStream<'static, Result<WatchEvent, StoreError>>;
 
 /// One write of a transaction.
@@ -188,6 +189,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// What changes below `prefix` after `revision`, without a gap.
     fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>>;
+
+    /// As [`Store::watch`] from the revision of `position`, for a reader who has followed the store until there.
+    /// [`StoreError::Replaced`] if the store has another history now, where it is one that can be replaced.
+    fn follow<'a>(
+        &'a self,
+        prefix: &'a str,
+        position: &'a Position,
+    ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
+        self.watch(prefix, position.revision())
+    }
 
     /// Makes all writes if all conditions hold, and returns the revision they got. Nothing is written otherwise, and
     /// the error is [`StoreError::Conflict`]. After [`StoreError::Unavailable`] nobody knows whether it was done.

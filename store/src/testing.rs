@@ -6,6 +6,6 @@ mod kubernetes;
 mod proxy;
 
 pub use authority::Authority;
-pub use etcd::{Etcd, EtcdOptions};
+pub use etcd::{Etcd, EtcdBackup, EtcdOptions};
 pub use kubernetes::ApiServer;
 pub use proxy::Proxy;

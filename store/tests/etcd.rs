@@ -230,10 +230,8 @@ async fn a_watch_of_a_compacted_revision_says_so() {
         store.commit(vec![put("/a", i.to_string())]).await.unwrap();
     }
     etcd.ctl(&["compact", "9"]).await.unwrap();
-    let mut watch = store.watch("/", 3).await.unwrap();
-    let error = timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap().unwrap_err();
-    assert!(matches!(error, StoreError::Compacted { requested: 4, oldest: 9 }), "{error}");
-    assert!(watch.next().await.is_none(), "the stream goes on after its error");
+    let error = store.watch("/", 3).await.map(drop).unwrap_err();
+    assert!(matches!(error, StoreError::Compacted { requested: 3, .. }), "{error}");
     assert_eq!(store.list("/").await.unwrap().entries.len(), 1);
 }
 

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use contiv_store::{
     Change, Feed, FeedEvent, Snapshot, Store,
     etcd::{EtcdAccess, EtcdStore},
-    testing::{Etcd, Proxy},
+    testing::{Etcd, EtcdBackup, Proxy},
 };
 use tokio::{sync::mpsc::Receiver, time::timeout};
 
@@ -81,6 +81,97 @@ async fn what_was_deleted_and_compacted_during_an_outage_is_gone_afterwards() {
     expect_put(next(&mut events).await, "/d");
 }
 
+/// Puts etcd back behind the back of whoever follows it through the wire: to a backup, or to nothing. Then it is written
+/// to, and only then it can be reached again.
+async fn put_back(etcd: &mut Etcd, backup: Option<&EtcdBackup>, wire: &mut Proxy, writes: &[[&str; 3]]) {
+    wire.cut();
+    etcd.kill().await.unwrap();
+    match backup {
+        Some(backup) => etcd.start_restored(backup).await.unwrap(),
+        None => etcd.start_empty().await.unwrap(),
+    }
+    for write in writes {
+        etcd.ctl(write).await.unwrap();
+    }
+    wire.mend().await.unwrap();
+}
+
+/// After an outage: the data is other data, and this is it.
+async fn expect_other_data(events: &mut Receiver<FeedEvent>, by: &str, expected: &[(&str, &str)]) {
+    assert!(matches!(next(events).await, FeedEvent::Down { .. }));
+    let FeedEvent::Replaced { reason } = next(events).await else { panic!("nothing was noticed") };
+    assert!(reason.starts_with(by), "{reason}");
+    let FeedEvent::Snapshot(snapshot) = next(events).await else { panic!("expected a snapshot") };
+    let entries = snapshot.entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_ref()));
+    assert_eq!(
+        entries.collect::<Vec<_>>(),
+        expected.iter().map(|(key, value)| (*key, value.as_bytes())).collect::<Vec<_>>()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_that_was_restored_and_written_past_what_was_seen_is_listed_again() {
+    let mut etcd = Etcd::start().await.unwrap();
+    let mut wire = Proxy::start(&etcd.endpoint()).await.unwrap();
+    etcd.ctl(&["put", "/a", "1"]).await.unwrap();
+    let backup = etcd.back_up().await.unwrap();
+    let mut events = follow(wire.endpoint());
+    expect_snapshot(next(&mut events).await, &["/a"]);
+    etcd.ctl(&["put", "/b", "1"]).await.unwrap();
+    expect_put(next(&mut events).await, "/b");
+
+    // The revision at which /b was written is that of another key now.
+    put_back(&mut etcd, Some(&backup), &mut wire, &[["put", "/c", "1"], ["put", "/d", "1"]]).await;
+    let what = "/b is not what it was at revision 3";
+    expect_other_data(&mut events, what, &[("/a", "1"), ("/c", "1"), ("/d", "1")]).await;
+
+    // It is that of the same key, with another value.
+    put_back(&mut etcd, Some(&backup), &mut wire, &[["put", "/c", "1"], ["put", "/d", "2"]]).await;
+    let what = "/d is not what it was at revision 4";
+    expect_other_data(&mut events, what, &[("/a", "1"), ("/c", "1"), ("/d", "2")]).await;
+
+    // Of the last key that was written nothing shows that another one before it was another.
+    put_back(&mut etcd, Some(&backup), &mut wire, &[["put", "/x", "1"], ["put", "/d", "2"]]).await;
+    let what = "/c is not what it was at revision 4";
+    expect_other_data(&mut events, what, &[("/a", "1"), ("/d", "2"), ("/x", "1")]).await;
+
+    // Another outage, in which nothing of the kind happens.
+    wire.cut();
+    assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
+    etcd.ctl(&["put", "/e", "1"]).await.unwrap();
+    wire.mend().await.unwrap();
+    assert_eq!(next(&mut events).await, FeedEvent::Up);
+    expect_put(next(&mut events).await, "/e");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_deleted_and_came_back_with_a_backup_is_listed_again() {
+    let mut etcd = Etcd::start().await.unwrap();
+    let mut wire = Proxy::start(&etcd.endpoint()).await.unwrap();
+    for key in ["/a", "/b"] {
+        etcd.ctl(&["put", key, "1"]).await.unwrap();
+    }
+    let backup = etcd.back_up().await.unwrap();
+    let mut events = follow(wire.endpoint());
+    expect_snapshot(next(&mut events).await, &["/a", "/b"]);
+    etcd.ctl(&["del", "/b"]).await.unwrap();
+    assert!(matches!(next(&mut events).await, FeedEvent::Changed(_)));
+    put_back(&mut etcd, Some(&backup), &mut wire, &[["put", "elsewhere", "1"], ["put", "elsewhere", "2"]])
+        .await;
+    expect_other_data(&mut events, "/b is not what it was at revision 4", &[("/a", "1"), ("/b", "1")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_etcd_that_was_exchanged_for_a_full_one_is_listed_again() {
+    let mut etcd = Etcd::start().await.unwrap();
+    let mut wire = Proxy::start(&etcd.endpoint()).await.unwrap();
+    etcd.ctl(&["put", "elsewhere", "1"]).await.unwrap();
+    let mut events = follow(wire.endpoint());
+    expect_snapshot(next(&mut events).await, &[]);
+    put_back(&mut etcd, None, &mut wire, &[["put", "/a", "1"], ["put", "elsewhere", "1"]]).await;
+    expect_other_data(&mut events, "/ is not what it was at revision 2", &[("/a", "1")]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_that_lost_its_data_is_listed_again() {
     let mut etcd = Etcd::start().await.unwrap();
@@ -92,6 +183,8 @@ async fn an_etcd_that_lost_its_data_is_listed_again() {
     etcd.kill().await.unwrap();
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
     etcd.start_empty().await.unwrap();
+    let FeedEvent::Replaced { reason } = next(&mut events).await else { panic!("nothing was noticed") };
+    assert!(reason.starts_with("the store is at revision 1, before revision 4"), "{reason}");
     expect_snapshot(next(&mut events).await, &[]);
     etcd.ctl(&["put", "/d", "1"]).await.unwrap();
     expect_put(next(&mut events).await, "/d");

@@ -103,46 +103,45 @@ async fn write(endpoints: Vec<String>, written: Arc<AtomicU64>) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn members_that_are_killed_one_after_the_other_cost_no_event() {
+/// Something happens to each member in turn, and is mended; no event is lost.
+async fn each_in_turn(trouble: impl AsyncFn(&mut Scene, usize), mend: impl AsyncFn(&mut Scene, usize)) {
     let mut scene = Scene::start().await;
     scene.catch_up().await;
     for victim in 0..3 {
-        scene.etcd[victim].kill().await.unwrap();
-        println!("member {victim} is killed");
+        println!("member {victim} is in trouble");
+        trouble(&mut scene, victim).await;
         scene.catch_up().await;
-        scene.etcd[victim].start_again().await.unwrap();
+        mend(&mut scene, victim).await;
         scene.catch_up().await;
     }
     assert!(!scene.outages.is_empty(), "the feed was on none of them");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_are_killed_one_after_the_other_cost_no_event() {
+    each_in_turn(
+        async |scene, victim| scene.etcd[victim].kill().await.unwrap(),
+        async |scene, victim| scene.etcd[victim].start_again().await.unwrap(),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn members_that_hang_one_after_the_other_cost_no_event() {
-    let mut scene = Scene::start().await;
-    scene.catch_up().await;
-    for victim in 0..3 {
-        scene.etcd[victim].pause().await.unwrap();
-        println!("member {victim} is stopped");
-        scene.catch_up().await;
-        scene.etcd[victim].resume().await.unwrap();
-        scene.catch_up().await;
-    }
-    assert!(!scene.outages.is_empty(), "the feed was on none of them");
+    each_in_turn(
+        async |scene, victim| scene.etcd[victim].pause().await.unwrap(),
+        async |scene, victim| scene.etcd[victim].resume().await.unwrap(),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn members_that_are_cut_off_one_after_the_other_cost_no_event() {
-    let mut scene = Scene::start().await;
-    scene.catch_up().await;
-    for victim in 0..3 {
-        scene.wires[victim].stall();
-        println!("member {victim} is cut off");
-        scene.catch_up().await;
-        scene.wires[victim].flow();
-        scene.catch_up().await;
-    }
-    assert!(!scene.outages.is_empty(), "the feed was on none of them");
+    each_in_turn(
+        async |scene, victim| scene.wires[victim].stall(),
+        async |scene, victim| scene.wires[victim].flow(),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

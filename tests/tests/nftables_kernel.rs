@@ -13,12 +13,14 @@ use contiv_model::{
 };
 use contiv_renderer::{
     Renderer, Report, Verifier, dry_run,
+    faulty::{FaultSwitch, NetlinkFaults},
     nftables::{Nftables, TableVerifier},
 };
 use contiv_tests::{
     kernel::{Elements, count, read_elements},
     lab::{LabError, Namespace, Result, isolated},
 };
+use rand::{Rng, SeedableRng, rngs::StdRng};
 
 #[test]
 fn the_skeleton_lists_the_same_whether_nft_loads_it_or_netlink_programs_it() -> Result<()> {
@@ -230,6 +232,44 @@ fn an_update_before_a_resync_is_refused_and_a_failed_call_asks_for_a_resync() ->
         );
         resync(&lab.node, &mut renderer, &new)?;
         assert_eq!(read_elements(&lab.node)?, desired_elements(&new));
+        Ok(())
+    })
+}
+
+#[test]
+fn netlink_that_fails_by_seed_never_leaves_the_kernel_wrong_without_saying_so() -> Result<()> {
+    isolated("netlink_that_fails_by_seed_never_leaves_the_kernel_wrong_without_saying_so", |lab| {
+        let (mut done, mut failed) = (0, 0);
+        for seed in 1..=8 {
+            let mut random = StdRng::seed_from_u64(seed);
+            let switch = FaultSwitch::default();
+            let mut renderer = Nftables::new().failing(NetlinkFaults::new(0.02, seed, switch.clone()));
+            // What the kernel has, if that is known.
+            let mut state = None;
+            for step in 0..25 {
+                if step == 24 {
+                    switch.turn_off();
+                }
+                let next = snapshot(random.random_range(0..8), random.random_range(0..6));
+                let outcome = lab.node.run(|| {
+                    Ok(match &state {
+                        Some(state) => renderer.update(&ChangeSet::between(state, &next)),
+                        None => renderer.resync(&next),
+                    })
+                })?;
+                state = outcome.is_ok().then(|| next.clone());
+                if outcome.is_err() {
+                    failed += 1;
+                    continue;
+                }
+                done += 1;
+                assert_eq!(read_elements(&lab.node)?, desired_elements(&next), "seed {seed}, step {step}");
+                let found = lab.node.run(|| TableVerifier::new().verify(&next).map_err(unexpected))?;
+                assert!(found.drift.is_empty(), "seed {seed}, step {step}: {:#?}", found.drift);
+            }
+            assert!(state.is_some(), "seed {seed}: the last call cannot have failed");
+        }
+        assert!(done > 20 && failed > 20, "{done} calls went through, {failed} failed");
         Ok(())
     })
 }

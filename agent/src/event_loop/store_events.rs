@@ -37,6 +37,9 @@ impl EventLoop {
                     self.mirror.load();
                 }
             }
+            FeedEvent::Replaced { reason } => {
+                self.record("store-replaced", reason, None, Vec::new());
+            }
             FeedEvent::Up => {
                 self.report_store_up();
                 self.record("store-up", "nothing was missed".to_owned(), None, Vec::new());

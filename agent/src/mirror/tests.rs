@@ -47,30 +47,65 @@ async fn everything_is_written_when_the_handle_is_dropped_and_loaded_at_the_next
     assert_eq!((saved.revision, values(&saved)), (40, vec![("/a", b"39".as_slice())]));
 }
 
+async fn wait_until_caught_up(reports: &mut mpsc::Receiver<MirrorReport>) {
+    while !matches!(reports.recv().await.unwrap(), MirrorReport::CaughtUp) {}
+}
+
 #[tokio::test]
 async fn a_folder_that_cannot_be_written_is_reported_and_the_agent_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
-    let Started { mut handle, mut reports, .. } = start(&missing);
+    let Started { mut handle, mut reports, ended } = start(&missing);
     handle.replace(3, vec![entry("/a", "1", 2)], BTreeSet::new());
     let Some(MirrorReport::Failed(reason)) = reports.recv().await else { panic!() };
     assert!(reason.contains("missing/mirror.redb"), "{reason}");
     std::fs::create_dir(&missing).unwrap();
     handle.apply(put("/a", "2", 4));
-    // What failed is lost, so everything must be asked for again.
-    let Some(MirrorReport::CaughtUp) = reports.recv().await else { panic!() };
-    let Some(MirrorReport::Written(4)) = reports.recv().await else { panic!() };
+    wait_until_caught_up(&mut reports).await;
+    handle.replace(4, vec![entry("/a", "2", 4)], BTreeSet::new());
+    drop(handle);
+    ended.await.unwrap();
+    let saved = start(&missing).handle.load().await.unwrap().unwrap();
+    assert_eq!((saved.revision, values(&saved)), (4, vec![("/a", b"2".as_slice())]));
 }
 
 #[tokio::test]
 async fn after_a_failure_everything_is_asked_for_again_even_if_nothing_changes() {
     let folder = tempfile::tempdir().unwrap();
-    let Started { mut handle, mut reports, ended } = start(&folder.path().join("missing"));
+    let missing = folder.path().join("missing");
+    let Started { mut handle, mut reports, ended } = start(&missing);
     handle.replace(3, vec![entry("/a", "1", 2)], BTreeSet::new());
     let Some(MirrorReport::Failed(_)) = reports.recv().await else { panic!() };
-    let Some(MirrorReport::CaughtUp) = reports.recv().await else { panic!() };
+    std::fs::create_dir(&missing).unwrap();
+    wait_until_caught_up(&mut reports).await;
     drop(handle);
     ended.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_after_a_failure_leaves_what_was_saved_before_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let (there, away) = (folder.path().join("there"), folder.path().join("away"));
+    std::fs::create_dir(&there).unwrap();
+    let Started { mut handle, ended, .. } = start(&there);
+    handle.replace(3, vec![entry("/a", "1", 2), entry("/b", "1", 3)], BTreeSet::new());
+    drop(handle);
+    ended.await.unwrap();
+
+    std::fs::rename(&there, &away).unwrap();
+    let Started { mut handle, ended, mut reports } = start(&there);
+    handle.apply(put("/a", "2", 4));
+    let Some(MirrorReport::Failed(_)) = reports.recv().await else { panic!() };
+    std::fs::rename(&away, &there).unwrap();
+    // Without the change before it is nothing that ever was.
+    handle.apply(put("/b", "2", 5));
+    wait_until_caught_up(&mut reports).await;
+    handle.apply(put("/b", "3", 6));
+    drop(handle);
+    ended.await.unwrap();
+
+    let saved = start(&there).handle.load().await.unwrap().unwrap();
+    assert_eq!((saved.revision, values(&saved)), (3, vec![("/a", b"1".as_slice()), ("/b", b"1")]));
 }
 
 #[test]

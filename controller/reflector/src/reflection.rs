@@ -156,7 +156,7 @@ impl Reflection {
                 }
             }
             FeedEvent::Down { .. } => self.stats.lost(kind),
-            FeedEvent::Up => {}
+            FeedEvent::Up | FeedEvent::Replaced { .. } => {}
         }
     }
 
@@ -168,7 +168,7 @@ impl Reflection {
             }
             FeedEvent::Changed(batch) => self.state.change_stored(batch),
             FeedEvent::Down { .. } => self.stats.lost(self.kind),
-            FeedEvent::Up | FeedEvent::Problems(_) => {}
+            FeedEvent::Up | FeedEvent::Replaced { .. } | FeedEvent::Problems(_) => {}
         }
     }
 

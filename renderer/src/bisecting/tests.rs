@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use contiv_model::ContivService;
 
 use super::*;
@@ -8,14 +6,7 @@ use crate::{
     faulty::{FaultRates, FaultSwitch, Faulty},
 };
 
-const NONE: FaultRates = FaultRates {
-    error: 0.0,
-    partial: 0.0,
-    lost_answer: 0.0,
-    panic: 0.0,
-    delay: 0.0,
-    longest_delay: Duration::ZERO,
-};
+const NONE: FaultRates = FaultRates::NONE;
 
 fn is_poison(service: &ContivService) -> bool {
     service.session_affinity_timeout == 666

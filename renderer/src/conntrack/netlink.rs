@@ -126,7 +126,7 @@ fn delete_flows(socket: &Socket, flows: &[Flow<'_>]) -> Result<usize, NetlinkErr
     socket.send(&request, "delete stale flows")?;
     let (mut heard, mut deleted, mut refusal) = (0, 0, None);
     while heard < flows.len() {
-        let received = socket.receive("hear whether stale flows were deleted")?;
+        let received = socket.drained(socket.receive("hear whether stale flows were deleted"))?;
         for message in messages(&received).filter(|message| message.kind == NLMSG_ERROR) {
             heard += 1;
             match -message.error_code() {

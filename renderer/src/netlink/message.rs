@@ -85,6 +85,14 @@ impl<'a> Message<'a> {
     }
 }
 
+/// Whether this is messages, and each of them whole.
+pub(crate) fn is_whole(bytes: &[u8]) -> bool {
+    let length: usize =
+        messages(bytes).map(|message| (MESSAGE_HEADER + message.payload.len()).next_multiple_of(4)).sum();
+    // The last one need not be padded.
+    !bytes.is_empty() && length == bytes.len().next_multiple_of(4)
+}
+
 /// Splits what was received into messages. Ends at the first one that is malformed.
 pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {

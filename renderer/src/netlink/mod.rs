@@ -1,6 +1,8 @@
 //! Netlink to the netfilter subsystems of the kernel: attributes, messages, the socket. Knows nothing of what is said.
 
 mod attributes;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod faults;
 mod listener;
 pub(crate) mod message;
 mod socket;

@@ -9,9 +9,11 @@ use nix::{
 };
 use thiserror::Error;
 
+#[cfg(any(test, feature = "testing"))]
+use super::faults::NetlinkFaults;
 use super::{
     Membership,
-    message::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, messages},
+    message::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, is_whole, messages},
 };
 
 /// Asked for as send buffer, since a batch must go in one piece; without CAP_NET_ADMIN in the first user namespace the
@@ -67,6 +69,8 @@ pub(crate) struct Socket {
     batch_limit: usize,
     /// What is left while a large batch is committed.
     pub(crate) membership: Option<Membership>,
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) faults: Option<NetlinkFaults>,
 }
 
 impl Socket {
@@ -82,7 +86,14 @@ impl Socket {
         // There is an answer for each message that is refused. An overflow is an error of the next read.
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &ANSWERS);
         let batch_limit = raise_send_buffer(&socket).map_err(failed("size the send buffer"))?;
-        Ok(Self { inner: socket, port, batch_limit, membership: None })
+        Ok(Self {
+            inner: socket,
+            port,
+            batch_limit,
+            membership: None,
+            #[cfg(any(test, feature = "testing"))]
+            faults: None,
+        })
     }
 
     /// The port by which the kernel names this socket as the origin of a change. No other socket of this network
@@ -98,11 +109,12 @@ impl Socket {
 
     /// Sends a request for a dump and hands over what arrives, in pieces of at most 32 KiB. Returns whether the dump was
     /// consistent: whether nothing changed under it.
-    pub(crate) fn stream(
-        &mut self,
-        request: &[u8],
-        mut take: impl FnMut(Vec<u8>),
-    ) -> Result<bool, NetlinkError> {
+    pub(crate) fn stream(&mut self, request: &[u8], take: impl FnMut(Vec<u8>)) -> Result<bool, NetlinkError> {
+        let result = self.stream_once(request, take);
+        self.drained(result)
+    }
+
+    fn stream_once(&self, request: &[u8], mut take: impl FnMut(Vec<u8>)) -> Result<bool, NetlinkError> {
         self.send(request, "ask the kernel for a dump")?;
         let mut consistent = true;
         loop {
@@ -128,13 +140,21 @@ impl Socket {
     }
 
     pub(crate) fn send(&self, bytes: &[u8], action: &'static str) -> Result<(), NetlinkError> {
+        let failed = |source| NetlinkError::Socket { action, source };
+        #[cfg(any(test, feature = "testing"))]
+        self.faults.iter().try_for_each(NetlinkFaults::before_sending).map_err(failed)?;
         let kernel = SocketAddr::new(0, 0);
-        self.inner.send_to(bytes, &kernel, 0).map_err(|source| NetlinkError::Socket { action, source })?;
+        self.inner.send_to(bytes, &kernel, 0).map_err(failed)?;
         Ok(())
     }
 
-    /// Throws away answers that nobody waits for, so that they are not taken for those of the next request.
-    pub(crate) fn drain(&self) {
+    /// After a failure throws away answers that nobody waits for any more, so that they are not taken for those of the next
+    /// request.
+    pub(crate) fn drained<T>(&self, result: Result<T, NetlinkError>) -> Result<T, NetlinkError> {
+        result.inspect_err(|_| self.drain())
+    }
+
+    fn drain(&self) {
         let mut thrown_away = Vec::with_capacity(RECEIVE_BUFFER);
         loop {
             match self.inner.recv(&mut thrown_away, MsgFlags::MSG_DONTWAIT.bits()) {
@@ -146,9 +166,19 @@ impl Socket {
     }
 
     pub(crate) fn receive(&self, action: &'static str) -> Result<Vec<u8>, NetlinkError> {
+        let failed = |source| NetlinkError::Socket { action, source };
         let mut received = Vec::with_capacity(RECEIVE_BUFFER);
-        self.inner.recv(&mut received, 0).map_err(|source| NetlinkError::Socket { action, source })?;
-        Ok(received)
+        #[cfg(any(test, feature = "testing"))]
+        self.faults.iter().try_for_each(NetlinkFaults::before_receiving).map_err(failed)?;
+        self.inner.recv(&mut received, 0).map_err(failed)?;
+        #[cfg(any(test, feature = "testing"))]
+        self.faults.iter().try_for_each(|faults| faults.after_receiving(&mut received)).map_err(failed)?;
+        // Whoever waits for what was cut off would wait for ever.
+        if is_whole(&received) {
+            Ok(received)
+        } else {
+            Err(failed(io::Error::other("the answer is cut short")))
+        }
     }
 }
 

@@ -83,6 +83,8 @@ pub struct Nftables {
     /// Others are to be kept from the table; whether the kernel can do that is asked at the first resync.
     keeps_others_out: bool,
     ownership: Ownership,
+    #[cfg(any(test, feature = "testing"))]
+    faults: Option<crate::faulty::NetlinkFaults>,
 }
 
 impl Nftables {
@@ -96,10 +98,24 @@ impl Nftables {
         Self { keeps_others_out: true, ..Self::default() }
     }
 
+    /// The same, and its calls to the kernel fail now and then.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn failing(self, faults: crate::faulty::NetlinkFaults) -> Self {
+        Self { faults: Some(faults), ..self }
+    }
+
     fn socket(&mut self) -> Result<&mut Socket, NetlinkError> {
         match self.socket.take() {
             Some(socket) => Ok(self.socket.insert(socket)),
-            None => Ok(self.socket.insert(Socket::open()?)),
+            None => {
+                let socket = self.socket.insert(Socket::open()?);
+                #[cfg(any(test, feature = "testing"))]
+                {
+                    socket.faults = self.faults.take();
+                }
+                Ok(socket)
+            }
         }
     }
 

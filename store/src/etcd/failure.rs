@@ -18,6 +18,8 @@ const UNAUTHENTICATED: i32 = 16;
 
 /// etcd's words (`api/v3rpc/rpctypes`) for a revision that is gone,
 const COMPACTED: &str = "required revision has been compacted";
+/// for one that is not there yet,
+const FUTURE: &str = "required revision is a future revision";
 /// for a login where there are no users,
 const NO_AUTHENTICATION: &str = "authentication is not enabled";
 /// for what the user may not do,
@@ -60,6 +62,12 @@ impl From<Failure> for StoreError {
 pub(super) fn is_compacted(error: &Error) -> bool {
     matches!(error, Error::GRpcStatus(status)
         if i32::from(status.code()) == OUT_OF_RANGE && status.message().contains(COMPACTED))
+}
+
+/// Whether the revision to read at is not there yet.
+pub(super) fn is_future(error: &Error) -> bool {
+    matches!(error, Error::GRpcStatus(status)
+        if i32::from(status.code()) == OUT_OF_RANGE && status.message().contains(FUTURE))
 }
 
 /// Whether an answer was larger than this client accepts. tonic says so with "out of range" too.

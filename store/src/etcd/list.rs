@@ -53,8 +53,7 @@ async fn pages(session: &Session, prefix: &str) -> Result<Snapshot, Stop> {
     let mut kv = session.kv();
     let end = prefix_end(prefix);
     let mut snapshot = Snapshot::default();
-    // etcd reads an empty key as none; this is the first key there can be.
-    let mut from = if prefix.is_empty() { vec![0] } else { prefix.as_bytes().to_vec() };
+    let mut from = first_key(prefix);
     let mut limit = FIRST_PAGE;
     loop {
         let options =
@@ -126,8 +125,13 @@ pub(super) fn key_text(key: Vec<u8>) -> String {
     String::from_utf8(key).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
+/// The first key that may begin with `prefix`. etcd reads an empty key as none.
+pub(super) fn first_key(prefix: &str) -> Vec<u8> {
+    if prefix.is_empty() { vec![0] } else { prefix.as_bytes().to_vec() }
+}
+
 /// The first key after all keys that begin with `prefix`. etcd reads a zero byte as "no end".
-fn prefix_end(prefix: &str) -> Vec<u8> {
+pub(super) fn prefix_end(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     while let Some(last) = end.pop() {
         if last < u8::MAX {

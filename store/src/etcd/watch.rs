@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use etcd_client::{
-    Error, GetOptions, GetResponse, ResponseHeader, WatchOptions, WatchResponse, proto::PbEvent,
-};
+use etcd_client::{ResponseHeader, WatchOptions, WatchResponse, proto::PbEvent};
 use futures::{StreamExt, stream};
 use tokio::time::timeout;
 
 use super::{
     failure::{self, Failure},
+    history,
     list::key_text,
     session::{LARGEST_RESPONSE, Session},
 };
-use crate::{Batch, Change, Entry, StoreError, WatchEvent, WatchStream};
+use crate::{Batch, Change, Entry, Position, StoreError, WatchEvent, WatchStream};
 
 /// `DELETE` of etcd's `mvccpb.Event.EventType`.
 const DELETE: i32 = 1;
@@ -25,16 +24,21 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// and is dead if it says nothing for so long again. A member that is busy takes a second or two.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Opens a watch on everything below `prefix` that changes after `revision`.
-pub(super) async fn watch(session: Session, prefix: &str, revision: i64) -> Result<WatchStream, Failure> {
+/// Opens a watch on everything below `prefix` that changes after `position`.
+pub(super) async fn watch(
+    session: Session,
+    prefix: &str,
+    position: &Position,
+) -> Result<WatchStream, Failure> {
+    let revision = position.revision();
     // One revision that the reader has already: after a compaction at the next one, etcd (3.4.23, for one) still takes a
     // watch that begins there, but has forgotten what was deleted there. A watch that begins before is refused.
-    let responses = open(&session, prefix, revision, revision.max(1)).await?;
+    let responses = open(&session, prefix, position, revision.max(1)).await?;
     let watch = Watch {
         session,
         prefix: prefix.to_owned(),
         responses,
-        known: revision,
+        known: position.clone(),
         begins_early: true,
         revision,
     };
@@ -49,11 +53,11 @@ pub(super) async fn watch(session: Session, prefix: &str, revision: i64) -> Resu
     .boxed())
 }
 
-/// Opens a watch for a reader who knows everything up to `revision`.
+/// Opens a watch for a reader who knows everything up to `position`.
 async fn open(
     session: &Session,
     prefix: &str,
-    revision: i64,
+    position: &Position,
     start: i64,
 ) -> Result<etcd_client::WatchStream, Failure> {
     let options = match prefix {
@@ -71,11 +75,10 @@ async fn open(
         .request(&action, responses.message())
         .await?
         .ok_or_else(|| session.unavailable("the watch was closed before it began".to_owned()))?;
-    refuse_canceled(session, prefix, &created, revision)?;
+    refuse_canceled(session, prefix, &created, position.revision())?;
     let newest = created.header().map_or(0, ResponseHeader::revision);
-    if newest < revision {
-        refuse_rewound(session, prefix, revision).await?;
-    }
+    // After it was opened: a store that is exchanged from now on ends the watch.
+    history::confirm(session, prefix, position, newest).await?;
     Ok(responses)
 }
 
@@ -88,7 +91,7 @@ struct Watch {
     prefix: String,
     responses: etcd_client::WatchStream,
     /// What the reader had when the watch began; up to here there is nothing to tell.
-    known: i64,
+    known: Position,
     /// Whether it began there, and not after it.
     begins_early: bool,
     /// The newest one that the reader has.
@@ -120,7 +123,7 @@ impl Watch {
             }
             for event in response.events {
                 let revision = event.kv.as_ref().map_or(0, |pair| pair.mod_revision);
-                if revision > self.known {
+                if revision > self.known.revision() {
                     self.revision = revision.max(self.revision);
                     changes.extend(change(event));
                 }
@@ -133,14 +136,15 @@ impl Watch {
 
     /// Whether a change that the reader has already may still come.
     fn is_at_start(&self) -> bool {
-        self.begins_early && self.revision == self.known
+        self.begins_early && self.revision == self.known.revision()
     }
 
     /// Leaves out the change that the reader has already: it was too large then, and is so again.
     async fn begin_later(&mut self) -> Result<(), StoreError> {
         self.begins_early = false;
-        self.responses = open(&self.session, &self.prefix, self.known, self.known + 1).await?;
-        refuse_compacted(&self.session, &self.prefix, self.known).await.map_err(StoreError::from)
+        // It has missed nothing if the revision before it is still there, which is confirmed too.
+        self.responses = open(&self.session, &self.prefix, &self.known, self.known.revision() + 1).await?;
+        Ok(())
     }
 
     /// The next response, whatever it says. A member that is stopped, or cut off without a word, sends none.
@@ -197,30 +201,4 @@ fn refuse_canceled(
         }
         (_, reason) => session.unavailable(format!("the watch was canceled: {reason}")).into(),
     })
-}
-
-/// A member that lags behind is no reason to list again; a whole cluster at an older revision is. Only a read that all
-/// members agree on can tell.
-async fn refuse_rewound(session: &Session, prefix: &str, revision: i64) -> Result<(), Failure> {
-    let answer = session.request("read the revision", count(session, prefix, 0)).await?;
-    let newest = answer.header().map_or(0, ResponseHeader::revision);
-    if newest < revision { Err(StoreError::Rewound { requested: revision, newest }.into()) } else { Ok(()) }
-}
-
-/// A watch that began after `revision` has missed nothing if that revision can still be read.
-async fn refuse_compacted(session: &Session, prefix: &str, revision: i64) -> Result<(), Failure> {
-    match session.answer(count(session, prefix, revision)).await? {
-        Ok(_) => Ok(()),
-        Err(error) if failure::is_compacted(&error) => {
-            Err(StoreError::Compacted { requested: revision, oldest: revision + 1 }.into())
-        }
-        Err(error) => Err(session.failure("read a revision", error)),
-    }
-}
-
-/// Reads next to nothing, at a revision or (0) at the newest, of what whoever may watch may read.
-async fn count(session: &Session, prefix: &str, revision: i64) -> Result<GetResponse, Error> {
-    let key = if prefix.is_empty() { "/" } else { prefix };
-    let options = GetOptions::new().with_count_only().with_revision(revision);
-    session.kv().get(key, Some(options)).await
 }

@@ -183,10 +183,25 @@ async fn missed_changes_make_it_list_again_without_an_outage() {
     watch.send(Err(StoreError::Compacted { requested: 6, oldest: 8 })).unwrap();
     stage.answer_list(Ok(9)).await;
     assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(9)));
-    stage.refuse_watch(StoreError::Rewound { requested: 9, newest: 2 }).await;
-    stage.answer_list(Ok(2)).await;
-    assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(2)));
-    stage.answer_watch(2).await;
+    stage.answer_watch(9).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_with_other_data_is_reported_and_listed_again() {
+    for error in [
+        StoreError::Rewound { requested: 5, newest: 2 },
+        StoreError::Replaced { revision: 5, key: "/a".to_owned() },
+    ] {
+        let (mut stage, watch) = Stage::watching().await;
+        watch.send(Err(lost())).unwrap();
+        assert_eq!(stage.next().await, down());
+        let reason = error.to_string();
+        stage.refuse_watch(error).await;
+        assert_eq!(stage.next().await, FeedEvent::Replaced { reason });
+        stage.answer_list(Ok(8)).await;
+        assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(8)));
+        stage.answer_watch(8).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,6 +13,8 @@ use super::Authority;
 
 /// How long etcd may take to answer. It takes well under a second, unless the machine is busy with other tests.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// The folder below an etcd's own that holds what it has.
+const DATA: &str = "member";
 
 /// What is not as usual with an etcd.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,6 +52,16 @@ impl EtcdOptions<'_> {
             format!("--cert={}", file("client.pem")),
             format!("--key={}", file("client-key.pem")),
         ]
+    }
+}
+
+/// What an etcd held when it was saved.
+#[derive(Debug)]
+pub struct EtcdBackup(TempDir);
+
+impl EtcdBackup {
+    fn file(&self) -> String {
+        self.0.path().join("backup.db").display().to_string()
     }
 }
 
@@ -97,7 +109,7 @@ impl Etcd {
         let ports: Vec<(u16, u16)> =
             free_ports(2 * size)?.chunks(2).map(|pair| (pair[0], pair[pair.len() - 1])).collect();
         let peers: Vec<String> =
-            ports.iter().map(|(_, peer)| format!("{}=http://127.0.0.1:{peer}", name(*peer))).collect();
+            ports.iter().map(|(_, peer)| format!("{}={}", name(*peer), peer_url(*peer))).collect();
         let cluster = peers.join(",");
         let mut members = Vec::with_capacity(size);
         for (port, peer_port) in ports {
@@ -180,6 +192,31 @@ impl Etcd {
         self.start_again().await
     }
 
+    /// Saves all that it holds now.
+    ///
+    /// # Errors
+    /// As [`Etcd::ctl`].
+    pub async fn back_up(&self) -> io::Result<EtcdBackup> {
+        let folder = tempfile::Builder::new().prefix("contiv-backup-").tempdir()?;
+        let backup = EtcdBackup(folder);
+        self.ctl(&["snapshot", "save", &backup.file()]).await?;
+        Ok(backup)
+    }
+
+    /// Starts the process again with nothing but what was saved, as the only member. Kill it before.
+    ///
+    /// # Errors
+    /// As [`Etcd::start`] and [`Etcd::ctl`].
+    pub async fn start_restored(&mut self, backup: &EtcdBackup) -> io::Result<()> {
+        self.data = tempfile::Builder::new().prefix("contiv-etcd-").tempdir()?;
+        let data = self.data.path().join(DATA).display().to_string();
+        let (file, name, peer) = (backup.file(), name(self.peer_port), peer_url(self.peer_port));
+        let cluster = ["--initial-cluster", &self.cluster, "--initial-advertise-peer-urls", &peer];
+        let arguments = ["snapshot", "restore", &file, "--data-dir", &data, "--name", &name];
+        self.ctl(&[&arguments[..], &cluster].concat()).await?;
+        self.start_again().await
+    }
+
     /// Runs `etcdctl` against this etcd, and returns what it prints.
     ///
     /// # Errors
@@ -230,6 +267,11 @@ fn wants_user(error: &str) -> bool {
     ["user name is empty", "permission denied"].iter().any(|words| error.contains(words))
 }
 
+/// Where members speak with each other.
+fn peer_url(peer_port: u16) -> String {
+    format!("http://127.0.0.1:{peer_port}")
+}
+
 /// A member's name.
 fn name(peer_port: u16) -> String {
     format!("member-{peer_port}")
@@ -244,13 +286,13 @@ fn spawn(
     flags: &[String],
 ) -> io::Result<Child> {
     let client = format!("{scheme}://127.0.0.1:{port}");
-    let peer = format!("http://127.0.0.1:{peer_port}");
+    let peer = peer_url(peer_port);
     Command::new("etcd")
         // Whatever the machine's own etcd is configured with is not meant for this one.
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
         .arg("--data-dir")
-        .arg(data.join("member"))
+        .arg(data.join(DATA))
         .arg(format!("--name={}", name(peer_port)))
         .args(["--log-level=error", "--logger=zap"])
         .args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")])

@@ -33,7 +33,7 @@ impl Observed {
                 }
                 self.revision = Some(batch.revision);
             }
-            FeedEvent::Problems(_) | FeedEvent::Down { .. } | FeedEvent::Up => {}
+            FeedEvent::Problems(_) | FeedEvent::Down { .. } | FeedEvent::Replaced { .. } | FeedEvent::Up => {}
         }
     }
 

@@ -21,10 +21,7 @@ impl Socket {
             Some(_) if batch.len() > LOUD => self.commit_unheard(batch),
             _ => self.commit_heard(batch),
         };
-        if result.is_err() {
-            self.drain();
-        }
-        result
+        self.drained(result)
     }
 
     /// Commits while our listener does not listen, and tells it if it missed a transaction of somebody else.

@@ -25,7 +25,8 @@ impl Socket {
         end_message(&mut request, 0);
         self.send(&request, "ask the kernel for an object")?;
         // Without a request for an acknowledgement there is one message: the answer, or an error.
-        let received = self.receive("read an answer of the kernel")?;
+        let received = self.receive("read an answer of the kernel");
+        let received = self.drained(received)?;
         let Some(message) = messages(&received).next() else { return Ok(None) };
         if message.kind == NLMSG_ERROR {
             let code = -message.error_code();

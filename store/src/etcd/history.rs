@@ -1,0 +1,92 @@
+//! Whether the history of a cluster is still the one that a reader has followed.
+//!
+//! A cluster that was restored from a backup has nothing that says so: its members and its name, and so its id, may be as
+//! before, and as soon as it was written to its revision is that of the reader again. So a few keys are read as they were
+//! at the revision of the reader.
+
+use etcd_client::{GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
+
+use super::{
+    failure::{self, Failure},
+    list::{first_key, prefix_end},
+    session::Session,
+};
+use crate::{Position, StoreError, Written};
+
+/// Fails if the store has never been where the reader is: it was put back to before that, or it was put back and has been
+/// written to since; or if it has forgotten that revision.
+///
+/// One request; `newest` is the revision that the member has just told. All members agree on its answer, so a member that lags behind is not taken for a store that went back.
+pub(super) async fn confirm(
+    session: &Session,
+    prefix: &str,
+    position: &Position,
+    newest: i64,
+) -> Result<(), Failure> {
+    let revision = position.revision();
+    let operations = operations(prefix, position);
+    let mut kv = session.kv();
+    let answer = match session.answer(kv.txn(Txn::new().and_then(operations))).await? {
+        Ok(answer) => answer,
+        Err(error) if failure::is_compacted(&error) => {
+            return Err(StoreError::Compacted { requested: revision, oldest: revision + 1 }.into());
+        }
+        Err(error) if failure::is_future(&error) => {
+            return Err(StoreError::Rewound { requested: revision, newest }.into());
+        }
+        // What was read of these keys was small.
+        Err(error) if failure::is_too_large(&error) => return Err(replaced(revision, prefix)),
+        Err(error) => return Err(session.failure("read what was there before", error)),
+    };
+    let mut answers = answer.op_responses().into_iter();
+    let mut next = || match answers.next() {
+        Some(TxnOpResponse::Get(answer)) => Ok(answer),
+        _ => Err(session.unavailable("an answer is incomplete".to_owned())),
+    };
+    if position.is_empty() && next()?.count() > 0 {
+        return Err(replaced(revision, prefix));
+    }
+    for written in position.written() {
+        if !is_same(&next()?, written) {
+            return Err(replaced(revision, &written.key));
+        }
+    }
+    for key in position.deleted() {
+        if next()?.count() > 0 {
+            return Err(replaced(revision, key));
+        }
+    }
+    Ok(())
+}
+
+/// One for each thing that is known. None of them reads what the reader may not read.
+fn operations(prefix: &str, position: &Position) -> Vec<TxnOp> {
+    let options = || GetOptions::new().with_revision(position.revision());
+    let count_of = |key: &str| TxnOp::get(key, Some(options().with_count_only()));
+    let all = || {
+        let (start, end) = (first_key(prefix), prefix_end(prefix));
+        TxnOp::get(start, Some(options().with_range(end).with_count_only()))
+    };
+    let written = position.written().map(|written| {
+        let options = if written.value.is_some() { options() } else { options().with_keys_only() };
+        TxnOp::get(written.key.as_str(), Some(options))
+    });
+    let mut operations: Vec<TxnOp> = position.is_empty().then(all).into_iter().collect();
+    operations.extend(written);
+    operations.extend(position.deleted().map(count_of));
+    if operations.is_empty() {
+        // It still tells whether the revision is there.
+        operations.push(count_of(if prefix.is_empty() { "/" } else { prefix }));
+    }
+    operations
+}
+
+fn is_same(answer: &GetResponse, written: &Written) -> bool {
+    let [found] = answer.kvs() else { return false };
+    (found.create_revision(), found.mod_revision()) == (written.create_revision, written.mod_revision)
+        && written.value.as_ref().is_none_or(|value| found.value() == value)
+}
+
+fn replaced(revision: i64, key: &str) -> Failure {
+    StoreError::Replaced { revision, key: key.to_owned() }.into()
+}
