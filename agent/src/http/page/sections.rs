@@ -36,7 +36,7 @@ pub(super) fn state(content: &Content, page: &mut Page) {
     };
     let mut rows: Vec<Row> = vec![
         vec![Box::new("state"), Box::new(ready)],
-        vec![Box::new("store"), Box::new(status.store.clone()), Box::new(store)],
+        vec![Box::new("store"), Box::new(Raw(format!("{}: {}", escape(&status.store), store.0)))],
         vec![
             Box::new("holds"),
             Box::new(format!(
@@ -45,7 +45,7 @@ pub(super) fn state(content: &Content, page: &mut Page) {
             )),
         ],
         vec![Box::new("in quarantine"), Box::new(quarantined)],
-        vec![Box::new("version"), Box::new(status.version), Box::new(format!("since {:.0}", status.started))],
+        vec![Box::new("version"), Box::new(format!("{}, since {:.0}", status.version, status.started))],
     ];
     if status.held_deletions.is_some() {
         rows.push(vec![Box::new("deletions"), Box::new(toned("held: too many at once; see /status", "bad"))]);
