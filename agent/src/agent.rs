@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::{
-    config::{Config, RendererName},
+    config::{Config, RendererName, Settings as _},
     counters::ConnectionCounters,
     event_loop::{
         EventLoop, GuardConfig, HistoryLimits, LoopConfig, LoopMetrics, MirrorConfig, RendererSpec, Request,
