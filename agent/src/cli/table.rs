@@ -9,13 +9,23 @@ const GAP: usize = 3;
 const NARROW_GAP: usize = 2;
 
 /// In which order columns are cut where room is short, and to what width: lists first (but one address is shown), then what
-/// other columns say too, then names, which the next command may need, and other addresses last.
+/// other columns say too, then names, which the next command may need; nothing else.
 fn rank(title: &str) -> (usize, usize) {
     match title {
         "EXTERNAL-IP" | "IPS" | "ENDPOINTS" => (0, 15),
         "PORT(S)" | "PORTS" | "RENDERERS" | "WHAT" | "LAST CALL" | "LABELS" | "DETAIL" => (0, 12),
         "PORT" => (1, 7),
         _ if is_name(title) => (2, 12),
+        _ => (3, usize::MAX),
+    }
+}
+
+/// The same where that is not enough: addresses last.
+fn last_resort(title: &str) -> (usize, usize) {
+    match title {
+        "PORT(S)" | "PORTS" | "TYPE" => (0, 6),
+        "EXTERNAL-IP" | "IPS" | "ENDPOINTS" => (1, 12),
+        _ if is_name(title) => (2, 8),
         _ => (3, 8),
     }
 }
@@ -98,7 +108,9 @@ impl Table {
             |widths: &[usize], gap| widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1);
         let limit = width.unwrap_or(usize::MAX);
         let gap = if total(&widths, GAP) <= limit { GAP } else { NARROW_GAP };
-        while total(&widths, gap) > limit && self.shrink(&mut widths) {}
+        for rank in [rank, last_resort] {
+            while total(&widths, gap) > limit && self.shrink(&mut widths, rank) {}
+        }
         let are_names = self.rows[0].iter().map(|title| is_name(&title.text)).collect();
         Layout { widths, are_names, gap }
     }
@@ -110,7 +122,7 @@ impl Table {
     }
 
     /// Takes one from the widest column of those that are cut first. False if none can be cut any more.
-    fn shrink(&self, widths: &mut [usize]) -> bool {
+    fn shrink(&self, widths: &mut [usize], rank: fn(&str) -> (usize, usize)) -> bool {
         let ranks = self.rows[0].iter().map(|title| rank(&title.text));
         let candidates = ranks.zip(widths.iter_mut()).filter(|((_, narrowest), width)| **width > *narrowest);
         let chosen = candidates.min_by_key(|((order, _), width)| (*order, std::cmp::Reverse(**width)));
@@ -182,13 +194,28 @@ mod tests {
         table.push(vec!["a-long-name-of-a-service", "10.96.100.200", "80/TCP,443/TCP,8080/TCP,8443/TCP"]);
         for (width, expected) in [
             (60, "a-long-name-of-a-service  10.96.100.200  80/TCP,443/TCP,808…"),
-            (48, "a-long-na…-service  10.96.100.200  80/TCP,443/…"),
+            (48, "a-long-na…a-service  10.96.100.200  80/TCP,443/…"),
         ] {
             let text = table.within(Some(width)).to_string();
             assert_eq!(text.lines().nth(1), Some(expected), "{width}");
             assert!(expected.chars().count() <= width);
         }
         assert!(!table.within(Some(200)).to_string().contains('…'));
+        let mut services =
+            Table::new(&["NAMESPACE", "NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"]);
+        let name = "a-long-name-of-a-service";
+        services.push(vec![
+            name,
+            name,
+            "LoadBalancer",
+            "10.96.100.200",
+            "203.0.113.1",
+            "80:30080/TCP",
+            "120d",
+        ]);
+        let text = services.within(Some(80)).to_string();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("10.96.100.200  203.0.113.1  "), "{text}");
     }
 
     #[test]
