@@ -165,7 +165,7 @@ impl Stream {
                 for (happened, key, object) in &changed {
                     let mut row = self.printer.row(key, object);
                     if self.says_what {
-                        row.insert(0, happened.word().to_owned());
+                        row.insert(0, format!("{:<8}", happened.word()));
                     }
                     table.push(row);
                 }
