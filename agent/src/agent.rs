@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::{
-    config::{Config, RendererName},
+    config::{Config, RendererName, Settings as _},
     counters::ConnectionCounters,
     event_loop::{
         EventLoop, GuardConfig, HistoryLimits, LoopConfig, LoopMetrics, MirrorConfig, RendererSpec, Request,
@@ -27,6 +27,7 @@ use crate::{
     local_addresses,
     logging::LogLevel,
     metrics::Metrics,
+    otlp,
     service_manager::ServiceManager,
     state_dir::StateDir,
 };
@@ -127,6 +128,7 @@ async fn run_until_stopped(
     // It ends with the loop.
     tokio::spawn(health_checks.run());
     tokio::spawn(local_addresses::follow(followed, requests.clone()));
+    otlp::start(config, &requests)?;
     let mut event_loop = tokio::spawn(event_loop.run());
     let (reloads, reloaded) = mpsc::channel(REQUESTS);
     if let Some(manager) = manager.cloned() {

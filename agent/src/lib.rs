@@ -8,7 +8,7 @@
 //! - [`health`] tells load balancers how this node is.
 //! - [`counters`] are those of the kernel, by service.
 //! - [`service_manager`] tells systemd how the agent is.
-//! - [`http`] answers questions about it; [`metrics`] counts.
+//! - [`http`] answers questions about it; [`metrics`] counts; `otlp` sends a trace of each change.
 
 pub mod agent;
 pub mod cli;
@@ -24,6 +24,7 @@ mod local_addresses;
 pub mod logging;
 pub mod metrics;
 mod mirror;
+mod otlp;
 pub mod service_manager;
 pub mod state_dir;
 

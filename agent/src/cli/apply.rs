@@ -6,18 +6,19 @@ use anyhow::Context;
 use clap::Args;
 use contiv_proto::{Key, Object};
 use contiv_store::{Entry, Operation, Store, manifest::ManifestObject, store::TRANSACTION_LIMIT};
-use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 
 use super::{
     Outcome, Terminal,
     input::Manifests,
+    progress::Progress,
     store::{StoreArgument, read, title},
 };
 
 /// Put manifests into the store
 ///
-/// Objects that are there already are changed to what the manifests say; others are left alone.
+/// Objects that are there already are changed to what the manifests say; others are left alone. Exit codes: 0 all is well; 1
+/// the store cannot be written, or a manifest is broken (the others are applied); 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Apply {
     #[command(flatten)]
@@ -69,8 +70,7 @@ async fn apply(
     let keys: Vec<Key> = objects.iter().map(|object| object.key.clone()).collect();
     let stored = read(store, &keys).await?;
     let total = objects.len();
-    let mut done = 0;
-    let progress = progress(total);
+    let progress = Progress::of_objects(total);
     for chunk in objects.chunks(TRANSACTION_LIMIT) {
         let mut operations = Vec::new();
         let mut verdicts = Vec::new();
@@ -83,30 +83,18 @@ async fn apply(
             }
         }
         if !operations.is_empty() {
-            store
-                .commit(operations)
-                .await
-                .with_context(|| format!("{done} of {total} objects are applied, the rest is not"))?;
+            store.commit(operations).await.with_context(|| {
+                format!("{} of {total} objects are applied, the rest is not", progress.done())
+            })?;
         }
         progress.suspend(|| {
             verdicts
                 .iter()
                 .try_for_each(|(key, verdict)| writeln!(terminal.out, "{} {}", title(key), verdict.word()))
         })?;
-        done += chunk.len();
-        progress.set_position(done as u64);
+        progress.add(chunk.len());
     }
-    progress.finish_and_clear();
     Ok(())
-}
-
-/// A bar on standard error where that is a terminal and the work is long; otherwise one that nobody sees.
-fn progress(total: usize) -> ProgressBar {
-    if total <= TRANSACTION_LIMIT {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:40} {pos} of {len} objects, {eta} left");
-    ProgressBar::new(total as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// What is to be stored, and what that means. As with an API server, a service is given the time of its creation, and

@@ -8,68 +8,52 @@ use serde_json::{Value, json};
 
 use super::{
     Outcome, Terminal,
-    agent_argument::AgentArgument,
     color::Tone,
     listing::{Item, Listing, Output},
-    scope::{Scope, Selected},
-    services,
+    service_question::ServiceQuestion,
     table::Cell,
     views::{BackendView, PortView, ServiceView},
-    watch::{Frame, WatchArgument, width},
 };
 
 /// Print the backends behind services as the running agent has them, a line for each port and backend
 ///
-/// A port without any has a line too. Exit codes: 0 all is well; 1 the agent does not answer, or has no service of a name
+/// A port without any has a line too. The name of a backend is its address and port. Exit codes: 0 all is well; 1 the agent does not answer, or has no service of a name
 /// that was given; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(visible_alias = "backend")]
 pub(super) struct Backends {
     #[command(flatten)]
-    scope: Scope,
-
-    /// In which form; the name of a backend is its address and port
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-
-    #[command(flatten)]
-    watch: WatchArgument,
-
-    #[command(flatten)]
-    agent: AgentArgument,
+    question: ServiceQuestion,
 }
 
 impl Backends {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.watch.run(terminal, || self.look())
+        self.question.run(terminal, false, |services| self.list(&services))
     }
 
-    fn look(&self) -> anyhow::Result<Frame> {
-        let Selected { items, missing } = services::fetch(&self.scope, &self.agent)?;
-        let is_good = self.scope.is_open() || missing.is_empty();
-        let shows_namespace = self.scope.shows_namespace();
+    fn list(&self, services: &[(ServiceView, Value)]) -> Listing {
+        let shows_namespace = self.question.scope.shows_namespace();
+        // For programs and as names only what is there counts.
+        let shows_missing = matches!(self.question.output, Output::Table | Output::Wide);
         let mut header = vec!["SERVICE", "PORT", "BACKEND", "STATE", "LOCAL", "WEIGHT"];
         if shows_namespace {
             header.insert(0, "NAMESPACE");
         }
         let mut found = Vec::new();
-        for (service, value) in &items {
+        for (service, value) in services {
             for (position, port) in service.ports.iter().enumerate() {
-                for item in lines(service, port, &value["ports"][position]) {
-                    // For programs and as names only what is there counts.
-                    if item.name.is_empty() && !matches!(self.output, Output::Table | Output::Wide) {
+                for mut item in lines(service, port, &value["ports"][position]) {
+                    if item.name.is_empty() && !shows_missing {
                         continue;
                     }
-                    let (mut cells, wide) = item.cells;
                     if shows_namespace {
-                        cells.insert(0, Cell::from(&*service.id.namespace));
+                        item.cells.0.insert(0, Cell::from(&*service.id.namespace));
                     }
-                    found.push(Item { cells: (cells, wide), ..item });
+                    found.push(item);
                 }
             }
         }
-        let listing = Listing { header: (header, vec!["IN-TOPOLOGY", "HOST-NETWORK"]), items: found };
-        Ok(Frame { out: listing.print(self.output, width(), false)?, err: missing, is_good })
+        Listing { header: (header, vec!["IN-TOPOLOGY", "HOST-NETWORK"]), items: found }
     }
 }
 

@@ -13,6 +13,8 @@ use crate::{
 };
 
 /// Remove everything that the agent ever put into this node's kernel, and nothing else
+///
+/// Exit codes: 0 nothing of it is left; 1 something could not be removed, or an agent runs; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Cleanup {
     /// Only what these have put there [default: all]

@@ -2,35 +2,34 @@
 
 use std::{io::Write, path::PathBuf};
 
+use anyhow::Context;
 use clap::Args;
-use contiv_proto::{Key, Kind};
-use contiv_store::{Operation, Store, commit_in_chunks};
+use contiv_proto::Key;
+use contiv_store::{Operation, Store, store::TRANSACTION_LIMIT};
 
 use super::{
     Outcome, Terminal, UsageError,
     input::{self, print_problems},
+    progress::Progress,
+    resources::{Resources, Which},
     store::{StoreArgument, read, title},
+    stored::{fetch, print_missing, print_none},
 };
 
-/// Take objects out of the store: those of manifests, or by kind and name
+/// Take objects out of the store: those of manifests, by kind and name, or by kind and labels
+///
+/// Exit codes: 0 all is well; 1 the store cannot be written, or something that was named is not there; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(override_usage = "contiv delete --store <URL> -f <PATH>...\n       \
-    contiv delete --store <URL> <KIND> <NAME>... [-n <NAMESPACE>]")]
+    contiv delete --store <URL> <KIND> <NAME>...\n       \
+    contiv delete --store <URL> <KIND>/<NAME>...\n       \
+    contiv delete --store <URL> <KIND>[,<KIND>] -l <LABELS> [-A]")]
 pub(super) struct Delete {
-    /// What kind of object, as in svc, endpoints, eps, po or no
-    #[arg(value_name = "KIND", required_unless_present = "files")]
-    kind: Option<Kind>,
-
-    /// Their names
-    #[arg(value_name = "NAME", required_unless_present = "files")]
-    names: Vec<String>,
-
-    /// Their namespace
-    #[arg(short, long, default_value = "default")]
-    namespace: String,
+    #[command(flatten)]
+    resources: Resources,
 
     /// The objects of a file, of a folder with all below it, or of standard input (-)
-    #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1.., conflicts_with_all = ["kind", "names"])]
+    #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1.., conflicts_with_all = ["words", "all_namespaces", "selector"])]
     files: Vec<PathBuf>,
 
     /// Objects that are not there are no failure
@@ -43,21 +42,43 @@ pub(super) struct Delete {
 
 impl Delete {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        let (keys, mut is_good) = if let Some(kind) = self.kind {
-            (self.named(kind)?, true)
-        } else {
+        if !self.files.is_empty() {
             let parsed = input::read(&self.files)?;
             print_problems(&parsed.problems, &mut terminal.err)?;
-            (parsed.objects.into_iter().map(|object| object.key).collect(), parsed.problems.is_empty())
-        };
-        is_good &= self.store.run(async |store| self.delete(&*store, &keys, terminal).await)?;
+            let keys: Vec<Key> = parsed.objects.into_iter().map(|object| object.key).collect();
+            let is_good = self.store.run(async |store| self.delete(&*store, &keys, terminal).await)?;
+            return Ok(Outcome::good_if(is_good && parsed.problems.is_empty()));
+        }
+        if self.resources.are_none() {
+            return Err(UsageError("say what: by -f, by KIND and NAME, or by KIND and -l".to_owned()).into());
+        }
+        let wanted = self.resources.wanted()?;
+        // A slip of the finger must not empty the store.
+        if wanted.iter().any(|wanted| matches!(wanted.which, Which::All { selector: None, .. })) {
+            return Err(
+                UsageError("name the objects, or choose them by their labels with -l".to_owned()).into()
+            );
+        }
+        let is_good = self.store.run(async |store| {
+            let mut is_good = true;
+            for wanted in &wanted {
+                let keys = match &wanted.which {
+                    // What cannot be read can be deleted too.
+                    Which::Keys(keys) => keys.clone(),
+                    Which::All { .. } => {
+                        let found = fetch(wanted, &*store, &mut terminal.err).await?;
+                        is_good &= found.is_good;
+                        found.objects.into_iter().map(|(key, _)| key).collect()
+                    }
+                };
+                if keys.is_empty() {
+                    print_none(wanted, &mut terminal.err)?;
+                }
+                is_good &= self.delete(&*store, &keys, terminal).await?;
+            }
+            Ok(is_good)
+        })?;
         Ok(Outcome::good_if(is_good))
-    }
-
-    fn named(&self, kind: Kind) -> Result<Vec<Key>, UsageError> {
-        let namespace = if kind.is_namespaced() { &self.namespace } else { "" };
-        let key = |name: &String| Key::new(kind, namespace, name).map_err(|error| UsageError(error.problem));
-        self.names.iter().map(key).collect()
     }
 
     /// True if all of them were there, or need not be.
@@ -65,23 +86,21 @@ impl Delete {
         let stored = read(store, keys).await?;
         let (found, missing): (Vec<&Key>, Vec<&Key>) =
             keys.iter().partition(|key| stored.contains_key(&key.to_path()));
-        if !found.is_empty() {
-            let operations = found.iter().map(|key| Operation::Delete { key: key.to_path() }).collect();
-            commit_in_chunks(store, operations).await?;
-        }
-        for key in found {
-            writeln!(terminal.out, "{} deleted", title(key))?;
+        let progress = Progress::of_objects(found.len());
+        for chunk in found.chunks(TRANSACTION_LIMIT) {
+            let operations = chunk.iter().map(|key| Operation::Delete { key: key.to_path() }).collect();
+            store.commit(operations).await.with_context(|| {
+                format!("{} of {} objects are deleted, the rest is not", progress.done(), found.len())
+            })?;
+            progress.suspend(|| {
+                chunk.iter().try_for_each(|key| writeln!(terminal.out, "{} deleted", title(key)))
+            })?;
+            progress.add(chunk.len());
         }
         if self.ignore_not_found {
             return Ok(true);
         }
-        for key in &missing {
-            writeln!(
-                terminal.err,
-                "error: {key} is not there; `contiv get {} -A` lists what is",
-                key.kind()
-            )?;
-        }
+        print_missing(&missing, store, &mut terminal.err).await?;
         Ok(missing.is_empty())
     }
 }

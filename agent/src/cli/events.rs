@@ -11,9 +11,12 @@ use super::{
     Outcome, Terminal,
     agent_argument::AgentArgument,
     color::Tone,
+    filter::{Filter, Matcher},
     listing::{Item, Listing, Output},
+    name::Name,
+    suggest::suggest,
     table::Cell,
-    views::{EventView, OutcomeView},
+    views::{EventView, OutcomeView, ServiceView},
     watch::width,
 };
 
@@ -27,9 +30,12 @@ const INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug, Args)]
 #[command(visible_alias = "event")]
 pub(super) struct Events {
-    /// Only those that changed this service, as NAMESPACE/NAME
-    #[arg(value_name = "NAMESPACE/NAME", value_parser = service_id)]
-    service: Option<ServiceId>,
+    /// Only those that changed this service, as NAME (of the namespace default, or that of -n) or NAMESPACE/NAME
+    #[arg(value_name = "NAME")]
+    service: Option<Name>,
+
+    #[command(flatten)]
+    filter: Filter,
 
     /// Only the newest
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -51,22 +57,18 @@ pub(super) struct Events {
     agent: AgentArgument,
 }
 
-fn service_id(text: &str) -> Result<ServiceId, String> {
-    let parts = text.split_once('/').filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty());
-    let (namespace, name) = parts.ok_or_else(|| format!("as in default/{text}"))?;
-    Ok(ServiceId::new(namespace, name))
-}
-
 impl Events {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let all = self.fetch(&self.query())?;
         let mut next = all.last().map_or(1, |(event, _)| event.seq_num + 1);
-        let mut events: Vec<_> = all.into_iter().filter(|(event, _)| self.is_meant(event)).collect();
-        if self.since.is_none() && self.service.is_some() {
+        let mut matcher = self.filter.matcher(&self.agent)?;
+        let mut events: Vec<_> =
+            all.into_iter().filter(|(event, _)| self.is_meant(event, &matcher)).collect();
+        if self.since.is_none() && self.is_narrow() {
             events.drain(..events.len().saturating_sub(self.last));
         }
         if events.is_empty() && !self.watch {
-            writeln!(terminal.err, "no events found; --last and --since say which")?;
+            writeln!(terminal.err, "no events found; {}", self.hint()?)?;
         }
         self.print(events, terminal)?;
         if !self.watch {
@@ -79,7 +81,10 @@ impl Events {
             // What renderers made of them is printed with them, and so waited for.
             events.truncate(events.iter().take_while(|(event, _)| is_settled(event)).count());
             next = events.last().map_or(next, |(event, _)| event.seq_num + 1);
-            events.retain(|(event, _)| self.is_meant(event));
+            if !events.is_empty() {
+                matcher = self.filter.matcher(&self.agent)?;
+            }
+            events.retain(|(event, _)| self.is_meant(event, &matcher));
             self.print(events, terminal)?;
         }
     }
@@ -91,7 +96,7 @@ impl Events {
                 let seconds = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
                 format!("since={}", Timestamp::now().as_second().saturating_sub(seconds))
             }
-            None if self.service.is_some() => "from=0".to_owned(),
+            None if self.is_narrow() => "from=0".to_owned(),
             None => format!("last={}", self.last),
         }
     }
@@ -102,8 +107,37 @@ impl Events {
         Ok(parsed.collect::<Result<_, serde_json::Error>>()?)
     }
 
-    fn is_meant(&self, event: &EventView) -> bool {
-        self.service.as_ref().is_none_or(|service| event.services.contains(service))
+    /// Not all events are meant.
+    const fn is_narrow(&self) -> bool {
+        self.service.is_some() || !self.filter.is_open()
+    }
+
+    fn service(&self) -> Option<ServiceId> {
+        let name = self.service.as_ref()?;
+        let namespace = name.namespace_or(self.filter.namespace.as_deref().unwrap_or("default"));
+        Some(ServiceId::new(namespace, name.name.as_str()))
+    }
+
+    fn is_meant(&self, event: &EventView, matcher: &Matcher) -> bool {
+        match self.service() {
+            Some(service) => event.services.contains(&service),
+            None => !self.is_narrow() || event.services.iter().any(|service| matcher.matches(service)),
+        }
+    }
+
+    /// What may help whoever finds nothing. A service that is gone has events too.
+    fn hint(&self) -> anyhow::Result<String> {
+        if let Some(service) = self.service() {
+            let values: Vec<ServiceView> = self.agent.get("/services")?;
+            let known: Vec<String> = values.iter().map(|service| service.id.to_string()).collect();
+            let wanted = service.to_string();
+            if !known.contains(&wanted)
+                && let Some(meant) = suggest(&wanted, &known)
+            {
+                return Ok(format!("the agent has no service {wanted}; did you mean {meant}?"));
+            }
+        }
+        Ok("--last and --since say which".to_owned())
     }
 
     fn print(&self, events: Vec<(EventView, Value)>, terminal: &mut Terminal) -> anyhow::Result<()> {

@@ -8,6 +8,8 @@ use clap::{Args, CommandFactory};
 use super::{Cli, Outcome};
 
 /// Write the manual pages of all commands into a folder, for packages
+///
+/// Exit codes: 0 all is well; 1 a page cannot be written; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(super) struct Man {

@@ -9,9 +9,11 @@ mod backends;
 mod cleanup;
 mod color;
 mod completions;
+mod configured;
 mod controller;
 mod delete;
 mod events;
+mod filter;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod get;
@@ -19,14 +21,19 @@ mod http_client;
 mod input;
 mod listing;
 mod man;
+mod name;
 mod offline;
+mod progress;
 mod reference;
 mod render;
+mod resources;
 mod scope;
 mod selector;
+mod service_question;
 mod services;
 mod status;
 mod store;
+mod stored;
 mod suggest;
 mod support_bundle;
 mod table;
@@ -140,4 +147,21 @@ struct Terminal {
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn each_command_says_in_its_help_what_its_exit_codes_mean() {
+        Cli::command().debug_assert();
+        for mut command in Cli::command().get_subcommands().cloned() {
+            let help = command.render_long_help().to_string();
+            let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(help.contains("Exit codes: 0 "), "{}: {help}", command.get_name());
+        }
+    }
 }

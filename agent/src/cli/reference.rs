@@ -6,11 +6,13 @@ use clap::{Args, Command, ValueEnum};
 
 use super::{Outcome, Terminal};
 use crate::{
-    config::{Config, controller::ControllerConfig},
+    config::{Config, Settings as _, controller::ControllerConfig},
     metrics::Metrics,
 };
 
 /// Print a page of the documentation that is written by the code
+///
+/// Exit codes: 0 all is well; 1 it cannot be printed; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(super) struct Reference {
@@ -39,6 +41,24 @@ impl Reference {
 const WRITTEN: &str =
     "<!-- Written by scripts/reference from the code; a test fails when it is out of date. -->\n";
 
+const TRACES: &str = "
+## Traces
+
+With `otlp-endpoint` (or the standard `OTEL_EXPORTER_OTLP_ENDPOINT`) the agent sends a trace of each change to an
+OpenTelemetry collector, by OTLP over HTTP (`http://127.0.0.1:4318`, or `https://…`), within a second or two:
+
+| span | from, until | attributes |
+|---|---|---|
+| the kind of event, as in `change` | the store's event was taken up, the last renderer was done | `contiv.event.seq_num`, `.description`; `contiv.store.revision`; `contiv.services.changed`, and `contiv.services`: the first 20 names; `contiv.pending`: renderers that are not done after 30 s |
+| `combine` | the loop's work: decoding, the cache, which services are different now | `contiv.duration_ms` |
+| `render nftables`, … | the call of a renderer. Its event `transaction` is when the kernel was given the change | `contiv.duration_ms`, `contiv.sent_after_ms`, `contiv.added`, `.removed`, `.transactions`, `.bytes`, `.rejected`; `contiv.applied_with`: the first event of the same call |
+
+A renderer that failed makes its span and the whole trace an error. Spans are made afterwards, of the event history: a change is
+not slower with them, and what the collector does not take is sent again as long as the history has it. Headers, as for a
+token, are those of `OTEL_EXPORTER_OTLP_HEADERS`; `OTEL_RESOURCE_ATTRIBUTES` adds to `service.name`, `service.version`,
+`service.instance.id` and `k8s.node.name`.
+";
+
 /// All metrics, with one value for each label.
 fn metrics() -> String {
     let text = Metrics::with_examples().text().unwrap_or_default();
@@ -62,6 +82,7 @@ fn metrics() -> String {
          with `service-counters` above 0, and begins anew when the kernel does: where the number of backends of a service \
          changes, and where the table is made anew.\n",
     );
+    page.push_str(TRACES);
     page
 }
 

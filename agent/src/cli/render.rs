@@ -13,7 +13,8 @@ use super::{
 
 /// Print the dataplane that manifests lead to; needs no privileges and no store
 ///
-/// As in: kubectl get -A -o yaml svc,endpointslices,pods,nodes | contiv render -f -
+/// As in: kubectl get -A -o yaml svc,endpointslices,pods,nodes | contiv render -f -. Exit codes: 0 all is well; 1 a manifest
+/// is broken (the others are rendered); 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Render {
     #[command(flatten)]
@@ -34,6 +35,8 @@ enum Output {
     Nft,
     /// Everything that renderers are told
     Json,
+    /// The same as YAML
+    Yaml,
     /// The services, for people
     Table,
 }
@@ -49,6 +52,7 @@ impl Render {
         let text = match self.output {
             Output::Nft => dry_run::nft(&snapshot),
             Output::Json => serde_json::to_string_pretty(&dry_run::json(&snapshot))?,
+            Output::Yaml => serde_saphyr::to_string(&dry_run::json(&snapshot))?,
             Output::Table => dry_run::table(&snapshot),
         };
         writeln!(terminal.out, "{}", text.trim_end())?;

@@ -1,6 +1,6 @@
 //! Which services a command is about: by name, by namespace, by label.
 
-use std::{collections::BTreeSet, fmt::Write, str::FromStr};
+use std::{collections::BTreeSet, fmt::Write};
 
 use anyhow::Context;
 use clap::Args;
@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::{
     agent_argument::AgentArgument,
+    name::Name,
     selector::{Labels, Selector},
     suggest::suggest,
 };
@@ -31,28 +32,6 @@ pub(super) struct Scope {
     /// Only those with these labels, as in app=web,tier!=cache or 'app in (web, api)'
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<Selector>,
-}
-
-/// A name as people give it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Name {
-    namespace: Option<String>,
-    name: String,
-}
-
-impl FromStr for Name {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (namespace, name) = match text.split_once('/') {
-            Some((namespace, name)) => (Some(namespace.to_owned()), name),
-            None => (None, text),
-        };
-        if name.is_empty() || name.contains('/') || namespace.as_ref().is_some_and(String::is_empty) {
-            return Err("a service is named as NAME or as NAMESPACE/NAME".to_owned());
-        }
-        Ok(Self { namespace, name: name.to_owned() })
-    }
 }
 
 /// What was found.
@@ -130,8 +109,7 @@ impl Scope {
             if known.iter().any(|id| alone.is_meant(id)) {
                 continue;
             }
-            let namespace = name.namespace.as_deref().unwrap_or(&self.namespace);
-            let wanted = format!("{namespace}/{}", name.name);
+            let wanted = format!("{}/{}", name.namespace_or(&self.namespace), name.name);
             let known: Vec<String> = known.iter().map(ToString::to_string).collect();
             let hint = suggest(&wanted, &known).map_or_else(
                 || "`contiv services -A` lists those there are".to_owned(),
@@ -145,7 +123,10 @@ impl Scope {
 }
 
 /// The services with these labels.
-fn labelled(selector: &Selector, agent: &AgentArgument) -> anyhow::Result<BTreeSet<ServiceId>> {
+///
+/// # Errors
+/// When the agent does not say the labels.
+pub(super) fn labelled(selector: &Selector, agent: &AgentArgument) -> anyhow::Result<BTreeSet<ServiceId>> {
     #[derive(Deserialize)]
     struct Stored {
         id: ServiceId,

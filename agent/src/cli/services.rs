@@ -6,13 +6,11 @@ use serde_json::Value;
 
 use super::{
     Outcome, Terminal,
-    agent_argument::AgentArgument,
     color::Tone,
-    listing::{Item, Listing, Output},
-    scope::{Scope, Selected},
+    listing::{Item, Listing},
+    service_question::ServiceQuestion,
     table::Cell,
     views::{BackendView, ServiceView},
-    watch::{Frame, WatchArgument, width},
 };
 
 /// Carries what no other renderer does.
@@ -26,38 +24,26 @@ const DEFAULT_RENDERER: &str = "nftables";
 #[command(visible_alias = "service")]
 pub(super) struct Services {
     #[command(flatten)]
-    scope: Scope,
-
-    /// In which form
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-
-    #[command(flatten)]
-    watch: WatchArgument,
-
-    #[command(flatten)]
-    agent: AgentArgument,
+    question: ServiceQuestion,
 }
 
 impl Services {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.watch.run(terminal, || self.look())
+        self.question.run(terminal, true, |services| self.list(services))
     }
 
-    fn look(&self) -> anyhow::Result<Frame> {
-        let Selected { items, missing } = fetch(&self.scope, &self.agent)?;
-        let is_good = self.scope.is_open() || missing.is_empty();
+    fn list(&self, services: Vec<(ServiceView, Value)>) -> Listing {
         let mut header = vec!["NAME", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "BACKENDS"];
-        let shows_namespace = self.scope.shows_namespace();
+        let shows_namespace = self.question.scope.shows_namespace();
         if shows_namespace {
             header.insert(0, "NAMESPACE");
         }
         // As long as all have the same there is nothing to tell.
-        let shows_renderer = items.iter().any(|(service, _)| renderer(service) != DEFAULT_RENDERER);
+        let shows_renderer = services.iter().any(|(service, _)| renderer(service) != DEFAULT_RENDERER);
         if shows_renderer {
             header.push("RENDERER");
         }
-        let items = items.into_iter().map(|(service, value)| {
+        let items = services.into_iter().map(|(service, value)| {
             let mut cells = row(&service);
             if shows_namespace {
                 cells.insert(0, Cell::from(&*service.id.namespace));
@@ -68,23 +54,13 @@ impl Services {
             Item { name: service.id.to_string(), value, cells: (cells, wide_cells(&service)) }
         });
         let wide = vec!["LOCAL", "EXTERNAL-POLICY", "INTERNAL-POLICY", "BALANCE", "AFFINITY", "LOST"];
-        let listing = Listing { header: (header, wide), items: items.collect() };
-        let out = listing.print(self.output, width(), self.scope.is_single())?;
-        Ok(Frame { out, err: missing, is_good })
+        Listing { header: (header, wide), items: items.collect() }
     }
 }
 
 /// The renderer that carries connections to the addresses of a service.
 fn renderer(service: &ServiceView) -> &str {
     service.assignment.as_ref().map_or(DEFAULT_RENDERER, |assignment| &assignment.addresses)
-}
-
-/// The services that are meant, each also as the agent says it.
-pub(super) fn fetch(scope: &Scope, agent: &AgentArgument) -> anyhow::Result<Selected<(ServiceView, Value)>> {
-    let values: Vec<Value> = agent.get("/services")?;
-    let parsed = values.into_iter().map(|value| Ok((serde_json::from_value(value.clone())?, value)));
-    let services: Vec<(ServiceView, Value)> = parsed.collect::<Result<_, serde_json::Error>>()?;
-    scope.select(services, |(service, _)| &service.id, agent)
 }
 
 fn row(service: &ServiceView) -> Vec<Cell> {

@@ -2,7 +2,7 @@
 
 mod text;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use contiv_model::ServiceId;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{
     Outcome, Terminal,
     agent_argument::AgentArgument,
+    listing::Output,
     views::{CountersView, EventView, QuarantinedView, RendererStateView, SizesView, StatusView},
     watch::{Frame, WatchArgument, size},
 };
@@ -25,7 +26,7 @@ const SERVICES: usize = 5;
 /// renderer fails, objects are in quarantine, or deletions are held; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Status {
-    /// In which form
+    /// In which form; wide cuts nothing, name is that of the node
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 
@@ -34,20 +35,6 @@ pub(super) struct Status {
 
     #[command(flatten)]
     agent: AgentArgument,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// One screen, for people
-    Table,
-    /// The same with whole lines
-    Wide,
-    /// As the agent says it
-    Json,
-    /// The same as YAML
-    Yaml,
-    /// Only the name of the node
-    Name,
 }
 
 /// Everything that is asked, each as the agent says it.

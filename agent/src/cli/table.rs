@@ -1,9 +1,6 @@
 //! Tables of aligned columns, as kubectl prints them: one line for each row.
 
-use std::{
-    fmt::{self, Write as _},
-    io::{self, Write},
-};
+use std::fmt::{self, Write as _};
 
 use super::color::Tone;
 
@@ -11,15 +8,31 @@ use super::color::Tone;
 const GAP: usize = 3;
 const NARROW_GAP: usize = 2;
 
-/// In which order columns are cut where room is short, and to what width: lists first, then what other columns say too, then
-/// names, which the next command may need, and addresses last.
+/// In which order columns are cut where room is short, and to what width: lists first (but one address is shown), then what
+/// other columns say too, then names, which the next command may need; nothing else.
 fn rank(title: &str) -> (usize, usize) {
     match title {
-        "EXTERNAL-IP" | "PORT(S)" | "RENDERERS" | "WHAT" | "LAST CALL" => (0, 12),
+        "EXTERNAL-IP" | "IPS" | "ENDPOINTS" => (0, 15),
+        "PORT(S)" | "PORTS" | "RENDERERS" | "WHAT" | "LAST CALL" | "LABELS" | "DETAIL" => (0, 12),
         "PORT" => (1, 7),
-        "NAMESPACE" | "NAME" | "SERVICE" => (2, 12),
+        _ if is_name(title) => (2, 12),
+        _ => (3, usize::MAX),
+    }
+}
+
+/// The same where that is not enough: addresses last.
+fn last_resort(title: &str) -> (usize, usize) {
+    match title {
+        "PORT(S)" | "PORTS" | "TYPE" => (0, 6),
+        "EXTERNAL-IP" | "IPS" | "ENDPOINTS" => (1, 12),
+        _ if is_name(title) => (2, 8),
         _ => (3, 8),
     }
+}
+
+/// Names often differ only at their end, so they are cut in the middle.
+fn is_name(title: &str) -> bool {
+    matches!(title, "NAMESPACE" | "NAME" | "SERVICE")
 }
 
 /// A text in a table.
@@ -53,6 +66,14 @@ pub(super) struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
+/// Where columns begin.
+#[derive(Debug)]
+pub(super) struct Layout {
+    widths: Vec<usize>,
+    are_names: Vec<bool>,
+    gap: usize,
+}
+
 impl Table {
     pub(super) fn new(header: &[&str]) -> Self {
         Self { rows: vec![header.iter().map(|&title| Cell::from(title)).collect()] }
@@ -62,34 +83,36 @@ impl Table {
         self.rows.push(row.into_iter().map(Into::into).collect());
     }
 
-    /// Prints it, each column as wide as its widest cell.
-    pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        write!(out, "{}", self.within(None))
-    }
-
     /// The table with no line longer than `width`, as far as that is possible: columns are cut in the order of their [`rank`].
     pub(super) fn within(&self, width: Option<usize>) -> impl fmt::Display {
+        text(&self.rows, &self.layout(width))
+    }
+
+    /// The table below rows that were printed in this layout, if any were: without the header then, and with columns that
+    /// get wider where nothing limits them.
+    pub(super) fn go_on(&self, layout: Option<Layout>, width: Option<usize>) -> (String, Layout) {
+        let Some(mut layout) = layout else {
+            let layout = self.layout(width);
+            return (text(&self.rows, &layout), layout);
+        };
+        if width.is_none() {
+            let wider = layout.widths.iter_mut().zip(self.widths());
+            wider.for_each(|(width, needed)| *width = needed.max(*width));
+        }
+        (text(&self.rows[1..], &layout), layout)
+    }
+
+    fn layout(&self, width: Option<usize>) -> Layout {
         let mut widths = self.widths();
         let total =
             |widths: &[usize], gap| widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1);
         let limit = width.unwrap_or(usize::MAX);
         let gap = if total(&widths, GAP) <= limit { GAP } else { NARROW_GAP };
-        while total(&widths, gap) > limit && self.shrink(&mut widths) {}
-        let mut text = String::new();
-        for row in &self.rows {
-            let mut padding = 0;
-            for (cell, width) in row.iter().zip(&widths) {
-                let shown = cut(&cell.text, *width);
-                if !shown.is_empty() {
-                    // Writing to text does not fail.
-                    let _ = write!(text, "{:padding$}{}", "", cell.tone.paint(&shown));
-                    padding = 0;
-                }
-                padding += width - shown.chars().count() + gap;
-            }
-            text.push('\n');
+        for rank in [rank, last_resort] {
+            while total(&widths, gap) > limit && self.shrink(&mut widths, rank) {}
         }
-        text
+        let are_names = self.rows[0].iter().map(|title| is_name(&title.text)).collect();
+        Layout { widths, are_names, gap }
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -99,7 +122,7 @@ impl Table {
     }
 
     /// Takes one from the widest column of those that are cut first. False if none can be cut any more.
-    fn shrink(&self, widths: &mut [usize]) -> bool {
+    fn shrink(&self, widths: &mut [usize], rank: fn(&str) -> (usize, usize)) -> bool {
         let ranks = self.rows[0].iter().map(|title| rank(&title.text));
         let candidates = ranks.zip(widths.iter_mut()).filter(|((_, narrowest), width)| **width > *narrowest);
         let chosen = candidates.min_by_key(|((order, _), width)| (*order, std::cmp::Reverse(**width)));
@@ -107,11 +130,32 @@ impl Table {
     }
 }
 
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
+fn text(rows: &[Vec<Cell>], Layout { widths, are_names, gap }: &Layout) -> String {
+    let mut text = String::new();
+    for row in rows {
+        let mut padding = 0;
+        for ((cell, width), is_name) in row.iter().zip(widths).zip(are_names) {
+            let shown = cut(&cell.text, *width, *is_name);
+            if !shown.is_empty() {
+                // Writing to text does not fail.
+                let _ = write!(text, "{:padding$}{}", "", cell.tone.paint(&shown));
+                padding = 0;
+            }
+            padding += width - shown.chars().count() + gap;
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn cut(text: &str, width: usize, in_the_middle: bool) -> String {
+    let length = text.chars().count();
+    if length <= width {
         return text.to_owned();
     }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    let room = width.saturating_sub(1);
+    let end = if in_the_middle { room / 2 } else { 0 };
+    text.chars().take(room - end).chain(['…']).chain(text.chars().skip(length - end)).collect()
 }
 
 /// Control characters written out.
@@ -131,9 +175,7 @@ mod tests {
     fn a_cell_does_nothing_to_a_terminal_and_stays_on_its_line() {
         let mut table = Table::new(&["TYPE", "IP"]);
         table.push(vec!["\x1b[2Jevil\nROOT", "\u{9b}31m"]);
-        let mut text = Vec::new();
-        table.print(&mut text).unwrap();
-        let text = String::from_utf8(text).unwrap();
+        let text = table.within(None).to_string();
         assert_eq!(text.lines().count(), 2, "{text:?}");
         assert!(text.lines().all(|line| !line.contains(char::is_control)), "{text:?}");
     }
@@ -143,9 +185,7 @@ mod tests {
         let mut table = Table::new(&["NAME", "IPS"]);
         table.push(vec!["a-long-name", "<none>"]);
         table.push(vec!["é", ""]);
-        let mut text = Vec::new();
-        table.print(&mut text).unwrap();
-        assert_eq!(String::from_utf8(text).unwrap(), "NAME          IPS\na-long-name   <none>\né\n");
+        assert_eq!(table.within(None).to_string(), "NAME          IPS\na-long-name   <none>\né\n");
     }
 
     #[test]
@@ -154,12 +194,44 @@ mod tests {
         table.push(vec!["a-long-name-of-a-service", "10.96.100.200", "80/TCP,443/TCP,8080/TCP,8443/TCP"]);
         for (width, expected) in [
             (60, "a-long-name-of-a-service  10.96.100.200  80/TCP,443/TCP,808…"),
-            (48, "a-long-name-of-a-s…  10.96.100.200  80/TCP,443/…"),
+            (48, "a-long-na…a-service  10.96.100.200  80/TCP,443/…"),
         ] {
             let text = table.within(Some(width)).to_string();
             assert_eq!(text.lines().nth(1), Some(expected), "{width}");
             assert!(expected.chars().count() <= width);
         }
         assert!(!table.within(Some(200)).to_string().contains('…'));
+        let mut services =
+            Table::new(&["NAMESPACE", "NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"]);
+        let name = "a-long-name-of-a-service";
+        services.push(vec![
+            name,
+            name,
+            "LoadBalancer",
+            "10.96.100.200",
+            "203.0.113.1",
+            "80:30080/TCP",
+            "120d",
+        ]);
+        let text = services.within(Some(80)).to_string();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("10.96.100.200  203.0.113.1  "), "{text}");
+    }
+
+    #[test]
+    fn rows_that_come_later_stand_in_the_same_columns() {
+        let rows = |names: &[&str]| {
+            let mut table = Table::new(&["NAME", "IP"]);
+            names.iter().for_each(|name| table.push(vec![*name, "1"]));
+            table
+        };
+        let (text, layout) = rows(&["a", "bcdefg"]).go_on(None, None);
+        assert_eq!(text, "NAME     IP\na        1\nbcdefg   1\n");
+        let (text, layout) = rows(&["h"]).go_on(Some(layout), None);
+        assert_eq!(text, "h        1\n");
+        let (text, layout) = rows(&["a-long-name"]).go_on(Some(layout), None);
+        assert_eq!(text, "a-long-name   1\n");
+        let (text, _) = rows(&["a-longer-name"]).go_on(Some(layout), Some(80));
+        assert_eq!(text, "a-lon…-name   1\n", "a terminal has no room to grow");
     }
 }

@@ -9,14 +9,16 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::rates::{Rates, Sample};
 use super::{
     Outcome, Terminal,
     agent_argument::AgentArgument,
+    filter::Filter,
+    listing::Output,
     views::{CountersView, EventView},
     watch::{redraw, size},
 };
@@ -26,7 +28,7 @@ const EVENTS: usize = 500;
 
 /// Show what happens now: new connections of services, changes, and how fast they reach the kernel
 ///
-/// New connections are the kernel's own count. On a terminal the screen is kept up to date until Ctrl-C. Exit codes: 0 all
+/// New connections are the kernel's own count; those of the services that are chosen, changes are of all. On a terminal the screen is kept up to date until Ctrl-C. Exit codes: 0 all
 /// is well; 1 the agent does not answer, or the kernel's counters cannot be read; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Top {
@@ -42,20 +44,15 @@ pub(super) struct Top {
     #[arg(long, value_name = "N", default_value_t = 20)]
     services: usize,
 
-    /// In which form; json prints an object for each interval
+    /// In which form; json and yaml are an object for each interval, name is the services, the busiest first
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 
     #[command(flatten)]
-    agent: AgentArgument,
-}
+    filter: Filter,
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people
-    Table,
-    /// For programs
-    Json,
+    #[command(flatten)]
+    agent: AgentArgument,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -91,32 +88,41 @@ impl Top {
     }
 
     fn show(&self, rates: &Rates, terminal: &mut Terminal) -> anyhow::Result<()> {
-        if self.output == Output::Json {
-            let services: Vec<_> = rates.busiest(self.services);
-            let value = json!({
-                "at": Timestamp::now(),
-                "connections_per_second": rates.total(),
-                "changes_per_second": rates.changes(),
-                "latency_ms": rates.latency(),
-                "services": services,
-            });
-            writeln!(terminal.out, "{value}")?;
-            return Ok(terminal.out.flush()?);
+        let size = size().filter(|_| self.output == Output::Table);
+        let text = match self.output {
+            Output::Table | Output::Wide => screen::render(rates, self.services, size) + "\n",
+            Output::Json => format!("{}\n", self.value(rates)),
+            Output::Yaml => format!("---\n{}", serde_saphyr::to_string(&self.value(rates))?),
+            Output::Name => {
+                let busiest = rates.busiest(self.services);
+                busiest.into_iter().map(|usage| format!("{}\n", usage.service)).collect()
+            }
+        };
+        if self.output == Output::Table && !self.once && std::io::stdout().is_terminal() {
+            return Ok(redraw(text.trim_end(), &mut terminal.out)?);
         }
-        let text = screen::render(rates, self.services, size());
-        if self.once || !std::io::stdout().is_terminal() {
-            writeln!(terminal.out, "{text}")?;
-            Ok(terminal.out.flush()?)
-        } else {
-            Ok(redraw(&text, &mut terminal.out)?)
-        }
+        terminal.out.write_all(text.as_bytes())?;
+        Ok(terminal.out.flush()?)
+    }
+
+    /// For programs.
+    fn value(&self, rates: &Rates) -> Value {
+        json!({
+            "at": Timestamp::now(),
+            "connections_per_second": rates.total(),
+            "changes_per_second": rates.changes(),
+            "latency_ms": rates.latency(),
+            "services": rates.busiest(self.services),
+        })
     }
 
     fn sample(&self) -> anyhow::Result<Sample> {
         let counters: CountersView = self.agent.get("/counters")?;
         let at = Timestamp::now();
         let events: Vec<EventView> = self.agent.get(&format!("/controller/event-history?last={EVENTS}"))?;
-        let connections = counters.services.into_iter().map(|of| (of.service, of.connections)).collect();
+        let matcher = self.filter.matcher(&self.agent)?;
+        let counted = counters.services.into_iter().filter(|of| matcher.matches(&of.service));
+        let connections = counted.map(|of| (of.service, of.connections)).collect();
         Ok(Sample { at, connections, events })
     }
 }

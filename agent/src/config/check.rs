@@ -1,5 +1,6 @@
 //! Values that have the right form and still make no sense.
 
+use axum::http::Uri;
 use contiv_model::NodePortAddresses;
 
 use super::{Config, etcd};
@@ -81,8 +82,22 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
     if config.history_events == 0 {
         problems.push("history-events: the least is 1".to_owned());
     }
+    if !config.otlp_endpoint.is_empty() && !is_http(&config.otlp_endpoint) {
+        problems.push(format!(
+            "otlp-endpoint: {:?} is no URL of a collector; as in http://127.0.0.1:4318, without a password",
+            config.otlp_endpoint
+        ));
+    }
     if let Err(error) = crate::logging::filter(&config.log_level) {
         problems.push(format!("log-level: {error}; use a level such as info, or info,contiv_store=debug"));
     }
     problems
+}
+
+fn is_http(url: &str) -> bool {
+    let uri: Option<Uri> = url.parse().ok();
+    let Some(uri) = uri else { return false };
+    // A password would show wherever the configuration does.
+    let has_password = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+    matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some() && !has_password
 }

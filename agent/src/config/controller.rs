@@ -6,7 +6,7 @@ mod tests;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -16,11 +16,8 @@ use contiv_controller::lease::election::ElectionConfig;
 use contiv_store::{StoreUrl, etcd::EtcdAccess};
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, ConfigFlags, LogFormat, etcd, file, host_name, text};
+use super::{ConfigError, LogFormat, Settings, etcd, host_name, text};
 use crate::controllers::{self, ControllerName};
-
-/// The file that is read when none is named, if it exists.
-pub const DEFAULT_FILE: &str = "/etc/contiv/controller.toml";
 
 /// The key in etcd that stands for the lease of all controllers of a cluster. Outside of what agents follow.
 pub const ELECTION_KEY: &str = "/contiv/controller/election";
@@ -136,28 +133,6 @@ impl Default for ControllerConfig {
 }
 
 impl ControllerConfig {
-    /// The effective configuration. Without a `file`, [`DEFAULT_FILE`] is read if there is one.
-    ///
-    /// # Errors
-    /// Everything that is wrong with the file, or with the result.
-    pub fn load(file: Option<&Path>, flags: &ConfigFlags<Self>) -> Result<Self, ConfigError> {
-        let mut config: Self = file::read(file, DEFAULT_FILE)?;
-        flags.update(&mut config)?;
-        if config.identity.is_empty() {
-            config.identity = host_name("identity")?;
-        }
-        let problems = config.problems();
-        if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
-    }
-
-    /// The configuration as a file that says the same.
-    ///
-    /// # Errors
-    /// When a path is not UTF-8.
-    pub fn to_toml(&self) -> Result<String, ConfigError> {
-        file::to_toml(self)
-    }
-
     /// How to get into the etcd that is the store.
     pub fn etcd_access(&self) -> EtcdAccess {
         etcd::access(
@@ -176,8 +151,22 @@ impl ControllerConfig {
             ..ElectionConfig::new(ELECTION_KEY, &self.identity)
         }
     }
+}
 
-    /// What is wrong with values that each have the right form.
+impl Settings for ControllerConfig {
+    const DEFAULT_FILE: &'static str = "/etc/contiv/controller.toml";
+
+    fn complete(&mut self) -> Result<(), ConfigError> {
+        if self.identity.is_empty() {
+            self.identity = host_name("identity")?;
+        }
+        Ok(())
+    }
+
+    fn log(&self) -> (LogFormat, &str) {
+        (self.log_format, &self.log_level)
+    }
+
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.enable.is_empty() {

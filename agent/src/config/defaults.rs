@@ -63,6 +63,7 @@ impl Default for Config {
             history_events: 1000,
             history_age: Duration::from_secs(24 * 60 * 60),
             history_bytes: 8 << 20,
+            otlp_endpoint: String::new(),
         }
     }
 }

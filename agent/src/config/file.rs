@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use clap::Args;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use toml::de::DeTable;
 
 use super::{ConfigError, flags};
@@ -24,14 +24,6 @@ pub(super) fn read<C: Args + Default + DeserializeOwned>(
         ConfigError::one(format!("failed to read the configuration {}: {error}", path.display()))
     })?;
     parse(&path.display().to_string(), &text)
-}
-
-/// A configuration as a file that says the same.
-///
-/// # Errors
-/// When a path is not UTF-8.
-pub(super) fn to_toml(config: &impl Serialize) -> Result<String, ConfigError> {
-    toml::to_string(config).map_err(|error| ConfigError::one(format!("failed to print as TOML: {error}")))
 }
 
 /// Reads the text of a file. `name` is how the problems call it.

@@ -12,15 +12,16 @@ pub(crate) mod file;
 mod flags;
 mod optional_address;
 mod renderer_name;
+mod settings;
 mod text;
 
 #[cfg(test)]
 mod tests;
 
 use std::{
-    fs,
+    env, fs,
     net::{IpAddr, SocketAddr},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -38,9 +39,7 @@ pub use etcd::EtcdFlags;
 pub use flags::ConfigFlags;
 pub use optional_address::OptionalAddress;
 pub use renderer_name::{RendererName, UnknownRenderer};
-
-/// The file that is read when none is named, if it exists.
-pub const DEFAULT_FILE: &str = "/etc/contiv/agent.toml";
+pub use settings::Settings;
 
 /// The configuration of `contiv agent`. The comments are the help texts of the flags.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
@@ -244,6 +243,10 @@ pub struct Config {
     /// How much memory the history takes up, about, in bytes
     #[arg(long, env = "CONTIV_HISTORY_BYTES", value_name = "N")]
     pub history_bytes: usize,
+
+    /// Send a trace of each change to this OpenTelemetry collector, as in `http://127.0.0.1:4318`; empty for no traces
+    #[arg(long, env = "CONTIV_OTLP_ENDPOINT", value_name = "URL")]
+    pub otlp_endpoint: String,
 }
 
 /// The forms of log lines.
@@ -278,26 +281,6 @@ impl ConfigError {
 }
 
 impl Config {
-    /// The effective configuration. Without a `file`, [`DEFAULT_FILE`] is read if there is one.
-    ///
-    /// # Errors
-    /// Everything that is wrong with the file, or with the result.
-    pub fn load(file: Option<&Path>, flags: &ConfigFlags) -> Result<Self, ConfigError> {
-        let mut config: Self = file::read(file, DEFAULT_FILE)?;
-        flags.update(&mut config)?;
-        config.fill_in_node_name()?;
-        let problems = check::problems(&config);
-        if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
-    }
-
-    /// The configuration as a file that says the same.
-    ///
-    /// # Errors
-    /// When a path is not UTF-8.
-    pub fn to_toml(&self) -> Result<String, ConfigError> {
-        file::to_toml(self)
-    }
-
     /// How to get into the etcd that is the store.
     pub fn etcd_access(&self) -> EtcdAccess {
         etcd::access(
@@ -353,13 +336,29 @@ impl Config {
             },
         }
     }
+}
 
-    fn fill_in_node_name(&mut self) -> Result<(), ConfigError> {
+impl Settings for Config {
+    const DEFAULT_FILE: &'static str = "/etc/contiv/agent.toml";
+
+    fn complete(&mut self) -> Result<(), ConfigError> {
         if self.node_name.is_empty() {
             // As the kubelet does it.
             self.node_name = host_name("node-name")?.to_lowercase();
         }
+        if self.otlp_endpoint.is_empty() {
+            // What OpenTelemetry names for all programs.
+            self.otlp_endpoint = env::var("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_default();
+        }
         Ok(())
+    }
+
+    fn problems(&self) -> Vec<String> {
+        check::problems(self)
+    }
+
+    fn log(&self) -> (LogFormat, &str) {
+        (self.log_format, &self.log_level)
     }
 }
 

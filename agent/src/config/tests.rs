@@ -17,7 +17,7 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 43] = [
+const VALUES: [(&str, &str, &str); 44] = [
     ("node-name", "\"n1\"", "n2"),
     ("store", "\"etcds://127.0.0.1:1\"", "dir:/2"),
     ("etcd-ca-file", "\"/1\"", "/2"),
@@ -61,6 +61,7 @@ const VALUES: [(&str, &str, &str); 43] = [
     ("history-events", "5", "6"),
     ("history-age", "\"7m\"", "8m"),
     ("history-bytes", "100000", "200000"),
+    ("otlp-endpoint", "\"http://127.0.0.1:1\"", "https://collector:4318"),
 ];
 
 #[test]

@@ -3,13 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt, io, net::SocketAddr, sync::Arc};
+use std::{collections::BTreeMap, fmt, io, sync::Arc};
 
 use axum::{
     Json, Router,
     extract::{FromRef, State},
-    http::header::CONTENT_TYPE,
-    response::{IntoResponse, Response},
+    response::Response,
     routing::get,
 };
 use serde_json::{Value, json};
@@ -18,8 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     error::{self, ApiError},
+    health::open_metrics,
     log_level,
     protection::protect,
+    serve_router,
 };
 use crate::{
     config::controller::ControllerConfig,
@@ -108,8 +109,7 @@ pub(crate) async fn serve_controllers(
     api: ControllerApi,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let service = router(api).into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await
+    serve_router(listener, router(api), stop).await
 }
 
 async fn endpoints() -> Json<Value> {
@@ -149,8 +149,7 @@ async fn status(State(api): State<ControllerApi>) -> Json<Value> {
 
 async fn metrics(State(api): State<ControllerApi>) -> Response {
     api.inner.metrics.set_leads(api.inner.observer.leadership().leads);
-    let text = api.inner.metrics.text().unwrap_or_default();
-    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+    open_metrics(api.inner.metrics.text())
 }
 
 impl ControllerApi {

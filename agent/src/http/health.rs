@@ -1,5 +1,7 @@
 //! Probes and metrics.
 
+use std::fmt;
+
 use axum::{
     Json,
     extract::State,
@@ -37,6 +39,11 @@ pub(super) async fn metrics(State(api): State<Api>) -> Response {
     {
         api.metrics.services.set(&counted.connections());
     }
-    let text = api.metrics.text().unwrap_or_default();
-    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+    open_metrics(api.metrics.text())
+}
+
+/// The answer to whoever collects metrics.
+pub(super) fn open_metrics(text: Result<String, fmt::Error>) -> Response {
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(CONTENT_TYPE, content_type)], text.unwrap_or_default()).into_response()
 }

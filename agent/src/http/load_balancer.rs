@@ -18,7 +18,7 @@ use serde::Serialize;
 use tokio::{net::TcpListener, sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Api, error};
+use super::{Api, error, serve_router};
 use crate::{event_loop::Query, health::ProxyHealth};
 
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ pub async fn serve_load_balancers(
     proxy: watch::Receiver<ProxyHealth>,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    axum::serve(listener, router(api, proxy)).with_graceful_shutdown(stop.cancelled_owned()).await
+    serve_router(listener, router(api, proxy), stop).await
 }
 
 async fn healthz(State(source): State<Source>) -> Response {

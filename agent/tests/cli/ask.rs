@@ -73,9 +73,17 @@ fn events_say_what_changed_and_what_renderers_made_of_it() {
     assert_eq!((run.code, run.err.as_str()), (0, ""));
     assert!(run.out.contains("snapshot") && run.out.contains("dry-run "), "{}", run.out);
     assert_eq!(ask(&agent, &["events", "shop/web", "-o", "name"]).out, "1\n");
-    let none = ask(&agent, &["events", "shop/other"]);
-    assert_eq!((none.code, none.out.as_str()), (0, ""));
-    assert!(none.err.contains("no events"), "{}", none.err);
+    for chosen in [&["web", "-n", "shop"][..], &["-n", "shop"], &["-l", "!app"], &["-A"]] {
+        let run = ask(&agent, &[&["events", "-o", "name"], chosen].concat());
+        assert_eq!((run.code, run.out.as_str()), (0, "1\n"), "{chosen:?}");
+    }
+    for other in [&["shop/wbe"][..], &["web"], &["-n", "other"], &["-l", "app"]] {
+        let run = ask(&agent, &[&["events"], other].concat());
+        assert_eq!((run.code, run.out.as_str()), (0, ""), "{other:?}");
+        assert!(run.err.contains("no events found"), "{}", run.err);
+        let is_name = !other[0].starts_with('-');
+        assert_eq!(run.err.contains("did you mean shop/web?"), is_name, "{}", run.err);
+    }
 }
 
 #[test]

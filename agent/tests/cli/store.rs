@@ -1,6 +1,13 @@
-use std::fs;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
 
-use crate::contiv::{Run, command, finish, run_with_input, text, web};
+use crate::{
+    agent::Ended,
+    contiv::{Run, command, finish, run_with_input, text, web},
+};
 
 /// A store of its own for each test.
 struct Store(tempfile::TempDir);
@@ -105,7 +112,128 @@ fn get_of_nothing_says_where_else_to_look() {
     assert_eq!(nothing.err, "no service found in namespace default; -A looks in every one\n");
     let missing = store.run(&["get", "svc", "web"]);
     assert_eq!((missing.code, missing.out.as_str()), (1, ""));
-    assert!(missing.err.contains("service default/web is not there"), "{}", missing.err);
+    assert!(
+        missing.err.contains("service default/web is not there; did you mean shop/web?"),
+        "{}",
+        missing.err
+    );
+}
+
+/// Two services in the namespace shop, with labels and a selector, and the slices of both.
+fn labelled() -> Store {
+    let store = Store::new();
+    let labelled = |name: &str, last| {
+        web(name, last)
+            .replacen("namespace: shop}", &format!("namespace: shop, labels: {{app: {name}}}}}"), 1)
+            .replace("spec: {", &format!("spec: {{selector: {{pod: {name}}}, "))
+    };
+    assert_eq!(store.apply(&[labelled("web", 7), labelled("cart", 8)].join("---\n")).code, 0);
+    store
+}
+
+#[test]
+fn get_chooses_by_labels_and_by_names_with_kind_or_namespace() {
+    let store = labelled();
+    for (arguments, expected) in [
+        (&["svc", "-A", "-l", "app=web"][..], "service/web\n"),
+        (&["svc", "-n", "shop", "-l", "app in (web, cart)"], "service/cart\nservice/web\n"),
+        (&["svc,eps", "-n", "shop", "-l", "!app,kubernetes.io/service-name=web"], "endpointslice/web-1\n"),
+        (&["svc", "shop/web"], "service/web\n"),
+        (&["service/web", "endpointslice/web-1", "-n", "shop"], "service/web\nendpointslice/web-1\n"),
+        (&["svc", "-A", "-l", "app=db"], ""),
+    ] {
+        let run = store.run(&[&["get", "-o", "name"], arguments].concat());
+        assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (0, expected, ""), "{arguments:?}");
+    }
+    let none = store.run(&["get", "svc", "-A", "-l", "app=db"]);
+    assert_eq!(none.err, "no service with these labels found\n");
+}
+
+#[test]
+fn get_shows_more_columns_to_whoever_wants_them() {
+    let store = labelled();
+    let titles = |arguments: &[&str]| {
+        let run = store.run(&[&["get"], arguments].concat());
+        let line = run.out.lines().next().unwrap_or_default().to_owned();
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        titles(&["svc", "-A", "-o", "wide"]),
+        "NAMESPACE NAME TYPE CLUSTER-IP EXTERNAL-IP PORT(S) AGE SELECTOR"
+    );
+    assert_eq!(titles(&["eps", "-A", "--show-labels"]), "NAMESPACE NAME ADDRESSTYPE PORTS ENDPOINTS LABELS");
+    let wide = store.run(&["get", "svc", "shop/web", "-o", "wide", "--show-labels"]).out;
+    assert!(wide.contains("pod=web") && wide.contains("app=web"), "{wide}");
+    let json = store.run(&["get", "svc", "shop/web", "-o", "json"]).out;
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["kind"], "Service");
+}
+
+#[test]
+fn a_mistake_is_answered_with_what_was_probably_meant() {
+    let store = labelled();
+    for (arguments, code, expected) in [
+        (&["get", "servcie"][..], 2, "did you mean service?"),
+        (&["get", "svc", "wbe", "-n", "shop"], 1, "did you mean shop/web?"),
+        (&["get", "svc", "web"], 1, "did you mean shop/web?"),
+        (&["get", "svc/cart"], 1, "did you mean shop/cart?"),
+        (&["delete", "svc", "shop/crat"], 1, "did you mean shop/cart?"),
+        (&["delete", "svc"], 2, "with -l"),
+        (&["delete"], 2, "by -f"),
+        (&["get"], 2, "service/web"),
+        (&["get", "svc", "web", "-l", "app=web"], 2, "either names or labels"),
+        (&["get", "svc,eps", "--watch"], 2, "one kind"),
+    ] {
+        let run = store.run(arguments);
+        assert_eq!((run.code, run.out.as_str()), (code, ""), "{arguments:?}: {}", run.err);
+        assert!(run.err.contains(expected), "{arguments:?}: {}", run.err);
+    }
+    assert_eq!(store.run(&["get", "svc", "-A", "-o", "name"]).out, "service/cart\nservice/web\n");
+}
+
+#[test]
+fn get_watches_what_is_added_changed_and_deleted() {
+    let store = labelled();
+    let watch = |arguments: &[&str]| {
+        let mut command = command(&[&["get", "svc", "-n", "shop", "--watch"], arguments].concat());
+        command.env("CONTIV_STORE", store.url());
+        let mut child = Ended(command.stdout(Stdio::piped()).spawn().unwrap());
+        let lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+        (child, lines)
+    };
+    let columns = |line: Option<String>, count: usize| {
+        line.unwrap().split_whitespace().take(count).map(str::to_owned).collect::<Vec<_>>().join(" ")
+    };
+    let (_table, mut table) = watch(&["--output-watch-events"]);
+    let (_name, mut name) = watch(&["-o", "name", "-l", "app in (web, api)"]);
+    assert_eq!(columns(table.next(), 3), "EVENT NAME TYPE");
+    assert_eq!(columns(table.next(), 3), "ADDED cart ClusterIP");
+    assert_eq!(columns(table.next(), 3), "ADDED web ClusterIP");
+    assert_eq!(name.next().as_deref(), Some("service/web"));
+
+    store.apply(&web("api", 9).replacen("namespace: shop}", "namespace: shop, labels: {app: api}}", 1));
+    assert_eq!(columns(table.next(), 2), "ADDED api");
+    assert_eq!(name.next().as_deref(), Some("service/api"));
+    // Without the label, it is gone for whoever chose by it.
+    store.apply(&web("api", 10));
+    let changed = table.next().unwrap();
+    assert!(changed.starts_with("MODIFIED") && changed.contains("10.96.0.10"), "{changed}");
+    assert_eq!(name.next().as_deref(), Some("service/api"));
+    store.run(&["delete", "svc", "shop/web"]);
+    assert_eq!(columns(table.next(), 2), "DELETED web");
+    assert_eq!(name.next().as_deref(), Some("service/web"));
+}
+
+#[test]
+fn delete_chooses_by_labels_and_by_kind_and_name() {
+    let store = labelled();
+    let by_label = store.run(&["delete", "svc", "-A", "-l", "app=web"]);
+    assert_eq!((by_label.code, by_label.out.as_str()), (0, "service/web deleted\n"));
+    let by_name = store.run(&["delete", "svc/cart", "eps/cart-1", "-n", "shop"]);
+    assert_eq!(
+        (by_name.code, by_name.out.as_str()),
+        (0, "service/cart deleted\nendpointslice/cart-1 deleted\n")
+    );
+    assert_eq!(store.run(&["get", "svc,eps", "-A", "-o", "name"]).out, "endpointslice/web-1\n");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The columns of each kind, as `kubectl get` has them, as far as the store knows.
 
+use std::collections::BTreeSet;
+
 use contiv_proto::{
     Key, Kind, Object,
     message::{
@@ -19,35 +21,47 @@ use jiff::Timestamp;
 const SHOWN: usize = 3;
 const NONE: &str = "<none>";
 
-/// The titles of a kind's columns.
-pub(super) const fn header(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        Kind::Service => &["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"],
-        Kind::Endpoints => &["NAME", "ENDPOINTS"],
-        Kind::EndpointSlice => &["NAME", "ADDRESSTYPE", "PORTS", "ENDPOINTS"],
-        Kind::ExternalWorkload => &["NAME", "IDENTITY", "READY", "IPS", "PORTS", "AGE"],
-        Kind::Pod => &["NAME", "STATUS", "IP", "NODE"],
-        Kind::Node => &["NAME", "INTERNAL-IP", "EXTERNAL-IP", "POD-CIDR", "VERSION"],
-        Kind::Namespace => &["NAME"],
-        Kind::VppNode => &["ID", "NODE", "IPS"],
-        Kind::IpAllocation => &["POD", "INTERFACES"],
-    }
+/// The titles of a kind's columns, and of those that only `wide` shows.
+pub(super) fn header(kind: Kind) -> (Vec<&'static str>, &'static [&'static str]) {
+    let (always, wide): (&[&str], &[&str]) = match kind {
+        Kind::Service => (&["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"], &["SELECTOR"]),
+        Kind::Endpoints => (&["NAME", "ENDPOINTS"], &[]),
+        Kind::EndpointSlice => (&["NAME", "ADDRESSTYPE", "PORTS", "ENDPOINTS"], &["SERVICE"]),
+        Kind::ExternalWorkload => (&["NAME", "IDENTITY", "READY", "IPS", "PORTS", "AGE"], &[]),
+        Kind::Pod => (&["NAME", "STATUS", "IP", "NODE"], &["HOST-IP", "HOST-NETWORK"]),
+        Kind::Node => (
+            &["NAME", "INTERNAL-IP", "EXTERNAL-IP", "POD-CIDR", "VERSION"],
+            &["OS-IMAGE", "KERNEL-VERSION", "CONTAINER-RUNTIME"],
+        ),
+        Kind::Namespace => (&["NAME"], &[]),
+        Kind::VppNode => (&["ID", "NODE", "IPS"], &[]),
+        Kind::IpAllocation => (&["POD", "INTERFACES"], &[]),
+    };
+    (always.to_vec(), wide)
 }
 
-/// The cells of an object, one for each title.
-pub(super) fn row(key: &Key, object: &Object, now: Timestamp) -> Vec<String> {
-    let cells = match object {
-        Object::Service(service) => service_cells(service, now),
-        Object::Endpoints(endpoints) => endpoints_cells(endpoints),
-        Object::EndpointSlice(slice) => slice_cells(slice),
-        Object::ExternalWorkload(workload) => workload_cells(workload, now),
-        Object::Pod(pod) => pod_cells(pod),
-        Object::Node(node) => node_cells(node),
-        Object::Namespace(_) => Vec::new(),
-        Object::VppNode(vpp_node) => vpp_node_cells(vpp_node),
-        Object::IpAllocation(allocation) => allocation_cells(allocation),
+/// The cells of an object, one for each title, and those that only `wide` shows.
+pub(super) fn row(key: &Key, object: &Object, now: Timestamp) -> (Vec<String>, Vec<String>) {
+    let (cells, wide) = match object {
+        Object::Service(service) => (service_cells(service, now), vec![pairs(&service.selector)]),
+        Object::Endpoints(endpoints) => (endpoints_cells(endpoints), Vec::new()),
+        Object::EndpointSlice(slice) => (slice_cells(slice), vec![service_of(slice)]),
+        Object::ExternalWorkload(workload) => (workload_cells(workload, now), Vec::new()),
+        Object::Pod(pod) => (pod_cells(pod), wide_pod_cells(pod)),
+        Object::Node(node) => (node_cells(node), wide_node_cells(node)),
+        Object::Namespace(_) => (Vec::new(), Vec::new()),
+        Object::VppNode(vpp_node) => (vpp_node_cells(vpp_node), Vec::new()),
+        Object::IpAllocation(allocation) => (allocation_cells(allocation), Vec::new()),
     };
-    std::iter::once(key.name().to_owned()).chain(cells).collect()
+    (std::iter::once(key.name().to_owned()).chain(cells).collect(), wide)
+}
+
+/// As in `app=web,tier=front`.
+pub(super) fn pairs<'a, M>(map: M) -> String
+where
+    M: IntoIterator<Item = (&'a String, &'a String)>,
+{
+    joined(&map.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<BTreeSet<_>>())
 }
 
 fn service_cells(service: &Service, now: Timestamp) -> Vec<String> {
@@ -95,6 +109,10 @@ fn slice_cells(slice: &EndpointSlice) -> Vec<String> {
     vec![slice.address_type.clone(), some(ports.collect()), some(addresses.collect())]
 }
 
+fn service_of(slice: &EndpointSlice) -> String {
+    slice.labels.get("kubernetes.io/service-name").cloned().unwrap_or_else(|| NONE.to_owned())
+}
+
 fn workload_cells(workload: &ExternalWorkload, now: Timestamp) -> Vec<String> {
     let identity = workload.mesh_tls.as_ref().map(|mesh_tls| mesh_tls.identity.as_str()).unwrap_or_default();
     let ready = workload.conditions.iter().find(|condition| condition.r#type == "Ready");
@@ -112,6 +130,10 @@ fn pod_cells(pod: &Pod) -> Vec<String> {
     vec![or(&pod.phase, "Unknown"), or(&pod.ip_address, NONE), or(&pod.node_name, NONE)]
 }
 
+fn wide_pod_cells(pod: &Pod) -> Vec<String> {
+    vec![or(&pod.host_ip_address, NONE), if pod.host_network { "yes" } else { "no" }.to_owned()]
+}
+
 fn node_cells(node: &Node) -> Vec<String> {
     let of_type = |wanted: Type| {
         let addresses = node.addresses.iter().filter(|address| address.r#type() == wanted);
@@ -122,6 +144,11 @@ fn node_cells(node: &Node) -> Vec<String> {
     let ranges: Vec<String> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
     let version = node.node_info.as_ref().map(|info| info.kubelet_version.as_str()).unwrap_or_default();
     vec![of_type(Type::NodeInternalIp), of_type(Type::NodeExternalIp), joined(&ranges), or(version, NONE)]
+}
+
+fn wide_node_cells(node: &Node) -> Vec<String> {
+    let info = node.node_info.clone().unwrap_or_default();
+    [info.os_image, info.kernel_version, info.container_runtime_version].map(|text| or(&text, NONE)).into()
 }
 
 fn vpp_node_cells(vpp_node: &VppNode) -> Vec<String> {
@@ -143,7 +170,8 @@ fn or(text: &str, otherwise: &str) -> String {
     if text.is_empty() { otherwise.to_owned() } else { text.to_owned() }
 }
 
-fn joined(items: &[String]) -> String {
+fn joined<'a>(items: impl IntoIterator<Item = &'a String>) -> String {
+    let items: Vec<&str> = items.into_iter().map(String::as_str).collect();
     if items.is_empty() { NONE.to_owned() } else { items.join(",") }
 }
 
@@ -185,7 +213,8 @@ mod tests {
         {
             let key = Key::new(kind, if kind.is_namespaced() { "default" } else { "" }, name).unwrap();
             let object = Object::decode(&key, b"{}").unwrap();
-            assert_eq!(row(&key, &object, now).len(), header(kind).len(), "{kind}");
+            let ((titles, wide_titles), (cells, wide_cells)) = (header(kind), row(&key, &object, now));
+            assert_eq!((cells.len(), wide_cells.len()), (titles.len(), wide_titles.len()), "{kind}");
         }
     }
 

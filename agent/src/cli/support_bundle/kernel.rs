@@ -67,13 +67,21 @@ pub(super) fn table() -> anyhow::Result<String> {
 }
 
 /// Our routes.
-pub(super) fn routes() -> anyhow::Result<String> {
-    let routes = RouteVerifier::new(RouteOptions::default()).routes()?;
+pub(super) fn routes(options: RouteOptions) -> anyhow::Result<String> {
+    let routes = RouteVerifier::new(options).routes()?;
     Ok(routes.into_iter().flat_map(|route| [route, "\n".to_owned()]).collect())
 }
 
 /// What of the table is not as it must be, at this moment.
-pub(super) fn verify(snapshot: &Snapshot) -> anyhow::Result<String> {
-    let verification = TableVerifier::new().verify(snapshot)?;
-    Ok(serde_json::to_string_pretty(&verification)?)
+pub(super) fn verify_table(snapshot: &Snapshot) -> anyhow::Result<String> {
+    verified(TableVerifier::new(), snapshot)
+}
+
+/// What of our routes is not as it must be, at this moment.
+pub(super) fn verify_routes(options: RouteOptions, snapshot: &Snapshot) -> anyhow::Result<String> {
+    verified(RouteVerifier::new(options), snapshot)
+}
+
+fn verified(mut verifier: impl Verifier, snapshot: &Snapshot) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(&verifier.verify(snapshot)?)?)
 }

@@ -12,13 +12,13 @@ use jiff::Timestamp;
 
 use self::archive::Archive;
 use super::{Outcome, Terminal, agent_argument::AgentArgument, http_client};
-use crate::config::{Config, ConfigFlags, file};
+use crate::config::{Config, ConfigFlags, RendererName, Settings as _, file};
 
 /// Collect what helps to find out what is wrong, into one archive
 ///
 /// The configuration (which names the files of passwords and keys, and holds none), what the agent says of itself, its
 /// history and metrics, the kernel's table and routes, and versions. What cannot be had is named in missing.txt. The names
-/// and addresses of services and nodes are in it.
+/// and addresses of services and nodes are in it. Exit codes: 0 it is written; 1 it cannot be; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct SupportBundle {
     /// The archive, which must not be there yet [default: contiv-support-TIME.tar.gz]
@@ -83,11 +83,18 @@ impl SupportBundle {
             archive.add("config.toml", config.map_err(Into::into))?;
         }
         archive.add("kernel/table.txt", kernel::table())?;
-        archive.add("kernel/routes.txt", kernel::routes())?;
+        let options = config.as_ref().map(Config::routes).unwrap_or_default();
+        archive.add("kernel/routes.txt", kernel::routes(options))?;
         archive.add("kernel/settings.txt", Ok(kernel::settings()))?;
         let snapshot = http_client::get(&self.agent.agent, "/snapshot")
             .and_then(|text| Ok(serde_json::from_str::<Snapshot>(&text)?));
-        archive.add("kernel/verify.json", snapshot.and_then(|snapshot| kernel::verify(&snapshot)))?;
+        let runs = |name| config.as_ref().is_ok_and(|config| config.renderers.contains(&name));
+        if runs(RendererName::ROUTE)
+            && let Ok(snapshot) = &snapshot
+        {
+            archive.add("kernel/verify-routes.json", kernel::verify_routes(options, snapshot))?;
+        }
+        archive.add("kernel/verify.json", snapshot.and_then(|snapshot| kernel::verify_table(&snapshot)))?;
         Ok(())
     }
 }

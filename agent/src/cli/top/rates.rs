@@ -80,7 +80,8 @@ impl Rates {
 
     /// New connections in a second, over all services.
     pub(super) fn total(&self) -> f64 {
-        self.usages.iter().map(|usage| usage.connections_per_second).sum()
+        // The sum of nothing is -0, which shows.
+        self.usages.iter().fold(0.0, |total, usage| total + usage.connections_per_second)
     }
 
     /// Changed services in a second.

@@ -19,7 +19,8 @@ use super::{Outcome, Terminal, UsageError};
 /// Say where a packet goes on a node, and why: service, backends, masquerade, reject or drop
 ///
 /// Asks the agent for what it wants the kernel to do; with -f no agent is needed. As in:
-/// contiv trace --from 10.244.1.5 --to 10.96.0.10:53/udp
+/// contiv trace --from 10.244.1.5 --to 10.96.0.10:53/udp. Exit codes: 0 all is well; 1 nobody could be asked, some input is
+/// broken, or the kernel does something else; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Trace {
     /// The address of the client, and after a % the interface of this node by which its packets come in
@@ -48,6 +49,8 @@ enum Output {
     Text,
     /// For programs
     Json,
+    /// The same as YAML
+    Yaml,
 }
 
 impl Trace {
@@ -70,6 +73,7 @@ impl Trace {
         match self.output {
             Output::Text => write!(terminal.out, "{text}")?,
             Output::Json => writeln!(terminal.out, "{json:#}")?,
+            Output::Yaml => write!(terminal.out, "{}", serde_saphyr::to_string(&json)?)?,
         }
         Ok(Outcome::good_if(is_good && agrees))
     }

@@ -18,7 +18,7 @@ use crate::{
         offline::validate,
         store,
     },
-    config::{Config, ConfigFlags, EtcdFlags, RendererName, file},
+    config::{Config, ConfigFlags, EtcdFlags, RendererName, Settings as _, file},
 };
 
 /// Whom to ask.

@@ -1,19 +1,23 @@
 //! `contiv verify`
 
 mod desired;
-mod progress;
 
 use std::{collections::BTreeSet, io::Write, thread, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use contiv_renderer::{Confirmation, Drift, Verifier, nftables::TableVerifier, route::RouteVerifier};
 use serde::Serialize;
+use serde_json::Value;
 
-use self::{
-    desired::{Desire, Whom},
+use self::desired::{Desire, Whom};
+use super::{
+    Outcome, Terminal,
+    color::Tone,
+    listing::{Item, Listing, Output},
     progress::Progress,
+    table::Cell,
+    watch::width,
 };
-use super::{Outcome, Terminal, table::Table};
 use crate::config::RendererName;
 
 /// A change may be on its way between the store and the kernel; it takes milliseconds.
@@ -22,23 +26,16 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// Compare the kernel with what should be there, and name every missing, foreign or different element
 ///
 /// Asks the agent what services there are, reads the whole table (and the routes, if the agent programs any) back from the
-/// kernel of this machine, and changes nothing. Needs root. Exit code 0: equal; 1: not; 2: wrong usage.
+/// kernel of this machine, and changes nothing. Needs root. Exit codes: 0 equal; 1 not, or it could not be told; 2 wrong
+/// usage.
 #[derive(Debug, Args)]
 pub(super) struct Verify {
-    /// What to print
+    /// In which form; wide cuts nothing, name is the services that something is wrong with
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 
     #[command(flatten)]
     whom: Whom,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// A line for each difference, for people
-    Table,
-    /// For programs
-    Json,
 }
 
 /// How one dataplane is.
@@ -58,11 +55,44 @@ impl Verify {
         for renderer in source.renderers()? {
             all.extend(verify(renderer, &mut source)?);
         }
-        match self.output {
-            Output::Table => print(&all, terminal)?,
-            Output::Json => writeln!(terminal.out, "{:#}", serde_json::to_value(&all)?)?,
-        }
+        self.print(&all, terminal)?;
         Ok(Outcome::good_if(is_good && all.iter().all(|verified| verified.drift.is_empty())))
+    }
+
+    fn print(&self, all: &[Verified], terminal: &mut Terminal) -> anyhow::Result<()> {
+        match self.output {
+            Output::Table | Output::Wide => (),
+            Output::Json => writeln!(terminal.out, "{:#}", serde_json::to_value(all)?)?,
+            Output::Yaml => write!(terminal.out, "{}", serde_saphyr::to_string(&all)?)?,
+            Output::Name => {
+                let drift = all.iter().flat_map(|verified| &verified.drift);
+                let services: BTreeSet<_> = drift.filter_map(|drift| drift.service.as_ref()).collect();
+                services.iter().try_for_each(|service| writeln!(terminal.out, "{service}"))?;
+            }
+        }
+        if !matches!(self.output, Output::Table | Output::Wide) {
+            return Ok(());
+        }
+        let header = ["WHAT", "SERVICE", "WHERE", "ELEMENT", "DETAIL"].to_vec();
+        let items: Vec<Item> = all.iter().flat_map(|verified| &verified.drift).map(item).collect();
+        let is_good = items.is_empty();
+        let listing = Listing { header: (header, Vec::new()), items };
+        write!(terminal.out, "{}", listing.print(self.output, width(), false)?)?;
+        for Verified { renderer, checked, drift } in all {
+            match drift.len() {
+                0 => writeln!(terminal.out, "{renderer}: {checked} compared, all as it must be")?,
+                count => {
+                    writeln!(terminal.out, "{renderer}: {checked} compared, {count} not as they must be")?
+                }
+            }
+        }
+        if !is_good {
+            writeln!(
+                terminal.err,
+                "Something else changed it, or the agent could not: its /renderers says. POST /controller/resync makes it right."
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -70,7 +100,9 @@ impl Verify {
 fn verify(renderer: RendererName, source: &mut impl Desire) -> anyhow::Result<Option<Verified>> {
     let mut verifier: Box<dyn Verifier> = match renderer {
         RendererName::NFTABLES => {
-            Box::new(TableVerifier::new().with_progress(Progress::start("reading the table")))
+            let progress = Progress::of_elements();
+            let tell = move |read, expected| progress.set(read, expected);
+            Box::new(TableVerifier::new().with_progress(Box::new(tell)))
         }
         RendererName::ROUTE => Box::new(RouteVerifier::new(source.routes()?)),
         _ => return Ok(None),
@@ -86,29 +118,16 @@ fn verify(renderer: RendererName, source: &mut impl Desire) -> anyhow::Result<Op
     }
 }
 
-fn print(all: &[Verified], terminal: &mut Terminal) -> anyhow::Result<()> {
-    let drift: Vec<&Drift> = all.iter().flat_map(|verified| &verified.drift).collect();
-    if !drift.is_empty() {
-        let mut table = Table::new(&["WHAT", "SERVICE", "WHERE", "ELEMENT", "DETAIL"]);
-        for Drift { service, place, element, deviation } in &drift {
-            let service = service.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
-            let or_none = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
-            let detail = deviation.detail().to_owned();
-            table.push(vec![deviation.word().to_owned(), service, place.clone(), or_none(element), detail]);
-        }
-        table.print(&mut terminal.out)?;
-    }
-    for Verified { renderer, checked, drift } in all {
-        match drift.len() {
-            0 => writeln!(terminal.out, "{renderer}: {checked} compared, all as it must be")?,
-            count => writeln!(terminal.out, "{renderer}: {checked} compared, {count} not as they must be")?,
-        }
-    }
-    if !drift.is_empty() {
-        writeln!(
-            terminal.err,
-            "Something else changed it, or the agent could not: its /renderers says. POST /controller/resync makes it right."
-        )?;
-    }
-    Ok(())
+fn item(drift: &Drift) -> Item {
+    let Drift { service, place, element, deviation } = drift;
+    let or_none = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    let service = service.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
+    let cells = vec![
+        Cell::toned(deviation.word(), Tone::Bad),
+        service.clone().into(),
+        place.clone().into(),
+        or_none(element).into(),
+        deviation.detail().into(),
+    ];
+    Item { name: service, value: Value::Null, cells: (cells, Vec::new()) }
 }

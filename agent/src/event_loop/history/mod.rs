@@ -53,6 +53,8 @@ pub enum Outcome {
     Applied {
         /// The first event that was applied in the same call.
         with: u64,
+        /// When the call was finished.
+        at: Timestamp,
         /// What the call did.
         report: Report,
         /// How long the call took.
@@ -64,6 +66,8 @@ pub enum Outcome {
     },
     /// The call failed, and is tried again.
     Failed {
+        /// When the call was finished.
+        at: Timestamp,
         /// Why.
         error: String,
         /// How long the call took.

@@ -113,7 +113,7 @@ fn the_oldest_go_when_all_take_up_too_much_and_the_newest_stays_whatever_it_take
     history.push(of_size(10));
     assert_eq!(numbers(&mut history, HistoryQuery::default()), [22]);
     // What renderers say counts too.
-    let outcome = Outcome::Failed { error: "x".repeat(9_000), duration_ms: 1.0 };
+    let outcome = Outcome::Failed { at: at(110), error: "x".repeat(9_000), duration_ms: 1.0 };
     history.push(of_size(10));
     history.settle(Covers::one(22).and(Covers::one(23)), "a", &outcome);
     assert_eq!(numbers(&mut history, HistoryQuery::default()), [23]);
@@ -124,7 +124,7 @@ fn the_oldest_go_when_all_take_up_too_much_and_the_newest_stays_whatever_it_take
 #[test]
 fn an_outcome_goes_to_the_events_it_covers_where_the_renderer_had_work() {
     let mut history = history(100);
-    let outcome = Outcome::Failed { error: "no".to_owned(), duration_ms: 1.0 };
+    let outcome = Outcome::Failed { at: at(110), error: "no".to_owned(), duration_ms: 1.0 };
     history.settle(Covers::one(4).and(Covers::one(5)), "a", &outcome);
     history.settle(Covers::one(6), "b", &outcome);
     let settled: Vec<u64> = history

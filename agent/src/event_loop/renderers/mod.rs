@@ -167,11 +167,14 @@ impl Renderers {
                     metrics.programmed(&name, covers.since.elapsed());
                 }
                 let sent_after = report.sent.map(|sent| Instant::from_std(sent).duration_since(covers.since));
-                Self::succeeded(renderer, revision, LastReport::new(task, duration, report.clone()));
+                let last = LastReport::new(task, duration, report.clone());
+                let at = last.at;
+                Self::succeeded(renderer, revision, last);
                 // Before what is pending, so that a steady stream of changes does not keep them waiting for ever.
                 renderer.describe(Instant::now());
                 Outcome::Applied {
                     with: covers.first,
+                    at,
                     report,
                     duration_ms,
                     sent_after_ms: sent_after.map(milliseconds),
@@ -181,7 +184,7 @@ impl Renderers {
                 metrics.failed(&name);
                 Self::failed(renderer, error.clone());
                 renderer.need_resync(covers);
-                Outcome::Failed { error, duration_ms }
+                Outcome::Failed { at: Timestamp::now(), error, duration_ms }
             }
         };
         Some(Settled { renderer: name, covers, outcome })

@@ -5,7 +5,11 @@ use std::fmt::{self, Write};
 const STYLE: &str = include_str!("style.css");
 
 /// A page that grows.
-pub(super) struct Page(String);
+pub(super) struct Page {
+    title: String,
+    headings: Vec<String>,
+    body: String,
+}
 
 /// A text that is HTML already.
 pub(super) struct Raw(pub(super) String);
@@ -29,16 +33,14 @@ impl<T: fmt::Display> Cell for T {
 
 impl Page {
     pub(super) fn new(title: &str) -> Self {
-        let title = escape(title);
-        Self(format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-             <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
-        ))
+        Self { title: escape(title), headings: Vec::new(), body: String::new() }
     }
 
     pub(super) fn heading(&mut self, text: &str) {
-        self.raw(&format!("<h2>{}</h2>\n", escape(text)));
+        let text = escape(text);
+        self.headings.push(text.clone());
+        let number = self.headings.len();
+        self.raw(&format!("<h2 id=\"part-{number}\">{text}</h2>\n"));
     }
 
     pub(super) fn paragraph(&mut self, text: &str) {
@@ -47,12 +49,14 @@ impl Page {
 
     /// HTML as it is.
     pub(super) fn raw(&mut self, html: &str) {
-        self.0.push_str(html);
+        self.body.push_str(html);
     }
 
     /// A table; on narrow screens it scrolls by itself.
     pub(super) fn table(&mut self, header: &[&str], rows: &[Vec<Box<dyn Cell>>]) {
-        self.raw("<div class=\"table\"><table>\n");
+        // Without a header it is a list of facts, which may wrap.
+        let class = if header.is_empty() { "table facts" } else { "table" };
+        self.raw(&format!("<div class=\"{class}\"><table>\n"));
         if !header.is_empty() {
             self.raw("<thead><tr>");
             for title in header {
@@ -72,9 +76,17 @@ impl Page {
         self.raw("</table></div>\n");
     }
 
-    pub(super) fn finish(mut self) -> String {
-        self.raw("</body>\n</html>\n");
-        self.0
+    /// The whole page, with links to its headings at the top.
+    pub(super) fn finish(self) -> String {
+        let Self { title, headings, body } = self;
+        let link =
+            |(number, text): (usize, &String)| format!("<a href=\"#part-{}\">{text}</a>\n", number + 1);
+        let links: String = headings.iter().enumerate().map(link).collect();
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+             <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<nav>\n{links}</nav>\n{body}</body>\n</html>\n"
+        )
     }
 }
 

@@ -52,9 +52,9 @@ fn render(content: &Content) -> String {
     sections::renderers(&content.renderers, &mut page);
     sections::quarantine(&content.quarantine, &mut page);
     plot::plots(&content.history, &mut page);
-    sections::services(content, &mut page);
     sections::trace_form(&mut page);
     sections::events(&content.history, &mut page);
+    sections::services(content, &mut page);
     sections::endpoints(&mut page);
     page.finish()
 }

@@ -36,7 +36,7 @@ pub(super) fn state(content: &Content, page: &mut Page) {
     };
     let mut rows: Vec<Row> = vec![
         vec![Box::new("state"), Box::new(ready)],
-        vec![Box::new("store"), Box::new(status.store.clone()), Box::new(store)],
+        vec![Box::new("store"), Box::new(Raw(format!("{}: {}", escape(&status.store), store.0)))],
         vec![
             Box::new("holds"),
             Box::new(format!(
@@ -45,7 +45,7 @@ pub(super) fn state(content: &Content, page: &mut Page) {
             )),
         ],
         vec![Box::new("in quarantine"), Box::new(quarantined)],
-        vec![Box::new("version"), Box::new(status.version), Box::new(format!("since {:.0}", status.started))],
+        vec![Box::new("version"), Box::new(format!("{}, since {:.0}", status.version, status.started))],
     ];
     if status.held_deletions.is_some() {
         rows.push(vec![Box::new("deletions"), Box::new(toned("held: too many at once; see /status", "bad"))]);
@@ -66,7 +66,7 @@ fn renderer(renderer: &RendererView) -> Row {
         _ => "warn",
     };
     let call = renderer.last_report.as_ref();
-    let call = call.map(|last| format!("{}, {:.1} ms", last.call, last.duration_ms)).unwrap_or_default();
+    let call = call.map(|last| format!("{}, {:.1}\u{a0}ms", last.call, last.duration_ms)).unwrap_or_default();
     let error = renderer.last_error.as_ref().map(|last| format!("{:.0}: {}", last.at, last.error));
     let waiting = match renderer.pending {
         "changes" => format!("{} services", renderer.pending_services),
@@ -169,9 +169,9 @@ pub(super) fn events(history: &[Record], page: &mut Page) {
     let row = |record: &Record| -> Row {
         vec![
             Box::new(record.seq_num),
-            Box::new(record.start.to_zoned(TimeZone::system()).strftime("%F %T%.3f").to_string()),
+            Box::new(record.start.to_zoned(TimeZone::system()).strftime("%F\u{a0}%T%.3f").to_string()),
             Box::new(record.kind),
-            Box::new(format!("{:.2} ms", record.duration_ms)),
+            Box::new(format!("{:.2}\u{a0}ms", record.duration_ms)),
             Box::new(if record.changed == 0 { String::new() } else { record.changed.to_string() }),
             Box::new(outcomes(record)),
             Box::new(record.description.clone()),
@@ -185,8 +185,8 @@ fn outcomes(record: &Record) -> Raw {
     let outcome = |(name, outcome): (&std::sync::Arc<str>, &Outcome)| {
         let (text, class) = match outcome {
             Outcome::Pending => ("pending".to_owned(), "warn"),
-            Outcome::Applied { sent_after_ms: Some(after), .. } => (format!("+{after:.2} ms"), "good"),
-            Outcome::Applied { duration_ms, .. } => (format!("{duration_ms:.2} ms"), "good"),
+            Outcome::Applied { sent_after_ms: Some(after), .. } => (format!("+{after:.2}\u{a0}ms"), "good"),
+            Outcome::Applied { duration_ms, .. } => (format!("{duration_ms:.2}\u{a0}ms"), "good"),
             Outcome::Failed { error, .. } => (format!("failed: {error}"), "bad"),
         };
         toned(&format!("{name} {text}"), class).0

@@ -22,6 +22,8 @@ async fn the_page_shows_what_there_is_and_needs_no_script() {
         "action=\"/trace\"",
         "aria-label=\"Changed services of each event\"",
         "<title>event 1: 1</title>",
+        "<a href=\"#part-1\">Renderers</a>",
+        "<h2 id=\"part-1\">Renderers</h2>",
     ] {
         assert!(page.contains(part), "{part} is not in:\n{page}");
     }

@@ -37,8 +37,11 @@ use crate::{
 #[derive(Default)]
 pub struct TableVerifier {
     socket: Option<Socket>,
-    progress: Option<Box<dyn FnMut(usize) + Send>>,
+    progress: Option<Box<Progress>>,
 }
+
+/// Hears how many elements have been read so far, and about how many there are to be.
+type Progress = dyn FnMut(usize, usize) + Send;
 
 impl fmt::Debug for TableVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,9 +55,9 @@ impl TableVerifier {
         Self::default()
     }
 
-    /// The same, telling how many elements it has read so far.
+    /// The same, telling how many elements it has read so far, and about how many there are to be.
     #[must_use]
-    pub fn with_progress(self, progress: Box<dyn FnMut(usize) + Send>) -> Self {
+    pub fn with_progress(self, progress: Box<dyn FnMut(usize, usize) + Send>) -> Self {
         Self { progress: Some(progress), ..self }
     }
 
@@ -63,7 +66,7 @@ impl TableVerifier {
     /// # Errors
     /// When the kernel cannot be asked.
     pub fn elements(&mut self) -> Result<Option<BTreeMap<String, Vec<String>>>, RenderError> {
-        let table = self.read().map_err(|error| explain("read the table", &error))?;
+        let table = self.read(0).map_err(|error| explain("read the table", &error))?;
         Ok(table.map(|table| table.sets.into_iter().map(|(name, set)| (name, lines(set))).collect()))
     }
 
@@ -74,9 +77,9 @@ impl TableVerifier {
         }
     }
 
-    fn read(&mut self) -> Result<Option<KernelTable>, NetlinkError> {
+    fn read(&mut self, expected: usize) -> Result<Option<KernelTable>, NetlinkError> {
         let mut progress = self.progress.take();
-        let mut tell = |count| progress.iter_mut().for_each(|progress| progress(count));
+        let mut tell = |count| progress.iter_mut().for_each(|progress| progress(count, expected));
         let read = self.socket().and_then(|socket| reader::read(socket, TABLE, &mut tell));
         self.progress = progress;
         read
@@ -84,7 +87,7 @@ impl TableVerifier {
 
     fn try_verify(&mut self, snapshot: &Snapshot) -> Result<Verification, NetlinkError> {
         let wanted = Wanted::new(snapshot);
-        let Some(found) = self.read()? else {
+        let Some(found) = self.read(wanted.count())? else {
             let (place, element) = ("tables".to_owned(), format!("inet {TABLE}"));
             let drift = Drift { service: None, place, element, deviation: Deviation::Missing };
             return Ok(Verification { checked: 1, drift: [drift].into() });

@@ -85,6 +85,11 @@ impl Wanted {
         set.elements.entry(key).or_default().insert((slot, value.to_owned()));
     }
 
+    /// How many elements there are to be.
+    pub(super) fn count(&self) -> usize {
+        self.sets.values().flat_map(|set| set.elements.values()).map(BTreeSet::len).sum()
+    }
+
     /// Whose an element is, by its key; that of a client or source begins with the frontend.
     pub(super) fn owner(&self, key: &str) -> Option<&ServiceId> {
         self.owners.get(key).or_else(|| self.owners.get(key.rsplit_once(" . ")?.0))

@@ -1,0 +1,54 @@
+//! What `contiv agent` and `contiv controller` have in common: they run by a configuration until they are told to stop.
+
+use std::{io::Write, path::PathBuf};
+
+use clap::Args;
+
+use super::{Outcome, Terminal, UsageError};
+use crate::{
+    config::{ConfigFlags, Settings},
+    logging::{self, LogLevel},
+};
+
+/// Where the configuration comes from.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Flags win over the environment, the environment over the file, the file over the defaults."
+)]
+pub(super) struct Configured<C: Settings> {
+    // The default is another for each process.
+    #[arg(
+        long,
+        env = "CONTIV_CONFIG",
+        value_name = "FILE",
+        help = format!("The configuration file [default: {}, if it exists]", C::DEFAULT_FILE)
+    )]
+    config: Option<PathBuf>,
+
+    /// Print the effective configuration, or what is wrong with it, and exit
+    #[arg(long)]
+    check_config: bool,
+
+    #[command(flatten)]
+    flags: ConfigFlags<C>,
+}
+
+impl<C: Settings> Configured<C> {
+    /// Runs the process with the effective configuration, or only prints that.
+    pub(super) fn run(
+        self,
+        terminal: &mut Terminal,
+        process: impl FnOnce(&C, LogLevel) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Outcome> {
+        let config =
+            C::load(self.config.as_deref(), &self.flags).map_err(|error| UsageError(error.to_string()))?;
+        if self.check_config {
+            writeln!(terminal.out, "# ok: this is the effective configuration")?;
+            write!(terminal.out, "{}", config.to_toml()?)?;
+            return Ok(Outcome::Good);
+        }
+        let (format, level) = config.log();
+        process(&config, logging::start(format, level)?)?;
+        Ok(Outcome::Good)
+    }
+}

@@ -1,0 +1,55 @@
+//! Which services a command is about that is about all of them unless something is said.
+
+use std::collections::BTreeSet;
+
+use clap::Args;
+use contiv_model::ServiceId;
+
+use super::{agent_argument::AgentArgument, scope::labelled, selector::Selector};
+
+/// Which services.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Filter {
+    /// Only services of this namespace
+    #[arg(short, long, conflicts_with = "all_namespaces")]
+    pub(super) namespace: Option<String>,
+
+    /// Services of every namespace, as without -n
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+
+    /// Only services with these labels, as in app=web,tier!=cache or 'app in (web, api)'
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    selector: Option<Selector>,
+}
+
+/// The same, with the labels looked up.
+#[derive(Debug)]
+pub(super) struct Matcher {
+    namespace: Option<String>,
+    labelled: Option<BTreeSet<ServiceId>>,
+}
+
+impl Filter {
+    /// Nothing is said.
+    pub(super) const fn is_open(&self) -> bool {
+        self.namespace.is_none() && self.selector.is_none()
+    }
+
+    /// Asks the agent for labels if that is needed.
+    ///
+    /// # Errors
+    /// When it does not say them.
+    pub(super) fn matcher(&self, agent: &AgentArgument) -> anyhow::Result<Matcher> {
+        let labelled = self.selector.as_ref().map(|selector| labelled(selector, agent)).transpose()?;
+        let namespace = self.namespace.clone().filter(|_| !self.all_namespaces);
+        Ok(Matcher { namespace, labelled })
+    }
+}
+
+impl Matcher {
+    pub(super) fn matches(&self, service: &ServiceId) -> bool {
+        self.namespace.as_ref().is_none_or(|namespace| **namespace == *service.namespace)
+            && self.labelled.as_ref().is_none_or(|labelled| labelled.contains(service))
+    }
+}

@@ -1,0 +1,192 @@
+//! `contiv get --watch`: the list, and then each change, as kubectl prints them.
+
+use std::{collections::BTreeMap, io::Write};
+
+use anyhow::bail;
+use contiv_proto::{Key, Object};
+use contiv_store::{Batch, Change, Feed, FeedEvent, Snapshot};
+
+use super::{Get, print::Printer};
+use crate::cli::{
+    Outcome, Terminal, UsageError,
+    input::print_problems,
+    listing::Output,
+    resources::{Wanted, Which},
+    store::title,
+    stored::{decode, print_missing},
+    table::{Layout, Table},
+};
+
+/// What happened to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Happened {
+    Added,
+    Modified,
+    Deleted,
+}
+
+impl Happened {
+    /// The words of Kubernetes.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+type Changed = Vec<(Happened, Key, Object)>;
+
+/// What was printed last of each object that is there.
+struct Known<'a> {
+    wanted: &'a Wanted,
+    objects: BTreeMap<Key, Object>,
+}
+
+impl Get {
+    /// Prints until it is stopped.
+    pub(super) fn follow(&self, wanted: &[Wanted], terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        let [wanted] = wanted else {
+            return Err(UsageError("--watch follows one kind; start one for each".to_owned()).into());
+        };
+        self.store.run(async |store| {
+            let (mut events, _resync) = Feed::start(store.clone(), Key::prefix(wanted.kind));
+            let mut known = Known { wanted, objects: BTreeMap::new() };
+            let mut stream =
+                Stream { printer: self.printer(), says_what: self.output_watch_events, layout: None };
+            let mut is_first = true;
+            while let Some(event) = events.recv().await {
+                match event {
+                    FeedEvent::Snapshot(snapshot) => {
+                        print_problems(&snapshot.problems, &mut terminal.err)?;
+                        stream.print(known.snapshot(&snapshot, &mut terminal.err)?, terminal)?;
+                        if std::mem::take(&mut is_first)
+                            && let Which::Keys(keys) = &wanted.which
+                        {
+                            let is_missing = |key: &&Key| !known.objects.contains_key(key);
+                            let missing: Vec<&Key> = keys.iter().filter(is_missing).collect();
+                            print_missing(&missing, &*store, &mut terminal.err).await?;
+                            if missing.len() == keys.len() {
+                                return Ok(Outcome::SomeBad);
+                            }
+                        }
+                    }
+                    FeedEvent::Changed(batch) => {
+                        stream.print(known.batch(&batch, &mut terminal.err)?, terminal)?;
+                    }
+                    FeedEvent::Problems(problems) => print_problems(&problems, &mut terminal.err)?,
+                    FeedEvent::Down { reason } if is_first => bail!(reason),
+                    FeedEvent::Down { reason } => {
+                        writeln!(terminal.err, "note: the store is not followed, trying again: {reason}")?;
+                    }
+                    FeedEvent::Up => writeln!(terminal.err, "note: the store is followed again")?,
+                }
+            }
+            bail!("the store is not followed any more; this is a bug")
+        })
+    }
+}
+
+impl Known<'_> {
+    /// What is different from what was known before.
+    fn snapshot(&mut self, snapshot: &Snapshot, err: &mut impl Write) -> std::io::Result<Changed> {
+        let mut changed = Vec::new();
+        for entry in &snapshot.entries {
+            changed.extend(self.put(entry, err)?);
+        }
+        let paths: Vec<&str> = snapshot.entries.iter().map(|entry| entry.key.as_str()).collect();
+        // They are sorted.
+        let is_gone = |key: &Key| paths.binary_search(&key.to_path().as_str()).is_err();
+        let gone: Vec<Key> = self.objects.keys().filter(|key| is_gone(key)).cloned().collect();
+        changed.extend(gone.into_iter().filter_map(|key| self.delete(&key)));
+        Ok(changed)
+    }
+
+    fn batch(&mut self, batch: &Batch, err: &mut impl Write) -> std::io::Result<Changed> {
+        let mut changed = Vec::new();
+        for change in &batch.changes {
+            changed.extend(match change {
+                Change::Put(entry) => self.put(entry, err)?,
+                Change::Delete { key } => Key::parse(key).ok().flatten().and_then(|key| self.delete(&key)),
+            });
+        }
+        Ok(changed)
+    }
+
+    fn put(
+        &mut self,
+        entry: &contiv_store::Entry,
+        err: &mut impl Write,
+    ) -> std::io::Result<Option<(Happened, Key, Object)>> {
+        let object = match decode(entry, self.wanted) {
+            Ok(object) => object,
+            // What it was before may still be in force.
+            Err(error) => {
+                writeln!(err, "error: {error}")?;
+                return Ok(None);
+            }
+        };
+        let Some((key, object)) = object else {
+            // Its labels are others now, so it is gone for whoever chose by them.
+            return Ok(Key::parse(&entry.key).ok().flatten().and_then(|key| self.delete(&key)));
+        };
+        let happened = match self.objects.insert(key.clone(), object.clone()) {
+            None => Happened::Added,
+            Some(before) if before == object => return Ok(None),
+            Some(_) => Happened::Modified,
+        };
+        Ok(Some((happened, key, object)))
+    }
+
+    fn delete(&mut self, key: &Key) -> Option<(Happened, Key, Object)> {
+        self.objects.remove_entry(key).map(|(key, object)| (Happened::Deleted, key, object))
+    }
+}
+
+/// What is printed one after the other.
+struct Stream {
+    printer: Printer,
+    says_what: bool,
+    layout: Option<Layout>,
+}
+
+impl Stream {
+    fn print(&mut self, changed: Changed, terminal: &mut Terminal) -> anyhow::Result<()> {
+        let Some((_, first, _)) = changed.first() else { return Ok(()) };
+        let out = &mut terminal.out;
+        match self.printer.output {
+            Output::Table | Output::Wide => {
+                let mut header = self.printer.header(first.kind());
+                if self.says_what {
+                    header.insert(0, "EVENT");
+                }
+                let mut table = Table::new(&header);
+                for (happened, key, object) in &changed {
+                    let mut row = self.printer.row(key, object);
+                    if self.says_what {
+                        row.insert(0, format!("{:<8}", happened.word()));
+                    }
+                    table.push(row);
+                }
+                let (text, layout) = table.go_on(self.layout.take(), self.printer.width());
+                self.layout = Some(layout);
+                out.write_all(text.as_bytes())?;
+            }
+            Output::Name => {
+                for (happened, key, _) in &changed {
+                    let what =
+                        if self.says_what { format!("{:<10}", happened.word()) } else { String::new() };
+                    writeln!(out, "{what}{}", title(key))?;
+                }
+            }
+            Output::Json | Output::Yaml => {
+                for (happened, _, object) in &changed {
+                    let happened = self.says_what.then(|| happened.word());
+                    write!(out, "{}", self.printer.document(happened, object)?)?;
+                }
+            }
+        }
+        Ok(out.flush()?)
+    }
+}

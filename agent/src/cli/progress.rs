@@ -1,0 +1,58 @@
+//! How far long work is: on standard error, where that is a terminal; otherwise nothing is shown.
+
+use contiv_store::store::TRANSACTION_LIMIT;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar that is gone when this is dropped.
+#[derive(Debug)]
+pub(super) struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// Of so many objects, if that takes more than one transaction.
+    pub(super) fn of_objects(total: usize) -> Self {
+        if total <= TRANSACTION_LIMIT {
+            return Self { bar: ProgressBar::hidden() };
+        }
+        let bar = ProgressBar::new(total as u64);
+        Self { bar: bar.with_style(style("{bar:40} {pos} of {len} objects, {eta} left")) }
+    }
+
+    /// Of elements that are read from the kernel, however many they are.
+    pub(super) fn of_elements() -> Self {
+        let bar = ProgressBar::no_length();
+        Self { bar: bar.with_style(style("{bar:40} {pos} of about {len} elements read")) }
+    }
+
+    /// So many are done, of about so many.
+    pub(super) fn set(&self, done: usize, total: usize) {
+        self.bar.set_length(total.max(done) as u64);
+        self.bar.set_position(done as u64);
+    }
+
+    /// How many are done.
+    pub(super) fn done(&self) -> u64 {
+        self.bar.position()
+    }
+
+    /// So many more are done.
+    pub(super) fn add(&self, count: usize) {
+        self.bar.inc(count as u64);
+    }
+
+    /// Hides it while something is printed.
+    pub(super) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.suspend(print)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}

@@ -1,0 +1,205 @@
+//! Which stored objects a command is about, in the words of kubectl: kinds and names, namespaces, labels.
+
+use clap::Args;
+use contiv_proto::{Key, Kind};
+
+use super::{UsageError, name::Name, selector::Selector, suggest::suggest};
+
+/// Which stored objects.
+#[derive(Debug, Args)]
+pub(super) struct Resources {
+    /// What kind of object (svc, endpoints, eps, po, no, …; several with commas between them), and the names of those that
+    /// are meant, as NAME or NAMESPACE/NAME; or each as KIND/NAME
+    #[arg(value_name = "KIND [NAME]… | KIND/NAME…")]
+    words: Vec<String>,
+
+    /// In this namespace
+    #[arg(short, long, default_value = "default", conflicts_with = "all_namespaces")]
+    namespace: String,
+
+    /// In every namespace
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+
+    /// Only those with these labels, as in app=web,tier!=cache or 'app in (web, api)'
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    selector: Option<Selector>,
+}
+
+/// Objects of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) kind: Kind,
+    pub(super) which: Which,
+}
+
+/// Which of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Which {
+    /// These.
+    Keys(Vec<Key>),
+    /// All of this namespace, or of every one, that have these labels.
+    All { namespace: Option<String>, selector: Option<Selector> },
+}
+
+impl Resources {
+    /// No word was given.
+    pub(super) const fn are_none(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// One object was asked for, by its name.
+    pub(super) fn is_single(&self) -> bool {
+        self.named().is_some_and(|named| named.len() == 1) || self.words.len() == 2
+    }
+
+    /// Lines may be of several namespaces.
+    pub(super) fn shows_namespace(&self) -> bool {
+        let names = self.words.iter().skip(1);
+        self.all_namespaces || (self.named().is_none() && names.into_iter().any(|name| name.contains('/')))
+    }
+
+    /// Each kind once, in the order in which they were named.
+    ///
+    /// # Errors
+    /// When the words do not go together, with what was probably meant.
+    pub(super) fn wanted(&self) -> Result<Vec<Wanted>, UsageError> {
+        let Some((first, names)) = self.words.split_first() else {
+            let kinds = Kind::ALL.map(Kind::keyword).join(", ");
+            return Err(UsageError(format!("name a kind: {kinds}; or objects, as in service/web")));
+        };
+        if let Some(named) = self.named() {
+            self.check(true)?;
+            return self.of_pairs(&named);
+        }
+        self.check(!names.is_empty())?;
+        let kinds = first.split(',').map(kind).collect::<Result<Vec<Kind>, _>>()?;
+        kinds
+            .into_iter()
+            .map(|kind| {
+                let which = if names.is_empty() {
+                    let namespace =
+                        (kind.is_namespaced() && !self.all_namespaces).then(|| self.namespace.clone());
+                    Which::All { namespace, selector: self.selector.clone() }
+                } else {
+                    Which::Keys(names.iter().map(|name| self.key(kind, name)).collect::<Result<_, _>>()?)
+                };
+                Ok(Wanted { kind, which })
+            })
+            .collect()
+    }
+
+    /// The words, if they are of the form KIND/NAME.
+    fn named(&self) -> Option<Vec<(&str, &str)>> {
+        self.words.first().filter(|first| first.contains('/'))?;
+        Some(self.words.iter().map(|word| word.split_once('/').unwrap_or((word, ""))).collect())
+    }
+
+    fn check(&self, has_names: bool) -> Result<(), UsageError> {
+        let problem = if has_names && self.all_namespaces {
+            "a name is of one namespace: give it with -n or as NAMESPACE/NAME, not -A"
+        } else if has_names && self.selector.is_some() {
+            "give either names or labels"
+        } else {
+            return Ok(());
+        };
+        Err(UsageError(problem.to_owned()))
+    }
+
+    fn of_pairs(&self, pairs: &[(&str, &str)]) -> Result<Vec<Wanted>, UsageError> {
+        let mut wanted: Vec<Wanted> = Vec::new();
+        for (word, name) in pairs {
+            if name.is_empty() {
+                return Err(UsageError(format!(
+                    "{word:?} among others of the form KIND/NAME; write all like that"
+                )));
+            }
+            let kind = kind(word)?;
+            let key = self.key(kind, name)?;
+            match wanted.iter_mut().find(|wanted| wanted.kind == kind) {
+                Some(Wanted { which: Which::Keys(keys), .. }) => keys.push(key),
+                _ => wanted.push(Wanted { kind, which: Which::Keys(vec![key]) }),
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn key(&self, kind: Kind, text: &str) -> Result<Key, UsageError> {
+        let name: Name = text.parse().map_err(|problem| UsageError(format!("{text:?}: {problem}")))?;
+        if !kind.is_namespaced() && name.namespace.is_some() {
+            return Err(UsageError(format!(
+                "{text:?}: a {kind} is in no namespace; name it as {}",
+                name.name
+            )));
+        }
+        let namespace = if kind.is_namespaced() { name.namespace_or(&self.namespace) } else { "" };
+        Key::new(kind, namespace, name.name.as_str()).map_err(|error| UsageError(error.problem))
+    }
+}
+
+fn kind(word: &str) -> Result<Kind, UsageError> {
+    word.parse().map_err(|error| {
+        let known = Kind::ALL.map(|kind| kind.keyword().to_owned());
+        let lower = word.to_ascii_lowercase();
+        let hint = suggest(&lower, &known).map(|meant| format!("; did you mean {meant}?"));
+        UsageError(format!("{error}{}", hint.unwrap_or_default()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        resources: Resources,
+    }
+
+    fn wanted(line: &str) -> Result<Vec<String>, String> {
+        let words = std::iter::once("contiv").chain(line.split(' '));
+        let Cli { resources } = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
+        let text = |Wanted { kind, which }| match which {
+            Which::Keys(keys) => keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            Which::All { namespace, selector } => {
+                let labels = if selector.is_some() { " with labels" } else { "" };
+                format!("{kind}s of {}{labels}", namespace.as_deref().unwrap_or("all"))
+            }
+        };
+        resources.wanted().map(|all| all.into_iter().map(text).collect()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn objects_are_named_as_for_kubectl() {
+        for (line, expected) in [
+            ("svc", &["services of default"][..]),
+            ("svc,no -n shop", &["services of shop", "nodes of all"]),
+            ("services -A -l app=web", &["services of all with labels"]),
+            ("svc web shop/cart", &["service default/web service shop/cart"]),
+            ("svc,eps web -n shop", &["service shop/web", "endpointslice shop/web"]),
+            ("svc/web no/n1 svc/db -n shop", &["service shop/web service shop/db", "node n1"]),
+            ("svc/shop/web", &["service shop/web"]),
+        ] {
+            assert_eq!(wanted(line), Ok(expected.iter().map(ToString::to_string).collect()), "{line}");
+        }
+    }
+
+    #[test]
+    fn words_that_do_not_go_together_are_answered_with_what_was_probably_meant() {
+        for (line, expected) in [
+            ("servcie", "did you mean service?"),
+            ("endpointslcies", "did you mean endpointslice?"),
+            ("deployments", "known are"),
+            ("svc web -A", "NAMESPACE/NAME"),
+            ("svc web -l app=web", "either names or labels"),
+            ("svc/web web", "write all like that"),
+            ("no shop/n1", "name it as n1"),
+            ("svc a/b/c", "as NAME or as NAMESPACE/NAME"),
+        ] {
+            let error = wanted(line).unwrap_err();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What the store holds of what was asked for.
+
+use std::io::{self, Write};
+
+use contiv_proto::{Key, Kind, Object};
+use contiv_store::{Entry, Store, manifest};
+
+use super::{
+    input::print_problems,
+    resources::{Wanted, Which},
+    selector::{Labels, Selector},
+    store::read,
+    suggest::suggest,
+};
+
+/// What was found of one kind, by namespace and name.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) kind: Kind,
+    pub(super) objects: Vec<(Key, Object)>,
+    /// All that was named is there, and all could be read.
+    pub(super) is_good: bool,
+}
+
+/// Reads what is wanted. What is missing or cannot be read is printed.
+pub(super) async fn fetch(wanted: &Wanted, store: &dyn Store, err: &mut impl Write) -> anyhow::Result<Found> {
+    let kind = wanted.kind;
+    let (entries, mut is_good) = match &wanted.which {
+        Which::Keys(keys) => {
+            let mut stored = read(store, keys).await?;
+            let entries: Vec<Entry> = keys.iter().filter_map(|key| stored.remove(&key.to_path())).collect();
+            let found: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+            let missing: Vec<&Key> =
+                keys.iter().filter(|key| !found.contains(&key.to_path().as_str())).collect();
+            print_missing(&missing, store, err).await?;
+            (entries, missing.is_empty())
+        }
+        Which::All { .. } => {
+            let snapshot = store.list(&Key::prefix(kind)).await?;
+            print_problems(&snapshot.problems, err)?;
+            (snapshot.entries, snapshot.problems.is_empty())
+        }
+    };
+    let mut objects = Vec::new();
+    for entry in entries {
+        match decode(&entry, wanted) {
+            Ok(object) => objects.extend(object),
+            Err(error) => {
+                is_good = false;
+                writeln!(err, "error: {error}")?;
+            }
+        }
+    }
+    objects.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(Found { kind, objects, is_good })
+}
+
+/// The object, if it is one that is wanted.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn decode(entry: &Entry, wanted: &Wanted) -> Result<Option<(Key, Object)>, String> {
+    let Some(key) = Key::parse(&entry.key).map_err(|error| error.to_string())? else { return Ok(None) };
+    if !wanted.has_key(&key) {
+        return Ok(None);
+    }
+    let object = Object::decode(&key, &entry.value).map_err(|error| format!("{key}: {error}"))?;
+    let is_meant = wanted.selector().is_none_or(|selector| selector.matches(&labels(&object)));
+    Ok(is_meant.then_some((key, object)))
+}
+
+impl Wanted {
+    fn has_key(&self, key: &Key) -> bool {
+        key.kind() == self.kind
+            && match &self.which {
+                Which::Keys(keys) => keys.contains(key),
+                Which::All { namespace, .. } => {
+                    namespace.as_ref().is_none_or(|namespace| namespace == key.namespace())
+                }
+            }
+    }
+
+    const fn selector(&self) -> Option<&Selector> {
+        match &self.which {
+            Which::Keys(_) => None,
+            Which::All { selector, .. } => selector.as_ref(),
+        }
+    }
+}
+
+/// The labels of an object, as its manifest has them.
+pub(super) fn labels(object: &Object) -> Labels {
+    let manifest = manifest::to_value(object);
+    let labels = manifest["metadata"]["labels"].as_object().into_iter().flatten();
+    labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+}
+
+/// A line for each, with what may have been meant.
+///
+/// # Errors
+/// When the store cannot be read, or nothing can be printed.
+pub(super) async fn print_missing(
+    missing: &[&Key],
+    store: &dyn Store,
+    err: &mut impl Write,
+) -> anyhow::Result<()> {
+    let Some(kind) = missing.first().map(|key| key.kind()) else { return Ok(()) };
+    let stored = store.list(&Key::prefix(kind)).await?.entries;
+    let known: Vec<String> = stored
+        .iter()
+        .filter_map(|entry| Key::parse(&entry.key).ok().flatten())
+        .filter(|key| key.kind() == kind)
+        .map(|key| place(&key))
+        .collect();
+    for key in missing {
+        let hint = suggest(&place(key), &known).map_or_else(
+            || format!("`contiv get {kind} -A` lists what is"),
+            |meant| format!("did you mean {meant}?"),
+        );
+        writeln!(err, "error: {key} is not there; {hint}")?;
+    }
+    Ok(())
+}
+
+/// That nothing was found is worth a line.
+pub(super) fn print_none(wanted: &Wanted, err: &mut impl Write) -> io::Result<()> {
+    let Wanted { kind, which: Which::All { namespace, selector } } = wanted else { return Ok(()) };
+    let which = if selector.is_some() { " with these labels" } else { "" };
+    match namespace {
+        None => writeln!(err, "no {kind}{which} found"),
+        Some(namespace) => {
+            writeln!(err, "no {kind}{which} found in namespace {namespace}; -A looks in every one")
+        }
+    }
+}
+
+fn place(key: &Key) -> String {
+    if key.kind().is_namespaced() {
+        format!("{}/{}", key.namespace(), key.name())
+    } else {
+        key.name().to_owned()
+    }
+}

@@ -1,0 +1,46 @@
+//! What the configurations of both processes have in common.
+
+use std::path::Path;
+
+use clap::Args;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{ConfigError, ConfigFlags, LogFormat, file};
+
+/// A configuration: a struct with a field for each key.
+pub trait Settings: Args + Default + Serialize + DeserializeOwned {
+    /// The file that is read when none is named, if it exists.
+    const DEFAULT_FILE: &'static str;
+
+    /// Finds out what is not set and this machine knows.
+    ///
+    /// # Errors
+    /// When it does not.
+    fn complete(&mut self) -> Result<(), ConfigError>;
+
+    /// What is wrong with values that each have the right form.
+    fn problems(&self) -> Vec<String>;
+
+    /// What is logged, and how.
+    fn log(&self) -> (LogFormat, &str);
+
+    /// The effective configuration. Without a `file`, [`Self::DEFAULT_FILE`] is read if there is one.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, or with the result.
+    fn load(file: Option<&Path>, flags: &ConfigFlags<Self>) -> Result<Self, ConfigError> {
+        let mut config: Self = file::read(file, Self::DEFAULT_FILE)?;
+        flags.update(&mut config)?;
+        config.complete()?;
+        let problems = config.problems();
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
+    }
+
+    /// The configuration as a file that says the same.
+    ///
+    /// # Errors
+    /// When a path is not UTF-8.
+    fn to_toml(&self) -> Result<String, ConfigError> {
+        toml::to_string(self).map_err(|error| ConfigError::one(format!("failed to print as TOML: {error}")))
+    }
+}

@@ -1,0 +1,119 @@
+//! A trace of each change, for an OpenTelemetry collector.
+//!
+//! Spans are made afterwards, of what the history notes anyway: the loop and the renderers do not know of them, and without
+//! a collector nothing of this runs. What the collector does not take is sent again; what the history forgets meanwhile is
+//! lost, and said to be.
+
+mod collector;
+mod spans;
+
+use std::time::Duration;
+
+use anyhow::Context;
+use opentelemetry_otlp::SpanExporter;
+use opentelemetry_sdk::trace::{RandomIdGenerator, SpanExporter as _};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{MissedTickBehavior, interval},
+};
+use tracing::{info, warn};
+
+use crate::{
+    config::Config,
+    event_loop::{HistoryQuery, Outcome, Query, Record, Request},
+};
+use spans::{Clock, spans};
+
+/// Between two looks at the history.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// As many events are sent at a time.
+const EVENTS: usize = 256;
+/// How long the collector may take, with all that is tried again.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// A renderer that takes longer is not waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Starts to send traces, if the configuration names a collector. It ends with the loop.
+///
+/// # Errors
+/// When the collector's URL or the system's certificates cannot be used.
+pub(crate) fn start(config: &Config, requests: &mpsc::Sender<Request>) -> anyhow::Result<()> {
+    if config.otlp_endpoint.is_empty() {
+        return Ok(());
+    }
+    let exporter = collector::exporter(config).context("--otlp-endpoint")?;
+    info!(otlp = config.otlp_endpoint, "traces of changes");
+    tokio::spawn(Follower::new(exporter, requests.clone()).run(INTERVAL));
+    Ok(())
+}
+
+/// Follows the history, and sends what is new in it.
+struct Follower {
+    exporter: SpanExporter,
+    requests: mpsc::Sender<Request>,
+    ids: RandomIdGenerator,
+    /// The first event that is not sent yet.
+    next: u64,
+    is_failing: bool,
+}
+
+impl Follower {
+    fn new(exporter: SpanExporter, requests: mpsc::Sender<Request>) -> Self {
+        Self { exporter, requests, ids: RandomIdGenerator::default(), next: 1, is_failing: false }
+    }
+
+    async fn run(mut self, every: Duration) {
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let Some(records) = self.new_records().await else { return };
+            for records in records.chunks(EVENTS) {
+                if !self.send(records).await {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The next events that are over. None when the loop has ended.
+    async fn new_records(&self) -> Option<Vec<Record>> {
+        let (reply, answer) = oneshot::channel();
+        let query = HistoryQuery { from: Some(self.next), ..HistoryQuery::default() };
+        self.requests.send(Request::Query(Query::History(query, reply))).await.ok()?;
+        let mut records = answer.await.ok()?;
+        records.truncate(records.iter().take_while(|record| is_over(record)).count());
+        Some(records)
+    }
+
+    /// False if the collector did not take them.
+    async fn send(&mut self, records: &[Record]) -> bool {
+        let (Some(first), Some(last)) = (records.first(), records.last()) else { return true };
+        let clock = Clock::now();
+        let batch: Vec<_> = records.iter().flat_map(|record| spans(record, &self.ids, clock)).collect();
+        if !batch.is_empty()
+            && let Err(error) = self.exporter.export(batch).await
+        {
+            if !self.is_failing {
+                warn!(%error, "the collector takes no traces; trying again");
+            }
+            self.is_failing = true;
+            return false;
+        }
+        if std::mem::take(&mut self.is_failing) {
+            info!("the collector takes traces again");
+        }
+        let lost = first.seq_num - self.next;
+        if lost > 0 {
+            warn!(events = lost, "the history has forgotten events before their traces were sent");
+        }
+        self.next = last.seq_num + 1;
+        true
+    }
+}
+
+/// Every renderer is done with it, or will not be soon.
+fn is_over(record: &Record) -> bool {
+    let is_pending = record.renderers.values().any(|outcome| matches!(outcome, Outcome::Pending));
+    !is_pending || record.start.duration_since(jiff::Timestamp::now()).unsigned_abs() >= PATIENCE
+}
