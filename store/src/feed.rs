@@ -29,7 +29,8 @@ pub enum FeedEvent {
         /// What went wrong.
         reason: String,
     },
-    /// The store is followed again and nothing was missed: the end of an outage that needs no snapshot.
+    /// The store is followed again and nothing was missed: the end of an outage that needs no snapshot. Also the answer to
+    /// [`FeedHandle::request_renewal`].
     Up,
 }
 
@@ -42,18 +43,22 @@ pub struct Feed {
     prefix: String,
     events: mpsc::Sender<FeedEvent>,
     resync: Arc<Notify>,
+    renewal: Arc<Notify>,
     backoff: Backoff,
     /// The newest revision that was delivered; none when a list is due.
     revision: Option<i64>,
     is_down: bool,
+    /// Whether the receiver waits to hear that the store answers.
+    is_renewing: bool,
     /// What the receiver knows of what the store cannot read.
     problems: Vec<Problem>,
 }
 
-/// Asks a running feed to list again.
+/// Asks a running feed to list again, or to make sure that the store answers.
 #[derive(Debug, Clone)]
 pub struct FeedHandle {
     resync: Arc<Notify>,
+    renewal: Arc<Notify>,
 }
 
 impl FeedHandle {
@@ -61,6 +66,12 @@ impl FeedHandle {
     /// begins are one request.
     pub fn request_resync(&self) {
         self.resync.notify_one();
+    }
+
+    /// Opens the watch again, from where it is, without listing anything. [`FeedEvent::Up`] says that the store has answered
+    /// since, or [`FeedEvent::Snapshot`] where revisions are gone. A connection that is dead without a word is found out.
+    pub fn request_renewal(&self) {
+        self.renewal.notify_one();
     }
 }
 
@@ -70,6 +81,8 @@ enum Stop {
     ReceiverGone,
     /// List again, now.
     Resync,
+    /// Open the watch again, now.
+    Renewal,
     Failed(StoreError),
 }
 
@@ -86,16 +99,18 @@ impl Feed {
         prefix: impl Into<String>,
     ) -> (mpsc::Receiver<FeedEvent>, FeedHandle) {
         let (events, receiver) = mpsc::channel(CAPACITY);
-        let resync = Arc::new(Notify::new());
-        let handle = FeedHandle { resync: Arc::clone(&resync) };
+        let (resync, renewal) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let handle = FeedHandle { resync: Arc::clone(&resync), renewal: Arc::clone(&renewal) };
         let feed = Self {
             store,
             prefix: prefix.into(),
             events,
             resync,
+            renewal,
             backoff: Backoff::default(),
             revision: None,
             is_down: false,
+            is_renewing: false,
             problems: Vec::new(),
         };
         tokio::spawn(feed.run());
@@ -109,6 +124,10 @@ impl Feed {
                 Stop::ReceiverGone => ControlFlow::Break(()),
                 Stop::Resync => {
                     self.revision = None;
+                    ControlFlow::Continue(())
+                }
+                Stop::Renewal => {
+                    self.is_renewing = true;
                     ControlFlow::Continue(())
                 }
                 Stop::Failed(error) => self.recover(error).await,
@@ -128,8 +147,8 @@ impl Feed {
         let store = Arc::clone(&self.store);
         let mut watch = self.unless_stopped(store.watch(&self.prefix, revision)).await??;
         let healthy_since = Instant::now();
-        if self.is_down {
-            self.is_down = false;
+        if self.is_down || self.is_renewing {
+            self.has_answered();
             self.send(FeedEvent::Up).await?;
         }
         let error = loop {
@@ -147,8 +166,9 @@ impl Feed {
 
     async fn list(&mut self) -> Result<i64, Stop> {
         let store = Arc::clone(&self.store);
-        // Whatever resync was asked for until now is this list; one asked for while it runs is another.
+        // Whatever was asked for until now is this list; what is asked for while it runs is another one.
         self.resync.notified().now_or_never();
+        self.renewal.notified().now_or_never();
         let listed = tokio::select! {
             () = self.events.closed() => return Err(Stop::ReceiverGone),
             listed = store.list(&self.prefix) => listed,
@@ -156,11 +176,15 @@ impl Feed {
         let snapshot = listed?;
         debug!(revision = snapshot.revision, entries = snapshot.entries.len(), "listed the store");
         let revision = snapshot.revision;
-        self.is_down = false;
+        self.has_answered();
         self.problems.clone_from(&snapshot.problems);
         self.send(FeedEvent::Snapshot(snapshot)).await?;
         self.revision = Some(revision);
         Ok(revision)
+    }
+
+    const fn has_answered(&mut self) {
+        (self.is_down, self.is_renewing) = (false, false);
     }
 
     async fn next(&self, watch: &mut WatchStream) -> Result<Result<WatchEvent, StoreError>, Stop> {
@@ -226,6 +250,7 @@ impl Feed {
         let pause = tokio::time::sleep(self.backoff.next());
         match self.unless_stopped(pause).await {
             Err(Stop::ReceiverGone) => return ControlFlow::Break(()),
+            Err(Stop::Renewal) => self.is_renewing = true,
             Err(_) => self.revision = None,
             Ok(()) => {}
         }
@@ -236,12 +261,13 @@ impl Feed {
         self.events.send(event).await.map_err(|_| Stop::ReceiverGone)
     }
 
-    /// Awaits `work`, unless the receiver goes or a resync is asked for.
+    /// Awaits `work`, unless the receiver goes or something is asked for.
     async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
         tokio::select! {
             biased;
             () = self.events.closed() => Err(Stop::ReceiverGone),
             () = self.resync.notified() => Err(Stop::Resync),
+            () = self.renewal.notified() => Err(Stop::Renewal),
             result = work => Ok(result),
         }
     }
