@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt, io, net::SocketAddr, sync::Arc};
+use std::{collections::BTreeMap, fmt, io, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -20,6 +20,7 @@ use super::{
     error::{self, ApiError},
     log_level,
     protection::protect,
+    serve_router,
 };
 use crate::{
     config::controller::ControllerConfig,
@@ -108,8 +109,7 @@ pub(crate) async fn serve_controllers(
     api: ControllerApi,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let service = router(api).into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await
+    serve_router(listener, router(api), stop).await
 }
 
 async fn endpoints() -> Json<Value> {

@@ -167,6 +167,10 @@ pub fn router(api: Api) -> Router {
 /// # Errors
 /// When the listener fails.
 pub async fn serve(listener: TcpListener, api: Api, stop: CancellationToken) -> io::Result<()> {
-    let service = router(api).into_make_service_with_connect_info::<SocketAddr>();
+    serve_router(listener, router(api), stop).await
+}
+
+async fn serve_router(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await
 }
