@@ -78,10 +78,18 @@ fn start(lab: &Lab, etcd: &Etcd<'_>) -> Result<Process> {
     command.env_clear().arg("controller").arg("--config").arg(config);
     command.args(["--enable", "external-workloads", "--store", &etcd.url(), "--listen", LISTEN]);
     let controller = Process::start(&lab.node, "controller", &mut command)?;
-    let prefix = cluster::slices_prefix();
+    // What cannot be asked at all is not worth the wait.
+    count_slices(etcd)?;
     wait_until("every service has its slice", LIMIT, || {
-        let count = etcd.etcdctl(&["get", "--prefix", &prefix, "--count-only", "--write-out=fields"]);
-        count.is_ok_and(|count| count.contains(&format!("\"Count\" : {}\n", cluster::SERVICES)))
+        count_slices(etcd).is_ok_and(|count| count == cluster::SERVICES)
     })?;
     Ok(controller)
+}
+
+/// How many slices there are. Only one of them is sent; etcd counts all.
+fn count_slices(etcd: &Etcd<'_>) -> Result<usize> {
+    let fields =
+        etcd.etcdctl(&["get", "--prefix", &cluster::slices_prefix(), "--limit=1", "--write-out=fields"])?;
+    let count = fields.lines().find_map(|line| line.strip_prefix("\"Count\" : ")?.trim().parse().ok());
+    count.ok_or_else(|| LabError::Unexpected(format!("no count in what etcdctl says: {fields}")))
 }

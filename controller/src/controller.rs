@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+mod background;
 mod build_error;
 mod builder;
 mod context;
@@ -56,6 +57,8 @@ use crate::{
     resource::{Key, ResourceType},
     writer::Writer,
 };
+pub use background::Background;
+use background::BackgroundFn;
 pub use build_error::BuildError;
 pub use builder::ControllerBuilder;
 pub use context::{Context, Setup};
@@ -137,7 +140,7 @@ pub struct Controller<T> {
     settle: Option<Settle>,
     placement: Placement,
     initializer: Option<HookFn<Setup>>,
-    background: Option<HookFn<Context<T>>>,
+    background: Option<BackgroundFn<T>>,
     on_start: Option<NotifyFn>,
     on_stop: Option<NotifyFn>,
     concurrency: usize,

@@ -38,8 +38,8 @@ pub mod writer;
 
 pub use cache::{Cache, CacheError, Caches, Index, Labels};
 pub use controller::{
-    BuildError, Context, Controller, ControllerBuilder, FirstPass, Outcome, Placement, Reconciler, RunError,
-    Setup, Status,
+    Background, BuildError, Context, Controller, ControllerBuilder, FirstPass, Outcome, Placement,
+    Reconciler, RunError, Setup, Status,
 };
 pub use lease::Lease;
 pub use manager::Manager;

@@ -35,7 +35,8 @@ pub enum FeedEvent {
         /// By what it was noticed.
         reason: String,
     },
-    /// The store is followed again and nothing was missed: the end of an outage that needs no snapshot.
+    /// The store is followed again and nothing was missed: the end of an outage that needs no snapshot. Also the answer to
+    /// [`FeedHandle::request_renewal`].
     Up,
 }
 
@@ -48,18 +49,22 @@ pub struct Feed {
     prefix: String,
     events: mpsc::Sender<FeedEvent>,
     resync: Arc<Notify>,
+    renewal: Arc<Notify>,
     backoff: Backoff,
     /// What was delivered; none when a list is due.
     position: Option<Position>,
     is_down: bool,
+    /// Whether the receiver waits to hear that the store answers.
+    is_renewing: bool,
     /// What the receiver knows of what the store cannot read.
     problems: Vec<Problem>,
 }
 
-/// Asks a running feed to list again.
+/// Asks a running feed to list again, or to make sure that the store answers.
 #[derive(Debug, Clone)]
 pub struct FeedHandle {
     resync: Arc<Notify>,
+    renewal: Arc<Notify>,
 }
 
 impl FeedHandle {
@@ -67,6 +72,12 @@ impl FeedHandle {
     /// begins are one request.
     pub fn request_resync(&self) {
         self.resync.notify_one();
+    }
+
+    /// Opens the watch again, from where it is, without listing anything. [`FeedEvent::Up`] says that the store has answered
+    /// since, or [`FeedEvent::Snapshot`] where revisions are gone. A connection that is dead without a word is found out.
+    pub fn request_renewal(&self) {
+        self.renewal.notify_one();
     }
 }
 
@@ -76,6 +87,8 @@ enum Stop {
     ReceiverGone,
     /// List again, now.
     Resync,
+    /// Open the watch again, now.
+    Renewal,
     Failed(StoreError),
 }
 
@@ -92,16 +105,18 @@ impl Feed {
         prefix: impl Into<String>,
     ) -> (mpsc::Receiver<FeedEvent>, FeedHandle) {
         let (events, receiver) = mpsc::channel(CAPACITY);
-        let resync = Arc::new(Notify::new());
-        let handle = FeedHandle { resync: Arc::clone(&resync) };
+        let (resync, renewal) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let handle = FeedHandle { resync: Arc::clone(&resync), renewal: Arc::clone(&renewal) };
         let feed = Self {
             store,
             prefix: prefix.into(),
             events,
             resync,
+            renewal,
             backoff: Backoff::default(),
             position: None,
             is_down: false,
+            is_renewing: false,
             problems: Vec::new(),
         };
         tokio::spawn(feed.run());
@@ -115,6 +130,10 @@ impl Feed {
                 Stop::ReceiverGone => ControlFlow::Break(()),
                 Stop::Resync => {
                     self.position = None;
+                    ControlFlow::Continue(())
+                }
+                Stop::Renewal => {
+                    self.is_renewing = true;
                     ControlFlow::Continue(())
                 }
                 Stop::Failed(error) => self.recover(error).await,
@@ -134,8 +153,8 @@ impl Feed {
         let store = Arc::clone(&self.store);
         let mut watch = self.unless_stopped(store.follow(&self.prefix, &position)).await??;
         let healthy_since = Instant::now();
-        if self.is_down {
-            self.is_down = false;
+        if self.is_down || self.is_renewing {
+            self.has_answered();
             self.send(FeedEvent::Up).await?;
         }
         let error = loop {
@@ -153,8 +172,9 @@ impl Feed {
 
     async fn list(&mut self) -> Result<Position, Stop> {
         let store = Arc::clone(&self.store);
-        // Whatever resync was asked for until now is this list; one asked for while it runs is another.
+        // Whatever was asked for until now is this list; what is asked for while it runs is another one.
         self.resync.notified().now_or_never();
+        self.renewal.notified().now_or_never();
         let listed = tokio::select! {
             () = self.events.closed() => return Err(Stop::ReceiverGone),
             listed = store.list(&self.prefix) => listed,
@@ -162,11 +182,15 @@ impl Feed {
         let snapshot = listed?;
         debug!(revision = snapshot.revision, entries = snapshot.entries.len(), "listed the store");
         let position = Position::of(&snapshot);
-        self.is_down = false;
+        self.has_answered();
         self.problems.clone_from(&snapshot.problems);
         self.send(FeedEvent::Snapshot(snapshot)).await?;
         self.position = Some(position.clone());
         Ok(position)
+    }
+
+    const fn has_answered(&mut self) {
+        (self.is_down, self.is_renewing) = (false, false);
     }
 
     async fn next(&self, watch: &mut WatchStream) -> Result<Result<WatchEvent, StoreError>, Stop> {
@@ -237,6 +261,7 @@ impl Feed {
         let pause = tokio::time::sleep(self.backoff.next());
         match self.unless_stopped(pause).await {
             Err(Stop::ReceiverGone) => return ControlFlow::Break(()),
+            Err(Stop::Renewal) => self.is_renewing = true,
             Err(_) => self.position = None,
             Ok(()) => {}
         }
@@ -247,12 +272,13 @@ impl Feed {
         self.events.send(event).await.map_err(|_| Stop::ReceiverGone)
     }
 
-    /// Awaits `work`, unless the receiver goes or a resync is asked for.
+    /// Awaits `work`, unless the receiver goes or something is asked for.
     async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
         tokio::select! {
             biased;
             () = self.events.closed() => Err(Stop::ReceiverGone),
             () = self.resync.notified() => Err(Stop::Resync),
+            () = self.renewal.notified() => Err(Stop::Renewal),
             result = work => Ok(result),
         }
     }

@@ -20,6 +20,7 @@ mod namespace;
 mod node;
 mod object;
 mod pod;
+mod port;
 mod received;
 mod reference;
 mod service;

@@ -5,5 +5,6 @@
 
 pub mod agent;
 pub mod cluster;
+pub mod fleet;
 pub mod kernel;
 pub mod lab;

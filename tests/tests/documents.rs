@@ -87,6 +87,11 @@ fn every_promise_of_external_workloads_names_tests_that_exist() {
     assert!(check("docs/external-workloads.md") > 5);
 }
 
+#[test]
+fn every_promise_of_kubernetes_names_tests_that_exist() {
+    assert!(check("docs/kubernetes.md") > 10);
+}
+
 /// Returns how many rows there are.
 fn check(document: &str) -> usize {
     let text = fs::read_to_string(root().join(document)).unwrap();

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{ControllerName, Report, Wiring};
 use crate::config::controller::ControllerConfig;
 
-/// Adds the reflector. Nothing is asked of Kubernetes before this instance is the active one.
+/// Adds the reflector. It follows Kubernetes also while this instance is not the active one.
 pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow::Result<()> {
     let address = address(wiring.config);
     let source = address.to_string();

@@ -150,13 +150,8 @@ mod tests {
     use super::*;
 
     fn instance(address: &str, port: u16, tags: &[&str]) -> Instance {
-        Instance {
-            address: address.parse().unwrap(),
-            port,
-            protocol: Protocol::Tcp,
-            ready: true,
-            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
-        }
+        let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        Instance { tags, ..Instance::new(address.parse().unwrap(), port) }
     }
 
     fn service<const N: usize>(instances: [Instance; N]) -> SourceService {

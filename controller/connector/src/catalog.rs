@@ -43,6 +43,13 @@ pub struct Instance {
     pub tags: BTreeSet<String>,
 }
 
+impl Instance {
+    /// One that is ready, speaks TCP, and has no tags.
+    pub const fn new(address: IpAddr, port: u16) -> Self {
+        Self { address, port, protocol: Protocol::Tcp, ready: true, tags: BTreeSet::new() }
+    }
+}
+
 /// Transport protocols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]

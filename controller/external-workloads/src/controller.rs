@@ -24,8 +24,9 @@ const RETRY_BUDGET: u32 = 15;
 const RETRY_BUCKET: TokenBucket = TokenBucket { per_second: 10.0, burst: 100 };
 /// Each service is looked at again though nothing has changed.
 const RESYNC: Duration = Duration::from_secs(10 * 60);
-/// Services that are worked on at once. Most of the time goes into waiting for the store.
-const CONCURRENCY: usize = 8;
+/// Services that are worked on at once. Most of the time goes into waiting for the store, which writes to its disk for many at
+/// once.
+const CONCURRENCY: usize = 32;
 
 /// Makes the endpoint slices of all services that select external workloads, while the lease is held.
 ///

@@ -8,13 +8,11 @@ use contiv_controller::{
 };
 use contiv_proto::{Kind, key::ROOT};
 use contiv_store::Store;
-use futures::future::try_join_all;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use crate::{
-    KINDS,
-    reflection::Reflection,
+    reflector::Reflector,
     stats::{Counts, Stats},
 };
 
@@ -50,42 +48,14 @@ pub(crate) fn controller(source: Arc<dyn Store>, stats: &Stats) -> Result<Contro
         .named("reflector")
         .with_settle(SETTLE)
         .with_custom_watch(changes, move |_, ()| Ok::<_, Infallible>(vec![Arc::clone(&key)]))
-        .with_background(move |context: Context<Bytes>| {
-            reflect(Arc::clone(&source), context, reflecting.clone(), told.clone())
-        })
+        .with_warm_standby()
+        .with_warm_background(move |store| Reflector::new(&source, store, &reflecting, &told))
         .with_reconciler(move |context: Context<Bytes>, key: Key| {
             let value = counting.value();
             async move { write(&context, &key, value?).await }
         })
         .on_stop(move || stopping.stopped())
         .build()
-}
-
-/// Reflects all types until told to stop, and says so whenever something was counted.
-async fn reflect(
-    source: Arc<dyn Store>,
-    context: Context<Bytes>,
-    stats: Stats,
-    told: mpsc::Sender<()>,
-) -> Result<(), BoxError> {
-    let mut changes = stats.changes();
-    let reflections = KINDS.map(|kind| {
-        let (store, writer) = (Arc::clone(context.store()), context.writer().clone());
-        Reflection::new(kind, Arc::clone(&source), store, writer, stats.clone()).run()
-    });
-    let telling = async {
-        while changes.changed().await.is_ok() {
-            // One that waits is enough.
-            let _ = told.try_send(());
-        }
-    };
-    let work = async {
-        tokio::select! {
-            () = telling => Ok(()),
-            ended = try_join_all(reflections) => ended.map(drop),
-        }
-    };
-    context.stop().run_until_cancelled(work).await.unwrap_or(Ok(()))
 }
 
 async fn write(context: &Context<Bytes>, key: &Key, value: Vec<u8>) -> Result<Outcome, BoxError> {

@@ -7,7 +7,8 @@
 //! - Nothing is written before both sides were listed, and nothing is written that is there already.
 //! - What is somebody else's (`ownership`) is neither written nor swept, whatever Kubernetes says.
 //! - An object that cannot be read is neither a change nor a deletion: what is stored of it stays.
-//! - Every write is fenced by the lease of the election, so there is one writer.
+//! - Every write is fenced by the lease of the election, so there is one writer. Whoever waits for it follows both sides
+//!   too, and goes on from there; but nothing is written before Kubernetes has answered the one that has won.
 //!
 //! [`controller`] puts it together as one controller for a [`contiv_controller::Manager`]. What it manages itself is the
 //! key `status/gauges`, where Contiv keeps what its reflectors have counted.
@@ -16,6 +17,8 @@ mod batch;
 mod gauges;
 mod ownership;
 mod reflection;
+mod reflector;
+mod sides;
 mod state;
 mod stats;
 

@@ -7,7 +7,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
 use crate::{KINDS, state::Action};
@@ -15,18 +15,37 @@ use crate::{KINDS, state::Action};
 /// `type`, and the type's keyword.
 type Label = [(&'static str, &'static str); 1];
 
+/// What is counted of each type.
+#[derive(Debug, Clone, Copy)]
+enum Counted {
+    Adds,
+    Updates,
+    Deletes,
+    Resyncs,
+    AddErrors,
+    UpdateErrors,
+    DeleteErrors,
+    ArgumentErrors,
+    ResyncErrors,
+}
+
+/// In the order of [`Counted`]: as Contiv's `ksrapi.KsrStats` calls it, as metrics do, and what it is.
+const COUNTED: [(&str, &str, &str); 9] = [
+    ("Adds", "adds", "Objects that were added to the store"),
+    ("Updates", "updates", "Objects that were updated in the store"),
+    ("Deletes", "deletes", "Objects that were deleted from the store"),
+    ("Resyncs", "resyncs", "Comparisons of all objects with all that is stored"),
+    ("AddErrors", "add_errors", "Objects that could not be added"),
+    ("UpdErrors", "update_errors", "Objects that could not be updated"),
+    ("DelErrors", "delete_errors", "Objects that could not be deleted"),
+    ("ArgErrors", "argument_errors", "Objects of Kubernetes that could not be read"),
+    ("ResErrors", "resync_errors", "Outages of Kubernetes or the store"),
+];
+
 /// Counters and gauges of a reflector. Clones count together.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
-    adds: Family<Label, Counter>,
-    updates: Family<Label, Counter>,
-    deletes: Family<Label, Counter>,
-    resyncs: Family<Label, Counter>,
-    add_errors: Family<Label, Counter>,
-    update_errors: Family<Label, Counter>,
-    delete_errors: Family<Label, Counter>,
-    argument_errors: Family<Label, Counter>,
-    resync_errors: Family<Label, Counter>,
+    counters: [Family<Label, Counter>; COUNTED.len()],
     objects: Family<Label, Gauge>,
     due: Family<Label, Gauge>,
     /// The types that are as Kubernetes says; told after each change of what is counted.
@@ -34,40 +53,13 @@ pub struct Stats {
 }
 
 /// What is counted of one type, as Contiv's `ksrapi.KsrStats` says it: numbers in quotes, none that is zero.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct Counts {
-    #[serde(with = "quoted", skip_serializing_if = "is_zero")]
-    pub(crate) adds: u64,
-    #[serde(with = "quoted", skip_serializing_if = "is_zero")]
-    pub(crate) updates: u64,
-    #[serde(with = "quoted", skip_serializing_if = "is_zero")]
-    pub(crate) deletes: u64,
-    #[serde(with = "quoted", skip_serializing_if = "is_zero")]
-    pub(crate) resyncs: u64,
-    #[serde(with = "quoted", skip_serializing_if = "is_zero")]
-    pub(crate) add_errors: u64,
-    #[serde(with = "quoted", skip_serializing_if = "is_zero")]
-    pub(crate) upd_errors: u64,
-    #[serde(with = "quoted", skip_serializing_if = "is_zero")]
-    pub(crate) del_errors: u64,
-    #[serde(with = "quoted", skip_serializing_if = "is_zero")]
-    pub(crate) arg_errors: u64,
-    #[serde(with = "quoted", skip_serializing_if = "is_zero")]
-    pub(crate) res_errors: u64,
-}
+#[derive(Debug)]
+pub(crate) struct Counts(Vec<(&'static str, u64)>);
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-mod quoted {
-    use serde::Serializer;
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
-    pub(super) fn serialize<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(number)
+impl Serialize for Counts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let counted = self.0.iter().filter(|(_, number)| *number > 0);
+        serializer.collect_map(counted.map(|(name, number)| (name, number.to_string())))
     }
 }
 
@@ -75,18 +67,7 @@ impl Stats {
     /// Registers everything, as `reflector_…` with the label `type`.
     pub fn register(registry: &mut Registry) -> Self {
         let stats = Self::default();
-        let counters = [
-            ("adds", "Objects that were added to the store", &stats.adds),
-            ("updates", "Objects that were updated in the store", &stats.updates),
-            ("deletes", "Objects that were deleted from the store", &stats.deletes),
-            ("resyncs", "Comparisons of all objects with all that is stored", &stats.resyncs),
-            ("add_errors", "Objects that could not be added", &stats.add_errors),
-            ("update_errors", "Objects that could not be updated", &stats.update_errors),
-            ("delete_errors", "Objects that could not be deleted", &stats.delete_errors),
-            ("argument_errors", "Objects of Kubernetes that could not be read", &stats.argument_errors),
-            ("resync_errors", "Outages of Kubernetes or the store", &stats.resync_errors),
-        ];
-        for (name, help, counter) in counters {
+        for ((_, name, help), counter) in COUNTED.into_iter().zip(&stats.counters) {
             registry.register(format!("reflector_{name}"), help, counter.clone());
         }
         registry.register("reflector_objects", "Objects in Kubernetes", stats.objects.clone());
@@ -110,28 +91,33 @@ impl Stats {
     }
 
     pub(crate) fn wrote(&self, kind: Kind, action: Action) {
-        self.family(action).get_or_create(&label(kind)).inc();
+        let what = match action {
+            Action::Add => Counted::Adds,
+            Action::Update => Counted::Updates,
+            Action::Delete => Counted::Deletes,
+        };
+        self.count(kind, what, 1);
     }
 
     pub(crate) fn failed(&self, kind: Kind, action: Action) {
-        let family = match action {
-            Action::Add => &self.add_errors,
-            Action::Update => &self.update_errors,
-            Action::Delete => &self.delete_errors,
+        let what = match action {
+            Action::Add => Counted::AddErrors,
+            Action::Update => Counted::UpdateErrors,
+            Action::Delete => Counted::DeleteErrors,
         };
-        family.get_or_create(&label(kind)).inc();
+        self.count(kind, what, 1);
     }
 
     pub(crate) fn could_not_read(&self, kind: Kind, objects: usize) {
-        self.argument_errors.get_or_create(&label(kind)).inc_by(objects as u64);
+        self.count(kind, Counted::ArgumentErrors, objects);
     }
 
     pub(crate) fn resynced(&self, kind: Kind) {
-        self.resyncs.get_or_create(&label(kind)).inc();
+        self.count(kind, Counted::Resyncs, 1);
     }
 
     pub(crate) fn lost(&self, kind: Kind) {
-        self.resync_errors.get_or_create(&label(kind)).inc();
+        self.count(kind, Counted::ResyncErrors, 1);
     }
 
     /// How far one type is: what there is, what is not yet as it should be, and whether both sides are known.
@@ -151,27 +137,13 @@ impl Stats {
     }
 
     pub(crate) fn counts(&self, kind: Kind) -> Counts {
-        let label = label(kind);
-        let get = |family: &Family<Label, Counter>| family.get_or_create(&label).get();
-        Counts {
-            adds: get(&self.adds),
-            updates: get(&self.updates),
-            deletes: get(&self.deletes),
-            resyncs: get(&self.resyncs),
-            add_errors: get(&self.add_errors),
-            upd_errors: get(&self.update_errors),
-            del_errors: get(&self.delete_errors),
-            arg_errors: get(&self.argument_errors),
-            res_errors: get(&self.resync_errors),
-        }
+        let get = |counter: &Family<Label, Counter>| counter.get_or_create(&label(kind)).get();
+        let names = COUNTED.into_iter().map(|(name, ..)| name);
+        Counts(names.zip(&self.counters).map(|(name, counter)| (name, get(counter))).collect())
     }
 
-    const fn family(&self, action: Action) -> &Family<Label, Counter> {
-        match action {
-            Action::Add => &self.adds,
-            Action::Update => &self.updates,
-            Action::Delete => &self.deletes,
-        }
+    fn count(&self, kind: Kind, what: Counted, times: usize) {
+        self.counters[what as usize].get_or_create(&label(kind)).inc_by(times as u64);
     }
 }
 

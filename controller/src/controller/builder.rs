@@ -9,11 +9,14 @@ use std::{
     time::Duration,
 };
 
+use contiv_store::Store;
 use futures::FutureExt;
 use tokio::sync::{Mutex, mpsc, watch};
 
 use super::{
-    BuildError, Context, Controller, HookFn, NotifyFn, Placement, ReconcileFn, Reconciler, Setup,
+    Background, BackgroundFn, BuildError, Context, Controller, HookFn, NotifyFn, Placement, ReconcileFn,
+    Reconciler, Setup,
+    background::Plain,
     custom_watch::{AnyCustomWatch, Channel},
     erase,
     typed_watch::{AnyWatch, TypedWatch},
@@ -45,7 +48,7 @@ pub struct ControllerBuilder<T> {
     settle: Option<Settle>,
     placement: Placement,
     initializer: Option<HookFn<Setup>>,
-    background: Option<HookFn<Context<T>>>,
+    background: Option<BackgroundFn<T>>,
     on_start: Option<NotifyFn>,
     on_stop: Option<NotifyFn>,
     concurrency: usize,
@@ -196,11 +199,22 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
     /// A task beside the reconcilers. It starts before the caches are filled and is awaited at the end, so it must end
     /// when [`Context::stop`] says so. If it fails, the controller is started again.
     #[must_use]
-    pub fn with_background<F>(mut self, task: impl Fn(Context<T>) -> F + Send + Sync + 'static) -> Self
+    pub fn with_background<F>(self, task: impl Fn(Context<T>) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
-        self.background = Some(Arc::new(move |context| task(context).boxed()));
+        let task = Arc::new(task);
+        self.with_warm_background(move |_| Plain(Arc::clone(&task)))
+    }
+
+    /// The same for a task that has something to prepare: with [`Self::with_warm_standby`] it does while it waits for the
+    /// lease. `make` is called for each run.
+    #[must_use]
+    pub fn with_warm_background<B: Background<T> + 'static>(
+        mut self,
+        make: impl Fn(&Arc<dyn Store>) -> B + Send + Sync + 'static,
+    ) -> Self {
+        self.background = Some(Arc::new(move |store| Box::new(make(store))));
         self
     }
 

@@ -7,7 +7,9 @@ use thiserror::Error;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, Controller, Environment, Setup, map_loop::Requests, opened::Opened, worker::Worker};
+use super::{
+    Background, Context, Controller, Environment, Setup, map_loop::Requests, opened::Opened, worker::Worker,
+};
 use crate::{
     BoxError,
     queue::WorkQueue,
@@ -40,6 +42,7 @@ pub(super) async fn run<T: Send + Sync + 'static>(
     controller: &Controller<T>,
     environment: Environment,
     opened: Option<Opened<T>>,
+    task: Option<Box<dyn Background<T>>>,
 ) -> Result<(), RunError> {
     let Environment { stop, abort, .. } = &environment;
     let setup = Setup::new(&environment);
@@ -55,8 +58,8 @@ pub(super) async fn run<T: Send + Sync + 'static>(
         on_start();
     }
     let mut background = JoinSet::new();
-    if let Some(task) = &controller.background {
-        background.spawn(unless(abort.clone(), task(context.clone())));
+    if let Some(task) = task {
+        background.spawn(unless(abort.clone(), task.run(context.clone())));
     }
     let work = reconcile_all(controller, &environment, context, opened);
     tokio::pin!(work);

@@ -5,11 +5,11 @@ use std::{future::pending, sync::Arc};
 use contiv_store::Store;
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{Controller, Environment, RunError, opened::Opened, run::run};
+use super::{Background, Controller, Environment, RunError, opened::Opened, run::run};
 
 /// A controller of whatever type, between two runs.
 pub(crate) trait Standby: Send {
-    /// Follows its types, if it is to begin with warm caches. Ends only when that has failed.
+    /// Follows its types and prepares its background task, if it is to begin with warm caches. Ends only when that has failed.
     fn keep_warm(&mut self) -> BoxFuture<'_, RunError>;
     /// Runs the controller until it is told to stop, or fails.
     fn run(self: Box<Self>, environment: Environment) -> BoxFuture<'static, Result<(), RunError>>;
@@ -19,24 +19,34 @@ pub(super) struct Waiting<T> {
     controller: Arc<Controller<T>>,
     /// None unless its caches are kept warm.
     opened: Option<Opened<T>>,
+    background: Option<Box<dyn Background<T>>>,
 }
 
 impl<T: Send + Sync + 'static> Waiting<T> {
     pub(super) fn new(controller: Arc<Controller<T>>, store: &Arc<dyn Store>) -> Self {
         let opened = controller.is_warm_standby.then(|| Opened::new(&controller, store));
-        Self { controller, opened }
+        let background = controller.background.as_ref().map(|make| make(store));
+        Self { controller, opened, background }
     }
 }
 
 impl<T: Send + Sync + 'static> Standby for Waiting<T> {
     fn keep_warm(&mut self) -> BoxFuture<'_, RunError> {
-        match &mut self.opened {
-            Some(opened) => opened.keep_warm().boxed(),
+        let Some(opened) = &mut self.opened else { return pending().boxed() };
+        let background = match &mut self.background {
+            Some(background) => background.keep_warm(),
             None => pending().boxed(),
+        };
+        async move {
+            tokio::select! {
+                problem = opened.keep_warm() => problem,
+                problem = background => RunError::Background(problem),
+            }
         }
+        .boxed()
     }
 
     fn run(self: Box<Self>, environment: Environment) -> BoxFuture<'static, Result<(), RunError>> {
-        async move { run(&self.controller, environment, self.opened).await }.boxed()
+        async move { run(&self.controller, environment, self.opened, self.background).await }.boxed()
     }
 }

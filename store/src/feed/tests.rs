@@ -252,3 +252,34 @@ async fn it_ends_with_its_receiver_whatever_it_waits_for() {
     reply.closed().await;
     assert!(stage.requests.recv().await.is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_opens_the_watch_where_it_was_and_says_when_the_store_has_answered() {
+    let (mut stage, watch) = Stage::watching().await;
+    watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(6)));
+    stage.handle.request_renewal();
+    let watch = stage.answer_watch(6).await;
+    assert_eq!(stage.next().await, FeedEvent::Up);
+    watch.send(Ok(WatchEvent::Changed(batch(7)))).unwrap();
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(7)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_of_a_store_that_does_not_answer_ends_with_the_outage_or_with_a_list() {
+    let (mut stage, _watch) = Stage::watching().await;
+    stage.handle.request_renewal();
+    stage.refuse_watch(lost()).await;
+    assert_eq!(stage.next().await, down());
+    // Asked for while it waits, it is tried at once.
+    stage.handle.request_renewal();
+    let _watch = stage.answer_watch(5).await;
+    assert_eq!(stage.next().await, FeedEvent::Up, "one for both");
+    stage.handle.request_renewal();
+    stage.refuse_watch(StoreError::Compacted { requested: 5, oldest: 9 }).await;
+    stage.answer_list(Ok(9)).await;
+    assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(9)));
+    let watch = stage.answer_watch(9).await;
+    watch.send(Ok(WatchEvent::Changed(batch(10)))).unwrap();
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(10)), "the list was the answer");
+}

@@ -3,7 +3,7 @@
 use contiv_proto::message::endpoints as wire;
 use serde::{Deserialize, Serialize};
 
-use super::{check::Check, metadata::Metadata, object::Manifest, reference::ObjectReference};
+use super::{check::Check, metadata::Metadata, object::Manifest, port::Port, reference::ObjectReference};
 use wire::endpoint_subset::{EndpointAddress, EndpointPort};
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -34,17 +34,6 @@ struct Address {
     node_name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_ref: Option<ObjectReference>,
-}
-
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-#[expect(clippy::struct_field_names, reason = "the names are those of Kubernetes")]
-struct Port {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    name: String,
-    port: i64,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    protocol: String,
 }
 
 impl Manifest for Endpoints {
@@ -85,21 +74,16 @@ impl Subset {
         };
         let ready = addresses("addresses", self.addresses);
         let not_ready_addresses = addresses("notReadyAddresses", self.not_ready_addresses);
-        let port = |(j, port): (usize, Port)| EndpointPort {
-            port: check.port(format_args!("subsets[{i}].ports[{j}].port"), port.port),
-            protocol: check.protocol(format_args!("subsets[{i}].ports[{j}].protocol"), port.protocol),
-            name: port.name,
+        let port = |(j, port): (usize, Port)| {
+            let (name, port, protocol) = port.into_parts(format_args!("subsets[{i}].ports[{j}]"), check);
+            EndpointPort { name, port, protocol }
         };
         let ports = self.ports.into_iter().enumerate().map(port).collect();
         wire::EndpointSubset { addresses: ready, not_ready_addresses, ports }
     }
 
     fn from_message(message: wire::EndpointSubset) -> Self {
-        let port = |port: EndpointPort| Port {
-            name: port.name,
-            port: i64::from(port.port),
-            protocol: port.protocol,
-        };
+        let port = |EndpointPort { name, port, protocol }| Port::new(name, port, protocol);
         Self {
             addresses: message.addresses.into_iter().map(Address::from_message).collect(),
             not_ready_addresses: message.not_ready_addresses.into_iter().map(Address::from_message).collect(),

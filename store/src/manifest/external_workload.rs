@@ -7,11 +7,7 @@ use std::collections::BTreeMap;
 use contiv_proto::message::externalworkload as wire;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    check::Check,
-    metadata::{Metadata, timestamp},
-    object::Manifest,
-};
+use super::{check::Check, metadata::Metadata, object::Manifest, port::Port};
 use condition::Condition;
 
 /// So many addresses may one have: one per family.
@@ -42,17 +38,6 @@ struct Spec {
 struct MeshTls {
     identity: String,
     server_name: String,
-}
-
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-#[expect(clippy::struct_field_names, reason = "the names are those of Kubernetes")]
-struct Port {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    name: String,
-    port: i64,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    protocol: String,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -115,21 +100,15 @@ impl Manifest for ExternalWorkload {
 
     fn from_message(message: &wire::ExternalWorkload) -> Self {
         let message = message.clone();
-        let port = |wire::external_workload::Port { name, port, protocol }| Port {
-            name,
-            port: i64::from(port),
-            protocol,
-        };
+        let port = |wire::external_workload::Port { name, port, protocol }| Port::new(name, port, protocol);
         Self {
             status: Status {
                 conditions: message.conditions.into_iter().map(Condition::from_message).collect(),
             },
             metadata: Metadata {
-                name: message.name,
-                namespace: message.namespace,
                 labels: message.labels,
                 annotations: message.annotations,
-                creation_timestamp: timestamp(message.creation_timestamp),
+                ..Metadata::created_at(message.creation_timestamp, message.name, message.namespace)
             },
             spec: Spec {
                 mesh_tls: message.mesh_tls.map(
@@ -170,10 +149,9 @@ fn ports(ports: Vec<Port>, check: &mut Check) -> Vec<wire::external_workload::Po
             check.refuse(field, format!("{:?} is the name of spec.ports[{first}] too", port.name));
         }
     }
-    let port = |(i, port): (usize, Port)| wire::external_workload::Port {
-        name: port.name,
-        port: check.port(format_args!("spec.ports[{i}].port"), port.port),
-        protocol: check.protocol(format_args!("spec.ports[{i}].protocol"), port.protocol),
+    let port = |(i, port): (usize, Port)| {
+        let (name, port, protocol) = port.into_parts(format_args!("spec.ports[{i}]"), check);
+        wire::external_workload::Port { name, port, protocol }
     };
     ports.into_iter().enumerate().map(port).collect()
 }

@@ -27,6 +27,11 @@ impl Metadata {
         Self { name: name.to_owned(), namespace: namespace.to_owned(), ..Self::default() }
     }
 
+    /// The same for what came to be so many seconds after 1970 began; 0 where nobody knows.
+    pub(super) fn created_at(seconds: i64, name: String, namespace: String) -> Self {
+        Self { name, namespace, creation_timestamp: timestamp(seconds), ..Self::default() }
+    }
+
     /// `creationTimestamp` (RFC 3339) as seconds since 1970; 0 where there is none.
     pub(super) fn created(&self, check: &mut Check) -> i64 {
         check.time(format_args!("metadata.creationTimestamp"), self.creation_timestamp.as_deref())

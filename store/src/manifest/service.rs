@@ -9,12 +9,7 @@ use std::collections::BTreeMap;
 use contiv_proto::message::service as wire;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    annotation,
-    check::Check,
-    metadata::{Metadata, timestamp},
-    object::Manifest,
-};
+use super::{annotation, check::Check, metadata::Metadata, object::Manifest};
 use port::Port;
 use status::Status;
 
@@ -150,11 +145,9 @@ impl Manifest for Service {
         Self {
             status: Status::from_message(&message),
             metadata: Metadata {
-                name: message.name,
-                namespace: message.namespace,
                 labels: message.labels,
                 annotations: message.annotations,
-                creation_timestamp: timestamp(message.creation_timestamp),
+                ..Metadata::created_at(message.creation_timestamp, message.name, message.namespace)
             },
             spec: Spec {
                 service_type: message.service_type,

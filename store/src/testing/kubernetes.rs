@@ -30,7 +30,7 @@ use cluster::Cluster;
 use resource::Resource;
 use server::Shared;
 
-/// An API server on loopback. It ends when this is dropped.
+/// An API server, on loopback if nobody says otherwise. It ends when this is dropped.
 #[derive(Debug)]
 pub struct ApiServer {
     address: SocketAddr,
@@ -47,7 +47,15 @@ impl ApiServer {
     /// # Errors
     /// Those of the system.
     pub fn start() -> io::Result<Self> {
-        Self::start_with(None)
+        Self::listen(loopback()?)
+    }
+
+    /// Starts one without TLS, where others than this machine reach it too.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn listen(listener: TcpListener) -> io::Result<Self> {
+        Self::start_with(listener, None)
     }
 
     /// Starts one with the certificates of an authority.
@@ -55,11 +63,10 @@ impl ApiServer {
     /// # Errors
     /// As [`ApiServer::start`], and when a certificate cannot be read.
     pub fn start_with_tls(authority: Authority) -> io::Result<Self> {
-        Self::start_with(Some(authority))
+        Self::start_with(loopback()?, Some(authority))
     }
 
-    fn start_with(authority: Option<Authority>) -> io::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    fn start_with(listener: TcpListener, authority: Option<Authority>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let acceptor = authority.as_ref().map(server::acceptor).transpose()?;
@@ -207,6 +214,10 @@ current-context: here
         self.shared.cluster.send_modify(|cluster| result = Some(change(cluster)));
         result.unwrap_or_else(|| unreachable!("send_modify runs what it is given"))
     }
+}
+
+fn loopback() -> io::Result<TcpListener> {
+    TcpListener::bind(("127.0.0.1", 0))
 }
 
 fn unknown(object: &Value) -> io::Error {

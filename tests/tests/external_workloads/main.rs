@@ -1,7 +1,3 @@
-//! External workloads, from their manifests to packets: a real etcd, real `contiv controller` processes, a real agent.
+//! External workloads, from their manifests to packets: a real etcd, a real `contiv controller`, a real agent.
 
-mod fleet;
-mod history;
-mod interrupted;
 mod packets;
-mod registry;

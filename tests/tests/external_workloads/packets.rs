@@ -4,18 +4,17 @@ use std::{collections::BTreeSet, fs, net::SocketAddr};
 
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
-    cluster::{Etcd, ROOT, State, TARGET_PORT},
-    lab::{Family, Lab, LabError, Protocol, Responder, Result, isolated, ranges, scratch, wait_until},
+    cluster::{Etcd, NAMESPACE, ROOT, State, TARGET_PORT},
+    fleet::{ELECTION, Instance, SOON},
+    lab::{
+        Family, Host, Lab, LabError, Namespace, Protocol, Responder, Result, isolated, ranges, scratch,
+        wait_until,
+    },
 };
 use serde_json::json;
 
-use crate::{
-    fleet::{ELECTION, Instance, SOON},
-    registry::{NAMESPACE, service_key},
-};
-
-/// As a person writes them. The first is the machine `client`, the second the machine `node2`.
-const MANIFESTS: &str = r#"
+/// As a person writes it.
+const SERVICE: &str = r#"
 apiVersion: v1
 kind: Service
 metadata: {name: legacy}
@@ -25,27 +24,29 @@ spec:
   ipFamilies: [IPv4, IPv6]
   selector: {app: legacy}
   ports: [{name: http, port: 80, targetPort: web}]
----
-apiVersion: workload.linkerd.io/v1beta1
-kind: ExternalWorkload
-metadata: {name: vm-1, labels: {app: legacy}}
-spec:
-  meshTLS: {identity: "spiffe://lab/vm-1", serverName: vm-1.lab}
-  workloadIPs: [{ip: 172.31.0.100}, {ip: "fd00:172:31::100"}]
-  ports: [{name: web, port: 8080}]
-status:
-  conditions: [{type: Ready, status: "True"}]
----
-apiVersion: workload.linkerd.io/v1beta1
-kind: ExternalWorkload
-metadata: {name: vm-2, labels: {app: legacy}}
-spec:
-  meshTLS: {identity: "spiffe://lab/vm-2", serverName: vm-2.lab}
-  workloadIPs: [{ip: 172.31.0.2}, {ip: "fd00:172:31::2"}]
-  ports: [{name: web, port: 8080}]
-status:
-  conditions: [{type: Ready, status: "False"}]
 "#;
+
+/// The service, and the machines `client` and `node2` as workloads of these names, of which each is as ready as is said.
+fn manifests(lab: &Lab, client: &str, node2: &str) -> String {
+    let workload = |(name, namespace, ready): (&str, &Namespace, &str)| {
+        let Host { v4, v6, .. } = namespace.host;
+        format!(
+            "---
+apiVersion: workload.linkerd.io/v1beta1
+kind: ExternalWorkload
+metadata: {{name: {name}, labels: {{app: legacy}}}}
+spec:
+  meshTLS: {{identity: 'spiffe://lab/{name}', serverName: {name}.lab}}
+  workloadIPs: [{{ip: {v4}}}, {{ip: '{v6}'}}]
+  ports: [{{name: web, port: 8080}}]
+status:
+  conditions: [{{type: Ready, status: '{ready}'}}]
+"
+        )
+    };
+    let workloads = [("vm-1", &lab.client, client), ("vm-2", &lab.node2, node2)].map(workload);
+    format!("{SERVICE}{}", workloads.concat())
+}
 
 #[test]
 fn packets_reach_a_workload_outside_any_pod_network_while_it_is_ready() -> Result<()> {
@@ -57,16 +58,16 @@ fn packets_reach_a_workload_outside_any_pod_network_while_it_is_ready() -> Resul
             let (pods, via) = (ranges::PODS.cidr(family), lab.node.host.address(family).to_string());
             lab.client.exec(&["ip", "route", "add", &pods, "via", &via])?;
         }
-        let controller = Instance::start(lab, &lab.node)?;
+        let controller = Instance::start(lab, &lab.node, &["--enable", "external-workloads"])?;
         let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
         let run = Run { lab, etcd: &etcd };
 
-        run.contiv("apply", MANIFESTS)?;
+        run.contiv("apply", &manifests(lab, "True", "False"))?;
         run.is_served_by(&["client"])?;
         // The other one becomes ready as well, and then the first one fails.
-        run.contiv("apply", &MANIFESTS.replace("\"False\"", "\"True\""))?;
+        run.contiv("apply", &manifests(lab, "True", "True"))?;
         run.is_served_by(&["client", "node2"])?;
-        run.contiv("apply", &MANIFESTS.replace("\"True\"", "\"Unknown\"").replace("\"False\"", "\"True\""))?;
+        run.contiv("apply", &manifests(lab, "Unknown", "True"))?;
         run.is_served_by(&["node2"])?;
         // A pod of the same service, in a slice of somebody else.
         let pod_slice = |family: Family, address_type: &str| {
@@ -84,7 +85,7 @@ fn packets_reach_a_workload_outside_any_pod_network_while_it_is_ready() -> Resul
         run.is_served_by(&["pod2"])?;
 
         // The service goes, and its slices with it; those of others stay.
-        etcd.etcdctl(&["del", &service_key("legacy")])?;
+        etcd.etcdctl(&["del", &format!("{ROOT}/service/legacy/namespace/{NAMESPACE}")])?;
         wait_until("our slices are gone", SOON, || {
             run.slices()
                 .is_ok_and(|slices| slices.len() == 2 && slices.iter().all(|key| key.contains("/legacy-")))

@@ -15,7 +15,7 @@ use contiv_proto::{
 
 use super::*;
 use crate::{
-    Instance, Protocol, SourceService,
+    Instance, SourceService,
     stored::{REGISTRY_LABEL, Stored},
 };
 
@@ -106,13 +106,7 @@ impl Registries {
 }
 
 fn instance(address: &str, port: u16) -> Instance {
-    Instance {
-        address: address.parse().unwrap(),
-        port,
-        protocol: Protocol::Tcp,
-        ready: true,
-        tags: BTreeSet::new(),
-    }
+    Instance::new(address.parse().unwrap(), port)
 }
 
 fn catalog<const N: usize>(services: [(&str, &[Instance]); N]) -> Catalog {

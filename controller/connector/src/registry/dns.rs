@@ -167,13 +167,11 @@ async fn lookup_service(
         holds = holds.min(addresses.holds);
         for ip in addresses.what {
             match address(&ip.to_string()) {
-                Ok(address) if port > 0 => drop(service.instances.insert(Instance {
-                    address,
-                    port,
-                    protocol: protocol(record),
-                    ready: true,
-                    tags: std::collections::BTreeSet::new(),
-                })),
+                Ok(address) if port > 0 => drop(
+                    service
+                        .instances
+                        .insert(Instance { protocol: protocol(record), ..Instance::new(address, port) }),
+                ),
                 Ok(address) => skipped.push(format!("{address}: 0 is no port")),
                 Err(reason) => skipped.push(reason),
             }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use contiv_connector::{
-    Aggregator, Catalog, ConnectorMetrics, Instance, NamedRegistry, Parts, Protocol, Publisher, Registry,
+    Aggregator, Catalog, ConnectorMetrics, Instance, NamedRegistry, Parts, Publisher, Registry,
     RegistryError, SourceService, controller, plan::Target,
 };
 use contiv_controller::{
@@ -195,13 +195,7 @@ impl Running {
 }
 
 pub(crate) fn instance(address: &str, port: u16) -> Instance {
-    Instance {
-        address: address.parse().unwrap(),
-        port,
-        protocol: Protocol::Tcp,
-        ready: true,
-        tags: BTreeSet::new(),
-    }
+    Instance::new(address.parse().unwrap(), port)
 }
 
 pub(crate) fn catalog<const N: usize>(services: [(&str, &[(&str, u16)]); N]) -> Say {

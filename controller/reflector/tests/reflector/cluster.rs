@@ -25,8 +25,11 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start(server: &ApiServer, store: Arc<dyn Store>, lease: Lease) -> Self {
-        let url = server.url().unwrap().parse().unwrap();
-        let source = contiv_store::open(&url, EtcdAccess::default()).await.unwrap();
+        Self::start_at(&server.url().unwrap(), store, lease).await
+    }
+
+    pub(crate) async fn start_at(url: &str, store: Arc<dyn Store>, lease: Lease) -> Self {
+        let source = contiv_store::open(&url.parse().unwrap(), EtcdAccess::default()).await.unwrap();
         let stats = Stats::default();
         let mut manager = Manager::new(store, lease);
         manager.register(controller(source, &stats).unwrap()).unwrap();

@@ -6,3 +6,5 @@ mod cluster;
 mod etcd;
 mod faults;
 mod mark_and_sweep;
+mod same_by_all_ways;
+mod standby;

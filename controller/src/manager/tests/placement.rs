@@ -1,6 +1,9 @@
 //! Where controllers run, and when the lease comes and goes.
 
+use futures::{FutureExt, future::BoxFuture};
+
 use super::*;
+use crate::Background;
 
 #[tokio::test(start_paused = true)]
 async fn a_singleton_runs_only_while_the_lease_is_held() {
@@ -167,4 +170,54 @@ async fn a_warm_standby_begins_with_what_happened_while_it_waited_and_lists_noth
     lines.sort();
     assert_eq!(lines, ["/t/1 new", "/t/2 while it waited", "/t/3 -"]);
     running.stop().await;
+}
+
+/// Counts while it waits, and says how far it came when it runs.
+struct Counting {
+    log: Log,
+    count: usize,
+}
+
+impl Background<String> for Counting {
+    fn keep_warm(&mut self) -> BoxFuture<'_, BoxError> {
+        async move {
+            while self.count < 3 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                self.count += 1;
+            }
+            std::future::pending().await
+        }
+        .boxed()
+    }
+
+    fn run(self: Box<Self>, context: Context<String>) -> BoxFuture<'static, Result<(), BoxError>> {
+        async move {
+            self.log.add(format!("goes on from {}", self.count));
+            context.stop().cancelled().await;
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_background_task_of_a_warm_standby_goes_on_from_what_it_prepared() {
+    for (is_warm, expected) in
+        [(true, ["goes on from 3", "goes on from 0"]), (false, ["goes on from 0", "goes on from 0"])]
+    {
+        let (store, log) = (MemoryStore::new(), Log::new());
+        let builder = logging(&log).with_warm_background({
+            let log = log.clone();
+            move |_| Counting { log: log.clone(), count: 0 }
+        });
+        let running = run_without_lease(&store, if is_warm { builder.with_warm_standby() } else { builder });
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        running.holder.give();
+        settle().await;
+        // Won again at once: there was nothing to wait for.
+        running.holder.give();
+        settle().await;
+        running.stop().await;
+        assert_eq!(log.take(), expected);
+    }
 }

@@ -8,14 +8,20 @@ use prometheus_client::encoding::text::encode;
 use super::{Cluster, backends, service, workload};
 use crate::slice::TERM_ANNOTATION;
 
-#[tokio::test(start_paused = true)]
-async fn slices_of_a_service_that_was_deleted_while_nobody_was_active_are_deleted_by_the_next() {
+/// A service with one workload whose slice is written, and nobody who may write any more.
+async fn deposed() -> Cluster {
     let cluster = Cluster::start();
     cluster.put(service("web", "web")).await;
     cluster.put(workload("a", "web", "192.0.2.1")).await;
     cluster.settle().await;
     cluster.lease.take();
     cluster.settle().await;
+    cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn slices_of_a_service_that_was_deleted_while_nobody_was_active_are_deleted_by_the_next() {
+    let cluster = deposed().await;
     cluster.delete(service("web", "web")).await;
     cluster.settle().await;
     assert_eq!(cluster.slices().await.len(), 1, "who has no lease writes nothing");
@@ -28,12 +34,7 @@ async fn slices_of_a_service_that_was_deleted_while_nobody_was_active_are_delete
 /// linkerd's scenario: what the tracker knew of a former term must not count.
 #[tokio::test(start_paused = true)]
 async fn a_slice_that_was_deleted_while_this_one_was_not_active_is_made_again() {
-    let cluster = Cluster::start();
-    cluster.put(service("web", "web")).await;
-    cluster.put(workload("a", "web", "192.0.2.1")).await;
-    cluster.settle().await;
-    cluster.lease.take();
-    cluster.settle().await;
+    let cluster = deposed().await;
     cluster.delete(cluster.slices().await.remove(0)).await;
     cluster.settle().await;
     cluster.lease.give();

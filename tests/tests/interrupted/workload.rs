@@ -1,13 +1,10 @@
-//! What the tests put into etcd: services and workloads, as `contiv apply` would.
+//! External workloads and their services in etcd, as `contiv apply` would put them there.
 
 use contiv_tests::{
-    cluster::{EtcdClient, ROOT, TARGET_PORT},
+    cluster::{EtcdClient, NAMESPACE, ROOT, TARGET_PORT},
     lab::Result,
 };
 use serde_json::{Value, json};
-
-/// The namespace of everything.
-pub(crate) const NAMESPACE: &str = "default";
 
 /// An external workload.
 #[derive(Debug, Clone)]

@@ -1,0 +1,148 @@
+//! One type on both sides: followed, and compared.
+
+use std::sync::Arc;
+
+use contiv_controller::BoxError;
+use contiv_proto::{Key, Kind};
+use contiv_store::{Feed, FeedEvent, FeedHandle, Store};
+use tokio::sync::mpsc::Receiver;
+use tracing::warn;
+
+use crate::{state::State, stats::Stats};
+
+/// What Kubernetes has of a type and what is stored of it, with what follows both. Nothing is asked of anybody before the
+/// first [`Sides::next`].
+pub(crate) struct Sides {
+    pub(crate) kind: Kind,
+    source: Arc<dyn Store>,
+    store: Arc<dyn Store>,
+    pub(crate) stats: Stats,
+    pub(crate) state: State,
+    wanted: Option<Side>,
+    stored: Option<Side>,
+    /// Whether Kubernetes has answered since [`Sides::doubt`].
+    is_fresh: bool,
+}
+
+struct Side {
+    events: Receiver<FeedEvent>,
+    handle: FeedHandle,
+}
+
+impl Side {
+    fn open(store: &Arc<dyn Store>, kind: Kind) -> Self {
+        let (events, handle) = Feed::start(Arc::clone(store), Key::prefix(kind));
+        Self { events, handle }
+    }
+}
+
+/// Of which side.
+enum Heard {
+    Wanted(Option<FeedEvent>),
+    Stored(Option<FeedEvent>),
+}
+
+impl Sides {
+    pub(crate) fn new(kind: Kind, source: Arc<dyn Store>, store: Arc<dyn Store>, stats: Stats) -> Self {
+        let state = State::default();
+        Self { kind, source, store, stats, state, wanted: None, stored: None, is_fresh: false }
+    }
+
+    /// Follows both sides until one cannot be.
+    pub(crate) async fn keep_warm(&mut self) -> BoxError {
+        loop {
+            if let Err(error) = self.next().await {
+                return error;
+            }
+        }
+    }
+
+    /// Takes in what happens next. Nothing is lost when this is dropped.
+    pub(crate) async fn next(&mut self) -> Result<(), BoxError> {
+        let wanted = self.wanted.get_or_insert_with(|| Side::open(&self.source, self.kind));
+        // One list after the other: while it is taken in, a list is there twice.
+        let heard = if self.state.has_wanted() {
+            let stored = self.stored.get_or_insert_with(|| Side::open(&self.store, self.kind));
+            tokio::select! {
+                event = wanted.events.recv() => Heard::Wanted(event),
+                event = stored.events.recv() => Heard::Stored(event),
+            }
+        } else {
+            Heard::Wanted(wanted.events.recv().await)
+        };
+        match heard {
+            Heard::Wanted(event) => {
+                self.take_in_wanted(event.ok_or("Kubernetes can no longer be followed")?);
+            }
+            Heard::Stored(event) => {
+                self.take_in_stored(event.ok_or("the store can no longer be followed")?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in whatever is there already.
+    pub(crate) fn take_in_all(&mut self) {
+        while let Some(event) = self.wanted.as_mut().and_then(|side| side.events.try_recv().ok()) {
+            self.take_in_wanted(event);
+        }
+        while let Some(event) = self.stored.as_mut().and_then(|side| side.events.try_recv().ok()) {
+            self.take_in_stored(event);
+        }
+    }
+
+    /// Lists what is stored again.
+    pub(crate) fn resync_stored(&self) {
+        if let Some(side) = &self.stored {
+            side.handle.request_resync();
+        }
+    }
+
+    /// What is known of Kubernetes counts no more until it has answered: it may be old without anybody knowing.
+    pub(crate) fn doubt(&mut self) {
+        self.is_fresh = false;
+        if let Some(side) = &self.wanted {
+            side.handle.request_renewal();
+        }
+    }
+
+    /// Whether what is known of Kubernetes counts.
+    pub(crate) const fn is_fresh(&self) -> bool {
+        self.is_fresh
+    }
+
+    fn take_in_wanted(&mut self, event: FeedEvent) {
+        let kind = self.kind;
+        match event {
+            FeedEvent::Snapshot(snapshot) => {
+                let unreadable = self.state.list_wanted(snapshot);
+                self.stats.could_not_read(kind, unreadable);
+                self.stats.resynced(kind);
+                self.is_fresh = true;
+            }
+            FeedEvent::Changed(batch) => {
+                let unreadable = self.state.change_wanted(batch);
+                self.stats.could_not_read(kind, unreadable);
+            }
+            FeedEvent::Problems(problems) => {
+                for problem in problems {
+                    warn!(%problem, "an object of Kubernetes cannot be read; what is stored of it stays");
+                }
+            }
+            FeedEvent::Down { .. } => self.stats.lost(kind),
+            FeedEvent::Up => self.is_fresh = true,
+        }
+    }
+
+    fn take_in_stored(&mut self, event: FeedEvent) {
+        match event {
+            FeedEvent::Snapshot(snapshot) => {
+                self.state.list_stored(snapshot);
+                self.stats.resynced(self.kind);
+            }
+            FeedEvent::Changed(batch) => self.state.change_stored(batch),
+            FeedEvent::Down { .. } => self.stats.lost(self.kind),
+            FeedEvent::Up | FeedEvent::Problems(_) => {}
+        }
+    }
+}
