@@ -24,6 +24,7 @@ mod local_addresses;
 pub mod logging;
 pub mod metrics;
 mod mirror;
+mod process;
 pub mod service_manager;
 pub mod state_dir;
 
