@@ -1,17 +1,12 @@
 //! The running agent, put together: store, event loop, renderers, debug HTTP, signals.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use contiv_proto::key;
 use contiv_renderer::{registry, route::Routes};
 use contiv_store::Feed;
-use tokio::{
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
-    sync::mpsc,
-    task::JoinSet,
-};
+use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
@@ -28,16 +23,13 @@ use crate::{
     logging::LogLevel,
     metrics::Metrics,
     otlp,
-    service_manager::ServiceManager,
+    process::{self, Asked, Signals, listen},
+    service_manager::{ServiceManager, look_at_event_loop},
     state_dir::StateDir,
 };
 
-/// Work for the runtime is little: watching, and answering a few requests.
-const WORKERS: usize = 2;
 /// How many requests may wait for the loop before callers have to.
 const REQUESTS: usize = 64;
-/// How long requests that are under way at the end may take.
-const HTTP_DRAIN_LIMIT: Duration = Duration::from_millis(500);
 
 /// Runs the agent until it is told to stop by a signal.
 ///
@@ -46,25 +38,13 @@ const HTTP_DRAIN_LIMIT: Duration = Duration::from_millis(500);
 /// store or a renderer.
 pub fn run(config: &Config, log_level: LogLevel) -> anyhow::Result<()> {
     let _state_dir = StateDir::lock(&config.state_dir)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .enable_all()
-        .build()
-        .context("failed to start the runtime")?;
-    let manager = ServiceManager::of_environment();
-    let result = runtime.block_on(run_until_stopped(config, log_level, manager.as_ref()));
-    if let (Some(manager), Err(error)) = (&manager, &result) {
-        manager.failed(&format!("{error:#}"));
-    }
-    // Nothing is left to do; what still hangs is not waited for.
-    runtime.shutdown_background();
-    result
+    process::run(|manager| run_until_stopped(config, log_level, manager))
 }
 
 async fn run_until_stopped(
     config: &Config,
     log_level: LogLevel,
-    manager: Option<&ServiceManager>,
+    manager: Option<ServiceManager>,
 ) -> anyhow::Result<()> {
     let names: Vec<&str> = config.renderers.iter().map(|name| name.as_str()).collect();
     info!(
@@ -131,22 +111,22 @@ async fn run_until_stopped(
     otlp::start(config, &requests)?;
     let mut event_loop = tokio::spawn(event_loop.run());
     let (reloads, reloaded) = mpsc::channel(REQUESTS);
-    if let Some(manager) = manager.cloned() {
+    if let Some(manager) = manager.clone() {
+        let requests = requests.clone();
         // It ends with the loop.
-        tokio::spawn(manager.follow(requests.clone(), reloaded));
+        tokio::spawn(manager.follow(move || look_at_event_loop(requests.clone()), reloaded));
     }
     let result = tokio::select! {
         ended = &mut event_loop => ended_early(ended),
-        () = signals.forward(&requests, &reloads) => {
-            if let Some(manager) = manager {
+        () = forward(&mut signals, &requests, &reloads) => {
+            if let Some(manager) = &manager {
                 manager.stopping();
             }
             ended_as_asked(event_loop.await)
         }
     };
     stop.cancel();
-    // A request that does not end must not keep the agent from ending.
-    let _ = tokio::time::timeout(HTTP_DRAIN_LIMIT, servers.join_all()).await;
+    process::drain(servers).await;
     if result.is_ok() && config.route_withdraw_on_stop && config.renderers.contains(&RendererName::ROUTE) {
         withdraw(config);
     }
@@ -198,55 +178,19 @@ fn traffic_renderer(config: &Config) -> &'static str {
     nftables.or(config.renderers.first()).unwrap_or(&RendererName::NFTABLES).as_str()
 }
 
-/// Listens; what is wrong with the address is said with the flag that sets it.
-pub(crate) async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let hint = match error.kind() {
-            io::ErrorKind::AddrInUse => "another program listens there; stop it, or choose another with",
-            io::ErrorKind::AddrNotAvailable => "this machine does not have that address; choose another with",
-            io::ErrorKind::PermissionDenied => "not allowed; choose a port above 1023 with",
-            _ => "choose another with",
+/// Turns signals into requests, until one has asked for the end. `reloads` hears of SIGHUP.
+async fn forward(signals: &mut Signals, requests: &mpsc::Sender<Request>, reloads: &mpsc::Sender<()>) {
+    loop {
+        let asked = signals.next().await;
+        let request = match asked {
+            Asked::Stop => Request::Shutdown,
+            Asked::Reload => Request::Resync { cause: "SIGHUP" },
         };
-        anyhow!("failed to listen on {address}: {error}: {hint} {flag}")
-    })
-}
-
-/// The signals that the agent heeds.
-#[derive(Debug)]
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-    hangup: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    fn install() -> anyhow::Result<Self> {
-        let install = |kind| signal(kind).context("failed to install a signal handler");
-        Ok(Self {
-            terminate: install(SignalKind::terminate())?,
-            interrupt: install(SignalKind::interrupt())?,
-            hangup: install(SignalKind::hangup())?,
-        })
-    }
-
-    /// Turns signals into requests, until one has asked for the end. `reloads` hears of SIGHUP.
-    async fn forward(&mut self, requests: &mpsc::Sender<Request>, reloads: &mpsc::Sender<()>) {
-        loop {
-            let request = tokio::select! {
-                _ = self.terminate.recv() => Request::Shutdown,
-                _ = self.interrupt.recv() => Request::Shutdown,
-                _ = self.hangup.recv() => Request::Resync { cause: "SIGHUP" },
-            };
-            let is_last = matches!(request, Request::Shutdown);
-            let is_reload = matches!(request, Request::Resync { .. });
-            // A loop that is gone has ended, which is noticed elsewhere.
-            if requests.send(request).await.is_err() || is_last {
-                return;
-            }
-            if is_reload {
-                // Nobody listens without a service manager, and one that is told of a reload already knows.
-                let _ = reloads.try_send(());
-            }
+        // A loop that is gone has ended, which is noticed elsewhere.
+        if requests.send(request).await.is_err() || asked == Asked::Stop {
+            return;
         }
+        // Nobody listens without a service manager, and one that is told of a reload already knows.
+        let _ = reloads.try_send(());
     }
 }

@@ -25,6 +25,7 @@ pub mod logging;
 pub mod metrics;
 mod mirror;
 mod otlp;
+mod process;
 pub mod service_manager;
 pub mod state_dir;
 

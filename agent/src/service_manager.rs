@@ -1,8 +1,10 @@
-//! What systemd is told: when the agent is ready, what it is doing, that it is alive. Source: `sd_notify(3)`.
+//! What systemd is told: when the process is ready, what it is doing, that it is alive. Source: `sd_notify(3)`.
 //!
-//! The loop is asked once a second. Only an answer keeps the watchdog quiet, so it is the loop's progress that counts and
-//! not that of a timer beside it.
+//! Whoever does the work is asked once a second: the agent's event loop, or the controllers and their election. Only an answer
+//! keeps the watchdog quiet, so it is their progress that counts and not that of a timer beside them.
 
+mod controllers;
+mod event_loop;
 mod words;
 
 #[cfg(test)]
@@ -12,14 +14,15 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use sd_notify::NotifyState;
 use tokio::{
-    sync::{mpsc, oneshot},
-    time::{Instant, MissedTickBehavior, interval, timeout},
+    sync::mpsc,
+    time::{Instant, MissedTickBehavior, interval},
 };
 use tracing::warn;
 
-use crate::event_loop::{Query, RendererView, Reply, Request, Status};
+pub(crate) use controllers::look_at_controllers;
+pub(crate) use event_loop::look_at_event_loop;
 
-/// Between two questions to the loop.
+/// Between two questions.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// After this time a reload counts as done, even if the store or a renderer does not come to rest.
 const RELOAD_LIMIT: Duration = Duration::from_secs(20);
@@ -64,7 +67,7 @@ impl ServiceManager {
         (self.send)(&[NotifyState::Status(status)]);
     }
 
-    /// The agent reads everything again. Needs the time, so that the end of an older reload is not taken for that of this.
+    /// Everything is read again. Needs the time, so that the end of an older reload is not taken for that of this.
     fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => (self.send)(&[NotifyState::Reloading, now]),
@@ -84,13 +87,17 @@ impl ServiceManager {
         self.status(&format!("failed: {}", words::one_line(error)));
     }
 
-    /// The loop is alive.
+    /// Whoever does the work is alive.
     fn watchdog(&self) {
         (self.send)(&[NotifyState::Watchdog]);
     }
 
-    /// Tells how the loop is, until it is gone. Each message through `reloads` is a reload that was asked for.
-    pub async fn follow(self, requests: mpsc::Sender<Request>, mut reloads: mpsc::Receiver<()>) {
+    /// Tells what each look finds, until there is nothing to look at any more. Each message through `reloads` is a reload that
+    /// was asked for; their end is the end of this.
+    pub(crate) async fn follow<L>(self, mut look: impl FnMut() -> L, mut reloads: mpsc::Receiver<()>)
+    where
+        L: Future<Output = Option<Look>>,
+    {
         let mut told = Told::default();
         let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -106,40 +113,52 @@ impl ServiceManager {
                         self.reloading();
                         told.reload_since = Some(Instant::now());
                     }
-                    // The next look says how far it is: the loop has been asked to read again before.
+                    // The next look says how far it is: whoever does the work has been asked to read again before.
                     ticks.reset();
                     continue;
                 }
             }
-            match ask(&requests).await {
-                Answer::Gone => return,
-                Answer::None => self.tell_status(&mut told, "the event loop does not answer".to_owned()),
-                Answer::Is(status, renderers) => self.tell(&mut told, &status, &renderers),
+            match look().await {
+                Some(look) => self.tell(&mut told, look),
+                None => return,
             }
         }
     }
 
-    fn tell(&self, told: &mut Told, status: &Status, renderers: &[RendererView]) {
-        self.watchdog();
-        self.tell_status(told, words::status(status, renderers));
-        let is_at_rest = |renderer: &RendererView| {
-            renderer.pending == "nothing" && !matches!(renderer.state, "busy" | "slow")
-        };
-        let is_reloaded = told
-            .reload_since
-            .is_some_and(|since| since.elapsed() >= RELOAD_LIMIT || renderers.iter().all(is_at_rest));
-        if (status.ready && !told.ready) || is_reloaded {
+    fn tell(&self, told: &mut Told, look: Look) {
+        if look.alive {
+            self.watchdog();
+        }
+        if told.status != look.status {
+            self.status(&look.status);
+            told.status = look.status;
+        }
+        let is_reloaded =
+            told.reload_since.is_some_and(|since| since.elapsed() >= RELOAD_LIMIT || look.at_rest);
+        if look.alive && ((look.ready && !told.ready) || is_reloaded) {
             told.ready = true;
             told.reload_since = None;
             self.ready();
         }
     }
+}
 
-    fn tell_status(&self, told: &mut Told, status: String) {
-        if told.status != status {
-            self.status(&status);
-            told.status = status;
-        }
+/// How a process is, at one moment.
+#[derive(Debug)]
+pub(crate) struct Look {
+    /// Whether what does the work answers.
+    alive: bool,
+    /// Whether it has begun to do what it is for.
+    ready: bool,
+    /// Whether it has nothing left to do.
+    at_rest: bool,
+    status: String,
+}
+
+impl Look {
+    /// What does the work does not answer.
+    fn silent(status: String) -> Self {
+        Self { alive: false, ready: false, at_rest: false, status }
     }
 }
 
@@ -149,30 +168,4 @@ struct Told {
     ready: bool,
     status: String,
     reload_since: Option<Instant>,
-}
-
-enum Answer {
-    Is(Box<Status>, Vec<RendererView>),
-    /// The loop is alive no more, or busy.
-    None,
-    /// The loop has ended.
-    Gone,
-}
-
-async fn ask(requests: &mpsc::Sender<Request>) -> Answer {
-    let questions = async {
-        let status = question(requests, Query::Status).await?;
-        Some((status, question(requests, Query::Renderers).await?))
-    };
-    match timeout(INTERVAL, questions).await {
-        Ok(Some((status, renderers))) => Answer::Is(Box::new(status), renderers),
-        Ok(None) => Answer::Gone,
-        Err(_) => Answer::None,
-    }
-}
-
-async fn question<T>(requests: &mpsc::Sender<Request>, wrap: impl FnOnce(Reply<T>) -> Query) -> Option<T> {
-    let (reply, answer) = oneshot::channel();
-    requests.send(Request::Query(wrap(reply))).await.ok()?;
-    answer.await.ok()
 }

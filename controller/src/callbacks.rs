@@ -30,6 +30,7 @@ use tracing::error;
 use crate::{
     BoxError,
     controller::{AnyController, Context, Controller, ControllerBuilder, Environment, Outcome, Status},
+    manager::Queues,
     queue::TokenBucket,
     resource::{Key, Object, ResourceType},
     writer::Writer,
@@ -153,6 +154,7 @@ pub fn test_run<T: Send + Sync + 'static>(resource: impl Resource<T>, store: Arc
         writer: Writer::new(Arc::clone(&store), None),
         store,
         metrics: None,
+        queues: Queues::default(),
         stop: stop.clone(),
         abort: CancellationToken::new(),
     };

@@ -53,6 +53,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     BoxError,
     cache::{Cache, Index, QueryFn},
+    manager::Queues,
     queue::{RetryPolicy, Settle, WorkQueueMetrics},
     resource::{Key, ResourceType},
     writer::Writer,
@@ -198,6 +199,8 @@ pub(crate) struct Environment {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) writer: Writer,
     pub(crate) metrics: Option<WorkQueueMetrics>,
+    /// Where the queue of a run is to be found.
+    pub(crate) queues: Queues,
     /// Take nothing new; finish what is under way.
     pub(crate) stop: CancellationToken,
     /// Drop what is under way as well.

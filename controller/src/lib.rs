@@ -15,6 +15,7 @@
 //! | [`callbacks`] | the other flavour: tell me of each object that is there and of each that is gone |
 //! | [`manager`] | running controllers, and running them again |
 //! | [`lease`] | who may run singletons: everybody, who won an election, whom a test says |
+//! | [`pulse`] | whether a task still turns, for a watchdog |
 //! | [`writer`] | writes that never go over somebody else's, and never come after the lease is lost |
 //! | `testing` | with the feature `testing`: a store in memory that misbehaves by seed, controllers without loops |
 //!
@@ -27,6 +28,7 @@ pub mod controller;
 pub mod lease;
 pub mod manager;
 pub mod mapper;
+pub mod pulse;
 pub mod queue;
 pub mod reflector;
 pub mod resource;

@@ -25,6 +25,7 @@
 
 mod backoff;
 mod dependencies;
+mod progress;
 mod supervisor;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -38,9 +39,12 @@ use tracing::error;
 use crate::{
     controller::{AnyController, Controller, Placement},
     lease::Lease,
+    pulse::{Heart, Pulse, pulse},
     queue::WorkQueueMetrics,
 };
 pub use dependencies::{Cycle, Dependencies};
+pub(crate) use progress::Queues;
+pub use progress::{Progress, Stall};
 use supervisor::Supervisor;
 
 /// How long runs under way may take when the manager is told to stop.
@@ -70,12 +74,20 @@ pub struct Manager {
     lease: Lease,
     metrics: Option<WorkQueueMetrics>,
     grace: Duration,
-    controllers: Vec<Arc<dyn AnyController>>,
+    controllers: Vec<Registered>,
+    queues: Queues,
+}
+
+/// A controller with what says whether its supervisor turns.
+struct Registered {
+    controller: Arc<dyn AnyController>,
+    pulse: Pulse,
+    heart: Heart,
 }
 
 impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let controllers: Vec<String> = self.controllers.iter().map(ToString::to_string).collect();
+        let controllers: Vec<String> = self.controllers().map(ToString::to_string).collect();
         f.debug_struct("Manager").field("controllers", &controllers).finish_non_exhaustive()
     }
 }
@@ -83,7 +95,7 @@ impl fmt::Debug for Manager {
 impl Manager {
     /// A manager without controllers. Singletons run while `lease` is held.
     pub fn new(store: Arc<dyn Store>, lease: Lease) -> Self {
-        Self { store, lease, metrics: None, grace: GRACE, controllers: Vec::new() }
+        Self { store, lease, metrics: None, grace: GRACE, controllers: Vec::new(), queues: Queues::default() }
     }
 
     /// Counts what the work queues do; each is labelled with its controller's name.
@@ -110,10 +122,11 @@ impl Manager {
         controller: Controller<T>,
     ) -> Result<(), ManagerError> {
         let name = controller.name().to_owned();
-        if self.controllers.iter().any(|other| other.name() == name) {
+        if self.controllers().any(|other| other.name() == name) {
             return Err(ManagerError::DuplicateController { name });
         }
-        self.controllers.push(Arc::new(controller));
+        let (pulse, heart) = pulse();
+        self.controllers.push(Registered { controller: Arc::new(controller), pulse, heart });
         Ok(())
     }
 
@@ -123,8 +136,8 @@ impl Manager {
             let managed = controller.managed_type();
             controller.watched_types().into_iter().map(|of| (of.to_owned(), managed.to_owned())).collect()
         };
-        let managed = self.controllers.iter().map(|controller| controller.managed_type().to_owned());
-        let edges = self.controllers.iter().flat_map(|controller| watched(controller.as_ref()));
+        let managed = self.controllers().map(|controller| controller.managed_type().to_owned());
+        let edges = self.controllers().flat_map(watched);
         Dependencies::new(managed.collect(), edges.collect())
     }
 
@@ -140,10 +153,22 @@ impl Manager {
             .map_or(Ok(()), |cycle| Err(ManagerError::Cycle(cycle)))
     }
 
+    fn controllers(&self) -> impl Iterator<Item = &dyn AnyController> {
+        self.controllers.iter().map(|registered| registered.controller.as_ref())
+    }
+
+    /// Whether what is registered moves, once it runs.
+    pub fn progress(&self) -> Progress {
+        let task = |registered: &Registered| {
+            (format!("controller {}", registered.controller.name()), registered.pulse.clone())
+        };
+        Progress::new(self.controllers.iter().map(task).collect(), Arc::clone(&self.queues))
+    }
+
     /// Runs the controllers until `stop` is cancelled, and returns when all have stopped. A manager can be run once.
     pub async fn run(self, stop: CancellationToken) {
         let mut supervisors = JoinSet::new();
-        for controller in self.controllers {
+        for Registered { controller, heart, .. } in self.controllers {
             let lease = match controller.placement() {
                 Placement::Singleton => self.lease.clone(),
                 Placement::EachNode => Lease::eternal(),
@@ -153,10 +178,11 @@ impl Manager {
                 store: Arc::clone(&self.store),
                 lease,
                 metrics: self.metrics.clone(),
+                queues: Arc::clone(&self.queues),
                 grace: self.grace,
                 stop: stop.clone(),
             };
-            supervisors.spawn(supervisor.run());
+            supervisors.spawn(heart.beat_during(supervisor.run()));
         }
         while let Some(ended) = supervisors.join_next().await {
             if let Err(error) = ended {

@@ -202,6 +202,11 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         self.shared.inner.lock().state.delayed()
     }
 
+    /// How long the longest of the work under way has taken so far.
+    pub fn longest_run(&self) -> Duration {
+        self.shared.so_far().1
+    }
+
     /// The next key, as soon as there is one; none when the queue has ended. Whoever stops waiting loses nothing.
     pub async fn get(&self) -> Option<Work<K>> {
         loop {

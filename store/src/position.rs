@@ -54,7 +54,9 @@ impl Position {
         }
         newest.sort_by_key(|entry| entry.mod_revision);
         let mut position = Self { is_empty: snapshot.entries.is_empty(), ..Self::at(snapshot.revision) };
-        newest.into_iter().for_each(|entry| position.put(entry));
+        for entry in newest {
+            position.put(entry);
+        }
         position
     }
 

@@ -48,12 +48,33 @@ fn the_units_leave_little_to_an_intruder() {
     }
 }
 
+fn value(name: &str, key: &str) -> Option<String> {
+    let text = fs::read_to_string(unit(name)).unwrap();
+    text.lines().find_map(|line| line.strip_prefix(&format!("{key}=")).map(str::to_owned))
+}
+
+#[test]
+fn both_units_are_told_when_they_are_ready_and_alive_and_start_again_whatever_ends_them() {
+    for name in UNITS {
+        let value = |key| value(name, key).unwrap_or_default();
+        assert_eq!((value("Type"), value("NotifyAccess")), ("notify".to_owned(), "main".to_owned()));
+        assert_eq!((value("Restart"), value("StartLimitIntervalSec")), ("always".to_owned(), "0".to_owned()));
+        // They are asked each second.
+        assert!(value("WatchdogSec").parse::<u32>().unwrap() >= 10, "{name}");
+    }
+    // What is under way may take 10 s, and giving back the lease 3 s.
+    assert!(value(UNITS[1], "TimeoutStopSec").unwrap().parse::<u32>().unwrap() > 13);
+}
+
+#[test]
+fn the_name_of_the_host_can_be_read_under_both_units() {
+    for name in UNITS {
+        assert_eq!(value(name, "ProcSubset"), None, "{name}: the host name is in /proc/sys");
+    }
+}
+
 #[test]
 fn the_agent_has_one_capability_and_the_controllers_have_none() {
-    let value = |name: &str, key: &str| {
-        let text = fs::read_to_string(unit(name)).unwrap();
-        text.lines().find_map(|line| line.strip_prefix(&format!("{key}=")).map(str::to_owned))
-    };
     assert_eq!(value(UNITS[0], "CapabilityBoundingSet").as_deref(), Some("CAP_NET_ADMIN"));
     assert_eq!(value(UNITS[1], "CapabilityBoundingSet").as_deref(), Some(""));
     assert_eq!(value(UNITS[1], "AmbientCapabilities"), None);

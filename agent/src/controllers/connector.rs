@@ -1,5 +1,7 @@
 //! Services of other registries.
 
+use std::sync::Arc;
+
 use contiv_connector::{ConnectorConfig, ConnectorMetrics};
 use contiv_controller::Manager;
 use serde_json::{Value, json};
@@ -20,7 +22,7 @@ pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow
             "registries": names.iter().map(|name| registry(name, &metrics)).collect::<Vec<_>>(),
         }),
     };
-    wiring.reports.insert(ControllerName::Connector, Box::new(report));
+    wiring.reports.insert(ControllerName::Connector, Arc::new(report));
     Ok(())
 }
 

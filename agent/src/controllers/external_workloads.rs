@@ -1,5 +1,7 @@
 //! Endpoint slices of external workloads.
 
+use std::sync::Arc;
+
 use contiv_controller::Manager;
 use serde_json::json;
 
@@ -16,6 +18,6 @@ pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow
             "revision": status.last_sync_revision(),
         }),
     };
-    wiring.reports.insert(ControllerName::ExternalWorkloads, Box::new(report));
+    wiring.reports.insert(ControllerName::ExternalWorkloads, Arc::new(report));
     Ok(())
 }

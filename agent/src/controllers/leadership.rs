@@ -5,7 +5,7 @@ use std::sync::Arc;
 use contiv_controller::{Cache, Lease, ResourceType, reflector::Reflector};
 use contiv_store::Store;
 use serde::Serialize;
-use tokio::task::AbortHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::config::controller::ELECTION_KEY;
 
@@ -22,12 +22,12 @@ pub struct Leadership {
     pub store_down: Option<String>,
 }
 
-/// Follows the election, on a task of its own that ends with it.
-#[derive(Debug)]
+/// Follows the election, on a task of its own that ends with the last clone of it.
+#[derive(Debug, Clone)]
 pub(crate) struct Observer {
     lease: Lease,
     holder: Cache<String>,
-    following: AbortHandle,
+    _following: Arc<AbortOnDropHandle<()>>,
 }
 
 impl Observer {
@@ -41,7 +41,7 @@ impl Observer {
         });
         let (mut reflector, holder) = Reflector::start(store, &elections, Vec::new());
         let following = tokio::spawn(async move { while reflector.next().await.is_some() {} });
-        Self { lease, holder, following: following.abort_handle() }
+        Self { lease, holder, _following: Arc::new(AbortOnDropHandle::new(following)) }
     }
 
     pub(crate) fn leadership(&self) -> Leadership {
@@ -53,11 +53,5 @@ impl Observer {
             is_known,
             store_down: holder.down().map(str::to_owned),
         }
-    }
-}
-
-impl Drop for Observer {
-    fn drop(&mut self) {
-        self.following.abort();
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow
     let store = Arc::new(KubeStore::new(address, &Scope::cluster()));
     manager.register(controller(store, &stats)?)?;
     let report = move || Report { has_synced: stats.has_synced(), details: json!({ "source": source }) };
-    wiring.reports.insert(ControllerName::Reflector, Box::new(report));
+    wiring.reports.insert(ControllerName::Reflector, Arc::new(report));
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Which controllers there are, and what each of them needs to be added to the manager.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use contiv_controller::Manager;
 use prometheus_client::registry::Registry;
@@ -44,7 +44,7 @@ impl fmt::Debug for Wiring<'_> {
 pub type Reports = BTreeMap<ControllerName, ReportFn>;
 
 /// How a controller is, now.
-pub type ReportFn = Box<dyn Fn() -> Report + Send + Sync>;
+pub type ReportFn = Arc<dyn Fn() -> Report + Send + Sync>;
 
 /// How a controller is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

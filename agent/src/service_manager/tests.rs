@@ -1,8 +1,19 @@
+use contiv_controller::{
+    BoxError, Context, Controller, Key, Lease, Manager, Outcome, ResourceType, lease::election::Election,
+    testing::MemoryStore,
+};
 use contiv_store::FeedEvent;
-use tokio::sync::mpsc::UnboundedReceiver;
+use serde_json::json;
+use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::test_support::{Harness, Mode, Scripted, service, snapshot};
+use crate::{
+    config::controller::ControllerConfig,
+    controllers::{ControllerName, Observer, Report, Reports},
+    event_loop::Request,
+    test_support::{Harness, Mode, Scripted, service, snapshot},
+};
 
 /// A service manager that writes down what it is told, a word for each message.
 fn recorded() -> (ServiceManager, UnboundedReceiver<String>) {
@@ -34,6 +45,14 @@ async fn told_until(told: &mut UnboundedReceiver<String>, wanted: &str) -> Vec<S
     }
 }
 
+fn follow(
+    manager: ServiceManager,
+    requests: mpsc::Sender<Request>,
+    reloads: mpsc::Receiver<()>,
+) -> impl Future<Output = ()> {
+    manager.follow(move || look_at_event_loop(requests.clone()), reloads)
+}
+
 fn web() -> FeedEvent {
     snapshot(7, vec![service("web", 1)])
 }
@@ -45,7 +64,7 @@ async fn ready_is_told_once_and_only_when_every_renderer_has_its_first_snapshot(
     let harness = Harness::start(vec![spec], vec![]);
     let (manager, mut told) = recorded();
     let (_reloads, reloaded) = mpsc::channel(1);
-    tokio::spawn(manager.follow(harness.requests.clone(), reloaded));
+    tokio::spawn(follow(manager, harness.requests.clone(), reloaded));
     let before = told_until(&mut told, "reading the store dir:/test").await;
     harness.say(web()).await;
     let applying = told_until(&mut told, "applying the first snapshot: slow").await;
@@ -63,7 +82,7 @@ async fn a_reload_is_over_when_every_renderer_has_everything_again() {
     let harness = Harness::start(vec![spec], vec![web()]);
     let (manager, mut told) = recorded();
     let (reloads, reloaded) = mpsc::channel(1);
-    tokio::spawn(manager.follow(harness.requests.clone(), reloaded));
+    tokio::spawn(follow(manager, harness.requests.clone(), reloaded));
     told_until(&mut told, "READY").await;
     renderer.set(Mode::Fail);
     harness.requests.send(Request::Resync { cause: "SIGHUP" }).await.unwrap();
@@ -81,8 +100,91 @@ async fn a_loop_that_does_not_answer_does_not_feed_the_watchdog() {
     let (requests, _taken) = mpsc::channel(1);
     let (manager, mut told) = recorded();
     let (_reloads, reloaded) = mpsc::channel(1);
-    tokio::spawn(manager.follow(requests, reloaded));
+    tokio::spawn(follow(manager, requests, reloaded));
     let all = told_until(&mut told, "the event loop does not answer").await;
     assert_eq!(all.len(), 1, "{all:?}");
     assert!(timeout(3 * INTERVAL, told.recv()).await.is_err(), "nothing more is told");
+}
+
+/// An instance of the controllers with one controller, which has read what it needs when `has_synced` says so.
+struct Instance {
+    store: MemoryStore,
+    told: UnboundedReceiver<String>,
+    manager: Option<Manager>,
+    _election: Election,
+    _followed: mpsc::Sender<()>,
+}
+
+impl Instance {
+    fn start(cluster: &MemoryStore, identity: &str, has_synced: bool) -> Self {
+        let client = cluster.another_client();
+        let store = client.shared();
+        let config = ControllerConfig { identity: identity.to_owned(), ..ControllerConfig::default() };
+        let (election, lease) = Election::enter(Arc::clone(&store), config.election()).unwrap();
+        let observer = Observer::start(Arc::clone(&store), lease);
+        let names = ResourceType::new("name", "/names/", |entry| String::from_utf8(entry.value.to_vec()));
+        let controller = Controller::for_type(&names)
+            .with_reconciler(|_: Context<String>, _: Key| async { Ok::<_, BoxError>(Outcome::Done) });
+        let mut manager = Manager::new(store, Lease::eternal());
+        manager.register(controller.build().unwrap()).unwrap();
+        let mut reports = Reports::new();
+        let report = move || Report { has_synced, details: json!({}) };
+        reports.insert(ControllerName::Connector, Arc::new(report));
+        let progress = manager.progress().with("the election", election.pulse());
+        let look = move || look_at_controllers(progress.clone(), observer.clone(), reports.clone());
+        let (service_manager, told) = recorded();
+        let (followed, end) = mpsc::channel(1);
+        tokio::spawn(service_manager.follow(look, end));
+        Self { store: client, told, manager: Some(manager), _election: election, _followed: followed }
+    }
+
+    fn run(&mut self) {
+        tokio::spawn(self.manager.take().unwrap().run(CancellationToken::new()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_are_ready_as_the_active_instance_or_as_a_standby_and_say_which() {
+    let store = MemoryStore::new();
+    let mut active = Instance::start(&store, "one", true);
+    active.run();
+    let before = told_until(&mut active.told, "active").await;
+    assert!(!before.iter().any(|word| word == "READY"), "{before:?}");
+    told_until(&mut active.told, "READY").await;
+    let mut standby = Instance::start(&store, "two", true);
+    standby.run();
+    told_until(&mut standby.told, "standing by; one is active").await;
+    told_until(&mut standby.told, "READY").await;
+    told_until(&mut standby.told, "WATCHDOG").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_has_not_read_all_it_needs_is_named_and_holds_up_no_start() {
+    let mut instance = Instance::start(&MemoryStore::new(), "one", false);
+    instance.run();
+    told_until(&mut instance.told, "active; not everything is read yet: connector").await;
+    told_until(&mut instance.told, "READY").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_does_not_answer_does_not_feed_the_watchdog() {
+    let store = MemoryStore::new();
+    let mut instance = Instance::start(&store, "one", true);
+    // Nobody runs it.
+    let all = told_until(&mut instance.told, "controller name does not answer").await;
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(timeout(5 * INTERVAL, instance.told.recv()).await.is_err(), "nothing more is told");
+    instance.run();
+    told_until(&mut instance.told, "WATCHDOG").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_that_cannot_follow_their_store_live_and_say_why() {
+    let store = MemoryStore::new();
+    let mut instance = Instance::start(&store, "one", true);
+    instance.run();
+    told_until(&mut instance.told, "READY").await;
+    instance.store.cut();
+    while !instance.told.recv().await.unwrap().starts_with("the store cannot be followed: ") {}
+    told_until(&mut instance.told, "WATCHDOG").await;
 }

@@ -1,9 +1,12 @@
 //! The one line that `systemctl status` shows.
 
-use crate::event_loop::{RendererView, Status};
+use crate::{
+    controllers::Leadership,
+    event_loop::{RendererView, Status},
+};
 
 /// What the agent is doing, the most pressing first.
-pub(super) fn status(status: &Status, renderers: &[RendererView]) -> String {
+pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {
     let waiting = || {
         let names = renderers.iter().filter(|renderer| !renderer.ready).map(|renderer| &*renderer.name);
         names.collect::<Vec<_>>().join(", ")
@@ -31,6 +34,26 @@ pub(super) fn status(status: &Status, renderers: &[RendererView]) -> String {
         count => format!(", {count} in quarantine"),
     };
     format!("ready{saved}{quarantined}")
+}
+
+/// What this instance of the controllers is doing, the most pressing first. `waiting` have not read all they need.
+pub(super) fn controllers(leadership: &Leadership, waiting: &[&str]) -> String {
+    if let Some(reason) = &leadership.store_down {
+        return format!("the store cannot be followed: {}", one_line(reason));
+    }
+    if !leadership.is_known {
+        return "reading the store".to_owned();
+    }
+    if leadership.leads && waiting.is_empty() {
+        return "active".to_owned();
+    }
+    if leadership.leads {
+        return format!("active; not everything is read yet: {}", waiting.join(", "));
+    }
+    match &leadership.holder {
+        Some(holder) => format!("standing by; {holder} is active"),
+        None => "no instance is active yet".to_owned(),
+    }
 }
 
 /// A status is one line.

@@ -9,6 +9,9 @@ use std::{
     time::Duration,
 };
 
+use contiv_store::testing::Etcd;
+use tokio::runtime::Runtime;
+
 use crate::{
     agent::{Ended, arguments, folder},
     contiv::command,
@@ -91,6 +94,65 @@ fn the_service_manager_hears_when_it_is_ready_that_it_lives_when_it_reloads_and_
 
     agent.signal("TERM");
     until(&socket, "STOPPING=1");
+}
+
+/// One instance of the controllers.
+fn start_controllers(folder: &Path, store: &str, identity: &str) -> (UnixDatagram, Ended) {
+    let path = folder.join(format!("notify-{identity}"));
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    let arguments =
+        ["controller", "--enable", "external-workloads", "--store", store, "--identity", identity];
+    let mut command = command(&arguments);
+    command.args(["--listen", "127.0.0.1:0"]).env("NOTIFY_SOCKET", &path).stderr(Stdio::null());
+    (socket, Ended(command.spawn().unwrap()))
+}
+
+#[test]
+fn the_service_manager_hears_which_instance_of_the_controllers_is_active_that_it_lives_and_when_it_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = Runtime::new().unwrap();
+    let etcd = runtime.block_on(Etcd::start()).unwrap();
+    let (socket, mut one) = start_controllers(folder.path(), &etcd.url(), "one");
+    let started = until(&socket, "READY=1");
+    assert!(started.iter().any(|message| message.starts_with("STATUS=active")), "{started:#?}");
+    let (standby, _two) = start_controllers(folder.path(), &etcd.url(), "two");
+    let started = until(&standby, "READY=1");
+    assert!(
+        started.iter().any(|message| message.trim_end() == "STATUS=standing by; one is active"),
+        "{started:#?}"
+    );
+
+    // There is nothing to read again, and no reason to end.
+    one.signal("HUP");
+    until(&socket, "WATCHDOG=1");
+
+    one.signal("STOP");
+    socket.set_read_timeout(Some(Duration::from_millis(2500))).unwrap();
+    let mut buffer = [0; 4096];
+    let silent = (0..10).any(|_| socket.recv(&mut buffer).is_err());
+    assert!(silent, "somebody goes on talking");
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    one.signal("CONT");
+    until(&socket, "WATCHDOG=1");
+
+    one.signal("TERM");
+    let stopping = until(&socket, "STOPPING=1");
+    assert!(!stopping.iter().any(|message| message.contains("RELOADING")), "{stopping:#?}");
+    assert_eq!(one.0.wait().unwrap().code(), Some(0));
+    // It has handed over.
+    until(&standby, "STATUS=active");
+}
+
+#[test]
+fn controllers_without_their_store_are_alive_but_not_ready_and_say_why() {
+    let folder = tempfile::tempdir().unwrap();
+    // Nobody listens there.
+    let (socket, _one) = start_controllers(folder.path(), "etcd://127.0.0.1:1", "one");
+    let mut told = until(&socket, "WATCHDOG=1");
+    told.extend(until(&socket, "STATUS=the store cannot be followed"));
+    told.extend(until(&socket, "WATCHDOG=1"));
+    assert!(!told.iter().any(|message| message.contains("READY=1")), "{told:#?}");
 }
 
 #[test]

@@ -131,6 +131,8 @@ impl Sides {
             }
             FeedEvent::Down { .. } => self.stats.lost(kind),
             FeedEvent::Up => self.is_fresh = true,
+            // The list that comes next counts.
+            FeedEvent::Replaced { .. } => {}
         }
     }
 
@@ -142,7 +144,7 @@ impl Sides {
             }
             FeedEvent::Changed(batch) => self.state.change_stored(batch),
             FeedEvent::Down { .. } => self.stats.lost(self.kind),
-            FeedEvent::Up | FeedEvent::Problems(_) => {}
+            FeedEvent::Up | FeedEvent::Replaced { .. } | FeedEvent::Problems(_) => {}
         }
     }
 }

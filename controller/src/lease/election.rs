@@ -23,7 +23,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, info, warn};
 
 use super::{Lease, LeaseHolder};
-use crate::writer::Fence;
+use crate::{
+    pulse::{Pulse, pulse},
+    writer::Fence,
+};
 use observed::Observed;
 use session::Session;
 
@@ -103,6 +106,7 @@ pub enum ElectionError {
 pub struct Election {
     task: JoinHandle<()>,
     stop: DropGuard,
+    pulse: Pulse,
 }
 
 impl Election {
@@ -131,7 +135,14 @@ impl Election {
             feed,
             stop: stop.clone(),
         };
-        Ok((Self { task: tokio::spawn(candidate.run()), stop: stop.drop_guard() }, lease))
+        let (pulse, heart) = pulse();
+        let task = tokio::spawn(heart.beat_during(candidate.run()));
+        Ok((Self { task, stop: stop.drop_guard(), pulse }, lease))
+    }
+
+    /// Whether the task that takes part still turns.
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.clone()
     }
 
     /// Gives the lease back, so that another process wins at once. Stop first what runs while it is held.

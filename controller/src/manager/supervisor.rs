@@ -10,7 +10,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use super::backoff::Backoff;
+use super::{Queues, backoff::Backoff};
 use crate::{
     controller::{AnyController, Environment, RunError, Standby},
     lease::{Lease, Tenure},
@@ -26,6 +26,7 @@ pub(super) struct Supervisor {
     pub(super) store: Arc<dyn Store>,
     pub(super) lease: Lease,
     pub(super) metrics: Option<WorkQueueMetrics>,
+    pub(super) queues: Queues,
     pub(super) grace: Duration,
     pub(super) stop: CancellationToken,
 }
@@ -78,6 +79,7 @@ impl Supervisor {
             store: Arc::clone(&self.store),
             writer: Writer::new(Arc::clone(&self.store), tenure.fence.clone()),
             metrics: self.metrics.clone(),
+            queues: Arc::clone(&self.queues),
             stop: CancellationToken::new(),
             abort: CancellationToken::new(),
         };

@@ -5,6 +5,7 @@ mod gate;
 mod hooks;
 mod outcomes;
 mod placement;
+mod progress;
 mod registering;
 mod stopping;
 mod together;

@@ -9,6 +9,7 @@ use crate::{
     BoxError,
     cache::CacheError,
     controller::{Context, Controller, Environment, Outcome, RunError},
+    manager::Queues,
     resource::{Key, ResourceType},
     writer::Writer,
 };
@@ -63,6 +64,7 @@ impl<T: Send + Sync + 'static> TestController<T> {
             store: store.shared(),
             writer: Writer::new(store.shared(), None),
             metrics: None,
+            queues: Queues::default(),
             stop: CancellationToken::new(),
             abort: CancellationToken::new(),
         };

@@ -108,7 +108,7 @@ fn filter(request: &mut Writer<'_>, protocol: Protocol, scope: Scope) {
 }
 
 /// Deletes these flows, and no other that may have taken the place of one. Returns how many were still there.
-fn delete_flows(socket: &Socket, flows: &[Flow<'_>]) -> Result<usize, NetlinkError> {
+fn delete_flows(socket: &mut Socket, flows: &[Flow<'_>]) -> Result<usize, NetlinkError> {
     if flows.is_empty() {
         return Ok(0);
     }

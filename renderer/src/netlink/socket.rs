@@ -114,7 +114,7 @@ impl Socket {
         self.drained(result)
     }
 
-    fn stream_once(&self, request: &[u8], mut take: impl FnMut(Vec<u8>)) -> Result<bool, NetlinkError> {
+    fn stream_once(&mut self, request: &[u8], mut take: impl FnMut(Vec<u8>)) -> Result<bool, NetlinkError> {
         self.send(request, "ask the kernel for a dump")?;
         let mut consistent = true;
         loop {
@@ -139,10 +139,10 @@ impl Socket {
         }
     }
 
-    pub(crate) fn send(&self, bytes: &[u8], action: &'static str) -> Result<(), NetlinkError> {
+    pub(crate) fn send(&mut self, bytes: &[u8], action: &'static str) -> Result<(), NetlinkError> {
         let failed = |source| NetlinkError::Socket { action, source };
         #[cfg(any(test, feature = "testing"))]
-        self.faults.iter().try_for_each(NetlinkFaults::before_sending).map_err(failed)?;
+        self.faults.iter_mut().try_for_each(NetlinkFaults::before_sending).map_err(failed)?;
         let kernel = SocketAddr::new(0, 0);
         self.inner.send_to(bytes, &kernel, 0).map_err(failed)?;
         Ok(())
@@ -165,14 +165,17 @@ impl Socket {
         }
     }
 
-    pub(crate) fn receive(&self, action: &'static str) -> Result<Vec<u8>, NetlinkError> {
+    pub(crate) fn receive(&mut self, action: &'static str) -> Result<Vec<u8>, NetlinkError> {
         let failed = |source| NetlinkError::Socket { action, source };
         let mut received = Vec::with_capacity(RECEIVE_BUFFER);
         #[cfg(any(test, feature = "testing"))]
-        self.faults.iter().try_for_each(NetlinkFaults::before_receiving).map_err(failed)?;
+        self.faults.iter_mut().try_for_each(NetlinkFaults::before_receiving).map_err(failed)?;
         self.inner.recv(&mut received, 0).map_err(failed)?;
         #[cfg(any(test, feature = "testing"))]
-        self.faults.iter().try_for_each(|faults| faults.after_receiving(&mut received)).map_err(failed)?;
+        self.faults
+            .iter_mut()
+            .try_for_each(|faults| faults.after_receiving(&mut received))
+            .map_err(failed)?;
         // Whoever waits for what was cut off would wait for ever.
         if is_whole(&received) {
             Ok(received)

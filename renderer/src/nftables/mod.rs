@@ -106,17 +106,15 @@ impl Nftables {
     }
 
     fn socket(&mut self) -> Result<&mut Socket, NetlinkError> {
-        match self.socket.take() {
-            Some(socket) => Ok(self.socket.insert(socket)),
-            None => {
-                let socket = self.socket.insert(Socket::open()?);
-                #[cfg(any(test, feature = "testing"))]
-                {
-                    socket.faults = self.faults.take();
-                }
-                Ok(socket)
-            }
+        if let Some(socket) = self.socket.take() {
+            return Ok(self.socket.insert(socket));
         }
+        let socket = self.socket.insert(Socket::open()?);
+        #[cfg(any(test, feature = "testing"))]
+        {
+            socket.faults = self.faults.take();
+        }
+        Ok(socket)
     }
 
     /// Resyncs without what the kernel refuses; `last_good` was in force before, and stays so for services that are refused.

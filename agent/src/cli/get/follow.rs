@@ -80,6 +80,9 @@ impl Get {
                     FeedEvent::Down { reason } => {
                         writeln!(terminal.err, "note: the store is not followed, trying again: {reason}")?;
                     }
+                    FeedEvent::Replaced { reason } => {
+                        writeln!(terminal.err, "note: the store has other data than it had: {reason}")?;
+                    }
                     FeedEvent::Up => writeln!(terminal.err, "note: the store is followed again")?,
                 }
             }

@@ -26,7 +26,7 @@ impl Instance {
         let observer = Observer::start(store.shared(), lease);
         let mut reports = Reports::new();
         let report = move || Report { has_synced, details: json!({ "services": 3 }) };
-        reports.insert(ControllerName::ExternalWorkloads, Box::new(report));
+        reports.insert(ControllerName::ExternalWorkloads, Arc::new(report));
         let mut metrics = ControllerMetrics::new();
         drop(metrics.export_queues());
         let api = ControllerApi::new(&config, observer, reports, metrics, LogLevel::new("info", |_| Ok(())));

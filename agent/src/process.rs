@@ -1,0 +1,95 @@
+//! What both processes that run on share, the agent and `contiv controller`: the runtime, the service manager, signals,
+//! listening, and the end.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use anyhow::{Context, anyhow};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::service_manager::ServiceManager;
+
+/// Work for the runtime is little: watching, and answering a few requests.
+const WORKERS: usize = 2;
+/// How long requests that are under way at the end may take.
+const HTTP_DRAIN_LIMIT: Duration = Duration::from_millis(500);
+
+/// Runs `work` to its end on a runtime of its own. The service manager, if there is one, hears of what goes wrong.
+pub(crate) fn run<F>(work: impl FnOnce(Option<ServiceManager>) -> F) -> anyhow::Result<()>
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .context("failed to start the runtime")?;
+    let manager = ServiceManager::of_environment();
+    let result = runtime.block_on(work(manager.clone()));
+    if let (Some(manager), Err(error)) = (&manager, &result) {
+        manager.failed(&format!("{error:#}"));
+    }
+    // Nothing is left to do; what still hangs is not waited for.
+    runtime.shutdown_background();
+    result
+}
+
+/// Listens; what is wrong with the address is said with the flag that sets it.
+pub(crate) async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => "another program listens there; stop it, or choose another with",
+            io::ErrorKind::AddrNotAvailable => "this machine does not have that address; choose another with",
+            io::ErrorKind::PermissionDenied => "not allowed; choose a port above 1023 with",
+            _ => "choose another with",
+        };
+        anyhow!("failed to listen on {address}: {error}: {hint} {flag}")
+    })
+}
+
+/// Waits for servers that were told to stop: a request that does not end must not keep the process from ending.
+pub(crate) async fn drain(servers: JoinSet<io::Result<()>>) {
+    let _ = timeout(HTTP_DRAIN_LIMIT, servers.join_all()).await;
+}
+
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// SIGTERM or SIGINT: stop.
+    Stop,
+    /// SIGHUP: read again.
+    Reload,
+}
+
+/// The signals that are heeded.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    /// From now on they no longer end the process by themselves. Must be called within a tokio runtime.
+    pub(crate) fn install() -> anyhow::Result<Self> {
+        let install = |kind| signal(kind).context("failed to install a signal handler");
+        Ok(Self {
+            terminate: install(SignalKind::terminate())?,
+            interrupt: install(SignalKind::interrupt())?,
+            hangup: install(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next one. Whoever stops waiting loses none.
+    pub(crate) async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.hangup.recv() => Asked::Reload,
+        }
+    }
+}

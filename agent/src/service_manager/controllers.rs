@@ -1,0 +1,27 @@
+//! How `contiv controller` is, by its election and its controllers.
+
+use contiv_controller::manager::Progress;
+
+use super::{Look, words};
+use crate::controllers::{Observer, Reports};
+
+/// Asks all that must move.
+pub(crate) async fn look_at_controllers(
+    progress: Progress,
+    observer: Observer,
+    reports: Reports,
+) -> Option<Look> {
+    if let Some(stall) = progress.stall().await {
+        return Some(Look::silent(stall.to_string()));
+    }
+    let leadership = observer.leadership();
+    let waiting: Vec<&str> =
+        reports.iter().filter(|(_, report)| !report().has_synced).map(|(name, _)| name.as_str()).collect();
+    Some(Look {
+        alive: true,
+        // As a standby too: it waits for its turn. Not every registry of a connector has to answer for that.
+        ready: leadership.is_known && (leadership.leads || leadership.holder.is_some()),
+        at_rest: true,
+        status: words::controllers(&leadership, &waiting),
+    })
+}

@@ -1,0 +1,35 @@
+//! How the agent is, by its event loop.
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+
+use super::{INTERVAL, Look, words};
+use crate::event_loop::{Query, RendererView, Reply, Request};
+
+/// Asks the loop; none if it has ended.
+pub(crate) async fn look_at_event_loop(requests: mpsc::Sender<Request>) -> Option<Look> {
+    let questions = async {
+        let status = question(&requests, Query::Status).await?;
+        Some((status, question(&requests, Query::Renderers).await?))
+    };
+    let Ok(answer) = timeout(INTERVAL, questions).await else {
+        return Some(Look::silent("the event loop does not answer".to_owned()));
+    };
+    let (status, renderers) = answer?;
+    let is_at_rest =
+        |renderer: &RendererView| renderer.pending == "nothing" && !matches!(renderer.state, "busy" | "slow");
+    Some(Look {
+        alive: true,
+        ready: status.ready,
+        at_rest: renderers.iter().all(is_at_rest),
+        status: words::agent(&status, &renderers),
+    })
+}
+
+async fn question<T>(requests: &mpsc::Sender<Request>, wrap: impl FnOnce(Reply<T>) -> Query) -> Option<T> {
+    let (reply, answer) = oneshot::channel();
+    requests.send(Request::Query(wrap(reply))).await.ok()?;
+    answer.await.ok()
+}

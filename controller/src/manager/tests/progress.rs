@@ -1,0 +1,58 @@
+//! What a watchdog hears.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn what_is_at_rest_or_at_work_moves_and_what_does_not_run_yet_does_not() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    let mut manager = Manager::new(store.shared(), Lease::eternal());
+    manager.register(logging(&log).build().unwrap()).unwrap();
+    let progress = manager.progress();
+    let silent = Stall::Silent("controller t".to_owned());
+    assert_eq!(progress.stall().await, Some(silent.clone()));
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(manager.run(stop.clone()));
+    settle().await;
+    assert_eq!(progress.stall().await, None);
+    put(&store, "/t/1", "a").await;
+    assert_eq!(progress.stall().await, None);
+    stop.cancel();
+    running.await.unwrap();
+    assert_eq!(progress.stall().await, Some(silent));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconciler_that_hangs_is_a_stall_after_five_minutes_and_named() {
+    let store = MemoryStore::new();
+    put(&store, "/t/1", "a").await;
+    let hangs = Controller::for_type(&texts("t"))
+        .with_reconciler(|_: Context<String>, _: Key| std::future::pending::<Result<Outcome, BoxError>>());
+    let mut manager = Manager::new(store.shared(), Lease::eternal());
+    manager.register(hangs.build().unwrap()).unwrap();
+    let progress = manager.progress();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(manager.run(stop.clone()));
+    tokio::time::sleep(Duration::from_secs(299)).await;
+    assert_eq!(progress.stall().await, None);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let said = progress.stall().await.map(|stall| stall.to_string());
+    assert_eq!(said.as_deref(), Some("controller t has been working on one object for 302 s"));
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_task_that_ends_or_is_blocked_is_named() {
+    let (pulse, heart) = pulse();
+    let progress = Progress::new(Vec::new(), Queues::default()).with("the election", pulse);
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let blocked = heart.beat_during(ended);
+    let silent = Stall::Silent("the election".to_owned());
+    // Nobody polls it: that is how a task looks whose thread is blocked.
+    assert_eq!(progress.stall().await, Some(silent.clone()));
+    let task = tokio::spawn(blocked);
+    assert_eq!(progress.stall().await, None);
+    end.send(()).unwrap();
+    task.await.unwrap().unwrap();
+    assert_eq!(progress.stall().await, Some(silent));
+}
