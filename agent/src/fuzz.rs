@@ -10,7 +10,7 @@ use contiv_renderer::route::AddressKind;
 
 use crate::{
     cli,
-    config::{OptionalAddress, RendererName, check, file},
+    config::{OptionalAddress, RendererName, Settings as _, check, file},
     logging,
 };
 

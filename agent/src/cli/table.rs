@@ -222,7 +222,9 @@ mod tests {
     fn rows_that_come_later_stand_in_the_same_columns() {
         let rows = |names: &[&str]| {
             let mut table = Table::new(&["NAME", "IP"]);
-            names.iter().for_each(|name| table.push(vec![*name, "1"]));
+            for name in names {
+                table.push(vec![name, "1"]);
+            }
             table
         };
         let (text, layout) = rows(&["a", "bcdefg"]).go_on(None, None);

@@ -94,8 +94,8 @@ impl Top {
             Output::Json => format!("{}\n", self.value(rates)),
             Output::Yaml => format!("---\n{}", serde_saphyr::to_string(&self.value(rates))?),
             Output::Name => {
-                let busiest = rates.busiest(self.services);
-                busiest.into_iter().map(|usage| format!("{}\n", usage.service)).collect()
+                let names = rates.busiest(self.services).into_iter().map(|usage| usage.service.to_string());
+                names.flat_map(|name| [name, "\n".to_owned()]).collect()
             }
         };
         if self.output == Output::Table && !self.once && std::io::stdout().is_terminal() {

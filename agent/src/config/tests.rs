@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use clap::{Args as _, Command, FromArgMatches};
 
 use super::*;

@@ -103,9 +103,9 @@ impl Follower {
         if std::mem::take(&mut self.is_failing) {
             info!("the collector takes traces again");
         }
-        let lost = first.seq_num - self.next;
-        if lost > 0 {
-            warn!(events = lost, "the history has forgotten events before their traces were sent");
+        let forgotten = first.seq_num - self.next;
+        if forgotten > 0 {
+            warn!(events = forgotten, "the history has forgotten events before their traces were sent");
         }
         self.next = last.seq_num + 1;
         true

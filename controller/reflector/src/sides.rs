@@ -44,8 +44,16 @@ enum Heard {
 
 impl Sides {
     pub(crate) fn new(kind: Kind, source: Arc<dyn Store>, store: Arc<dyn Store>, stats: Stats) -> Self {
-        let state = State::default();
-        Self { kind, source, store, stats, state, wanted: None, stored: None, is_fresh: false }
+        Self {
+            kind,
+            source,
+            store,
+            stats,
+            state: State::default(),
+            wanted: None,
+            stored: None,
+            is_fresh: false,
+        }
     }
 
     /// Follows both sides until one cannot be.

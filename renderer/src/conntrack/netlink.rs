@@ -126,7 +126,8 @@ fn delete_flows(socket: &mut Socket, flows: &[Flow<'_>]) -> Result<usize, Netlin
     socket.send(&request, "delete stale flows")?;
     let (mut heard, mut deleted, mut refusal) = (0, 0, None);
     while heard < flows.len() {
-        let received = socket.drained(socket.receive("hear whether stale flows were deleted"))?;
+        let received = socket.receive("hear whether stale flows were deleted");
+        let received = socket.drained(received)?;
         for message in messages(&received).filter(|message| message.kind == NLMSG_ERROR) {
             heard += 1;
             match -message.error_code() {

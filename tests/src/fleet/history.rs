@@ -77,10 +77,10 @@ impl History {
     fn verify(
         &self,
         prefixes: &[&str],
-        writer: impl Fn(&Change, Option<i64>) -> Option<i64>,
+        written_by: impl Fn(&Change, Option<i64>) -> Option<i64>,
     ) -> Result<Written> {
         let mut holder = None;
-        let (mut writes, mut terms) = (0, BTreeSet::new());
+        let (mut count, mut terms) = (0, BTreeSet::new());
         for change in &self.0 {
             if change.key == ELECTION {
                 if change.is_put && holder.is_some() {
@@ -88,17 +88,17 @@ impl History {
                 }
                 holder = change.is_put.then_some(change.create_revision);
             } else if prefixes.iter().any(|prefix| change.key.starts_with(prefix)) {
-                let writer = writer(change, holder);
+                let writer = written_by(change, holder);
                 if writer.is_none() || writer != holder {
                     return Err(LabError::Unexpected(format!(
                         "written in no term or another one: {change:?}"
                     )));
                 }
-                writes += 1;
+                count += 1;
                 terms.extend(holder);
             }
         }
-        Ok(Written { writes, terms: terms.len() })
+        Ok(Written { writes: count, terms: terms.len() })
     }
 
     /// Checks that the values of each key below these prefixes have numbers that only grow: whoever writes what it knew

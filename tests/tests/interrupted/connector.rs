@@ -39,11 +39,11 @@ fn whatever_happens_to_the_active_instance_etcd_ends_as_the_registry_and_nothing
         let etcd = Etcd::start(lab)?;
         let (file, config) = (scratch("services.yaml")?, scratch("connector.toml")?);
         write(&file, "services: []\n")?;
-        let text = format!(
+        let registries = format!(
             "cluster-ip-ranges = [\"10.96.0.0/16\"]\n[[registries]]\nname = \"machines\"\nfile = {:?}\n",
             file.display()
         );
-        write(&config, &text)?;
+        write(&config, &registries)?;
         let config = config.display().to_string();
         let arguments = ["--enable", "connector", "--connector-file", &config];
         let (_fleet, expected) = interrupt_while(lab, &etcd, &arguments, |done| churn(&file, done))?;
@@ -94,10 +94,11 @@ fn churn(file: &Path, done: &AtomicBool) -> Result<Services> {
         let mut text = "services:\n".to_owned();
         for (name, number) in &services {
             let port = FIRST_PORT + number;
-            text += &format!(
+            let entry = format!(
                 "  - {{name: {name}, port: 80, annotations: {{number: '{number}'}}, \
                  endpoints: [{{address: 192.0.2.1, port: {port}}}]}}\n"
             );
+            text.push_str(&entry);
         }
         write(file, if services.is_empty() { "services: []\n" } else { &text })?;
         thread::sleep(if newest % BURST == 0 { REST } else { PAUSE });

@@ -60,7 +60,7 @@ impl Get {
                 match event {
                     FeedEvent::Snapshot(snapshot) => {
                         print_problems(&snapshot.problems, &mut terminal.err)?;
-                        stream.print(known.snapshot(&snapshot, &mut terminal.err)?, terminal)?;
+                        stream.print(&known.snapshot(&snapshot, &mut terminal.err)?, terminal)?;
                         if std::mem::take(&mut is_first)
                             && let Which::Keys(keys) = &wanted.which
                         {
@@ -73,7 +73,7 @@ impl Get {
                         }
                     }
                     FeedEvent::Changed(batch) => {
-                        stream.print(known.batch(&batch, &mut terminal.err)?, terminal)?;
+                        stream.print(&known.batch(&batch, &mut terminal.err)?, terminal)?;
                     }
                     FeedEvent::Problems(problems) => print_problems(&problems, &mut terminal.err)?,
                     FeedEvent::Down { reason } if is_first => bail!(reason),
@@ -155,7 +155,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn print(&mut self, changed: Changed, terminal: &mut Terminal) -> anyhow::Result<()> {
+    fn print(&mut self, changed: &Changed, terminal: &mut Terminal) -> anyhow::Result<()> {
         let Some((_, first, _)) = changed.first() else { return Ok(()) };
         let out = &mut terminal.out;
         match self.printer.output {
@@ -165,7 +165,7 @@ impl Stream {
                     header.insert(0, "EVENT");
                 }
                 let mut table = Table::new(&header);
-                for (happened, key, object) in &changed {
+                for (happened, key, object) in changed {
                     let mut row = self.printer.row(key, object);
                     if self.says_what {
                         row.insert(0, format!("{:<8}", happened.word()));
@@ -177,14 +177,14 @@ impl Stream {
                 out.write_all(text.as_bytes())?;
             }
             Output::Name => {
-                for (happened, key, _) in &changed {
+                for (happened, key, _) in changed {
                     let what =
                         if self.says_what { format!("{:<10}", happened.word()) } else { String::new() };
                     writeln!(out, "{what}{}", title(key))?;
                 }
             }
             Output::Json | Output::Yaml => {
-                for (happened, _, object) in &changed {
+                for (happened, _, object) in changed {
                     let happened = self.says_what.then(|| happened.word());
                     write!(out, "{}", self.printer.document(happened, object)?)?;
                 }

@@ -28,7 +28,7 @@ pub(super) struct Printer {
 
 impl Printer {
     /// Prints all of it: a table for each kind, or one list.
-    pub(super) fn print(&self, all: &[Found], out: &mut impl Write) -> anyhow::Result<()> {
+    pub(super) fn print(self, all: &[Found], out: &mut impl Write) -> anyhow::Result<()> {
         let objects = || all.iter().flat_map(|found| &found.objects);
         let manifests = || objects().map(|(_, object)| manifest::to_value(object)).collect::<Vec<_>>();
         match self.output {
@@ -62,12 +62,12 @@ impl Printer {
     }
 
     /// How wide lines of a table may be.
-    pub(super) fn width(&self) -> Option<usize> {
+    pub(super) fn width(self) -> Option<usize> {
         width().filter(|_| self.output != Output::Wide)
     }
 
     /// The titles of the columns.
-    pub(super) fn header(&self, kind: Kind) -> Vec<&'static str> {
+    pub(super) fn header(self, kind: Kind) -> Vec<&'static str> {
         let (mut header, wide) = columns::header(kind);
         if self.output == Output::Wide {
             header.extend(wide);
@@ -82,7 +82,7 @@ impl Printer {
     }
 
     /// A cell for each of them.
-    pub(super) fn row(&self, key: &Key, object: &Object) -> Vec<String> {
+    pub(super) fn row(self, key: &Key, object: &Object) -> Vec<String> {
         let (mut row, wide) = columns::row(key, object, Timestamp::now());
         if self.output == Output::Wide {
             row.extend(wide);
@@ -97,7 +97,7 @@ impl Printer {
     }
 
     /// One object as a document of its own; with what happened to it, if that is to be said.
-    pub(super) fn document(&self, happened: Option<&str>, object: &Object) -> anyhow::Result<String> {
+    pub(super) fn document(self, happened: Option<&str>, object: &Object) -> anyhow::Result<String> {
         let manifest = manifest::to_value(object);
         let value: Value = match happened {
             Some(happened) => json!({ "type": happened, "object": manifest }),

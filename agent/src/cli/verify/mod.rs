@@ -82,7 +82,7 @@ impl Verify {
             match drift.len() {
                 0 => writeln!(terminal.out, "{renderer}: {checked} compared, all as it must be")?,
                 count => {
-                    writeln!(terminal.out, "{renderer}: {checked} compared, {count} not as they must be")?
+                    writeln!(terminal.out, "{renderer}: {checked} compared, {count} not as they must be")?;
                 }
             }
         }

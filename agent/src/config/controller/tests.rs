@@ -1,7 +1,7 @@
 use clap::{Args as _, Command, FromArgMatches};
 
 use super::*;
-use crate::config::{ConfigFlags, flags};
+use crate::config::{ConfigFlags, file, flags};
 
 /// What the file says, with these flags over it.
 fn load(file: &str, flags: &[&str]) -> Result<ControllerConfig, ConfigError> {
