@@ -53,7 +53,7 @@ fn wrong_usage_is_exit_code_2() {
         (&["agent", "--store", "x"], "expected dir:PATH"),
         (&["get", "svc"], "--store"),
         (&["get", "deployments", "--store", "dir:/"], "known are pod, service"),
-        (&["delete", "svc", "--store", "dir:/"], "<NAME>"),
+        (&["delete", "svc", "--store", "dir:/"], "name the objects"),
         (&["apply", "--store", "dir:/"], "--filename"),
         (&["nonsense"], "unrecognized subcommand"),
     ] {
