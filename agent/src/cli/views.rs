@@ -135,6 +135,10 @@ pub(super) struct SizesView {
     pub(super) services: usize,
     pub(super) service_ports: usize,
     pub(super) backends: usize,
+    #[serde(default)]
+    pub(super) services_without_backends: usize,
+    #[serde(default)]
+    pub(super) without_backends: Vec<ServiceId>,
 }
 
 /// A renderer.

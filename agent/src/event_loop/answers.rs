@@ -1,9 +1,14 @@
 //! The loop's answers to what is asked of it.
 
-use contiv_model::ObjectKey;
+use std::sync::Arc;
+
+use contiv_model::{ContivService, ObjectKey};
 use jiff::Timestamp;
 
 use super::{EventLoop, Query, Sizes, Status};
+
+/// How many services without a backend are named.
+const NAMED: usize = 5;
 
 impl EventLoop {
     /// Answers. Who no longer waits for an answer does not need it.
@@ -72,10 +77,14 @@ impl EventLoop {
     fn sizes(&self) -> Sizes {
         let services = self.processor.snapshot().services;
         let ports = || services.values().flat_map(|service| &service.ports);
+        let lacks = |service: &&Arc<ContivService>| service.ports.iter().any(|port| port.backends.is_empty());
+        let lacking = || services.values().filter(lacks);
         Sizes {
             services: services.len(),
             service_ports: ports().count(),
             backends: ports().map(|port| port.backends.len()).sum(),
+            services_without_backends: lacking().count(),
+            without_backends: lacking().take(NAMED).map(|service| service.id.clone()).collect(),
         }
     }
 }

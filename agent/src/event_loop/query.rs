@@ -86,7 +86,7 @@ pub struct Status {
 }
 
 /// How much there is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Sizes {
     /// Services that renderers have.
     pub services: usize,
@@ -94,6 +94,10 @@ pub struct Sizes {
     pub service_ports: usize,
     /// Their backends, over all ports.
     pub backends: usize,
+    /// Services with a port that nothing stands behind: connections to it are refused.
+    pub services_without_backends: usize,
+    /// The first of those, by name.
+    pub without_backends: Vec<ServiceId>,
 }
 
 /// Since when the store cannot be followed.

@@ -32,7 +32,7 @@ pub(super) async fn readiness(State(api): State<Api>) -> Result<Json<Value>, Api
 /// While the loop does not answer, the sizes are those of the last time; the rest is current.
 pub(super) async fn metrics(State(api): State<Api>) -> Response {
     if let (Ok(status), Ok(sizes)) = (api.ask(Query::Status).await, api.ask(Query::Sizes).await) {
-        api.metrics.sizes.set(&status, sizes);
+        api.metrics.sizes.set(&status, &sizes);
     }
     if api.metrics.services.bound() > 0
         && let Ok(counted) = super::counters::read(&api, Some(api.metrics.services.bound())).await

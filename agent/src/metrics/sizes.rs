@@ -10,6 +10,7 @@ pub struct SizeMetrics {
     services: Gauge,
     service_ports: Gauge,
     backends: Gauge,
+    services_without_backends: Gauge,
     quarantined: Gauge,
     revision: Gauge,
     ready: Gauge,
@@ -25,6 +26,11 @@ impl SizeMetrics {
             ("services", "Services that renderers have", &sizes.services),
             ("service_ports", "Their ports", &sizes.service_ports),
             ("backends", "Their backends, over all ports", &sizes.backends),
+            (
+                "services_without_backends",
+                "Services with a port that nothing stands behind",
+                &sizes.services_without_backends,
+            ),
             ("quarantined_objects", "Stored objects that cannot be used", &sizes.quarantined),
             ("store_revision", "The newest revision of the store that was taken in", &sizes.revision),
             ("ready", "1 when every renderer has applied its first snapshot", &sizes.ready),
@@ -39,11 +45,12 @@ impl SizeMetrics {
     }
 
     /// Sets all of them.
-    pub fn set(&self, status: &Status, sizes: Sizes) {
+    pub fn set(&self, status: &Status, sizes: &Sizes) {
         for (gauge, size) in [
             (&self.services, sizes.services),
             (&self.service_ports, sizes.service_ports),
             (&self.backends, sizes.backends),
+            (&self.services_without_backends, sizes.services_without_backends),
             (&self.quarantined, status.quarantined),
         ] {
             gauge.set(size.try_into().unwrap_or(i64::MAX));

@@ -9,7 +9,7 @@ use crate::cli::{
     color::Tone,
     events::milliseconds,
     table::{Cell, Table, printable},
-    views::{OutcomeView, RendererStateView, StatusView},
+    views::{OutcomeView, RendererStateView, SizesView, StatusView},
 };
 
 /// How much of what is wrong is shown.
@@ -50,11 +50,24 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
     );
     let tone = if status.quarantined > 0 { Tone::Warning } else { Tone::Plain };
     line(text, "holds", &held, tone, width);
+    if sizes.services_without_backends > 0 {
+        line(text, "refused", &without_backends(sizes), Tone::Warning, width);
+    }
     line(text, "latency", &latency(overview), Tone::Plain, width);
     if status.held_deletions.is_some() {
         let held = "too many at once: held; POST /controller/confirm-deletions lets them count";
         line(text, "deletions", held, Tone::Bad, width);
     }
+}
+
+/// The services that lack backends: the first by name, and how many more.
+fn without_backends(sizes: &SizesView) -> String {
+    let names: Vec<String> = sizes.without_backends.iter().map(ToString::to_string).collect();
+    let more = match sizes.services_without_backends.saturating_sub(names.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("no backend behind {}{more}", names.join(", "))
 }
 
 fn store(status: &StatusView, now: Timestamp) -> (String, Tone) {

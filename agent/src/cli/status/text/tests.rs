@@ -1,3 +1,5 @@
+use contiv_model::ServiceId;
+
 use super::*;
 use crate::cli::views::SizesView;
 
@@ -30,10 +32,16 @@ fn overview(troubles: usize) -> Overview {
             "quarantined": troubles, "events": 12,
         }))
         .unwrap(),
-        sizes: SizesView { services: 10_000, service_ports: 20_000, backends: 80_000 },
+        sizes: SizesView {
+            services: 10_000,
+            service_ports: 20_000,
+            backends: 80_000,
+            services_without_backends: troubles,
+            without_backends: (0..troubles.min(5)).map(|n| ServiceId::new("shop", format!("web-{n}"))).collect(),
+        },
         renderers: ["nftables", "route", "dry-run"].map(|name| value(renderer(name))).into(),
         quarantine: (0..troubles).map(quarantined).collect(),
-        connections: Ok((0..9).map(|n| (contiv_model::ServiceId::new("shop", format!("web-{n}")), n)).collect()),
+        connections: Ok((0..9).map(|n| (ServiceId::new("shop", format!("web-{n}")), n)).collect()),
         history: Vec::new(),
     }
 }
@@ -65,9 +73,14 @@ fn what_is_wrong_is_said_and_on_a_wide_screen_in_full() {
     assert!(well.contains("agent     ready (contiv 0.1.0, up 24h)"), "{well}");
     assert!(!well.contains("quarantine: ") && !well.contains("LAST ERRORS"), "{well}");
     let ill = render(&overview(2), wide, now);
-    for part in
-        ["ready, but see below", "down for 0s: failed to apply", "retrying", "LAST ERRORS", "and 2 more"]
-    {
+    for part in [
+        "ready, but see below",
+        "down for 0s: failed to apply",
+        "refused   no backend behind shop/web-0, shop/web-1\n",
+        "retrying",
+        "LAST ERRORS",
+        "and 2 more",
+    ] {
         assert!(ill.contains(part), "{part} is not in:\n{ill}");
     }
     assert!(!ill.contains('…'), "{ill}");
