@@ -16,7 +16,8 @@ use crate::{Position, StoreError, Written};
 /// Fails if the store has never been where the reader is: it was put back to before that, or it was put back and has been
 /// written to since; or if it has forgotten that revision.
 ///
-/// One request; `newest` is the revision that the member has just told. All members agree on its answer, so a member that lags behind is not taken for a store that went back.
+/// One request; `newest` is the revision that the member has just told. All members agree on its answer, so a member that
+/// lags behind is not taken for a store that went back.
 pub(super) async fn confirm(
     session: &Session,
     prefix: &str,
