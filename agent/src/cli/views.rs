@@ -130,7 +130,7 @@ pub(super) struct StoreDownView {
 }
 
 /// How much there is.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct SizesView {
     pub(super) services: usize,
     pub(super) service_ports: usize,

@@ -44,7 +44,10 @@ pub(super) fn state(content: &Content, page: &mut Page) {
                 sizes.services, sizes.service_ports, sizes.backends
             )),
         ],
-        vec![Box::new("without a backend"), Box::new(format!("{} services", sizes.services_without_backends))],
+        vec![
+            Box::new("without a backend"),
+            Box::new(format!("{} services", sizes.services_without_backends)),
+        ],
         vec![Box::new("in quarantine"), Box::new(quarantined)],
         vec![Box::new("version"), Box::new(format!("{}, since {:.0}", status.version, status.started))],
     ];

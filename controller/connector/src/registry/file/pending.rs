@@ -9,6 +9,9 @@ use super::{Fingerprint, LOOK};
 /// How long the file must stay as it is before it is read, whoever says that it is complete: a writer may open it again.
 const SETTLE: Duration = Duration::from_millis(100);
 
+/// A file that is replaced again and again is read after this time at the latest.
+const LONGEST: Duration = Duration::from_secs(1);
+
 /// What happened to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {
@@ -24,6 +27,8 @@ pub(super) struct Pending {
     /// Someone writes to it.
     is_open: bool,
     seen: Option<Fingerprint>,
+    /// Since when a complete file has not been read.
+    complete_since: Option<Instant>,
     /// When to look next.
     deadline: Instant,
 }
@@ -31,12 +36,17 @@ pub(super) struct Pending {
 impl Pending {
     /// The file was first seen so.
     pub(super) fn new(seen: Option<Fingerprint>, now: Instant) -> Self {
-        Self { is_open: false, seen, deadline: now + SETTLE }
+        Self { is_open: false, seen, complete_since: None, deadline: now + SETTLE }
     }
 
     pub(super) fn note(&mut self, signal: Signal, now: Instant) {
         self.is_open = signal == Signal::Written;
-        self.deadline = now + if signal == Signal::Complete { SETTLE } else { LOOK };
+        self.deadline = if signal == Signal::Complete {
+            let since = *self.complete_since.get_or_insert(now);
+            (now + SETTLE).min(since + LONGEST)
+        } else {
+            now + LOOK
+        };
     }
 
     /// When to ask whether it is due.
@@ -45,11 +55,16 @@ impl Pending {
     }
 
     /// Whether the file, which looks like this now, is to be read: nobody writes to it, and it looks as it did when it was
-    /// last looked at.
+    /// last looked at, or has been waited for long enough.
     pub(super) fn is_due(&mut self, fingerprint: Option<Fingerprint>, now: Instant) -> bool {
         let is_same = std::mem::replace(&mut self.seen, fingerprint) == fingerprint;
-        self.deadline = now + if is_same || self.is_open { LOOK } else { SETTLE };
-        is_same && !self.is_open
+        let is_late = self.complete_since.is_some_and(|since| since + LONGEST <= now);
+        self.deadline = now + if is_same || is_late || self.is_open { LOOK } else { SETTLE };
+        let is_due = (is_same || is_late) && !self.is_open;
+        if is_due {
+            self.complete_since = None;
+        }
+        is_due
     }
 }
 
@@ -81,6 +96,21 @@ mod tests {
         pending.note(Signal::Complete, start + LOOK * 100);
         assert_eq!(pending.deadline(), start + LOOK * 100 + SETTLE);
         assert!(pending.is_due(A, pending.deadline()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_replaced_all_the_time_is_read_all_the_same() {
+        let start = Instant::now();
+        let mut pending = Pending::new(A, start);
+        let (mut reads, mut now) = (Vec::new(), start);
+        for number in 0..50 {
+            now += SETTLE / 2;
+            if pending.deadline() <= now && pending.is_due(Some([number; 5]), now) {
+                reads.push(now.duration_since(start));
+            }
+            pending.note(Signal::Complete, now);
+        }
+        assert_eq!(reads, [Duration::from_millis(1050), Duration::from_millis(2100)]);
     }
 
     #[tokio::test(start_paused = true)]
