@@ -63,7 +63,7 @@ fn the_table_outlives_the_agent_and_the_next_one_takes_it_over_as_it_is() -> Res
         "the_table_outlives_the_agent_and_the_next_one_takes_it_over_as_it_is",
         |lab, options, agent, web| {
             // Connections were counted, and a table that is replaced counts from nothing.
-            let counters = || lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"]);
+            let counters = || lab.node.exec(&["nft", "list", "map", "inet", "contiv", "node-ports4"]);
             let before = counters()?;
             assert!(before.contains("packets 1"), "{before}");
             agent.kill()?;

@@ -106,13 +106,18 @@ fn a_restart_leaves_alone_what_is_right() -> Result<()> {
 
 /// The counters of the IPv4 frontends, by what the kernel prints of the frontend.
 fn counters(lab: &Lab) -> Result<BTreeMap<String, u64>> {
-    let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"])?;
-    // `elements = { 10.96.0.80 . tcp . 80 counter packets 10 bytes 600 : goto …,`
-    let elements = listed.lines().filter_map(|line| {
-        let (key, rest) = line.trim().trim_start_matches("elements = { ").split_once(" counter packets ")?;
-        Some((key.to_owned(), rest.split(' ').next()?.parse().ok()?))
-    });
-    Ok(elements.collect())
+    let mut counters = BTreeMap::new();
+    for map in ["services4", "node-ports4"] {
+        let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", map])?;
+        // `elements = { 10.96.0.80 . tcp . 80 counter packets 10 bytes 600 : goto …,`
+        let elements = listed.lines().filter_map(|line| {
+            let (key, rest) =
+                line.trim().trim_start_matches("elements = { ").split_once(" counter packets ")?;
+            Some((key.to_owned(), rest.split(' ').next()?.parse().ok()?))
+        });
+        counters.extend(elements);
+    }
+    Ok(counters)
 }
 
 #[test]
