@@ -59,6 +59,8 @@ async fn drift_is_only_reported_if_it_is_not_to_be_healed_and_a_verifier_that_pa
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start_verifying(vec![spec], vec![web()], verifying(false));
     renderer.call().await;
+    // Only then is it over: it is the verifier that is to panic.
+    harness.renderer("test", |view| view.ready).await;
     renderer.set(Mode::Panic);
     let failed = |view: &crate::event_loop::RendererView| {
         view.verification.as_ref().is_some_and(|verification| verification.error.is_some())
