@@ -110,7 +110,7 @@ mod tests {
             }
             pending.note(Signal::Complete, now);
         }
-        assert_eq!(reads, [Duration::from_millis(1050), Duration::from_millis(2100)]);
+        assert_eq!(reads, [Duration::from_millis(1050), Duration::from_millis(2050)]);
     }
 
     #[tokio::test(start_paused = true)]
