@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{ErrorKind, Read},
+    io::{self, ErrorKind, Read},
     os::unix::{fs::MetadataExt, net::UnixDatagram},
     path::Path,
     process::{Command, Stdio},
@@ -35,6 +35,16 @@ fn until(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
             return messages;
         }
     }
+}
+
+/// Nothing comes for longer than a watchdog is left waiting.
+fn assert_falls_silent(socket: &UnixDatagram) {
+    socket.set_read_timeout(Some(Duration::from_millis(2500))).unwrap();
+    let mut buffer = [0; 4096];
+    let is_time_out = |error: io::Error| error.kind() == ErrorKind::WouldBlock;
+    let silent = (0..10).any(|_| socket.recv(&mut buffer).is_err_and(is_time_out));
+    assert!(silent, "somebody goes on talking");
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
 }
 
 /// A service manager that listens, and the agent it has started.
@@ -88,11 +98,7 @@ fn the_service_manager_hears_when_it_is_ready_that_it_lives_when_it_reloads_and_
 
     // A process that stands still does not feed the watchdog.
     agent.signal("STOP");
-    socket.set_read_timeout(Some(Duration::from_millis(2500))).unwrap();
-    let mut buffer = [0; 4096];
-    let silent = (0..10).any(|_| socket.recv(&mut buffer).is_err());
-    assert!(silent, "somebody goes on talking");
-    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    assert_falls_silent(&socket);
     agent.signal("CONT");
     until(&socket, "WATCHDOG=1");
 
@@ -132,11 +138,7 @@ fn the_service_manager_hears_which_instance_of_the_controllers_is_active_that_it
     until(&socket, "WATCHDOG=1");
 
     one.signal("STOP");
-    socket.set_read_timeout(Some(Duration::from_millis(2500))).unwrap();
-    let mut buffer = [0; 4096];
-    let silent = (0..10).any(|_| socket.recv(&mut buffer).is_err());
-    assert!(silent, "somebody goes on talking");
-    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    assert_falls_silent(&socket);
     one.signal("CONT");
     until(&socket, "WATCHDOG=1");
 

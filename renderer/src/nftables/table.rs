@@ -1,7 +1,7 @@
 //! What is programmed, remembered: every change is planned against this, and never against a listing of the kernel.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     net::SocketAddr,
     sync::Arc,
 };
@@ -304,10 +304,16 @@ fn count_use(
     change: isize,
 ) -> Option<DemandChain> {
     let Value::Goto(chain) = element.value else { return None };
-    let is_new = !chains.contains_key(&chain);
-    let uses = chains.entry(chain).or_default();
-    *uses = uses.saturating_add_signed(change);
-    is_new.then_some(chain)
+    match chains.entry(chain) {
+        Entry::Vacant(free) => {
+            free.insert(0_usize.saturating_add_signed(change));
+            Some(chain)
+        }
+        Entry::Occupied(mut uses) => {
+            *uses.get_mut() = uses.get().saturating_add_signed(change);
+            None
+        }
+    }
 }
 
 #[cfg(test)]

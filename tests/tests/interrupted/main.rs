@@ -13,7 +13,7 @@ use std::{
 
 use contiv_tests::{
     cluster::EtcdClient,
-    fleet::{Instance, interrupt},
+    fleet::{Instance, history::History, interrupt},
     lab::{Lab, LabError, Result},
 };
 
@@ -37,4 +37,20 @@ fn interrupt_while<'lab, T: Send>(
         interrupted.and(churned)
     })?;
     Ok((fleet, churned))
+}
+
+/// Checks by etcd's history that only who held the lease wrote below these prefixes, and that the `number` of each value only
+/// grew. It proves something from so many terms and writes on. Returns how many there were, for people.
+fn is_written_once(
+    lab: &Lab,
+    etcd: &EtcdClient<'_>,
+    prefixes: &[&str],
+    number: impl Fn(&str) -> Option<i64>,
+    (least_terms, most_too_few): (usize, usize),
+) -> Result<String> {
+    let history = History::read(lab, etcd)?;
+    let written = history.is_of_holders(prefixes)?;
+    let puts = history.only_goes_forward(prefixes, number)?;
+    assert!(written.terms >= least_terms && puts > most_too_few, "{written:?} proves nothing");
+    Ok(format!("{written:?}, {puts} of them puts"))
 }
