@@ -17,7 +17,7 @@ pub const SECTION: &str = "parts";
 pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     let workload = Workload { services, backends: 4 };
     let mut figures = processor::measure(workload)?;
-    figures.extend(lab.node.run(|| kernel::measure(workload))?);
+    figures.extend(lab.node.run(|| kernel::measure(lab, workload))?);
     Ok(figures)
 }
 

@@ -2,12 +2,12 @@
 
 mod kube_proxy;
 mod packets;
+mod table;
 
 use std::{
     fs,
     net::{Ipv4Addr, SocketAddrV4},
     sync::Arc,
-    thread,
     time::Duration,
 };
 
@@ -25,6 +25,7 @@ use crate::{
 };
 use kube_proxy::{Layout, Port, Service};
 use packets::Packets;
+use table::Table;
 
 /// Where these figures are in the table.
 pub const SECTION: &str = "peers";
@@ -45,45 +46,42 @@ const CHANGES: usize = 15;
 pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     let services = all_services(lab, services);
     let size = (services.len(), usize::from(BACKENDS));
-    let packets = Packets::new(lab, &services)?;
     let figure = |name: String, seen: Duration| Figure::new(SECTION, name, size, seen);
     let mut figures = Vec::new();
-    let straight = packets.without_services()?;
+    for table in Table::ALL {
+        let costs = lab.node.run(|| {
+            let costs = match table {
+                Table::Peer(layout) => load_peer(layout, &services),
+                Table::Contiv => load_contiv(&services),
+            }?;
+            table.put_to_sleep().map(|()| costs)
+        })?;
+        if services.len() <= ALL_COMPLETE {
+            figures.push(figure(format!("{table}, load"), costs.loaded));
+            figures.push(figure(format!("{table}, one change"), costs.changes.median()));
+        }
+    }
+
+    let packets = Packets::new(lab, &services)?;
+    let first_packets = packets.first_packets()?;
+    let straight = first_packets.straight;
     figures.push(figure("first packet without services, p50".to_owned(), straight.median()));
     figures.push(figure("first packet without services, p99".to_owned(), straight.percentile(99)));
-
-    let mut slowest_peer = [Duration::ZERO; 2];
-    for layout in [Layout::UpTo135, Layout::From136] {
-        let name = layout.name();
-        let loaded = lab.node.run(|| load(&layout.everything(UDP, &services)))?;
-        let latencies = packets.first_packets()?;
-        if services.len() <= ALL_COMPLETE {
-            figures.push(figure(format!("{name}, load"), loaded));
-            let changes: Samples = lab.node.run(|| {
-                (0..CHANGES).map(|number| change(layout, &services, number)).collect::<Result<_>>()
-            })?;
-            figures.push(figure(format!("{name}, one change"), changes.median()));
-        }
-        for (percent, slowest) in [50, 99].into_iter().zip(&mut slowest_peer) {
+    for percent in [50, 99] {
+        let mut slowest = Duration::ZERO;
+        for (table, latencies) in &first_packets.through {
             let latency = latencies.percentile(percent);
-            *slowest = latency.max(*slowest);
-            figures.push(figure(format!("first packet, {name}, p{percent}"), latency));
+            let figure = figure(format!("first packet, {table}, p{percent}"), latency);
+            figures.push(match table {
+                Table::Peer(_) => figure,
+                Table::Contiv => figure.wanting(Wanted::AtMost(slowest.into())),
+            });
+            slowest = latency.max(slowest);
         }
-        lab.node.run(|| run(&["nft", "delete table ip kube-proxy"]).map(drop))?;
-        thread::sleep(Duration::from_millis(500));
     }
-    let ours = lab.node.run(|| load_ours(&services))?;
-    let latencies = packets.first_packets()?;
-    if services.len() <= ALL_COMPLETE {
-        figures.push(figure("contiv, load".to_owned(), ours.loaded));
-        figures.push(figure("contiv, one change".to_owned(), ours.changes.median()));
+    for table in Table::ALL {
+        lab.node.run(|| table.delete())?;
     }
-    for (percent, slowest) in [50, 99].into_iter().zip(slowest_peer) {
-        let figure = figure(format!("first packet, contiv, p{percent}"), latencies.percentile(percent));
-        figures.push(figure.wanting(Wanted::AtMost(slowest.into())));
-    }
-    lab.node.run(|| run(&["nft", "delete table inet contiv"]).map(drop))?;
-    thread::sleep(Duration::from_millis(500));
     Ok(figures)
 }
 
@@ -99,6 +97,34 @@ fn all_services(lab: &Lab, count: usize) -> Vec<Service> {
     (0..count).map(service).collect()
 }
 
+/// What a layout costs.
+struct Costs {
+    loaded: Duration,
+    changes: Samples,
+}
+
+/// Which service changes, and what it becomes.
+fn changes(services: &[Service]) -> impl Iterator<Item = (&Service, Service)> {
+    (0..CHANGES).map(|number| {
+        let before = &services[number * 7919 % services.len()];
+        let mut after = before.clone();
+        let newcomer = Ipv4Addr::new(10, 200, 0, u8::try_from(number).unwrap_or(u8::MAX));
+        after.endpoints[0] = SocketAddrV4::new(newcomer, FIRST_PORT);
+        (before, after)
+    })
+}
+
+fn load_peer(layout: Layout, services: &[Service]) -> Result<Costs> {
+    let loaded = load(&layout.everything(UDP, services))?;
+    let mut durations = Vec::new();
+    for (before, after) in changes(services) {
+        // There and back: packets need the backends that there are.
+        durations.push(load(&layout.change(UDP, &after))?);
+        durations.push(load(&layout.change(UDP, before))?);
+    }
+    Ok(Costs { loaded, changes: durations.into_iter().collect() })
+}
+
 /// Loads rules as kube-proxy does, and says how long that took.
 fn load(rules: &str) -> Result<Duration> {
     let path = scratch("rules.nft")?;
@@ -108,24 +134,7 @@ fn load(rules: &str) -> Result<Duration> {
     loaded.map(|_| duration)
 }
 
-/// Replaces one endpoint.
-fn change(layout: Layout, services: &[Service], number: usize) -> Result<Duration> {
-    let mut service = services[number * 7919 % services.len()].clone();
-    service.endpoints[0] = newcomer(number);
-    load(&layout.change(UDP, &service))
-}
-
-fn newcomer(number: usize) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 200, 0, u8::try_from(number).unwrap_or(u8::MAX)), FIRST_PORT)
-}
-
-/// What the same costs us.
-struct Ours {
-    loaded: Duration,
-    changes: Samples,
-}
-
-fn load_ours(services: &[Service]) -> Result<Ours> {
+fn load_contiv(services: &[Service]) -> Result<Costs> {
     // As with the peers, packets of pods keep their source.
     let pods =
         ranges::PODS.cidr(Family::V4).parse().map_err(|_| LabError::Unexpected("pod range".to_owned()))?;
@@ -141,22 +150,18 @@ fn load_ours(services: &[Service]) -> Result<Ours> {
     };
     let loaded =
         call(&mut |renderer| renderer.resync(&snapshot).map(drop).map_err(|error| error.to_string()))?;
-    let mut changes = Vec::new();
-    for number in 0..CHANGES {
-        let before = &services[number * 7919 % services.len()];
-        let mut after = before.clone();
-        after.endpoints[0] = newcomer(number);
-        // There and back, so that packets meet what they met with the peers.
+    let mut durations = Vec::new();
+    for (before, after) in changes(services) {
         for (old, new) in [(before, &after), (&after, before)] {
             let ((id, old), (_, new)) = (ours(old), ours(new));
             let change = ServiceChange { old: Some(old), new: Some(new) };
-            let changes_now = ChangeSet { services: [(id, change)].into(), ..ChangeSet::default() };
-            changes.push(call(&mut |renderer| {
-                renderer.update(&changes_now).map(drop).map_err(|error| error.to_string())
+            let change = ChangeSet { services: [(id, change)].into(), ..ChangeSet::default() };
+            durations.push(call(&mut |renderer| {
+                renderer.update(&change).map(drop).map_err(|error| error.to_string())
             })?);
         }
     }
-    Ok(Ours { loaded, changes: changes.into_iter().collect() })
+    Ok(Costs { loaded, changes: durations.into_iter().collect() })
 }
 
 fn ours(service: &Service) -> (ServiceId, Arc<ContivService>) {

@@ -7,7 +7,7 @@ use contiv_renderer::{
     Renderer,
     nftables::{Nftables, offline::Offline},
 };
-use contiv_tests::lab::{LabError, Result};
+use contiv_tests::lab::{Lab, LabError, Result};
 
 use super::{SECTION, repetitions};
 use crate::{
@@ -31,7 +31,8 @@ struct Times {
     resized: Vec<Duration>,
 }
 
-pub(super) fn measure(workload: Workload) -> Result<Vec<Figure>> {
+/// In the namespace of the node.
+pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
     let mut processor = workload.processor()?;
     let snapshot = processor.snapshot();
     let replaced = changes(workload, &mut processor, Variant::Replaced)?;
@@ -43,34 +44,31 @@ pub(super) fn measure(workload: Workload) -> Result<Vec<Figure>> {
     let (mut encode, mut floor, mut ours) = (Times::default(), Times::default(), Times::default());
     let (mut restart, mut replace) = (Vec::new(), Vec::new());
     for _ in 0..repetitions(workload.services) {
-        let kernel = Kernel::open()?;
+        // A namespace of its own for the floor: so the two take turns, and a machine that becomes slower or faster meanwhile
+        // does so for both.
+        let kernel = lab.node2.run(Kernel::open)?;
         let (duration, (mut offline, batches)) = timed(|| Offline::resync(&snapshot, kernel.batch_limit));
         encode.cold.push(duration);
         floor.cold.push(kernel.commit(&batches)?);
         drop(batches);
+        let mut renderer = Nftables::new();
+        ours.cold.push(call(|| renderer.resync(&snapshot))?);
         thread::sleep(SETTLE);
-        for (changes, encode, floor) in [
-            (&replaced, &mut encode.replaced, &mut floor.replaced),
-            (&resized, &mut encode.resized, &mut floor.resized),
+        for (changes, encode, floor, ours) in [
+            (&replaced, &mut encode.replaced, &mut floor.replaced, &mut ours.replaced),
+            (&resized, &mut encode.resized, &mut floor.resized, &mut ours.resized),
         ] {
             for change in changes {
                 let (duration, batches) = timed(|| offline.update(change));
                 encode.push(duration);
                 floor.push(kernel.commit(&batches)?);
-            }
-            kernel.commit(&offline.update(&restored))?;
-        }
-        remove_table()?;
-
-        let mut renderer = Nftables::new();
-        ours.cold.push(call(|| renderer.resync(&snapshot))?);
-        thread::sleep(SETTLE);
-        for (changes, ours) in [(&replaced, &mut ours.replaced), (&resized, &mut ours.resized)] {
-            for change in changes {
                 ours.push(call(|| renderer.update(change))?);
             }
+            kernel.commit(&offline.update(&restored))?;
             call(|| renderer.update(&restored))?;
         }
+        lab.node2.run(remove_table)?;
+
         drop(renderer);
         let after = processor.snapshot();
         restart.push(call(|| Nftables::new().resync(&after))?);

@@ -30,9 +30,9 @@ pub(super) struct Port {
     pub(super) port: u16,
 }
 
-/// What does not depend on services: base chains, sets, maps, and who jumps where.
+/// What does not depend on services: base chains, sets, maps, and who jumps where, in a table TABLE.
 const BASE: &str = "\
-table ip kube-proxy {
+table TABLE {
     set cluster-ips { type ipv4_addr; }
     set hairpin-connections { type ipv4_addr . ipv4_addr . inet_proto . inet_service; }
     map service-ips { type ipv4_addr . inet_proto . inet_service : verdict; }
@@ -90,19 +90,28 @@ impl Layout {
         }
     }
 
+    /// Family and name of its table; other than kube-proxy's, so that both can be there.
+    pub(super) const fn table(self) -> &'static str {
+        match self {
+            Self::UpTo135 => "ip kube-proxy-135",
+            Self::From136 => "ip kube-proxy-136",
+        }
+    }
+
     /// Everything, for an empty kernel.
     pub(super) fn everything(self, port: Port, services: &[Service]) -> String {
-        let mut text = BASE.to_owned();
+        let table = self.table();
+        let mut text = BASE.replace("TABLE", table);
         for service in services {
             self.chains(&mut text, port, service);
         }
         for Service { number, address, .. } in services {
             let Port { protocol, port } = port;
-            line(&mut text, format_args!("add element ip kube-proxy cluster-ips {{ {address} }}"));
+            line(&mut text, format_args!("add element {table} cluster-ips {{ {address} }}"));
             line(
                 &mut text,
                 format_args!(
-                    "add element ip kube-proxy service-ips {{ {address} . {protocol} . {port} : goto {} }}",
+                    "add element {table} service-ips {{ {address} . {protocol} . {port} : goto {} }}",
                     service_chain(*number)
                 ),
             );
@@ -113,31 +122,31 @@ impl Layout {
     /// What changes the endpoints of a service: kube-proxy's partial sync, without what it lists before.
     pub(super) fn change(self, port: Port, service: &Service) -> String {
         let mut text = String::new();
-        let chain = service_chain(service.number);
-        line(&mut text, format_args!("add chain ip kube-proxy {chain}"));
-        line(&mut text, format_args!("flush chain ip kube-proxy {chain}"));
+        let (table, chain) = (self.table(), service_chain(service.number));
+        line(&mut text, format_args!("add chain {table} {chain}"));
+        line(&mut text, format_args!("flush chain {table} {chain}"));
         self.chains(&mut text, port, service);
         text
     }
 
     fn chains(self, text: &mut String, Port { protocol, .. }: Port, service: &Service) {
-        let chain = service_chain(service.number);
+        let (table, chain) = (self.table(), service_chain(service.number));
         if self == Self::UpTo135 {
             for endpoint in &service.endpoints {
                 let name = endpoint_chain(service.number, *endpoint);
-                line(text, format_args!("add chain ip kube-proxy {name}"));
+                line(text, format_args!("add chain {table} {name}"));
                 let address = endpoint.ip();
                 line(
                     text,
-                    format_args!("add rule ip kube-proxy {name} ip saddr {address} jump mark-for-masquerade"),
+                    format_args!("add rule {table} {name} ip saddr {address} jump mark-for-masquerade"),
                 );
                 line(
                     text,
-                    format_args!("add rule ip kube-proxy {name} meta l4proto {protocol} dnat to {endpoint}"),
+                    format_args!("add rule {table} {name} meta l4proto {protocol} dnat to {endpoint}"),
                 );
             }
         }
-        line(text, format_args!("add chain ip kube-proxy {chain}"));
+        line(text, format_args!("add chain {table} {chain}"));
         let count = service.endpoints.len();
         let of_slot = |(slot, endpoint): (usize, &SocketAddrV4)| match self {
             Self::UpTo135 => format!("{slot} : goto {}", endpoint_chain(service.number, *endpoint)),
@@ -153,7 +162,7 @@ impl Layout {
                 format!("meta l4proto {protocol} dnat ip to numgen random mod {count} map {{ {slots} }}")
             }
         };
-        line(text, format_args!("add rule ip kube-proxy {chain} {rule}"));
+        line(text, format_args!("add rule {table} {chain} {rule}"));
     }
 }
 

@@ -11,15 +11,23 @@ use std::{
 
 use contiv_tests::lab::{Lab, LabError, Result};
 
-use super::{BACKENDS, FIRST_PORT, kube_proxy::Service};
+use super::{BACKENDS, FIRST_PORT, kube_proxy::Service, table::Table};
 use crate::{command::run, statistics::Samples, workload::PORT};
 
-/// Flows of each measurement.
-const FLOWS: usize = 6000;
-/// Flows before, which are not looked at: addresses are resolved, caches are warm.
-const WARM_UP: usize = 300;
+/// How often each table has its turn.
+const ROUNDS: usize = 40;
+/// Flows of each turn.
+const FLOWS: usize = 180;
+/// The first of them, which are not looked at: addresses are resolved, caches have what every packet needs.
+const WARM_UP: usize = 30;
 /// Much longer than any packet takes.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long first packets took: without any table, and through each of them.
+pub(super) struct FirstPackets {
+    pub(super) straight: Samples,
+    pub(super) through: [(Table, Samples); 3],
+}
 
 /// A client on one pod of the node, and the backends on the other.
 pub(super) struct Packets<'lab> {
@@ -45,25 +53,38 @@ impl<'lab> Packets<'lab> {
         Ok(Self { lab, servers, services })
     }
 
-    /// Flows to services, spread over all.
-    pub(super) fn first_packets(&self) -> Result<Samples> {
-        let service = |flow: usize| self.services[flow * 7919 % self.services.len()];
-        self.flows(|flow| SocketAddrV4::new(service(flow), PORT))
+    /// New flows straight to a backend, and to services all over each table. The tables take turns: a machine that becomes
+    /// slower or faster meanwhile does so for all of them.
+    pub(super) fn first_packets(&self) -> Result<FirstPackets> {
+        let mut straight = Vec::new();
+        let mut through = Table::ALL.map(|table| (table, Vec::new()));
+        let server = SocketAddrV4::new(self.lab.pod2.host.v4, FIRST_PORT);
+        for round in 0..ROUNDS {
+            let service = |flow: usize| {
+                let number = (round * FLOWS + flow) * 7919 % self.services.len();
+                SocketAddrV4::new(self.services[number], PORT)
+            };
+            straight.extend(self.flows(|_| server)?);
+            for (table, latencies) in &mut through {
+                self.lab.node.run(|| table.wake())?;
+                latencies.extend(self.flows(service)?);
+                self.lab.node.run(|| table.put_to_sleep())?;
+            }
+        }
+        let samples = |latencies: Vec<Duration>| latencies.into_iter().collect::<Samples>();
+        Ok(FirstPackets {
+            straight: samples(straight),
+            through: through.map(|(table, latencies)| (table, samples(latencies))),
+        })
     }
 
-    /// Flows to a backend itself.
-    pub(super) fn without_services(&self) -> Result<Samples> {
-        let server = self.lab.pod2.host.v4;
-        self.flows(|_| SocketAddrV4::new(server, FIRST_PORT))
-    }
-
-    fn flows(&self, target: impl Fn(usize) -> SocketAddrV4 + Send + Sync) -> Result<Samples> {
+    fn flows(&self, target: impl Fn(usize) -> SocketAddrV4 + Send + Sync) -> Result<Vec<Duration>> {
         self.lab.node.run(|| run(&["conntrack", "--flush"]).map(drop))?;
         let failed = |error| LabError::system("send a packet", error);
         // Sockets made here belong to the pod; those of the servers belong to theirs.
         let latencies = self.lab.pod1.run(|| {
             let latency = |flow| self.flow(target(flow)).map_err(failed);
-            (0..FLOWS + WARM_UP).map(latency).collect::<Result<Vec<_>>>()
+            (0..FLOWS).map(latency).collect::<Result<Vec<_>>>()
         })?;
         Ok(latencies.into_iter().skip(WARM_UP).collect())
     }

@@ -172,6 +172,11 @@ add element inet contiv keep-source4 {
 add element inet contiv node-ips4 {
 	172.31.0.1,
 }
+
+add element inet contiv external-families {
+	ipv4 : goto masquerade-external-v4,
+	ipv6 : goto masquerade-external-v6,
+}
 ";
 
 #[test]

@@ -130,6 +130,11 @@ pub(crate) fn of_hairpin(address: IpAddr) -> Element {
     Element { set, key: Key::Pair(address), value: Value::None }
 }
 
+/// The element by which rules see that there is anything of a feature in a family.
+pub(crate) const fn of_family(kind: SetKind, family: Family) -> Element {
+    Element { set: Set::of_families(kind), key: Key::Family(family), value: Value::Enter }
+}
+
 /// The elements for the addresses of the node.
 pub(crate) fn of_node_ips(node: &NodeFacts) -> impl Iterator<Item = Element> {
     node.node_ips.iter().map(|address| {

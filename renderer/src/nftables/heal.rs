@@ -124,6 +124,10 @@ mod tests {
         };
         let service = ContivService {
             cluster_ips: [IpAddr::from([10, 96, 0, 1])].into(),
+            external_ips: [IpAddr::from([192, 0, 2, 8])].into(),
+            load_balancer_ips: [IpAddr::from([192, 0, 2, 8])].into(),
+            source_ranges: ["198.51.100.0/24".parse().unwrap()].into(),
+            session_affinity_timeout: 60,
             ports: vec![port],
             ..ContivService::new(ServiceId::new("default", "web"))
         };
@@ -143,6 +147,9 @@ mod tests {
     #[test]
     fn what_was_deleted_comes_back_and_what_was_added_goes() {
         let table = table();
+        let features: Vec<Element> =
+            table.elements().into_iter().filter(|element| element.value == Value::Enter).collect();
+        assert_eq!(features.len(), 3, "{features:?}");
         for element in table.elements() {
             let group = Group { remove: vec![], add: vec![element] };
             let expected = Transaction { groups: vec![group], ..Transaction::default() };

@@ -9,7 +9,7 @@ use ipnetwork::IpNetwork;
 
 use super::{
     element::{Element, Endpoint, FrontendKey, Key, Value},
-    layout::{Declaration, DemandChain, Family, Form, PROTOCOLS, Set, TABLE, chains},
+    layout::{Declaration, DemandChain, Family, Form, PROTOCOLS, Set, TABLE, chains, family_chain, nfproto},
     netlink::{
         Attributes, NetlinkError, Socket,
         constants::{LIST_ELEM, chain, data, elem, msg, set, table, verdict},
@@ -129,7 +129,7 @@ pub(crate) fn elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
                 Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
                     elements.frontends.entry(frontend).or_default().push(element);
                 }
-                Key::Address(_) | Key::Pair(_) | Key::Range(_) | Key::Interface(_) => {
+                Key::Address(_) | Key::Pair(_) | Key::Range(_) | Key::Interface(_) | Key::Family(_) => {
                     elements.others.insert(element);
                 }
             }
@@ -180,10 +180,18 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
             let range = range(first, end.address(set.family)?)?;
             same_frontend.then_some(Key::Source(frontend, range))?
         }
+        Form::Families => Key::Family(key.family()?),
         Form::Ranges | Form::Interfaces => return None,
     };
     let value = match form {
         Form::Verdicts { .. } => parse_verdict(attributes.nested(elem::DATA)?.nested(data::VERDICT)?)?,
+        Form::Families => {
+            let verdict = attributes.nested(elem::DATA)?.nested(data::VERDICT)?;
+            let Key::Family(family) = parsed else { return None };
+            let chain =
+                (verdict_code(verdict)? == verdict::GOTO).then(|| verdict.text(data::VERDICT_CHAIN))?;
+            (chain == family_chain(set.kind, family)).then_some(Value::Enter)?
+        }
         Form::Slots | Form::Memory => {
             let mut value = Bytes(attributes.nested(elem::DATA)?.get(data::VALUE)?);
             let backend = Endpoint { address: value.address(set.family)?, port: value.port()? };
@@ -205,14 +213,17 @@ fn range(first: IpAddr, last: IpAddr) -> Option<IpNetwork> {
 }
 
 fn parse_verdict(attributes: Attributes<'_>) -> Option<Value> {
-    let code = i32::from_be_bytes(attributes.get(data::VERDICT_CODE)?.try_into().ok()?);
-    match (code, attributes.text(data::VERDICT_CHAIN)) {
+    match (verdict_code(attributes)?, attributes.text(data::VERDICT_CHAIN)) {
         (verdict::ACCEPT, None) => Some(Value::Accept),
         (verdict::DROP, None) => Some(Value::Drop),
         (verdict::GOTO, Some("reject-now")) => Some(Value::Reject),
         (verdict::GOTO, Some(name)) => DemandChain::by_name(name).map(Value::Goto),
         _ => None,
     }
+}
+
+fn verdict_code(attributes: Attributes<'_>) -> Option<i32> {
+    Some(i32::from_be_bytes(attributes.get(data::VERDICT_CODE)?.try_into().ok()?))
 }
 
 /// The parts of a key or value that are still to be read.
@@ -230,6 +241,11 @@ impl Bytes<'_> {
             Family::V4 => IpAddr::from(self.take::<4>()?),
             Family::V6 => IpAddr::from(self.take::<16>()?),
         })
+    }
+
+    fn family(&mut self) -> Option<Family> {
+        let [number] = self.take::<1>()?;
+        Family::ALL.into_iter().find(|family| nfproto(*family) == number)
     }
 
     fn port(&mut self) -> Option<u16> {

@@ -174,6 +174,10 @@ impl Table {
             Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
                 self.frontends.get(&frontend)?.element(set, frontend, key)
             }
+            Key::Family(family) => {
+                let element = elements::of_family(set.kind, family);
+                self.shared.contains_key(&element).then_some(element)
+            }
             Key::Address(_) | Key::Pair(_) => {
                 let element = Element { set, key, value: Value::None };
                 let is_shared = self.shared.contains_key(&element);

@@ -73,7 +73,8 @@ fn owner<'a>(element: &Element, owners: &'a BTreeMap<FrontendKey, ServiceId>) ->
         | Key::Range(_)
         | Key::Interface(_)
         | Key::Source(..)
-        | Key::Client(..) => None,
+        | Key::Client(..)
+        | Key::Family(_) => None,
     }
 }
 

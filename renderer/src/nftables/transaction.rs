@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    element::{Element, FrontendKey, Key},
+    element::{Element, FrontendKey, Key, Value},
     layout::{DemandChain, Set},
 };
 
@@ -105,8 +105,11 @@ impl Transaction {
     }
 
     /// Cuts off transactions of at most `limit` elements each. Whole groups stay together; only one that is larger than
-    /// the limit by itself is in a transaction that exceeds it.
+    /// the limit by itself is in a transaction that exceeds it. What makes rules look at a feature comes with the first of
+    /// them, so that no frontend is served without what it has of that.
     pub(crate) fn split(mut self, limit: usize) -> Vec<Self> {
+        let is_of_feature = |group: &Group| group.add.iter().any(|element| element.value == Value::Enter);
+        self.groups.sort_by_key(|group| !is_of_feature(group));
         let mut parts = Vec::new();
         let mut size = 0;
         let groups = std::mem::take(&mut self.groups);
@@ -149,7 +152,6 @@ mod tests {
 
     use super::*;
     use crate::nftables::{
-        element::Value,
         elements,
         layout::{Family, SetKind},
     };
@@ -185,6 +187,19 @@ mod tests {
         let mut transaction = Transaction { groups: vec![replacement.clone()], ..Transaction::default() };
         assert!(transaction.take_late().is_empty());
         assert_eq!(transaction.groups, [replacement]);
+    }
+
+    #[test]
+    fn what_makes_rules_look_at_a_feature_comes_with_the_first_part() {
+        let feature = elements::of_family(SetKind::RestrictedFamilies, Family::V6);
+        let mut whole = Transaction::default();
+        for added in [element(1), element(2), feature] {
+            whole.push(Group { remove: vec![], add: vec![added] });
+        }
+        let parts = whole.split(1);
+        let added: Vec<Element> =
+            parts.iter().flat_map(|part| &part.groups).flat_map(|group| group.add.clone()).collect();
+        assert_eq!(added, [feature, element(1), element(2)]);
     }
 
     #[test]

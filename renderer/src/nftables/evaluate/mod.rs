@@ -89,6 +89,9 @@ impl<T: Tables> Walk<'_, T> {
         if !self.client.is_own && self.lookup.has(SetKind::Loopback, Key::Address(to.ip()))? {
             return Ok(Some(self.dropped(SetKind::Loopback)));
         }
+        if !self.is_used(SetKind::RestrictedFamilies)? {
+            return Ok(None);
+        }
         for key in self.keys(to)? {
             let is_restricted = self.lookup.has(SetKind::Restricted, Key::Frontend(key))?;
             let source = Key::Client(key, self.flow.from());
@@ -130,7 +133,8 @@ impl<T: Tables> Walk<'_, T> {
             layout::Choice::Client => Choice::ClientAddress,
             layout::Choice::Sticky => {
                 let mut timeout = None;
-                for key in self.keys(to)? {
+                let is_used = self.is_used(SetKind::StickyFamilies)?;
+                for key in self.keys(to)?.into_iter().filter(|_| is_used) {
                     let verdict = self.lookup.value(SetKind::Sticky, Key::Frontend(key))?;
                     if let (None, Some(Value::Goto(DemandChain::Learn(learn)))) = (timeout, verdict) {
                         timeout = Some(learn.timeout);
@@ -173,13 +177,13 @@ impl<T: Tables> Walk<'_, T> {
         Ok(is_unallocated.then(|| self.dropped(SetKind::ServiceCidrs)))
     }
 
-    /// `masquerade-v4` and `masquerade-node-ports-v4`
+    /// `masquerade-v4`, `masquerade-external-v4` and `masquerade-node-ports-v4`
     fn is_masqueraded(&mut self, to: SocketAddr, backend: SocketAddr) -> Result<bool, T::Error> {
         let from = self.flow.from();
         if from == backend.ip() && self.lookup.has(SetKind::Hairpin, Key::Pair(from))? {
             return Ok(true);
         }
-        let keys = self.keys(to)?;
+        let keys = if self.is_used(SetKind::ExternalFamilies)? { self.keys(to)? } else { Vec::new() };
         for key in &keys {
             if self.lookup.has(SetKind::MasqueradeAlways, Key::Frontend(*key))? {
                 return Ok(true);
@@ -194,6 +198,11 @@ impl<T: Tables> Walk<'_, T> {
             }
         }
         Ok(false)
+    }
+
+    /// Whether rules look into the sets of a feature at all.
+    fn is_used(&mut self, families: SetKind) -> Result<bool, T::Error> {
+        self.lookup.has_family(families)
     }
 
     /// The keys under which the rules look a destination up: itself, and the node port if it is an address of the node.

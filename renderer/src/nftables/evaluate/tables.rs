@@ -88,6 +88,16 @@ impl<'a, T: Tables> Lookup<'a, T> {
         self.value(kind, key).map(|value| value.is_some())
     }
 
+    /// Whether a set of families has that of the lookups.
+    pub(super) fn has_family(&mut self, kind: SetKind) -> Result<bool, T::Error> {
+        let set = Set::of_families(kind);
+        let held = self.tables.held(set, Key::Family(self.family))?;
+        if held == Held::Foreign {
+            self.foreign.get_or_insert(set);
+        }
+        Ok(held == Held::Value(Value::Enter))
+    }
+
     pub(super) fn is_own(&self, address: IpAddr) -> bool {
         self.tables.is_own(address)
     }

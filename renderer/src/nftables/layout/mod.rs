@@ -10,11 +10,11 @@ mod typeof_data;
 mod written;
 
 pub(crate) use demand::DemandChain;
-pub(crate) use expression::write_verdict;
+pub(crate) use expression::{nfproto, write_verdict};
 pub(crate) use learn::LearnChain;
 pub(crate) use pick::{Choice, PickChain};
 pub(crate) use set::{ANONYMOUS, Declaration, Family, Form, PROTOCOLS, Set, SetKind};
-pub(crate) use skeleton::{Chain, chains, write_chains, write_rules, write_sets, write_table};
+pub(crate) use skeleton::{Chain, chains, family_chain, write_chains, write_rules, write_sets, write_table};
 
 /// The name of the one table the agent owns, in family inet.
 pub(crate) const TABLE: &str = "contiv";

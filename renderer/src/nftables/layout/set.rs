@@ -89,6 +89,9 @@ pub(crate) enum SetKind {
     Restricted,
     SourceRanges,
     ServiceCidrs,
+    RestrictedFamilies,
+    StickyFamilies,
+    ExternalFamilies,
 }
 
 /// The form of a set's keys and data.
@@ -112,10 +115,12 @@ pub(crate) enum Form {
     Memory,
     /// Frontend and range of clients.
     Sources,
+    /// Address family -> verdict. One set for both families, which goes under IPv4.
+    Families,
 }
 
 impl SetKind {
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::Services,
         Self::ServicesOutside,
         Self::NodePorts,
@@ -139,6 +144,9 @@ impl SetKind {
         Self::Restricted,
         Self::SourceRanges,
         Self::ServiceCidrs,
+        Self::RestrictedFamilies,
+        Self::StickyFamilies,
+        Self::ExternalFamilies,
     ];
 
     /// The map that says where new connections to a frontend go: node ports have their own, since the kernel goes through
@@ -177,6 +185,9 @@ impl SetKind {
             Self::Restricted => "restricted",
             Self::SourceRanges => "source-ranges",
             Self::ServiceCidrs => "service-cidrs",
+            Self::RestrictedFamilies => "restricted-families",
+            Self::StickyFamilies => "sticky-families",
+            Self::ExternalFamilies => "external-families",
         }
     }
 
@@ -190,7 +201,10 @@ impl SetKind {
             | Self::MasqueradeAlways
             | Self::MasqueradeOwn
             | Self::ClusterIps
-            | Self::Hairpin => true,
+            | Self::Hairpin
+            | Self::RestrictedFamilies
+            | Self::StickyFamilies
+            | Self::ExternalFamilies => true,
             Self::Services
             | Self::ServicesOutside
             | Self::NodePorts
@@ -225,6 +239,7 @@ impl SetKind {
             Self::PodInterfaces | Self::KeepSourceInterfaces => Form::Interfaces,
             Self::Affinity => Form::Memory,
             Self::SourceRanges => Form::Sources,
+            Self::RestrictedFamilies | Self::StickyFamilies | Self::ExternalFamilies => Form::Families,
         }
     }
 }
@@ -259,6 +274,7 @@ impl Declaration {
 
 /// nft's numbers for data types; a concatenation packs them at six bits each. Source: nftables' `include/datatype.h`.
 mod datatype {
+    pub(super) const NFPROTO: u32 = 2;
     pub(super) const INTEGER: u32 = 4;
     pub(super) const IPADDR: u32 = 7;
     pub(super) const IP6ADDR: u32 = 8;
@@ -281,13 +297,22 @@ impl Set {
         Self { kind, family }
     }
 
+    /// The set by which rules see whether there is anything of a feature in a family.
+    pub(crate) const fn of_families(kind: SetKind) -> Self {
+        Self::new(kind, Family::V4)
+    }
+
     /// Every set of the table, in the order of the skeleton.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        SetKind::ALL.into_iter().flat_map(|kind| Family::ALL.map(|family| Self { kind, family }))
+        let all = SetKind::ALL.into_iter().flat_map(|kind| Family::ALL.map(|family| Self { kind, family }));
+        all.filter(|set| set.family == Family::V4 || set.kind.form() != Form::Families)
     }
 
     pub(crate) fn name(self) -> String {
-        format!("{}{}", self.kind.stem(), self.family.digit())
+        match self.kind.form() {
+            Form::Families => self.kind.stem().to_owned(),
+            _ => format!("{}{}", self.kind.stem(), self.family.digit()),
+        }
     }
 
     pub(crate) fn by_name(name: &str) -> Option<Self> {
@@ -321,6 +346,9 @@ impl Set {
                 Some((backend_type, width + 4)),
             ),
             Form::Sources => (set::FLAG_INTERVAL | set::FLAG_CONCAT, source_type, 2 * width + 8, None),
+            Form::Families => {
+                (set::FLAG_MAP, datatype::NFPROTO, 1, Some((datatype::VERDICT, datatype::VERDICT_LEN)))
+            }
         };
         Declaration { flags, key_type, key_len, data }
     }
@@ -346,6 +374,7 @@ impl Set {
             Form::Addresses | Form::Ranges => typeof_data::plain_address(),
             Form::Interfaces => typeof_data::plain_text(),
             Form::Pairs => typeof_data::plain_concatenation(),
+            Form::Families => typeof_data::families(),
         }
     }
 

@@ -128,7 +128,8 @@ pub(crate) fn chains() -> Vec<Chain> {
             plain(names.node_ports, services(family, true, None)),
             plain(names.check, check(family, false, Some(names.check_node_ports))),
             plain(names.check_node_ports, check(family, true, None)),
-            plain(names.masquerade, masquerade(family, names.masquerade_node_ports)),
+            plain(names.masquerade, masquerade(family)),
+            plain(names.masquerade_external, masquerade_external(family, names.masquerade_node_ports)),
             plain(names.masquerade_node_ports, masquerade_node_ports(family)),
             plain(names.firewall, firewall(family)),
             plain(names.learn, learn(family, false, Some(names.learn_node_ports))),
@@ -142,13 +143,9 @@ pub(crate) fn chains() -> Vec<Chain> {
         vec![Expression::Family(family), Expression::StatusDnat, Expression::Goto(goto)]
     };
     let new = |family, then| vec![Expression::Family(family), Expression::StateNew, then];
-    let firewalls =
-        vec![new(Family::V4, Expression::Goto(v4.firewall)), new(Family::V6, Expression::Goto(v6.firewall))];
-    let translated = |goto: &'static str, family| {
-        let new = Expression::StateNew;
-        vec![Expression::Family(family), new, Expression::StatusDnat, Expression::Goto(goto)]
-    };
-    let learning = vec![translated(v4.learn, Family::V4), translated(v6.learn, Family::V6)];
+    let firewalls = vec![[vec![Expression::StateNew], if_used(SetKind::RestrictedFamilies)].concat()];
+    let translated = vec![Expression::StateNew, Expression::StatusDnat];
+    let learning = vec![[translated, if_used(SetKind::StickyFamilies)].concat()];
     // What was translated has somewhere to go; and so most packets of services pass after one rule.
     let passed = || vec![Expression::StatusDnat, Expression::Accept];
     let checks = || {
@@ -198,6 +195,7 @@ struct Names {
     check: &'static str,
     check_node_ports: &'static str,
     masquerade: &'static str,
+    masquerade_external: &'static str,
     masquerade_node_ports: &'static str,
     firewall: &'static str,
     learn: &'static str,
@@ -212,6 +210,7 @@ const fn names(family: Family) -> Names {
             check: "check-v4",
             check_node_ports: "check-node-ports-v4",
             masquerade: "masquerade-v4",
+            masquerade_external: "masquerade-external-v4",
             masquerade_node_ports: "masquerade-node-ports-v4",
             firewall: "firewall-v4",
             learn: "learn-v4",
@@ -223,12 +222,30 @@ const fn names(family: Family) -> Names {
             check: "check-v6",
             check_node_ports: "check-node-ports-v6",
             masquerade: "masquerade-v6",
+            masquerade_external: "masquerade-external-v6",
             masquerade_node_ports: "masquerade-node-ports-v6",
             firewall: "firewall-v6",
             learn: "learn-v6",
             learn_node_ports: "learn-node-ports-v6",
         },
     }
+}
+
+/// The chain that the elements of a set of families lead to; none for any other set.
+pub(crate) const fn family_chain(kind: SetKind, family: Family) -> Option<&'static str> {
+    let names = names(family);
+    match kind {
+        SetKind::RestrictedFamilies => Some(names.firewall),
+        SetKind::StickyFamilies => Some(names.learn),
+        SetKind::ExternalFamilies => Some(names.masquerade_external),
+        _ => None,
+    }
+}
+
+/// Leads on if there is anything of a feature in the packet's family. So packets are spared the rules for what no service
+/// has.
+fn if_used(families: SetKind) -> Rule {
+    vec![Expression::FamilyOf, Expression::VerdictOf(Set::of_families(families))]
 }
 
 const fn plain(name: &'static str, rules: Vec<Rule>) -> Chain {
@@ -261,10 +278,7 @@ fn check(family: Family, node_port: bool, node_ports: Option<&'static str>) -> V
     rules
 }
 
-fn masquerade(family: Family, node_ports: &'static str) -> Vec<Rule> {
-    let hidden = vec![Expression::Masquerade];
-    let always = Expression::In(Set::new(SetKind::MasqueradeAlways, family));
-    let cluster_ips = Expression::In(Set::new(SetKind::ClusterIps, family));
+fn masquerade(family: Family) -> Vec<Rule> {
     vec![
         vec![
             Expression::Family(family),
@@ -273,19 +287,32 @@ fn masquerade(family: Family, node_ports: &'static str) -> Vec<Rule> {
             Expression::In(Set::new(SetKind::Hairpin, family)),
             Expression::Masquerade,
         ],
-        [original_frontend(family, false), vec![always], hidden.clone()].concat(),
+        if_used(SetKind::ExternalFamilies),
+        masquerade_cluster_ip(family),
+    ]
+}
+
+/// The same where some services have external frontends.
+fn masquerade_external(family: Family, node_ports: &'static str) -> Vec<Rule> {
+    let always = Expression::In(Set::new(SetKind::MasqueradeAlways, family));
+    vec![
+        [original_frontend(family, false), vec![always, Expression::Masquerade]].concat(),
         to_original_node_ip(family, node_ports),
-        vec![
-            Expression::Family(family),
-            Expression::Saddr(family, FIRST),
-            Expression::NotIn(Set::new(SetKind::KeepSource, family)),
-            Expression::Interface,
-            Expression::NotIn(Set::new(SetKind::KeepSourceInterfaces, family)),
-            Expression::OriginalDaddr(family, FIRST),
-            cluster_ips,
-            Expression::Masquerade,
-        ],
+        masquerade_cluster_ip(family),
         [from_node(family), original_frontend(family, false), masquerade_own(family)].concat(),
+    ]
+}
+
+fn masquerade_cluster_ip(family: Family) -> Rule {
+    vec![
+        Expression::Family(family),
+        Expression::Saddr(family, FIRST),
+        Expression::NotIn(Set::new(SetKind::KeepSource, family)),
+        Expression::Interface,
+        Expression::NotIn(Set::new(SetKind::KeepSourceInterfaces, family)),
+        Expression::OriginalDaddr(family, FIRST),
+        Expression::In(Set::new(SetKind::ClusterIps, family)),
+        Expression::Masquerade,
     ]
 }
 

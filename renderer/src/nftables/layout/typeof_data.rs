@@ -94,6 +94,20 @@ pub(super) fn plain_address() -> Vec<u8> {
     number(KEY_BYTEORDER, BYTEORDER_BIG_ENDIAN)
 }
 
+/// The user data of a map declared `typeof meta nfproto : verdict`.
+pub(super) fn families() -> Vec<u8> {
+    // The only item is the meta key `NFT_META_NFPROTO`.
+    let key = expression(EXPR_META, &number(0, 15));
+    [
+        number(KEY_BYTEORDER, BYTEORDER_HOST),
+        number(DATA_BYTEORDER, BYTEORDER_NONE),
+        item(KEY_TYPEOF, &key),
+        item(DATA_TYPEOF, VERDICT),
+        number(DATA_INTERVAL, 0),
+    ]
+    .concat()
+}
+
 /// The user data of a set declared `type ifname`.
 pub(super) fn plain_text() -> Vec<u8> {
     number(KEY_BYTEORDER, BYTEORDER_HOST)

@@ -69,7 +69,7 @@ impl Kernel {
                 Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
                     read.frontends.entry(frontend).or_default().push(element);
                 }
-                Key::Address(_) | Key::Pair(_) => drop(read.others.insert(element)),
+                Key::Address(_) | Key::Pair(_) | Key::Family(_) => drop(read.others.insert(element)),
                 // Only rules write what a client is remembered for.
                 Key::Range(_) | Key::Interface(_) | Key::Client(..) => (),
             }

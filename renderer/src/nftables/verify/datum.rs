@@ -4,9 +4,12 @@ use std::{fmt::Write, net::IpAddr};
 
 use ipnetwork::IpNetwork;
 
+use crate::nftables::netlink::constants::{NFPROTO_IPV4, NFPROTO_IPV6};
+
 /// A type of data. A concatenation packs several numbers of types at six bits each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Type {
+    Family,
     Integer,
     Address(usize),
     Protocol,
@@ -20,6 +23,7 @@ const TYPE_MASK: u32 = (1 << TYPE_BITS) - 1;
 impl Type {
     const fn by_number(number: u32) -> Option<Self> {
         Some(match number {
+            2 => Self::Family,
             4 => Self::Integer,
             7 => Self::Address(4),
             8 => Self::Address(16),
@@ -34,7 +38,7 @@ impl Type {
         match self {
             Self::Integer => 4,
             Self::Address(width) => width,
-            Self::Protocol => 1,
+            Self::Family | Self::Protocol => 1,
             Self::Port => 2,
             Self::Interface => 16,
         }
@@ -45,6 +49,12 @@ impl Type {
         Some(match self {
             Self::Integer => u32::from_ne_bytes(bytes.try_into().ok()?).to_string(),
             Self::Address(_) => address(bytes)?.to_string(),
+            Self::Family => match bytes {
+                [NFPROTO_IPV4] => "ipv4".to_owned(),
+                [NFPROTO_IPV6] => "ipv6".to_owned(),
+                [other] => other.to_string(),
+                _ => return None,
+            },
             Self::Protocol => match bytes {
                 [6] => "tcp".to_owned(),
                 [17] => "udp".to_owned(),

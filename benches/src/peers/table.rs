@@ -1,0 +1,53 @@
+//! The tables that are compared: they are all in the kernel, and at most one of them is awake.
+
+use std::fmt;
+
+use contiv_tests::lab::Result;
+
+use super::kube_proxy::Layout;
+use crate::command::run;
+
+/// One of the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Table {
+    /// As a kube-proxy writes it.
+    Peer(Layout),
+    Contiv,
+}
+
+impl Table {
+    /// Contiv's is the last.
+    pub(super) const ALL: [Self; 3] =
+        [Self::Peer(Layout::UpTo135), Self::Peer(Layout::From136), Self::Contiv];
+
+    /// Family and name in the kernel.
+    const fn identity(self) -> &'static str {
+        match self {
+            Self::Peer(layout) => layout.table(),
+            Self::Contiv => "inet contiv",
+        }
+    }
+
+    /// No packet meets it from now on; it stays in the kernel.
+    pub(super) fn put_to_sleep(self) -> Result<()> {
+        run(&["nft", &format!("add table {} {{ flags dormant; }}", self.identity())]).map(drop)
+    }
+
+    /// Packets meet it again.
+    pub(super) fn wake(self) -> Result<()> {
+        run(&["nft", &format!("add table {}", self.identity())]).map(drop)
+    }
+
+    pub(super) fn delete(self) -> Result<()> {
+        run(&["nft", &format!("delete table {}", self.identity())]).map(drop)
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Peer(layout) => layout.name(),
+            Self::Contiv => "contiv",
+        })
+    }
+}
