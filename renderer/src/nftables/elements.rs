@@ -136,11 +136,15 @@ pub(crate) const fn of_family(kind: SetKind, family: Family) -> Element {
 }
 
 /// The elements for the addresses of the node.
-pub(crate) fn of_node_ips(node: &NodeFacts) -> impl Iterator<Item = Element> {
-    node.node_ips.iter().map(|address| {
+pub(crate) fn of_node(node: &NodeFacts) -> impl Iterator<Item = Element> {
+    let of_ip = |address: &IpAddr| {
         let set = Set::new(SetKind::NodeIps, Family::of(address));
         Element { set, key: Key::Address(*address), value: Value::None }
-    })
+    };
+    let guarded = |address: &IpAddr| {
+        address.is_loopback().then(|| of_family(SetKind::LoopbackFamilies, Family::of(address)))
+    };
+    node.node_ips.iter().map(of_ip).chain(node.node_ips.iter().filter_map(guarded))
 }
 
 /// The elements of a set of intervals that comes from the node, sorted; none for any other set.

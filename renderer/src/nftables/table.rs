@@ -58,7 +58,7 @@ impl Table {
         table.services.clone_from(&snapshot.services);
         shared.sort_unstable();
         table.shared = shared.chunk_by(|a, b| a == b).map(|same| (same[0], same.len())).collect();
-        shared.extend(elements::of_node_ips(&snapshot.node));
+        shared.extend(elements::of_node(&snapshot.node));
         shared.sort_unstable();
         shared.dedup();
         let kernel_others: Vec<Element> = kernel.others.into_iter().collect();
@@ -109,7 +109,7 @@ impl Table {
         self.share(shared, &mut transaction);
         if let Some(node) = &changes.node {
             let sorted =
-                |node| elements::of_node_ips(node).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
+                |node| elements::of_node(node).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
             transaction.push(Group::between(&sorted(&self.node), sorted(node)));
             rewrite_intervals(&self.node, node, &mut transaction);
             self.node = node.clone();
@@ -133,7 +133,7 @@ impl Table {
         for (frontend, programmed) in &self.frontends {
             transaction.push(Group { remove: vec![], add: programmed.elements(*frontend) });
         }
-        let others = elements::of_node_ips(&self.node)
+        let others = elements::of_node(&self.node)
             .chain(self.shared.keys().copied())
             .chain(INTERVALS.into_iter().flat_map(|kind| elements::of_intervals(kind, &self.node)));
         for element in others.collect::<BTreeSet<_>>() {
@@ -161,7 +161,7 @@ impl Table {
     pub(crate) fn elements(&self) -> Vec<Element> {
         let of_frontends =
             self.frontends.iter().flat_map(|(frontend, programmed)| programmed.elements(*frontend));
-        let of_node = elements::of_node_ips(&self.node)
+        let of_node = elements::of_node(&self.node)
             .chain(INTERVALS.into_iter().flat_map(|kind| elements::of_intervals(kind, &self.node)));
         let mut all: Vec<Element> = of_frontends.chain(self.shared.keys().copied()).chain(of_node).collect();
         all.sort_unstable();
@@ -174,15 +174,11 @@ impl Table {
             Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
                 self.frontends.get(&frontend)?.element(set, frontend, key)
             }
-            Key::Family(family) => {
-                let element = elements::of_family(set.kind, family);
-                self.shared.contains_key(&element).then_some(element)
-            }
-            Key::Address(_) | Key::Pair(_) => {
-                let element = Element { set, key, value: Value::None };
+            Key::Address(_) | Key::Pair(_) | Key::Family(_) => {
+                let value = if let Key::Family(_) = key { Value::Enter } else { Value::None };
+                let element = Element { set, key, value };
                 let is_shared = self.shared.contains_key(&element);
-                (is_shared || elements::of_node_ips(&self.node).any(|other| other == element))
-                    .then_some(element)
+                (is_shared || elements::of_node(&self.node).any(|other| other == element)).then_some(element)
             }
             // These come and go with the kernel's memory, or are written all at once.
             Key::Client(..) | Key::Range(_) | Key::Interface(_) => None,

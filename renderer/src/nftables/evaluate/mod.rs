@@ -83,10 +83,11 @@ impl<T: Tables> Walk<'_, T> {
         Ok(endings)
     }
 
-    /// `firewall-prerouting`, `firewall-output` and `firewall-v4`
+    /// `firewall-prerouting`, `firewall-output`, `loopback-v4` and `firewall-v4`
     fn firewall(&mut self, to: SocketAddr) -> Result<Option<Ending>, T::Error> {
         // What the node sends to itself comes in by loopback.
-        if !self.client.is_own && self.lookup.has(SetKind::Loopback, Key::Address(to.ip()))? {
+        let guarded = !self.client.is_own && self.is_used(SetKind::LoopbackFamilies)?;
+        if guarded && self.lookup.has(SetKind::Loopback, Key::Address(to.ip()))? {
             return Ok(Some(self.dropped(SetKind::Loopback)));
         }
         if !self.is_used(SetKind::RestrictedFamilies)? {

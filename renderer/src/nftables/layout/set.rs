@@ -89,6 +89,7 @@ pub(crate) enum SetKind {
     Restricted,
     SourceRanges,
     ServiceCidrs,
+    LoopbackFamilies,
     RestrictedFamilies,
     StickyFamilies,
     ExternalFamilies,
@@ -120,7 +121,7 @@ pub(crate) enum Form {
 }
 
 impl SetKind {
-    pub(crate) const ALL: [Self; 26] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::Services,
         Self::ServicesOutside,
         Self::NodePorts,
@@ -144,6 +145,7 @@ impl SetKind {
         Self::Restricted,
         Self::SourceRanges,
         Self::ServiceCidrs,
+        Self::LoopbackFamilies,
         Self::RestrictedFamilies,
         Self::StickyFamilies,
         Self::ExternalFamilies,
@@ -185,6 +187,7 @@ impl SetKind {
             Self::Restricted => "restricted",
             Self::SourceRanges => "source-ranges",
             Self::ServiceCidrs => "service-cidrs",
+            Self::LoopbackFamilies => "loopback-families",
             Self::RestrictedFamilies => "restricted-families",
             Self::StickyFamilies => "sticky-families",
             Self::ExternalFamilies => "external-families",
@@ -202,6 +205,7 @@ impl SetKind {
             | Self::MasqueradeOwn
             | Self::ClusterIps
             | Self::Hairpin
+            | Self::LoopbackFamilies
             | Self::RestrictedFamilies
             | Self::StickyFamilies
             | Self::ExternalFamilies => true,
@@ -239,7 +243,10 @@ impl SetKind {
             Self::PodInterfaces | Self::KeepSourceInterfaces => Form::Interfaces,
             Self::Affinity => Form::Memory,
             Self::SourceRanges => Form::Sources,
-            Self::RestrictedFamilies | Self::StickyFamilies | Self::ExternalFamilies => Form::Families,
+            Self::LoopbackFamilies
+            | Self::RestrictedFamilies
+            | Self::StickyFamilies
+            | Self::ExternalFamilies => Form::Families,
         }
     }
 }

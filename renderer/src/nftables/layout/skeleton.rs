@@ -131,6 +131,7 @@ pub(crate) fn chains() -> Vec<Chain> {
             plain(names.masquerade, masquerade(family)),
             plain(names.masquerade_external, masquerade_external(family, names.masquerade_node_ports)),
             plain(names.masquerade_node_ports, masquerade_node_ports(family)),
+            plain(names.loopback, guard_of_loopback(family)),
             plain(names.firewall, firewall(family)),
             plain(names.learn, learn(family, false, Some(names.learn_node_ports))),
             plain(names.learn_node_ports, learn(family, true, None)),
@@ -143,7 +144,8 @@ pub(crate) fn chains() -> Vec<Chain> {
         vec![Expression::Family(family), Expression::StatusDnat, Expression::Goto(goto)]
     };
     let new = |family, then| vec![Expression::Family(family), Expression::StateNew, then];
-    let firewalls = vec![[vec![Expression::StateNew], if_used(SetKind::RestrictedFamilies)].concat()];
+    let firewalls = vec![restricted()];
+    let guarded = [vec![Expression::StateInvalidOrNew], if_used(SetKind::LoopbackFamilies)].concat();
     let translated = vec![Expression::StateNew, Expression::StatusDnat];
     let learning = vec![[translated, if_used(SetKind::StickyFamilies)].concat()];
     // What was translated has somewhere to go; and so most packets of services pass after one rule.
@@ -161,7 +163,7 @@ pub(crate) fn chains() -> Vec<Chain> {
         base(
             "firewall-prerouting",
             Hook::filter_at(PREROUTING, BEFORE_DSTNAT),
-            [Family::ALL.map(guard_of_loopback).to_vec(), firewalls.clone()].concat(),
+            [vec![guarded], firewalls.clone()].concat(),
         ),
         base("firewall-output", Hook::filter_at(OUTPUT, BEFORE_DSTNAT), firewalls),
         base("nat-prerouting", Hook::nat(PREROUTING, PRIORITY_DSTNAT), dispatch.clone()),
@@ -197,6 +199,7 @@ struct Names {
     masquerade: &'static str,
     masquerade_external: &'static str,
     masquerade_node_ports: &'static str,
+    loopback: &'static str,
     firewall: &'static str,
     learn: &'static str,
     learn_node_ports: &'static str,
@@ -212,6 +215,7 @@ const fn names(family: Family) -> Names {
             masquerade: "masquerade-v4",
             masquerade_external: "masquerade-external-v4",
             masquerade_node_ports: "masquerade-node-ports-v4",
+            loopback: "loopback-v4",
             firewall: "firewall-v4",
             learn: "learn-v4",
             learn_node_ports: "learn-node-ports-v4",
@@ -224,6 +228,7 @@ const fn names(family: Family) -> Names {
             masquerade: "masquerade-v6",
             masquerade_external: "masquerade-external-v6",
             masquerade_node_ports: "masquerade-node-ports-v6",
+            loopback: "loopback-v6",
             firewall: "firewall-v6",
             learn: "learn-v6",
             learn_node_ports: "learn-node-ports-v6",
@@ -235,6 +240,7 @@ const fn names(family: Family) -> Names {
 pub(crate) const fn family_chain(kind: SetKind, family: Family) -> Option<&'static str> {
     let names = names(family);
     match kind {
+        SetKind::LoopbackFamilies => Some(names.loopback),
         SetKind::RestrictedFamilies => Some(names.firewall),
         SetKind::StickyFamilies => Some(names.learn),
         SetKind::ExternalFamilies => Some(names.masquerade_external),
@@ -349,15 +355,20 @@ fn unallocated_address(family: Family) -> Rule {
 }
 
 /// The kernel lets in what is sent to loopback from elsewhere once node ports answer there.
-fn guard_of_loopback(family: Family) -> Rule {
-    vec![
-        Expression::StateInvalidOrNew,
+fn guard_of_loopback(family: Family) -> Vec<Rule> {
+    let guard = vec![
         Expression::Family(family),
         Expression::Daddr(family, FIRST),
         Expression::In(Set::new(SetKind::Loopback, family)),
         Expression::NotByLoopback,
         Expression::Drop,
-    ]
+    ];
+    vec![guard, restricted()]
+}
+
+/// A new connection goes on to the firewall if there is one.
+fn restricted() -> Rule {
+    [vec![Expression::StateNew], if_used(SetKind::RestrictedFamilies)].concat()
 }
 
 fn firewall(family: Family) -> Vec<Rule> {
