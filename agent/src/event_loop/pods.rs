@@ -194,6 +194,6 @@ impl EventLoop {
         let changes = if self.store.is_synced { changes } else { ChangeSet::default() };
         let renderers =
             if changes.is_empty() { BTreeSet::new() } else { self.renderers.names().into_iter().collect() };
-        (self.hand_out(kind, description, changes, start), renderers)
+        (self.hand_out(kind, || description, changes, start), renderers)
     }
 }

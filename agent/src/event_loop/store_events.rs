@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
-use contiv_model::{ChangeSet, Event, object::ObjectKind};
+use contiv_model::{ChangeSet, Event, ObjectKey, object::ObjectKind};
 use contiv_store::{Batch, FeedEvent, Snapshot};
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -102,9 +102,10 @@ impl EventLoop {
         let judgement = self.guard.judge_changes(&self.processor, &mut intake.events);
         self.report_held(&judgement);
         let bad = intake.verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Bad(_))).count();
-        let description = describe(&intake.events, bad);
+        let named = named(&intake.events);
+        let more = intake.events.len() - named.len();
         let changes = self.processor.apply(intake.events);
-        self.hand_out("change", description, changes, start);
+        self.hand_out("change", || describe(&named, more, bad), changes, start);
         self.mirror.apply(batch, &intake.verdicts, judgement == Judgement::Pass);
         self.quarantine.judge(intake.verdicts, start.0);
     }
@@ -115,7 +116,7 @@ impl EventLoop {
         let description = format!("the interfaces of this node have {} addresses now", addresses.len());
         let changes = self.processor.apply([Event::LocalAddresses(addresses)]);
         if self.store.is_synced {
-            self.hand_out("addresses", description, changes, start);
+            self.hand_out("addresses", || description, changes, start);
         } else {
             self.health.tell_changes(&changes);
             self.record_timed("addresses", description, None, Vec::new(), start);
@@ -126,7 +127,7 @@ impl EventLoop {
     pub(super) fn hand_out(
         &mut self,
         kind: &'static str,
-        description: String,
+        describe: impl FnOnce() -> String,
         mut changes: ChangeSet,
         start: (Timestamp, Instant),
     ) -> u64 {
@@ -139,7 +140,7 @@ impl EventLoop {
             self.dispatch();
             renderers = self.renderers.names();
         }
-        self.record_timed(kind, description, Some(&changes), renderers, start);
+        self.record_timed(kind, describe(), Some(&changes), renderers, start);
         self.health.tell_changes(&changes);
         event
     }
@@ -163,17 +164,25 @@ impl EventLoop {
     }
 }
 
-fn describe(events: &[Event], bad: usize) -> String {
+/// The objects that a description names: whether each is deleted.
+fn named(events: &[Event]) -> Vec<(ObjectKey, bool)> {
     let name = |event: &Event| match event {
-        Event::Put(object) => Some(object.key().to_string()),
-        Event::Delete(key) => Some(format!("{key} deleted")),
+        Event::Put(object) => Some((object.key(), false)),
+        Event::Delete(key) => Some((key.clone(), true)),
         Event::AddPod { .. } | Event::DeletePod(_) | Event::RevertAddPod(_) | Event::LocalAddresses(_) => {
             None
         }
     };
-    let mut parts: Vec<String> = events.iter().filter_map(name).take(NAMED).collect();
-    if events.len() > NAMED {
-        parts.push(format!("{} more", events.len() - NAMED));
+    events.iter().filter_map(name).take(NAMED).collect()
+}
+
+fn describe(named: &[(ObjectKey, bool)], more: usize, bad: usize) -> String {
+    let name = |(key, is_deleted): &(ObjectKey, bool)| {
+        if *is_deleted { format!("{key} deleted") } else { key.to_string() }
+    };
+    let mut parts: Vec<String> = named.iter().map(name).collect();
+    if more > 0 {
+        parts.push(format!("{more} more"));
     }
     if bad > 0 {
         parts.push(format!("{bad} that cannot be used"));

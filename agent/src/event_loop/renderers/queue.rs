@@ -4,6 +4,7 @@
 //! that, and is awake when the change is there.
 
 use std::{
+    hint,
     num::NonZero,
     sync::{
         Arc,
@@ -18,6 +19,9 @@ use super::worker::Work;
 
 /// How long a thread stays awake for work that was announced.
 const AWAKE: Duration = Duration::from_micros(150);
+/// How long at the end of that it lets others have the processor. Before, which is as long as a change takes to be decoded and
+/// combined, whoever got it would not be done in time: the store has just sent the change, and often runs on this machine.
+const YIELDING: Duration = Duration::from_micros(50);
 
 /// What goes through the queue.
 #[derive(Debug)]
@@ -81,9 +85,13 @@ impl WorkReceiver {
                     Ok(message) => message,
                     Err(TryRecvError::Disconnected) => return None,
                     Err(TryRecvError::Empty) => {
-                        awake_until = (Instant::now() < until).then_some(until);
-                        // Whoever needs the processor shall have it.
-                        thread::yield_now();
+                        let left = until.saturating_duration_since(Instant::now());
+                        awake_until = (!left.is_zero()).then_some(until);
+                        if left > YIELDING {
+                            hint::spin_loop();
+                        } else {
+                            thread::yield_now();
+                        }
                         continue;
                     }
                 },
