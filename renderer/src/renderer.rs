@@ -21,9 +21,6 @@ pub trait Renderer: Send {
     /// Applies what changed since the last successful call.
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError>;
 
-    /// Word that a change is about to come, for what makes it faster then. Changes nothing. Takes microseconds.
-    fn warm_up(&mut self) {}
-
     /// Starts to listen to what others do to this dataplane; none where nothing can be heard. Called before the first
     /// resync, so that no change is missed, and before another one when a watch has ended.
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {

@@ -25,7 +25,6 @@ mod planned;
 mod programmed;
 mod read;
 mod refused;
-mod rehearsal;
 mod slots;
 mod table;
 mod text;
@@ -53,7 +52,6 @@ use self::{
     ownership::Ownership,
     read::{Elements, Found},
     refused::{LastGood, Refused},
-    rehearsal::Rehearsal,
     table::Table,
     watch::{Damage, TableWatch},
 };
@@ -85,7 +83,6 @@ pub struct Nftables {
     /// Others are to be kept from the table; whether the kernel can do that is asked at the first resync.
     keeps_others_out: bool,
     ownership: Ownership,
-    rehearsal: Rehearsal,
     #[cfg(any(test, feature = "testing"))]
     faults: Option<crate::faulty::NetlinkFaults>,
 }
@@ -246,10 +243,6 @@ impl Renderer for Nftables {
         };
         let report = result.map_err(|error| explain("update the table", &error))?;
         Ok(Report { rejected: self.refused.list(), ..report })
-    }
-
-    fn warm_up(&mut self) {
-        self.rehearsal.run();
     }
 
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {

@@ -75,11 +75,9 @@ impl WorkSender {
 }
 
 impl WorkReceiver {
-    /// The next piece of work; none when nobody can send one any more. Once it is announced, the thread has the time for
-    /// `warm_up`.
-    pub(super) fn next(&self, mut warm_up: impl FnMut()) -> Option<Work> {
+    /// The next piece of work; none when nobody can send one any more.
+    pub(super) fn next(&self) -> Option<Work> {
         let mut awake_until: Option<Instant> = None;
-        let mut is_warm = true;
         loop {
             let message = match awake_until {
                 None => self.messages.recv().ok()?,
@@ -87,9 +85,6 @@ impl WorkReceiver {
                     Ok(message) => message,
                     Err(TryRecvError::Disconnected) => return None,
                     Err(TryRecvError::Empty) => {
-                        if !std::mem::replace(&mut is_warm, true) {
-                            warm_up();
-                        }
                         let left = until.saturating_duration_since(Instant::now());
                         awake_until = (!left.is_zero()).then_some(until);
                         if left > YIELDING {
@@ -106,7 +101,6 @@ impl WorkReceiver {
                 Message::Soon => {
                     self.announced.store(false, Ordering::Release);
                     awake_until = Some(Instant::now() + AWAKE);
-                    is_warm = false;
                 }
             }
         }
@@ -131,7 +125,7 @@ mod tests {
             }
             assert!(sender.send(work()));
             assert!(!sender.send(work()), "there is work already");
-            assert!(receiver.next(|| ()).is_some());
+            assert!(receiver.next().is_some());
         }
     }
 
@@ -139,7 +133,7 @@ mod tests {
     fn work_comes_whether_it_was_announced_or_not_and_however_late() {
         let (mut sender, receiver) = queue();
         sender.is_of_use = true;
-        let thread = thread::spawn(move || std::iter::from_fn(|| receiver.next(|| ())).count());
+        let thread = thread::spawn(move || std::iter::from_fn(|| receiver.next()).count());
         let mut sent = 0;
         for number in 0..1000 {
             if number % 3 > 0 {

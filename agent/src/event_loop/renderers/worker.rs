@@ -84,7 +84,7 @@ pub(super) fn start(
 
 fn run(spec: &RendererSpec, work: &WorkReceiver, reports: &mpsc::Sender<Done>, mut watcher: Watcher) {
     let mut renderer = None;
-    while let Some(work) = work.next(|| warm_up(&mut renderer, &mut watcher)) {
+    while let Some(work) = work.next() {
         let start = Instant::now();
         let result = perform(spec, &mut renderer, &mut watcher, work);
         let done = Done {
@@ -97,21 +97,6 @@ fn run(spec: &RendererSpec, work: &WorkReceiver, reports: &mpsc::Sender<Done>, m
             return;
         }
     }
-}
-
-/// Readies the renderer for a change. A panic ends that renderer, and the change then makes another one, which resyncs.
-fn warm_up(slot: &mut Option<Box<dyn Renderer>>, watcher: &mut Watcher) {
-    let Some(renderer) = slot else { return };
-    if catch_unwind(AssertUnwindSafe(|| renderer.warm_up())).is_err() {
-        give_up(slot, watcher);
-    }
-}
-
-fn give_up(slot: &mut Option<Box<dyn Renderer>>, watcher: &mut Watcher) {
-    watcher.forget();
-    let broken = slot.take();
-    // Dropping it may panic too.
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(broken)));
 }
 
 /// Does one thing. A panic ends that renderer, not the thread: the next work gets a new one.
@@ -144,7 +129,10 @@ fn perform(
     match attempt {
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(panic) => {
-            give_up(slot, watcher);
+            watcher.forget();
+            let broken = slot.take();
+            // Dropping it may panic too.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(broken)));
             Err(format!("panicked: {}", message(&*panic)))
         }
     }
@@ -153,22 +141,4 @@ fn perform(
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::test_support::{Mode, Scripted};
-
-    #[test]
-    fn a_renderer_that_panics_while_it_readies_itself_makes_room_for_another() {
-        let (spec, scripted) = Scripted::new("broken");
-        let mut watcher = Watcher::new(Arc::clone(&spec.name), mpsc::channel(1).0);
-        let mut slot = Some((spec.create)());
-        warm_up(&mut slot, &mut watcher);
-        assert!(slot.is_some());
-        scripted.set(Mode::Panic);
-        warm_up(&mut slot, &mut watcher);
-        assert!(slot.is_none());
-    }
 }
