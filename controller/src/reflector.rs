@@ -24,7 +24,7 @@
 
 use std::sync::Arc;
 
-use contiv_store::{Feed, FeedEvent, FeedHandle, Store};
+use contiv_store::{Delivery, Feed, FeedEvent, FeedHandle, Store};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
@@ -34,7 +34,7 @@ use crate::{
 
 /// Follows one type of objects. Its cache stays up to date as long as somebody calls [`Reflector::next`].
 pub struct Reflector<T> {
-    feed: mpsc::Receiver<FeedEvent>,
+    feed: mpsc::Receiver<Delivery>,
     handle: FeedHandle,
     contents: watch::Sender<Contents<T>>,
 }
@@ -63,8 +63,8 @@ impl<T: Send + Sync + 'static> Reflector<T> {
     /// cannot be followed any more, ever.
     pub async fn next(&mut self) -> Option<Vec<Event<T>>> {
         loop {
-            let event = self.feed.recv().await?;
-            if let Some(events) = self.take_in(event) {
+            let delivery = self.feed.recv().await?;
+            if let Some(events) = self.take_in(delivery.event) {
                 return Some(events);
             }
         }

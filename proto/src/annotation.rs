@@ -38,6 +38,10 @@ pub const RENDERER: Switch = Switch { name: "contiv.io/renderer", default: "nfta
 pub const OF_SERVICES: [Switch; 5] =
     [SESSION_AFFINITY_SCOPE, BALANCE, PREFER_LOCAL, RESET_CONNECTIONS, RENDERER];
 
+/// Annotation of endpoint slices, by which Kubernetes says since when they are to be as they are: when the pod or service
+/// changed that made the slice change.
+pub const LAST_CHANGE_TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
 /// Annotation of pods: their weight as backends.
 pub const WEIGHT: &str = "contiv.io/weight";
 

@@ -40,6 +40,15 @@ pub enum FeedEvent {
     Up,
 }
 
+/// An event, and when the store said it: how long an event waits for its receiver counts from there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// What the feed delivers.
+    pub event: FeedEvent,
+    /// When the message of the store was there; of what the feed itself has found out, when it did.
+    pub received: Instant,
+}
+
 /// How many events may wait for a slow receiver before the feed stops reading from the store.
 const CAPACITY: usize = 64;
 
@@ -47,7 +56,7 @@ const CAPACITY: usize = 64;
 pub struct Feed {
     store: Arc<dyn Store>,
     prefix: String,
-    events: mpsc::Sender<FeedEvent>,
+    events: mpsc::Sender<Delivery>,
     resync: Arc<Notify>,
     renewal: Arc<Notify>,
     backoff: Backoff,
@@ -100,10 +109,7 @@ impl From<StoreError> for Stop {
 
 impl Feed {
     /// Starts to follow everything below `prefix`. Must be called within a tokio runtime.
-    pub fn start(
-        store: Arc<dyn Store>,
-        prefix: impl Into<String>,
-    ) -> (mpsc::Receiver<FeedEvent>, FeedHandle) {
+    pub fn start(store: Arc<dyn Store>, prefix: impl Into<String>) -> (mpsc::Receiver<Delivery>, FeedHandle) {
         let (events, receiver) = mpsc::channel(CAPACITY);
         let (resync, renewal) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let handle = FeedHandle { resync: Arc::clone(&resync), renewal: Arc::clone(&renewal) };
@@ -161,7 +167,7 @@ impl Feed {
             match self.next(&mut watch).await? {
                 Ok(event) => {
                     self.backoff.reset();
-                    self.pass_on(event).await?;
+                    self.pass_on(event, Instant::now()).await?;
                 }
                 Err(error) => break error,
             }
@@ -203,7 +209,7 @@ impl Feed {
         }))
     }
 
-    async fn pass_on(&mut self, event: WatchEvent) -> Result<(), Stop> {
+    async fn pass_on(&mut self, event: WatchEvent, received: Instant) -> Result<(), Stop> {
         match event {
             WatchEvent::Problems(problems) => self.replace_problems(problems).await,
             WatchEvent::Changed(batch) => {
@@ -213,7 +219,7 @@ impl Feed {
                     position.advance(&batch);
                 }
                 if !batch.changes.is_empty() {
-                    self.send(FeedEvent::Changed(batch)).await?;
+                    self.deliver(FeedEvent::Changed(batch), received).await?;
                 }
                 match problems {
                     Some(problems) => self.replace_problems(problems).await,
@@ -269,7 +275,11 @@ impl Feed {
     }
 
     async fn send(&self, event: FeedEvent) -> Result<(), Stop> {
-        self.events.send(event).await.map_err(|_| Stop::ReceiverGone)
+        self.deliver(event, Instant::now()).await
+    }
+
+    async fn deliver(&self, event: FeedEvent, received: Instant) -> Result<(), Stop> {
+        self.events.send(Delivery { event, received }).await.map_err(|_| Stop::ReceiverGone)
     }
 
     /// Awaits `work`, unless the receiver goes or something is asked for.

@@ -23,7 +23,7 @@ pub mod testing;
 pub mod url;
 
 pub use error::{Problem, StoreError};
-pub use feed::{Feed, FeedEvent, FeedHandle};
+pub use feed::{Delivery, Feed, FeedEvent, FeedHandle};
 pub use mirror::{Mirror, MirrorError, Saved, SetAside};
 pub use position::{Position, Written};
 pub use store::{

@@ -5,19 +5,19 @@
 use std::{sync::Arc, time::Duration};
 
 use contiv_store::{
-    Change, Feed, FeedEvent, Snapshot, Store,
+    Change, Delivery, Feed, FeedEvent, Snapshot, Store,
     etcd::{EtcdAccess, EtcdStore},
     testing::{Etcd, EtcdBackup, Proxy},
 };
 use tokio::{sync::mpsc::Receiver, time::timeout};
 
-fn follow(endpoint: String) -> Receiver<FeedEvent> {
+fn follow(endpoint: String) -> Receiver<Delivery> {
     let store: Arc<dyn Store> = Arc::new(EtcdStore::new(&[endpoint], EtcdAccess::default()).unwrap());
     Feed::start(store, "/").0
 }
 
-async fn next(events: &mut Receiver<FeedEvent>) -> FeedEvent {
-    timeout(Duration::from_secs(20), events.recv()).await.expect("nothing within 20 s").unwrap()
+async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
+    timeout(Duration::from_secs(20), events.recv()).await.expect("nothing within 20 s").unwrap().event
 }
 
 fn keys(snapshot: &Snapshot) -> Vec<&str> {
@@ -97,7 +97,7 @@ async fn put_back(etcd: &mut Etcd, backup: Option<&EtcdBackup>, wire: &mut Proxy
 }
 
 /// After an outage: the data is other data, and this is it.
-async fn expect_other_data(events: &mut Receiver<FeedEvent>, by: &str, expected: &[(&str, &str)]) {
+async fn expect_other_data(events: &mut Receiver<Delivery>, by: &str, expected: &[(&str, &str)]) {
     assert!(matches!(next(events).await, FeedEvent::Down { .. }));
     let FeedEvent::Replaced { reason } = next(events).await else { panic!("nothing was noticed") };
     assert!(reason.starts_with(by), "{reason}");

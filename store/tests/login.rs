@@ -5,7 +5,7 @@
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use contiv_store::{
-    Change, Feed, FeedEvent, Leases, Operation, Store, StoreError, WatchEvent,
+    Change, Delivery, Feed, FeedEvent, Leases, Operation, Store, StoreError, WatchEvent,
     etcd::{EtcdAccess, EtcdStore},
     testing::{Authority, Etcd, EtcdOptions, Proxy},
 };
@@ -82,8 +82,8 @@ impl Guarded {
     }
 }
 
-async fn next(events: &mut Receiver<FeedEvent>) -> FeedEvent {
-    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap()
+async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
+    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap().event
 }
 
 #[track_caller]

@@ -12,7 +12,7 @@ use std::{
 };
 
 use contiv_store::{
-    Change, Feed, FeedEvent, Operation, Store,
+    Change, Delivery, Feed, FeedEvent, Operation, Store,
     etcd::{EtcdAccess, EtcdStore},
     testing::{Etcd, Proxy},
 };
@@ -30,7 +30,7 @@ struct Scene {
     etcd: Vec<Etcd>,
     /// Between the feed and the members.
     wires: Vec<Proxy>,
-    events: Receiver<FeedEvent>,
+    events: Receiver<Delivery>,
     /// How many were delivered, in order.
     delivered: u64,
     /// How many are written.
@@ -50,7 +50,7 @@ impl Scene {
         let endpoints: Vec<String> = wires.iter().map(Proxy::endpoint).collect();
         let store = Arc::new(EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap());
         let (mut events, _handle) = Feed::start(store, "/");
-        let first = timeout(BOUND, events.recv()).await.unwrap().unwrap();
+        let first = timeout(BOUND, events.recv()).await.unwrap().unwrap().event;
         assert!(matches!(&first, FeedEvent::Snapshot(snapshot) if snapshot.entries.is_empty()), "{first:?}");
         let written = Arc::new(AtomicU64::new(0));
         let writer = tokio::spawn(write(direct, Arc::clone(&written))).abort_handle();
@@ -63,7 +63,8 @@ impl Scene {
         let enough = self.written.load(Ordering::Relaxed) + 2;
         while self.delivered < enough {
             let left = BOUND.checked_sub(start.elapsed()).expect("the feed does not deliver again");
-            match timeout(left, self.events.recv()).await.expect("the feed does not deliver again").unwrap() {
+            let next = timeout(left, self.events.recv()).await.expect("the feed does not deliver again");
+            match next.unwrap().event {
                 FeedEvent::Changed(batch) => batch.changes.iter().for_each(|change| self.deliver(change)),
                 FeedEvent::Down { reason } => {
                     println!("noticed after {:?}: {reason}", start.elapsed());
@@ -150,21 +151,21 @@ async fn a_quiet_watch_goes_on_and_a_dead_one_is_noticed() {
     let wire = Proxy::start(&etcd.endpoint()).await.unwrap();
     let store = Arc::new(EtcdStore::new(&[wire.endpoint()], EtcdAccess::default()).unwrap());
     let (mut events, _handle) = Feed::start(store, "/");
-    assert!(matches!(events.recv().await, Some(FeedEvent::Snapshot(_))));
+    assert!(matches!(events.recv().await.unwrap().event, FeedEvent::Snapshot(_)));
     // Longer than a watch may be silent: the member is asked whether it is alive, and says so.
     let quiet = timeout(Duration::from_secs(16), events.recv()).await;
     assert!(quiet.is_err(), "nothing happened: {quiet:?}");
     wire.stall();
     let start = Instant::now();
-    let Some(FeedEvent::Down { reason }) = timeout(BOUND, events.recv()).await.unwrap() else {
+    let FeedEvent::Down { reason } = timeout(BOUND, events.recv()).await.unwrap().unwrap().event else {
         panic!("expected an outage")
     };
     println!("a dead watch was noticed after {:?}", start.elapsed());
     assert!(reason.ends_with("the watch has said nothing for 6s"), "{reason}");
     etcd.ctl(&["put", "/a", "1"]).await.unwrap();
     wire.flow();
-    assert_eq!(timeout(BOUND, events.recv()).await.unwrap(), Some(FeedEvent::Up));
-    let next = timeout(BOUND, events.recv()).await.unwrap().unwrap();
+    assert_eq!(timeout(BOUND, events.recv()).await.unwrap().unwrap().event, FeedEvent::Up);
+    let next = timeout(BOUND, events.recv()).await.unwrap().unwrap().event;
     assert!(matches!(&next, FeedEvent::Changed(batch) if batch.changes.len() == 1), "{next:?}");
 }
 

@@ -5,7 +5,7 @@
 use std::{fs, sync::Arc, time::Duration};
 
 use contiv_store::{
-    Change, Feed, FeedEvent, Operation, Store, StoreError,
+    Change, Delivery, Feed, FeedEvent, Operation, Store, StoreError,
     etcd::{EtcdAccess, EtcdStore},
     testing::{Authority, Etcd, EtcdOptions},
 };
@@ -28,12 +28,12 @@ async fn why_unavailable(store: &EtcdStore) -> String {
     }
 }
 
-async fn next(events: &mut Receiver<FeedEvent>) -> FeedEvent {
-    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap()
+async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
+    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap().event
 }
 
 /// The next reason for being down; one may come first from the connection that was lost.
-async fn down(events: &mut Receiver<FeedEvent>) -> String {
+async fn down(events: &mut Receiver<Delivery>) -> String {
     match next(events).await {
         FeedEvent::Down { reason } => reason,
         other => panic!("expected an outage: {other:?}"),

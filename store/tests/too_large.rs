@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use contiv_store::{
-    Change, Feed, FeedEvent, Operation, Snapshot, Store,
+    Change, Delivery, Feed, FeedEvent, Operation, Snapshot, Store,
     etcd::{EtcdAccess, EtcdStore},
     testing::{Etcd, EtcdOptions},
 };
@@ -27,8 +27,8 @@ async fn put(store: &EtcdStore, key: &str, value: impl Into<Bytes>) {
     store.commit(vec![Operation::Put { key: key.to_owned(), value: value.into() }]).await.unwrap();
 }
 
-async fn next(events: &mut Receiver<FeedEvent>) -> FeedEvent {
-    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap()
+async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
+    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap().event
 }
 
 /// The keys, and the size of each value.

@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Print what happened to the running agent, and how long it took to reach the kernel
 ///
-/// TOOK is the agent's own work. Behind each renderer is how long after the agent had taken up the change it gave the kernel
+/// TOOK is the agent's own work; WAITED, in the wide form, is how long the store's message waited for it. Behind each renderer is how long after the agent had taken up the change it gave the kernel
 /// what follows from it. Exit codes: 0 all is well; 1 the agent does not answer; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(visible_alias = "event")]
@@ -150,7 +150,8 @@ impl Events {
             value,
             cells: (row(&event), wide_cells(&event)),
         });
-        let listing = Listing { header: (header, vec!["REVISION", "SERVICES"]), items: items.collect() };
+        let listing =
+            Listing { header: (header, vec!["WAITED", "REVISION", "SERVICES"]), items: items.collect() };
         write!(terminal.out, "{}", listing.print(self.output, width(), false)?)?;
         Ok(())
     }
@@ -198,7 +199,7 @@ fn renderers(event: &EventView) -> Cell {
 
 fn wide_cells(event: &EventView) -> Vec<Cell> {
     let services = event.services.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    vec![event.revision.to_string().into(), services.into()]
+    vec![milliseconds(event.waited_ms).into(), event.revision.to_string().into(), services.into()]
 }
 
 /// As many digits as are of interest.

@@ -41,6 +41,15 @@ impl Reference {
 const WRITTEN: &str =
     "<!-- Written by scripts/reference from the code; a test fails when it is out of date. -->\n";
 
+const PROGRAMMING: &str = "
+`contiv_network_programming_duration_seconds` begins when the agent has read the message of the store, before it waits for anything
+of the agent; of changes that one call applies together, the first one counts. With a folder of manifests it begins when the
+files have been read. `contiv_network_programming_since_trigger_seconds` is what kube-proxy measures: it begins when the pod or
+service changed that made an endpoint slice change. Kubernetes says so by the annotation
+`endpoints.kubernetes.io/last-change-trigger-time`, which the reflector hands on; slices without it are not counted, nor those of
+before the agent began. The clocks of two machines are in it.
+";
+
 const TRACES: &str = "
 ## Traces
 
@@ -82,6 +91,7 @@ fn metrics() -> String {
          with `service-counters` above 0, and begins anew when the kernel does: where the number of backends of a service \
          changes, and where the table is made anew.\n",
     );
+    page.push_str(PROGRAMMING);
     page.push_str(TRACES);
     page
 }

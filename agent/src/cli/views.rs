@@ -74,6 +74,8 @@ pub(super) struct EventView {
     pub(super) kind: String,
     pub(super) description: String,
     pub(super) start: Timestamp,
+    #[serde(default)]
+    pub(super) waited_ms: f64,
     pub(super) duration_ms: f64,
     #[serde(default)]
     pub(super) revision: i64,
@@ -83,6 +85,16 @@ pub(super) struct EventView {
     pub(super) services: Vec<ServiceId>,
     #[serde(default)]
     pub(super) renderers: BTreeMap<String, OutcomeView>,
+}
+
+impl EventView {
+    /// How long after the store had said it each renderer gave the kernel what follows from it, in milliseconds.
+    pub(super) fn latencies(&self) -> impl Iterator<Item = f64> {
+        self.renderers.values().filter_map(|outcome| match outcome {
+            OutcomeView::Applied { sent_after_ms: Some(after), .. } => Some(self.waited_ms + after),
+            _ => None,
+        })
+    }
 }
 
 /// What a renderer made of it.
@@ -182,7 +194,11 @@ pub(super) struct QuarantinedView {
     pub(super) source: String,
     #[serde(default)]
     pub(super) object: Option<String>,
+    #[serde(default)]
+    pub(super) field: Option<String>,
     pub(super) reason: String,
+    #[serde(default)]
+    pub(super) in_force: Option<String>,
 }
 
 /// New connections by service.

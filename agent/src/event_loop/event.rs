@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use contiv_model::PodId;
-use contiv_store::FeedEvent;
+use contiv_store::Delivery;
 
 use super::{
     pods::PodAddition,
@@ -17,7 +17,7 @@ use crate::mirror::MirrorReport;
 #[derive(Debug)]
 pub(super) enum Event {
     /// The store said something.
-    Store(FeedEvent),
+    Store(Delivery),
     /// The mirror said something.
     Mirror(MirrorReport),
     /// A renderer's thread has finished what it was given.

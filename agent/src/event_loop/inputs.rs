@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use contiv_store::{Batch, FeedEvent};
+use contiv_store::{Batch, Delivery, FeedEvent};
 use tokio::{
     sync::mpsc::{Receiver, UnboundedReceiver},
     time::{Instant, sleep_until},
@@ -21,7 +21,7 @@ const BATCHES_PER_EVENT: usize = 256;
 /// Every source of events.
 #[derive(Debug)]
 pub(super) struct Inputs {
-    pub(super) store: Receiver<FeedEvent>,
+    pub(super) store: Receiver<Delivery>,
     pub(super) requests: Receiver<Request>,
     pub(super) reports: Receiver<Done>,
     pub(super) mirror: Receiver<MirrorReport>,
@@ -46,16 +46,16 @@ impl Inputs {
             Some(looked) = self.looks.recv() => Some(Event::Looked(looked)),
             Some(report) = self.mirror.recv() => Some(Event::Mirror(report)),
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Some(Event::Timer),
-            event = self.store.recv() => Some(Event::Store(self.with_what_came_too(event?))),
+            delivery = self.store.recv() => Some(Event::Store(self.with_what_came_too(delivery?))),
         }
     }
 
-    /// Joins changes that are there already; never waits for any.
-    fn with_what_came_too(&mut self, event: FeedEvent) -> FeedEvent {
-        let FeedEvent::Changed(mut joined) = event else { return event };
+    /// Joins changes that are there already; never waits for any. What was received first counts.
+    fn with_what_came_too(&mut self, mut first: Delivery) -> Delivery {
+        let FeedEvent::Changed(joined) = &mut first.event else { return first };
         for _ in 1..BATCHES_PER_EVENT {
             match self.store.try_recv() {
-                Ok(FeedEvent::Changed(Batch { revision, changes })) => {
+                Ok(Delivery { event: FeedEvent::Changed(Batch { revision, changes }), .. }) => {
                     joined.revision = revision;
                     joined.changes.extend(changes);
                 }
@@ -66,6 +66,6 @@ impl Inputs {
                 Err(_) => break,
             }
         }
-        FeedEvent::Changed(joined)
+        first
     }
 }

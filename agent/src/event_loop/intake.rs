@@ -5,6 +5,7 @@ use std::{num::NonZero, thread};
 use contiv_model::{Event, Object, ObjectKey, Resync, processor::Names, wire};
 use contiv_proto::Key;
 use contiv_store::{Change, Entry, Snapshot};
+use jiff::Timestamp;
 
 /// Below this many entries another thread costs more than it gains.
 const ENTRIES_PER_THREAD: usize = 2000;
@@ -26,7 +27,8 @@ pub(super) struct BadValue {
 /// What one entry or change comes to.
 #[derive(Debug, PartialEq, Eq)]
 enum Decoded {
-    Good(Event),
+    /// And when it was triggered, if it says so.
+    Good(Event, Option<String>),
     /// Of no consequence to the processor.
     Ignored,
     Bad(BadValue),
@@ -39,6 +41,8 @@ pub(super) struct Intake {
     pub(super) events: Vec<Event>,
     /// Whether each value can be used, in order.
     pub(super) verdicts: Vec<Verdict>,
+    /// When the first of them was triggered, of those that say so.
+    pub(super) triggered: Option<Timestamp>,
 }
 
 /// Whether a value can be used.
@@ -49,8 +53,8 @@ pub(super) enum Verdict {
     Bad(BadValue),
 }
 
-/// Decodes changes.
-pub(super) fn changes(changes: &[Change]) -> Intake {
+/// Decodes changes. What was triggered before `start`, when the agent began, tells nothing of how long the agent took.
+pub(super) fn changes(changes: &[Change], start: Timestamp) -> Intake {
     let mut intake = Intake::default();
     for change in changes {
         let (key, decoded) = match change {
@@ -58,7 +62,10 @@ pub(super) fn changes(changes: &[Change]) -> Intake {
             Change::Delete { key } => (key, decode_deletion(key)),
         };
         match decoded {
-            Decoded::Good(event) => {
+            Decoded::Good(event, triggered) => {
+                // Whoever writes something else there is not measured.
+                let triggered = triggered.and_then(|time| time.parse().ok()).filter(|time| *time >= start);
+                intake.triggered = intake.triggered.into_iter().chain(triggered).min();
                 intake.events.push(event);
                 intake.verdicts.push(Verdict::Good(key.clone()));
             }
@@ -99,11 +106,11 @@ fn decode_all(entries: &[Entry]) -> (Vec<Object>, Vec<BadValue>) {
     let (mut objects, mut bad_values) = (Vec::with_capacity(entries.len()), Vec::new());
     for entry in entries {
         match decode(entry) {
-            Decoded::Good(Event::Put(mut object)) => {
+            Decoded::Good(Event::Put(mut object), _) => {
                 names.share(&mut object);
                 objects.push(object);
             }
-            Decoded::Good(_) | Decoded::Ignored => {}
+            Decoded::Good(..) | Decoded::Ignored => {}
             Decoded::Bad(bad) => bad_values.push(bad),
         }
     }
@@ -122,9 +129,9 @@ fn decode(entry: &Entry) -> Decoded {
         let reason = format!("the value has {size} bytes; at most {LARGEST_VALUE} are read");
         return bad(wire::object_key(&key), reason);
     }
-    match wire::decode(&key, &entry.value, entry.create_revision) {
-        Ok(Some(object)) => Decoded::Good(Event::Put(object)),
-        Ok(None) => Decoded::Ignored,
+    match wire::decode_triggered(&key, &entry.value, entry.create_revision) {
+        Ok((Some(object), triggered)) => Decoded::Good(Event::Put(object), triggered),
+        Ok((None, _)) => Decoded::Ignored,
         Err(error) => bad(wire::object_key(&key), error.to_string()),
     }
 }
@@ -132,7 +139,7 @@ fn decode(entry: &Entry) -> Decoded {
 /// A key that names no object held none, so its end changes nothing.
 fn decode_deletion(key: &str) -> Decoded {
     let object = Key::parse(key).ok().flatten().and_then(|key| wire::object_key(&key));
-    object.map_or(Decoded::Ignored, |object| Decoded::Good(Event::Delete(object)))
+    object.map_or(Decoded::Ignored, |object| Decoded::Good(Event::Delete(object), None))
 }
 
 #[cfg(test)]
@@ -153,11 +160,34 @@ mod tests {
 
     #[test]
     fn a_bad_value_is_neither_an_object_nor_a_deletion() {
-        let intake = changes(&[Change::Put(entry("web", "{oops"))]);
+        let intake = changes(&[Change::Put(entry("web", "{oops"))], Timestamp::MIN);
         assert_eq!(intake.events, []);
         let [Verdict::Bad(bad)] = intake.verdicts.as_slice() else { panic!("{:?}", intake.verdicts) };
         assert_eq!(bad.object, Some(web()));
         assert!(bad.reason.contains("service default/web"), "{}", bad.reason);
+    }
+
+    #[test]
+    fn changes_were_triggered_when_the_first_of_them_was_that_the_agent_can_have_been_quick_about() {
+        let slice = |name: &str, time: &str| {
+            let key = Key::new(Kind::EndpointSlice, "default", name).unwrap().to_path();
+            let value = format!(
+                r#"{{"address_type":"IPv4","annotations":{{"endpoints.kubernetes.io/last-change-trigger-time":"{time}"}}}}"#
+            );
+            Change::Put(Entry { key, value: value.into(), create_revision: 1, mod_revision: 1 })
+        };
+        let all = [
+            slice("before", "2026-01-02T03:04:04Z"),
+            slice("later", "2026-01-02T03:04:07Z"),
+            slice("first", "2026-01-02T04:04:06.5+01:00"),
+            slice("broken", "yesterday"),
+            Change::Put(entry("web", r#"{"cluster_ip":"None"}"#)),
+        ];
+        let start = "2026-01-02T03:04:05Z".parse().unwrap();
+        let intake = changes(&all, start);
+        assert_eq!(intake.triggered, Some("2026-01-02T03:04:06.5Z".parse().unwrap()));
+        assert_eq!(intake.events.len(), all.len(), "{:?}", intake.verdicts);
+        assert_eq!(changes(&all[3..], start).triggered, None);
     }
 
     #[test]
@@ -175,7 +205,7 @@ mod tests {
     #[test]
     fn a_deletion_is_good_news_of_its_key() {
         let key = entry("web", "").key;
-        let intake = changes(&[Change::Delete { key: key.clone() }]);
+        let intake = changes(&[Change::Delete { key: key.clone() }], Timestamp::MIN);
         assert_eq!((intake.events, intake.verdicts), (vec![Event::Delete(web())], vec![Verdict::Good(key)]));
     }
 

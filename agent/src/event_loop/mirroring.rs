@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use super::{
     EventLoop, MirrorConfig,
+    history::Moment,
     intake::{self, BadValue, Verdict},
 };
 use crate::mirror::{MirrorHandle, MirrorReport, RETRY_AFTER};
@@ -140,7 +141,7 @@ impl EventLoop {
         if self.store.is_synced {
             return;
         }
-        let start = (Timestamp::now(), Instant::now());
+        let moment = Moment::now();
         let Saved { revision, entries } = saved;
         let (resync, _) = intake::snapshot(&Snapshot { revision, entries, ..Snapshot::default() });
         let objects = resync.objects.len();
@@ -153,7 +154,7 @@ impl EventLoop {
         warn!(objects, revision, "the store cannot be reached; going on with what was saved of it");
         let description =
             format!("{objects} objects as saved at revision {revision}: the store cannot be reached");
-        let event = self.record_timed("mirror", description, Some(&changes), self.renderers.names(), start);
+        let event = self.record_timed("mirror", description, Some(&changes), self.renderers.names(), moment);
         self.renderers.need_resync(event);
         self.dispatch();
     }

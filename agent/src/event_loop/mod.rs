@@ -29,7 +29,7 @@ mod tests;
 use std::{collections::VecDeque, io, ops::ControlFlow, sync::Arc, time::Duration};
 
 use contiv_model::{ChangeSet, Processor};
-use contiv_store::{FeedEvent, FeedHandle};
+use contiv_store::{Delivery, FeedHandle};
 use jiff::Timestamp;
 use thiserror::Error;
 use tokio::{sync::mpsc, time::Instant};
@@ -40,7 +40,7 @@ use event::Event;
 use guard::DeletionGuard;
 use handover::Handover;
 use health::HealthReporter;
-use history::{Covers, Happening, History};
+use history::{Covers, Happening, History, Moment};
 use inputs::Inputs;
 use mirroring::Mirroring;
 use pods::PodAdditions;
@@ -112,7 +112,7 @@ impl EventLoop {
     /// When a thread cannot be started.
     pub fn new(
         config: LoopConfig,
-        (store, feed): (mpsc::Receiver<FeedEvent>, FeedHandle),
+        (store, feed): (mpsc::Receiver<Delivery>, FeedHandle),
         requests: mpsc::Receiver<Request>,
         renderers: Vec<RendererSpec>,
         metrics: LoopMetrics,
@@ -172,8 +172,8 @@ impl EventLoop {
 
     async fn handle(&mut self, event: Event) -> ControlFlow<()> {
         match event {
-            Event::Store(event) => {
-                self.take_in(event).await;
+            Event::Store(delivery) => {
+                self.take_in(delivery).await;
                 self.health.look_for_node(&self.processor);
             }
             Event::Renderer(done) => {
@@ -316,21 +316,21 @@ impl EventLoop {
         changes: Option<&ChangeSet>,
         renderers: Vec<Arc<str>>,
     ) -> u64 {
-        self.record_timed(kind, description, changes, renderers, (Timestamp::now(), Instant::now()))
+        self.record_timed(kind, description, changes, renderers, Moment::now())
     }
 
-    /// Records an event that began at this time.
+    /// Records an event that began at this moment.
     fn record_timed(
         &mut self,
         kind: &'static str,
         description: String,
         changes: Option<&ChangeSet>,
         renderers: Vec<Arc<str>>,
-        (start, since): (Timestamp, Instant),
+        moment: Moment,
     ) -> u64 {
         self.metrics.count(kind);
-        let (duration, revision) = (since.elapsed(), self.store.revision);
-        self.history.push(Happening { kind, description, start, duration, revision, changes, renderers })
+        let (duration, revision) = (moment.since.elapsed(), self.store.revision);
+        self.history.push(Happening { kind, description, moment, duration, revision, changes, renderers })
     }
 
     fn report_readiness(&mut self) {

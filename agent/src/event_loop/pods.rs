@@ -9,12 +9,15 @@ mod tests;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use contiv_model::{ChangeSet, Event, InterfaceName, PodId};
-use jiff::Timestamp;
 use thiserror::Error;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{EventLoop, Reply, history::Outcome, renderers::Settled};
+use super::{
+    EventLoop, Reply,
+    history::{Moment, Outcome},
+    renderers::Settled,
+};
 
 /// So many pods can be attached. Kubernetes runs 110 on a node, and Linux has no more interfaces on a bridge than this.
 const MOST_PODS: usize = 1024;
@@ -189,11 +192,11 @@ impl EventLoop {
         description: String,
         event: Event,
     ) -> (u64, BTreeSet<Arc<str>>) {
-        let start = (Timestamp::now(), Instant::now());
+        let moment = Moment::now();
         let changes = self.processor.apply([event]);
         let changes = if self.store.is_synced { changes } else { ChangeSet::default() };
         let renderers =
             if changes.is_empty() { BTreeSet::new() } else { self.renderers.names().into_iter().collect() };
-        (self.hand_out(kind, || description, changes, start), renderers)
+        (self.hand_out(kind, || description, changes, moment), renderers)
     }
 }

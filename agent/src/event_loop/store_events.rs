@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use contiv_model::{ChangeSet, Event, ObjectKey, object::ObjectKind};
-use contiv_store::{Batch, FeedEvent, Snapshot};
+use contiv_store::{Batch, Delivery, FeedEvent, Snapshot};
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::{
     EventLoop, StoreDown,
     guard::Judgement,
-    history::Covers,
+    history::{Covers, Moment},
     intake::{self, Verdict},
 };
 
@@ -19,10 +19,10 @@ use super::{
 const NAMED: usize = 5;
 
 impl EventLoop {
-    pub(super) async fn take_in(&mut self, event: FeedEvent) {
+    pub(super) async fn take_in(&mut self, Delivery { event, received }: Delivery) {
         match event {
-            FeedEvent::Snapshot(snapshot) => self.take_in_snapshot(snapshot).await,
-            FeedEvent::Changed(batch) => self.take_in_changes(batch),
+            FeedEvent::Snapshot(snapshot) => self.take_in_snapshot(snapshot, received).await,
+            FeedEvent::Changed(batch) => self.take_in_changes(batch, received),
             FeedEvent::Problems(problems) => {
                 let description = format!("{} manifests or objects cannot be read", problems.len());
                 self.quarantine.replace_problems(problems, Timestamp::now());
@@ -47,8 +47,8 @@ impl EventLoop {
         }
     }
 
-    async fn take_in_snapshot(&mut self, snapshot: Snapshot) {
-        let start = (Timestamp::now(), Instant::now());
+    async fn take_in_snapshot(&mut self, snapshot: Snapshot, received: Instant) {
+        let moment = Moment::received(received);
         self.report_store_up();
         self.store.revision = snapshot.revision;
         self.store.is_of_mirror = false;
@@ -65,8 +65,8 @@ impl EventLoop {
         let objects = resync.objects.len();
         let mut changes = self.processor.resync(resync);
         self.health.tell_changes(&changes);
-        self.quarantine.replace_values(bad, start.0);
-        self.quarantine.replace_problems(problems, start.0);
+        self.quarantine.replace_values(bad, moment.start);
+        self.quarantine.replace_problems(problems, moment.start);
 
         let is_first = !std::mem::replace(&mut self.store.is_synced, true);
         if is_first {
@@ -77,49 +77,50 @@ impl EventLoop {
         let unreadable = self.quarantine.len();
         let description = format!("{objects} objects, {unreadable} that cannot be used");
         let renderers = if is_first || !changes.is_empty() { self.renderers.names() } else { Vec::new() };
-        let event = self.record_timed("snapshot", description, Some(&changes), renderers, start);
+        let event = self.record_timed("snapshot", description, Some(&changes), renderers, moment);
         if is_first {
             info!(
                 objects,
                 unreadable,
                 services = self.processor.count(ObjectKind::Service),
                 revision = self.store.revision,
-                duration = ?start.1.elapsed(),
+                duration = ?moment.since.elapsed(),
                 "first snapshot of the store"
             );
             self.renderers.need_resync(event);
         } else if !changes.is_empty() {
-            self.renderers.add_changes(&Arc::new(changes), Covers::one_since(event, start.1));
+            self.renderers.add_changes(&Arc::new(changes), Covers::one_at(event, moment));
         }
         self.dispatch();
     }
 
-    fn take_in_changes(&mut self, batch: Batch) {
-        let start = (Timestamp::now(), Instant::now());
+    fn take_in_changes(&mut self, batch: Batch, received: Instant) {
+        let mut moment = Moment::received(received);
         self.renderers.expect_changes();
         self.store.revision = batch.revision;
-        let mut intake = intake::changes(&batch.changes);
+        let mut intake = intake::changes(&batch.changes, self.started_at);
+        moment.triggered = intake.triggered;
         let judgement = self.guard.judge_changes(&self.processor, &mut intake.events);
         self.report_held(&judgement);
         let bad = intake.verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Bad(_))).count();
         let named = named(&intake.events);
         let more = intake.events.len() - named.len();
         let changes = self.processor.apply(intake.events);
-        self.hand_out("change", || describe(&named, more, bad), changes, start);
+        self.hand_out("change", || describe(&named, more, bad), changes, moment);
         self.mirror.apply(batch, &intake.verdicts, judgement == Judgement::Pass);
-        self.quarantine.judge(intake.verdicts, start.0);
+        self.quarantine.judge(intake.verdicts, moment.start);
     }
 
     /// Before the first snapshot they are only remembered: nothing is rendered from half a cache.
     pub(super) fn take_in_addresses(&mut self, addresses: BTreeSet<IpAddr>) {
-        let start = (Timestamp::now(), Instant::now());
+        let moment = Moment::now();
         let description = format!("the interfaces of this node have {} addresses now", addresses.len());
         let changes = self.processor.apply([Event::LocalAddresses(addresses)]);
         if self.store.is_synced {
-            self.hand_out("addresses", || description, changes, start);
+            self.hand_out("addresses", || description, changes, moment);
         } else {
             self.health.tell_changes(&changes);
-            self.record_timed("addresses", description, None, Vec::new(), start);
+            self.record_timed("addresses", description, None, Vec::new(), moment);
         }
     }
 
@@ -129,18 +130,18 @@ impl EventLoop {
         kind: &'static str,
         describe: impl FnOnce() -> String,
         mut changes: ChangeSet,
-        start: (Timestamp, Instant),
+        moment: Moment,
     ) -> u64 {
         let event = self.history.next();
         self.handover.take(&mut changes, event);
         let changes = Arc::new(changes);
         let mut renderers = Vec::new();
         if !changes.is_empty() {
-            self.renderers.add_changes(&changes, Covers::one_since(event, start.1));
+            self.renderers.add_changes(&changes, Covers::one_at(event, moment));
             self.dispatch();
             renderers = self.renderers.names();
         }
-        self.record_timed(kind, describe(), Some(&changes), renderers, start);
+        self.record_timed(kind, describe(), Some(&changes), renderers, moment);
         self.health.tell_changes(&changes);
         event
     }

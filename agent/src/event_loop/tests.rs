@@ -74,6 +74,50 @@ async fn a_change_goes_to_every_renderer_and_the_history_tells_what_came_of_it()
 }
 
 #[tokio::test]
+async fn a_change_counts_from_when_the_store_said_it_and_from_its_trigger_where_that_is_stored() {
+    let triggered_now = |last| {
+        let mut entry = slice("web", last);
+        let mut value: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
+        let now = jiff::Timestamp::now().to_string();
+        value["annotations"] = serde_json::json!({"endpoints.kubernetes.io/last-change-trigger-time": now});
+        entry.value = value.to_string().into();
+        put(entry)
+    };
+    let before_the_start = triggered_now(2);
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = Harness::start(vec![spec], vec![web()]);
+    renderer.call().await;
+    harness.renderer("test", |view| view.ready).await;
+    harness.say_late(batch(8, vec![before_the_start]), Duration::from_secs(100)).await;
+    renderer.call().await;
+    let records = harness.history(|records| records.len() == 2 && is_done(&records[1])).await;
+    assert!((100_000.0..120_000.0).contains(&records[1].waited_ms), "{records:?}");
+    let Outcome::Applied { sent_after_ms: Some(sent), .. } = records[1].renderers["test"] else { panic!() };
+    assert!(sent < 20_000.0, "the loop took it up now: {sent}");
+    let value = |name: &str| {
+        let text = harness.metrics.text().unwrap();
+        let series = format!("contiv_network_programming_{name}{{renderer=\"test\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&series));
+        line.map(|value| value.parse::<f64>().unwrap())
+    };
+    assert!((100.0..120.0).contains(&value("duration_seconds_sum").unwrap()));
+    assert_eq!(value("since_trigger_seconds_sum"), None, "it was triggered before the agent began");
+
+    let change = triggered_now(3);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    harness.say(batch(9, vec![change])).await;
+    renderer.call().await;
+    harness.history(|records| records.len() == 3 && is_done(&records[2])).await;
+    assert_eq!(value("since_trigger_seconds_count"), Some(1.0));
+    assert!((0.05..20.0).contains(&value("since_trigger_seconds_sum").unwrap()));
+    assert_eq!(value("duration_seconds_count"), Some(2.0));
+}
+
+fn is_done(record: &Record) -> bool {
+    record.renderers.values().all(|outcome| matches!(outcome, Outcome::Applied { .. }))
+}
+
+#[tokio::test]
 async fn what_changes_nothing_for_renderers_does_not_reach_them() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);

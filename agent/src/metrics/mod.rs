@@ -49,7 +49,7 @@ impl Metrics {
         metrics.events.count("change");
         metrics.renderers.introduce("nftables");
         metrics.renderers.applied("nftables", Duration::ZERO);
-        metrics.renderers.programmed("nftables", Duration::ZERO);
+        metrics.renderers.programmed("nftables", Duration::ZERO, Some(Duration::ZERO));
         metrics.renderers.set_progress("nftables", 0, 0);
         metrics.renderers.set_damped("nftables", false);
         metrics.renderers.verified("nftables", 0);

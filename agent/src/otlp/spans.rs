@@ -175,6 +175,7 @@ mod tests {
             kind: "change",
             description: "1 put".to_owned(),
             start: at(0),
+            waited_ms: 0.0,
             duration_ms: 2.0,
             revision: 9,
             changed: 1,

@@ -8,7 +8,9 @@ use std::{
 
 use contiv_model::{Frontend, NodeName, ProcessorConfig, Protocol};
 use contiv_renderer::dry_run::DryRun;
-use contiv_store::{Feed, FeedEvent, FeedHandle, Snapshot, Store, StoreError, Transaction, WatchStream};
+use contiv_store::{
+    Delivery, Feed, FeedEvent, FeedHandle, Snapshot, Store, StoreError, Transaction, WatchStream,
+};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -34,7 +36,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(crate) struct Harness {
     /// What the store says.
-    pub(crate) store: mpsc::Sender<FeedEvent>,
+    pub(crate) store: mpsc::Sender<Delivery>,
     pub(crate) requests: mpsc::Sender<Request>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) task: JoinHandle<Result<(), StoreFeedEnded>>,
@@ -42,6 +44,10 @@ pub(crate) struct Harness {
     pub(crate) proxy_health: watch::Receiver<ProxyHealth>,
     pub(crate) health_checks: HealthCheckQuestions,
     lists: mpsc::UnboundedReceiver<()>,
+}
+
+fn received_now(event: FeedEvent) -> Delivery {
+    Delivery { event, received: tokio::time::Instant::now() }
 }
 
 impl Harness {
@@ -58,7 +64,7 @@ impl Harness {
     ) -> Self {
         let (store, receiver) = mpsc::channel(64);
         for event in events {
-            store.try_send(event).expect("room for it");
+            store.try_send(received_now(event)).expect("room for it");
         }
         let (feed, lists) = listed();
         let (requests, asked) = mpsc::channel(64);
@@ -89,7 +95,13 @@ impl Harness {
     }
 
     pub(crate) async fn say(&self, event: FeedEvent) {
-        self.store.send(event).await.expect("the loop runs");
+        self.store.send(received_now(event)).await.expect("the loop runs");
+    }
+
+    /// Says what the store had said so long ago.
+    pub(crate) async fn say_late(&self, event: FeedEvent, ago: Duration) {
+        let received = tokio::time::Instant::now() - ago;
+        self.store.send(Delivery { event, received }).await.expect("the loop runs");
     }
 
     /// Asks, and so waits until everything that was said before is done: but not for renderers.

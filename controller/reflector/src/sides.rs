@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contiv_controller::BoxError;
 use contiv_proto::{Key, Kind};
-use contiv_store::{Feed, FeedEvent, FeedHandle, Store};
+use contiv_store::{Delivery, Feed, FeedEvent, FeedHandle, Store};
 use tokio::sync::mpsc::Receiver;
 use tracing::warn;
 
@@ -25,7 +25,7 @@ pub(crate) struct Sides {
 }
 
 struct Side {
-    events: Receiver<FeedEvent>,
+    events: Receiver<Delivery>,
     handle: FeedHandle,
 }
 
@@ -38,8 +38,8 @@ impl Side {
 
 /// Of which side.
 enum Heard {
-    Wanted(Option<FeedEvent>),
-    Stored(Option<FeedEvent>),
+    Wanted(Option<Delivery>),
+    Stored(Option<Delivery>),
 }
 
 impl Sides {
@@ -80,10 +80,10 @@ impl Sides {
         };
         match heard {
             Heard::Wanted(event) => {
-                self.take_in_wanted(event.ok_or("Kubernetes can no longer be followed")?);
+                self.take_in_wanted(event.ok_or("Kubernetes can no longer be followed")?.event);
             }
             Heard::Stored(event) => {
-                self.take_in_stored(event.ok_or("the store can no longer be followed")?);
+                self.take_in_stored(event.ok_or("the store can no longer be followed")?.event);
             }
         }
         Ok(())
@@ -91,11 +91,11 @@ impl Sides {
 
     /// Takes in whatever is there already.
     pub(crate) fn take_in_all(&mut self) {
-        while let Some(event) = self.wanted.as_mut().and_then(|side| side.events.try_recv().ok()) {
-            self.take_in_wanted(event);
+        while let Some(heard) = self.wanted.as_mut().and_then(|side| side.events.try_recv().ok()) {
+            self.take_in_wanted(heard.event);
         }
-        while let Some(event) = self.stored.as_mut().and_then(|side| side.events.try_recv().ok()) {
-            self.take_in_stored(event);
+        while let Some(heard) = self.stored.as_mut().and_then(|side| side.events.try_recv().ok()) {
+            self.take_in_stored(heard.event);
         }
     }
 

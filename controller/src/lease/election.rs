@@ -12,7 +12,7 @@ mod session;
 
 use std::{sync::Arc, time::Duration};
 
-use contiv_store::{Condition, Feed, FeedEvent, Operation, Store, StoreError, Transaction};
+use contiv_store::{Condition, Delivery, Feed, Operation, Store, StoreError, Transaction};
 use thiserror::Error;
 use tokio::{
     sync::mpsc,
@@ -158,7 +158,7 @@ struct Candidate {
     store: Arc<dyn Store>,
     config: ElectionConfig,
     holder: LeaseHolder,
-    feed: mpsc::Receiver<FeedEvent>,
+    feed: mpsc::Receiver<Delivery>,
     observed: Observed,
     stop: CancellationToken,
 }
@@ -263,7 +263,7 @@ impl Candidate {
 
     async fn observe(&mut self) {
         match self.feed.recv().await {
-            Some(event) => self.observed.take_in(event),
+            Some(delivery) => self.observed.take_in(delivery.event),
             // It ends with its receiver only; waiting is all that is left.
             None => std::future::pending().await,
         }

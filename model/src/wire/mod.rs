@@ -16,7 +16,7 @@ mod pod;
 mod service;
 mod vpp_node;
 
-use contiv_proto::{Key, Kind};
+use contiv_proto::{Key, Kind, annotation::LAST_CHANGE_TRIGGER_TIME};
 
 use crate::{EndpointSliceId, NodeName, Object, ObjectKey, PodId, ServiceId, object::ObjectKind};
 
@@ -31,10 +31,27 @@ pub use error::{FieldError, WireError};
 /// When the value is not the message it should be, names another object than the key does, or has invalid fields; all
 /// of these are named. An error is never a deletion.
 pub fn decode(key: &Key, value: &[u8], create_revision: i64) -> Result<Option<Object>, WireError> {
-    let message = contiv_proto::Object::decode(key, value)
+    Ok(decode_triggered(key, value, create_revision)?.0)
+}
+
+/// The same, and what an endpoint slice says of when its last change was triggered, unread.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_triggered(
+    key: &Key,
+    value: &[u8],
+    create_revision: i64,
+) -> Result<(Option<Object>, Option<String>), WireError> {
+    let mut message = contiv_proto::Object::decode(key, value)
         .map_err(|source| WireError::Undecodable { object: key.to_string(), source })?;
-    validate(&message, create_revision)
-        .map_err(|problems| WireError::Invalid { object: key.to_string(), problems })
+    let triggered = match &mut message {
+        contiv_proto::Object::EndpointSlice(slice) => slice.annotations.remove(LAST_CHANGE_TRIGGER_TIME),
+        _ => None,
+    };
+    let object = validate(&message, create_revision)
+        .map_err(|problems| WireError::Invalid { object: key.to_string(), problems })?;
+    Ok((object, triggered))
 }
 
 /// Which object a key names. None for the types of no consequence to the processor.

@@ -45,7 +45,7 @@ impl Store for Played {
 /// The store's side of a feed, and the receiver's.
 struct Stage {
     requests: mpsc::UnboundedReceiver<Request>,
-    events: mpsc::Receiver<FeedEvent>,
+    events: mpsc::Receiver<Delivery>,
     handle: FeedHandle,
 }
 
@@ -82,7 +82,7 @@ impl Stage {
     }
 
     async fn next(&mut self) -> FeedEvent {
-        self.events.recv().await.unwrap()
+        self.events.recv().await.unwrap().event
     }
 
     /// A feed that has listed at revision 5 and watches from there.
@@ -236,6 +236,22 @@ async fn a_slow_receiver_holds_the_feed_back_and_loses_nothing() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     for revision in 6..1000 {
         assert_eq!(stage.next().await, FeedEvent::Changed(batch(revision)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_delivered_says_when_the_store_said_it_however_late_it_is_taken() {
+    let (mut stage, watch) = Stage::watching().await;
+    let start = Instant::now();
+    // One more than there is room for: the feed has read it, and holds it.
+    for revision in 0..=CAPACITY {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        watch.send(Ok(WatchEvent::Changed(batch(6 + i64::try_from(revision).unwrap())))).unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    for second in 1..=CAPACITY + 1 {
+        let delivery = stage.events.recv().await.unwrap();
+        assert_eq!(delivery.received - start, Duration::from_secs(second.try_into().unwrap()));
     }
 }
 

@@ -3,13 +3,13 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use bytes::Bytes;
-use contiv_proto::{Key, Kind, Object};
+use contiv_proto::{Key, Kind, Object, annotation::LAST_CHANGE_TRIGGER_TIME};
 use serde::{Deserialize, de::IgnoredAny};
 
 use crate::{Entry, Problem, manifest};
 
 /// Annotations that contiv, or Contiv, knows. All others are dead weight: one of them holds the whole object again.
-const ANNOTATIONS: [&str; 2] = ["contiv.io/", "contivpp.io/"];
+const ANNOTATIONS: [&str; 3] = ["contiv.io/", "contivpp.io/", LAST_CHANGE_TRIGGER_TIME];
 /// On the Endpoints by which components elect a leader: they change every two seconds and are no endpoints.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 /// Those of components too old to annotate them; Contiv's reflector knew them by name.
@@ -173,6 +173,17 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("kubectl"), "{text}");
+
+        let json = r#"{"metadata":{"name":"web-1","namespace":"default",
+            "annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"2026-01-02T03:04:05Z","other":"x"}},
+            "addressType":"IPv4","endpoints":[]}"#;
+        let Value::Good(value) = receive(Kind::EndpointSlice, json).unwrap().value else {
+            panic!("it is good")
+        };
+        let text = String::from_utf8(value.to_vec()).unwrap();
+        let kept =
+            r#""annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"2026-01-02T03:04:05Z"}"#;
+        assert!(text.contains(kept), "it says since when they are to be so: {text}");
     }
 
     #[test]

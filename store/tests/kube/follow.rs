@@ -6,7 +6,7 @@ fn pod(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "default" } })
 }
 
-async fn down(events: &mut Receiver<FeedEvent>) -> String {
+async fn down(events: &mut Receiver<Delivery>) -> String {
     match next(events).await {
         FeedEvent::Down { reason } => reason,
         other => panic!("expected an outage: {other:?}"),

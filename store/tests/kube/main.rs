@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use contiv_proto::{Key, Kind, key::ROOT};
 use contiv_store::{
-    Change, Feed, FeedEvent, Snapshot, Store,
+    Change, Delivery, Feed, FeedEvent, Snapshot, Store,
     etcd::EtcdAccess,
     kube::{KubeAddress, KubeStore, Scope},
     testing::ApiServer,
@@ -43,18 +43,18 @@ fn key(name: &str) -> String {
     Key::new(Kind::Service, "default", name).unwrap().to_path()
 }
 
-async fn next(events: &mut Receiver<FeedEvent>) -> FeedEvent {
-    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap()
+async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
+    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap().event
 }
 
-async fn snapshot(events: &mut Receiver<FeedEvent>) -> Snapshot {
+async fn snapshot(events: &mut Receiver<Delivery>) -> Snapshot {
     match next(events).await {
         FeedEvent::Snapshot(snapshot) => snapshot,
         other => panic!("expected a snapshot: {other:?}"),
     }
 }
 
-async fn change(events: &mut Receiver<FeedEvent>) -> Change {
+async fn change(events: &mut Receiver<Delivery>) -> Change {
     match next(events).await {
         FeedEvent::Changed(mut batch) => {
             assert_eq!(batch.changes.len(), 1, "{batch:?}");
@@ -68,6 +68,6 @@ fn keys(snapshot: &Snapshot) -> Vec<&str> {
     snapshot.entries.iter().map(|entry| entry.key.as_str()).collect()
 }
 
-fn follow(store: Arc<dyn Store>) -> Receiver<FeedEvent> {
+fn follow(store: Arc<dyn Store>) -> Receiver<Delivery> {
     Feed::start(store, ROOT).0
 }

@@ -56,8 +56,8 @@ impl Get {
             let mut stream =
                 Stream { printer: self.printer(), says_what: self.output_watch_events, layout: None };
             let mut is_first = true;
-            while let Some(event) = events.recv().await {
-                match event {
+            while let Some(delivery) = events.recv().await {
+                match delivery.event {
                     FeedEvent::Snapshot(snapshot) => {
                         print_problems(&snapshot.problems, &mut terminal.err)?;
                         stream.print(&known.snapshot(&snapshot, &mut terminal.err)?, terminal)?;

@@ -9,11 +9,13 @@ use crate::cli::{
     color::Tone,
     events::milliseconds,
     table::{Cell, Table, printable},
-    views::{OutcomeView, RendererStateView, SizesView, StatusView},
+    views::{EventView, QuarantinedView, RendererStateView, SizesView, StatusView},
 };
 
 /// How much of what is wrong is shown.
 const TROUBLES: usize = 3;
+/// Lines around the rows of the busiest services: one before, the header, and the prompt of the shell after.
+const AROUND_SERVICES: usize = 3;
 
 /// The text, with lines no longer than the terminal is wide.
 pub(super) fn render(overview: &Overview, size: Option<(usize, usize)>, now: Timestamp) -> String {
@@ -23,7 +25,8 @@ pub(super) fn render(overview: &Overview, size: Option<(usize, usize)>, now: Tim
     text.push('\n');
     text.push_str(&renderers(overview, now).within(width).to_string());
     troubles(overview, now, width, &mut text);
-    connections(overview, width, &mut text);
+    let left = size.map(|(rows, _)| rows.saturating_sub(text.lines().count() + AROUND_SERVICES));
+    connections(overview, left.unwrap_or(SERVICES).clamp(1, SERVICES), width, &mut text);
     text
 }
 
@@ -82,14 +85,9 @@ fn store(status: &StatusView, now: Timestamp) -> (String, Tone) {
     }
 }
 
-/// From when a change was taken up until a renderer gave it to the kernel, over the newest events.
+/// From when the store said a change until a renderer gave it to the kernel, over the newest events.
 fn latency(overview: &Overview) -> String {
-    let outcomes = overview.history.iter().flat_map(|event| event.renderers.values());
-    let sent = outcomes.filter_map(|outcome| match outcome {
-        OutcomeView::Applied { sent_after_ms, .. } => *sent_after_ms,
-        _ => None,
-    });
-    let mut sent: Vec<f64> = sent.collect();
+    let mut sent: Vec<f64> = overview.history.iter().flat_map(EventView::latencies).collect();
     sent.sort_by(f64::total_cmp);
     let Some(worst) = sent.last() else { return "no change has reached the kernel yet".to_owned() };
     let median = sent[sent.len() / 2];
@@ -136,14 +134,11 @@ fn troubles(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     let error = |renderer: &RendererStateView| {
         let last = renderer.last_error.as_ref()?;
         let tone = if renderer.failures > 0 { Tone::Bad } else { Tone::Plain };
-        Some((format!("{} ago, {}: {}", ago(last.at, now), renderer.name, last.error), tone))
+        Some((vec![format!("{} ago, {}: {}", ago(last.at, now), renderer.name, last.error)], tone))
     };
     let (failing, well): (Vec<_>, Vec<_>) =
         overview.renderers.iter().partition(|renderer| renderer.failures > 0);
-    let quarantined = overview.quarantine.iter().map(|entry| {
-        let object = entry.object.as_ref().unwrap_or(&entry.source);
-        (format!("quarantine: {object}: {}", entry.reason), Tone::Warning)
-    });
+    let quarantined = overview.quarantine.iter().map(|entry| (quarantined(entry), Tone::Warning));
     let past = well.into_iter().filter_map(error);
     let lines: Vec<_> = failing.into_iter().filter_map(error).chain(quarantined).chain(past).collect();
     if lines.is_empty() {
@@ -152,21 +147,36 @@ fn troubles(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     // Writing to text does not fail.
     let _ = writeln!(text, "\nLAST ERRORS");
     let more = lines.len().saturating_sub(TROUBLES);
-    for (line, tone) in lines.into_iter().take(TROUBLES) {
-        let _ = writeln!(text, "{}", tone.paint(cut(&line, width)));
+    for (lines, tone) in lines.into_iter().take(TROUBLES) {
+        for line in lines {
+            let _ = writeln!(text, "{}", tone.paint(cut(&line, width)));
+        }
     }
     if more > 0 {
         let _ = writeln!(text, "and {more} more: `contiv status -o json`");
     }
 }
 
-fn connections(overview: &Overview, width: Option<usize>, text: &mut String) {
+/// What it is and what is wrong with it; and below that, where to mend it and what holds until then.
+fn quarantined(entry: &QuarantinedView) -> Vec<String> {
+    let QuarantinedView { source, object, field, reason, in_force } = entry;
+    let parts = [object.as_ref().unwrap_or(source)].into_iter().chain(field).chain([reason]);
+    let what = parts.map(String::as_str).collect::<Vec<_>>().join(": ");
+    let meanwhile = match in_force.as_deref() {
+        Some("last good") => "; its last good state is in force",
+        Some("nothing") => "; nothing of it is in force",
+        _ => "",
+    };
+    vec![format!("quarantine: {what}"), format!("  in {source}{meanwhile}")]
+}
+
+fn connections(overview: &Overview, rows: usize, width: Option<usize>, text: &mut String) {
     let _ = writeln!(text);
     match &overview.connections {
         Ok(services) if services.is_empty() => text.push_str("no new connections so far\n"),
         Ok(services) => {
             let mut table = Table::new(&["SERVICE", "NEW CONNECTIONS"]);
-            for (service, connections) in services.iter().take(SERVICES) {
+            for (service, connections) in services.iter().take(rows) {
                 table.push(vec![service.to_string(), connections.to_string()]);
             }
             text.push_str(&table.within(width).to_string());

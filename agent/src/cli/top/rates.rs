@@ -6,7 +6,7 @@ use contiv_model::ServiceId;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cli::views::{EventView, OutcomeView};
+use crate::cli::views::EventView;
 
 /// What was seen at one time.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Usage {
     pub(super) connections: u64,
 }
 
-/// From a change to the kernel, over the events that are known, in milliseconds.
+/// From the store's word of a change to the kernel, over the events that are known, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Latency {
     pub(super) p50: f64,
@@ -92,13 +92,7 @@ impl Rates {
     /// None if no change that is known has reached the kernel.
     pub(super) fn latency(&self) -> Option<Latency> {
         let events = self.last.iter().flat_map(|sample| &sample.events);
-        let mut sent: Vec<f64> = events
-            .flat_map(|event| event.renderers.values())
-            .filter_map(|outcome| match outcome {
-                OutcomeView::Applied { sent_after_ms, .. } => *sent_after_ms,
-                _ => None,
-            })
-            .collect();
+        let mut sent: Vec<f64> = events.flat_map(EventView::latencies).collect();
         sent.sort_by(f64::total_cmp);
         let at = |percent: usize| {
             sent.get((sent.len() * percent / 100).min(sent.len().saturating_sub(1))).copied()
@@ -120,7 +114,7 @@ mod tests {
         let event = |(number, changed): (usize, &usize)| {
             serde_json::from_value(serde_json::json!({
                 "seq_num": number + 1, "kind": "change", "description": "", "start": "2026-01-02T03:04:05Z",
-                "duration_ms": 0.1, "changed": changed,
+                "waited_ms": 0.5, "duration_ms": 0.1, "changed": changed,
                 "renderers": {"nftables": {"status": "applied", "with": 1, "report": {}, "duration_ms": 1.0,
                                            "sent_after_ms": changed}},
             }))
@@ -167,6 +161,6 @@ mod tests {
         rates.take(sample(0, &[], &[5]));
         rates.take(sample(2, &[], &[5, 2, 4]));
         assert!((rates.changes() - 3.0).abs() < 1e-9);
-        assert_eq!(rates.latency(), Some(Latency { p50: 4.0, p99: 5.0, worst: 5.0 }));
+        assert_eq!(rates.latency(), Some(Latency { p50: 4.5, p99: 5.5, worst: 5.5 }));
     }
 }

@@ -1,5 +1,6 @@
 //! What happened, newest last, within limits of number, age and bytes.
 
+mod moment;
 mod query;
 mod size;
 
@@ -15,6 +16,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::Instant;
 
+pub(super) use moment::Moment;
 pub use query::HistoryQuery;
 
 /// How many names of changed services a record holds.
@@ -31,6 +33,8 @@ pub struct Record {
     pub description: String,
     /// When the loop took it up.
     pub start: Timestamp,
+    /// How long what the store had said waited for the loop before that.
+    pub waited_ms: f64,
     /// How long the loop worked on it, without the renderers.
     pub duration_ms: f64,
     /// The store's revision after it.
@@ -80,25 +84,32 @@ pub enum Outcome {
 pub(super) struct Covers {
     pub(super) first: u64,
     pub(super) last: u64,
-    /// When the first of them happened.
+    /// When the first of them was taken up.
     pub(super) since: Instant,
+    /// When the store had said the first of them.
+    pub(super) received: Instant,
+    /// When the first of them was triggered, of those that say so.
+    pub(super) triggered: Option<Timestamp>,
 }
 
 impl Covers {
     /// One event that happens now.
     pub(super) fn one(seq_num: u64) -> Self {
-        Self::one_since(seq_num, Instant::now())
+        Self::one_at(seq_num, Moment::now())
     }
 
-    /// One event that was taken up at this time.
-    pub(super) const fn one_since(seq_num: u64, since: Instant) -> Self {
-        Self { first: seq_num, last: seq_num, since }
+    /// One event that happened at this moment.
+    pub(super) const fn one_at(seq_num: u64, moment: Moment) -> Self {
+        let Moment { since, received, triggered, .. } = moment;
+        Self { first: seq_num, last: seq_num, since, received, triggered }
     }
 
     /// The range from the start of one to the end of the other.
     pub(super) fn and(self, other: Self) -> Self {
         let (first, last) = (self.first.min(other.first), self.last.max(other.last));
-        Self { first, last, since: self.since.min(other.since) }
+        let triggered = self.triggered.into_iter().chain(other.triggered).min();
+        let (since, received) = (self.since.min(other.since), self.received.min(other.received));
+        Self { first, last, since, received, triggered }
     }
 }
 
@@ -107,7 +118,7 @@ impl Covers {
 pub(super) struct Happening<'a> {
     pub(super) kind: &'static str,
     pub(super) description: String,
-    pub(super) start: Timestamp,
+    pub(super) moment: Moment,
     pub(super) duration: Duration,
     pub(super) revision: i64,
     /// What it changed, if that is known.
@@ -145,14 +156,15 @@ impl History {
 
     /// Adds an event and gives it its number.
     pub(super) fn push(&mut self, happening: Happening<'_>) -> u64 {
-        let Happening { kind, description, start, duration, revision, changes, renderers } = happening;
+        let Happening { kind, description, moment, duration, revision, changes, renderers } = happening;
         self.newest += 1;
         let services = changes.into_iter().flat_map(|changes| changes.services.keys());
         let record = Record {
             seq_num: self.newest,
             kind,
             description,
-            start,
+            start: moment.start,
+            waited_ms: milliseconds(moment.since - moment.received),
             duration_ms: milliseconds(duration),
             revision,
             changed: changes.map_or(0, |changes| changes.services.len()),
@@ -161,7 +173,7 @@ impl History {
         };
         self.bytes += record.size();
         self.records.push_back(record);
-        self.forget(start);
+        self.forget(moment.start);
         self.newest
     }
 

@@ -8,7 +8,7 @@ fn happening(second: i64) -> Happening<'static> {
     Happening {
         kind: "change",
         description: String::new(),
-        start: at(second),
+        moment: Moment { start: at(second), ..Moment::now() },
         duration: Duration::ZERO,
         revision: second,
         changes: None,

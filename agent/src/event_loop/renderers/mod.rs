@@ -163,12 +163,13 @@ impl Renderers {
         let outcome = match result {
             Ok(report) => {
                 metrics.applied(&name, duration);
-                if matches!(task, Task::Update { .. }) {
-                    metrics.programmed(&name, covers.since.elapsed());
-                }
                 let sent_after = report.sent.map(|sent| Instant::from_std(sent).duration_since(covers.since));
                 let last = LastReport::new(task, duration, report.clone());
                 let at = last.at;
+                if matches!(task, Task::Update { .. }) {
+                    let triggered = covers.triggered.map(|triggered| since(triggered, at));
+                    metrics.programmed(&name, covers.received.elapsed(), triggered);
+                }
                 Self::succeeded(renderer, revision, last);
                 // Before what is pending, so that a steady stream of changes does not keep them waiting for ever.
                 renderer.describe(Instant::now());
@@ -305,4 +306,9 @@ impl Renderers {
     fn find(&mut self, name: &str) -> Option<&mut RendererState> {
         self.all.iter_mut().find(|renderer| &*renderer.name == name)
     }
+}
+
+/// Nothing, where the clock of another machine is ahead.
+fn since(then: Timestamp, now: Timestamp) -> Duration {
+    now.duration_since(then).try_into().unwrap_or_default()
 }

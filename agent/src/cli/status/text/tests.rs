@@ -20,7 +20,8 @@ fn overview(troubles: usize) -> Overview {
     let value = |value| serde_json::from_value(value).unwrap();
     let quarantined = |number| {
         serde_json::from_value(serde_json::json!({
-            "source": "/contiv/x", "object": format!("service shop/broken-{number}"), "reason": error.repeat(2),
+            "source": "/contiv/x", "object": format!("service shop/broken-{number}"), "field": "ports[0].port",
+            "reason": error.repeat(2), "in_force": "last good",
         }))
         .unwrap()
     };
@@ -63,6 +64,16 @@ fn what_is_stored_does_nothing_to_the_terminal() {
     overview.renderers.clear();
     let text = render(&overview, None, NOW.parse().unwrap());
     assert!(text.contains("\\u{1b}[2Jgone"), "{text}");
+}
+
+#[test]
+fn of_an_object_in_quarantine_it_says_the_field_and_below_where_it_is_and_what_holds() {
+    let mut overview = overview(1);
+    overview.renderers.clear();
+    let text = render(&overview, Some((24, 80)), NOW.parse().unwrap());
+    let told = "quarantine: service shop/broken-0: ports[0].port: failed to apply: the kernel r…\n  in /contiv/x; its last good \
+                state is in force\n";
+    assert!(text.contains(told), "{text}");
 }
 
 #[test]
