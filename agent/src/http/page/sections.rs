@@ -94,12 +94,16 @@ pub(super) fn quarantine(quarantine: &[Quarantined], page: &mut Page) {
     let row = |entry: &Quarantined| -> Row {
         vec![
             Box::new(entry.object.clone().unwrap_or_else(|| entry.source.clone())),
-            Box::new(toned(&entry.reason, "warn")),
+            Box::new(toned(&what_is_wrong(entry), "warn")),
+            Box::new(entry.source.clone()),
             Box::new(entry.in_force.unwrap_or("not known")),
-            Box::new(format!("{:.0}", entry.since)),
+            Box::new(toned(&format!("{:.0}", entry.since), "time")),
         ]
     };
-    page.table(&["object", "reason", "in force", "since"], &quarantine.iter().map(row).collect::<Vec<_>>());
+    page.table(
+        &["object", "reason", "where", "in force", "since"],
+        &quarantine.iter().map(row).collect::<Vec<_>>(),
+    );
 }
 
 pub(super) fn services(content: &Content, page: &mut Page) {
@@ -156,6 +160,11 @@ fn backends(service: &ContivService) -> Raw {
     Raw(format!("<details><summary>{}</summary>{lines}</details>", backends.len()))
 }
 
+/// The field, and what is wrong with it.
+fn what_is_wrong(entry: &Quarantined) -> String {
+    entry.field.iter().chain([&entry.reason]).map(String::as_str).collect::<Vec<_>>().join(": ")
+}
+
 pub(super) fn trace_form(page: &mut Page) {
     page.heading("Why does a connection go where it goes?");
     page.raw(
@@ -173,7 +182,10 @@ pub(super) fn events(history: &[Record], page: &mut Page) {
     let row = |record: &Record| -> Row {
         vec![
             Box::new(record.seq_num),
-            Box::new(record.start.to_zoned(TimeZone::system()).strftime("%F\u{a0}%T%.3f").to_string()),
+            Box::new(toned(
+                &record.start.to_zoned(TimeZone::system()).strftime("%F %T%.3f").to_string(),
+                "time",
+            )),
             Box::new(record.kind),
             Box::new(format!("{:.2}\u{a0}ms", record.duration_ms)),
             Box::new(if record.changed == 0 { String::new() } else { record.changed.to_string() }),
@@ -193,7 +205,9 @@ fn outcomes(record: &Record) -> Raw {
             Outcome::Applied { duration_ms, .. } => (format!("{duration_ms:.2}\u{a0}ms"), "good"),
             Outcome::Failed { error, .. } => (format!("failed: {error}"), "bad"),
         };
-        toned(&format!("{name} {text}"), class).0
+        // What fits on a line stays on it.
+        let between = if matches!(outcome, Outcome::Failed { .. }) { ' ' } else { '\u{a0}' };
+        toned(&format!("{name}{between}{text}"), class).0
     };
     Raw(record.renderers.iter().map(outcome).collect::<Vec<_>>().join("<br>"))
 }
