@@ -216,3 +216,36 @@ fn a_change_on_its_way_to_the_kernel_is_no_difference() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn tables_of_others_that_packets_pass_are_told_and_whether_they_drop_anything() -> Result<()> {
+    isolated("tables_of_others_that_packets_pass_are_told_and_whether_they_drop_anything", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&web(lab))?;
+        let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
+        let run = trace(lab, &web(lab), &[])?;
+        assert!(run.code == Some(0) && !run.out.contains("OTHER TABLES"), "{run:?}");
+
+        let firewall = "
+            table inet firewall {
+                chain checked { tcp dport 8080 drop; udp dport 53 reject; ct state invalid drop; }
+                chain forward { type filter hook forward priority -5; policy accept; jump checked; }
+            }
+            table ip strict { chain out { type filter hook postrouting priority 7; policy drop; accept; } }
+            table inet counters { chain in { type filter hook prerouting priority -200; counter; } }
+            table ip6 six { chain in { type filter hook prerouting priority 0; drop; } }
+            table inet none { chain idle { drop; } }";
+        lab.node.exec_with_input(&["nft", "-f", "-"], firewall)?;
+        let run = trace(lab, &web(lab), &[])?;
+        assert_eq!(run.code, Some(0), "what others do is no difference: {run:?}");
+        let told = "
+OTHER TABLES that packets may pass, before and after contiv's:
+  prerouting    -200  table inet counters, chain in: drops nothing
+  forward         -5  table inet firewall, chain forward: 3 rules of its table may drop or reject
+  postrouting      7  table ip strict, chain out: drops by its policy
+
+NO DIFFERENCE";
+        assert!(run.out.contains(told), "{}", run.out);
+        Ok(())
+    })
+}

@@ -43,7 +43,7 @@ pub(crate) use self::{
 };
 pub use self::{
     evaluate::{Answer, Choice, Client, Ending, PodBy, Share, differences},
-    inspect::{InspectError, Inspector},
+    inspect::{InspectError, Inspector, OtherChain},
     verify::TableVerifier,
 };
 use self::{

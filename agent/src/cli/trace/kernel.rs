@@ -4,7 +4,7 @@ use std::{fmt, thread, time::Duration};
 
 use anyhow::Context;
 use contiv_model::{Flow, Trace};
-use contiv_renderer::nftables::{Answer, Inspector, differences};
+use contiv_renderer::nftables::{Answer, Inspector, OtherChain, differences};
 use serde::Serialize;
 
 use super::desired::Source;
@@ -19,6 +19,8 @@ pub(super) struct Comparison {
     desired: Trace,
     kernel: Answer,
     differences: Vec<String>,
+    /// What other tables may do to the packets. Nobody can say more of it than that it is there.
+    others: Vec<OtherChain>,
 }
 
 /// Asks both until they agree, or for about a second.
@@ -40,7 +42,8 @@ fn compare_once(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Comparison> 
     let kernel = inspector.ask(flow).context("the kernel was not asked")?;
     let mut all = inspector.rules().to_vec();
     all.extend(differences(&desired, &kernel));
-    Ok(Comparison { desired, kernel, differences: all })
+    let others = inspector.others(flow.to()).context("the kernel was not asked")?;
+    Ok(Comparison { desired, kernel, differences: all, others })
 }
 
 impl Comparison {
@@ -51,8 +54,13 @@ impl Comparison {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { desired, kernel, differences } = self;
+        let Self { desired, kernel, differences, others } = self;
         write!(f, "WANTED\n{desired}\nIN THE KERNEL\n{kernel}\n")?;
+        if !others.is_empty() {
+            writeln!(f, "OTHER TABLES that packets may pass, before and after contiv's:")?;
+            others.iter().try_for_each(|other| writeln!(f, "  {other}"))?;
+            writeln!(f)?;
+        }
         if self.agrees() {
             return writeln!(f, "NO DIFFERENCE: the kernel does what is wanted");
         }

@@ -1,12 +1,16 @@
 //! What the real kernel makes of a flow: its elements, by the rules that it holds.
 
 mod elements;
+mod others;
 pub(super) mod rules;
+
+use std::net::IpAddr;
 
 use contiv_model::Flow;
 use thiserror::Error;
 
 use self::elements::Kernel;
+pub use self::others::OtherChain;
 use super::{
     evaluate::{Answer, evaluate},
     explain,
@@ -90,6 +94,14 @@ impl Inspector {
             }
         }
         Err(InspectError::Kernel("the tables of the kernel change all the time; ask again".to_owned()))
+    }
+
+    /// The base chains of other tables that packets to this address pass, in their order. None of them is the agent's.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn others(&mut self, address: IpAddr) -> Result<Vec<OtherChain>, InspectError> {
+        Ok(others::others(&mut self.kernel.socket, address)?)
     }
 
     /// Counts the transactions of this network namespace.

@@ -5,6 +5,7 @@ pub(crate) const NFNL_SUBSYS_NFTABLES: u8 = 10;
 pub(crate) const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
 pub(crate) const NFNL_MSG_BATCH_END: u16 = 0x11;
 
+pub(crate) const NFPROTO_UNSPEC: u8 = 0;
 pub(crate) const NFPROTO_INET: u8 = 1;
 pub(crate) const NFPROTO_IPV4: u8 = 2;
 pub(crate) const NFPROTO_IPV6: u8 = 10;
@@ -240,6 +241,8 @@ pub(crate) mod expr {
     pub(crate) const PAYLOAD_LEN: u16 = 4;
     pub(crate) const PAYLOAD_NETWORK_HEADER: u32 = 1;
     pub(crate) const PAYLOAD_TRANSPORT_HEADER: u32 = 2;
+
+    pub(crate) const TARGET_NAME: u16 = 1;
 
     pub(crate) const REJECT_TYPE: u16 = 1;
     pub(crate) const REJECT_ICMP_CODE: u16 = 2;

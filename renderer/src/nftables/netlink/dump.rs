@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::constants::{NFNL_SUBSYS_NFTABLES, NFPROTO_INET};
+use super::constants::{NFNL_SUBSYS_NFTABLES, NFPROTO_INET, NFPROTO_UNSPEC};
 use crate::netlink::{
     Attributes, NetlinkError, Socket, Writer,
     message::{NLM_F_DUMP, NLM_F_REQUEST, begin_message, end_message, messages},
@@ -18,7 +18,7 @@ impl Socket {
         kind: u8,
         fill: impl FnOnce(&mut Writer<'_>),
     ) -> Result<Dump, NetlinkError> {
-        let request = request(kind, fill);
+        let request = request(kind, NFPROTO_INET, fill);
         for _ in 0..DUMP_TRIES {
             let mut dump = Dump { received: Vec::new() };
             if self.stream(&request, |piece| dump.received.push(piece))? {
@@ -39,14 +39,31 @@ impl Socket {
         let take = |piece: Vec<u8>| {
             messages(&piece).filter_map(|message| message.object(NFNL_SUBSYS_NFTABLES)).for_each(&mut take);
         };
-        self.stream(&request(kind, fill), take).map(drop)
+        self.stream(&request(kind, NFPROTO_INET, fill), take).map(drop)
+    }
+
+    /// The same of the tables of all families, with the family of each object.
+    pub(crate) fn pass_families(
+        &mut self,
+        kind: u8,
+        mut take: impl FnMut(u8, Attributes<'_>),
+    ) -> Result<(), NetlinkError> {
+        let take = |piece: Vec<u8>| {
+            for message in messages(&piece) {
+                let family = message.family();
+                if let (Some(family), Some(object)) = (family, message.object(NFNL_SUBSYS_NFTABLES)) {
+                    take(family, object);
+                }
+            }
+        };
+        self.stream(&request(kind, NFPROTO_UNSPEC, |_| ()), take).map(drop)
     }
 }
 
-fn request(kind: u8, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+fn request(kind: u8, family: u8, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut request = Vec::new();
     let kind = u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(kind);
-    begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_DUMP, 1, NFPROTO_INET, 0);
+    begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_DUMP, 1, family, 0);
     fill(&mut Writer::new(&mut request));
     end_message(&mut request, 0);
     request

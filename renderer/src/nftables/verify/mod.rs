@@ -18,6 +18,7 @@ use std::{collections::BTreeMap, fmt};
 
 use contiv_model::Snapshot;
 
+pub(super) use self::reader::hook_name;
 use self::{
     reader::{KernelSet, KernelTable},
     wanted::Wanted,

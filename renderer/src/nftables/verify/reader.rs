@@ -97,10 +97,15 @@ fn hook(chain: Attributes<'_>) -> String {
 
 /// In words that can be compared and read.
 pub(super) fn hook_text(kind: &str, hook: u32, priority: i32, policy: u32) -> String {
-    let name = ["prerouting", "input", "forward", "output", "postrouting"];
-    let name = name.get(hook as usize).map_or_else(|| hook.to_string(), |name| (*name).to_owned());
+    let name = hook_name(hook);
     let policy = if policy == chain::POLICY_ACCEPT { "accept" } else { "drop" };
     format!("type {kind} hook {name} priority {priority} policy {policy}")
+}
+
+/// What nft calls a hook.
+pub(in crate::nftables) fn hook_name(number: u32) -> String {
+    let names = ["prerouting", "input", "forward", "output", "postrouting", "ingress"];
+    names.get(number as usize).map_or_else(|| number.to_string(), |name| (*name).to_owned())
 }
 
 fn read_elements(
