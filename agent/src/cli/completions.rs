@@ -5,7 +5,7 @@ use clap_complete::{Shell, generate};
 
 use super::{Cli, Outcome, Terminal};
 
-/// Print the completions of a shell, as in: contiv completions bash > /`etc/bash_completion.d/contiv`
+/// Print the completions of a shell, as in: `contiv completions bash >/etc/bash_completion.d/contiv`
 ///
 /// Exit codes: 0 all is well; 2 wrong usage.
 #[derive(Debug, Args)]

@@ -3,13 +3,14 @@
 /// How alike two words must be; 1 is the same word.
 const ALIKE: f64 = 0.8;
 
-/// The one of `known` that is most like `wanted`, if any is. Of services in the wrong namespace the one with the same name
-/// is meant.
+/// The one of `known` that is most like `wanted`, if any is. A name must be alike by itself: that the namespace is the same says
+/// nothing. Of services in the wrong namespace the one with the same name is meant.
 pub(super) fn suggest<'a>(wanted: &str, known: &'a [String]) -> Option<&'a str> {
     let name = |text: &'_ str| text.rsplit('/').next().unwrap_or_default().to_owned();
     let alike = |candidate: &str| {
         let whole = strsim::jaro_winkler(wanted, candidate);
-        if name(candidate) == name(wanted) { whole.max(0.99) } else { whole }
+        let of_name = strsim::jaro_winkler(&name(wanted), &name(candidate));
+        if name(candidate) == name(wanted) { whole.max(0.99) } else { whole.min(of_name) }
     };
     let best = known.iter().max_by(|a, b| alike(a).total_cmp(&alike(b)))?;
     (alike(best) >= ALIKE).then_some(best)
@@ -25,6 +26,7 @@ mod tests {
         assert_eq!(suggest("shop/crt", &known), Some("shop/cart"));
         assert_eq!(suggest("default/web", &known), Some("shop/web"));
         assert_eq!(suggest("kube-system/dns", &known), None);
+        assert_eq!(suggest("shop/dns", &known), None);
         assert_eq!(suggest("x", &[]), None);
     }
 }
