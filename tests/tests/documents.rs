@@ -5,6 +5,7 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 fn root() -> PathBuf {
@@ -114,4 +115,37 @@ fn check(document: &str) -> usize {
     }
     assert!(wrong.is_empty(), "{document}:\n{}", wrong.join("\n"));
     count
+}
+
+/// What scripts/release-notes prints of a version, and whether it succeeds.
+fn release_notes(arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(root().join("scripts/release-notes")).args(arguments).output().unwrap();
+    let text = if output.status.success() { output.stdout } else { output.stderr };
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn release_notes_are_what_the_changelog_says_of_a_version_and_of_an_unknown_one_what_is_unreleased() {
+    let changelog = "# Changelog\n\n## Unreleased\n\n- new\n\n## [1.2.3] - 2026-01-31\n\n\n### Added\n\n- one\n  goes on\n\n\
+        ## 1.2.2\n\n- old\n";
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&file, changelog).unwrap();
+    let path = file.path().to_string_lossy();
+    for (version, expected) in [
+        ("1.2.3", "# contiv 1.2.3\n\n### Added\n\n- one\n  goes on\n"),
+        ("1.2.2", "# contiv 1.2.2\n\n- old\n"),
+        ("2.0.0", "# contiv 2.0.0\n\n- new\n"),
+    ] {
+        assert_eq!(release_notes(&[version, &path]), (true, expected.to_owned()));
+    }
+    fs::write(&file, "# Changelog\n").unwrap();
+    let (is_good, error) = release_notes(&["2.0.0", &path]);
+    assert!(!is_good && error.contains("neither a section 2.0.0 nor one Unreleased"), "{error}");
+}
+
+#[test]
+fn the_release_notes_of_this_version_are_the_same_bytes_each_time() {
+    let (is_good, notes) = release_notes(&[env!("CARGO_PKG_VERSION")]);
+    assert!(is_good && notes.lines().filter(|line| line.starts_with("- ")).count() > 30, "{notes}");
+    assert_eq!(release_notes(&[env!("CARGO_PKG_VERSION")]), (true, notes));
 }
