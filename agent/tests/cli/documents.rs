@@ -21,12 +21,14 @@ const NEED_A_KERNEL: [&str; 5] =
     ["--kernel", "contiv top", "contiv verify", "contiv cleanup", "contiv support-bundle"];
 
 /// What is not run here, by its beginning, and why.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 13] = [
     ("sudo ", "scripts/package-test follows getting-started.md and installs, upgrades, stops and purges"),
     ("systemctl ", "the same"),
     ("python3 -m http.server ", "the same"),
     ("curl --silent ", "the same: it goes to a service of the page"),
     ("sed -i ", "the same"),
+    ("echo ", "the same: it writes to a file of the machine"),
+    ("nft ", "the same: it changes the kernel"),
     ("ip ", "tests/tests/routes asks the kernel for the same"),
     ("install target/release/contiv ", "scripts/package-test installs the package"),
     ("target/release/contiv agent ", "scripts/package-test starts it by its unit"),
