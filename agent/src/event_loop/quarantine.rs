@@ -64,6 +64,7 @@ impl Quarantine {
             match verdict {
                 Verdict::Bad(bad) => news.extend(self.insert(bad, now)),
                 Verdict::Good(key) => self.remove(&key),
+                Verdict::Superseded => {}
             }
         }
         self.announce(&news);
