@@ -20,7 +20,7 @@ const NAME: &str = "whenever_its_writer_is_killed_a_mirror_is_as_it_was_at_one_r
 const FOLDER: &str = "CONTIV_TEST_MIRROR";
 const SOURCE: &str = "etcd://127.0.0.1:2379";
 const KEYS: i64 = 50;
-const KILLS: usize = 100;
+const KILLS: usize = 50;
 
 /// What a revision writes: one key each.
 fn written_at(revision: i64) -> Entry {
