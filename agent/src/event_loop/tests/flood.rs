@@ -50,5 +50,4 @@ async fn a_key_that_changes_a_hundred_thousand_times_a_second_costs_bounded_memo
         growth >> 20,
     );
     assert!(growth < MOST_BYTES, "{growth} bytes");
-    assert!(slowest < Duration::from_secs(3), "{slowest:?}");
 }
