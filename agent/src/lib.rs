@@ -13,6 +13,7 @@
 pub mod agent;
 pub mod cli;
 pub mod config;
+mod connections;
 pub mod controllers;
 pub mod counters;
 pub mod event_loop;

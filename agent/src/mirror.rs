@@ -7,7 +7,11 @@ use std::{
     collections::BTreeSet,
     io,
     path::PathBuf,
-    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -20,6 +24,8 @@ use pending::Pending;
 
 /// How many jobs may wait for a slow disk. One more, and the store is listed again when the disk has caught up.
 const CAPACITY: usize = 1024;
+/// The same in bytes of changes.
+const CAPACITY_BYTES: usize = 64 << 20;
 /// The least time between two writes: what changes meanwhile is written once.
 const PERIOD: Duration = Duration::from_secs(1);
 /// How long a whole list waits: it mostly comes at the start, when the renderers need the processors.
@@ -53,6 +59,10 @@ pub(crate) enum MirrorReport {
 #[derive(Debug)]
 pub(crate) struct MirrorHandle {
     jobs: SyncSender<Job>,
+    /// How many entries were saved when the agent started.
+    count: Option<oneshot::Receiver<usize>>,
+    /// How many bytes of changes the thread has not taken up.
+    waiting: Arc<AtomicUsize>,
     /// A job was lost; only a replacement can come next.
     is_behind: bool,
 }
@@ -70,13 +80,18 @@ impl MirrorHandle {
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let (jobs, work) = sync_channel(CAPACITY);
         let (done, ended) = oneshot::channel();
+        let (counted, count) = oneshot::channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let taken = Arc::clone(&waiting);
         let thread = thread::Builder::new().name("mirror".to_owned());
         thread.spawn(move || {
-            Writer { folder, source, reports, retry_after, mirror: None, gap: None }.run(&work);
+            // While the store is being listed.
+            let _ = counted.send(Mirror::count(&folder));
+            Writer { folder, source, reports, retry_after, taken, mirror: None, gap: None }.run(&work);
             // Nobody may wait for it.
             let _ = done.send(());
         })?;
-        Ok((Self { jobs, is_behind: false }, ended))
+        Ok((Self { jobs, count: Some(count), waiting, is_behind: false }, ended))
     }
 
     /// Saves that this is everything there is. Of the keys in `keep` the store has values that are no good: what is
@@ -88,7 +103,11 @@ impl MirrorHandle {
 
     /// Saves changes. Values that are no good must not be among them.
     pub(crate) fn apply(&mut self, batch: Batch) {
+        let (size, waiting) = (batch.size(), self.waiting.load(Ordering::Relaxed));
+        // As long as something waits, a write will follow, after which the store is listed again.
+        self.is_behind |= waiting > 0 && waiting + size > CAPACITY_BYTES;
         if !self.is_behind {
+            self.waiting.fetch_add(size, Ordering::Relaxed);
             self.give(Job::Apply(batch));
         }
     }
@@ -100,10 +119,19 @@ impl MirrorHandle {
         answer
     }
 
+    /// How many entries were saved when the agent started; told once.
+    pub(crate) async fn count(&mut self) -> usize {
+        let Some(count) = self.count.take() else { return 0 };
+        count.await.unwrap_or_default()
+    }
+
     fn give(&mut self, job: Job) {
         // A thread that is gone has said why.
-        if let Err(TrySendError::Full(_)) = self.jobs.try_send(job) {
+        if let Err(TrySendError::Full(job)) = self.jobs.try_send(job) {
             self.is_behind = true;
+            if let Job::Apply(batch) = job {
+                self.waiting.fetch_sub(batch.size(), Ordering::Relaxed);
+            }
         }
     }
 
@@ -119,6 +147,7 @@ struct Writer {
     source: String,
     reports: mpsc::Sender<MirrorReport>,
     retry_after: Duration,
+    taken: Arc<AtomicUsize>,
     /// Opened when it is needed first, so that the start does not wait for it.
     mirror: Option<Mirror>,
     gap: Option<Gap>,
@@ -151,11 +180,14 @@ impl Writer {
                     pending.replace(&self.folder, revision, entries, keep);
                     next_write = Instant::now() + AFTER_LIST;
                 }
-                Ok(Job::Apply(batch)) => match &mut self.gap {
-                    // Upon what is saved it would make something that never was, with a revision that says it is whole.
-                    Some(gap) if pending.is_empty() => gap.next_try = gap.next_try.min(next_write),
-                    _ => pending.apply(batch),
-                },
+                Ok(Job::Apply(batch)) => {
+                    self.taken.fetch_sub(batch.size(), Ordering::Relaxed);
+                    match &mut self.gap {
+                        // Upon what is saved it would make something that never was, with a revision that says it is whole.
+                        Some(gap) if pending.is_empty() => gap.next_try = gap.next_try.min(next_write),
+                        _ => pending.apply(batch),
+                    }
+                }
                 Err(end) => {
                     if !pending.is_empty() {
                         let had_gap = self.gap.is_some();
@@ -176,8 +208,12 @@ impl Writer {
     }
 
     fn load(&mut self) -> Option<Saved> {
-        let loaded = self.opened().and_then(|mirror| mirror.load());
-        loaded.unwrap_or_else(|error| {
+        let error = match self.opened().and_then(|mirror| mirror.load()) {
+            Ok(saved) => return saved,
+            Err(error) => error,
+        };
+        warn!(%error, "the mirror cannot be opened; reading a copy of it");
+        Mirror::recall(&self.folder, &self.source).unwrap_or_else(|error| {
             warn!(%error, "the mirror cannot be read");
             None
         })

@@ -7,6 +7,7 @@ use std::{
 };
 
 use thiserror::Error;
+use tracing::warn;
 
 const LOCK_FILE: &str = "agent.lock";
 
@@ -42,10 +43,11 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Makes the folder if there is none, and locks it.
+    /// Makes the folder if there is none, and locks it. A disk that has failed, that is one which is full or can only be
+    /// read, is no reason for a node without services.
     ///
     /// # Errors
-    /// When it cannot be made or written to, or another agent uses it.
+    /// When it cannot be made or opened, or another agent uses it.
     pub fn lock(folder: &Path) -> Result<Self, StateDirError> {
         let failed = |action, path: &Path| {
             let path = path.to_owned();
@@ -55,7 +57,13 @@ impl StateDir {
         let path = folder.join(LOCK_FILE);
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let mut file = options.open(&path).map_err(failed("open", &path))?;
+        let (mut file, can_be_written) = match options.open(&path) {
+            Err(error) if is_disk_failure(&error) => {
+                warn!(path = %path.display(), %error, "nothing can be saved in the state folder");
+                (open_to_read(folder).map_err(failed("open", folder))?, false)
+            }
+            opened => (opened.map_err(failed("open", &path))?, true),
+        };
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -68,9 +76,24 @@ impl StateDir {
             file.rewind()?;
             writeln!(file, "{}", std::process::id())
         };
-        note(&mut file).map_err(failed("write", &path))?;
+        if can_be_written && let Err(error) = note(&mut file) {
+            // The lock holds all the same.
+            warn!(path = %path.display(), %error, "nothing can be saved in the state folder");
+        }
         Ok(Self { _lock: file })
     }
+}
+
+fn is_disk_failure(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+/// The lock file; where there can be none, the folder itself can be locked.
+fn open_to_read(folder: &Path) -> io::Result<File> {
+    File::open(folder.join(LOCK_FILE)).or_else(|_| File::open(folder))
 }
 
 fn holder(file: &mut File) -> String {
@@ -83,7 +106,7 @@ fn holder(file: &mut File) -> String {
 
 /// The pid of the agent that uses the folder now, if one does.
 pub fn holder_of(folder: &Path) -> Option<String> {
-    let mut file = File::open(folder.join(LOCK_FILE)).ok()?;
+    let mut file = open_to_read(folder).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => Some(holder(&mut file)),
         _ => None,

@@ -2,7 +2,7 @@
 
 mod backoff;
 
-use std::{convert::Infallible, ops::ControlFlow, sync::Arc};
+use std::{collections::VecDeque, convert::Infallible, ops::ControlFlow, sync::Arc};
 
 use futures::{FutureExt, StreamExt};
 use tokio::{
@@ -51,12 +51,16 @@ pub struct Delivery {
 
 /// How many events may wait for a slow receiver before the feed stops reading from the store.
 const CAPACITY: usize = 64;
+/// How many bytes of changes may wait, unless it is one batch alone.
+const CAPACITY_BYTES: usize = 16 << 20;
 
 /// Follows one prefix of a store, in a task of its own, until its receiver is dropped.
 pub struct Feed {
     store: Arc<dyn Store>,
     prefix: String,
     events: mpsc::Sender<Delivery>,
+    /// The sizes of the events that were sent last; those that wait are among them.
+    sizes: VecDeque<usize>,
     resync: Arc<Notify>,
     renewal: Arc<Notify>,
     backoff: Backoff,
@@ -117,6 +121,7 @@ impl Feed {
             store,
             prefix: prefix.into(),
             events,
+            sizes: VecDeque::new(),
             resync,
             renewal,
             backoff: Backoff::default(),
@@ -274,12 +279,32 @@ impl Feed {
         ControlFlow::Continue(())
     }
 
-    async fn send(&self, event: FeedEvent) -> Result<(), Stop> {
+    async fn send(&mut self, event: FeedEvent) -> Result<(), Stop> {
         self.deliver(event, Instant::now()).await
     }
 
-    async fn deliver(&self, event: FeedEvent, received: Instant) -> Result<(), Stop> {
+    async fn deliver(&mut self, event: FeedEvent, received: Instant) -> Result<(), Stop> {
+        let size = if let FeedEvent::Changed(batch) = &event { batch.size() } else { 0 };
+        self.make_room(size).await?;
+        self.sizes.push_back(size);
         self.events.send(Delivery { event, received }).await.map_err(|_| Stop::ReceiverGone)
+    }
+
+    /// Waits until what waits for the receiver is not too much together with one of this size.
+    async fn make_room(&mut self, size: usize) -> Result<(), Stop> {
+        let waiting = self.events.max_capacity() - self.events.capacity();
+        self.sizes.drain(..self.sizes.len().saturating_sub(waiting));
+        let mut sum = size;
+        let fits = |size: &&usize| {
+            sum += **size;
+            sum <= CAPACITY_BYTES
+        };
+        let stay = self.sizes.iter().rev().take_while(fits).count();
+        if stay < self.sizes.len() {
+            let free = self.events.max_capacity() - stay;
+            self.events.reserve_many(free).await.map_err(|_| Stop::ReceiverGone)?;
+        }
+        Ok(())
     }
 
     /// Awaits `work`, unless the receiver goes or something is asked for.

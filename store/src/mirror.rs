@@ -14,7 +14,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use redb::{
+    Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, TableError,
+    WriteTransaction, backends::InMemoryBackend,
+};
 use thiserror::Error;
 
 use crate::{Change, Entry};
@@ -90,7 +93,8 @@ impl Mirror {
     /// When no file can be opened or made.
     pub fn open(folder: &Path, source: &str) -> Result<(Self, Option<SetAside>), MirrorError> {
         let path = folder.join(FILE);
-        let reason = match open_and_check(&path, source) {
+        let create = || Database::builder().set_cache_size(CACHE_BYTES).create(&path);
+        let reason = match open_and_check(create, source) {
             Ok(database) => return Ok((Self { database }, None)),
             // Somebody else's file, or one that cannot be opened, is no damage.
             Err(Unusable::System(error)) => {
@@ -101,8 +105,49 @@ impl Mirror {
         let set_aside = SetAside { path: folder.join(SET_ASIDE), reason };
         let failed = |reason: String| MirrorError::Open { path: path.clone(), reason };
         fs::rename(&path, &set_aside.path).map_err(|error| failed(error.to_string()))?;
-        let database = open_and_check(&path, source).map_err(|error| failed(error.to_string()))?;
+        let database = open_and_check(create, source).map_err(|error| failed(error.to_string()))?;
         Ok((Self { database }, Some(set_aside)))
+    }
+
+    /// How many entries were saved, without reading them: 0 if that cannot be told.
+    pub fn count(folder: &Path) -> usize {
+        let path = folder.join(FILE);
+        if !path.exists() {
+            return 0;
+        }
+        let count = guarded("read", || {
+            let database = Database::builder().set_cache_size(CACHE_BYTES).open(path)?;
+            Ok(state(&database)?.map_or(0, |(_, _, count, _)| count))
+        });
+        count.ok().and_then(|count| count.try_into().ok()).unwrap_or_default()
+    }
+
+    /// What was saved in a folder in which nothing can be written, as on a disk that is full or can only be read. The file
+    /// stays as it is. None if nothing ever was saved of this store.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or cannot be trusted.
+    pub fn recall(folder: &Path, source: &str) -> Result<Option<Saved>, MirrorError> {
+        let path = folder.join(FILE);
+        // The database wants to write to what it opens, so it gets a copy.
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => {
+                other.map_err(|error| MirrorError::Open { path: path.clone(), reason: error.to_string() })?
+            }
+        };
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let copy = || {
+            let memory = InMemoryBackend::new();
+            memory.set_len(bytes.len() as u64)?;
+            memory.write(0, &bytes)?;
+            Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(memory)
+        };
+        let database = open_and_check(copy, source)
+            .map_err(|error| MirrorError::Open { path: path.clone(), reason: error.to_string() })?;
+        Self { database }.load()
     }
 
     /// What was saved; none if nothing ever was.
@@ -110,7 +155,7 @@ impl Mirror {
     /// # Errors
     /// When it can no longer be read.
     pub fn load(&self) -> Result<Option<Saved>, MirrorError> {
-        guarded("read", || read(&self.database).map(|found| found.map(|(saved, _)| saved)))
+        guarded("read", || read(&self.database))
     }
 
     /// Saves that these are all entries there are, sorted by key, at this revision. What is saved of the keys in `keep`
@@ -218,22 +263,13 @@ enum Unusable {
     Content(String),
 }
 
-/// Opens a file and reads all of it, so that what it holds can be trusted from then on.
-fn open_and_check(path: &Path, source: &str) -> Result<Database, Unusable> {
+/// Opens a database and reads all of it, so that what it holds can be trusted from then on.
+fn open_and_check(
+    open: impl Fn() -> Result<Database, DatabaseError>,
+    source: &str,
+) -> Result<Database, Unusable> {
     let open = || {
-        let database = match Database::builder().set_cache_size(CACHE_BYTES).create(path) {
-            Ok(database) => database,
-            Err(redb::DatabaseError::Storage(redb::StorageError::Io(error)))
-                if error.kind() != io::ErrorKind::InvalidData
-                    && error.kind() != io::ErrorKind::UnexpectedEof =>
-            {
-                return Err(Unusable::System(error));
-            }
-            Err(redb::DatabaseError::DatabaseAlreadyOpen) => {
-                return Err(Unusable::System(io::ErrorKind::ResourceBusy.into()));
-            }
-            Err(error) => return Err(Unusable::Content(error.to_string())),
-        };
+        let database = open().map_err(|error| unusable(error.into()))?;
         check(&database, source)?;
         Ok(database)
     };
@@ -242,10 +278,28 @@ fn open_and_check(path: &Path, source: &str) -> Result<Database, Unusable> {
         .unwrap_or_else(|_| Err(Unusable::Content("it is damaged".to_owned())))
 }
 
+/// Whether an error is one of the machine, by which nothing is known of the content. A damaged file makes the database
+/// read where there is nothing.
+fn unusable(error: redb::Error) -> Unusable {
+    match error {
+        redb::Error::Io(error)
+            if !matches!(
+                error.kind(),
+                io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof
+            ) =>
+        {
+            Unusable::System(error)
+        }
+        redb::Error::PreviousIo => Unusable::System(io::Error::other(error.to_string())),
+        redb::Error::DatabaseAlreadyOpen => Unusable::System(io::ErrorKind::ResourceBusy.into()),
+        error => Unusable::Content(error.to_string()),
+    }
+}
+
 fn check(database: &Database, source: &str) -> Result<(), Unusable> {
+    // What cannot be read is damaged, whatever the reason; what cannot be written may be as good as ever.
     let content = |error: redb::Error| Unusable::Content(error.to_string());
-    if let Some((_, state)) = read(database).map_err(content)? {
-        let (format, count, total) = state;
+    if let Some((format, _, count, total)) = state(database).map_err(content)? {
         if format != FORMAT {
             return Err(Unusable::Content(format!("its format is {format}, and this is {FORMAT}")));
         }
@@ -254,7 +308,7 @@ fn check(database: &Database, source: &str) -> Result<(), Unusable> {
             return Err(Unusable::Content(format!("its content does not add up: {found}, not {expected}")));
         }
     }
-    let is_of_source = claim(database, source).map_err(content)?;
+    let is_of_source = claim(database, source).map_err(unusable)?;
     if is_of_source { Ok(()) } else { Err(Unusable::Content(format!("it is not of {source}"))) }
 }
 
@@ -273,16 +327,17 @@ fn claim(database: &Database, source: &str) -> Result<bool, redb::Error> {
     Ok(is_of_source)
 }
 
-/// Format, number of entries and sum, as they are written.
-type State = (u64, u64, u64);
+/// Format, revision, number of entries and sum; none if nothing was ever saved.
+fn state(database: &Database) -> Result<Option<(u64, i64, u64, u64)>, redb::Error> {
+    match database.begin_read()?.open_table(STATE) {
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        other => Ok(other?.get(ROW)?.map(|row| row.value())),
+    }
+}
 
-fn read(database: &Database) -> Result<Option<(Saved, State)>, redb::Error> {
+fn read(database: &Database) -> Result<Option<Saved>, redb::Error> {
+    let Some((_, revision, ..)) = state(database)? else { return Ok(None) };
     let transaction = database.begin_read()?;
-    let state = match transaction.open_table(STATE) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(None),
-        other => other?.get(ROW)?.map(|row| row.value()),
-    };
-    let Some((format, revision, count, total)) = state else { return Ok(None) };
     let mut entries = Vec::new();
     for row in transaction.open_table(ENTRIES)?.iter()? {
         let (key, value) = row?;
@@ -290,7 +345,7 @@ fn read(database: &Database) -> Result<Option<(Saved, State)>, redb::Error> {
         let value = Bytes::copy_from_slice(value);
         entries.push(Entry { key: key.value().to_owned(), value, create_revision, mod_revision });
     }
-    Ok(Some((Saved { revision, entries }, (format, count, total))))
+    Ok(Some(Saved { revision, entries }))
 }
 
 fn sum_of(database: &Database) -> Result<Sum, redb::Error> {

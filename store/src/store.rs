@@ -66,6 +66,17 @@ pub struct Batch {
     pub changes: Vec<Change>,
 }
 
+impl Batch {
+    /// About how many bytes it takes up.
+    pub fn size(&self) -> usize {
+        let value = |change: &Change| match change {
+            Change::Put(entry) => entry.value.len(),
+            Change::Delete { .. } => 0,
+        };
+        self.changes.iter().map(|change| size_of::<Change>() + change.key().len() + value(change)).sum()
+    }
+}
+
 /// What a watch yields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent {

@@ -41,7 +41,7 @@ impl FromStr for StoreUrl {
     type Err = UrlError;
 
     fn from_str(url: &str) -> Result<Self, Self::Err> {
-        let error = |problem: String| UrlError { url: url.to_owned(), problem };
+        let error = |problem: String| UrlError { url: without_password(url), problem };
         if let Some(path) = url.strip_prefix("dir:") {
             if path.is_empty() {
                 return Err(error("the path is missing, as in dir:/etc/contiv/manifests".to_owned()));
@@ -59,16 +59,24 @@ impl FromStr for StoreUrl {
                 return Err(error(forms.to_owned()));
             }
         };
+        if members.contains('@') {
+            return Err(error("user and password have no place in the URL".to_owned()));
+        }
         let endpoints = members.split(',').map(endpoint).collect::<Result<_, _>>().map_err(error)?;
         Ok(Self::Etcd { tls, endpoints })
     }
 }
 
+/// A text that was meant as a URL, without what stands before an `@`: it may be a password, and errors are logged.
+pub fn without_password(url: &str) -> String {
+    // A password may hold anything, also commas and slashes.
+    let Some((before, host)) = url.rsplit_once('@') else { return url.to_owned() };
+    let scheme = before.split_once("://").map_or_else(String::new, |(scheme, _)| format!("{scheme}://"));
+    format!("{scheme}…@{host}")
+}
+
 /// One member: host and port, nothing else.
 fn endpoint(member: &str) -> Result<String, String> {
-    if member.contains('@') {
-        return Err("user and password have no place in the URL".to_owned());
-    }
     if member.contains(['/', '?', '#']) {
         return Err(format!("{member:?} holds more than HOST:PORT"));
     }
@@ -166,12 +174,16 @@ mod tests {
             ("etcd://::1:2379", "[IPv6 address]"),
             ("etcd://:2379", "host of"),
             ("etcd://root:secret@a:1", "user and password"),
+            ("etcd://a:1,root:sec,secret@b:1", "user and password"),
+            ("http://root:secret@a:1", "expected dir:PATH"),
+            ("root:secret@a:1", "expected dir:PATH"),
             ("kube:?context=", "neither context=NAME"),
             ("kube:/etc/kubeconfig?pods=some", "pods=none"),
             ("etcd://a:1/folder", "more than HOST:PORT"),
         ] {
             let error = url.parse::<StoreUrl>().unwrap_err().to_string();
             assert!(error.contains(problem), "{url}: {error}");
+            assert!(!error.contains("secret"), "{error}");
         }
     }
 }

@@ -6,10 +6,11 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use contiv_store::{
-    Change, Delivery, Feed, FeedEvent, Operation, Snapshot, Store,
+    Change, Delivery, Feed, FeedEvent, Operation, Snapshot, Store, WatchEvent,
     etcd::{EtcdAccess, EtcdStore},
     testing::{Etcd, EtcdOptions},
 };
+use futures::StreamExt;
 use tokio::{sync::mpsc::Receiver, time::timeout};
 
 async fn start() -> (Etcd, EtcdStore) {
@@ -73,4 +74,34 @@ async fn a_change_that_is_too_large_does_not_stop_the_feed() {
     let FeedEvent::Changed(batch) = next(&mut events).await else { panic!("expected a change") };
     assert_eq!(batch.changes.iter().map(Change::key).collect::<Vec<_>>(), ["/huge"]);
     assert_eq!(next(&mut events).await, FeedEvent::Problems(vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_lags_gets_large_values_in_parts_with_each_revision_whole() {
+    const REVISIONS: i64 = 40;
+    let etcd = Etcd::start().await.unwrap();
+    let store = EtcdStore::new(&[etcd.endpoint()], EtcdAccess::default()).unwrap();
+    put(&store, "/first", "1").await;
+    let known = store.list("/").await.unwrap().revision;
+    let put_of = |i: i64| Operation::Put { key: format!("/{i:02}"), value: vec![b'x'; 400 << 10].into() };
+    for revision in 0..REVISIONS {
+        store.commit((0..3).map(|i| put_of(revision + i)).collect()).await.unwrap();
+    }
+    let mut watch = store.watch("/", known).await.unwrap();
+    let (mut seen, mut batches, mut largest) = (Vec::new(), 0, 0);
+    while seen.len() < 3 * 40 {
+        let event = timeout(Duration::from_secs(60), watch.next()).await.unwrap().unwrap().unwrap();
+        let WatchEvent::Changed(batch) = event else { panic!("{event:?}") };
+        let revisions = batch.changes.iter().map(|change| match change {
+            Change::Put(entry) => entry.mod_revision,
+            Change::Delete { .. } => panic!("nothing was deleted"),
+        });
+        seen.extend(revisions);
+        assert_eq!(seen.len() % 3, 0, "all changes of a revision are in one batch");
+        assert_eq!(seen.last(), Some(&batch.revision));
+        (batches, largest) = (batches + 1, largest.max(batch.size()));
+    }
+    let expected: Vec<i64> = (1..=REVISIONS).flat_map(|i| [known + i; 3]).collect();
+    assert_eq!(seen, expected, "in order, and each once");
+    assert!(batches > 4 && largest < 8 << 20, "{batches} batches, the largest of {largest} bytes");
 }

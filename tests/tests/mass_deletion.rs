@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contiv_tests::{
     agent::{Agent, AgentOptions},
-    cluster::{Etcd, Frontend, Service, State, TARGET_PORT},
+    cluster::{Etcd, Frontend, ROOT, Service, State, TARGET_PORT},
     lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, wait_until},
 };
 use serde_json::Value;
@@ -92,6 +92,27 @@ fn after_its_time_what_is_gone_is_gone_and_what_came_back_in_time_was_never_away
         assert_eq!(answering(lab)?, 6);
         let history = agent.http("GET", "/controller/event-history")?.body;
         assert!(history.contains("held long enough"), "{history}");
+        Ok(())
+    })
+}
+
+#[test]
+fn what_a_large_store_lost_while_the_agent_was_stopped_stays_in_force_too() -> Result<()> {
+    isolated("what_a_large_store_lost_while_the_agent_was_stopped_stays_in_force_too", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let etcd = Etcd::start(lab)?;
+        services(lab).iter().try_for_each(|service| etcd.put(service))?;
+        let node = |number| (format!("{ROOT}/nodeinfo/large{number}"), "{}".to_owned());
+        etcd.put_values(&(0..3000).map(node).collect::<Vec<_>>())?;
+        let agent = start(lab, &etcd, &["--mass-deletion-wait=1h"])?;
+        wait_until("everything is saved", SOON, || {
+            status(&agent).is_ok_and(|status| status["mirror"]["revision"] == status["revision"])
+        })?;
+        agent.kill()?;
+        etcd.etcdctl(&["del", "--prefix", "/vnf-agent/contiv-ksr/k8s/service/"])?;
+        let agent = start(lab, &etcd, &["--mass-deletion-wait=1h"])?;
+        wait_until_held(&agent)?;
+        assert_eq!(answering(lab)?, 12);
         Ok(())
     })
 }

@@ -138,3 +138,58 @@ fn a_damaged_mirror_is_set_aside_and_is_no_obstacle() -> Result<()> {
         agent.stop().map(drop)
     })
 }
+
+#[test]
+fn on_a_disk_that_is_full_or_can_only_be_read_the_agent_starts_with_what_was_saved() -> Result<()> {
+    isolated("on_a_disk_that_is_full_or_can_only_be_read_the_agent_starts_with_what_was_saved", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let mut etcd = Etcd::start(lab)?;
+        let web = Service::new("web", 80, &[lab.pod1.host]);
+        etcd.put(&web)?;
+        let folder = scratch("agent-state")?.to_string_lossy().into_owned();
+        let (fill, lock) = (format!("{folder}/fill"), format!("{folder}/agent.lock"));
+        lab.node.exec(&["mkdir", "-p", &folder])?;
+        lab.node.exec(&["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", &folder])?;
+        let options = AgentOptions::with_store(etcd.url());
+        let agent = Agent::start(lab, &options)?;
+        wait_until_saved(&agent)?;
+        // So that the file needs a repair too.
+        agent.kill()?;
+        etcd.kill()?;
+
+        let start_from_the_mirror = |what: &str| {
+            forget_everything(lab)?;
+            let agent = Agent::start(lab, &options)?;
+            assert_eq!(status(&agent)?["from_mirror"], true, "{what}");
+            assert!(is_answered(lab, &web, "pod1"), "{what}");
+            Ok::<_, contiv_tests::lab::LabError>(agent)
+        };
+        lab.node.exec(&["rm", &lock])?;
+        lab.node.exec(&["sh", "-c", &format!("cat /dev/zero > {fill} || true")])?;
+        start_from_the_mirror("full")?.kill()?;
+        lab.node.exec(&["rm", &fill])?;
+        lab.node.exec(&["mount", "-o", "remount,ro", &folder])?;
+        start_from_the_mirror("read-only")?.kill()?;
+        lab.node.exec(&["mount", "-o", "remount,rw", &folder])?;
+        lab.node.exec(&["rm", &lock])?;
+        lab.node.exec(&["mount", "-o", "remount,ro", &folder])?;
+        let agent = start_from_the_mirror("read-only, without a lock file")?;
+        let contiv = binary()?.to_string_lossy().into_owned();
+        let second = ["timeout", "10", &contiv, "agent", "--listen=127.0.0.1:0", "--state-dir", &folder];
+        let refusal = lab.node.exec(&second).expect_err("one is running").to_string();
+        assert!(refusal.contains("another agent"), "{refusal}");
+
+        etcd.start_again()?;
+        let moved = Service { backends: vec![lab.pod3.host], ..web.clone() };
+        etcd.put(&moved)?;
+        agent.wait_until_applied(&moved)?;
+        wait_until("it is said that nothing is saved", SOON, || {
+            status(&agent).is_ok_and(|status| status["mirror"]["error"].is_string())
+        })?;
+        lab.node.exec(&["mount", "-o", "remount,rw", &folder])?;
+        etcd.put(&web)?;
+        wait_until_saved(&agent)?;
+        assert!(!std::path::Path::new(&format!("{folder}/mirror.redb.damaged")).exists(), "it never was");
+        agent.stop().map(drop)
+    })
+}

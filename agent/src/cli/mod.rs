@@ -48,7 +48,10 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{
+    Parser, Subcommand,
+    error::{ContextKind, ContextValue},
+};
 use thiserror::Error;
 
 /// Services and their endpoints, from a store into this node's kernel.
@@ -101,9 +104,18 @@ impl Outcome {
 #[error("{0}")]
 struct UsageError(String);
 
+/// The error without a password that somebody wrote into a URL: what a service prints is logged.
+fn without_password(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) {
+        let value = contiv_store::url::without_password(value);
+        error.insert(ContextKind::InvalidValue, ContextValue::String(value));
+    }
+    error
+}
+
 /// Parses the command line, runs the command and says how that went.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| without_password(error).exit());
     let mut terminal = Terminal { out: io::stdout().lock(), err: io::stderr() };
     let result = match cli.command {
         Command::Agent(command) => command.run(&mut terminal),

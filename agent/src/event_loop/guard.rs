@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 /// Fewer than this are never too many: small clusters do lose most of their services at times.
-const LEAST: usize = 10;
+pub(super) const LEAST: usize = 10;
 /// What is counted: when too many of one of these go, whatever else went with them is held too.
 const GUARDED: [ObjectKind; 3] = [ObjectKind::Service, ObjectKind::Endpoints, ObjectKind::EndpointSlice];
 

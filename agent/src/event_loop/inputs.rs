@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use contiv_store::{Batch, Delivery, FeedEvent};
+use contiv_store::{Delivery, FeedEvent};
 use tokio::{
-    sync::mpsc::{Receiver, UnboundedReceiver},
+    sync::mpsc::Receiver,
     time::{Instant, sleep_until},
 };
 
@@ -17,6 +17,8 @@ use crate::mirror::MirrorReport;
 
 /// How many batches are taken in as one event, at most.
 const BATCHES_PER_EVENT: usize = 256;
+/// And of how many bytes, unless it is one batch alone.
+const BYTES_PER_EVENT: usize = 4 << 20;
 
 /// Every source of events.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ pub(super) struct Inputs {
     pub(super) reports: Receiver<Done>,
     pub(super) mirror: Receiver<MirrorReport>,
     pub(super) notices: Receiver<Notice>,
-    pub(super) looks: UnboundedReceiver<Looked>,
+    pub(super) looks: Receiver<Looked>,
     /// What an event has led to. Comes before everything else.
     pub(super) follow_ups: VecDeque<Event>,
 }
@@ -53,11 +55,16 @@ impl Inputs {
     /// Joins changes that are there already; never waits for any. What was received first counts.
     fn with_what_came_too(&mut self, mut first: Delivery) -> Delivery {
         let FeedEvent::Changed(joined) = &mut first.event else { return first };
+        let mut bytes = joined.size();
         for _ in 1..BATCHES_PER_EVENT {
+            if bytes > BYTES_PER_EVENT {
+                break;
+            }
             match self.store.try_recv() {
-                Ok(Delivery { event: FeedEvent::Changed(Batch { revision, changes }), .. }) => {
-                    joined.revision = revision;
-                    joined.changes.extend(changes);
+                Ok(Delivery { event: FeedEvent::Changed(batch), .. }) => {
+                    bytes += batch.size();
+                    joined.revision = batch.revision;
+                    joined.changes.extend(batch.changes);
                 }
                 Ok(other) => {
                     self.follow_ups.push_back(Event::Store(other));

@@ -1,6 +1,6 @@
 //! From what the store delivers to what the processor takes: decoding, with nothing lost on a bad value. Pure.
 
-use std::{num::NonZero, thread};
+use std::{collections::BTreeSet, num::NonZero, thread};
 
 use contiv_model::{Event, Object, ObjectKey, Resync, processor::Names, wire};
 use contiv_proto::Key;
@@ -51,18 +51,27 @@ pub(super) enum Verdict {
     /// The value of this key is good, or gone.
     Good(String),
     Bad(BadValue),
+    /// A later value of the same key is good, so this one was not read.
+    Superseded,
 }
 
-/// Decodes changes. What was triggered before `start`, when the agent began, tells nothing of how long the agent took.
+/// Decodes changes. Of a key that changed many times only what counts: its last good value, and the bad ones after that.
+/// What was triggered before `start`, when the agent began, tells nothing of how long the agent took.
 pub(super) fn changes(changes: &[Change], start: Timestamp) -> Intake {
     let mut intake = Intake::default();
-    for change in changes {
+    let mut settled = BTreeSet::new();
+    for change in changes.iter().rev() {
+        if settled.contains(change.key()) {
+            intake.verdicts.push(Verdict::Superseded);
+            continue;
+        }
         let (key, decoded) = match change {
             Change::Put(entry) => (&entry.key, decode(entry)),
             Change::Delete { key } => (key, decode_deletion(key)),
         };
         match decoded {
             Decoded::Good(event, triggered) => {
+                settled.insert(change.key());
                 // Whoever writes something else there is not measured.
                 let triggered = triggered.and_then(|time| time.parse().ok()).filter(|time| *time >= start);
                 intake.triggered = intake.triggered.into_iter().chain(triggered).min();
@@ -73,6 +82,8 @@ pub(super) fn changes(changes: &[Change], start: Timestamp) -> Intake {
             Decoded::Bad(bad) => intake.verdicts.push(Verdict::Bad(bad)),
         }
     }
+    intake.events.reverse();
+    intake.verdicts.reverse();
     intake
 }
 
@@ -188,6 +199,31 @@ mod tests {
         assert_eq!(intake.triggered, Some("2026-01-02T03:04:06.5Z".parse().unwrap()));
         assert_eq!(intake.events.len(), all.len(), "{:?}", intake.verdicts);
         assert_eq!(changes(&all[3..], start).triggered, None);
+    }
+
+    #[test]
+    fn of_a_key_that_changed_many_times_the_last_good_value_counts_and_what_came_before_is_not_read() {
+        let put = |value: &str| Change::Put(entry("web", value));
+        let (first, second) = (put(r#"{"cluster_ip":"10.96.0.1"}"#), put(r#"{"cluster_ip":"10.96.0.2"}"#));
+        let delete = Change::Delete { key: entry("web", "").key };
+        let alone = |change: &Change| changes(std::slice::from_ref(change), Timestamp::MIN).events;
+        let all = [
+            first.clone(),
+            put("{bad"),
+            delete.clone(),
+            put("{bad"),
+            second.clone(),
+            put("{bad"),
+            put("{bad"),
+        ];
+        let intake = changes(&all, Timestamp::MIN);
+        assert_eq!(intake.events, alone(&second), "what is bad leaves the last good one in force");
+        let superseded =
+            intake.verdicts.iter().take_while(|verdict| **verdict == Verdict::Superseded).count();
+        assert_eq!((superseded, intake.verdicts.len()), (4, all.len()));
+        assert!(matches!(&intake.verdicts[4..], [Verdict::Good(_), Verdict::Bad(_), Verdict::Bad(_)]));
+        assert_eq!(changes(&[first, delete.clone()], Timestamp::MIN).events, alone(&delete));
+        assert_eq!(changes(&[delete, second.clone()], Timestamp::MIN).events, alone(&second));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    EventLoop, MirrorConfig,
+    EventLoop, MirrorConfig, guard,
     history::Moment,
     intake::{self, BadValue, Verdict},
 };
@@ -22,9 +22,9 @@ use crate::mirror::{MirrorHandle, MirrorReport, RETRY_AFTER};
 const LOAD_LIMIT: Duration = Duration::from_secs(2);
 /// How many reports may wait for the loop before the mirror has to.
 const REPORTS: usize = 16;
-/// A first list of fewer entries than this is held against what was saved. A larger one is no store that was wiped, and
-/// its start should not wait.
-const SUSPICIOUS: usize = 1000;
+/// A first list of fewer entries than this is held against what was saved, and so is one that has fewer than were saved: the
+/// store may have been wiped, or put back to an old backup. Others need not wait for the disk.
+const SMALL: usize = 1000;
 
 /// What is saved on disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -79,6 +79,13 @@ impl Mirroring {
         timeout(LOAD_LIMIT, handle.load()).await.ok()?.ok()?
     }
 
+    /// How many entries were saved when the agent started.
+    async fn count_now(&mut self) -> usize {
+        let Some((handle, _)) = self.mirror.as_mut() else { return 0 };
+        // A disk that is slower would not tell in time what was saved either.
+        timeout(LOAD_LIMIT, handle.count()).await.unwrap_or_default()
+    }
+
     pub(super) fn replace(&mut self, revision: i64, mut entries: Vec<Entry>, bad: &[BadValue]) {
         let Some((handle, _)) = &mut self.mirror else { return };
         let bad: BTreeSet<String> = bad.iter().map(|bad| bad.key.clone()).collect();
@@ -127,7 +134,9 @@ impl EventLoop {
     /// Before the first list counts, recalls what was in force when the agent stopped, where the list leaves doubt: values
     /// that are no good keep what was saved of them, and it is noticed if too much is gone.
     pub(super) async fn remember(&mut self, list: &Snapshot, bad: &[BadValue]) {
-        if bad.is_empty() && list.entries.len() >= SUSPICIOUS {
+        let count = list.entries.len();
+        let is_suspicious = count < SMALL || self.mirror.count_now().await >= count + guard::LEAST;
+        if bad.is_empty() && !is_suspicious {
             return;
         }
         if let Some(Saved { revision, entries }) = self.mirror.load_now().await {

@@ -1,5 +1,7 @@
 //! What is in the store and cannot be used, by the agent or by a renderer.
 
+mod voice;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -13,9 +15,7 @@ use serde::Serialize;
 use tracing::{info, warn};
 
 use super::intake::{BadValue, Verdict};
-
-/// How many new values of one event are logged one by one.
-const LOGGED: usize = 10;
+use voice::Voice;
 
 /// Values and manifests that cannot be used, until they are good or gone.
 #[derive(Debug, Default)]
@@ -26,6 +26,7 @@ pub(super) struct Quarantine {
     problems: BTreeMap<Problem, Timestamp>,
     /// Services that a renderer could not render, by its name.
     rejected: BTreeMap<(Arc<str>, ServiceId), (Rejected, Timestamp)>,
+    voice: Voice,
 }
 
 #[derive(Debug)]
@@ -63,6 +64,7 @@ impl Quarantine {
             match verdict {
                 Verdict::Bad(bad) => news.extend(self.insert(bad, now)),
                 Verdict::Good(key) => self.remove(&key),
+                Verdict::Superseded => {}
             }
         }
         self.announce(&news);
@@ -93,22 +95,21 @@ impl Quarantine {
 
     /// Lets a value go: it is good, or gone.
     fn remove(&mut self, key: &str) {
-        if self.values.remove(key).is_some() {
+        if self.values.remove(key).is_some() && self.voice.may_speak() {
             info!(key, "left the quarantine");
         }
     }
 
-    /// Logs what is new: the first few, and how many more there are.
-    fn announce(&self, keys: &[String]) {
-        for (key, entry) in keys.iter().filter_map(|key| self.values.get_key_value(key)).take(LOGGED) {
-            let reason = &entry.reason;
-            warn!(key, reason, "a stored value cannot be used; what was known of it before stays in force");
-        }
-        if keys.len() > LOGGED {
-            warn!(
-                more = keys.len() - LOGGED,
-                "more stored values that cannot be used; GET /quarantine lists all"
-            );
+    /// Logs what is new.
+    fn announce(&mut self, keys: &[String]) {
+        for (key, entry) in keys.iter().filter_map(|key| self.values.get_key_value(key)) {
+            if self.voice.may_speak() {
+                let reason = &entry.reason;
+                warn!(
+                    key,
+                    reason, "a stored value cannot be used; what was known of it before stays in force"
+                );
+            }
         }
     }
 
@@ -117,13 +118,15 @@ impl Quarantine {
         let before = std::mem::take(&mut self.problems);
         for problem in problems {
             let since = before.get(&problem).copied();
-            if since.is_none() {
+            if since.is_none() && self.voice.may_speak() {
                 warn!(%problem, "a manifest cannot be used; what was known of it before stays in force");
             }
             self.problems.insert(problem, since.unwrap_or(now));
         }
         for problem in before.keys().filter(|problem| !self.problems.contains_key(problem)) {
-            info!(source = problem.source, object = problem.object, "left the quarantine");
+            if self.voice.may_speak() {
+                info!(source = problem.source, object = problem.object, "left the quarantine");
+            }
         }
     }
 
@@ -132,7 +135,7 @@ impl Quarantine {
         let is_still = |id: &ServiceId| rejected.iter().any(|rejected| rejected.service == *id);
         self.rejected.retain(|(by, id), _| {
             let stays = by != renderer || is_still(id);
-            if !stays {
+            if !stays && self.voice.may_speak() {
                 info!(renderer = &**by, service = %id, "left the quarantine");
             }
             stays
@@ -140,7 +143,7 @@ impl Quarantine {
         for rejected in rejected {
             let key = (Arc::clone(renderer), rejected.service.clone());
             let known = self.rejected.get(&key);
-            if known.is_none_or(|(known, _)| known.reason != rejected.reason) {
+            if known.is_none_or(|(known, _)| known.reason != rejected.reason) && self.voice.may_speak() {
                 let Rejected { service, reason, in_force } = rejected;
                 warn!(renderer = &**renderer, %service, reason, in_force, "a service cannot be rendered");
             }

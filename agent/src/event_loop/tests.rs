@@ -1,4 +1,5 @@
 mod faults;
+mod flood;
 mod foreign_changes;
 mod verification;
 

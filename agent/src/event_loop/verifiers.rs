@@ -100,8 +100,9 @@ impl Verifiers {
     pub(super) fn start(
         specs: &[RendererSpec],
         interval: Option<Duration>,
-    ) -> io::Result<(Self, mpsc::UnboundedReceiver<Looked>)> {
-        let (sender, receiver) = mpsc::unbounded_channel();
+    ) -> io::Result<(Self, mpsc::Receiver<Looked>)> {
+        // Each has at most one look to tell of.
+        let (sender, receiver) = mpsc::channel(specs.len().max(1));
         let Some(interval) = interval else {
             return Ok((Self { interval: Duration::ZERO, all: Vec::new() }, receiver));
         };
@@ -213,7 +214,7 @@ fn run(
     spec: &RendererSpec,
     verifier: Box<dyn Verifier>,
     work: &Receiver<Arc<Snapshot>>,
-    reports: &mpsc::UnboundedSender<Looked>,
+    reports: &mpsc::Sender<Looked>,
 ) {
     let mut slot = Some(verifier);
     for snapshot in work {
@@ -228,7 +229,7 @@ fn run(
         }));
         let result = attempt.unwrap_or_else(|_| Err("verification panicked; the log says where".to_owned()));
         let looked = Looked { renderer: Arc::clone(renderer), result, duration: start.elapsed() };
-        if reports.send(looked).is_err() {
+        if reports.blocking_send(looked).is_err() {
             return;
         }
     }

@@ -1,6 +1,6 @@
 //! Who asks: only callers on this machine may change anything.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use axum::{
     extract::{ConnectInfo, FromRequestParts},
@@ -8,6 +8,7 @@ use axum::{
 };
 
 use super::error::ApiError;
+use crate::connections::Peer;
 
 /// Proof that the caller is on this machine. Without its address nobody is.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ impl<S: Sync> FromRequestParts<S> for FromLoopback {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
-        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
+        let peer = parts.extensions.get::<ConnectInfo<Peer>>().map(|ConnectInfo(Peer(peer))| peer.ip());
         if peer.is_some_and(is_loopback) { Ok(Self) } else { Err(ApiError::NotLoopback) }
     }
 }

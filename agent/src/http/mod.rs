@@ -18,7 +18,7 @@ mod views;
 #[cfg(test)]
 mod tests;
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -32,6 +32,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    connections::{Connections, Peer},
     counters::ConnectionCounters,
     event_loop::{Query, Reply, Request},
     health::HealthCheckQuestions,
@@ -47,6 +48,8 @@ pub use load_balancer::serve_load_balancers;
 
 /// How long a request waits for the event loop, or for a renderer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// Connections of one listener at the same time: more than there are requests, since some wait for the next.
+const CONNECTIONS: usize = 100;
 
 /// Every endpoint, with what it is for. The page at `/` lists them.
 pub const ENDPOINTS: [(&str, &str, &str); 26] = [
@@ -172,6 +175,7 @@ pub async fn serve(listener: TcpListener, api: Api, stop: CancellationToken) -> 
 
 /// The same for the endpoints of others.
 async fn serve_router(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    let service = router.into_make_service_with_connect_info::<Peer>();
+    let listener = Connections::at_most(CONNECTIONS).on(listener);
     axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await
 }

@@ -1,5 +1,3 @@
-use std::net::SocketAddr;
-
 use axum::{
     body::{Body, to_bytes},
     extract::ConnectInfo,
@@ -10,7 +8,10 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use super::{ENDPOINTS, router};
-use crate::test_support::{Call, Harness, Mode, Scripted, bad_service, batch, put, service, slice, snapshot};
+use crate::{
+    connections::Peer,
+    test_support::{Call, Harness, Mode, Scripted, bad_service, batch, put, service, slice, snapshot},
+};
 
 mod pods;
 mod trace;
@@ -33,7 +34,7 @@ pub(super) async fn request(harness: &Harness, peer: &str, method: &str, path: &
     };
     let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
     let mut request = request.body(body).unwrap();
-    request.extensions_mut().insert(ConnectInfo(peer.parse::<SocketAddr>().unwrap()));
+    request.extensions_mut().insert(ConnectInfo(Peer(peer.parse().unwrap())));
     let response = router(api).oneshot(request).await.unwrap();
     let status = response.status();
     let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
@@ -143,7 +144,7 @@ async fn the_log_level_is_shown_and_changed_and_a_wrong_one_is_refused() {
     let api = harness.api();
     let ask = async |method: &str, body: &'static str| {
         let mut request = Request::builder().method(method).uri("/log/level").body(Body::from(body)).unwrap();
-        request.extensions_mut().insert(ConnectInfo(HERE.parse::<SocketAddr>().unwrap()));
+        request.extensions_mut().insert(ConnectInfo(Peer(HERE.parse().unwrap())));
         let response = router(api.clone()).oneshot(request).await.unwrap();
         let status = response.status();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();

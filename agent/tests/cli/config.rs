@@ -68,3 +68,20 @@ fn the_version_is_printed() {
     let run = run(&["--version"]);
     assert_eq!((run.code, run.out), (0, format!("contiv {}\n", env!("CARGO_PKG_VERSION"))));
 }
+
+#[test]
+fn a_password_in_a_url_is_refused_and_not_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.toml");
+    let url = "etcd://root:geheim@a:1";
+    fs::write(&file, format!("store = {url:?}\n")).unwrap();
+    let by_flag = command(&["agent", "--check-config", "--store", url]);
+    let mut by_environment = command(&["agent", "--check-config"]);
+    by_environment.env("CONTIV_STORE", url);
+    let by_file = command(&["agent", "--check-config", "--config", text(&file)]);
+    for command in [by_flag, by_environment, by_file] {
+        let run = finish(command);
+        assert!(run.code == 2 && run.err.contains("user and password have no place"), "{run:?}");
+        assert!(!run.err.contains("geheim") && run.err.contains("etcd://…@a:1"), "{run:?}");
+    }
+}

@@ -23,6 +23,9 @@ const ALL_WATCHES: i64 = -1;
 const SILENCE: Duration = Duration::from_secs(3);
 /// and is dead if it says nothing for so long again. A member that is busy takes a second or two.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+/// To a watch that lags etcd sends up to a thousand revisions as one response, in fragments. What is complete goes on when
+/// it has so many bytes.
+const LARGEST_BATCH: usize = 4 << 20;
 
 /// Opens a watch on everything below `prefix` that changes after `position`.
 pub(super) async fn watch(
@@ -41,6 +44,7 @@ pub(super) async fn watch(
         known: position.clone(),
         begins_early: true,
         revision,
+        begun: Vec::new(),
     };
     Ok(stream::try_unfold(watch, |mut watch| async move {
         let batch = watch.next().await.inspect_err(|error| {
@@ -96,11 +100,13 @@ struct Watch {
     begins_early: bool,
     /// The newest one that the reader has.
     revision: i64,
+    /// The first events of a revision of which more are to come.
+    begun: Vec<PbEvent>,
 }
 
 impl Watch {
     async fn next(&mut self) -> Result<Batch, StoreError> {
-        let mut changes = Vec::new();
+        let mut events = std::mem::take(&mut self.begun);
         loop {
             let response = match self.response().await {
                 Err(StoreError::TooLarge { .. }) if self.is_at_start() => {
@@ -116,19 +122,23 @@ impl Watch {
                 // up to it (etcd issue 15220), and a watch that begins after it would miss them.
                 continue;
             }
-            if response.events.is_empty() && changes.is_empty() {
+            if response.events.is_empty() && events.is_empty() {
                 // A progress notification: everything up to this revision has been sent.
                 self.revision = response.header.map_or(0, |header| header.revision).max(self.revision);
-                return Ok(Batch { revision: self.revision, changes });
+                return Ok(Batch { revision: self.revision, changes: Vec::new() });
             }
-            for event in response.events {
-                let revision = event.kv.as_ref().map_or(0, |pair| pair.mod_revision);
-                if revision > self.known.revision() {
-                    self.revision = revision.max(self.revision);
-                    changes.extend(change(event));
+            let known = self.known.revision();
+            events.extend(response.events.into_iter().filter(|event| revision_of(event) > known));
+            if response.fragment {
+                self.begun = unfinished(&mut events);
+                if events.is_empty() {
+                    events = std::mem::take(&mut self.begun);
+                    continue;
                 }
             }
-            if !response.fragment && !changes.is_empty() {
+            if let Some(newest) = events.last() {
+                self.revision = revision_of(newest).max(self.revision);
+                let changes = events.into_iter().filter_map(change).collect();
                 return Ok(Batch { revision: self.revision, changes });
             }
         }
@@ -172,6 +182,20 @@ impl Watch {
             Err(error) => Err(self.session.failure(&action(&self.prefix), error).into()),
         }
     }
+}
+
+/// Takes out what must wait for the next fragment: all, or if that is much, the newest revision.
+fn unfinished(events: &mut Vec<PbEvent>) -> Vec<PbEvent> {
+    let size = |event: &PbEvent| event.kv.as_ref().map_or(0, |pair| pair.key.len() + pair.value.len());
+    if events.iter().map(size).sum::<usize>() < LARGEST_BATCH {
+        return std::mem::take(events);
+    }
+    let newest = events.last().map_or(0, revision_of);
+    events.split_off(events.partition_point(|event| revision_of(event) < newest))
+}
+
+fn revision_of(event: &PbEvent) -> i64 {
+    event.kv.as_ref().map_or(0, |pair| pair.mod_revision)
 }
 
 fn change(event: PbEvent) -> Option<Change> {

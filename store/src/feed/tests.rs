@@ -9,7 +9,7 @@ use futures::{
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::{Change, Transaction};
+use crate::{Change, Entry, Transaction};
 
 enum Request {
     List(oneshot::Sender<Result<Snapshot, StoreError>>),
@@ -298,4 +298,26 @@ async fn a_renewal_of_a_store_that_does_not_answer_ends_with_the_outage_or_with_
     let watch = stage.answer_watch(9).await;
     watch.send(Ok(WatchEvent::Changed(batch(10)))).unwrap();
     assert_eq!(stage.next().await, FeedEvent::Changed(batch(10)), "the list was the answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_of_many_bytes_wait_at_the_store_and_not_here() {
+    const MEBIBYTE: usize = 1 << 20;
+    let large = |revision: i64, mebibytes: usize| {
+        let value = vec![0; mebibytes * MEBIBYTE].into();
+        let entry = Entry { key: "/".to_owned(), value, create_revision: 1, mod_revision: revision };
+        Batch { revision, changes: vec![Change::Put(entry)] }
+    };
+    let sizes = [5, 5, 5, 5, 40, 1, 1, 1, 1, 40];
+    let (mut stage, watch) = Stage::watching().await;
+    for (revision, mebibytes) in (6..).zip(sizes) {
+        watch.send(Ok(WatchEvent::Changed(large(revision, mebibytes)))).unwrap();
+    }
+    // What waits before each is taken: never more than 16 MiB, except one alone.
+    let waits = [3, 3, 2, 1, 1, 4, 3, 2, 1, 1];
+    for ((revision, mebibytes), waiting) in (6..).zip(sizes).zip(waits) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(stage.events.len(), waiting, "before revision {revision}");
+        assert_eq!(stage.next().await, FeedEvent::Changed(large(revision, mebibytes)));
+    }
 }

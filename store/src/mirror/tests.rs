@@ -191,3 +191,21 @@ fn a_list_that_cannot_be_read_to_its_end_changes_nothing() {
 fn keys() -> impl Strategy<Value = BTreeSet<String>> {
     proptest::collection::btree_set("/[a-e]{1,2}", 0..12)
 }
+
+#[test]
+fn what_was_saved_can_be_counted_without_reading_it_and_recalled_without_writing() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(Mirror::count(folder.path()), 0);
+    assert_eq!(Mirror::recall(folder.path(), SOURCE_URL).unwrap(), None);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "no file is made");
+    let whole = filled(folder.path());
+    let path = folder.path().join(FILE);
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(Mirror::recall(folder.path(), SOURCE_URL).unwrap(), Some(whole));
+    assert!(Mirror::recall(folder.path(), "dir:/elsewhere").unwrap_err().to_string().contains("is not of"));
+    assert!(fs::read(&path).unwrap() == bytes, "the file stays as it is");
+    assert_eq!(Mirror::count(folder.path()), 500);
+    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    assert_eq!(Mirror::count(folder.path()), 0);
+    assert!(Mirror::recall(folder.path(), SOURCE_URL).is_err(), "what is damaged is not trusted");
+}

@@ -1,23 +1,55 @@
 //! One health check on one address.
 
-use std::{io, net::SocketAddr};
+use std::{fs, io, net::SocketAddr, sync::Arc};
 
 use axum::{Router, extract::State, response::Response};
 use contiv_model::ServiceId;
-use tokio::{net::TcpListener, sync::watch, time::Instant};
+use tokio::{
+    net::TcpListener,
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    time::Instant,
+};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::AbortOnDropHandle,
 };
 
 use super::answer::answer;
-use crate::health::{LocalEndpoints, ProxyHealth};
+use crate::{
+    connections::Connections,
+    health::{LocalEndpoints, ProxyHealth},
+};
 
 /// A listener and the task that serves it. Both end when it is dropped.
 #[derive(Debug)]
 pub(super) struct Listener {
+    _slot: OwnedSemaphorePermit,
     stop: DropGuard,
     server: AbortOnDropHandle<()>,
+}
+
+/// What all listeners share.
+#[derive(Debug, Clone)]
+pub(super) struct Room {
+    /// One for each listener: what the store holds must not take all file descriptors.
+    pub(super) slots: Arc<Semaphore>,
+    pub(super) connections: Connections,
+}
+
+impl Room {
+    /// Leaves half of the file descriptors to everything else.
+    pub(super) fn of_this_process(connections: Connections) -> Self {
+        Self {
+            slots: Arc::new(Semaphore::new(open_files(&fs::read_to_string("/proc/self/limits")) / 2)),
+            connections,
+        }
+    }
+}
+
+/// How many files a process may have open, of its `/proc/PID/limits`. Without: what Linux starts with.
+fn open_files(limits: &io::Result<String>) -> usize {
+    let soft = |line: &str| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok();
+    limits.as_deref().ok().and_then(|limits| limits.lines().find_map(soft)).unwrap_or(1024)
 }
 
 /// What the answer is made of.
@@ -39,7 +71,11 @@ impl Listener {
         service: &ServiceId,
         local_endpoints: watch::Receiver<LocalEndpoints>,
         proxy: watch::Receiver<ProxyHealth>,
+        room: Room,
     ) -> io::Result<Self> {
+        let full =
+            |_| io::Error::other("there are too many health checks for the open files that are allowed");
+        let slot = room.slots.try_acquire_owned().map_err(full)?;
         let listener = TcpListener::bind(endpoint).await?;
         let source = Source { endpoint, service: service.clone(), local_endpoints, proxy };
         let router = Router::new().fallback(current).with_state(source);
@@ -47,9 +83,9 @@ impl Listener {
         let stopped = stop.clone().cancelled_owned();
         let server = tokio::spawn(async move {
             // It retries what fails, and so ends only when it is stopped.
-            let _ = axum::serve(listener, router).with_graceful_shutdown(stopped).await;
+            let _ = axum::serve(room.connections.on(listener), router).with_graceful_shutdown(stopped).await;
         });
-        Ok(Self { stop: stop.drop_guard(), server: AbortOnDropHandle::new(server) })
+        Ok(Self { _slot: slot, stop: stop.drop_guard(), server: AbortOnDropHandle::new(server) })
     }
 
     /// Ends it, and waits until the address is free. Answers that are under way are finished.
@@ -65,4 +101,18 @@ async fn current(State(source): State<Source>) -> Response {
     let local_endpoints = source.local_endpoints.borrow().in_family_of(source.endpoint.ip());
     let is_healthy = source.proxy.borrow().can_be_relied_on(Instant::now());
     answer(&source.service, local_endpoints, is_healthy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_open_files_is_that_of_the_process_as_it_is_now() {
+        let limits =
+            "Limit  Soft Limit  Hard Limit  Units \nMax open files            1000   524288   files     \n";
+        assert_eq!(open_files(&Ok(limits.to_owned())), 1000);
+        assert_eq!(open_files(&Ok("Max open files unlimited unlimited files".to_owned())), 1024);
+        assert!(open_files(&fs::read_to_string("/proc/self/limits")) >= 64);
+    }
 }

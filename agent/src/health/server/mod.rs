@@ -24,14 +24,16 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{HealthCheck, HealthUpdate, ProxyHealth};
-use crate::event_loop::Reply;
-use listener::Listener;
+use crate::{connections::Connections, event_loop::Reply};
+use listener::{Listener, Room};
 use served::Served;
 
 pub use served::{HealthCheckView, ListenerView};
 
 /// After this time it is tried again to listen where that failed; sooner when something changes.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// Connections at the same time, to all health checks: load balancers ask every few seconds and go.
+const CONNECTIONS: usize = 200;
 
 /// The health checks of all services, and what reaches their task.
 #[derive(Debug)]
@@ -43,10 +45,11 @@ pub struct HealthCheckServer {
     services: BTreeMap<ServiceId, Served>,
     /// Where listening failed.
     failed: BTreeSet<(ServiceId, IpAddr)>,
+    room: Room,
 }
 
 impl HealthCheckServer {
-    pub(super) const fn new(
+    pub(super) fn new(
         updates: mpsc::Receiver<HealthUpdate>,
         questions: mpsc::Receiver<Reply<Vec<HealthCheckView>>>,
         proxy: watch::Receiver<ProxyHealth>,
@@ -58,6 +61,7 @@ impl HealthCheckServer {
             node_ips: BTreeSet::new(),
             services: BTreeMap::new(),
             failed: BTreeSet::new(),
+            room: Room::of_this_process(Connections::at_most(CONNECTIONS)),
         }
     }
 
@@ -141,7 +145,8 @@ impl HealthCheckServer {
                 continue;
             };
             let endpoint = SocketAddr::new(address, served.port());
-            let result = Listener::open(endpoint, &id, served.local_endpoints(), self.proxy.clone()).await;
+            let (proxy, room) = (self.proxy.clone(), self.room.clone());
+            let result = Listener::open(endpoint, &id, served.local_endpoints(), proxy, room).await;
             let result = result.map_err(|error| self.explain(&error, endpoint));
             let failure = served.failure(address);
             match &result {

@@ -1,8 +1,14 @@
-use std::net::{Ipv6Addr, TcpListener};
+use std::{
+    net::{Ipv6Addr, TcpListener},
+    sync::Arc,
+};
 
 use contiv_model::ServiceId;
 use serde_json::json;
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{
+    sync::{Semaphore, oneshot},
+    task::JoinHandle,
+};
 
 use super::*;
 use crate::{
@@ -19,7 +25,12 @@ struct Running {
 
 impl Running {
     fn start(node_ips: &[IpAddr]) -> Self {
-        let (outputs, server, questions, _) = health::channels("test");
+        Self::start_with(node_ips, |_| {})
+    }
+
+    fn start_with(node_ips: &[IpAddr], change: impl FnOnce(&mut HealthCheckServer)) -> Self {
+        let (outputs, mut server, questions, _) = health::channels("test");
+        change(&mut server);
         let running = Self { outputs, questions, task: tokio::spawn(server.run()) };
         running.set_healthy(true);
         running.say(Vec::new(), Some(node_ips));
@@ -214,4 +225,17 @@ async fn the_server_ends_with_the_loop_and_takes_its_listeners_along() {
     running.task.await.unwrap();
     tokio::task::yield_now().await;
     assert_eq!(get(SocketAddr::new(address, 31001), "/").await, None);
+}
+
+#[tokio::test]
+async fn more_health_checks_than_the_process_may_open_files_are_refused_by_name() {
+    let address = loopback(12);
+    let running = Running::start_with(&[address], |server| server.room.slots = Arc::new(Semaphore::new(1)));
+    running.say(vec![(web(), Some(check(31001, 1))), (api(), Some(check(31002, 1)))], None);
+    let error = running.error(&api(), address).await.unwrap();
+    assert!(error.contains("too many health checks"), "{error}");
+    assert_eq!(running.status(address, 31001).await, Some(200));
+    running.say(vec![(web(), None)], None);
+    assert_eq!(running.error(&api(), address).await, None, "there is room now");
+    assert_eq!(running.status(address, 31002).await, Some(200));
 }

@@ -1,4 +1,4 @@
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use axum::{
     body::{Body, to_bytes},
@@ -9,7 +9,7 @@ use contiv_controller::{lease::election::Election, testing::MemoryStore};
 use tower::ServiceExt;
 
 use super::*;
-use crate::controllers::ControllerName;
+use crate::{connections::Peer, controllers::ControllerName};
 
 /// One instance in an election. Its controller has read what it needs when `has_synced` says so.
 struct Instance {
@@ -36,7 +36,7 @@ impl Instance {
     async fn request(&self, peer: &str, method: &str, path: &str) -> (StatusCode, String) {
         let body = if method == "PUT" { Body::from("debug") } else { Body::empty() };
         let mut request = Request::builder().method(method).uri(path).body(body).unwrap();
-        request.extensions_mut().insert(ConnectInfo(peer.parse::<SocketAddr>().unwrap()));
+        request.extensions_mut().insert(ConnectInfo(Peer(peer.parse().unwrap())));
         let response = router(self.api.clone()).oneshot(request).await.unwrap();
         let status = response.status();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();

@@ -1,0 +1,162 @@
+//! Connections of whoever comes: so many at most, so that strangers leave file descriptors for the agent's own work, and
+//! none on which nothing is said.
+
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::serve::{IncomingStream, Listener};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, futures::OwnedNotified},
+    time::{Instant, Sleep, sleep, timeout},
+};
+
+/// A connection on which no byte goes either way for so long ends. The longest answer is made in half of that.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How long a connection that is to end may take, before the next one is to end too.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Those that are open, of all listeners that share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Connections {
+    /// One for each that may be open.
+    slots: Arc<Semaphore>,
+    /// Each open one waits for it, the oldest first.
+    ending: Arc<Notify>,
+}
+
+impl Connections {
+    /// Of more than `most` the oldest ends: nobody can keep all others out.
+    pub(crate) fn at_most(most: usize) -> Self {
+        Self { slots: Arc::new(Semaphore::new(most)), ending: Arc::default() }
+    }
+
+    /// Makes the connections that are accepted here some of these.
+    pub(crate) const fn on(self, listener: TcpListener) -> BoundedListener {
+        BoundedListener { listener, connections: self }
+    }
+
+    async fn admit(&self, stream: TcpStream) -> Connection {
+        let slot = loop {
+            if self.slots.available_permits() == 0 {
+                self.ending.notify_one();
+            }
+            // The semaphore is never closed.
+            if let Ok(Ok(slot)) = timeout(PATIENCE, Arc::clone(&self.slots).acquire_owned()).await {
+                break slot;
+            }
+        };
+        let mut ending = Box::pin(Arc::clone(&self.ending).notified_owned());
+        ending.as_mut().enable();
+        Connection { stream, silence: Box::pin(sleep(SILENCE)), ending, _slot: slot }
+    }
+}
+
+/// Accepts connections that end when there are too many.
+#[derive(Debug)]
+pub(crate) struct BoundedListener {
+    listener: TcpListener,
+    connections: Connections,
+}
+
+impl Listener for BoundedListener {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        let (stream, peer) = Listener::accept(&mut self.listener).await;
+        (self.connections.admit(stream).await, peer)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+impl axum::extract::connect_info::Connected<IncomingStream<'_, BoundedListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, BoundedListener>) -> Self {
+        Self(*stream.remote_addr())
+    }
+}
+
+/// A connection that ends when it is told to, or when nothing is said.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: TcpStream,
+    silence: Pin<Box<Sleep>>,
+    ending: Pin<Box<OwnedNotified>>,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    /// Does some of the work, unless the connection is at its end.
+    fn unless_ended<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        work: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if self.ending.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        match work(Pin::new(&mut self.stream), context) {
+            Poll::Pending => {
+                ready!(self.silence.as_mut().poll(context));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            done @ Poll::Ready(_) => {
+                self.silence.as_mut().reset(Instant::now() + SILENCE);
+                done
+            }
+        }
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.get_mut().unless_ended(context, |stream, context| stream.poll_read(context, buffer))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().unless_ended(context, |stream, context| stream.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().unless_ended(context, |stream, context| stream.poll_write_vectored(context, parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests;

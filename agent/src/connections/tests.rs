@@ -1,0 +1,75 @@
+use std::net::Ipv4Addr;
+
+use axum::{Router, extract::ConnectInfo, routing::get};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+
+use super::*;
+
+/// A server that says who asks.
+async fn start(most: usize) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = Router::new().route("/", get(async |ConnectInfo(Peer(peer))| peer.to_string()));
+    let service = router.into_make_service_with_connect_info::<Peer>();
+    tokio::spawn(axum::serve(Connections::at_most(most).on(listener), service).into_future());
+    address
+}
+
+async fn ask(stream: &mut TcpStream) -> String {
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+    let mut answer = [0; 1024];
+    let length = stream.read(&mut answer).await.unwrap();
+    String::from_utf8_lossy(&answer[..length]).into_owned()
+}
+
+async fn is_open(stream: &mut TcpStream) -> bool {
+    timeout(Duration::from_millis(300), stream.read_u8()).await.is_err()
+}
+
+#[tokio::test]
+async fn who_says_nothing_keeps_nobody_out_and_of_too_many_the_oldest_ends() {
+    let address = start(3).await;
+    let mut silent = Vec::new();
+    for _ in 0..50 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    let mut asking = TcpStream::connect(address).await.unwrap();
+    let answer = ask(&mut asking).await;
+    assert!(answer.contains(&asking.local_addr().unwrap().to_string()), "{answer}");
+    assert!(is_open(silent.last_mut().unwrap()).await, "there is room for three");
+    for stream in &mut silent[..48] {
+        assert!(!is_open(stream).await);
+    }
+    assert!(ask(&mut asking).await.contains("200 OK"), "a connection can be used again");
+}
+
+#[tokio::test]
+async fn a_connection_that_has_ended_makes_room() {
+    let address = start(2).await;
+    let mut first = TcpStream::connect(address).await.unwrap();
+    assert!(ask(&mut first).await.contains("200 OK"));
+    for _ in 0..20 {
+        let mut other = TcpStream::connect(address).await.unwrap();
+        assert!(ask(&mut other).await.contains("200 OK"));
+        other.shutdown().await.unwrap();
+        assert!(other.read_u8().await.is_err(), "the server has closed it too");
+    }
+    assert!(ask(&mut first).await.contains("200 OK"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_on_which_nothing_is_said_ends_also_in_the_middle_of_a_request() {
+    let address = start(3).await;
+    for said in ["", "GET / HTTP/1.1\r\nhost: he"] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(said.as_bytes()).await.unwrap();
+        let since = Instant::now();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer).await;
+        assert_eq!(answer, "");
+        assert!((SILENCE..SILENCE * 2).contains(&since.elapsed()), "{:?}", since.elapsed());
+    }
+}
