@@ -1,6 +1,6 @@
 //! Revisions that etcd forgets while they are read, and those that a watch hears of without a change.
 
-#![expect(clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{
     sync::{
