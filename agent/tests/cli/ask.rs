@@ -105,7 +105,7 @@ fn status_is_good_until_something_is_wrong_and_then_says_what() {
     agent.wait_for("/quarantine", |answer| answer.contains("shop/bad"));
     let ill = ask(&agent, &["status"]);
     assert_eq!(ill.code, 1);
-    assert!(ill.out.contains("shop/bad: 99999 is not a number"), "{}", ill.out);
+    assert!(ill.out.contains("shop/bad: spec.ports[0].port: 99999 is not a number"), "{}", ill.out);
     let json: Value = serde_json::from_str(&ask(&agent, &["status", "-o", "json"]).out).unwrap();
     assert_eq!((&json["status"]["node"], &json["sizes"]["services"]), (&"n1".into(), &1.into()));
 }
