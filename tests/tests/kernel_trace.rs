@@ -228,13 +228,13 @@ fn tables_of_others_that_packets_pass_are_told_and_whether_they_drop_anything() 
 
         let firewall = "
             table inet firewall {
-                chain checked { tcp dport 8080 drop; udp dport 53 reject; ct state invalid drop; }
-                chain forward { type filter hook forward priority -5; policy accept; jump checked; }
+                chain checked { tcp dport 8080 drop; udp dport 53 reject; ct state invalid drop; };
+                chain forward { type filter hook forward priority -5; policy accept; jump checked; };
             }
-            table ip strict { chain out { type filter hook postrouting priority 7; policy drop; accept; } }
-            table inet counters { chain in { type filter hook prerouting priority -200; counter; } }
-            table ip6 six { chain in { type filter hook prerouting priority 0; drop; } }
-            table inet none { chain idle { drop; } }";
+            table ip strict { chain out { type filter hook postrouting priority 7; policy drop; accept; }; }
+            table inet counters { chain in { type filter hook prerouting priority -200; counter; }; }
+            table ip6 six { chain in { type filter hook prerouting priority 0; drop; }; }
+            table inet none { chain idle { drop; }; }";
         lab.node.exec_with_input(&["nft", "-f", "-"], firewall)?;
         let run = trace(lab, &web(lab), &[])?;
         assert_eq!(run.code, Some(0), "what others do is no difference: {run:?}");
