@@ -71,7 +71,10 @@ pub(super) fn changes(changes: &[Change], start: Timestamp) -> Intake {
         };
         match decoded {
             Decoded::Good(event, triggered) => {
-                settled.insert(change.key());
+                // Most changes come alone, and have nothing before them.
+                if changes.len() > 1 {
+                    settled.insert(change.key());
+                }
                 // Whoever writes something else there is not measured.
                 let triggered = triggered.and_then(|time| time.parse().ok()).filter(|time| *time >= start);
                 intake.triggered = intake.triggered.into_iter().chain(triggered).min();

@@ -86,11 +86,11 @@ impl<T: Tables> Walk<'_, T> {
     /// `firewall-prerouting`, `firewall-output`, `loopback-v4` and `firewall-v4`
     fn firewall(&mut self, to: SocketAddr) -> Result<Option<Ending>, T::Error> {
         // What the node sends to itself comes in by loopback.
-        let guarded = !self.client.is_own && self.is_used(SetKind::LoopbackFamilies)?;
+        let guarded = !self.client.is_own && self.lookup.has_family(SetKind::LoopbackFamilies)?;
         if guarded && self.lookup.has(SetKind::Loopback, Key::Address(to.ip()))? {
             return Ok(Some(self.dropped(SetKind::Loopback)));
         }
-        if !self.is_used(SetKind::RestrictedFamilies)? {
+        if !self.lookup.has_family(SetKind::RestrictedFamilies)? {
             return Ok(None);
         }
         for key in self.keys(to)? {
@@ -134,7 +134,7 @@ impl<T: Tables> Walk<'_, T> {
             layout::Choice::Client => Choice::ClientAddress,
             layout::Choice::Sticky => {
                 let mut timeout = None;
-                let is_used = self.is_used(SetKind::StickyFamilies)?;
+                let is_used = self.lookup.has_family(SetKind::StickyFamilies)?;
                 for key in self.keys(to)?.into_iter().filter(|_| is_used) {
                     let verdict = self.lookup.value(SetKind::Sticky, Key::Frontend(key))?;
                     if let (None, Some(Value::Goto(DemandChain::Learn(learn)))) = (timeout, verdict) {
@@ -184,7 +184,8 @@ impl<T: Tables> Walk<'_, T> {
         if from == backend.ip() && self.lookup.has(SetKind::Hairpin, Key::Pair(from))? {
             return Ok(true);
         }
-        let keys = if self.is_used(SetKind::ExternalFamilies)? { self.keys(to)? } else { Vec::new() };
+        let keys =
+            if self.lookup.has_family(SetKind::ExternalFamilies)? { self.keys(to)? } else { Vec::new() };
         for key in &keys {
             if self.lookup.has(SetKind::MasqueradeAlways, Key::Frontend(*key))? {
                 return Ok(true);
@@ -199,11 +200,6 @@ impl<T: Tables> Walk<'_, T> {
             }
         }
         Ok(false)
-    }
-
-    /// Whether rules look into the sets of a feature at all.
-    fn is_used(&mut self, families: SetKind) -> Result<bool, T::Error> {
-        self.lookup.has_family(families)
     }
 
     /// The keys under which the rules look a destination up: itself, and the node port if it is an address of the node.

@@ -79,10 +79,14 @@ pub(super) fn set(key: &[Typeof]) -> Vec<u8> {
 
 /// The user data of a map with such keys and such data.
 pub(super) fn map(key: &[Typeof], data: &[u8]) -> Vec<u8> {
+    map_by(BYTEORDER_NONE, &concatenation(key), data)
+}
+
+fn map_by(key_byteorder: u32, key: &[u8], data: &[u8]) -> Vec<u8> {
     [
-        number(KEY_BYTEORDER, BYTEORDER_NONE),
+        number(KEY_BYTEORDER, key_byteorder),
         number(DATA_BYTEORDER, BYTEORDER_NONE),
-        item(KEY_TYPEOF, &concatenation(key)),
+        item(KEY_TYPEOF, key),
         item(DATA_TYPEOF, data),
         number(DATA_INTERVAL, 0),
     ]
@@ -97,15 +101,7 @@ pub(super) fn plain_address() -> Vec<u8> {
 /// The user data of a map declared `typeof meta nfproto : verdict`.
 pub(super) fn families() -> Vec<u8> {
     // The only item is the meta key `NFT_META_NFPROTO`.
-    let key = expression(EXPR_META, &number(0, 15));
-    [
-        number(KEY_BYTEORDER, BYTEORDER_HOST),
-        number(DATA_BYTEORDER, BYTEORDER_NONE),
-        item(KEY_TYPEOF, &key),
-        item(DATA_TYPEOF, VERDICT),
-        number(DATA_INTERVAL, 0),
-    ]
-    .concat()
+    map_by(BYTEORDER_HOST, &expression(EXPR_META, &number(0, 15)), VERDICT)
 }
 
 /// The user data of a set declared `type ifname`.
