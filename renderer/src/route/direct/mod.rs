@@ -220,8 +220,8 @@ impl Direct {
         let grouping = self.options.grouping;
         let mut missing = BTreeSet::new();
         for lead in touched.iter().filter_map(|address| self.wanted.lead(*address)) {
-            if let Lead::Backends(backends) = lead {
-                let hops = backends.keys().filter_map(|backend| self.ways.hop(*backend));
+            if let Lead::Backends { local, weights } = lead {
+                let hops = weights.keys().filter_map(|backend| self.ways.hop(*backend, *local));
                 let all = hops.flat_map(|hop| copies(grouping).map(move |copy| (hop, copy)));
                 missing.extend(all.filter(|(hop, copy)| self.hops.id(*hop, *copy).is_none()));
             }
@@ -256,10 +256,10 @@ impl Direct {
             Some(Lead::Local) => Some(Goal::Way(Way::Local)),
             Some(Lead::Unreachable) => Some(Goal::Way(Way::Unreachable)),
             Some(Lead::Blackhole) => Some(Goal::Way(Way::Blackhole)),
-            Some(Lead::Backends(backends)) => {
+            Some(Lead::Backends { local, weights }) => {
                 let mut shares: BTreeMap<u32, u32> = BTreeMap::new();
-                for (backend, weight) in backends {
-                    let hop = self.ways.hop(*backend);
+                for (backend, weight) in weights {
+                    let hop = self.ways.hop(*backend, *local);
                     let copies = hop
                         .into_iter()
                         .flat_map(|hop| copies(self.options.grouping).map(move |copy| (hop, copy)));

@@ -9,8 +9,13 @@ use crate::route::plan::is_routable;
 /// Where an address leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::route) enum Lead {
-    /// To these backends, with their weights.
-    Backends(BTreeMap<IpAddr, u32>),
+    /// To these backends.
+    Backends {
+        /// They are on this node, all of them.
+        local: bool,
+        /// Each with its weight.
+        weights: BTreeMap<IpAddr, u32>,
+    },
     /// To this node itself, which is a backend.
     Local,
     /// Nowhere: there is no backend, and clients are told.
@@ -65,7 +70,7 @@ fn lead(service: &ContivService, node: &NodeFacts, address: IpAddr, policy: Traf
         Some(chosen) => {
             // Every port has the same ones.
             let weights = chosen.iter().map(|backend| (backend.address, u32::from(backend.weight.max(1))));
-            Lead::Backends(weights.collect())
+            Lead::Backends { local: chosen.iter().all(|backend| backend.local), weights: weights.collect() }
         }
     }
 }
@@ -107,8 +112,10 @@ mod tests {
         leads(&service(backends), &NodeFacts::default()).remove(&ip("10.96.0.1")).unwrap()
     }
 
+    /// Backends in 10.1.0.0/16 are on this node.
     fn to(addresses: &[(&str, u32)]) -> Lead {
-        Lead::Backends(addresses.iter().map(|(address, weight)| (ip(address), *weight)).collect())
+        let weights = addresses.iter().map(|(address, weight)| (ip(address), *weight)).collect();
+        Lead::Backends { local: addresses.iter().all(|(address, _)| address.starts_with("10.1.")), weights }
     }
 
     #[test]

@@ -140,7 +140,7 @@ mod tests {
 
     fn backend(wanted: &Wanted) -> Option<IpAddr> {
         match wanted.lead(ADDRESS)? {
-            Lead::Backends(backends) => backends.keys().next().copied(),
+            Lead::Backends { weights, .. } => weights.keys().next().copied(),
             _ => None,
         }
     }

@@ -35,8 +35,8 @@ impl Ways {
     ) -> Result<(), NetlinkError> {
         let mut unknown = BTreeSet::new();
         for lead in leads {
-            if let Lead::Backends(backends) = lead {
-                unknown.extend(backends.keys().filter(|backend| !self.0.contains_key(backend)));
+            if let Lead::Backends { weights, .. } = lead {
+                unknown.extend(weights.keys().filter(|backend| !self.0.contains_key(backend)));
             }
         }
         if unknown.is_empty() {
@@ -52,9 +52,10 @@ impl Ways {
         Ok(())
     }
 
-    /// The next hop to a backend.
-    pub(super) fn hop(&self, backend: IpAddr) -> Option<Hop> {
-        self.0.get(&backend).copied().flatten()
+    /// The next hop to a backend. One on this node is never behind another router: while its link is down, the kernel
+    /// names the default route.
+    pub(super) fn hop(&self, backend: IpAddr, local: bool) -> Option<Hop> {
+        self.0.get(&backend).copied().flatten().filter(|hop| !local || hop.gateway == backend)
     }
 }
 
@@ -109,5 +110,15 @@ mod tests {
         let behind = route(RouteType::Unicast, vec![oif.clone(), inet6]);
         assert_eq!(hop(backend, &behind), Some(Hop { gateway: IpAddr::V6(1.into()), interface: 7 }));
         assert_eq!(hop(backend, &route(RouteType::Unreachable, vec![oif])), None);
+    }
+
+    #[test]
+    fn a_backend_on_this_node_is_not_looked_for_behind_another_router() {
+        let [direct, behind] = [[10, 1, 0, 2], [10, 1, 0, 3]].map(IpAddr::from);
+        let to = |gateway| Some(Hop { gateway, interface: 7 });
+        let ways = Ways([(direct, to(direct)), (behind, to([192, 0, 2, 2].into()))].into());
+        assert_eq!(ways.hop(direct, true), to(direct));
+        assert_eq!(ways.hop(behind, true), None);
+        assert_eq!(ways.hop(behind, false), to([192, 0, 2, 2].into()));
     }
 }
