@@ -20,10 +20,10 @@ use super::{
 ///
 /// Exit codes: 0 all is well; 1 the store cannot be written, or something that was named is not there; 2 wrong usage.
 #[derive(Debug, Args)]
-#[command(override_usage = "contiv delete --store <URL> -f <PATH>...\n       \
-    contiv delete --store <URL> <KIND> <NAME>...\n       \
-    contiv delete --store <URL> <KIND>/<NAME>...\n       \
-    contiv delete --store <URL> <KIND>[,<KIND>] -l <LABELS> [-A]")]
+#[command(override_usage = "contiv delete [--store <URL>] -f <PATH>...\n       \
+    contiv delete [--store <URL>] <KIND> <NAME>...\n       \
+    contiv delete [--store <URL>] <KIND>/<NAME>...\n       \
+    contiv delete [--store <URL>] <KIND>[,<KIND>] -l <LABELS> [-A]")]
 pub(super) struct Delete {
     #[command(flatten)]
     resources: Resources,

@@ -1,15 +1,15 @@
 //! What the commands that use the store have in common.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use anyhow::Context;
 use clap::Args;
 use contiv_proto::{Key, Kind};
-use contiv_store::{Entry, Store, StoreUrl};
+use contiv_store::{Entry, Store, StoreUrl, etcd::EtcdAccess};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::UsageError;
-use crate::config::EtcdFlags;
+use crate::config::{Config, EtcdFlags, Settings};
 
 /// Up to this many objects are asked for one by one; for more, all of their kinds are listed.
 const SINGLE_READS: usize = 32;
@@ -19,9 +19,14 @@ const READS_AT_A_TIME: usize = 8;
 /// Which store to use.
 #[derive(Debug, Args)]
 pub(super) struct StoreArgument {
-    /// The store: dir:PATH, etcd://HOST:PORT[,HOST:PORT…], etcds://… with TLS, or kube:[KUBECONFIG] to read only
-    #[arg(long, env = "CONTIV_STORE", value_name = "URL", required = true)]
-    store: StoreUrl,
+    /// The store: dir:PATH, etcd://HOST:PORT[,HOST:PORT…], etcds://… with TLS, or kube:[KUBECONFIG] to read only [default:
+    /// that of the agent's configuration]
+    #[arg(long, env = "CONTIV_STORE", value_name = "URL")]
+    store: Option<StoreUrl>,
+
+    /// The configuration of the agent whose store it is, where --store names none [default: /etc/contiv/agent.toml]
+    #[arg(long, env = "CONTIV_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
 
     #[command(flatten)]
     etcd: EtcdFlags,
@@ -33,7 +38,18 @@ impl StoreArgument {
         &self,
         work: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        run(&self.store, &self.etcd, work)
+        if let Some(url) = &self.store {
+            return run(url, &self.etcd, work);
+        }
+        let config =
+            Config::of_file(self.config.as_deref()).map_err(|error| UsageError(error.to_string()))?;
+        let config = config.ok_or_else(|| {
+            UsageError(format!(
+                "no store is named: give --store URL, set CONTIV_STORE, or write it into {}",
+                Config::DEFAULT_FILE
+            ))
+        })?;
+        run_with(&config.store, self.etcd.over(&config.store, config.etcd_access()), work)
     }
 }
 
@@ -43,7 +59,15 @@ pub(super) fn run<T>(
     etcd: &EtcdFlags,
     work: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let access = etcd.access(url).map_err(|problems| UsageError(problems.join("\n")))?;
+    run_with(url, etcd.access(url), work)
+}
+
+fn run_with<T>(
+    url: &StoreUrl,
+    access: Result<EtcdAccess, Vec<String>>,
+    work: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let access = access.map_err(|problems| UsageError(problems.join("\n")))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

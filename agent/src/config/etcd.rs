@@ -38,14 +38,26 @@ impl EtcdFlags {
     /// # Errors
     /// What makes no sense together, a line each.
     pub fn access(&self, store: &StoreUrl) -> Result<EtcdAccess, Vec<String>> {
-        let file = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
+        self.over(store, access(store, [&PathBuf::new(); 4], ""))
+    }
+
+    /// The same where `configured` says what these flags do not.
+    ///
+    /// # Errors
+    /// What makes no sense together, a line each.
+    pub fn over(&self, store: &StoreUrl, configured: EtcdAccess) -> Result<EtcdAccess, Vec<String>> {
+        // An empty one takes away what is configured.
+        let file = |path: &Option<PathBuf>, configured| match path {
+            Some(path) => Some(path.clone()).filter(|path| !path.as_os_str().is_empty()),
+            None => configured,
+        };
         let access = EtcdAccess {
-            tls: matches!(store, StoreUrl::Etcd { tls: true, .. }),
-            ca_file: file(&self.ca_file),
-            cert_file: file(&self.cert_file),
-            key_file: file(&self.key_file),
-            user: self.user.clone().filter(|user| !user.is_empty()),
-            password_file: file(&self.password_file),
+            tls: configured.tls,
+            ca_file: file(&self.ca_file, configured.ca_file),
+            cert_file: file(&self.cert_file, configured.cert_file),
+            key_file: file(&self.key_file, configured.key_file),
+            user: self.user.clone().or(configured.user).filter(|user| !user.is_empty()),
+            password_file: file(&self.password_file, configured.password_file),
         };
         let problems = problems(store, &access);
         if problems.is_empty() { Ok(access) } else { Err(problems) }

@@ -8,22 +8,22 @@ use toml::de::DeTable;
 
 use super::{ConfigError, flags};
 
-/// What a file sets; without one, what `default_file` sets if it exists, else the defaults.
+/// What a file sets; without one, what `default_file` sets; none if that does not exist.
 ///
 /// # Errors
 /// When it cannot be read, and those of [`parse`].
-pub(super) fn read<C: Args + Default + DeserializeOwned>(
+pub(super) fn read<C: Args + DeserializeOwned>(
     file: Option<&Path>,
     default_file: &str,
-) -> Result<C, ConfigError> {
+) -> Result<Option<C>, ConfigError> {
     let default_file = Path::new(default_file);
     let Some(path) = file.or_else(|| default_file.exists().then_some(default_file)) else {
-        return Ok(C::default());
+        return Ok(None);
     };
     let text = fs::read_to_string(path).map_err(|error| {
         ConfigError::one(format!("failed to read the configuration {}: {error}", path.display()))
     })?;
-    parse(&path.display().to_string(), &text)
+    parse(&path.display().to_string(), &text).map(Some)
 }
 
 /// Reads the text of a file. `name` is how the problems call it.

@@ -24,12 +24,20 @@ pub trait Settings: Args + Default + Serialize + DeserializeOwned {
     /// What is logged, and how.
     fn log(&self) -> (LogFormat, &str);
 
+    /// What a file sets, and nothing else that counts. Without a `file`, [`Self::DEFAULT_FILE`]; none if there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is wrong.
+    fn of_file(file: Option<&Path>) -> Result<Option<Self>, ConfigError> {
+        file::read(file, Self::DEFAULT_FILE)
+    }
+
     /// The effective configuration. Without a `file`, [`Self::DEFAULT_FILE`] is read if there is one.
     ///
     /// # Errors
     /// Everything that is wrong with the file, or with the result.
     fn load(file: Option<&Path>, flags: &ConfigFlags<Self>) -> Result<Self, ConfigError> {
-        let mut config: Self = file::read(file, Self::DEFAULT_FILE)?;
+        let mut config = Self::of_file(file)?.unwrap_or_default();
         flags.update(&mut config)?;
         config.complete()?;
         let problems = config.problems();

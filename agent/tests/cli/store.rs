@@ -44,6 +44,34 @@ fn apply_says_what_became_of_each_object() {
 }
 
 #[test]
+fn the_store_is_that_of_the_agents_configuration_unless_another_one_is_named() {
+    let (store, other) = (Store::new(), Store::new());
+    let config = store.0.path().join("agent.toml");
+    fs::write(&config, format!("store = \"dir:{}/objects\"\n", text(store.0.path()))).unwrap();
+    fs::create_dir(store.0.path().join("objects")).unwrap();
+    let with_config = |arguments: &[&str], store: Option<&str>| {
+        let mut command = command(arguments);
+        command.env("CONTIV_CONFIG", &config).envs(store.map(|url| ("CONTIV_STORE", url)));
+        finish(command)
+    };
+    let manifest = other.0.path().join("web.yaml");
+    fs::write(&manifest, web("web", 7)).unwrap();
+    let applied = with_config(&["apply", "-f", text(&manifest)], None);
+    assert_eq!((applied.code, applied.err.as_str()), (0, ""));
+    assert_eq!(with_config(&["get", "svc", "-A", "-o", "name"], None).out, "service/web\n");
+    fs::remove_file(&manifest).unwrap();
+    assert_eq!(with_config(&["get", "svc", "-A", "-o", "name"], Some(&other.url())).out, "");
+    fs::write(&config, "stroe = \"dir:/\"\n").unwrap();
+    let wrong = with_config(&["get", "svc"], None);
+    assert_eq!(wrong.code, 2);
+    assert!(
+        wrong.err.contains("agent.toml:1: unknown key \"stroe\"; did you mean \"store\"?"),
+        "{}",
+        wrong.err
+    );
+}
+
+#[test]
 fn apply_names_what_is_broken_and_applies_the_rest() {
     let store = Store::new();
     let run = store.apply(&web("web", 7).replace("[10.1.0.7]", "[10.1.0.777]"));

@@ -20,8 +20,8 @@ use super::{
 /// With -o yaml and -o json, as manifests that `contiv apply` and `kubectl apply` take. Exit codes: 0 all is well; 1 the
 /// store cannot be read, or something that was named is not there or cannot be read; 2 wrong usage.
 #[derive(Debug, Args)]
-#[command(override_usage = "contiv get --store <URL> <KIND>[,<KIND>] [<NAME>...]\n       \
-    contiv get --store <URL> <KIND>/<NAME>...")]
+#[command(override_usage = "contiv get [--store <URL>] <KIND>[,<KIND>] [<NAME>...]\n       \
+    contiv get [--store <URL>] <KIND>/<NAME>...")]
 pub(super) struct Get {
     #[command(flatten)]
     resources: Resources,
