@@ -3,13 +3,12 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use bytes::Bytes;
-use contiv_store::{Condition, Operation, Store, StoreError, TRANSACTION_LIMIT, Transaction};
+use contiv_store::{
+    Condition, Operation, Store, StoreError, TRANSACTION_BYTES, TRANSACTION_LIMIT, Transaction,
+};
 use thiserror::Error;
 
 use crate::resource::{Key, Object};
-
-/// No transaction carries more in values, unless it is a single one: etcd takes 1.5 MiB in all.
-const LARGEST: usize = 1 << 20;
 
 /// What proves that a lease is held: the election's key has been there since this revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,11 +51,8 @@ impl Write {
         self.operation.key()
     }
 
-    fn size(&self) -> usize {
-        match &self.operation {
-            Operation::Put { value, .. } | Operation::PutLeased { value, .. } => value.len(),
-            Operation::Delete { .. } => 0,
-        }
+    const fn size(&self) -> usize {
+        self.operation.size()
     }
 }
 
@@ -179,7 +175,8 @@ impl Writer {
         let mut current = self.transaction();
         let mut size = 0;
         for write in writes {
-            let is_full = current.conditions.len() == TRANSACTION_LIMIT || size + write.size() > LARGEST;
+            let is_full =
+                current.conditions.len() == TRANSACTION_LIMIT || size + write.size() > TRANSACTION_BYTES;
             if is_full && !current.operations.is_empty() {
                 transactions.push(std::mem::replace(&mut current, self.transaction()));
                 size = 0;

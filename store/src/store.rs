@@ -123,6 +123,14 @@ impl Operation {
             Self::Put { key, .. } | Self::PutLeased { key, .. } | Self::Delete { key } => key,
         }
     }
+
+    /// How many bytes the value has; none where there is none.
+    pub const fn size(&self) -> usize {
+        match self {
+            Self::Put { value, .. } | Self::PutLeased { value, .. } => value.len(),
+            Self::Delete { .. } => 0,
+        }
+    }
 }
 
 /// What must be so of a key at the moment of a transaction.
@@ -229,7 +237,12 @@ pub trait Store: Send + Sync + 'static {
 /// How many conditions, and how many operations, one transaction may hold: etcd's `--max-txn-ops`, which is 128 unless its operator changed it.
 pub const TRANSACTION_LIMIT: usize = 128;
 
-/// Commits any number of operations, [`TRANSACTION_LIMIT`] at a time, and returns the last revision.
+/// How many bytes of values one transaction may hold, unless it has a single one: etcd's `--max-request-bytes` is 1.5 MiB, in
+/// which keys must fit too.
+pub const TRANSACTION_BYTES: usize = 1 << 20;
+
+/// Commits any number of operations, as many at a time as [`TRANSACTION_LIMIT`] and [`TRANSACTION_BYTES`] allow, and returns
+/// the last revision.
 ///
 /// Not atomic: a reader can see the first chunks without the rest, and after an error the chunks before it stay.
 ///
@@ -239,9 +252,20 @@ pub async fn commit_in_chunks(store: &dyn Store, operations: Vec<Operation>) -> 
     let mut revision = 0;
     let mut rest = operations;
     while !rest.is_empty() {
-        let later = rest.split_off(rest.len().min(TRANSACTION_LIMIT));
+        let later = rest.split_off(fitting(&rest));
         revision = store.commit(rest).await?;
         rest = later;
     }
     Ok(revision)
+}
+
+/// How many of the first operations make one transaction; at least one, if there is any.
+fn fitting(operations: &[Operation]) -> usize {
+    let mut bytes = 0;
+    let fits = |operation: &&Operation| {
+        bytes += operation.size();
+        bytes <= TRANSACTION_BYTES
+    };
+    let count = operations.iter().take(TRANSACTION_LIMIT).take_while(fits).count();
+    count.max(operations.len().min(1))
 }

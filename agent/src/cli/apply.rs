@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Write};
 use anyhow::Context;
 use clap::Args;
 use contiv_proto::{Key, Object};
-use contiv_store::{Entry, Operation, Store, manifest::ManifestObject, store::TRANSACTION_LIMIT};
+use contiv_store::{Entry, Operation, Store, TRANSACTION_BYTES, TRANSACTION_LIMIT, manifest::ManifestObject};
 use jiff::Timestamp;
 
 use super::{
@@ -71,30 +71,66 @@ async fn apply(
     let stored = read(store, &keys).await?;
     let total = objects.len();
     let progress = Progress::of_objects(total);
-    for chunk in objects.chunks(TRANSACTION_LIMIT) {
-        let mut operations = Vec::new();
-        let mut verdicts = Vec::new();
-        for ManifestObject { source, key, object } in chunk {
-            let (verdict, object) = compare(key, object.clone(), &stored);
-            verdicts.push((key, verdict));
-            if verdict != Verdict::Unchanged {
-                let value = object.encode().with_context(|| format!("{source}: failed to write {key}"))?;
-                operations.push(Operation::Put { key: key.to_path(), value: value.into() });
-            }
+    let mut chunk = Chunk::default();
+    for ManifestObject { source, key, object } in objects {
+        let (verdict, object) = compare(&key, object, &stored);
+        let put = if verdict == Verdict::Unchanged {
+            None
+        } else {
+            let value = object.encode().with_context(|| format!("{source}: failed to write {key}"))?;
+            Some(Operation::Put { key: key.to_path(), value: value.into() })
+        };
+        if !chunk.has_room_for(put.as_ref()) {
+            std::mem::take(&mut chunk).apply(store, &progress, total, terminal).await?;
         }
+        chunk.push(key, verdict, put);
+    }
+    chunk.apply(store, &progress, total, terminal).await
+}
+
+/// Objects that are applied together.
+#[derive(Debug, Default)]
+struct Chunk {
+    operations: Vec<Operation>,
+    verdicts: Vec<(Key, Verdict)>,
+    bytes: usize,
+}
+
+impl Chunk {
+    fn has_room_for(&self, put: Option<&Operation>) -> bool {
+        self.verdicts.len() < TRANSACTION_LIMIT
+            && self.bytes + put.map_or(0, Operation::size) <= TRANSACTION_BYTES
+    }
+
+    fn push(&mut self, key: Key, verdict: Verdict, put: Option<Operation>) {
+        self.bytes += put.as_ref().map_or(0, Operation::size);
+        self.verdicts.push((key, verdict));
+        self.operations.extend(put);
+    }
+
+    async fn apply(
+        self,
+        store: &dyn Store,
+        progress: &Progress,
+        total: usize,
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<()> {
+        let Self { operations, verdicts, .. } = self;
         if !operations.is_empty() {
             store.commit(operations).await.with_context(|| {
-                format!("{} of {total} objects are applied, the rest is not", progress.done())
+                let first = verdicts.first().map(|(key, _)| title(key)).unwrap_or_default();
+                format!("{} of {total} objects are applied; {first} and the rest are not", progress.done())
             })?;
         }
+        let count = verdicts.len();
         progress.suspend(|| {
             verdicts
                 .iter()
                 .try_for_each(|(key, verdict)| writeln!(terminal.out, "{} {}", title(key), verdict.word()))
         })?;
-        progress.add(chunk.len());
+        progress.add(count);
+        Ok(())
     }
-    Ok(())
 }
 
 /// What is to be stored, and what that means. As with an API server, a service is given the time of its creation, and

@@ -8,7 +8,7 @@ use std::{
 use contiv_store::testing::{Authority, Etcd, EtcdOptions};
 use tokio::runtime::Runtime;
 
-use crate::contiv::{Run, command, finish, text, web};
+use crate::contiv::{Run, command, finish, run_with_input, text, web};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const PASSWORD: &str = "tell-nobody-4711";
@@ -92,6 +92,33 @@ fn commands_get_into_an_etcd_with_certificates_and_users() {
     {
         assert!(senseless.err.contains(part), "{part} is not in: {}", senseless.err);
     }
+}
+
+#[test]
+fn objects_that_are_too_large_for_one_request_together_are_applied_in_several() {
+    let runtime = Runtime::new().unwrap();
+    let etcd = runtime.block_on(Etcd::start()).unwrap();
+    let slice = |number: usize| {
+        let endpoint = |last| {
+            let pod = format!("web-7c9d8f6b5-{last:0200}");
+            format!(
+                "- addresses: [10.1.{number}.{last}]\n  targetRef: {{kind: Pod, namespace: shop, name: {pod}}}\n"
+            )
+        };
+        let endpoints: String = (0..100).map(endpoint).collect();
+        format!(
+            "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
+             metadata: {{name: web-{number}, namespace: shop, labels: {{kubernetes.io/service-name: web}}}}\n\
+             addressType: IPv4\nports: [{{name: http, port: 8080}}]\nendpoints:\n{endpoints}"
+        )
+    };
+    let manifests: String = (0..100).map(slice).collect();
+    assert!(manifests.len() > 2 << 20);
+    let apply = || run_with_input(&["apply", "--store", &etcd.url(), "-f", "-"], &manifests);
+    let applied = apply();
+    assert_eq!((applied.code, applied.err.as_str()), (0, ""));
+    assert_eq!(applied.out.matches(" created\n").count(), 100);
+    assert_eq!(apply().out.matches(" unchanged\n").count(), 100);
 }
 
 #[test]
