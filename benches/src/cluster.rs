@@ -59,11 +59,10 @@ pub struct Questions {
 /// When anything fails; what is slow is a figure and no error.
 pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
     let Questions { workload, .. } = questions;
-    // What the size before has left.
-    let data = scratch("etcd")?;
-    if data.exists() {
-        fs::remove_dir_all(&data)
-            .map_err(|error| LabError::system(format!("remove {}", data.display()), error))?;
+    // What the size before has left. An agent that remembers it would take it for services that were lost, and keep them.
+    for left in [scratch("etcd")?, scratch("agent-state")?].iter().filter(|left| left.exists()) {
+        fs::remove_dir_all(left)
+            .map_err(|error| LabError::system(format!("remove {}", left.display()), error))?;
     }
     let etcd = Etcd::start(lab)?;
     let store = Client::new()?;

@@ -10,6 +10,7 @@ pub mod id;
 pub mod interface_pattern;
 pub mod node_facts;
 pub mod object;
+pub mod parallel;
 pub mod processor;
 pub mod selection;
 pub mod trace;

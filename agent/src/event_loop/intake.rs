@@ -1,8 +1,8 @@
 //! From what the store delivers to what the processor takes: decoding, with nothing lost on a bad value. Pure.
 
-use std::{collections::BTreeSet, num::NonZero, thread};
+use std::collections::BTreeSet;
 
-use contiv_model::{Event, Object, ObjectKey, Resync, processor::Names, wire};
+use contiv_model::{Event, Object, ObjectKey, Resync, parallel::in_shares, processor::Names, wire};
 use contiv_proto::Key;
 use contiv_store::{Change, Entry, Snapshot};
 use jiff::Timestamp;
@@ -92,23 +92,12 @@ pub(super) fn changes(changes: &[Change], start: Timestamp) -> Intake {
 
 /// Decodes everything there is, on every processor there is.
 pub(super) fn snapshot(snapshot: &Snapshot) -> (Resync, Vec<BadValue>) {
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let share = snapshot.entries.len().div_ceil(threads).max(ENTRIES_PER_THREAD);
     let (mut resync, mut bad_values) = (Resync::default(), Vec::new());
-    thread::scope(|scope| {
-        let mut shares = snapshot.entries.chunks(share);
-        let own = shares.next().unwrap_or_default();
-        let others: Vec<_> = shares.map(|entries| (entries, scope.spawn(|| decode_all(entries)))).collect();
-        resync.objects.reserve(snapshot.entries.len());
-        let own = decode_all(own);
-        // Decoding does not panic; should it, it does so here where the panic is seen.
-        let others =
-            others.into_iter().map(|(entries, thread)| thread.join().unwrap_or_else(|_| decode_all(entries)));
-        for (objects, bad) in std::iter::once(own).chain(others) {
-            resync.objects.extend(objects);
-            bad_values.extend(bad);
-        }
-    });
+    resync.objects.reserve(snapshot.entries.len());
+    for (objects, bad) in in_shares(&snapshot.entries, ENTRIES_PER_THREAD, decode_all) {
+        resync.objects.extend(objects);
+        bad_values.extend(bad);
+    }
     resync.undecodable = bad_values.iter().filter_map(|bad| bad.object.clone()).collect();
     (resync, bad_values)
 }

@@ -25,7 +25,7 @@ use std::{
 
 use crate::{
     ChangeSet, ContivService, Frontend, InterfaceChange, InterfaceName, NodeFacts, ObjectKey, PodId,
-    ServiceChange, ServiceId, Snapshot, assignment::assign, object::EndpointAddress,
+    ServiceChange, ServiceId, Snapshot, assignment::assign, object::EndpointAddress, parallel::in_shares,
 };
 use cache::{Cache, Touched};
 use claims::{Claimant, Claims};
@@ -38,6 +38,9 @@ pub use config::{LocalDetect, NodePortAddresses, ProcessorConfig};
 pub use event::{Event, Resync};
 pub use introspection::NodeView;
 pub use names::Names;
+
+/// Below this many services another thread costs more than it gains.
+const SERVICES_PER_THREAD: usize = 256;
 
 /// Holds the objects of the store and tells what changes for renderers when they change.
 #[derive(Debug, Clone)]
@@ -131,11 +134,7 @@ impl Processor {
     /// Derives anew what has been touched.
     fn settle(&mut self, mut touched: Touched) -> ChangeSet {
         let mut changes = ChangeSet { node: self.locate(&mut touched), ..ChangeSet::default() };
-        let combined = touched.services.into_iter().map(|id| {
-            let new = combine(&id, &self.cache, &self.placement, &self.config);
-            (id, new)
-        });
-        let mut results: BTreeMap<ServiceId, Option<Combined>> = combined.collect();
+        let mut results = self.combine_all(touched.services);
         for (id, new) in &results {
             let old = self.combined.get(id);
             if !claim_the_same(old, new.as_ref()) {
@@ -165,6 +164,21 @@ impl Processor {
             changes.backend_interfaces = InterfaceChange::between(&old.backends, &new.backends);
         }
         changes
+    }
+
+    fn combine_all(&self, ids: BTreeSet<ServiceId>) -> BTreeMap<ServiceId, Option<Combined>> {
+        let combine = |id: &ServiceId| combine(id, &self.cache, &self.placement, &self.config);
+        if ids.len() < SERVICES_PER_THREAD {
+            let combined = ids.into_iter().map(|id| {
+                let new = combine(&id);
+                (id, new)
+            });
+            return combined.collect();
+        }
+        let ids: Vec<ServiceId> = ids.into_iter().collect();
+        let combine_share = |ids: &[ServiceId]| ids.iter().map(combine).collect::<Vec<_>>();
+        let combined = in_shares(&ids, SERVICES_PER_THREAD, combine_share);
+        ids.into_iter().zip(combined.into_iter().flatten()).collect()
     }
 
     /// Touches the services with an endpoint that is now elsewhere. Returns the facts about this node if they differ.

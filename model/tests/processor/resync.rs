@@ -24,6 +24,26 @@ fn the_same_content_again_changes_nothing_and_keeps_the_values_in_memory() {
 }
 
 #[test]
+fn many_services_at_once_come_to_the_same_as_one_after_the_other() {
+    let of_service = |number: usize| {
+        let (name, address) = (format!("web-{number}"), format!("10.2.{}.{}", number / 256, number % 256));
+        let service =
+            mk_service(&format!("default/{name}"), &[&address.replace("10.2", "10.96")], &["http:80/tcp"]);
+        let slice = mk_slice(&format!("default/{name}-1"), &name, &[ready(at(&address))], &["http:8080/tcp"]);
+        [service.object(), slice.object()]
+    };
+    let objects: Vec<_> = (0..700).flat_map(of_service).collect();
+    let mut one_by_one = mk_processor();
+    for object in objects.clone() {
+        one_by_one.apply([Event::Put(object)]);
+    }
+    let mut at_once = mk_processor();
+    let changes = at_once.resync(mk_resync(objects));
+    assert_eq!(changed(&changes).len(), 700);
+    assert_eq!(at_once.snapshot(), one_by_one.snapshot());
+}
+
+#[test]
 fn an_update_that_changes_nothing_for_renderers_keeps_the_value_in_memory() {
     let slice = |addresses: [&str; 2]| {
         let endpoints = addresses.map(|address| ready(at(address)));

@@ -1,8 +1,8 @@
 //! Plans for many services at once, on every processor there is.
 
-use std::{collections::BTreeMap, num::NonZero, sync::Arc, thread};
+use std::{collections::BTreeMap, sync::Arc};
 
-use contiv_model::ContivService;
+use contiv_model::{ContivService, parallel::in_shares};
 
 use super::{
     element::{Element, FrontendKey},
@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Below this many services another thread costs more than it gains.
-const SERVICES_PER_THREAD: usize = 1000;
+const SERVICES_PER_THREAD: usize = 256;
 
 /// The elements that some services ask for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,20 +29,7 @@ impl Planned {
         services: &[&Arc<ContivService>],
         before: &BTreeMap<FrontendKey, Vec<Element>>,
     ) -> Vec<Self> {
-        let threads = thread::available_parallelism().map_or(1, NonZero::get);
-        let share = services.len().div_ceil(threads).max(SERVICES_PER_THREAD);
-        thread::scope(|scope| {
-            let mut shares = services.chunks(share);
-            let own = shares.next().unwrap_or_default();
-            let others: Vec<_> =
-                shares.map(|share| (share, scope.spawn(|| Self::of(share, before)))).collect();
-            let own = Self::of(own, before);
-            // Should planning panic, it does so here where the panic is seen.
-            let others = others
-                .into_iter()
-                .map(|(share, thread)| thread.join().unwrap_or_else(|_| Self::of(share, before)));
-            std::iter::once(own).chain(others).collect()
-        })
+        in_shares(services, SERVICES_PER_THREAD, |share| Self::of(share, before))
     }
 
     fn of(services: &[&Arc<ContivService>], before: &BTreeMap<FrontendKey, Vec<Element>>) -> Self {

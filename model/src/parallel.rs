@@ -1,0 +1,37 @@
+//! Work on many values at once, on every processor there is.
+
+use std::{num::NonZero, thread};
+
+/// Cuts `items` into as many shares as there are processors, does the work on all of them at the same time, and returns what
+/// came of each, in their order. No share has fewer than `least` items, at least one: below that another thread costs more than it
+/// gains. Without items the work is done once, on none.
+pub fn in_shares<T: Sync, R: Send>(items: &[T], least: usize, work: impl Fn(&[T]) -> R + Sync) -> Vec<R> {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let share = items.len().div_ceil(threads).max(least).max(1);
+    thread::scope(|scope| {
+        let mut shares = items.chunks(share);
+        let own = shares.next().unwrap_or_default();
+        let others: Vec<_> = shares.map(|share| (share, scope.spawn(|| work(share)))).collect();
+        let own = work(own);
+        // Should the work panic, it does so here where the panic is seen.
+        let others = others.into_iter().map(|(share, thread)| thread.join().unwrap_or_else(|_| work(share)));
+        std::iter::once(own).chain(others).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_of_all_shares_is_in_the_order_of_the_items() {
+        for count in [0, 1, 2, 7, 1000] {
+            let items: Vec<u32> = (0..count).collect();
+            for least in [0, 1, 3, 5000] {
+                let shares = in_shares(&items, least, <[u32]>::to_vec);
+                assert_eq!(shares.concat(), items);
+                assert!(shares.iter().rev().skip(1).all(|share| share.len() >= least));
+            }
+        }
+    }
+}
