@@ -45,7 +45,7 @@ enum Job {
 /// What the thread reports.
 #[derive(Debug)]
 pub(crate) enum MirrorReport {
-    /// This was saved before the agent started; it was asked for because the store cannot be reached.
+    /// This was saved before the agent started; it was asked for because the store could not be read.
     Loaded(Saved),
     /// Everything up to this revision is saved.
     Written(i64),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use contiv_model::{ContivService, ObjectKey};
-use jiff::Timestamp;
 
 use super::{EventLoop, Query, Sizes, Status};
 
@@ -52,7 +51,7 @@ impl EventLoop {
                 let is_known = |object: &ObjectKey| self.processor.object(object).is_some();
                 drop(reply.send(self.quarantine.list(is_known)));
             }
-            Query::History(query, reply) => drop(reply.send(self.history.query(query, Timestamp::now()))),
+            Query::History(query, reply) => drop(reply.send(self.history.query(query))),
         }
     }
 

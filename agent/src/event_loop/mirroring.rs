@@ -12,7 +12,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    EventLoop, MirrorConfig, guard,
+    EventLoop, LIST_LIMIT, MirrorConfig, guard,
     history::Moment,
     intake::{self, BadValue, Verdict},
 };
@@ -145,7 +145,18 @@ impl EventLoop {
         }
     }
 
-    /// The store cannot be reached: what it said last goes to the renderers, until it says something again.
+    /// The store takes too long for its first list: it is not waited for any more.
+    pub(super) fn stop_waiting_for_list(&mut self) {
+        if self.store.awaited_until.is_some_and(|until| until <= Instant::now()) {
+            self.store.awaited_until = None;
+            warn!(after = ?LIST_LIMIT, "the store has not been read yet; going on with it, and looking for what was saved");
+            let description = format!("not read within {LIST_LIMIT:?}");
+            self.record("store-slow", description, None, Vec::new());
+            self.mirror.load();
+        }
+    }
+
+    /// The store has not been read: what it said last goes to the renderers, until it says something again.
     fn take_in_saved(&mut self, saved: Saved) {
         if self.store.is_synced {
             return;
@@ -160,9 +171,9 @@ impl EventLoop {
         self.store.revision = revision;
         self.store.is_synced = true;
         self.store.is_of_mirror = true;
-        warn!(objects, revision, "the store cannot be reached; going on with what was saved of it");
+        warn!(objects, revision, "the store could not be read yet; going on with what was saved of it");
         let description =
-            format!("{objects} objects as saved at revision {revision}: the store cannot be reached");
+            format!("{objects} objects as saved at revision {revision}: the store could not be read yet");
         let event = self.record_timed("mirror", description, Some(&changes), self.renderers.names(), moment);
         self.renderers.need_resync(event);
         self.dispatch();

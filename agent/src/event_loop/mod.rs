@@ -63,6 +63,10 @@ pub use verifiers::{VerificationConfig, VerificationView};
 /// How long the end waits for renderers that are at work.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 
+/// How long the first list of the store may take. After that what was saved of it goes to the renderers, if anything was:
+/// a store that is slow, or cut off without a word, is not waited for.
+const LIST_LIMIT: Duration = Duration::from_secs(10);
+
 /// Why the loop ended without being asked to.
 #[derive(Debug, Error)]
 #[error("the task that follows the store has ended; this is a bug, please report it with the log")]
@@ -103,6 +107,8 @@ struct StoreState {
     is_of_mirror: bool,
     revision: i64,
     down: Option<StoreDown>,
+    /// Until when the first list is waited for.
+    awaited_until: Option<Instant>,
 }
 
 impl EventLoop {
@@ -124,6 +130,7 @@ impl EventLoop {
         let (mirror, mirror_reports) = Mirroring::start(config.mirror)?;
         let (verifiers, looks) = Verifiers::start(&renderers, config.verification.interval)?;
         let (renderers, reports, notices) = Renderers::start(renderers, metrics.renderers)?;
+        let started = Instant::now();
         Ok(Self {
             node: node.to_string(),
             store_name: config.store,
@@ -137,7 +144,7 @@ impl EventLoop {
             verifiers,
             heals_drift: config.verification.heal,
             pods: PodAdditions::default(),
-            store: StoreState::default(),
+            store: StoreState { awaited_until: Some(started + LIST_LIMIT), ..StoreState::default() },
             inputs: Inputs {
                 store,
                 requests,
@@ -146,11 +153,12 @@ impl EventLoop {
                 looks,
                 mirror: mirror_reports,
                 follow_ups: VecDeque::new(),
+                was_asked: false,
             },
             feed,
             mirror,
             metrics: metrics.events,
-            started: Instant::now(),
+            started,
             started_at: Timestamp::now(),
             was_ready: false,
         })
@@ -199,6 +207,7 @@ impl EventLoop {
             Event::Timer => {
                 self.inputs.follow_ups.extend(self.renderers.due());
                 self.end_hold();
+                self.stop_waiting_for_list();
                 self.verify_due();
                 self.revert_late_pods();
             }
@@ -255,7 +264,10 @@ impl EventLoop {
     /// When something is to be done even if nothing happens.
     fn deadline(&self) -> Option<Instant> {
         let own = [self.renderers.deadline(), self.guard.deadline(), self.verifiers.deadline()];
-        own.into_iter().chain([self.pods.deadline(), self.health.deadline()]).flatten().min()
+        own.into_iter()
+            .chain([self.pods.deadline(), self.health.deadline(), self.store.awaited_until])
+            .flatten()
+            .min()
     }
 
     /// Before the first snapshot goes out, in the next event: what the kernel has of an earlier run is not known.

@@ -34,6 +34,7 @@ impl EventLoop {
                 self.record("store-down", reason.clone(), None, Vec::new());
                 self.store.down = Some(StoreDown { since: Timestamp::now(), reason });
                 if !self.store.is_synced {
+                    self.store.awaited_until = None;
                     self.mirror.load();
                 }
             }
@@ -69,6 +70,7 @@ impl EventLoop {
         self.quarantine.replace_problems(problems, moment.start);
 
         let is_first = !std::mem::replace(&mut self.store.is_synced, true);
+        self.store.awaited_until = None;
         if is_first {
             self.begin_handover();
         } else {

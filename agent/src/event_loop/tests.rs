@@ -3,14 +3,14 @@ mod flood;
 mod foreign_changes;
 mod verification;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use contiv_model::ServiceId;
-use contiv_store::{FeedEvent, Problem};
+use contiv_store::{FeedEvent, Mirror, Problem};
 
-use super::{Outcome, Query, Record, Request};
+use super::{LIST_LIMIT, Outcome, Query, Record, Request};
 use crate::test_support::{
-    Call, Harness, Mode, Scripted, bad_service, batch, delete, put, service, slice, snapshot,
+    Call, Harness, Mode, STORE, Scripted, bad_service, batch, delete, put, service, slice, snapshot,
 };
 
 fn names(names: &[&str]) -> Vec<String> {
@@ -46,6 +46,30 @@ async fn nothing_reaches_a_renderer_before_the_first_snapshot_and_then_everythin
     }
     let status = harness.status().await;
     assert_eq!((status.ready, status.synced, status.store_down), (true, true, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_takes_too_long_to_be_read_is_not_waited_for_where_something_was_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let saved = [slice("web", 1), service("web", 1)].map(Ok);
+    let (mut mirror, _) = Mirror::open(folder.path(), STORE).unwrap();
+    mirror.replace(7, saved, &BTreeSet::new()).unwrap();
+    drop(mirror);
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = Harness::start_with_mirror(vec![spec], folder.path());
+    tokio::time::advance(LIST_LIMIT.mul_f64(0.9)).await;
+    assert_eq!((harness.status().await.synced, renderer.call_so_far()), (false, None));
+    tokio::time::advance(LIST_LIMIT.mul_f64(0.2)).await;
+    assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
+    let status = harness.status().await;
+    assert_eq!((status.from_mirror, status.revision, status.store_down), (true, 7, None));
+    let kinds = harness.history(|records| records.len() == 2).await;
+    assert_eq!(kinds.iter().map(|record| record.kind).collect::<Vec<_>>(), ["store-slow", "mirror"]);
+
+    // What the store says in the end counts.
+    harness.say(snapshot(9, vec![slice("web", 2), service("web", 1)])).await;
+    assert_eq!(renderer.call().await, Call::Update(names(&["web"])));
+    assert!(!harness.status().await.from_mirror);
 }
 
 #[tokio::test]

@@ -115,5 +115,5 @@ impl Follower {
 /// Every renderer is done with it, or will not be soon.
 fn is_over(record: &Record) -> bool {
     let is_pending = record.renderers.values().any(|outcome| matches!(outcome, Outcome::Pending));
-    !is_pending || record.start.duration_since(jiff::Timestamp::now()).unsigned_abs() >= PATIENCE
+    !is_pending || record.since.elapsed() >= PATIENCE
 }

@@ -175,6 +175,7 @@ mod tests {
             kind: "change",
             description: "1 put".to_owned(),
             start: at(0),
+            since: tokio::time::Instant::now(),
             waited_ms: 0.0,
             duration_ms: 2.0,
             revision: 9,

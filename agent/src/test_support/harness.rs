@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -20,8 +21,8 @@ use tokio::{
 use crate::{
     counters::ConnectionCounters,
     event_loop::{
-        EventLoop, GuardConfig, HistoryLimits, HistoryQuery, LoopConfig, LoopMetrics, Query, Record,
-        RendererSpec, RendererView, Reply, Request, Status, StoreFeedEnded, VerificationConfig,
+        EventLoop, GuardConfig, HistoryLimits, HistoryQuery, LoopConfig, LoopMetrics, MirrorConfig, Query,
+        Record, RendererSpec, RendererView, Reply, Request, Status, StoreFeedEnded, VerificationConfig,
     },
     health::{self, HealthCheckQuestions, ProxyHealth},
     http::Api,
@@ -31,6 +32,9 @@ use crate::{
 
 /// After this time of real clocks, what a test waits for does not come any more.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// The store that says what the test says.
+pub(crate) const STORE: &str = "dir:/test";
 
 /// A running loop with a renderer `dry-run` and those of the test.
 #[derive(Debug)]
@@ -62,6 +66,21 @@ impl Harness {
         events: Vec<FeedEvent>,
         verification: VerificationConfig,
     ) -> Self {
+        Self::start_with(renderers, events, verification, None)
+    }
+
+    /// The same with what was saved in this folder, before the store has said anything.
+    pub(crate) fn start_with_mirror(renderers: Vec<RendererSpec>, folder: &Path) -> Self {
+        let mirror = MirrorConfig { folder: folder.to_owned(), source: STORE.to_owned() };
+        Self::start_with(renderers, Vec::new(), VerificationConfig::default(), Some(mirror))
+    }
+
+    fn start_with(
+        renderers: Vec<RendererSpec>,
+        events: Vec<FeedEvent>,
+        verification: VerificationConfig,
+        mirror: Option<MirrorConfig>,
+    ) -> Self {
         let (store, receiver) = mpsc::channel(64);
         for event in events {
             store.try_send(received_now(event)).expect("room for it");
@@ -75,9 +94,9 @@ impl Harness {
         let dry_run = RendererSpec::new("dry-run", || Box::new(DryRun::new()));
         let event_loop = EventLoop::new(
             LoopConfig {
-                store: "dir:/test".to_owned(),
+                store: STORE.to_owned(),
                 verification,
-                mirror: None,
+                mirror,
                 guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
                 local_addresses: std::collections::BTreeSet::new(),
                 processor: ProcessorConfig::new(NodeName::new("n1")),

@@ -33,6 +33,9 @@ pub struct Record {
     pub description: String,
     /// When the loop took it up.
     pub start: Timestamp,
+    /// The same, by the clock that is never set: how old it is.
+    #[serde(skip)]
+    pub since: Instant,
     /// How long what the store had said waited for the loop before that.
     pub waited_ms: f64,
     /// How long the loop worked on it, without the renderers.
@@ -164,6 +167,7 @@ impl History {
             kind,
             description,
             start: moment.start,
+            since: moment.since,
             waited_ms: milliseconds(moment.since - moment.received),
             duration_ms: milliseconds(duration),
             revision,
@@ -173,7 +177,7 @@ impl History {
         };
         self.bytes += record.size();
         self.records.push_back(record);
-        self.forget(moment.start);
+        self.forget(moment.since);
         self.newest
     }
 
@@ -190,9 +194,10 @@ impl History {
     }
 
     /// Lets go of what is too much, or too old.
-    fn forget(&mut self, now: Timestamp) {
+    fn forget(&mut self, now: Instant) {
         self.forget_too_many();
-        while self.records.front().is_some_and(|oldest| age(oldest, now) > self.limits.age) {
+        let age = |record: &Record| now.saturating_duration_since(record.since);
+        while self.records.front().is_some_and(|oldest| age(oldest) > self.limits.age) {
             self.forget_oldest();
         }
     }
@@ -219,14 +224,10 @@ impl History {
     }
 
     /// The records that a query asks for, oldest first.
-    pub(super) fn query(&mut self, query: HistoryQuery, now: Timestamp) -> Vec<Record> {
-        self.forget(now);
+    pub(super) fn query(&mut self, query: HistoryQuery) -> Vec<Record> {
+        self.forget(Instant::now());
         query.select(self.records.make_contiguous()).to_vec()
     }
-}
-
-fn age(record: &Record, now: Timestamp) -> Duration {
-    now.duration_since(record.start).try_into().unwrap_or_default()
 }
 
 /// For people and JSON: milliseconds with a fraction.

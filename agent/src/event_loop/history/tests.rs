@@ -28,7 +28,7 @@ fn history(limit: usize) -> History {
 }
 
 fn numbers(history: &mut History, query: HistoryQuery) -> Vec<u64> {
-    history.query(query, at(110)).iter().map(|record| record.seq_num).collect()
+    history.query(query).iter().map(|record| record.seq_num).collect()
 }
 
 #[test]
@@ -89,13 +89,16 @@ fn of_several_arguments_the_first_in_contivs_order_counts() {
     assert_eq!(numbers(&mut history, query), [10]);
 }
 
-#[test]
-fn the_oldest_go_when_there_are_too_many_or_they_are_too_old() {
+#[tokio::test(start_paused = true)]
+async fn the_oldest_go_when_there_are_too_many_or_they_are_too_old() {
     let mut history = history(3);
     assert_eq!(numbers(&mut history, HistoryQuery::default()), [8, 9, 10]);
-    let left = history.query(HistoryQuery::default(), at(169));
-    assert_eq!(left.iter().map(|record| record.seq_num).collect::<Vec<_>>(), [9, 10]);
-    assert_eq!(history.newest(), 10);
+    tokio::time::advance(LARGE.age).await;
+    history.push(happening(170));
+    assert_eq!(numbers(&mut history, HistoryQuery::default()), [9, 10, 11]);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(numbers(&mut history, HistoryQuery::default()), [11]);
+    assert_eq!(history.newest(), 11);
 }
 
 #[test]
@@ -128,10 +131,23 @@ fn an_outcome_goes_to_the_events_it_covers_where_the_renderer_had_work() {
     history.settle(Covers::one(4).and(Covers::one(5)), "a", &outcome);
     history.settle(Covers::one(6), "b", &outcome);
     let settled: Vec<u64> = history
-        .query(HistoryQuery::default(), at(110))
+        .query(HistoryQuery::default())
         .iter()
         .filter(|record| record.renderers.values().any(|outcome| *outcome != Outcome::Pending))
         .map(|record| record.seq_num)
         .collect();
     assert_eq!(settled, [4, 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_makes_no_event_older_or_younger() {
+    let mut history = history(100);
+    // An hour ahead, and two hours back.
+    for second in [110 + 3600, 110 - 3600] {
+        history.push(happening(second));
+    }
+    assert_eq!(numbers(&mut history, HistoryQuery::default()).len(), 12);
+    tokio::time::advance(LARGE.age + Duration::from_secs(1)).await;
+    history.push(happening(111));
+    assert_eq!(numbers(&mut history, HistoryQuery::default()), [13]);
 }
