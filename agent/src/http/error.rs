@@ -25,6 +25,10 @@ pub(super) enum ApiError {
     ForeignSite(String),
     #[error("too many requests at the same time; try again")]
     TooMany,
+    #[error("too many large answers have not been read yet; try again")]
+    TooManyUnread,
+    #[error("the answer could not be made: {0}")]
+    NoAnswer(String),
     #[error("the answer took too long")]
     TooSlow,
     #[error("the connections cannot be counted: {0}")]
@@ -48,8 +52,9 @@ impl IntoResponse for ApiError {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::NotLoopback | Self::ForeignSite(_) => StatusCode::FORBIDDEN,
             Self::ForeignHost(_) => StatusCode::MISDIRECTED_REQUEST,
-            Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooMany | Self::TooManyUnread => StatusCode::TOO_MANY_REQUESTS,
             Self::TooSlow
+            | Self::NoAnswer(_)
             | Self::NoCounters(_)
             | Self::NotReady(_)
             | Self::PodNotAdded(_)

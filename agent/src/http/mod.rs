@@ -12,6 +12,7 @@ mod loopback;
 mod page;
 mod pods;
 mod protection;
+mod room;
 mod trace;
 mod views;
 

@@ -16,7 +16,7 @@ use axum::{
 };
 use tokio::{sync::Semaphore, time::timeout};
 
-use super::error::ApiError;
+use super::{error::ApiError, room::Room};
 
 /// The longest answer takes a tenth of that.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -24,22 +24,28 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 const BODY_LIMIT: usize = 16 << 10;
 /// Requests at the same time: many more than people and probes ever make.
 const REQUESTS: usize = 64;
+/// What probes ask for. It is small, and waits for nobody.
+const PROBED: [&str; 4] = ["/liveness", "/readiness", "/metrics", "/status"];
 
 /// Puts the protection around all endpoints.
 pub(super) fn protect(router: Router) -> Router {
-    let slots = Arc::new(Semaphore::new(REQUESTS));
+    let (slots, room) = (Arc::new(Semaphore::new(REQUESTS)), Room::new());
     router.layer(DefaultBodyLimit::max(BODY_LIMIT)).layer(from_fn(move |request: Request, next: Next| {
-        let slots = Arc::clone(&slots);
-        async move { check_and_run(&slots, request, next).await }
+        let (slots, room) = (Arc::clone(&slots), room.clone());
+        async move { check_and_run(&slots, &room, request, next).await }
     }))
 }
 
-async fn check_and_run(slots: &Semaphore, request: Request, next: Next) -> Response {
+async fn check_and_run(slots: &Semaphore, room: &Room, request: Request, next: Next) -> Response {
     if let Err(error) = check(request.method(), request.headers()) {
         return error.into_response();
     }
     let Ok(_slot) = slots.try_acquire() else { return ApiError::TooMany.into_response() };
-    let answer = timeout(TIME_LIMIT, next.run(request)).await;
+    // What changes something may wait long, and says little.
+    let may_be_large = request.method().is_safe() && !PROBED.contains(&request.uri().path());
+    let answer =
+        async { if may_be_large { room.make(next.run(request)).await } else { next.run(request).await } };
+    let answer = timeout(TIME_LIMIT, answer).await;
     answer.unwrap_or_else(|_| ApiError::TooSlow.into_response())
 }
 

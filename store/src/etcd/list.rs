@@ -120,9 +120,19 @@ pub(super) fn entry(pair: etcd_client::KeyValue) -> Entry {
     Entry { key: key_text(key), value: Bytes::from(value), create_revision, mod_revision }
 }
 
-/// Contiv's keys are ASCII. Another one is kept readable, and is refused where keys are parsed.
+/// Contiv's keys are ASCII. Another one is kept readable, and is refused where keys are parsed. Different keys stay
+/// different: each byte that is no UTF-8 is a replacement character and the byte.
 pub(super) fn key_text(key: Vec<u8>) -> String {
-    String::from_utf8(key).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    String::from_utf8(key).unwrap_or_else(|error| {
+        let mut text = String::new();
+        for chunk in error.as_bytes().utf8_chunks() {
+            text.push_str(chunk.valid());
+            text.extend(
+                chunk.invalid().iter().map(|byte| format!("{}{byte:02x}", char::REPLACEMENT_CHARACTER)),
+            );
+        }
+        text
+    })
 }
 
 /// The first key that may begin with `prefix`. etcd reads an empty key as none.
@@ -152,6 +162,13 @@ mod tests {
         assert_eq!(next_limit([16 << 10; 500].into_iter()), 256);
         assert_eq!(next_limit([8 << 20; 3].into_iter()), 1);
         assert_eq!(next_limit([].into_iter()), PAGE);
+    }
+
+    #[test]
+    fn keys_that_are_no_utf8_stay_readable_and_different() {
+        assert_eq!(key_text(b"/a\xffb\xf0\x9f/".to_vec()), "/a\u{fffd}ffb\u{fffd}f0\u{fffd}9f/");
+        assert_ne!(key_text(b"/a\xff".to_vec()), key_text(b"/a\xfe".to_vec()));
+        assert_eq!(key_text("/\u{e9}".as_bytes().to_vec()), "/\u{e9}");
     }
 
     #[test]

@@ -1,0 +1,137 @@
+//! How much memory answers may take up, whoever asks for them and does not read them.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::{Body, Bytes, HttpBody, to_bytes},
+    response::{IntoResponse, Response},
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+use super::error::ApiError;
+
+/// Answers that are being made at the same time, of those that may be large. The others wait for their turn.
+const MAKING: usize = 4;
+/// How long: no longer than for the loop.
+const PATIENCE: Duration = super::ANSWER_LIMIT;
+/// Answers of this size are not counted: there are no more of them than connections, and probes need them.
+const SMALL: usize = 256 << 10;
+/// What is counted of larger ones.
+const UNIT: usize = 64 << 10;
+/// What all of them may take up until they are read, unless it is one alone.
+const UNREAD: usize = 64 << 20;
+
+/// The room that answers share.
+#[derive(Debug, Clone)]
+pub(super) struct Room {
+    making: Arc<Semaphore>,
+    unread: Arc<Semaphore>,
+}
+
+impl Room {
+    pub(super) fn new() -> Self {
+        Self { making: Arc::new(Semaphore::new(MAKING)), unread: Arc::new(Semaphore::new(UNREAD / UNIT)) }
+    }
+
+    /// Makes an answer that may be large, when it is its turn.
+    pub(super) async fn make(&self, answer: impl Future<Output = Response>) -> Response {
+        // The semaphore is never closed.
+        let Ok(Ok(_turn)) = timeout(PATIENCE, self.making.acquire()).await else {
+            return ApiError::TooMany.into_response();
+        };
+        self.hold(answer.await).await
+    }
+
+    /// Keeps room for an answer until it has been read.
+    async fn hold(&self, answer: Response) -> Response {
+        let size = answer.body().size_hint().lower();
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        if size <= SMALL {
+            return answer;
+        }
+        let units = u32::try_from(size.min(UNREAD) / UNIT).unwrap_or(u32::MAX);
+        let Ok(room) = Arc::clone(&self.unread).try_acquire_many_owned(units) else {
+            return ApiError::TooManyUnread.into_response();
+        };
+        let (head, body) = answer.into_parts();
+        match to_bytes(body, usize::MAX).await {
+            Ok(bytes) => {
+                Response::from_parts(head, Body::from(Bytes::from_owner(Held { bytes, _room: room })))
+            }
+            Err(error) => ApiError::NoAnswer(error.to_string()).into_response(),
+        }
+    }
+}
+
+/// An answer in its room. What is left of it to be sent keeps both.
+struct Held {
+    bytes: Bytes,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+
+    use super::*;
+
+    fn of_size(size: usize) -> Response {
+        "x".repeat(size).into_response()
+    }
+
+    #[tokio::test]
+    async fn answers_that_nobody_reads_take_up_bounded_memory_and_small_ones_are_always_given() {
+        let room = Room::new();
+        let size = UNREAD / 8;
+        let mut unread = Vec::new();
+        for number in 0..20 {
+            let answer = room.make(async { of_size(size) }).await;
+            assert_eq!(answer.status().is_success(), number < 8, "{number}");
+            unread.push(answer);
+        }
+        assert!(room.make(async { of_size(SMALL) }).await.status().is_success());
+        // One is read, and one given up.
+        let read = unread.remove(0);
+        assert_eq!(read.body().size_hint().exact(), Some(size as u64), "its length is said");
+        assert_eq!(to_bytes(read.into_body(), usize::MAX).await.unwrap().len(), size);
+        drop(unread.remove(0));
+        for expected in [true, true, false] {
+            let answer = room.make(async { of_size(size) }).await;
+            assert_eq!(answer.status().is_success(), expected);
+            unread.push(answer);
+        }
+        unread.clear();
+        let alone = room.make(async { of_size(2 * UNREAD) }).await;
+        assert!(alone.status().is_success(), "larger than all there is room for, but alone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_answers_are_made_at_a_time_and_the_others_wait_for_their_turn_but_not_for_ever() {
+        let (room, making, most) = (Room::new(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let counted = |time: Duration| {
+            let (making, most) = (&making, &most);
+            room.make(async move {
+                most.fetch_max(making.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                tokio::time::sleep(time).await;
+                making.fetch_sub(1, Ordering::Relaxed);
+                of_size(1)
+            })
+        };
+        let answers = join_all((0..30).map(|_| counted(Duration::from_millis(100)))).await;
+        assert!(answers.iter().all(|answer| answer.status().is_success()));
+        let slow = join_all((0..=MAKING).map(|_| counted(2 * PATIENCE))).await;
+        assert_eq!(slow.iter().filter(|answer| answer.status().is_success()).count(), MAKING);
+        assert_eq!(most.into_inner(), MAKING);
+    }
+}
