@@ -75,11 +75,13 @@ impl text::Debug for LogLevel {
 /// # Errors
 /// When it is not understood.
 pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
-    // The filter itself would take a misspelt level for the name of a module.
-    for part in level.split(',').filter(|part| !part.contains('=')) {
-        part.parse::<LevelFilter>().map_err(|_| LevelError::NoLevel(part.to_owned()))?;
+    // The filter panics at spaces around a part.
+    let parts: Vec<&str> = level.split(',').map(str::trim).collect();
+    // It would also take a misspelt level for the name of a module.
+    for part in parts.iter().filter(|part| !part.contains('=')) {
+        part.parse::<LevelFilter>().map_err(|_| LevelError::NoLevel((*part).to_owned()))?;
     }
-    Ok(EnvFilter::builder().parse(level)?)
+    Ok(EnvFilter::builder().parse(parts.join(","))?)
 }
 
 /// Starts logging for the whole process.

@@ -26,8 +26,10 @@ use crate::{
 
 /// Where these figures are in the table.
 pub const SECTION: &str = "cluster";
-/// How often the agent is started.
-const STARTS: usize = 5;
+/// How often the agent is started: where it takes seconds, less often.
+const fn starts(workload: Workload) -> usize {
+    if workload.services * workload.backends > 100_000 { 3 } else { 5 }
+}
 
 /// By then the allocator has given back what only the start needed.
 const AT_REST: Duration = Duration::from_secs(13);
@@ -75,7 +77,7 @@ pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
 
     let mut cold = Vec::new();
     let mut restarts = Vec::new();
-    for _ in 0..STARTS {
+    for _ in 0..starts(workload) {
         let (duration, agent) = timed(|| Agent::start(lab, &options));
         cold.push(duration);
         agent?.stop()?;

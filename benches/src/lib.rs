@@ -15,8 +15,13 @@ pub mod soak;
 pub mod statistics;
 pub mod workload;
 
-/// Tells a person who waits what goes on.
+use std::{sync::LazyLock, time::Instant};
+
+/// When the first one waited.
+static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Tells a person who waits what goes on, and since how many seconds something does.
 #[expect(clippy::print_stderr, reason = "results go to the standard output, and this beside them")]
 pub fn progress(what: &str) {
-    eprintln!("{what}");
+    eprintln!("{:4} s  {what}", BEGIN.elapsed().as_secs());
 }

@@ -94,7 +94,7 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
 
 /// Shows what is measured at once: should something later hang until the time limit, it is not lost.
 fn add(figures: &mut Vec<Figure>, measured: Vec<Figure>) {
-    progress(&table(&measured).to_string());
+    progress(&format!("\n{}", table(&measured)));
     figures.extend(measured);
 }
 

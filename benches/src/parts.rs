@@ -23,5 +23,5 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
 
 /// How often something of this size is repeated.
 const fn repetitions(services: usize) -> usize {
-    if services > 20_000 { 3 } else { 7 }
+    if services > 20_000 { 3 } else { 5 }
 }

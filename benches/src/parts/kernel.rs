@@ -18,8 +18,10 @@ use crate::{
     workload::{Variant, Workload},
 };
 
-/// Changes of each kind that are measured.
-const CHANGES: u32 = 200;
+/// Changes of each kind that are measured: with very many services fewer, since the kernel needs long for some.
+const fn count(workload: Workload) -> u32 {
+    if workload.services > 20_000 { 60 } else { 200 }
+}
 /// The kernel frees what was deleted, and lets a hash table grow, behind everyone's back. That is not to be measured.
 const SETTLE: Duration = Duration::from_millis(300);
 
@@ -119,13 +121,13 @@ fn changes(
     variant: impl Fn(u32) -> Variant,
 ) -> Result<Vec<ChangeSet>> {
     let change = |number| Ok(processor.apply([workload.change(changed(workload, number), variant(number))?]));
-    (0..CHANGES).map(change).collect()
+    (0..count(workload)).map(change).collect()
 }
 
 /// What undoes all changes.
 fn restore(workload: Workload, processor: &mut Processor) -> Result<ChangeSet> {
     let original = |number| workload.change(changed(workload, number), Variant::Original);
-    Ok(processor.apply((0..CHANGES).map(original).collect::<Result<Vec<_>>>()?))
+    Ok(processor.apply((0..count(workload)).map(original).collect::<Result<Vec<_>>>()?))
 }
 
 /// Which service a change is of. Two in a row are of the same: one backend less, and then one more.

@@ -15,7 +15,7 @@ use super::{BACKENDS, FIRST_PORT, kube_proxy::Service, table::Table};
 use crate::{command::run, statistics::Samples, workload::PORT};
 
 /// How often each table has its turn.
-const ROUNDS: usize = 40;
+const ROUNDS: usize = 25;
 /// Flows of each turn.
 const FLOWS: usize = 180;
 /// The first of them, which are not looked at: addresses are resolved, caches have what every packet needs.
