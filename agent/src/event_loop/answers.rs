@@ -47,9 +47,9 @@ impl EventLoop {
             }
             Query::Pods(reply) => drop(reply.send(self.processor.attached().clone())),
             Query::Dump(name, found, reply) => drop(found.send(self.renderers.ask(&name, reply))),
-            Query::Quarantine(reply) => {
+            Query::Quarantine(skip, reply) => {
                 let is_known = |object: &ObjectKey| self.processor.object(object).is_some();
-                drop(reply.send(self.quarantine.list(is_known)));
+                drop(reply.send(self.quarantine.list(skip, is_known)));
             }
             Query::History(query, reply) => drop(reply.send(self.history.query(query))),
         }

@@ -17,6 +17,9 @@ use tracing::{info, warn};
 use super::intake::{BadValue, Verdict};
 use voice::Voice;
 
+/// How many are listed at once: a store can hold hundreds of thousands, and the loop makes the list.
+const LISTED: usize = 1000;
+
 /// Values and manifests that cannot be used, until they are good or gone.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
@@ -157,8 +160,8 @@ impl Quarantine {
         self.values.len() + self.problems.len() + self.rejected.len()
     }
 
-    /// Everything in it. `is_known` tells whether something of an object is in force.
-    pub(super) fn list(&self, is_known: impl Fn(&ObjectKey) -> bool) -> Vec<Quarantined> {
+    /// What is in it, [`LISTED`] at most, without the first `skip`. `is_known` tells whether something of an object is in force.
+    pub(super) fn list(&self, skip: usize, is_known: impl Fn(&ObjectKey) -> bool) -> Vec<Quarantined> {
         let in_force = |object: &ObjectKey| if is_known(object) { "last good" } else { "nothing" };
         let values = self.values.iter().map(|(key, BadEntry { object, reason, since })| Quarantined {
             source: key.clone(),
@@ -184,7 +187,7 @@ impl Quarantine {
             since: *since,
             in_force: Some(rejected.in_force),
         });
-        values.chain(problems).chain(rejected).collect()
+        values.chain(problems).chain(rejected).skip(skip).take(LISTED).collect()
     }
 }
 

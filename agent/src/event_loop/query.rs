@@ -45,8 +45,8 @@ pub enum Query {
     /// What a renderer has applied. False if there is none of this name; else the description comes as soon as the
     /// renderer is idle.
     Dump(String, Reply<bool>, Reply<Description>),
-    /// What cannot be used.
-    Quarantine(Reply<Vec<Quarantined>>),
+    /// What cannot be used, without the first so many; never very many at once.
+    Quarantine(usize, Reply<Vec<Quarantined>>),
     /// What happened.
     History(HistoryQuery, Reply<Vec<Record>>),
 }

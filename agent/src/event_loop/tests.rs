@@ -279,7 +279,7 @@ async fn a_renderer_that_hangs_is_reported_and_the_others_go_on() {
 #[tokio::test]
 async fn a_value_that_cannot_be_read_leaves_the_last_good_one_in_force_until_it_is_good_or_gone() {
     let harness = Harness::start(vec![], vec![web()]);
-    let quarantine = async || harness.ask(Query::Quarantine).await;
+    let quarantine = async || harness.ask(|reply| Query::Quarantine(0, reply)).await;
     let address = async || {
         let id = ServiceId::new("default", "web");
         let found = harness.ask(|reply| Query::Service(id, reply)).await;
@@ -323,7 +323,7 @@ async fn problems_of_the_store_are_in_the_quarantine() {
     };
     harness.say(FeedEvent::Problems(vec![problem.clone()])).await;
     harness.history(|records| records.len() == 2).await;
-    let bad = harness.ask(Query::Quarantine).await;
+    let bad = harness.ask(|reply| Query::Quarantine(0, reply)).await;
     let [entry] = bad.as_slice() else { panic!("{bad:?}") };
     assert_eq!(
         (&entry.source, &entry.object, &entry.field),

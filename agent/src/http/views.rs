@@ -71,8 +71,19 @@ pub(super) async fn health_checks(State(api): State<Api>) -> Result<Json<Vec<Hea
     answer.await.map(Json).map_err(|_| ApiError::Stopping)
 }
 
-pub(super) async fn quarantine(State(api): State<Api>) -> Result<Json<Vec<Quarantined>>, ApiError> {
-    api.ask(Query::Quarantine).await.map(Json)
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QuarantineArguments {
+    #[serde(default)]
+    skip: usize,
+}
+
+pub(super) async fn quarantine(
+    State(api): State<Api>,
+    arguments: Result<Arguments<QuarantineArguments>, QueryRejection>,
+) -> Result<Json<Vec<Quarantined>>, ApiError> {
+    let Arguments(QuarantineArguments { skip }) = arguments.map_err(bad_request)?;
+    api.ask(|reply| Query::Quarantine(skip, reply)).await.map(Json)
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -146,7 +146,9 @@ fn troubles(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     }
     // Writing to text does not fail.
     let _ = writeln!(text, "\nLAST ERRORS");
-    let more = lines.len().saturating_sub(TROUBLES);
+    // The agent lists only the first ones of very many.
+    let unlisted = overview.status.quarantined.saturating_sub(overview.quarantine.len());
+    let more = lines.len().saturating_sub(TROUBLES) + unlisted;
     for (lines, tone) in lines.into_iter().take(TROUBLES) {
         for line in lines {
             let _ = writeln!(text, "{}", tone.paint(cut(&line, width)));

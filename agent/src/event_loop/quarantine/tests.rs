@@ -17,7 +17,7 @@ fn problem(reason: &str) -> Problem {
 }
 
 fn brief(quarantine: &Quarantine) -> Vec<(String, i64, &'static str)> {
-    let listed = quarantine.list(|object| object.to_string().ends_with("web"));
+    let listed = quarantine.list(0, |object| object.to_string().ends_with("web"));
     listed
         .into_iter()
         .map(|entry| (entry.source, entry.since.as_second(), entry.in_force.unwrap_or("")))
@@ -31,9 +31,28 @@ fn a_value_keeps_its_time_until_it_is_good_or_gone() {
         quarantine.judge(vec![Verdict::Bad(bad(key, reason))], at(second));
     }
     assert_eq!(brief(&quarantine), [("db".into(), 3, "nothing"), ("web".into(), 1, "last good")]);
-    assert_eq!(quarantine.list(|_| true)[1].reason, "two");
+    assert_eq!(quarantine.list(0, |_| true)[1].reason, "two");
     quarantine.judge(vec![Verdict::Good("web".to_owned())], at(4));
     assert_eq!(quarantine.len(), 1);
+}
+
+#[test]
+fn very_many_are_listed_in_parts_and_all_count() {
+    let mut quarantine = Quarantine::default();
+    let all = 2 * LISTED + 5;
+    let verdicts = (0..all).map(|number| Verdict::Bad(bad(&format!("{number:06}"), "bad")));
+    quarantine.judge(verdicts.collect(), at(1));
+    let mut seen = Vec::new();
+    loop {
+        let part = quarantine.list(seen.len(), |_| true);
+        if part.is_empty() {
+            break;
+        }
+        assert!(part.len() <= LISTED);
+        seen.extend(part.into_iter().map(|entry| entry.source));
+    }
+    assert_eq!(seen, (0..all).map(|number| format!("{number:06}")).collect::<Vec<_>>());
+    assert_eq!(quarantine.len(), all);
 }
 
 #[test]
@@ -79,7 +98,7 @@ fn what_a_renderer_rejects_is_in_it_until_that_renderer_takes_it() {
     quarantine.replace_rejected(&one, &[rejected("web", "second")], at(3));
     let expected = [("renderer one".to_owned(), 1, "nothing"), ("renderer other".to_owned(), 2, "nothing")];
     assert_eq!(brief(&quarantine), expected);
-    let listed = quarantine.list(|_| true);
+    let listed = quarantine.list(0, |_| true);
     assert_eq!(listed[0].object.as_deref(), Some("service default/web"));
     assert_eq!(listed[0].reason, "second");
     quarantine.replace_rejected(&one, &[], at(4));

@@ -40,7 +40,7 @@ pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiErro
         renderers: api.ask(Query::Renderers).await?,
         connections: api.counters.by_service(services.clone()).await.ok(),
         services,
-        quarantine: api.ask(Query::Quarantine).await?,
+        quarantine: api.ask(|reply| Query::Quarantine(0, reply)).await?,
         history: api.ask(|reply| Query::History(query, reply)).await?,
     };
     Ok(Html(render(&content)))
@@ -50,7 +50,7 @@ fn render(content: &Content) -> String {
     let mut page = Page::new(&format!("contiv on {}", content.status.node));
     sections::state(content, &mut page);
     sections::renderers(&content.renderers, &mut page);
-    sections::quarantine(&content.quarantine, &mut page);
+    sections::quarantine(&content.quarantine, content.status.quarantined, &mut page);
     plot::plots(&content.history, &mut page);
     sections::trace_form(&mut page);
     sections::events(&content.history, &mut page);

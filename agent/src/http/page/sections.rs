@@ -86,7 +86,8 @@ fn renderer(renderer: &RendererView) -> Row {
     ]
 }
 
-pub(super) fn quarantine(quarantine: &[Quarantined], page: &mut Page) {
+/// The first ones of so many.
+pub(super) fn quarantine(quarantine: &[Quarantined], count: usize, page: &mut Page) {
     page.heading("Quarantine");
     if quarantine.is_empty() {
         return page.paragraph("Nothing: all that is stored can be used.");
@@ -104,6 +105,13 @@ pub(super) fn quarantine(quarantine: &[Quarantined], page: &mut Page) {
         &["object", "reason", "where", "in force", "since"],
         &quarantine.iter().map(row).collect::<Vec<_>>(),
     );
+    if count > quarantine.len() {
+        page.paragraph(&format!(
+            "And {} more: /quarantine?skip={}",
+            count - quarantine.len(),
+            quarantine.len()
+        ));
+    }
 }
 
 pub(super) fn services(content: &Content, page: &mut Page) {
