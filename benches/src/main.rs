@@ -45,6 +45,9 @@ fn measure(lab: &Lab, options: &Options) -> Result<()> {
     report(&figures, options).and(outcome)
 }
 
+/// What the kernel alone needs for a cold start of 10,000 services on the machine that limits of time are for.
+const QUICK: Duration = Duration::from_millis(90);
+
 fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Result<()> {
     let is_wanted = |section: &str| options.only.as_deref().is_none_or(|only| only == section);
     if is_wanted(parts::SECTION) {
@@ -58,10 +61,16 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
     let flat = Wanted::AtMost(Quantity::Times(2.0));
     figures.extend(growth(figures, "kernel, one replaced backend", flat));
     if is_wanted(cluster::SECTION) {
+        progress("how quick this machine is");
+        let floor = parts::cold_floor(lab)?;
+        let slowness = (floor.as_secs_f64() / QUICK.as_secs_f64()).max(1.0);
+        let machine = Figure::new("machine", "kernel alone, cold", (10_000, 4), floor);
+        add(figures, vec![machine.beside(QUICK)]);
         for questions in questions(options.quick) {
             let Workload { services, backends } = questions.workload;
             progress(&format!("cluster, {services} services with {backends} backends"));
-            add(figures, cluster::measure(lab, questions)?);
+            let measured = cluster::measure(lab, questions)?;
+            add(figures, measured.into_iter().map(|figure| figure.on_slower(slowness)).collect());
         }
     }
     if is_wanted(controllers::SECTION) && !(options.quick && options.only.is_none()) {

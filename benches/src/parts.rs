@@ -3,6 +3,8 @@
 mod kernel;
 mod processor;
 
+use std::time::Duration;
+
 use contiv_tests::lab::{Lab, Result};
 
 use crate::{figures::Figure, workload::Workload};
@@ -19,6 +21,14 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     let mut figures = processor::measure(workload)?;
     figures.extend(lab.node.run(|| kernel::measure(lab, workload))?);
     Ok(figures)
+}
+
+/// What the kernel alone needs for 10,000 services in an empty table.
+///
+/// # Errors
+/// When anything fails.
+pub fn cold_floor(lab: &Lab) -> Result<Duration> {
+    lab.node.run(|| kernel::cold_floor(lab, Workload { services: 10_000, backends: 4 }))
 }
 
 /// How often something of this size is repeated.

@@ -82,6 +82,19 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
     Ok(figures(workload, encode, floor, ours, restart, replace))
 }
 
+/// What the kernel alone needs for everything.
+pub(super) fn cold_floor(lab: &Lab, workload: Workload) -> Result<Duration> {
+    let snapshot = workload.processor()?.snapshot();
+    let mut times = Vec::new();
+    for _ in 0..repetitions(workload.services) {
+        let kernel = lab.node2.run(Kernel::open)?;
+        let (_, batches) = Offline::resync(&snapshot, kernel.batch_limit);
+        times.push(kernel.commit(&batches)?);
+        lab.node2.run(remove_table)?;
+    }
+    Ok(times.into_iter().collect::<Samples>().median())
+}
+
 fn figures(
     workload: Workload,
     encode: Times,
@@ -100,7 +113,8 @@ fn figures(
     // With fewer services all of it is noise.
     if workload.services >= 10_000 {
         cold = cold.wanting(Wanted::TimesFloor(1.5));
-        slots = slots.wanting(Wanted::TimesFloor(1.5));
+        // The kernel validates; beyond that there is only planning.
+        slots = slots.wanting(Wanted::TimesFloor(1.1));
     }
     vec![
         figure("plan and encode everything", median(encode.cold)),

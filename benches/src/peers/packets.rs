@@ -25,8 +25,19 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long first packets took: without any table, and through each of them.
 pub(super) struct FirstPackets {
-    pub(super) straight: Samples,
-    pub(super) through: [(Table, Samples); 3],
+    pub(super) straight: Turns,
+    pub(super) through: [(Table, Turns); 3],
+}
+
+/// The latencies of each turn.
+#[derive(Debug, Default)]
+pub(super) struct Turns(Vec<Samples>);
+
+impl Turns {
+    /// That of the turn in the middle: one in which the machine did something else does not count for all.
+    pub(super) fn percentile(&self, percent: usize) -> Duration {
+        self.0.iter().map(|turn| turn.percentile(percent)).collect::<Samples>().median()
+    }
 }
 
 /// A client on one pod of the node, and the backends on the other.
@@ -56,29 +67,25 @@ impl<'lab> Packets<'lab> {
     /// New flows straight to a backend, and to services all over each table. The tables take turns: a machine that becomes
     /// slower or faster meanwhile does so for all of them.
     pub(super) fn first_packets(&self) -> Result<FirstPackets> {
-        let mut straight = Vec::new();
-        let mut through = Table::ALL.map(|table| (table, Vec::new()));
+        let mut straight = Turns::default();
+        let mut through = Table::ALL.map(|table| (table, Turns::default()));
         let server = SocketAddrV4::new(self.lab.pod2.host.v4, FIRST_PORT);
         for round in 0..ROUNDS {
             let service = |flow: usize| {
                 let number = (round * FLOWS + flow) * 7919 % self.services.len();
                 SocketAddrV4::new(self.services[number], PORT)
             };
-            straight.extend(self.flows(|_| server)?);
-            for (table, latencies) in &mut through {
+            straight.0.push(self.flows(|_| server)?);
+            for (table, turns) in &mut through {
                 self.lab.node.run(|| table.wake())?;
-                latencies.extend(self.flows(service)?);
+                turns.0.push(self.flows(service)?);
                 self.lab.node.run(|| table.put_to_sleep())?;
             }
         }
-        let samples = |latencies: Vec<Duration>| latencies.into_iter().collect::<Samples>();
-        Ok(FirstPackets {
-            straight: samples(straight),
-            through: through.map(|(table, latencies)| (table, samples(latencies))),
-        })
+        Ok(FirstPackets { straight, through })
     }
 
-    fn flows(&self, target: impl Fn(usize) -> SocketAddrV4 + Send + Sync) -> Result<Vec<Duration>> {
+    fn flows(&self, target: impl Fn(usize) -> SocketAddrV4 + Send + Sync) -> Result<Samples> {
         self.lab.node.run(|| run(&["conntrack", "--flush"]).map(drop))?;
         let failed = |error| LabError::system("send a packet", error);
         // Sockets made here belong to the pod; those of the servers belong to theirs.
