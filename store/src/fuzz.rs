@@ -48,11 +48,12 @@ fn reads_back(object: &ManifestObject) {
 /// `input` is a store URL.
 ///
 /// # Panics
-/// When it does not read back as it is printed, or an error does not name it, or tells a password.
+/// When what it prints as is another one, or an error does not name it, or tells a password.
 pub fn url(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     match text.parse::<StoreUrl>() {
-        Ok(url) => assert_eq!(url.to_string(), text),
+        // There are several ways to write the same, as in `kube:?`.
+        Ok(url) => assert_eq!(url.to_string().parse::<StoreUrl>().as_ref(), Ok(&url)),
         Err(error) => assert!(error.url == without_password(text) && !error.problem.is_empty()),
     }
 }

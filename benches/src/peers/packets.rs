@@ -14,10 +14,11 @@ use contiv_tests::lab::{Lab, LabError, Result};
 use super::{BACKENDS, FIRST_PORT, kube_proxy::Service, table::Table};
 use crate::{command::run, statistics::Samples, workload::PORT};
 
-/// How often each table has its turn.
-const ROUNDS: usize = 25;
-/// Flows of each turn.
-const FLOWS: usize = 180;
+/// How often each table has its turn, and with how many flows. To wake a large one and put it to sleep takes seconds, so then
+/// there are fewer and longer turns.
+const fn turns(services: usize) -> (usize, usize) {
+    if services < 10_000 { (25, 180) } else { (9, 480) }
+}
 /// The first of them, which are not looked at: addresses are resolved, caches have what every packet needs.
 const WARM_UP: usize = 30;
 /// Much longer than any packet takes.
@@ -46,6 +47,7 @@ pub(super) struct Packets<'lab> {
     servers: Vec<UdpSocket>,
     /// Services that have all their backends.
     services: Vec<Ipv4Addr>,
+    turns: (usize, usize),
 }
 
 impl<'lab> Packets<'lab> {
@@ -59,9 +61,10 @@ impl<'lab> Packets<'lab> {
             let servers = (0..BACKENDS).map(bind).collect::<io::Result<_>>();
             servers.map_err(|error| LabError::system("start the servers", error))
         })?;
+        let turns = turns(services.len());
         let is_complete = |service: &&Service| service.endpoints.len() == usize::from(BACKENDS);
         let services = services.iter().filter(is_complete).map(|service| service.address).collect();
-        Ok(Self { lab, servers, services })
+        Ok(Self { lab, servers, services, turns })
     }
 
     /// New flows straight to a backend, and to services all over each table. The tables take turns: a machine that becomes
@@ -70,9 +73,10 @@ impl<'lab> Packets<'lab> {
         let mut straight = Turns::default();
         let mut through = Table::ALL.map(|table| (table, Turns::default()));
         let server = SocketAddrV4::new(self.lab.pod2.host.v4, FIRST_PORT);
-        for round in 0..ROUNDS {
+        let (rounds, flows) = self.turns;
+        for round in 0..rounds {
             let service = |flow: usize| {
-                let number = (round * FLOWS + flow) * 7919 % self.services.len();
+                let number = (round * flows + flow) * 7919 % self.services.len();
                 SocketAddrV4::new(self.services[number], PORT)
             };
             straight.0.push(self.flows(|_| server)?);
@@ -91,7 +95,7 @@ impl<'lab> Packets<'lab> {
         // Sockets made here belong to the pod; those of the servers belong to theirs.
         let latencies = self.lab.pod1.run(|| {
             let latency = |flow| self.flow(target(flow)).map_err(failed);
-            (0..FLOWS).map(latency).collect::<Result<Vec<_>>>()
+            (0..self.turns.1).map(latency).collect::<Result<Vec<_>>>()
         })?;
         Ok(latencies.into_iter().skip(WARM_UP).collect())
     }
