@@ -1,6 +1,6 @@
 //! A question to a running agent, by its debug HTTP.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, net::Ipv6Addr, str::FromStr, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use axum::{
@@ -39,9 +39,14 @@ impl FromStr for Server {
             return Err(format!("give the address only, without a path; {example}"));
         }
         let host = uri.host().filter(|host| !host.is_empty()).ok_or(format!("no host; {example}"))?;
-        // Between brackets in a URL, without them for the resolver.
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        Ok(Self { host, port: uri.port_u16().unwrap_or(80) })
+        // An IPv6 address is between brackets in a URL, and without them for the resolver; it may have a zone.
+        let is_ipv6 = |ip: &&str| ip.split('%').next().is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok());
+        let name = match host.strip_prefix('[') {
+            Some(rest) => rest.strip_suffix(']').filter(is_ipv6),
+            None => Some(host).filter(|name| !name.contains(['[', ']'])),
+        };
+        let name = name.ok_or_else(|| format!("the host {host:?} is no name and no address; {example}"))?;
+        Ok(Self { host: name.to_owned(), port: uri.port_u16().unwrap_or(80) })
     }
 }
 
@@ -113,8 +118,16 @@ mod tests {
         ] {
             assert_eq!(url.parse::<Server>().unwrap().to_string(), expected);
         }
-        for wrong in ["127.0.0.1:9999", "https://node1:9999", "http://node1/services", "http://", "node1", ""]
-        {
+        for wrong in [
+            "127.0.0.1:9999",
+            "https://node1:9999",
+            "http://node1/services",
+            "http://",
+            "node1",
+            "",
+            "http://a[::1]b",
+            "http://[a]",
+        ] {
             let error = wrong.parse::<Server>().unwrap_err();
             assert!(error.contains("as in http://"), "{wrong}: {error}");
         }
