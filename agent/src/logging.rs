@@ -81,7 +81,8 @@ pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
     for part in parts.iter().filter(|part| !part.contains('=')) {
         part.parse::<LevelFilter>().map_err(|_| LevelError::NoLevel((*part).to_owned()))?;
     }
-    Ok(EnvFilter::builder().parse(parts.join(","))?)
+    // A pattern of a field's value can take minutes to be made ready. As text it is compared as it is.
+    Ok(EnvFilter::builder().with_regex(false).parse(parts.join(","))?)
 }
 
 /// Starts logging for the whole process.
