@@ -52,8 +52,6 @@ pub enum Wanted {
     AtMost(Quantity),
     /// At most so many times the floor.
     TimesFloor(f64),
-    /// At most this, on a machine that is so many times slower than the one that the limit is for.
-    OnSlower(Quantity, f64),
 }
 
 impl Quantity {
@@ -103,7 +101,6 @@ impl fmt::Display for Wanted {
         match self {
             Self::AtMost(limit) => write!(f, "≤ {limit}"),
             Self::TimesFloor(times) => write!(f, "≤ {times} × floor"),
-            Self::OnSlower(limit, times) => write!(f, "≤ {limit} × {times:.2}"),
         }
     }
 }
@@ -133,22 +130,10 @@ impl Figure {
         let limit = match wanted {
             Wanted::AtMost(limit) => limit.number(),
             Wanted::TimesFloor(times) => self.floor.map_or(f64::NAN, Quantity::number) * times,
-            Wanted::OnSlower(limit, times) => limit.number() * times,
         };
         self.wanted = Some(wanted);
         self.holds = Some(self.seen.number() <= limit);
         self
-    }
-
-    /// The same, seen on a machine that is so many times slower than the one that limits of time are for.
-    #[must_use]
-    pub fn on_slower(self, times: f64) -> Self {
-        match self.wanted {
-            Some(Wanted::AtMost(limit @ Quantity::Seconds(_))) => {
-                self.wanting(Wanted::OnSlower(limit, times))
-            }
-            _ => self,
-        }
     }
 
     fn cells(&self) -> [String; 7] {

@@ -45,7 +45,8 @@ fn measure(lab: &Lab, options: &Options) -> Result<()> {
     report(&figures, options).and(outcome)
 }
 
-/// What the kernel alone needs for a cold start of 10,000 services on the machine that limits of time are for.
+/// What the kernel alone needs for a cold start of 10,000 services on the machine that limits of time are for: beside it one sees
+/// how quick this one is.
 const QUICK: Duration = Duration::from_millis(90);
 
 fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Result<()> {
@@ -63,14 +64,12 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
     if is_wanted(cluster::SECTION) {
         progress("how quick this machine is");
         let floor = parts::cold_floor(lab)?;
-        let slowness = (floor.as_secs_f64() / QUICK.as_secs_f64()).max(1.0);
         let machine = Figure::new("machine", "kernel alone, cold", (10_000, 4), floor);
         add(figures, vec![machine.beside(QUICK)]);
         for questions in questions(options.quick) {
             let Workload { services, backends } = questions.workload;
             progress(&format!("cluster, {services} services with {backends} backends"));
-            let measured = cluster::measure(lab, questions)?;
-            add(figures, measured.into_iter().map(|figure| figure.on_slower(slowness)).collect());
+            add(figures, cluster::measure(lab, questions)?);
         }
     }
     if is_wanted(controllers::SECTION) && !(options.quick && options.only.is_none()) {

@@ -252,20 +252,32 @@ pub async fn commit_in_chunks(store: &dyn Store, operations: Vec<Operation>) -> 
     let mut revision = 0;
     let mut rest = operations;
     while !rest.is_empty() {
-        let later = rest.split_off(fitting(&rest));
+        let mut fill = Fill::default();
+        let fitting = rest.iter().take_while(|operation| fill.take(operation.size())).count();
+        let later = rest.split_off(fitting);
         revision = store.commit(rest).await?;
         rest = later;
     }
     Ok(revision)
 }
 
-/// How many of the first operations make one transaction; at least one, if there is any.
-fn fitting(operations: &[Operation]) -> usize {
-    let mut bytes = 0;
-    let fits = |operation: &&Operation| {
-        bytes += operation.size();
-        bytes <= TRANSACTION_BYTES
-    };
-    let count = operations.iter().take(TRANSACTION_LIMIT).take_while(fits).count();
-    count.max(operations.len().min(1))
+/// How full a transaction is.
+#[derive(Debug, Default)]
+pub struct Fill {
+    operations: usize,
+    bytes: usize,
+}
+
+impl Fill {
+    /// Takes one more operation in, with so many bytes of value. False if it has to go into the next transaction, as
+    /// [`TRANSACTION_LIMIT`] and [`TRANSACTION_BYTES`] have it; the first always fits.
+    pub const fn take(&mut self, bytes: usize) -> bool {
+        let is_full = self.operations == TRANSACTION_LIMIT || self.bytes + bytes > TRANSACTION_BYTES;
+        if is_full && self.operations > 0 {
+            return false;
+        }
+        self.operations += 1;
+        self.bytes += bytes;
+        true
+    }
 }

@@ -24,8 +24,6 @@ const MOST_DESCRIPTORS: u64 = 140;
 /// etcd takes 1.5 MiB in one request.
 const HUGE: usize = 1 << 20;
 const WRITERS: usize = 16;
-/// A build for debugging takes 9 s to list all of it, of a processor that it shares with etcd and others.
-const START_LIMIT: Duration = Duration::from_secs(300);
 
 fn number(name: &str, default: usize) -> usize {
     env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
@@ -174,8 +172,7 @@ fn huge_values_foreign_keys_and_a_key_that_never_rests_cost_bounded_memory_and_n
 
         // All of it at once: the first list of the next agent.
         agent.stop()?;
-        let agent = Agent::launch(&lab.node, "next", &options)?;
-        agent.wait_until_ready(START_LIMIT)?;
+        let agent = Agent::start_on(&lab.node, "next", &options)?;
         under_watch(&agent, "a start over all of that", || assert_it_works(lab, &etcd, &agent, &web(0)))?;
         agent.stop().map(drop)
     })

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Write};
 use anyhow::Context;
 use clap::Args;
 use contiv_proto::{Key, Object};
-use contiv_store::{Entry, Operation, Store, TRANSACTION_BYTES, TRANSACTION_LIMIT, manifest::ManifestObject};
+use contiv_store::{Entry, Fill, Operation, Store, manifest::ManifestObject};
 use jiff::Timestamp;
 
 use super::{
@@ -80,10 +80,13 @@ async fn apply(
             let value = object.encode().with_context(|| format!("{source}: failed to write {key}"))?;
             Some(Operation::Put { key: key.to_path(), value: value.into() })
         };
-        if !chunk.has_room_for(put.as_ref()) {
+        let size = put.as_ref().map_or(0, Operation::size);
+        if !chunk.fill.take(size) {
             std::mem::take(&mut chunk).apply(store, &progress, total, terminal).await?;
+            chunk.fill.take(size);
         }
-        chunk.push(key, verdict, put);
+        chunk.verdicts.push((key, verdict));
+        chunk.operations.extend(put);
     }
     chunk.apply(store, &progress, total, terminal).await
 }
@@ -93,21 +96,10 @@ async fn apply(
 struct Chunk {
     operations: Vec<Operation>,
     verdicts: Vec<(Key, Verdict)>,
-    bytes: usize,
+    fill: Fill,
 }
 
 impl Chunk {
-    fn has_room_for(&self, put: Option<&Operation>) -> bool {
-        self.verdicts.len() < TRANSACTION_LIMIT
-            && self.bytes + put.map_or(0, Operation::size) <= TRANSACTION_BYTES
-    }
-
-    fn push(&mut self, key: Key, verdict: Verdict, put: Option<Operation>) {
-        self.bytes += put.as_ref().map_or(0, Operation::size);
-        self.verdicts.push((key, verdict));
-        self.operations.extend(put);
-    }
-
     async fn apply(
         self,
         store: &dyn Store,
