@@ -212,6 +212,39 @@ fn thousands_of_services_go_in_although_the_send_buffer_is_small() -> Result<()>
 }
 
 #[test]
+fn a_large_set_is_declared_for_what_it_holds_and_made_anew_when_it_is_outgrown() -> Result<()> {
+    isolated("a_large_set_is_declared_for_what_it_holds_and_made_anew_when_it_is_outgrown", |lab| {
+        let declared = || lab.node.exec(&["nft", "list", "map", "inet", "contiv", "backends4"]);
+        let mut renderer = Nftables::new();
+        let mut state = wide(&[1200]);
+        resync(&lab.node, &mut renderer, &state)?;
+        assert!(declared()?.contains("size 2400"));
+        for (services, size, is_planned_anew) in
+            [(wide(&[1200, 700]), "size 2400", false), (wide(&[1200, 700, 800]), "size 5400", true)]
+        {
+            let changes = ChangeSet::between(&state, &services);
+            state = services;
+            let report = lab.node.run(|| renderer.update(&changes).map_err(unexpected))?;
+            assert_eq!(report.rejected, []);
+            assert_eq!(report.added > 2000, is_planned_anew, "{report:?}");
+            assert!(declared()?.contains(size), "{size}");
+            assert_eq!(verifier_elements(&lab.node)?, desired_elements(&state));
+        }
+        // As from nothing, in netlink's words and in nft's.
+        resync(&lab.node2, &mut Nftables::new(), &state)?;
+        assert_same_listing(&lab.node, &lab.node2)?;
+        lab.node2.exec(&["nft", "flush", "ruleset"])?;
+        lab.node2.exec_with_input(&["nft", "-f", "-"], &dry_run::nft(&state))?;
+        assert_same_listing(&lab.node, &lab.node2)?;
+        let before = lab.node.exec(&["nft", "list", "ruleset"])?;
+        let report = resync(&lab.node, &mut Nftables::new(), &state)?;
+        assert!(report.added < 10, "{report:?}");
+        assert_eq!(lab.node.exec(&["nft", "list", "ruleset"])?, before);
+        Ok(())
+    })
+}
+
+#[test]
 fn an_update_before_a_resync_is_refused_and_a_failed_call_asks_for_a_resync() -> Result<()> {
     isolated("an_update_before_a_resync_is_refused_and_a_failed_call_asks_for_a_resync", |lab| {
         let (old, new) = (snapshot(3, 2), snapshot(3, 3));
@@ -291,6 +324,30 @@ fn snapshot(services: u16, backends: u16) -> Snapshot {
         },
         ..Snapshot::default()
     }
+}
+
+/// A service for each of `backends`, with so many of them.
+fn wide(backends: &[u16]) -> Snapshot {
+    let service = |(number, backends): (u8, &u16)| {
+        let backend = |backend: u16| {
+            let [high, low] = backend.to_be_bytes();
+            Backend::new((IpAddr::from([10, number, high, low]), 8080).into())
+        };
+        let port = ServicePort {
+            port: 80,
+            protocol: Protocol::Tcp,
+            name: "".into(),
+            node_port: None,
+            backends: (0..*backends).map(backend).collect(),
+        };
+        let service = ContivService {
+            cluster_ips: [IpAddr::from([10, 96, 0, number])].into(),
+            ports: vec![port],
+            ..ContivService::new(ServiceId::new("default", format!("wide-{number}")))
+        };
+        (service.id.clone(), Arc::new(service))
+    };
+    Snapshot { services: (1..).zip(backends).map(service).collect(), ..Snapshot::default() }
 }
 
 fn service(number: u16, backends: u16) -> ContivService {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, net::SocketAddr, time::Instant};
 
 use super::{
+    capacity::Sizes,
     element::{Element, FrontendKey, Key, Value},
     encode,
     layout::{
@@ -19,29 +20,40 @@ use super::{
 use crate::Report;
 
 /// A table from nothing; one that is there and cannot be used goes in the same transaction.
-pub(super) fn write_fresh(batch: &mut Batch, replace: bool, flags: u32) {
+pub(super) fn write_fresh(batch: &mut Batch, replace: bool, flags: u32, sizes: &Sizes) {
     if replace {
         write_removal(batch);
     }
     write_table(batch, flags);
-    write_sets(batch);
+    write_sets(batch, sizes);
     write_chains(batch);
     write_rules(batch);
 }
 
-/// All rules of a usable table anew: they are few, and whoever changed one is undone. Sets and elements stay.
-pub(super) fn write_repair(batch: &mut Batch, existing: &Existing, flags: u32) {
+/// All rules of a usable table anew: they are few, and whoever changed one is undone. Sets and elements stay, but for sets that
+/// are made anew, for so many elements; these are empty then.
+pub(super) fn write_repair(batch: &mut Batch, existing: &Existing, flags: u32, anew: &Sizes) {
     // One that was put to sleep wakes up, and one that has lost its owner gets another.
     write_table(batch, flags);
     batch.delete(msg::DELRULE, "all rules", |message| message.text(rule::TABLE, TABLE));
+    // No rule looks into them now.
+    for (set, size) in anew {
+        write_removal_of_set(batch, &set.name());
+        let id = batch.new_set_id();
+        set.write(batch, id, Some(*size));
+    }
     write_chains(batch);
     write_rules(batch);
     for name in &existing.foreign_sets {
-        batch.delete(msg::DELSET, format!("remove foreign set {name}"), |message| {
-            message.text(set::TABLE, TABLE);
-            message.text(set::NAME, name);
-        });
+        write_removal_of_set(batch, name);
     }
+}
+
+fn write_removal_of_set(batch: &mut Batch, name: &str) {
+    batch.delete(msg::DELSET, format!("remove set {name}"), |message| {
+        message.text(set::TABLE, TABLE);
+        message.text(set::NAME, name);
+    });
 }
 
 /// The table goes, with everything in it.

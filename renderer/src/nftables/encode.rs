@@ -20,6 +20,11 @@ const ELEMENTS_PER_MESSAGE: usize = 256;
 /// Bytes of the name of an interface and the zeroes that fill it up. Source: `if.h`.
 const IFNAMSIZ: usize = 16;
 
+/// Whether so many elements go into one batch of at most `limit` bytes.
+pub(crate) const fn fits(elements: usize, limit: usize) -> bool {
+    elements <= limit / ELEMENT_BYTES
+}
+
 /// The batches of a transaction: several if it is larger than `limit` bytes. `first` goes ahead of the first of them.
 pub(crate) fn batches(first: Batch, transaction: Transaction, limit: usize) -> impl Iterator<Item = Batch> {
     let room = limit.saturating_sub(first.len()) / ELEMENT_BYTES;

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::mpsc::Receiver};
 
 use super::{
     COMPARE_LIMIT, Nftables, apply,
+    capacity::Sizes,
     netlink::{Batch, NetlinkError},
     read::{self, Existing},
     table::Table,
@@ -42,14 +43,15 @@ impl Nftables {
                     return Ok(None);
                 }
                 let found = read::found(socket)?;
-                apply::write_repair(&mut batch, &existing, ownership.flags(found.as_ref()));
+                apply::write_repair(&mut batch, &existing, ownership.flags(found.as_ref()), &Sizes::new());
                 elements
             }
             Repair::Table => {
                 if read::found(socket)?.is_some() {
                     return Ok(None);
                 }
-                apply::write_fresh(&mut batch, false, ownership.flags(None));
+                let sizes = table.sizes(socket.batch_limit());
+                apply::write_fresh(&mut batch, false, ownership.flags(None), &sizes);
                 table.whole()
             }
         };

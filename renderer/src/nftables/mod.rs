@@ -5,6 +5,7 @@
 //! ```
 
 mod apply;
+mod capacity;
 mod carriers;
 pub mod counters;
 mod element;
@@ -147,34 +148,42 @@ impl Nftables {
         if let (Some(existing), Some(found)) = (&mut existing, &found) {
             existing.usable &= ownership.accepts(found);
         }
-        if existing.as_ref().is_some_and(|existing| existing.usable) {
+        let is_replaced = existing.as_ref().is_some_and(|existing| !existing.usable);
+        let usable = existing.filter(|existing| existing.usable);
+        if usable.is_some() {
             loopback::close(socket, Some(&snapshot.node))?;
         }
-        let mut batch = Batch::new();
-        let elements = match &existing {
-            Some(existing) if existing.usable => {
-                apply::write_repair(&mut batch, existing, ownership.flags(found.as_ref()));
-                if elements_at_most(snapshot) > COMPARE_LIMIT {
-                    Elements { foreign: Set::all().collect(), ..Elements::default() }
-                } else {
-                    read::elements(socket)?
-                }
-            }
-            _ => {
-                apply::write_fresh(&mut batch, existing.is_some(), ownership.flags(None));
-                Elements::default()
-            }
+        let is_compared = usable.is_some() && elements_at_most(snapshot) <= COMPARE_LIMIT;
+        let elements = match usable {
+            None => Elements::default(),
+            Some(_) if is_compared => read::elements(socket)?,
+            Some(_) => Elements { foreign: Set::all().collect(), ..Elements::default() },
         };
         let backends =
             elements.frontends.iter().map(|(frontend, elements)| (*frontend, programmed(elements)));
-        let found = backends.collect();
+        let before = backends.collect();
         let as_before = carriers::as_before(snapshot, &elements);
-        let (table, transaction) = Table::resync(as_before.as_ref().unwrap_or(snapshot), elements);
+        let (table, mut transaction) = Table::resync(as_before.as_ref().unwrap_or(snapshot), elements);
+        let mut batch = Batch::new();
+        if let Some(existing) = &usable {
+            let anew = if is_compared {
+                let outgrown = capacity::outgrown(&existing.sizes, &table.counts());
+                table.refill(&outgrown, &mut transaction);
+                outgrown
+            } else {
+                // To empty a large set costs the kernel more than to make it anew.
+                table.sizes(socket.batch_limit())
+            };
+            transaction.flush.retain(|set| !anew.contains_key(set));
+            apply::write_repair(&mut batch, existing, ownership.flags(found.as_ref()), &anew);
+        } else {
+            let sizes = table.sizes(socket.batch_limit());
+            apply::write_fresh(&mut batch, is_replaced, ownership.flags(None), &sizes);
+        }
         let mut report = apply::commit(socket, batch, transaction)?;
         loopback::open(&snapshot.node);
-        let existing = existing.filter(|existing| existing.usable).unwrap_or_default();
-        apply::remove_leftovers(socket, &existing, &table, &mut report);
-        self.cleaner.reconciled(snapshot, found);
+        apply::remove_leftovers(socket, &usable.unwrap_or_default(), &table, &mut report);
+        self.cleaner.reconciled(snapshot, before);
         self.table = Some(table);
         Ok(report)
     }

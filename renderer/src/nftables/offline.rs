@@ -21,7 +21,7 @@ impl Offline {
         let (table, transaction) = Table::resync(snapshot, Elements::default());
         let offline = Self { table, batch_limit };
         let mut fresh = Batch::new();
-        apply::write_fresh(&mut fresh, false, 0);
+        apply::write_fresh(&mut fresh, false, 0, &offline.table.sizes(batch_limit));
         let batches = offline.encode(fresh, transaction);
         (offline, batches)
     }

@@ -1,8 +1,9 @@
 //! The elements of one frontend, as they are remembered: in little memory, since there are as many as there are backends.
 
 use super::{
+    capacity::Counts,
     element::{Element, Endpoint, FrontendKey, Key, Value},
-    layout::{Set, SetKind},
+    layout::{Family, Set, SetKind},
 };
 
 /// The elements of one frontend. Of those that hold a backend only the backend is kept: set and key follow from its place.
@@ -62,6 +63,17 @@ impl Programmed {
     /// Whether it leads to this backend.
     pub(crate) fn leads_to(&self, backend: Endpoint) -> bool {
         self.slots.contains(&backend) || self.outside.contains(&backend)
+    }
+
+    /// Adds to `counts` how many elements there are in each set.
+    pub(crate) fn count(&self, family: Family, counts: &mut Counts) {
+        let slots = [(SetKind::Backends, self.slots.len()), (SetKind::BackendsOutside, self.outside.len())];
+        for (kind, count) in slots.into_iter().filter(|(_, count)| *count > 0) {
+            *counts.entry(Set::new(kind, family)).or_default() += count;
+        }
+        for element in &self.rest {
+            *counts.entry(element.set).or_default() += 1;
+        }
     }
 
     /// How many elements there are.

@@ -8,6 +8,7 @@ use std::{
 use ipnetwork::IpNetwork;
 
 use super::{
+    capacity::Sizes,
     element::{Element, Endpoint, FrontendKey, Key, Value},
     layout::{Declaration, DemandChain, Family, Form, PROTOCOLS, Set, TABLE, chains, family_chain, nfproto},
     netlink::{
@@ -26,6 +27,8 @@ pub(crate) struct Existing {
     pub(crate) foreign_chains: BTreeSet<String>,
     /// Named sets that are not the agent's.
     pub(crate) foreign_sets: BTreeSet<String>,
+    /// How many elements sets can hold, where that is bounded.
+    pub(crate) sizes: Sizes,
     /// Sets and base chains are all there and declared as they must be.
     pub(crate) usable: bool,
 }
@@ -89,6 +92,8 @@ pub(crate) fn existing(socket: &mut Socket) -> Result<Existing, NetlinkError> {
                 data,
             };
             existing.usable &= found.agrees_with(&ours.declaration());
+            let size = object.nested(set::DESC).and_then(|desc| desc.u32(set::DESC_SIZE));
+            existing.sizes.extend(size.map(|size| (ours, size)));
             sets += 1;
         } else if flags & set::FLAG_ANONYMOUS == 0 {
             existing.foreign_sets.insert(name.to_owned());

@@ -9,8 +9,9 @@ use std::{
 use contiv_model::{ChangeSet, ContivService, NodeFacts, ServiceId, Snapshot};
 
 use super::{
+    capacity::{self, Counts, Sizes},
     element::{Element, FrontendKey, Key, Value},
-    elements,
+    elements, encode,
     layout::{DemandChain, Family, Set, SetKind},
     plan::{FrontendPlan, plan},
     planned::{Planned, shared_elements},
@@ -183,6 +184,37 @@ impl Table {
             // These come and go with the kernel's memory, or are written all at once.
             Key::Client(..) | Key::Range(_) | Key::Interface(_) => None,
         }
+    }
+
+    /// For sets that are made anew, and so are empty: takes nothing out of them, and puts all in that they are to hold.
+    pub(crate) fn refill(&self, sets: &Sizes, transaction: &mut Transaction) {
+        if sets.is_empty() {
+            return;
+        }
+        for set in sets.keys() {
+            transaction.leave(*set);
+        }
+        let elements =
+            self.elements().into_iter().filter(|element| sets.contains_key(&element.set)).collect();
+        Group { remove: vec![], add: elements }.split().for_each(|group| transaction.push(group));
+    }
+
+    /// What to declare sets for, to a kernel that takes so many bytes in one batch. Sets that are filled in pieces are not
+    /// bounded: to make one of them anew would show it half full to traffic.
+    pub(crate) fn sizes(&self, batch_limit: usize) -> Sizes {
+        if encode::fits(self.len(), batch_limit) { capacity::sizes(&self.counts()) } else { Sizes::new() }
+    }
+
+    /// How many elements there are in each set, besides those that come from the node.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = Counts::new();
+        for (frontend, programmed) in &self.frontends {
+            programmed.count(frontend.family(), &mut counts);
+        }
+        for element in self.shared.keys() {
+            *counts.entry(element.set).or_default() += 1;
+        }
+        counts
     }
 
     /// How many elements there are besides those that come from the node.

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use contiv_model::ServiceId;
 
 use super::{
+    capacity::{self, Sizes},
     element::{Element, FrontendKey, Key},
     layout::{SKELETON, TABLE},
     plan::plan,
@@ -13,10 +14,30 @@ use super::{
 
 /// The whole ruleset. Loads with `nft -f`.
 pub(crate) fn ruleset(table: &Table) -> String {
-    let mut text = String::from(SKELETON);
+    let mut text = skeleton(&capacity::sizes(&table.counts()));
     // Writing to a string cannot fail.
     let _ = write_chains(&mut text, table);
     let _ = write_elements(&mut text, table);
+    text
+}
+
+/// The skeleton, with sets that are bounded.
+fn skeleton(sizes: &Sizes) -> String {
+    let sizes: BTreeMap<String, u32> = sizes.iter().map(|(set, size)| (set.name(), *size)).collect();
+    let mut text = String::new();
+    let mut size = None;
+    for line in SKELETON.split_inclusive('\n') {
+        text.push_str(line);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["map" | "set", name, "{"] => size = sizes.get(name),
+            // It comes after the type of the keys.
+            ["type" | "typeof", ..] => {
+                text.extend(size.take().map(|size| format!("\t\tsize {size}\n")));
+            }
+            _ => {}
+        }
+    }
     text
 }
 

@@ -81,6 +81,16 @@ impl Transaction {
         self.flush.is_empty() && self.chains.is_empty() && self.groups.is_empty()
     }
 
+    /// Leaves what concerns one set as it is.
+    pub(crate) fn leave(&mut self, set: Set) {
+        for group in &mut self.groups {
+            group.remove.retain(|element| element.set != set);
+            group.add.retain(|element| element.set != set);
+        }
+        self.groups.retain(|group| !group.is_empty());
+        self.flush.remove(&set);
+    }
+
     /// Takes out the removals that must wait until the rest is committed, as a transaction of their own.
     ///
     /// A packet passes several hooks, and each looks up what is there at that moment. One that was sent to its backend

@@ -385,8 +385,9 @@ impl Set {
         }
     }
 
-    /// Adds the message that creates the set; `id` must differ between the sets of one batch.
-    pub(super) fn write(self, batch: &mut Batch, id: u32) {
+    /// Adds the message that creates the set; `id` must differ between the sets of one batch. `size` is how many elements it
+    /// can hold, where that is bounded.
+    pub(crate) fn write(self, batch: &mut Batch, id: u32, size: Option<u32>) {
         let Declaration { flags, key_type, key_len, data } = self.declaration();
         batch.create(msg::NEWSET, format!("set {}", self.name()), |message| {
             message.text(set::TABLE, TABLE);
@@ -413,7 +414,11 @@ impl Set {
                         }
                     });
                 }),
-                _ => (),
+                _ => {
+                    if let Some(size) = size {
+                        message.nested(set::DESC, |desc| desc.u32(set::DESC_SIZE, size));
+                    }
+                }
             }
             message.bytes(set::USERDATA, &self.userdata());
             if self.kind.form() == (Form::Verdicts { counter: true }) {

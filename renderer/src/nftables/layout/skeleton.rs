@@ -5,9 +5,12 @@ use super::{
     expression::{Expression, FIRST, after_address, after_frontend},
     set::write_protocols,
 };
-use crate::nftables::netlink::{
-    Batch,
-    constants::{chain, msg, rule, table},
+use crate::nftables::{
+    capacity::Sizes,
+    netlink::{
+        Batch,
+        constants::{chain, msg, rule, table},
+    },
 };
 
 const TCP: u8 = 6;
@@ -65,11 +68,11 @@ pub(crate) fn write_table(batch: &mut Batch, flags: u32) {
     });
 }
 
-/// Adds the messages that create all sets.
-pub(crate) fn write_sets(batch: &mut Batch) {
+/// Adds the messages that create all sets, some of them for so many elements.
+pub(crate) fn write_sets(batch: &mut Batch, sizes: &Sizes) {
     for set in Set::all() {
         let id = batch.new_set_id();
-        set.write(batch, id);
+        set.write(batch, id, sizes.get(&set).copied());
     }
 }
 
