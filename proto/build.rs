@@ -1,6 +1,11 @@
 //! Compiles the messages with prost and derives their JSON form with pbjson.
 
-use std::{env, error::Error, fs, path::PathBuf};
+use std::{
+    env,
+    error::Error,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 const FILES: [&str; 9] = [
     "pod.proto",
@@ -15,7 +20,8 @@ const FILES: [&str; 9] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let descriptors = PathBuf::from(env::var("OUT_DIR")?).join("descriptors.bin");
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    let descriptors = out.join("descriptors.bin");
     let files: Vec<String> = FILES.iter().map(|file| format!("proto/{file}")).collect();
 
     prost_build::Config::new()
@@ -28,6 +34,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         .preserve_proto_field_names()
         .ignore_unknown_fields()
         .build(&["."])?;
+    for file in FILES {
+        read_numbers_by_ours(&out.join(file).with_extension("serde.rs"))?;
+    }
     println!("cargo:rerun-if-changed=proto");
     Ok(())
+}
+
+/// `src/number.rs` says why.
+fn read_numbers_by_ours(path: &Path) -> io::Result<()> {
+    let code = fs::read_to_string(path)?;
+    fs::write(path, code.replace("::pbjson::private::NumberDeserialize", "crate::number::Number"))
 }

@@ -9,6 +9,7 @@ pub mod fuzz;
 pub mod key;
 pub mod kind;
 pub mod message;
+mod number;
 pub mod object;
 pub mod value;
 pub mod wire;

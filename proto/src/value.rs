@@ -131,8 +131,5 @@ fn unknown_number(number: i32) -> String {
 
 /// The generated code's messages in words that help who wrote the value.
 fn readable(problem: &str) -> String {
-    if problem.contains("untagged enum") {
-        return "not a whole number in the range of this field".to_owned();
-    }
     problem.replace("expected expected one of: ", "expected one of ")
 }
