@@ -32,9 +32,11 @@ pub const SECTION: &str = "peers";
 /// Backends of each service, all ports of one pod.
 const BACKENDS: u16 = 4;
 const FIRST_PORT: u16 = 9000;
-/// With more services than this only every so many has all its backends, and is sent packets; the others have one. A
-/// peer needs minutes to load them otherwise, and its rules are the same for those that are looked at.
+/// With more services than this only some have all their backends, and are sent packets; the others have one. A peer needs
+/// minutes to load them otherwise, and its rules are the same for those that are looked at.
 const ALL_COMPLETE: usize = 10_000;
+/// How many have all their backends then, about.
+const SOME_COMPLETE: usize = 3000;
 const UDP: Port = Port { protocol: "udp", port: PORT };
 /// Changes that are measured of each peer; with as many services as [`ALL_COMPLETE`] fewer, since each takes seconds there.
 const CHANGES: usize = 15;
@@ -90,8 +92,9 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
 /// All services have the same backends: what packets meet on their way is the same, and each gets to its end.
 fn all_services(lab: &Lab, count: usize) -> Vec<Service> {
     let server = lab.pod2.host.v4;
+    let every = if count <= ALL_COMPLETE { 1 } else { count.div_ceil(SOME_COMPLETE) };
     let service = |number: usize| {
-        let is_complete = number.is_multiple_of(count.div_ceil(ALL_COMPLETE));
+        let is_complete = number.is_multiple_of(every);
         let backends = if is_complete { BACKENDS } else { 1 };
         let endpoints = (0..backends).map(|n| SocketAddrV4::new(server, FIRST_PORT + n)).collect();
         Service { number, address: cluster_ip(number), endpoints }

@@ -38,17 +38,40 @@ pub(super) struct Touched {
 }
 
 impl Cache {
-    /// Takes up no more memory than needed. A map that was filled in the order of its keys is little more than half full;
-    /// one that is collected is full.
-    pub(super) fn compact(&mut self) {
-        fn compact<K: Ord, V>(map: &mut BTreeMap<K, V>) {
-            *map = std::mem::take(map).into_iter().collect();
+    /// A cache of these objects, and what they touch; of several with one identity the last counts.
+    ///
+    /// The same comes of putting one after the other into an empty cache. But maps that are collected are made many times
+    /// faster, and are full; those filled in the order of their keys are little more than half full.
+    pub(super) fn of(objects: impl IntoIterator<Item = Object>) -> (Self, Touched) {
+        let (mut cache, mut touched) = (Self::default(), Touched::default());
+        let (mut services, mut endpoints) = (Vec::new(), Vec::new());
+        let (mut slices, mut pods) = (Vec::new(), Vec::new());
+        for mut object in objects {
+            cache.names.share(&mut object);
+            match object {
+                Object::Service(service) => services.push((service.id.clone(), service)),
+                Object::Endpoints(object) => endpoints.push((object.id.clone(), object)),
+                Object::EndpointSlice(slice) => slices.push((slice.id.clone(), slice)),
+                Object::Pod(pod) => pods.push((pod.id.clone(), pod)),
+                few @ (Object::Node(_) | Object::VppNode(_) | Object::IpAllocation(_)) => {
+                    cache.put(few, &mut touched);
+                }
+            }
         }
-        compact(&mut self.services);
-        compact(&mut self.endpoints);
-        compact(&mut self.endpoint_slices);
-        compact(&mut self.pods);
-        self.slices_of.compact();
+        cache.services = services.into_iter().collect();
+        cache.endpoints = endpoints.into_iter().collect();
+        cache.endpoint_slices = slices.into_iter().collect();
+        cache.pods = pods.into_iter().collect();
+        let slices = cache.endpoint_slices.values();
+        let pairs = slices.filter_map(|slice| Some((slice.service.clone()?, slice.id.clone())));
+        cache.slices_of = pairs.collect();
+
+        let of_slices = cache.endpoint_slices.values().filter_map(|slice| slice.service.clone());
+        let of_services = cache.services.keys().chain(cache.endpoints.keys()).cloned();
+        touched.services = of_services.chain(of_slices).collect();
+        let special = cache.pods.iter().filter(|(_, pod)| as_backend(Some(pod)) != as_backend(None));
+        touched.pods = special.map(|(id, _)| id.clone()).collect();
+        (cache, touched)
     }
 
     /// Takes in a new or changed object.
@@ -180,8 +203,6 @@ impl Cache {
 
     fn set_pod(&mut self, id: &PodId, new: Option<Pod>, touched: &mut Touched) {
         let Some(old) = replace(&mut self.pods, id, new) else { return };
-        // A pod that is not known is like one of which nothing special is said.
-        let as_backend = |pod: Option<&Pod>| pod.map_or((false, 1), |pod| (pod.host_network, pod.weight));
         if as_backend(old.as_ref()) != as_backend(self.pods.get(id)) {
             touched.pods.insert(id.clone());
         }
@@ -197,6 +218,11 @@ impl Cache {
             touched.interfaces = true;
         }
     }
+}
+
+/// What counts of a pod for services. One that is not known is like one of which nothing special is said.
+fn as_backend(pod: Option<&Pod>) -> (bool, u8) {
+    pod.map_or((false, 1), |pod| (pod.host_network, pod.weight))
 }
 
 /// Sets or removes an entry. None if that changes nothing, otherwise what was there.
@@ -233,6 +259,44 @@ mod tests {
             endpoints: vec![SliceEndpoint { address, conditions: Conditions::READY, hints }],
             ports: Vec::new(),
         })
+    }
+
+    #[test]
+    fn many_objects_at_once_come_to_the_same_as_one_after_the_other() {
+        let pod = |name: &str, host_network| {
+            Object::Pod(Pod {
+                id: PodId::new("default", name),
+                ips: BTreeSet::new(),
+                host_network,
+                weight: 1,
+            })
+        };
+        let moved = {
+            let Object::EndpointSlice(mut moved) = slice("web", &["z1"]) else { panic!() };
+            moved.service = Some(ServiceId::new("default", "shop"));
+            Object::EndpointSlice(moved)
+        };
+        let objects = [slice("web", &[]), pod("a", true), slice("db", &[]), moved, pod("b", false)];
+        let (mut one_by_one, mut touched) = (Cache::default(), Touched::default());
+        for object in objects.clone() {
+            one_by_one.put(object, &mut touched);
+        }
+        let (at_once, touched_at_once) = Cache::of(objects);
+        let slices = |cache: &Cache| cache.endpoint_slices.clone();
+        assert_eq!(slices(&at_once), slices(&one_by_one));
+        assert_eq!(at_once.pods, one_by_one.pods);
+        let of = |cache: &Cache, service| {
+            let service = ServiceId::new("default", service);
+            cache.usable_slices(&service).map(|slice| slice.id.clone()).collect::<Vec<_>>()
+        };
+        for service in ["web", "shop", "db"] {
+            assert_eq!(of(&at_once, service), of(&one_by_one, service));
+        }
+        assert_eq!(of(&at_once, "shop"), [EndpointSliceId::new("default", "web")]);
+        assert_eq!(touched_at_once.pods, touched.pods);
+        // The service that a slice has left within them never had it.
+        touched.services.remove(&ServiceId::new("default", "web"));
+        assert_eq!(touched_at_once.services, touched.services);
     }
 
     #[test]

@@ -85,12 +85,16 @@ impl Processor {
         let mut fresh = Self::new(self.config.clone());
         // First what was known of the unreadable ones: where an object was read after all, it counts.
         let kept = resync.undecodable.iter().filter_map(|key: &ObjectKey| self.cache.get(key));
+        let (cache, mut touched) = Cache::of(kept.chain(resync.objects));
+        fresh.cache = cache;
         let attached = self
             .attached
             .iter()
             .map(|(pod, interface)| Event::AddPod { pod: pod.clone(), interface: interface.clone() });
-        let local = Event::LocalAddresses(self.local_ips.clone());
-        fresh.apply(kept.chain(resync.objects).map(Event::Put).chain(attached).chain([local]));
+        for event in attached.chain([Event::LocalAddresses(self.local_ips.clone())]) {
+            fresh.take_in(event, &mut touched);
+        }
+        fresh.settle(touched);
         fresh.share_unchanged_services(self);
         fresh.compact();
         *self = fresh;
@@ -101,23 +105,27 @@ impl Processor {
     pub fn apply(&mut self, events: impl IntoIterator<Item = Event>) -> ChangeSet {
         let mut touched = Touched::default();
         for event in events {
-            match event {
-                Event::Put(object) => self.cache.put(object, &mut touched),
-                Event::Delete(key) => self.cache.delete(&key, &mut touched),
-                Event::AddPod { pod, interface } => {
-                    self.attached.insert(pod, interface);
-                    touched.interfaces = true;
-                }
-                Event::DeletePod(pod) | Event::RevertAddPod(pod) => {
-                    touched.interfaces |= self.attached.remove(&pod).is_some();
-                }
-                Event::LocalAddresses(ips) => {
-                    touched.placement |= self.local_ips != ips;
-                    self.local_ips = ips;
-                }
-            }
+            self.take_in(event, &mut touched);
         }
         self.settle(touched)
+    }
+
+    fn take_in(&mut self, event: Event, touched: &mut Touched) {
+        match event {
+            Event::Put(object) => self.cache.put(object, touched),
+            Event::Delete(key) => self.cache.delete(&key, touched),
+            Event::AddPod { pod, interface } => {
+                self.attached.insert(pod, interface);
+                touched.interfaces = true;
+            }
+            Event::DeletePod(pod) | Event::RevertAddPod(pod) => {
+                touched.interfaces |= self.attached.remove(&pod).is_some();
+            }
+            Event::LocalAddresses(ips) => {
+                touched.placement |= self.local_ips != ips;
+                self.local_ips = ips;
+            }
+        }
     }
 
     /// The complete state for renderers.
@@ -283,7 +291,6 @@ impl Processor {
 
     /// Takes up no more memory than needed, after everything came at once.
     fn compact(&mut self) {
-        self.cache.compact();
         self.claims.compact();
         self.combined = std::mem::take(&mut self.combined).into_iter().collect();
     }

@@ -1,6 +1,6 @@
 //! Which values belong to a key: an index of pairs.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{EndpointSliceId, ServiceId};
 
@@ -9,15 +9,16 @@ pub(super) trait Least {
     fn least() -> Self;
 }
 
+// Empty text of an `Arc` is in memory once: nothing is allocated.
 impl Least for ServiceId {
     fn least() -> Self {
-        Self::new("", "")
+        Self { namespace: Arc::default(), name: Arc::default() }
     }
 }
 
 impl Least for EndpointSliceId {
     fn least() -> Self {
-        Self::new("", "")
+        Self { namespace: Arc::default(), name: Arc::default() }
     }
 }
 
@@ -31,6 +32,12 @@ pub(super) struct Relation<K, V> {
 impl<K, V> Default for Relation<K, V> {
     fn default() -> Self {
         Self { pairs: BTreeSet::new() }
+    }
+}
+
+impl<K: Ord, V: Ord> FromIterator<(K, V)> for Relation<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        Self { pairs: pairs.into_iter().collect() }
     }
 }
 

@@ -1,7 +1,11 @@
-//! A list at one revision, in pages.
+//! A list at one revision, in pages, of two types at a time.
+
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use contiv_proto::{Key, Kind};
 use etcd_client::{GetOptions, GetResponse, KvClient, ResponseHeader};
+use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     failure::{self, Failure},
@@ -16,6 +20,8 @@ const PAGE: i64 = 5000;
 const FIRST_PAGE: i64 = 500;
 /// What a page is to carry, so that a few thousand large values do not come as one answer, which would be refused.
 const PAGE_BYTES: usize = 4 << 20;
+/// Types that are listed at the same time: etcd answers each request on one processor, while we read another answer.
+const AT_ONCE: usize = 2;
 /// How often a list may start again because its revision was compacted away.
 const ATTEMPTS: usize = 5;
 
@@ -50,36 +56,91 @@ pub(super) async fn list(session: Session, prefix: &str) -> Result<Snapshot, Fai
 }
 
 async fn pages(session: &Session, prefix: &str) -> Result<Snapshot, Stop> {
-    let mut kv = session.kv();
-    let end = prefix_end(prefix);
-    let mut snapshot = Snapshot::default();
-    let mut from = first_key(prefix);
-    let mut limit = FIRST_PAGE;
-    loop {
-        let options =
-            GetOptions::new().with_range(end.clone()).with_limit(limit).with_revision(snapshot.revision);
-        let mut page = match page(session, &mut kv, from.clone(), options.clone()).await {
-            Err(Stop::TooLarge) if limit > 1 => {
-                limit = (limit / 8).max(1);
-                continue;
+    let whole = Range { from: first_key(prefix), end: prefix_end(prefix) };
+    let mut first = Pages::new(session, 0);
+    // etcd answers with the revision it read, which pins the pages that follow.
+    let Some(from) = first.next(whole.from, &whole.end).await? else { return Ok(first.read) };
+    let revision = first.read.revision;
+    let rest = ranges(&Range { from, end: whole.end }, &kinds());
+    let ranges = stream::iter(rest).map(|range| Pages::new(session, revision).all(range));
+    let mut snapshot = first.read;
+    let parts: Vec<Snapshot> = ranges.buffered(AT_ONCE).try_collect().await?;
+    for part in parts {
+        snapshot.entries.extend(part.entries);
+        snapshot.problems.extend(part.problems);
+    }
+    Ok(snapshot)
+}
+
+/// The keys from one to before another, as etcd has them.
+#[derive(Debug, PartialEq, Eq)]
+struct Range {
+    from: Vec<u8>,
+    /// A zero byte means "no end".
+    end: Vec<u8>,
+}
+
+/// Where the keys of a type begin.
+fn kinds() -> Vec<Vec<u8>> {
+    Kind::ALL.into_iter().map(|kind| Key::prefix(kind).into_bytes()).collect()
+}
+
+/// A range cut at some keys, in order.
+fn ranges(range: &Range, cuts: &[Vec<u8>]) -> Vec<Range> {
+    let is_within = |cut: &&Vec<u8>| **cut > range.from && (range.end == [0] || **cut < range.end);
+    let cuts: BTreeSet<&Vec<u8>> = cuts.iter().filter(is_within).collect();
+    let ends = cuts.iter().copied().chain([&range.end]);
+    let starts = std::iter::once(&range.from).chain(cuts.iter().copied());
+    starts.zip(ends).map(|(from, end)| Range { from: from.clone(), end: end.clone() }).collect()
+}
+
+/// Reads page after page.
+struct Pages<'a> {
+    session: &'a Session,
+    kv: KvClient,
+    limit: i64,
+    read: Snapshot,
+}
+
+impl<'a> Pages<'a> {
+    /// Pages at one revision; with 0 at the one of the first page.
+    fn new(session: &'a Session, revision: i64) -> Self {
+        let read = Snapshot { revision, ..Snapshot::default() };
+        Self { session, kv: session.kv(), limit: FIRST_PAGE, read }
+    }
+
+    async fn all(mut self, range: Range) -> Result<Snapshot, Stop> {
+        let mut from = range.from;
+        while let Some(next) = self.next(from, &range.end).await? {
+            from = next;
+        }
+        Ok(self.read)
+    }
+
+    /// Reads the page that begins with this key. Where the next one begins, if there is one.
+    async fn next(&mut self, from: Vec<u8>, end: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+        let range = GetOptions::new().with_range(end).with_revision(self.read.revision);
+        let mut page = loop {
+            let options = range.clone().with_limit(self.limit);
+            match page(self.session, &mut self.kv, from.clone(), options.clone()).await {
+                Err(Stop::TooLarge) if self.limit > 1 => self.limit = (self.limit / 8).max(1),
+                Err(Stop::TooLarge) => {
+                    let page = page(self.session, &mut self.kv, from, options.with_keys_only()).await?;
+                    self.read.problems.extend(page.kvs().iter().map(|pair| too_large(pair.key())));
+                    break page;
+                }
+                page => break page?,
             }
-            Err(Stop::TooLarge) => {
-                let page = page(session, &mut kv, from, options.with_keys_only()).await?;
-                snapshot.problems.extend(page.kvs().iter().map(|pair| too_large(pair.key())));
-                page
-            }
-            page => page?,
         };
         // Step by step, for where one value is too large the next may be too.
-        limit = next_limit(page.kvs().iter().map(|pair| pair.value().len())).min(limit * 10);
-        if snapshot.revision == 0 {
-            // etcd answers with the revision it read, which pins the pages that follow.
-            snapshot.revision = page.header().map_or(0, ResponseHeader::revision);
+        let sizes = page.kvs().iter().map(|pair| pair.value().len());
+        self.limit = next_limit(sizes).min(self.limit * 10);
+        if self.read.revision == 0 {
+            self.read.revision = page.header().map_or(0, ResponseHeader::revision);
         }
         let next = page.kvs().last().filter(|_| page.more()).map(|last| [last.key(), &[0]].concat());
-        snapshot.entries.extend(page.take_kvs().into_iter().map(entry));
-        let Some(next) = next else { return Ok(snapshot) };
-        from = next;
+        self.read.entries.extend(page.take_kvs().into_iter().map(entry));
+        Ok(next)
     }
 }
 
@@ -162,6 +223,19 @@ mod tests {
         assert_eq!(next_limit([16 << 10; 500].into_iter()), 256);
         assert_eq!(next_limit([8 << 20; 3].into_iter()), 1);
         assert_eq!(next_limit([].into_iter()), PAGE);
+    }
+
+    #[test]
+    fn a_range_is_cut_where_types_begin_and_nothing_is_lost() {
+        let range = |from: &str, end: &str| Range { from: from.into(), end: end.into() };
+        let cuts = ["/a/pod/", "/a/node/", "/b/", "/a/endpoints/"].map(Vec::from);
+        let expected =
+            [range("/a/endpoints/x", "/a/node/"), range("/a/node/", "/a/pod/"), range("/a/pod/", "/a0")];
+        assert_eq!(ranges(&range("/a/endpoints/x", "/a0"), &cuts), expected);
+        let no_end = Range { from: b"/a/pod/x".to_vec(), end: vec![0] };
+        let [first, last] = &ranges(&no_end, &cuts)[..] else { panic!() };
+        assert_eq!((&*first.end, &*last.from, &*last.end), (&b"/b/"[..], &b"/b/"[..], &[0][..]));
+        assert_eq!(ranges(&range("/z", "/z0"), &cuts), [range("/z", "/z0")]);
     }
 
     #[test]
