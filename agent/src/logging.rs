@@ -22,6 +22,9 @@ pub enum LevelError {
     /// A part that is neither a level nor a module with a level.
     #[error("{0:?} is no level")]
     NoLevel(String),
+    /// A span, which cannot be chosen.
+    #[error("{0:?} names a span; only modules can have a level of their own, as in info,contiv_store=debug")]
+    Span(String),
     /// A module with a level, but not in the right form.
     #[error(transparent)]
     Directive(#[from] ParseError),
@@ -77,12 +80,16 @@ impl text::Debug for LogLevel {
 pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
     // The filter panics at spaces around a part.
     let parts: Vec<&str> = level.split(',').map(str::trim).collect();
+    // Spans and values of their fields are not ours to offer: some patterns take minutes to be made ready, and the order of
+    // others has no answer.
+    if let Some(part) = parts.iter().find(|part| part.contains('[')) {
+        return Err(LevelError::Span((*part).to_owned()));
+    }
     // It would also take a misspelt level for the name of a module.
     for part in parts.iter().filter(|part| !part.contains('=')) {
         part.parse::<LevelFilter>().map_err(|_| LevelError::NoLevel((*part).to_owned()))?;
     }
-    // A pattern of a field's value can take minutes to be made ready. As text it is compared as it is.
-    Ok(EnvFilter::builder().with_regex(false).parse(parts.join(","))?)
+    Ok(EnvFilter::builder().parse(parts.join(","))?)
 }
 
 /// Starts logging for the whole process.
@@ -117,4 +124,18 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<LogLevel> {
     };
     started.map_err(|error| anyhow::anyhow!("failed to start logging: {error}"))?;
     Ok(log_level)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_can_have_a_level_and_spans_cannot() {
+        let printed = |level: &str| filter(level).map(|filter| filter.to_string());
+        assert_eq!(printed(" info , contiv_store=debug").unwrap(), "contiv_store=debug,info");
+        let refused = printed("info,contiv_store[list{prefix=(a+)+}]=debug").unwrap_err().to_string();
+        assert!(refused.contains("names a span") && refused.contains("contiv_store["), "{refused}");
+        assert!(printed("inof").unwrap_err().to_string().contains("no level"));
+    }
 }

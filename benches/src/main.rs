@@ -77,7 +77,7 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
         add(figures, controllers::measure(lab)?);
     }
     if is_wanted(peers::SECTION) {
-        for services in [100, 1000, 10_000, 30_000] {
+        for services in [100, 1000, 5000, 30_000] {
             if !(options.quick && services > 1000) {
                 progress(&format!("peers, {services} services"));
                 add(figures, peers::measure(lab, services)?);

@@ -34,7 +34,7 @@ const BACKENDS: u16 = 4;
 const FIRST_PORT: u16 = 9000;
 /// With more services than this only some have all their backends, and are sent packets; the others have one. A peer needs
 /// minutes to load them otherwise, and its rules are the same for those that are looked at.
-const ALL_COMPLETE: usize = 10_000;
+const ALL_COMPLETE: usize = 5000;
 /// How many have all their backends then, about.
 const SOME_COMPLETE: usize = 3000;
 const UDP: Port = Port { protocol: "udp", port: PORT };

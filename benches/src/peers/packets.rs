@@ -18,7 +18,7 @@ use crate::{command::run, statistics::Samples, workload::PORT};
 /// How often each table has its turn, and with how many flows. To wake a large one and put it to sleep takes seconds, so then
 /// there are fewer and longer turns.
 const fn turns(services: usize) -> (usize, usize) {
-    if services < 10_000 { (25, 180) } else { (9, 480) }
+    if services < 5000 { (25, 180) } else { (9, 480) }
 }
 /// The first of them, which are not looked at: addresses are resolved, caches have what every packet needs.
 const WARM_UP: usize = 30;
@@ -77,14 +77,17 @@ impl<'lab> Packets<'lab> {
         let mut through = Table::ALL.map(|table| (table, Turns::default()));
         let server = SocketAddrV4::new(self.lab.pod2.host.v4, FIRST_PORT);
         let (rounds, flows) = self.turns;
+        let mut ballast = vec![0_u8; BEYOND_CACHES];
         for round in 0..rounds {
             let service = |flow: usize| {
                 let number = (round * flows + flow) * 7919 % self.services.len();
                 SocketAddrV4::new(self.services[number], PORT)
             };
+            empty_caches(&mut ballast);
             straight.0.push(self.flows(|_| server)?);
             for (table, turns) in &mut through {
                 self.lab.node.run(|| table.wake())?;
+                empty_caches(&mut ballast);
                 turns.0.push(self.flows(service)?);
                 self.lab.node.run(|| table.put_to_sleep())?;
             }
@@ -94,7 +97,6 @@ impl<'lab> Packets<'lab> {
 
     fn flows(&self, target: impl Fn(usize) -> SocketAddrV4 + Send + Sync) -> Result<Samples> {
         self.lab.node.run(|| run(&["conntrack", "--flush"]).map(drop))?;
-        empty_caches();
         let failed = |error| LabError::system("send a packet", error);
         // Sockets made here belong to the pod; those of the servers belong to theirs.
         let latencies = self.lab.pod1.run(|| {
@@ -125,6 +127,10 @@ impl<'lab> Packets<'lab> {
 
 /// To wake a table the kernel goes through the chains of all tables, so it would leave those of the peers in the caches, who have
 /// many, and push out what the other layout needs. First packets of a real node find neither.
-fn empty_caches() {
-    black_box(vec![1_u8; BEYOND_CACHES]);
+fn empty_caches(ballast: &mut [u8]) {
+    const LINE: usize = 64;
+    for byte in ballast.iter_mut().step_by(LINE) {
+        *byte = byte.wrapping_add(1);
+    }
+    black_box(ballast);
 }
