@@ -81,14 +81,13 @@ impl Transaction {
         self.flush.is_empty() && self.chains.is_empty() && self.groups.is_empty()
     }
 
-    /// Leaves what concerns one set as it is.
+    /// Takes out what is to come and to go of one set.
     pub(crate) fn leave(&mut self, set: Set) {
         for group in &mut self.groups {
             group.remove.retain(|element| element.set != set);
             group.add.retain(|element| element.set != set);
         }
         self.groups.retain(|group| !group.is_empty());
-        self.flush.remove(&set);
     }
 
     /// Takes out the removals that must wait until the rest is committed, as a transaction of their own.
