@@ -30,9 +30,12 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Takes up no more memory than needed.
-    pub(super) fn compact(&mut self) {
-        self.claims.compact();
+    /// What these ask for, at once.
+    pub(super) fn of(claims: impl Iterator<Item = (Claimant, BTreeSet<Frontend>)>) -> Self {
+        let pairs = claims.flat_map(|(claimant, frontends)| {
+            frontends.into_iter().map(move |frontend| (frontend, claimant.clone()))
+        });
+        Self { claims: pairs.collect(), before: BTreeMap::new() }
     }
 
     /// Replaces what one service asks for.
@@ -82,6 +85,21 @@ impl Claims {
             Some((*frontend, holder.clone()))
         });
         lost.collect()
+    }
+
+    /// Of every service the frontends that another one holds, and which that is.
+    pub(super) fn all_lost(&self) -> BTreeMap<ServiceId, BTreeMap<Frontend, ServiceId>> {
+        let mut lost: BTreeMap<ServiceId, BTreeMap<Frontend, ServiceId>> = BTreeMap::new();
+        let mut holding: Option<(&Frontend, &ServiceId)> = None;
+        for (frontend, claimant) in self.claims.pairs() {
+            match holding {
+                Some((held, holder)) if held == frontend => {
+                    lost.entry(claimant.service.clone()).or_default().insert(*frontend, holder.clone());
+                }
+                _ => holding = Some((frontend, &claimant.service)),
+            }
+        }
+        lost
     }
 
     /// Who asks for any port of an address.

@@ -4,6 +4,8 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use foldhash::fast::RandomState;
+
 use crate::{
     NodeName, Object,
     object::{EndpointAddress, EndpointPort},
@@ -13,8 +15,8 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     /// Few, and looked up for each endpoint.
-    common: HashSet<Arc<str>>,
-    services: HashSet<Arc<str>>,
+    common: HashSet<Arc<str>, RandomState>,
+    services: HashSet<Arc<str>, RandomState>,
     /// How many names there were when those were last dropped that nobody holds.
     kept: usize,
 }
@@ -82,7 +84,7 @@ impl Names {
     }
 }
 
-fn share(names: &mut HashSet<Arc<str>>, name: &mut Arc<str>) {
+fn share(names: &mut HashSet<Arc<str>, RandomState>, name: &mut Arc<str>) {
     if let Some(known) = names.get(&**name) {
         *name = Arc::clone(known);
     } else {

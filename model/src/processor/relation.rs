@@ -42,9 +42,9 @@ impl<K: Ord, V: Ord> FromIterator<(K, V)> for Relation<K, V> {
 }
 
 impl<K: Ord + Clone, V: Ord + Least> Relation<K, V> {
-    /// Takes up no more memory than needed.
-    pub(super) fn compact(&mut self) {
-        self.pairs = std::mem::take(&mut self.pairs).into_iter().collect();
+    /// All pairs, in their order.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = &(K, V)> {
+        self.pairs.iter()
     }
 
     pub(super) fn insert(&mut self, key: K, value: V) {
