@@ -156,6 +156,10 @@ impl<R: Renderer> Renderer for Bisecting<R> {
         self.inner.name()
     }
 
+    fn prepare(&mut self) {
+        self.inner.prepare();
+    }
+
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
         // All are tried again.
         self.refused.clear();

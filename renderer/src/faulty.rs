@@ -143,6 +143,10 @@ impl<R: Renderer> Renderer for Faulty<R> {
         self.name
     }
 
+    fn prepare(&mut self) {
+        self.inner.prepare();
+    }
+
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
         self.refuse_poison(snapshot.services.values())?;
         let fault = self.fault();

@@ -9,11 +9,15 @@ use crate::{RenderError, Verifier, Watch};
 
 /// Brings one kind of dataplane to the desired state, and keeps it there.
 ///
-/// The first call is always [`Renderer::resync`]. Calls are blocking and never concurrent: each renderer has a thread of
+/// The first call is always [`Renderer::resync`], or [`Renderer::prepare`] before it. Calls are blocking and never concurrent: each renderer has a thread of
 /// its own. After an error from [`Renderer::update`] the caller resyncs. Both are idempotent.
 pub trait Renderer: Send {
     /// The name under which it is registered, as in `--renderers nftables`.
     fn name(&self) -> &'static str;
+
+    /// Reads what is there while it is not known yet what is wanted, so that the first resync takes less time. Called before
+    /// it at most; what goes wrong here goes wrong there too, and is reported then.
+    fn prepare(&mut self) {}
 
     /// Makes the dataplane equal to `snapshot`, whatever was there before; what is right already is left alone.
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError>;

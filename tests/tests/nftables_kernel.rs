@@ -245,6 +245,45 @@ fn a_large_set_is_declared_for_what_it_holds_and_made_anew_when_it_is_outgrown()
 }
 
 #[test]
+fn what_was_read_before_the_first_resync_counts_unless_something_has_changed_since() -> Result<()> {
+    isolated("what_was_read_before_the_first_resync_counts_unless_something_has_changed_since", |lab| {
+        let state = wide(&[1200, 3]);
+        resync(&lab.node, &mut Nftables::new(), &state)?;
+        let list = || lab.node.exec(&["nft", "list", "ruleset"]);
+        let right = list()?;
+        // What others do meanwhile, and whether much has to be put back.
+        for (change, is_much) in [
+            ("list tables", false),
+            ("add table inet other; delete table inet other", false),
+            ("flush map inet contiv backends4", true),
+            ("add element inet contiv cluster-ips4 { 192.0.2.9 }", false),
+            ("flush ruleset", true),
+        ] {
+            let mut renderer = Nftables::new();
+            lab.node.run(|| {
+                renderer.prepare();
+                Ok(())
+            })?;
+            lab.node.exec(&["nft", change])?;
+            let report = resync(&lab.node, &mut renderer, &state)?;
+            assert_eq!(report.added > 1000, is_much, "{change}: {report:?}");
+            assert_eq!(list()?, right, "{change}");
+        }
+        // And for another state than was there.
+        let next = wide(&[1200, 2, 5]);
+        let mut renderer = Nftables::new();
+        lab.node.run(|| {
+            renderer.prepare();
+            Ok(())
+        })?;
+        let report = resync(&lab.node, &mut renderer, &next)?;
+        assert!((5..30).contains(&report.added), "{report:?}");
+        assert_eq!(verifier_elements(&lab.node)?, desired_elements(&next));
+        Ok(())
+    })
+}
+
+#[test]
 fn an_update_before_a_resync_is_refused_and_a_failed_call_asks_for_a_resync() -> Result<()> {
     isolated("an_update_before_a_resync_is_refused_and_a_failed_call_asks_for_a_resync", |lab| {
         let (old, new) = (snapshot(3, 2), snapshot(3, 3));

@@ -4,6 +4,7 @@
 //! ContivService ─ plan ─► elements ─ table (remembered) ─► transaction ─ encode ─► batch ─ netlink ─► kernel
 //! ```
 
+mod ahead;
 mod apply;
 mod capacity;
 mod carriers;
@@ -37,6 +38,16 @@ use std::sync::{Arc, mpsc::Receiver};
 
 use contiv_model::{ChangeSet, ContivService, ServicePort, Snapshot};
 
+use self::{
+    ahead::ReadAhead,
+    layout::Set,
+    netlink::{Batch, NetlinkError, Socket},
+    ownership::Ownership,
+    read::{Elements, Found},
+    refused::{LastGood, Refused},
+    table::Table,
+    watch::{Damage, TableWatch},
+};
 pub(crate) use self::{
     element::{Element, FrontendKey, Value},
     layout::Family,
@@ -46,15 +57,6 @@ pub use self::{
     evaluate::{Answer, Choice, Client, Ending, PodBy, Share, differences},
     inspect::{InspectError, Inspector, OtherChain},
     verify::TableVerifier,
-};
-use self::{
-    layout::Set,
-    netlink::{Batch, NetlinkError, Socket},
-    ownership::Ownership,
-    read::{Elements, Found},
-    refused::{LastGood, Refused},
-    table::Table,
-    watch::{Damage, TableWatch},
 };
 use crate::{
     Description, RenderError, Renderer, Report, Verifier, Watch,
@@ -74,6 +76,8 @@ const SPARE_CHAINS: usize = 64;
 #[derive(Debug, Default)]
 pub struct Nftables {
     socket: Option<Socket>,
+    /// What was read before the first resync, and for it.
+    ahead: Option<ReadAhead>,
     /// None until the first resync, and after a failure: then the kernel's state is not known.
     table: Option<Table>,
     /// What others did since it was last looked at.
@@ -81,7 +85,7 @@ pub struct Nftables {
     /// What the kernel did not take.
     refused: Refused,
     cleaner: Cleaner,
-    /// Others are to be kept from the table; whether the kernel can do that is asked at the first resync.
+    /// Others are to be kept from the table; whether the kernel can do that has not been asked yet.
     keeps_others_out: bool,
     ownership: Ownership,
     #[cfg(any(test, feature = "testing"))]
@@ -118,6 +122,21 @@ impl Nftables {
         Ok(socket)
     }
 
+    /// Whose the table is to be. At the first time it is tried, by a transaction.
+    fn ownership(&mut self) -> Result<Ownership, NetlinkError> {
+        if self.keeps_others_out {
+            self.ownership = Ownership::owned_if_possible(self.socket()?)?;
+            self.keeps_others_out = false;
+        }
+        Ok(self.ownership)
+    }
+
+    fn read_ahead(&mut self) -> Result<Option<ReadAhead>, NetlinkError> {
+        // It is a transaction, after which nothing would count that was read before.
+        self.ownership()?;
+        ReadAhead::read(self.socket()?)
+    }
+
     /// Resyncs without what the kernel refuses; `last_good` was in force before, and stays so for services that are refused.
     fn resync_accepted(&mut self, wanted: &Snapshot, last_good: &LastGood) -> Result<Report, NetlinkError> {
         for _ in 0..refused::TRIES {
@@ -134,13 +153,11 @@ impl Nftables {
 
     fn try_resync(&mut self, snapshot: &Snapshot) -> Result<Report, NetlinkError> {
         self.table = None;
+        let ahead = self.ahead.take();
         // All of it is seen now.
         self.damages.iter().flat_map(Receiver::try_iter).for_each(drop);
         self.cleaner.coming(snapshot.services.values());
-        if std::mem::take(&mut self.keeps_others_out) {
-            self.ownership = Ownership::owned_if_possible(self.socket()?)?;
-        }
-        let ownership = self.ownership;
+        let ownership = self.ownership()?;
         let socket = self.socket()?;
         let found = read::found(socket)?;
         refuse_a_table_of_others(found, socket.port())?;
@@ -156,7 +173,10 @@ impl Nftables {
         let is_compared = usable.is_some() && elements_at_most(snapshot) <= COMPARE_LIMIT;
         let elements = match usable {
             None => Elements::default(),
-            Some(_) if is_compared => read::elements(socket)?,
+            Some(_) if is_compared => {
+                let ahead = ahead.map(|ahead| ahead.elements(socket)).transpose()?.flatten();
+                ahead.map_or_else(|| read::elements(socket), Ok)?
+            }
             Some(_) => Elements { foreign: Set::all().collect(), ..Elements::default() },
         };
         let backends =
@@ -222,6 +242,11 @@ impl Nftables {
 impl Renderer for Nftables {
     fn name(&self) -> &'static str {
         "nftables"
+    }
+
+    fn prepare(&mut self) {
+        // What is wrong comes again with the resync, and is reported there.
+        self.ahead = self.read_ahead().unwrap_or_default();
     }
 
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {

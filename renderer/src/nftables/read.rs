@@ -118,8 +118,35 @@ pub(crate) struct Elements {
 
 /// Reads the elements of all sets but those that are always written anew.
 pub(crate) fn elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
+    let mut elements = lasting_elements(socket)?;
+    remembered_clients(socket, &mut elements)?;
+    Ok(elements)
+}
+
+/// Those of them that only transactions change.
+pub(crate) fn lasting_elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
     let mut elements = Elements::default();
-    for set in Set::all().filter(|set| !INTERVALS.contains(&set.kind)) {
+    let is_lasting = |set: &Set| !INTERVALS.contains(&set.kind) && !is_memory(*set);
+    read_into(&mut elements, socket, Set::all().filter(is_lasting))?;
+    elements.frontends.values_mut().for_each(|of_frontend| of_frontend.sort_unstable());
+    Ok(elements)
+}
+
+/// Adds those that packets add, and time removes.
+pub(crate) fn remembered_clients(socket: &mut Socket, elements: &mut Elements) -> Result<(), NetlinkError> {
+    read_into(elements, socket, Set::all().filter(|set| is_memory(*set)))
+}
+
+fn is_memory(set: Set) -> bool {
+    set.kind.form() == Form::Memory
+}
+
+fn read_into(
+    elements: &mut Elements,
+    socket: &mut Socket,
+    sets: impl Iterator<Item = Set>,
+) -> Result<(), NetlinkError> {
+    for set in sets {
         let Some(read) = elements_of(socket, set)? else {
             elements.foreign.insert(set);
             continue;
@@ -140,8 +167,7 @@ pub(crate) fn elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
             }
         }
     }
-    elements.frontends.values_mut().for_each(|of_frontend| of_frontend.sort_unstable());
-    Ok(elements)
+    Ok(())
 }
 
 /// Whether there is any element in a set.

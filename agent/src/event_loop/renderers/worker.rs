@@ -83,7 +83,7 @@ pub(super) fn start(
 }
 
 fn run(spec: &RendererSpec, work: &WorkReceiver, reports: &mpsc::Sender<Done>, mut watcher: Watcher) {
-    let mut renderer = None;
+    let mut renderer = prepare(spec);
     while let Some(work) = work.next() {
         let start = Instant::now();
         let result = perform(spec, &mut renderer, &mut watcher, work);
@@ -97,6 +97,16 @@ fn run(spec: &RendererSpec, work: &WorkReceiver, reports: &mpsc::Sender<Done>, m
             return;
         }
     }
+}
+
+/// A renderer that has read what is there. None if it panics; the first work gets another one.
+fn prepare(spec: &RendererSpec) -> Option<Box<dyn Renderer>> {
+    let attempt = catch_unwind(AssertUnwindSafe(|| {
+        let mut renderer = (spec.create)();
+        renderer.prepare();
+        renderer
+    }));
+    attempt.ok()
 }
 
 /// Does one thing. A panic ends that renderer, not the thread: the next work gets a new one.

@@ -69,7 +69,7 @@ impl Socket {
     }
 
     /// The generation of the rules: one more after each transaction of anybody.
-    fn generation(&mut self) -> Result<u32, NetlinkError> {
+    pub(crate) fn generation(&mut self) -> Result<u32, NetlinkError> {
         let generation = self.get(msg::GETGEN, |_| (), |object| object.u32(generation::ID))?;
         generation.flatten().ok_or_else(|| NetlinkError::Socket {
             action: "read the generation",

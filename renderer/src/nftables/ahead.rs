@@ -1,0 +1,49 @@
+//! What the kernel has, read while nobody knows yet what it is to have: a restart compares all elements, and reading them
+//! takes as long as the store takes to be listed.
+
+use super::{
+    COMPARE_LIMIT,
+    netlink::{NetlinkError, Socket},
+    read::{self, Elements},
+};
+
+/// Elements as they were at a generation of the rules.
+#[derive(Debug)]
+pub(super) struct ReadAhead {
+    generation: u32,
+    elements: Elements,
+}
+
+impl ReadAhead {
+    /// Reads the elements; none where that is not worth it, or something changed meanwhile.
+    pub(super) fn read(socket: &mut Socket) -> Result<Option<Self>, NetlinkError> {
+        let generation = socket.generation()?;
+        if read::found(socket)?.is_none() {
+            return Ok(None);
+        }
+        let sizes = read::existing(socket)?.sizes;
+        // Sets without a size are small, or have grown since: in both cases it is left to the resync to know how much there is.
+        let room: usize = sizes.values().map(|size| *size as usize).sum();
+        if !(1..=2 * COMPARE_LIMIT).contains(&room) {
+            return Ok(None);
+        }
+        let elements = read::lasting_elements(socket)?;
+        Ok((socket.generation()? == generation).then_some(Self { generation, elements }))
+    }
+
+    /// The elements as they are now; none if any rules of this network namespace have changed since.
+    pub(super) fn elements(self, socket: &mut Socket) -> Result<Option<Elements>, NetlinkError> {
+        let generation = socket.generation()?;
+        if generation != self.generation {
+            tracing::debug!(
+                before = self.generation,
+                now = generation,
+                "rules have changed; reading the elements again"
+            );
+            return Ok(None);
+        }
+        let mut elements = self.elements;
+        read::remembered_clients(socket, &mut elements)?;
+        Ok(Some(elements))
+    }
+}
