@@ -5,7 +5,6 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use contiv_proto::key;
 use contiv_renderer::{registry, route::Routes};
-use contiv_store::Feed;
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -14,8 +13,8 @@ use crate::{
     config::{Config, RendererName, Settings as _},
     counters::ConnectionCounters,
     event_loop::{
-        EventLoop, GuardConfig, HistoryLimits, LoopConfig, LoopMetrics, MirrorConfig, RendererSpec, Request,
-        StoreFeedEnded,
+        EventLoop, Followed, GuardConfig, HistoryLimits, LoopConfig, LoopMetrics, MirrorConfig, RendererSpec,
+        Request, StoreFeedEnded,
     },
     health,
     http::{self, Api},
@@ -69,7 +68,7 @@ async fn run_until_stopped(
     let store = contiv_store::open_for_node(&config.store, config.etcd_access(), &config.node_name)
         .await
         .with_context(|| format!("failed to open the store {}; set another with --store", config.store))?;
-    let feed = Feed::start(store, key::ROOT);
+    let source = Followed::start(store, key::ROOT).context("failed to start a thread for decoding")?;
     let metrics = Arc::new(Metrics::new(config.service_counters));
     let (requests, receiver) = mpsc::channel(REQUESTS);
     let (outputs, health_checks, questions, proxy_health) = health::channels(traffic_renderer(config));
@@ -89,7 +88,7 @@ async fn run_until_stopped(
                 bytes: config.history_bytes,
             },
         },
-        feed,
+        source,
         receiver,
         config.renderers.iter().map(|name| spec(*name, options)).collect(),
         LoopMetrics { events: metrics.events.clone(), renderers: metrics.renderers.clone() },

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt, future::BoxFuture};
 
-use crate::{Leases, Position, Snapshot, Store, StoreError, Transaction, WatchStream};
+use crate::{Leases, Position, Preview, Snapshot, Store, StoreError, Transaction, WatchStream};
 pub use access::EtcdAccess;
 use members::Members;
 
@@ -41,7 +41,15 @@ impl EtcdStore {
 
 impl Store for EtcdStore {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
-        self.members.read(move |session| list::list(session, prefix).boxed()).boxed()
+        self.members.read(move |session| list::list(session, prefix, None).boxed()).boxed()
+    }
+
+    fn list_with_preview<'a>(
+        &'a self,
+        prefix: &'a str,
+        preview: &'a dyn Preview,
+    ) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
+        self.members.read(move |session| list::list(session, prefix, Some(preview)).boxed()).boxed()
     }
 
     fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {

@@ -11,7 +11,7 @@ use tokio::{
 };
 use tracing::{debug, error, warn};
 
-use crate::{Batch, Position, Problem, Snapshot, Store, StoreError, WatchEvent, WatchStream};
+use crate::{Batch, Position, Preview, Problem, Snapshot, Store, StoreError, WatchEvent, WatchStream};
 use backoff::Backoff;
 
 /// What a feed delivers.
@@ -58,6 +58,7 @@ const CAPACITY_BYTES: usize = 16 << 20;
 pub struct Feed {
     store: Arc<dyn Store>,
     prefix: String,
+    preview: Option<Arc<dyn Preview>>,
     events: mpsc::Sender<Delivery>,
     /// The sizes of the events that were sent last; those that wait are among them.
     sizes: VecDeque<usize>,
@@ -114,12 +115,30 @@ impl From<StoreError> for Stop {
 impl Feed {
     /// Starts to follow everything below `prefix`. Must be called within a tokio runtime.
     pub fn start(store: Arc<dyn Store>, prefix: impl Into<String>) -> (mpsc::Receiver<Delivery>, FeedHandle) {
+        Self::start_showing(store, prefix, None)
+    }
+
+    /// As [`Feed::start`], for a receiver who wants to see what lists bring while they are read.
+    pub fn start_with_preview(
+        store: Arc<dyn Store>,
+        prefix: impl Into<String>,
+        preview: Arc<dyn Preview>,
+    ) -> (mpsc::Receiver<Delivery>, FeedHandle) {
+        Self::start_showing(store, prefix, Some(preview))
+    }
+
+    fn start_showing(
+        store: Arc<dyn Store>,
+        prefix: impl Into<String>,
+        preview: Option<Arc<dyn Preview>>,
+    ) -> (mpsc::Receiver<Delivery>, FeedHandle) {
         let (events, receiver) = mpsc::channel(CAPACITY);
         let (resync, renewal) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let handle = FeedHandle { resync: Arc::clone(&resync), renewal: Arc::clone(&renewal) };
         let feed = Self {
             store,
             prefix: prefix.into(),
+            preview,
             events,
             sizes: VecDeque::new(),
             resync,
@@ -186,9 +205,13 @@ impl Feed {
         // Whatever was asked for until now is this list; what is asked for while it runs is another one.
         self.resync.notified().now_or_never();
         self.renewal.notified().now_or_never();
+        let list = match &self.preview {
+            None => store.list(&self.prefix),
+            Some(preview) => store.list_with_preview(&self.prefix, &**preview),
+        };
         let listed = tokio::select! {
             () = self.events.closed() => return Err(Stop::ReceiverGone),
-            listed = store.list(&self.prefix) => listed,
+            listed = list => listed,
         };
         let snapshot = listed?;
         debug!(revision = snapshot.revision, entries = snapshot.entries.len(), "listed the store");

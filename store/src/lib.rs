@@ -27,7 +27,7 @@ pub use feed::{Delivery, Feed, FeedEvent, FeedHandle};
 pub use mirror::{Mirror, MirrorError, Saved, SetAside};
 pub use position::{Position, Written};
 pub use store::{
-    Batch, Change, Condition, Entry, Fill, LeaseId, Leases, Operation, Snapshot, Store, TRANSACTION_BYTES,
-    TRANSACTION_LIMIT, Transaction, WatchEvent, WatchStream, commit_in_chunks,
+    Batch, Change, Condition, Entry, Fill, LeaseId, Leases, Operation, Preview, Snapshot, Store,
+    TRANSACTION_BYTES, TRANSACTION_LIMIT, Transaction, WatchEvent, WatchStream, commit_in_chunks,
 };
 pub use url::{StoreUrl, open, open_for_node};

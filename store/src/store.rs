@@ -201,10 +201,28 @@ pub trait Leases: Send + Sync {
     fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
+/// Is shown what a list brings, while the rest of it is on its way.
+pub trait Preview: Send + Sync + 'static {
+    /// A list begins. What was shown before may be no part of it.
+    fn begin(&self);
+
+    /// The list has these entries, which follow one another in it. It can still fail: only the [`Snapshot`] counts.
+    fn show(&self, entries: &[Entry]);
+}
+
 /// A place where state lives.
 pub trait Store: Send + Sync + 'static {
     /// Everything below `prefix`, at one revision.
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>>;
+
+    /// As [`Store::list`], and shows what is there already, where this store reads a list in parts.
+    fn list_with_preview<'a>(
+        &'a self,
+        prefix: &'a str,
+        _preview: &'a dyn Preview,
+    ) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
+        self.list(prefix)
+    }
 
     /// What changes below `prefix` after `revision`, without a gap.
     fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>>;

@@ -2,12 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
-use std::time::Duration;
+use std::{sync::mpsc, time::Duration};
 
 use bytes::Bytes;
 use contiv_store::{
-    Batch, Change, Condition, Leases, Operation, Store, StoreError, Transaction, WatchEvent, WatchStream,
-    commit_in_chunks,
+    Batch, Change, Condition, Entry, Leases, Operation, Preview, Store, StoreError, Transaction, WatchEvent,
+    WatchStream, commit_in_chunks,
     etcd::{EtcdAccess, EtcdStore},
     testing::{Etcd, Proxy},
 };
@@ -100,6 +100,38 @@ async fn a_list_of_many_pages_shows_one_revision_while_writes_go_on() {
         revisions.windows(2).all(|pair| pair[0] < pair[1]),
         "nothing was written meanwhile: {revisions:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_list_is_read_its_entries_are_shown_each_once() {
+    struct Shown(mpsc::Sender<Vec<Entry>>);
+
+    impl Preview for Shown {
+        fn begin(&self) {
+            self.0.send(Vec::new()).unwrap();
+        }
+
+        fn show(&self, entries: &[Entry]) {
+            self.0.send(entries.to_vec()).unwrap();
+        }
+    }
+
+    let (_etcd, store) = start().await;
+    // More than a page of one type, and some of others.
+    let key = |kind: &str, i: usize| put(format!("{PREFIX}k8s/{kind}/{i:05}"), i.to_string());
+    let keys = (0..1200)
+        .map(|i| key("endpoints", i))
+        .chain((0..700).flat_map(|i| [key("pod", i), key("service", i)]));
+    commit_in_chunks(&store, keys.collect()).await.unwrap();
+    let (sender, shown) = mpsc::channel();
+    let snapshot = store.list_with_preview(PREFIX, &Shown(sender)).await.unwrap();
+    let parts: Vec<Vec<Entry>> = shown.iter().collect();
+    assert!(parts[0].is_empty(), "a list begins once");
+    let (first, rest) = parts[1..].split_first().unwrap();
+    assert!(first.len() < snapshot.entries.len() && rest.len() > 2, "it is shown in parts");
+    let mut all = parts.concat();
+    all.sort_by(|one, other| one.key.cmp(&other.key));
+    assert_eq!(all, snapshot.entries);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,14 +1,15 @@
 //! From what the store delivers to what the processor takes: decoding, with nothing lost on a bad value. Pure.
 
+mod list;
+
 use std::collections::BTreeSet;
 
-use contiv_model::{Event, Object, ObjectKey, Resync, parallel::in_shares, processor::Names, wire};
+use contiv_model::{Event, ObjectKey, wire};
 use contiv_proto::Key;
-use contiv_store::{Change, Entry, Snapshot};
+use contiv_store::{Change, Entry};
 use jiff::Timestamp;
 
-/// Below this many entries another thread costs more than it gains.
-const ENTRIES_PER_THREAD: usize = 2000;
+pub(super) use list::{Part, decode_all, snapshot};
 
 /// Larger than any object of Kubernetes, whose requests end at 3 MiB, and etcd's, which end at 1.5 MiB by default.
 const LARGEST_VALUE: usize = 4 << 20;
@@ -26,7 +27,7 @@ pub(super) struct BadValue {
 
 /// What one entry or change comes to.
 #[derive(Debug, PartialEq, Eq)]
-enum Decoded {
+enum Outcome {
     /// And when it was triggered, if it says so.
     Good(Event, Option<String>),
     /// Of no consequence to the processor.
@@ -70,7 +71,7 @@ pub(super) fn changes(changes: &[Change], start: Timestamp) -> Intake {
             Change::Delete { key } => (key, decode_deletion(key)),
         };
         match decoded {
-            Decoded::Good(event, triggered) => {
+            Outcome::Good(event, triggered) => {
                 // Most changes come alone, and have nothing before them.
                 if changes.len() > 1 {
                     settled.insert(change.key());
@@ -81,8 +82,8 @@ pub(super) fn changes(changes: &[Change], start: Timestamp) -> Intake {
                 intake.events.push(event);
                 intake.verdicts.push(Verdict::Good(key.clone()));
             }
-            Decoded::Ignored => intake.verdicts.push(Verdict::Good(key.clone())),
-            Decoded::Bad(bad) => intake.verdicts.push(Verdict::Bad(bad)),
+            Outcome::Ignored => intake.verdicts.push(Verdict::Good(key.clone())),
+            Outcome::Bad(bad) => intake.verdicts.push(Verdict::Bad(bad)),
         }
     }
     intake.events.reverse();
@@ -90,41 +91,11 @@ pub(super) fn changes(changes: &[Change], start: Timestamp) -> Intake {
     intake
 }
 
-/// Decodes everything there is, on every processor there is.
-pub(super) fn snapshot(snapshot: &Snapshot) -> (Resync, Vec<BadValue>) {
-    let (mut resync, mut bad_values) = (Resync::default(), Vec::new());
-    resync.objects.reserve(snapshot.entries.len());
-    for (objects, bad) in in_shares(&snapshot.entries, ENTRIES_PER_THREAD, decode_all) {
-        resync.objects.extend(objects);
-        bad_values.extend(bad);
-    }
-    resync.undecodable = bad_values.iter().filter_map(|bad| bad.object.clone()).collect();
-    (resync, bad_values)
-}
-
-/// The objects, and what is no good.
-fn decode_all(entries: &[Entry]) -> (Vec<Object>, Vec<BadValue>) {
-    // Names that many objects hold would be in memory many times, and leave holes when the processor shares them.
-    let mut names = Names::default();
-    let (mut objects, mut bad_values) = (Vec::with_capacity(entries.len()), Vec::new());
-    for entry in entries {
-        match decode(entry) {
-            Decoded::Good(Event::Put(mut object), _) => {
-                names.share(&mut object);
-                objects.push(object);
-            }
-            Decoded::Good(..) | Decoded::Ignored => {}
-            Decoded::Bad(bad) => bad_values.push(bad),
-        }
-    }
-    (objects, bad_values)
-}
-
-fn decode(entry: &Entry) -> Decoded {
-    let bad = |object, reason: String| Decoded::Bad(BadValue { key: entry.key.clone(), object, reason });
+fn decode(entry: &Entry) -> Outcome {
+    let bad = |object, reason: String| Outcome::Bad(BadValue { key: entry.key.clone(), object, reason });
     let key = match Key::parse(&entry.key) {
         Ok(Some(key)) => key,
-        Ok(None) => return Decoded::Ignored,
+        Ok(None) => return Outcome::Ignored,
         Err(error) => return bad(None, error.problem),
     };
     if entry.value.len() > LARGEST_VALUE {
@@ -133,22 +104,23 @@ fn decode(entry: &Entry) -> Decoded {
         return bad(wire::object_key(&key), reason);
     }
     match wire::decode_triggered(&key, &entry.value, entry.create_revision) {
-        Ok((Some(object), triggered)) => Decoded::Good(Event::Put(object), triggered),
-        Ok((None, _)) => Decoded::Ignored,
+        Ok((Some(object), triggered)) => Outcome::Good(Event::Put(object), triggered),
+        Ok((None, _)) => Outcome::Ignored,
         Err(error) => bad(wire::object_key(&key), error.to_string()),
     }
 }
 
 /// A key that names no object held none, so its end changes nothing.
-fn decode_deletion(key: &str) -> Decoded {
+fn decode_deletion(key: &str) -> Outcome {
     let object = Key::parse(key).ok().flatten().and_then(|key| wire::object_key(&key));
-    object.map_or(Decoded::Ignored, |object| Decoded::Good(Event::Delete(object), None))
+    object.map_or(Outcome::Ignored, |object| Outcome::Good(Event::Delete(object), None))
 }
 
 #[cfg(test)]
 mod tests {
     use contiv_model::ServiceId;
     use contiv_proto::Kind;
+    use contiv_store::Snapshot;
 
     use super::*;
 
@@ -221,10 +193,8 @@ mod tests {
     #[test]
     fn a_value_that_is_too_large_is_refused_by_name_and_not_read() {
         let huge = " ".repeat(LARGEST_VALUE) + "{}";
-        let (resync, bad) = snapshot(&Snapshot {
-            entries: vec![entry("web", &huge), entry("web2", "{}")],
-            ..Snapshot::default()
-        });
+        let entries = vec![entry("web", &huge), entry("web2", "{}")];
+        let (resync, bad) = snapshot(&Snapshot { entries, ..Snapshot::default() }, Vec::new());
         assert_eq!(resync.undecodable.into_iter().collect::<Vec<_>>(), [web()]);
         assert!(bad[0].key.contains("web") && bad[0].reason.contains("4194306 bytes"), "{bad:?}");
         assert_eq!(bad.len(), 1, "the other one is read");
@@ -235,19 +205,5 @@ mod tests {
         let key = entry("web", "").key;
         let intake = changes(&[Change::Delete { key: key.clone() }], Timestamp::MIN);
         assert_eq!((intake.events, intake.verdicts), (vec![Event::Delete(web())], vec![Verdict::Good(key)]));
-    }
-
-    #[test]
-    fn a_snapshot_is_decoded_in_order_whatever_its_size_and_what_is_bad_is_named() {
-        let count = ENTRIES_PER_THREAD * 3 + 7;
-        let mut entries: Vec<Entry> =
-            (0..count).map(|i| entry(&format!("s{i:05}"), r#"{"cluster_ip":"None"}"#)).collect();
-        entries[count / 2] = entry("web", "{");
-        entries.push(Entry { key: "/elsewhere".to_owned(), ..entry("x", "{}") });
-        let (resync, bad) = snapshot(&Snapshot { entries, ..Snapshot::default() });
-        assert_eq!(resync.objects.len(), count - 1);
-        assert!(resync.objects.is_sorted_by_key(contiv_model::Object::key));
-        assert_eq!(resync.undecodable.into_iter().collect::<Vec<_>>(), [web()]);
-        assert_eq!(bad.len(), 1);
     }
 }

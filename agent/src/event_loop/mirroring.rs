@@ -141,7 +141,7 @@ impl EventLoop {
         }
         if let Some(Saved { revision, entries }) = self.mirror.load_now().await {
             let saved = Snapshot { revision, entries, ..Snapshot::default() };
-            self.processor.resync(intake::snapshot(&saved).0);
+            self.processor.resync(intake::snapshot(&saved, Vec::new()).0);
         }
     }
 
@@ -163,7 +163,8 @@ impl EventLoop {
         }
         let moment = Moment::now();
         let Saved { revision, entries } = saved;
-        let (resync, _) = intake::snapshot(&Snapshot { revision, entries, ..Snapshot::default() });
+        let saved = Snapshot { revision, entries, ..Snapshot::default() };
+        let (resync, _) = intake::snapshot(&saved, Vec::new());
         let objects = resync.objects.len();
         let changes = self.processor.resync(resync);
         self.begin_handover();

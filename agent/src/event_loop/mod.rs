@@ -4,6 +4,7 @@
 //! No timer stands between a change and a renderer: changes go out at once to every idle renderer, and those that come
 //! while one is busy are merged and go out when it is done.
 
+mod ahead;
 mod answers;
 mod config;
 mod event;
@@ -29,13 +30,14 @@ mod tests;
 use std::{collections::VecDeque, io, ops::ControlFlow, sync::Arc, time::Duration};
 
 use contiv_model::{ChangeSet, Processor};
-use contiv_store::{Delivery, FeedHandle};
+use contiv_store::FeedHandle;
 use jiff::Timestamp;
 use thiserror::Error;
 use tokio::{sync::mpsc, time::Instant};
 use tracing::{info, warn};
 
 use crate::{health::HealthOutputs, metrics::EventMetrics};
+use ahead::DecodedAhead;
 use event::Event;
 use guard::DeletionGuard;
 use handover::Handover;
@@ -48,6 +50,7 @@ use quarantine::Quarantine;
 use renderers::{Renderers, Settled};
 use verifiers::Verifiers;
 
+pub use ahead::Followed;
 pub(crate) use config::MirrorConfig;
 pub use config::{LoopConfig, LoopMetrics};
 pub use event::Request;
@@ -91,6 +94,7 @@ pub struct EventLoop {
     store: StoreState,
     inputs: Inputs,
     feed: FeedHandle,
+    ahead: DecodedAhead,
     mirror: Mirroring,
     metrics: EventMetrics,
     health: HealthReporter,
@@ -118,7 +122,7 @@ impl EventLoop {
     /// When a thread cannot be started.
     pub fn new(
         config: LoopConfig,
-        (store, feed): (mpsc::Receiver<Delivery>, FeedHandle),
+        followed: Followed,
         requests: mpsc::Receiver<Request>,
         renderers: Vec<RendererSpec>,
         metrics: LoopMetrics,
@@ -146,7 +150,7 @@ impl EventLoop {
             pods: PodAdditions::default(),
             store: StoreState { awaited_until: Some(started + LIST_LIMIT), ..StoreState::default() },
             inputs: Inputs {
-                store,
+                store: followed.events,
                 requests,
                 reports,
                 notices,
@@ -155,7 +159,8 @@ impl EventLoop {
                 follow_ups: VecDeque::new(),
                 was_asked: false,
             },
-            feed,
+            feed: followed.feed,
+            ahead: followed.ahead,
             mirror,
             metrics: metrics.events,
             started,

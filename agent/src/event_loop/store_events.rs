@@ -53,7 +53,7 @@ impl EventLoop {
         self.report_store_up();
         self.store.revision = snapshot.revision;
         self.store.is_of_mirror = false;
-        let (mut resync, bad) = intake::snapshot(&snapshot);
+        let (mut resync, bad) = intake::snapshot(&snapshot, self.ahead.take().await);
         if !self.store.is_synced {
             self.remember(&snapshot, &bad).await;
         }

@@ -21,8 +21,9 @@ use tokio::{
 use crate::{
     counters::ConnectionCounters,
     event_loop::{
-        EventLoop, GuardConfig, HistoryLimits, HistoryQuery, LoopConfig, LoopMetrics, MirrorConfig, Query,
-        Record, RendererSpec, RendererView, Reply, Request, Status, StoreFeedEnded, VerificationConfig,
+        EventLoop, Followed, GuardConfig, HistoryLimits, HistoryQuery, LoopConfig, LoopMetrics, MirrorConfig,
+        Query, Record, RendererSpec, RendererView, Reply, Request, Status, StoreFeedEnded,
+        VerificationConfig,
     },
     health::{self, HealthCheckQuestions, ProxyHealth},
     http::Api,
@@ -102,7 +103,7 @@ impl Harness {
                 processor: ProcessorConfig::new(NodeName::new("n1")),
                 history: HistoryLimits { events: 2000, age: Duration::from_secs(3600), bytes: 1 << 20 },
             },
-            (receiver, feed),
+            Followed::elsewhere(receiver, feed),
             asked,
             std::iter::once(dry_run).chain(renderers).collect(),
             LoopMetrics { events: metrics.events.clone(), renderers: metrics.renderers.clone() },

@@ -11,11 +11,14 @@ use super::{
     failure::{self, Failure},
     session::{LARGEST_RESPONSE, Session},
 };
-use crate::{Entry, Problem, Snapshot, StoreError};
+use crate::{Entry, Preview, Problem, Snapshot, StoreError};
 
 /// Keys per page. For each page etcd 3.4 counts all keys that are left, so small pages cost more than they carry: 50,000
 /// keys of 700 bytes took 0.61 s in pages of 200, 0.23 s of 1,000, 0.14 s of 5,000 and 0.16 s in one.
 const PAGE: i64 = 5000;
+/// The fewer keys are left the smaller a page can be, so that not much is left to be done with the last ones: an eighth of
+/// them, but not fewer than this.
+const LAST_PAGES: i64 = 1000;
 /// Keys of the first page, before it is known how large values are.
 const FIRST_PAGE: i64 = 500;
 /// What a page is to carry, so that a few thousand large values do not come as one answer, which would be refused.
@@ -38,9 +41,16 @@ enum Stop {
 ///
 /// A value that is too large by itself is a problem of its key, and its entry has an empty value, which is none that
 /// anything can be read from: the key is there, and must not be taken for a deleted one.
-pub(super) async fn list(session: Session, prefix: &str) -> Result<Snapshot, Failure> {
+pub(super) async fn list(
+    session: Session,
+    prefix: &str,
+    preview: Option<&dyn Preview>,
+) -> Result<Snapshot, Failure> {
     for _ in 0..ATTEMPTS {
-        match pages(&session, prefix).await {
+        if let Some(preview) = preview {
+            preview.begin();
+        }
+        match pages(&session, prefix, preview).await {
             Ok(snapshot) => return Ok(snapshot),
             Err(Stop::Failed(failure)) => return Err(failure),
             Err(Stop::Compacted) => {}
@@ -55,14 +65,14 @@ pub(super) async fn list(session: Session, prefix: &str) -> Result<Snapshot, Fai
     Err(session.unavailable(reason).into())
 }
 
-async fn pages(session: &Session, prefix: &str) -> Result<Snapshot, Stop> {
+async fn pages(session: &Session, prefix: &str, preview: Option<&dyn Preview>) -> Result<Snapshot, Stop> {
     let whole = Range { from: first_key(prefix), end: prefix_end(prefix) };
-    let mut first = Pages::new(session, 0);
+    let mut first = Pages::new(session, preview, 0);
     // etcd answers with the revision it read, which pins the pages that follow.
     let Some(from) = first.next(whole.from, &whole.end).await? else { return Ok(first.read) };
     let revision = first.read.revision;
     let rest = ranges(&Range { from, end: whole.end }, &kinds());
-    let ranges = stream::iter(rest).map(|range| Pages::new(session, revision).all(range));
+    let ranges = stream::iter(rest).map(|range| Pages::new(session, preview, revision).all(range));
     let mut snapshot = first.read;
     let parts: Vec<Snapshot> = ranges.buffered(AT_ONCE).try_collect().await?;
     for part in parts {
@@ -97,6 +107,7 @@ fn ranges(range: &Range, cuts: &[Vec<u8>]) -> Vec<Range> {
 /// Reads page after page.
 struct Pages<'a> {
     session: &'a Session,
+    preview: Option<&'a dyn Preview>,
     kv: KvClient,
     limit: i64,
     read: Snapshot,
@@ -104,9 +115,9 @@ struct Pages<'a> {
 
 impl<'a> Pages<'a> {
     /// Pages at one revision; with 0 at the one of the first page.
-    fn new(session: &'a Session, revision: i64) -> Self {
+    fn new(session: &'a Session, preview: Option<&'a dyn Preview>, revision: i64) -> Self {
         let read = Snapshot { revision, ..Snapshot::default() };
-        Self { session, kv: session.kv(), limit: FIRST_PAGE, read }
+        Self { session, preview, kv: session.kv(), limit: FIRST_PAGE, read }
     }
 
     async fn all(mut self, range: Range) -> Result<Snapshot, Stop> {
@@ -134,21 +145,27 @@ impl<'a> Pages<'a> {
         };
         // Step by step, for where one value is too large the next may be too.
         let sizes = page.kvs().iter().map(|pair| pair.value().len());
-        self.limit = next_limit(sizes).min(self.limit * 10);
+        self.limit = next_limit(sizes, page.count()).min(self.limit * 10);
         if self.read.revision == 0 {
             self.read.revision = page.header().map_or(0, ResponseHeader::revision);
         }
         let next = page.kvs().last().filter(|_| page.more()).map(|last| [last.key(), &[0]].concat());
+        let before = self.read.entries.len();
         self.read.entries.extend(page.take_kvs().into_iter().map(entry));
+        if let (Some(preview), Some(entries)) = (self.preview, self.read.entries.get(before..)) {
+            preview.show(entries);
+        }
         Ok(next)
     }
 }
 
-/// How many keys to ask for next, by the sizes of the last values.
-fn next_limit(sizes: impl ExactSizeIterator<Item = usize>) -> i64 {
+/// How many keys to ask for next, by the sizes of the last values and the number of keys from the first of them on.
+fn next_limit(sizes: impl ExactSizeIterator<Item = usize>, keys: i64) -> i64 {
     let count = sizes.len();
+    let left = keys.saturating_sub(i64::try_from(count).unwrap_or(i64::MAX));
     let average = sizes.sum::<usize>() / count.max(1);
-    i64::try_from(PAGE_BYTES / average.max(1)).unwrap_or(PAGE).clamp(1, PAGE)
+    let fitting = i64::try_from(PAGE_BYTES / average.max(1)).unwrap_or(PAGE).max(1);
+    fitting.min((left / 8).clamp(LAST_PAGES, PAGE))
 }
 
 async fn page(
@@ -218,11 +235,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_has_as_many_keys_as_their_values_allow() {
-        assert_eq!(next_limit([600; 500].into_iter()), PAGE);
-        assert_eq!(next_limit([16 << 10; 500].into_iter()), 256);
-        assert_eq!(next_limit([8 << 20; 3].into_iter()), 1);
-        assert_eq!(next_limit([].into_iter()), PAGE);
+    fn a_page_has_as_many_keys_as_their_values_allow_and_what_is_left_is_worth() {
+        assert_eq!(next_limit([600; 500].into_iter(), 100_500), PAGE);
+        assert_eq!(next_limit([600; 500].into_iter(), 20_500), 2500);
+        assert_eq!(next_limit([600; 500].into_iter(), 501), LAST_PAGES);
+        assert_eq!(next_limit([16 << 10; 500].into_iter(), 100_500), 256);
+        assert_eq!(next_limit([8 << 20; 3].into_iter(), 4), 1);
+        assert_eq!(next_limit([].into_iter(), 0), LAST_PAGES);
     }
 
     #[test]

@@ -11,7 +11,7 @@ const CONFIG: GuardConfig = GuardConfig { percent: 50, wait: Duration::from_secs
 
 fn services(count: usize) -> Vec<Object> {
     let entries = (0..count).map(|number| service(&format!("s{number}"), 1)).collect();
-    intake::snapshot(&Snapshot { entries, ..Snapshot::default() }).0.objects
+    intake::snapshot(&Snapshot { entries, ..Snapshot::default() }, Vec::new()).0.objects
 }
 
 fn list(count: usize) -> Resync {
@@ -82,11 +82,8 @@ async fn what_was_deleted_and_came_back_in_the_same_batch_is_not_gone() {
 async fn what_went_with_too_many_services_is_held_with_them() {
     let mut guard = DeletionGuard::new(CONFIG);
     let mut known = list(40);
-    let node = intake::snapshot(&Snapshot {
-        entries: vec![node("10.0.0.1".parse().unwrap())],
-        ..Snapshot::default()
-    })
-    .0;
+    let entries = vec![node("10.0.0.1".parse().unwrap())];
+    let node = intake::snapshot(&Snapshot { entries, ..Snapshot::default() }, Vec::new()).0;
     known.objects.extend(node.objects.clone());
     let mut processor = processor(0);
     processor.resync(known);
