@@ -20,7 +20,7 @@ use super::intake::{self, Part};
 /// So many entries are decoded between two looks at what is asked for.
 const AT_ONCE: usize = 500;
 
-/// What goes to the thread. There is never more of it than the list has brought.
+/// What goes to the thread. What waits there is among what the list has brought.
 #[derive(Debug)]
 enum Message {
     Begin,
@@ -42,12 +42,8 @@ impl Followed {
     /// # Errors
     /// When the thread cannot be started.
     pub fn start(store: Arc<dyn Store>, prefix: &str) -> io::Result<Self> {
-        let (shown, messages) = channel();
-        let thread = thread::Builder::new().name("decode-ahead".to_owned());
-        // It ends when nobody is left to send it anything: neither the feed nor the loop.
-        thread.spawn(move || Decoder::default().run(&messages))?;
-        let ahead = DecodedAhead(Some(shown.clone()));
-        let (events, feed) = Feed::start_with_preview(store, prefix, Arc::new(Shown(shown)));
+        let (shown, ahead) = start_decoder()?;
+        let (events, feed) = Feed::start_with_preview(store, prefix, Arc::new(shown));
         Ok(Self { events, feed, ahead })
     }
 
@@ -56,6 +52,14 @@ impl Followed {
     pub(crate) fn elsewhere(events: mpsc::Receiver<Delivery>, feed: FeedHandle) -> Self {
         Self { events, feed, ahead: DecodedAhead::default() }
     }
+}
+
+fn start_decoder() -> io::Result<(Shown, DecodedAhead)> {
+    let (sender, messages) = channel();
+    let thread = thread::Builder::new().name("decode-ahead".to_owned());
+    // It ends when nobody is left to send it anything: neither the feed nor the loop.
+    thread.spawn(move || Decoder::default().run(&messages))?;
+    Ok((Shown(sender.clone()), DecodedAhead(Some(sender))))
 }
 
 /// The feed's end.
@@ -130,5 +134,57 @@ impl Decoder {
         let Some(entries) = self.shown.pop_front() else { return };
         let decoded = intake::decode_all(&entries, &mut self.names);
         self.parts.push(Part { entries, decoded });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn entries(from: usize, count: usize) -> Vec<Entry> {
+        let key = |i| format!("/vnf-agent/contiv-ksr/k8s/service/s{i:05}/namespace/default");
+        let entry = |i| Entry { key: key(i), value: "{}".into(), create_revision: 1, mod_revision: 1 };
+        (from..from + count).map(entry).collect()
+    }
+
+    /// What is decoded when so much of it is.
+    async fn taken(shown: &Shown, ahead: &DecodedAhead, lists: &[Vec<Entry>]) -> Vec<Entry> {
+        let (start, wanted) = (Instant::now(), lists.last().unwrap());
+        loop {
+            for list in lists {
+                shown.begin();
+                list.chunks(700).for_each(|page| shown.show(page));
+            }
+            thread::sleep(Duration::from_millis(10));
+            let seen: Vec<Entry> = ahead.take().await.into_iter().flat_map(|part| part.entries).collect();
+            assert!(wanted.starts_with(&seen), "what was shown is decoded in order, and nothing else");
+            if seen.len() == wanted.len() {
+                return seen;
+            }
+            assert!(start.elapsed() < Duration::from_secs(30), "only {} are decoded", seen.len());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_shown_of_the_last_list_is_decoded_and_handed_out_once() {
+        let (shown, ahead) = start_decoder().unwrap();
+        let list = entries(0, 1500);
+        assert_eq!(taken(&shown, &ahead, std::slice::from_ref(&list)).await, list);
+        assert!(ahead.take().await.is_empty());
+        let lists = [list, entries(7000, 1200)];
+        assert_eq!(taken(&shown, &ahead, &lists).await, lists[1]);
+    }
+
+    #[tokio::test]
+    async fn without_its_thread_nothing_is_decoded_ahead() {
+        let (sender, messages) = channel();
+        drop(messages);
+        let (shown, ahead) = (Shown(sender.clone()), DecodedAhead(Some(sender)));
+        shown.begin();
+        shown.show(&entries(0, 3));
+        assert!(ahead.take().await.is_empty());
+        assert!(DecodedAhead::default().take().await.is_empty());
     }
 }

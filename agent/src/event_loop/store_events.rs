@@ -32,6 +32,8 @@ impl EventLoop {
                 // Why it is down has been logged by the feed.
                 info!("the dataplane stays as it is while the store is down");
                 self.record("store-down", reason.clone(), None, Vec::new());
+                // Of a list that did not come to its end.
+                drop(self.ahead.take().await);
                 self.store.down = Some(StoreDown { since: Timestamp::now(), reason });
                 if !self.store.is_synced {
                     self.store.awaited_until = None;
