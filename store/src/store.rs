@@ -8,7 +8,7 @@ use futures::{future::BoxFuture, stream::BoxStream};
 use crate::{Position, Problem, StoreError};
 
 /// One key and its value, with the revisions that say when it came and when it last changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The full key.
     pub key: String,

@@ -9,7 +9,7 @@ use contiv_proto::Key;
 use contiv_store::{Change, Entry};
 use jiff::Timestamp;
 
-pub(super) use list::{Part, decode_all, snapshot};
+pub(super) use list::{Part, snapshot};
 
 /// Larger than any object of Kubernetes, whose requests end at 3 MiB, and etcd's, which end at 1.5 MiB by default.
 const LARGEST_VALUE: usize = 4 << 20;

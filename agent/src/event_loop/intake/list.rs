@@ -1,5 +1,7 @@
 //! A whole list, decoded on every processor there is, but for the parts that are decoded already.
 
+use std::hash::BuildHasher as _;
+
 use contiv_model::{Event, Object, Resync, parallel::in_shares, processor::Names};
 use contiv_store::{Entry, Snapshot};
 
@@ -17,11 +19,38 @@ pub(in crate::event_loop) struct Decoded {
     pub(in crate::event_loop) bad: Vec<BadValue>,
 }
 
-/// Entries that follow one another in a list, and what they come to.
+/// What entries come to that follow one another in a list. Which they were is known by their digest: a second copy of all keys
+/// would be a third of what a list takes up.
 #[derive(Debug)]
 pub(in crate::event_loop) struct Part {
-    pub(in crate::event_loop) entries: Vec<Entry>,
-    pub(in crate::event_loop) decoded: Decoded,
+    first: String,
+    count: usize,
+    digest: u64,
+    decoded: Decoded,
+}
+
+impl Part {
+    /// Decodes these. Objects share `names`.
+    pub(in crate::event_loop) fn decode(entries: &[Entry], names: &mut Names) -> Self {
+        Self {
+            first: entries.first().map(|entry| entry.key.clone()).unwrap_or_default(),
+            count: entries.len(),
+            digest: digest(entries),
+            decoded: decode_all(entries, names),
+        }
+    }
+
+    /// Where in a list its entries are, if they are there.
+    fn place_in(&self, entries: &[Entry]) -> Option<usize> {
+        let place = entries.binary_search_by(|entry| entry.key.cmp(&self.first)).ok()?;
+        let same = entries.get(place..place + self.count)?;
+        (digest(same) == self.digest).then_some(place)
+    }
+}
+
+/// Of keys, values and revisions. Whoever can write what has the digest of something else can write that as well.
+fn digest(entries: &[Entry]) -> u64 {
+    foldhash::quality::FixedState::default().hash_one(entries)
 }
 
 /// Decodes everything there is, on every processor there is, but for what has been decoded `ahead`.
@@ -66,11 +95,7 @@ impl<'a> Piece<'a> {
 
 /// All entries in their order, which is that of their keys. What was decoded ahead counts where it is of the very same entries.
 fn pieces<'a>(entries: &'a [Entry], ahead: Vec<Part>) -> Vec<Piece<'a>> {
-    let place = |part: Part| {
-        let first = part.entries.first()?;
-        let place = entries.binary_search_by(|entry| entry.key.cmp(&first.key)).ok()?;
-        entries.get(place..)?.starts_with(&part.entries).then_some((place, part))
-    };
+    let place = |part: Part| Some((part.place_in(entries)?, part));
     let mut ahead: Vec<(usize, Part)> = ahead.into_iter().filter_map(place).collect();
     ahead.sort_unstable_by_key(|(place, _)| *place);
     let (mut pieces, mut next) = (Vec::new(), 0);
@@ -78,7 +103,7 @@ fn pieces<'a>(entries: &'a [Entry], ahead: Vec<Part>) -> Vec<Piece<'a>> {
     for (place, part) in ahead {
         let Some(open) = entries.get(next..place) else { continue };
         pieces.extend(cut(open));
-        next = place + part.entries.len();
+        next = place + part.count;
         pieces.push(Piece::Done(part.decoded));
     }
     pieces.extend(cut(entries.get(next..).unwrap_or_default()));
@@ -86,7 +111,7 @@ fn pieces<'a>(entries: &'a [Entry], ahead: Vec<Part>) -> Vec<Piece<'a>> {
 }
 
 /// The objects, and what is no good. Objects share `names`.
-pub(in crate::event_loop) fn decode_all(entries: &[Entry], names: &mut Names) -> Decoded {
+fn decode_all(entries: &[Entry], names: &mut Names) -> Decoded {
     let mut decoded = Decoded { objects: Vec::with_capacity(entries.len()), bad: Vec::new() };
     for entry in entries {
         match decode(entry) {
@@ -115,7 +140,7 @@ mod tests {
     }
 
     fn part(entries: &[Entry]) -> Part {
-        Part { entries: entries.to_vec(), decoded: decode_all(entries, &mut Names::default()) }
+        Part::decode(entries, &mut Names::default())
     }
 
     fn of(entries: &[Entry]) -> Snapshot {
