@@ -93,8 +93,7 @@ fn a_closed_port_is_refused_and_not_taken_for_silence() -> Result<()> {
         // Of SCTP a kernel without it knows no ports.
         let protocols = [Protocol::Tcp, Protocol::Udp];
         for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| protocols.map(|p| (f, p))) {
-            let after = lab.pod1.ask(protocol, lab.pod3.host.socket(family, PORT))?.refusal()?;
-            assert!(after < Duration::from_secs(1), "{after:?}");
+            lab.pod1.ask(protocol, lab.pod3.host.socket(family, PORT))?.refusal()?;
         }
         Ok(())
     })

@@ -1,6 +1,6 @@
-//! Many services: how long until all are in the kernel, and how long one change takes then.
+//! Many services: all come into the kernel at once, and what a change costs does not depend on how many there are.
 //!
-//! `cargo test --release -p contiv-tests --test scale -- --nocapture` prints the figures of an optimised build.
+//! `cargo test --release -p contiv-tests --test scale -- --nocapture` prints how long it takes with an optimised build.
 
 use std::{
     net::Ipv4Addr,
@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 const SERVICES: u16 = 10_000;
 const BACKENDS: u16 = 4;
 const CHANGES: usize = 50;
-/// An optimised build must keep what is promised. Otherwise these only show that nothing is badly wrong.
-const START_LIMIT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 1 });
-const CHANGE_LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 500 } else { 20 });
+/// More than the kernel is told when one backend takes the place of another, behind three frontends, and less than of a
+/// thousandth of all services.
+const CHANGE_BYTES: u64 = 2000;
 
 /// Service `i` and its four backends, none of which answers.
 fn values(i: u16) -> [(String, String); 2] {
@@ -46,8 +46,8 @@ fn values(i: u16) -> [(String, String); 2] {
 }
 
 #[test]
-fn ten_thousand_services_are_programmed_and_changed_in_time() -> Result<()> {
-    isolated("ten_thousand_services_are_programmed_and_changed_in_time", |lab| {
+fn ten_thousand_services_are_programmed_at_once_and_a_change_costs_as_much_as_changes() -> Result<()> {
+    isolated("ten_thousand_services_are_programmed_at_once_and_a_change_costs_as_much_as_changes", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let etcd = Etcd::start(lab)?;
         etcd.put_values(&(0..SERVICES).flat_map(values).collect::<Vec<_>>())?;
@@ -72,10 +72,17 @@ fn ten_thousand_services_are_programmed_and_changed_in_time() -> Result<()> {
         durations.sort();
         let (median, worst) = (durations[CHANGES / 2], durations[CHANGES - 1]);
         println!("one endpoint changed in etcd, answered by the new one: median {median:?}, worst {worst:?}");
-        agent.stop()?;
-        assert!(started < START_LIMIT, "{started:?}");
-        assert!(median < CHANGE_LIMIT, "{median:?}");
-        Ok(())
+        let events = agent.http("GET", &format!("/controller/event-history?last={CHANGES}"))?.json()?;
+        let changes = events.as_array().into_iter().flatten().filter(|event| event["kind"] == "change");
+        let costs: Vec<_> = changes
+            .map(|event| {
+                let report = &event["renderers"]["nftables"]["report"];
+                (report["transactions"].as_u64(), report["bytes"].as_u64())
+            })
+            .collect();
+        let is_little = |cost: &_| matches!(cost, (Some(1 | 2), Some(1..=CHANGE_BYTES)));
+        assert!(costs.len() > CHANGES / 2 && costs.iter().all(is_little), "{costs:?}");
+        agent.stop().map(drop)
     })
 }
 

@@ -42,6 +42,8 @@ pub(super) enum Request {
 /// What became of it all, since the start.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
+    /// Dumps of the flows of one family and protocol, the repeated ones too.
+    pub(super) searches: AtomicUsize,
     pub(super) deleted: AtomicUsize,
     pub(super) failures: AtomicUsize,
     /// How many requests had been taken in when nothing was left to search for.
@@ -100,11 +102,15 @@ impl Cleaner {
         self.send(Request::Reconciled { services, node_ips, found });
     }
 
-    /// Flows deleted, and searches that failed, by name.
-    pub(crate) fn totals(&self) -> [(&'static str, usize); 2] {
-        let Totals { deleted, failures, .. } = &*self.totals;
-        [("stale-flows-deleted", deleted), ("stale-flow-failures", failures)]
-            .map(|(name, total)| (name, total.load(Ordering::Relaxed)))
+    /// Searches, flows deleted, and searches that failed, by name.
+    pub(crate) fn totals(&self) -> [(&'static str, usize); 3] {
+        let Totals { searches, deleted, failures, .. } = &*self.totals;
+        let totals = [
+            ("stale-flow-searches", searches),
+            ("stale-flows-deleted", deleted),
+            ("stale-flow-failures", failures),
+        ];
+        totals.map(|(name, total)| (name, total.load(Ordering::Relaxed)))
     }
 
     fn send(&mut self, request: Request) {

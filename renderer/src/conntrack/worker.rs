@@ -108,7 +108,8 @@ impl Worker {
         protocol: Protocol,
         scope: Scope,
     ) -> Result<usize, NetlinkError> {
-        let Self { requests, state, table, .. } = self;
+        let Self { requests, state, table, totals } = self;
+        totals.searches.fetch_add(1, Ordering::Relaxed);
         let table = match table {
             Some(table) => table,
             None => table.insert(FlowTable::open()?),

@@ -9,8 +9,8 @@ async fn an_edit_is_seen_at_once() {
     let start = Instant::now();
     folder.write("web.yaml", &service("web", 81));
     assert_eq!(folder.next_change().await, ["put web 81"]);
-    // Far below a second even on a busy machine: nothing waits for a timer.
-    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+    // Below a second even on a busy machine: nothing waits for a timer.
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     folder.write("new.json", &json_service("new", 1));
     assert_eq!(folder.next_change().await, ["put new 1"]);
     folder.remove("web.yaml");

@@ -1,10 +1,6 @@
 //! What deleting costs: nothing where services are programmed, and no memory.
 
-use std::{
-    fs,
-    net::UdpSocket,
-    time::{Duration, Instant},
-};
+use std::{fs, net::UdpSocket, time::Instant};
 
 use contiv_model::Protocol;
 use contiv_tests::lab::{Family, LabError, Result, isolated};
@@ -27,18 +23,18 @@ fn complaint_5_a_large_table_is_searched_once_in_no_memory_and_nothing_waits_for
             let stale = flows.values().filter(|flow| flow.backend.ip() == pod3).count();
             assert!(flows.len() > FLOWS * 9 / 10 && stale > FLOWS / 3, "{stale} of {}", flows.len());
             forget_peak_memory()?;
-            let (memory, start) = (peak_memory()?, Instant::now());
+            let (memory, searches, start) = (peak_memory()?, gateway.searches(), Instant::now());
 
             gateway.program(&[&service("dns", 1, Protocol::Udp, &[&lab.pod2])])?;
-            let programmed = start.elapsed();
+            let (programmed, deleted) = (start.elapsed(), gateway.deletions());
             let waited = gateway.wait_for_deletions(stale)?;
             let grown = peak_memory()? - memory;
             println!(
                 "{stale} of {} flows: programmed in {programmed:?}, deleted {waited:?} later, {grown} KiB",
                 flows.len()
             );
-            assert!(programmed < Duration::from_millis(100), "programming took {programmed:?}");
-            assert!(waited < Duration::from_secs(2), "deleting took {waited:?}");
+            assert!(deleted < stale, "programming returned when everything had been deleted");
+            assert_eq!(gateway.searches() - searches, Family::BOTH.len(), "one dump for each family");
             assert!(grown < 4096, "the search took {grown} KiB");
             assert_eq!(gateway.flows("udp")?.len(), flows.len() - stale);
             Ok(())
