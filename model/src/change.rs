@@ -1,7 +1,9 @@
 //! What the processor hands to renderers: the complete state, or what changed in it.
 
 use std::{
+    cmp::Ordering,
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    iter,
     sync::Arc,
 };
 
@@ -77,17 +79,8 @@ impl Snapshot {
 impl ChangeSet {
     /// What leads from one snapshot to another.
     pub fn between(old: &Snapshot, new: &Snapshot) -> Self {
-        let mut services = BTreeMap::new();
-        for (id, before) in &old.services {
-            if let Some(change) = ServiceChange::between(Some(before), new.services.get(id)) {
-                services.insert(id.clone(), change);
-            }
-        }
-        for (id, after) in new.services.iter().filter(|(id, _)| !old.services.contains_key(*id)) {
-            services.insert(id.clone(), ServiceChange { old: None, new: Some(Arc::clone(after)) });
-        }
         Self {
-            services,
+            services: services_between(old.services.iter(), new.services.iter()),
             node: (old.node != new.node).then(|| new.node.clone()),
             frontend_interfaces: InterfaceChange::between(&old.frontend_interfaces, &new.frontend_interfaces),
             backend_interfaces: InterfaceChange::between(&old.backend_interfaces, &new.backend_interfaces),
@@ -124,6 +117,26 @@ impl ChangeSet {
         merge_interfaces(&mut self.frontend_interfaces, later.frontend_interfaces);
         merge_interfaces(&mut self.backend_interfaces, later.backend_interfaces);
     }
+}
+
+/// What leads from some services to others. Both go by once, in the order of their ids.
+pub(crate) fn services_between<'a>(
+    old: impl Iterator<Item = (&'a ServiceId, &'a Arc<ContivService>)>,
+    new: impl Iterator<Item = (&'a ServiceId, &'a Arc<ContivService>)>,
+) -> BTreeMap<ServiceId, ServiceChange> {
+    let (mut old, mut new) = (old.peekable(), new.peekable());
+    let next = || {
+        let order = match (old.peek(), new.peek()) {
+            (Some((old, _)), Some((new, _))) => old.cmp(new),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        let before = if order.is_le() { old.next() } else { None };
+        let after = if order.is_ge() { new.next() } else { None };
+        let (id, _) = before.or(after)?;
+        Some((id, ServiceChange::between(before.map(|(_, it)| it), after.map(|(_, it)| it))))
+    };
+    iter::from_fn(next).filter_map(|(id, change)| Some((id.clone(), change?))).collect()
 }
 
 impl ServiceChange {

@@ -1,6 +1,6 @@
 //! Work on many values at once, on every processor there is.
 
-use std::{num::NonZero, thread};
+use std::{num::NonZero, panic::resume_unwind, thread};
 
 /// Cuts `items` into as many shares as there are processors, does the work on all of them at the same time, and returns what
 /// came of each, in their order. No share has fewer than `least` items, at least one: below that another thread costs more than it
@@ -19,9 +19,34 @@ pub fn in_shares<T: Sync, R: Send>(items: &[T], least: usize, work: impl Fn(&[T]
     })
 }
 
+/// Does two pieces of work, at the same time if they are on at least so many items: below that another thread costs more than it
+/// gains.
+pub fn both<A: Send, B>(
+    items: usize,
+    least: usize,
+    one: impl FnOnce() -> A + Send,
+    other: impl FnOnce() -> B,
+) -> (A, B) {
+    if items < least {
+        return (one(), other());
+    }
+    thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        (one.join().unwrap_or_else(|cause| resume_unwind(cause)), other)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_pieces_of_work_are_done_however_few_items_there_are() {
+        for items in [0, 9, 10, 11] {
+            assert_eq!(both(items, 10, || items + 1, || "other"), (items + 1, "other"));
+        }
+    }
 
     #[test]
     fn what_comes_of_all_shares_is_in_the_order_of_the_items() {

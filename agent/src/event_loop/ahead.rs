@@ -11,11 +11,10 @@ use std::{
     thread,
 };
 
-use contiv_model::processor::Names;
 use contiv_store::{Delivery, Entry, Feed, FeedHandle, Preview, Store};
 use tokio::sync::{mpsc, oneshot};
 
-use super::intake::Part;
+use super::intake::Ahead;
 
 /// So many entries are decoded between two looks at what is asked for.
 const AT_ONCE: usize = 500;
@@ -25,7 +24,7 @@ const AT_ONCE: usize = 500;
 enum Message {
     Begin,
     Show(Vec<Entry>),
-    Take(oneshot::Sender<Vec<Part>>),
+    Take(oneshot::Sender<Ahead>),
 }
 
 /// A store that is followed for the loop.
@@ -85,12 +84,12 @@ pub(super) struct DecodedAhead(Option<Sender<Message>>);
 
 impl DecodedAhead {
     /// What has been decoded of the list that was made last, and is forgotten here. Waits for a few hundred entries at most.
-    pub(super) async fn take(&self) -> Vec<Part> {
-        let Some(sender) = &self.0 else { return Vec::new() };
-        let (reply, parts) = oneshot::channel();
+    pub(super) async fn take(&self) -> Ahead {
+        let Some(sender) = &self.0 else { return Ahead::default() };
+        let (reply, ahead) = oneshot::channel();
         // Without the thread nothing is decoded.
         let _ = sender.send(Message::Take(reply));
-        parts.await.unwrap_or_default()
+        ahead.await.unwrap_or_default()
     }
 }
 
@@ -98,9 +97,7 @@ impl DecodedAhead {
 #[derive(Debug, Default)]
 struct Decoder {
     shown: VecDeque<Vec<Entry>>,
-    parts: Vec<Part>,
-    /// Names that many objects hold would be in memory many times, and leave holes when the processor shares them.
-    names: Names,
+    ahead: Ahead,
 }
 
 impl Decoder {
@@ -111,7 +108,7 @@ impl Decoder {
                 Some(Message::Show(entries)) => self.shown.push_back(entries),
                 Some(Message::Take(reply)) => {
                     // A loop that has ended needs nothing.
-                    let _ = reply.send(std::mem::take(&mut self).parts);
+                    let _ = reply.send(std::mem::take(&mut self).ahead);
                 }
                 None => self.decode_some(),
             }
@@ -132,7 +129,7 @@ impl Decoder {
 
     fn decode_some(&mut self) {
         let Some(entries) = self.shown.pop_front() else { return };
-        self.parts.push(Part::decode(&entries, &mut self.names));
+        self.ahead.decode(&entries);
     }
 }
 
@@ -159,9 +156,9 @@ mod tests {
         }
         thread::sleep(after);
         let list = lists.last().copied().cloned().unwrap_or_default();
-        let parts = ahead.take().await;
-        let (count, shown) = (parts.len(), Snapshot { entries: list, ..Snapshot::default() });
-        assert_eq!(snapshot(&shown, parts), snapshot(&shown, Vec::new()));
+        let mut ahead = ahead.take().await;
+        let (count, shown) = (ahead.parts(), Snapshot { entries: list, ..Snapshot::default() });
+        assert_eq!(snapshot(&shown, &mut ahead), snapshot(&shown, &mut Ahead::default()));
         count
     }
 
@@ -177,7 +174,7 @@ mod tests {
                 after *= 2;
                 assert!(after < Duration::from_secs(30), "not all of {parts} parts are decoded");
             }
-            assert!(ahead.take().await.is_empty());
+            assert_eq!(ahead.take().await.parts(), 0);
         }
     }
 
@@ -188,7 +185,7 @@ mod tests {
         let (shown, ahead) = (Shown(sender.clone()), DecodedAhead(Some(sender)));
         shown.begin();
         shown.show(&entries(0, 3));
-        assert!(ahead.take().await.is_empty());
-        assert!(DecodedAhead::default().take().await.is_empty());
+        assert_eq!(ahead.take().await.parts(), 0);
+        assert_eq!(DecodedAhead::default().take().await.parts(), 0);
     }
 }

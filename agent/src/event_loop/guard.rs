@@ -78,6 +78,12 @@ impl DeletionGuard {
 
     /// Judges a complete list. What is held is added to it as something that could not be read, and so stays in force.
     pub(super) fn judge_list(&mut self, processor: &Processor, list: &mut Resync) -> Judgement {
+        if GUARDED.iter().all(|kind| processor.count(*kind) == 0) {
+            // At the start nothing can be gone: no need to look at everything.
+            self.held = None;
+            self.is_confirmed = false;
+            return Judgement::Pass;
+        }
         let listed: BTreeSet<ObjectKey> = list.objects.iter().map(contiv_model::Object::key).collect();
         let gone_of = |kind| {
             let is_gone = |key: &ObjectKey| !listed.contains(key) && !list.undecodable.contains(key);

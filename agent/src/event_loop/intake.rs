@@ -9,7 +9,7 @@ use contiv_proto::Key;
 use contiv_store::{Change, Entry};
 use jiff::Timestamp;
 
-pub(super) use list::{Part, snapshot};
+pub(super) use list::{Ahead, snapshot};
 
 /// Larger than any object of Kubernetes, whose requests end at 3 MiB, and etcd's, which end at 1.5 MiB by default.
 const LARGEST_VALUE: usize = 4 << 20;
@@ -194,7 +194,7 @@ mod tests {
     fn a_value_that_is_too_large_is_refused_by_name_and_not_read() {
         let huge = " ".repeat(LARGEST_VALUE) + "{}";
         let entries = vec![entry("web", &huge), entry("web2", "{}")];
-        let (resync, bad) = snapshot(&Snapshot { entries, ..Snapshot::default() }, Vec::new());
+        let (resync, bad) = snapshot(&Snapshot { entries, ..Snapshot::default() }, &mut Ahead::default());
         assert_eq!(resync.undecodable.into_iter().collect::<Vec<_>>(), [web()]);
         assert!(bad[0].key.contains("web") && bad[0].reason.contains("4194306 bytes"), "{bad:?}");
         assert_eq!(bad.len(), 1, "the other one is read");

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use super::{
     EventLoop, LIST_LIMIT, MirrorConfig, guard,
     history::Moment,
-    intake::{self, BadValue, Verdict},
+    intake::{self, Ahead, BadValue, Verdict},
 };
 use crate::mirror::{MirrorHandle, MirrorReport, RETRY_AFTER};
 
@@ -86,9 +86,9 @@ impl Mirroring {
         timeout(LOAD_LIMIT, handle.count()).await.unwrap_or_default()
     }
 
-    pub(super) fn replace(&mut self, revision: i64, mut entries: Vec<Entry>, bad: &[BadValue]) {
+    /// Saves everything but what these keys hold: of them what was saved before stays.
+    pub(super) fn replace(&mut self, revision: i64, mut entries: Vec<Entry>, bad: BTreeSet<String>) {
         let Some((handle, _)) = &mut self.mirror else { return };
-        let bad: BTreeSet<String> = bad.iter().map(|bad| bad.key.clone()).collect();
         entries.retain(|entry| !bad.contains(&entry.key));
         handle.replace(revision, entries, bad);
     }
@@ -141,7 +141,9 @@ impl EventLoop {
         }
         if let Some(Saved { revision, entries }) = self.mirror.load_now().await {
             let saved = Snapshot { revision, entries, ..Snapshot::default() };
-            self.processor.resync(intake::snapshot(&saved, Vec::new()).0);
+            let mut ahead = Ahead::default();
+            let (resync, _) = intake::snapshot(&saved, &mut ahead);
+            self.processor.resync_sharing(resync, ahead.names);
         }
     }
 
@@ -164,9 +166,10 @@ impl EventLoop {
         let moment = Moment::now();
         let Saved { revision, entries } = saved;
         let saved = Snapshot { revision, entries, ..Snapshot::default() };
-        let (resync, _) = intake::snapshot(&saved, Vec::new());
+        let mut ahead = Ahead::default();
+        let (resync, _) = intake::snapshot(&saved, &mut ahead);
         let objects = resync.objects.len();
-        let changes = self.processor.resync(resync);
+        let changes = self.processor.resync_sharing(resync, ahead.names);
         self.begin_handover();
         self.health.tell_changes(&changes);
         self.store.revision = revision;

@@ -55,19 +55,18 @@ impl EventLoop {
         self.report_store_up();
         self.store.revision = snapshot.revision;
         self.store.is_of_mirror = false;
-        let (mut resync, bad) = intake::snapshot(&snapshot, self.ahead.take().await);
+        let mut ahead = self.ahead.take().await;
+        let (mut resync, bad) = intake::snapshot(&snapshot, &mut ahead);
         if !self.store.is_synced {
             self.remember(&snapshot, &bad).await;
         }
         let judgement = self.guard.judge_list(&self.processor, &mut resync);
         let Snapshot { revision, entries, problems } = snapshot;
-        if judgement == Judgement::Pass {
-            self.mirror.replace(revision, entries, &bad);
-        }
         self.report_held(&judgement);
         let objects = resync.objects.len();
-        let mut changes = self.processor.resync(resync);
+        let mut changes = self.processor.resync_sharing(resync, ahead.names);
         self.health.tell_changes(&changes);
+        let bad_keys: BTreeSet<String> = bad.iter().map(|bad| bad.key.clone()).collect();
         self.quarantine.replace_values(bad, moment.start);
         self.quarantine.replace_problems(problems, moment.start);
 
@@ -96,6 +95,10 @@ impl EventLoop {
             self.renderers.add_changes(&Arc::new(changes), Covers::one_at(event, moment));
         }
         self.dispatch();
+        // Last, for it keeps another processor busy for a while.
+        if judgement == Judgement::Pass {
+            self.mirror.replace(revision, entries, bad_keys);
+        }
     }
 
     fn take_in_changes(&mut self, batch: Batch, received: Instant) {

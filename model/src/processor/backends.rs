@@ -7,13 +7,13 @@ use std::{
 };
 
 use super::{
-    cache::Cache,
+    cache::{Cache, Sources},
     placement::Placement,
     topology::{self, Hinted},
 };
 use crate::{
     Backend, BackendState, PodId,
-    object::{Conditions, EndpointAddress, EndpointPort, Service},
+    object::{Conditions, EndpointAddress, EndpointPort, EndpointSlice, Service},
 };
 
 /// The backends of one service.
@@ -44,9 +44,15 @@ struct Endpoint<'a> {
 }
 
 /// Finds the backends of every port of a service. Where it has slices that a proxy can use, they win over endpoints.
-pub(super) fn collect(spec: &Service, cache: &Cache, placement: &Placement, local_weight: u16) -> Backends {
+pub(super) fn collect<'a>(
+    sources: Sources<'a, impl Iterator<Item = &'a EndpointSlice>>,
+    cache: &Cache,
+    placement: &Placement,
+    local_weight: u16,
+) -> Backends {
+    let Sources { service: spec, endpoints, slices } = sources;
     let mut candidates: Vec<Vec<Candidate<'_>>> = spec.ports.iter().map(|_| Vec::new()).collect();
-    let mut slices = cache.usable_slices(&spec.id).peekable();
+    let mut slices = slices.peekable();
     if slices.peek().is_some() {
         for slice in slices {
             let endpoints = slice.endpoints.iter().map(|endpoint| {
@@ -56,8 +62,7 @@ pub(super) fn collect(spec: &Service, cache: &Cache, placement: &Placement, loca
             add(&mut candidates, spec, endpoints, &slice.ports);
         }
     } else {
-        let subsets = cache.endpoints.get(&spec.id).into_iter().flat_map(|endpoints| &endpoints.subsets);
-        for subset in subsets {
+        for subset in endpoints.into_iter().flat_map(|endpoints| &endpoints.subsets) {
             let endpoints = subset
                 .addresses
                 .iter()

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use super::{names::Names, relation::Relation};
+use super::{SERVICES_PER_THREAD, names::Names, relation::Relation};
 use crate::{
     EndpointSliceId, NodeName, Object, ObjectKey, PodId, ServiceId,
     object::{
         AddressType, EndpointAddress, EndpointSlice, Endpoints, IpAllocation, Node, Pod, Service, VppNode,
     },
+    parallel::both,
 };
 
 /// Every object of the store, by type.
@@ -37,41 +38,49 @@ pub(super) struct Touched {
     pub(super) interfaces: bool,
 }
 
+/// What a service is combined of: its slices in the order of their ids, only those that a proxy can use.
+#[derive(Debug)]
+pub(super) struct Sources<'a, Slices> {
+    pub(super) service: &'a Service,
+    pub(super) endpoints: Option<&'a Endpoints>,
+    pub(super) slices: Slices,
+}
+
+/// Slices that a proxy can use, each after the id of its service, in the order of these ids.
+type SlicesByService<'a> = Vec<(&'a ServiceId, &'a EndpointSlice)>;
+
 impl Cache {
-    /// A cache of these objects, and what they touch; of several with one identity the last counts.
+    /// A cache of these objects, which hold `names`; of several with one identity the last counts.
     ///
     /// The same comes of putting one after the other into an empty cache. But maps that are collected are made many times
     /// faster, and are full; those filled in the order of their keys are little more than half full.
-    pub(super) fn of(objects: impl IntoIterator<Item = Object>) -> (Self, Touched) {
-        let (mut cache, mut touched) = (Self::default(), Touched::default());
+    pub(super) fn of(objects: impl IntoIterator<Item = Object>, names: Names) -> Self {
+        let mut cache = Self { names, ..Self::default() };
         let (mut services, mut endpoints) = (Vec::new(), Vec::new());
         let (mut slices, mut pods) = (Vec::new(), Vec::new());
-        for mut object in objects {
-            cache.names.share(&mut object);
+        for object in objects {
             match object {
                 Object::Service(service) => services.push((service.id.clone(), service)),
                 Object::Endpoints(object) => endpoints.push((object.id.clone(), object)),
                 Object::EndpointSlice(slice) => slices.push((slice.id.clone(), slice)),
                 Object::Pod(pod) => pods.push((pod.id.clone(), pod)),
                 few @ (Object::Node(_) | Object::VppNode(_) | Object::IpAllocation(_)) => {
-                    cache.put(few, &mut touched);
+                    cache.put(few, &mut Touched::default());
                 }
             }
         }
-        cache.services = services.into_iter().collect();
+        let slices = || {
+            let slices: BTreeMap<EndpointSliceId, EndpointSlice> = slices.into_iter().collect();
+            let pairs = slices.values().filter_map(|slice| Some((slice.service.clone()?, slice.id.clone())));
+            let pairs = pairs.collect();
+            (slices, pairs)
+        };
+        let count = services.len();
+        ((cache.endpoint_slices, cache.slices_of), cache.services) =
+            both(count, SERVICES_PER_THREAD, slices, || services.into_iter().collect());
         cache.endpoints = endpoints.into_iter().collect();
-        cache.endpoint_slices = slices.into_iter().collect();
         cache.pods = pods.into_iter().collect();
-        let slices = cache.endpoint_slices.values();
-        let pairs = slices.filter_map(|slice| Some((slice.service.clone()?, slice.id.clone())));
-        cache.slices_of = pairs.collect();
-
-        let of_slices = cache.endpoint_slices.values().filter_map(|slice| slice.service.clone());
-        let of_services = cache.services.keys().chain(cache.endpoints.keys()).cloned();
-        touched.services = of_services.chain(of_slices).collect();
-        let special = cache.pods.iter().filter(|(_, pod)| as_backend(Some(pod)) != as_backend(None));
-        touched.pods = special.map(|(id, _)| id.clone()).collect();
-        (cache, touched)
+        cache
     }
 
     /// Takes in a new or changed object.
@@ -122,12 +131,49 @@ impl Cache {
         }
     }
 
-    /// The slices of a service that a proxy can use.
-    pub(super) fn usable_slices(&self, service: &ServiceId) -> impl Iterator<Item = &EndpointSlice> {
-        self.slices_of
-            .of(service)
-            .filter_map(|id| self.endpoint_slices.get(id))
-            .filter(|slice| slice.address_type != AddressType::Fqdn)
+    /// What the service of this id is combined of; none if there is no such service.
+    pub(super) fn sources(
+        &self,
+        id: &ServiceId,
+    ) -> Option<Sources<'_, impl Iterator<Item = &EndpointSlice>>> {
+        let slices = self.slices_of.of(id).filter_map(|id| self.endpoint_slices.get(id));
+        Some(Sources {
+            service: self.services.get(id)?,
+            endpoints: self.endpoints.get(id),
+            slices: slices.filter(|slice| is_usable(slice)),
+        })
+    }
+
+    /// All slices that a proxy can use, for [`Cache::all_sources`].
+    pub(super) fn slices_by_service(&self) -> SlicesByService<'_> {
+        let usable = self.endpoint_slices.values().filter(|slice| is_usable(slice));
+        let mut slices: Vec<_> = usable.filter_map(|slice| Some((slice.service.as_ref()?, slice))).collect();
+        // Those of one service stay in their order.
+        slices.sort_by_key(|(service, _)| *service);
+        slices
+    }
+
+    /// What each service is combined of, in the order of their ids. Nothing is looked up: all goes by in one order.
+    pub(super) fn all_sources<'a>(
+        &'a self,
+        slices: &'a SlicesByService<'a>,
+    ) -> Vec<Sources<'a, &'a [(&'a ServiceId, &'a EndpointSlice)]>> {
+        let mut endpoints = self.endpoints.iter().peekable();
+        let mut slices = &slices[..];
+        let sources = self.services.iter().map(|(id, service)| {
+            while endpoints.next_if(|(of, _)| *of < id).is_some() {}
+            let before = slices.iter().take_while(|(of, _)| *of < id).count();
+            let rest = slices.get(before..).unwrap_or_default();
+            let own = rest.iter().take_while(|(of, _)| *of == id).count();
+            let (own, rest) = rest.split_at(own);
+            slices = rest;
+            Sources {
+                service,
+                endpoints: endpoints.next_if(|(of, _)| *of == id).map(|(_, it)| it),
+                slices: own,
+            }
+        });
+        sources.collect()
     }
 
     /// The services with an endpoint address of this kind, besides those that are known already.
@@ -220,6 +266,18 @@ impl Cache {
     }
 }
 
+impl<'a> Sources<'a, &'a [(&'a ServiceId, &'a EndpointSlice)]> {
+    /// As [`super::combine::combine`] takes it.
+    pub(super) fn to_be_combined(&self) -> Sources<'a, impl Iterator<Item = &'a EndpointSlice> + use<'a>> {
+        let slices = self.slices.iter().map(|(_, slice)| *slice);
+        Sources { service: self.service, endpoints: self.endpoints, slices }
+    }
+}
+
+fn is_usable(slice: &EndpointSlice) -> bool {
+    slice.address_type != AddressType::Fqdn
+}
+
 /// What counts of a pod for services. One that is not known is like one of which nothing special is said.
 fn as_backend(pod: Option<&Pod>) -> (bool, u8) {
     pod.map_or((false, 1), |pod| (pod.host_network, pod.weight))
@@ -245,8 +303,34 @@ fn replace<K: Ord + Clone, V: PartialEq>(
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*};
+
     use super::*;
-    use crate::object::{Conditions, Hints, SliceEndpoint};
+    use crate::{
+        Addresses, TrafficPolicy,
+        object::{Conditions, Hints, Seniority, ServiceOptions, ServiceType, SliceEndpoint},
+    };
+
+    fn service(name: &str) -> Object {
+        Object::Service(Service {
+            id: ServiceId::new("default", name),
+            service_type: ServiceType::default(),
+            headless: true,
+            cluster_ips: Addresses::new(),
+            external_ips: Addresses::new(),
+            load_balancer_ips: Addresses::new(),
+            source_ranges: BTreeSet::new(),
+            health_check_node_port: None,
+            ports: Vec::new(),
+            external_policy: TrafficPolicy::Cluster,
+            internal_policy: TrafficPolicy::Cluster,
+            session_affinity_timeout: 0,
+            options: ServiceOptions::default(),
+            labels: BTreeMap::new(),
+            proxy_name: None,
+            seniority: Seniority::OLDEST,
+        })
+    }
 
     fn slice(service: &str, zones: &[&str]) -> Object {
         let address = EndpointAddress { ip: [10, 0, 0, 1].into(), node_name: None, pod: None };
@@ -281,22 +365,47 @@ mod tests {
         for object in objects.clone() {
             one_by_one.put(object, &mut touched);
         }
-        let (at_once, touched_at_once) = Cache::of(objects);
+        let at_once = Cache::of(objects, Names::default());
         let slices = |cache: &Cache| cache.endpoint_slices.clone();
         assert_eq!(slices(&at_once), slices(&one_by_one));
         assert_eq!(at_once.pods, one_by_one.pods);
         let of = |cache: &Cache, service| {
             let service = ServiceId::new("default", service);
-            cache.usable_slices(&service).map(|slice| slice.id.clone()).collect::<Vec<_>>()
+            cache.slices_of.of(&service).cloned().collect::<Vec<_>>()
         };
         for service in ["web", "shop", "db"] {
             assert_eq!(of(&at_once, service), of(&one_by_one, service));
         }
         assert_eq!(of(&at_once, "shop"), [EndpointSliceId::new("default", "web")]);
-        assert_eq!(touched_at_once.pods, touched.pods);
-        // The service that a slice has left within them never had it.
-        touched.services.remove(&ServiceId::new("default", "web"));
-        assert_eq!(touched_at_once.services, touched.services);
+    }
+
+    proptest! {
+        #[test]
+        fn what_all_services_are_combined_of_is_what_each_of_them_is(
+            services in vec("[a-c]{1,2}", 0..6),
+            endpoints in vec("[a-c]{1,2}", 0..6),
+            slices in vec(("[a-c]{1,2}", prop::option::of("[a-c]{1,2}"), any::<bool>()), 0..12),
+        ) {
+            let endpoints = endpoints.into_iter().map(|name| {
+                Object::Endpoints(Endpoints { id: ServiceId::new("default", name), subsets: Vec::new() })
+            });
+            let slices = slices.into_iter().map(|(name, service, is_usable)| {
+                let Object::EndpointSlice(mut it) = slice(&name, &[]) else { panic!() };
+                it.service = service.map(|name| ServiceId::new("default", name));
+                it.address_type = if is_usable { AddressType::Ipv4 } else { AddressType::Fqdn };
+                Object::EndpointSlice(it)
+            });
+            let services = services.into_iter().map(|name| service(&name));
+            let cache = Cache::of(services.chain(endpoints).chain(slices), Names::default());
+            let slices = cache.slices_by_service();
+            let all = cache.all_sources(&slices);
+            prop_assert_eq!(all.len(), cache.services.len());
+            for sources in all {
+                let one = cache.sources(&sources.service.id).unwrap();
+                prop_assert_eq!(sources.endpoints, one.endpoints);
+                prop_assert_eq!(sources.to_be_combined().slices.collect::<Vec<_>>(), one.slices.collect::<Vec<_>>());
+            }
+        }
     }
 
     #[test]

@@ -8,10 +8,14 @@ use std::{
 
 use ipnetwork::IpNetwork;
 
-use super::{ProcessorConfig, backends, cache::Cache, placement::Placement};
+use super::{
+    ProcessorConfig, backends,
+    cache::{Cache, Sources},
+    placement::Placement,
+};
 use crate::{
-    Assignment, ContivService, PodId, ServiceId, ServicePort, TrafficPolicy,
-    object::{Seniority, Service, ServiceType},
+    Assignment, ContivService, PodId, ServicePort, TrafficPolicy,
+    object::{EndpointSlice, Seniority, Service, ServiceType},
 };
 
 /// A service as renderers get it, with what the processor remembers of it.
@@ -25,18 +29,21 @@ pub(super) struct Combined {
     pub(super) local_pods: BTreeSet<PodId>,
 }
 
-/// Combines the service of this id; none if it does not exist or is not for this proxy.
+/// Combines a service; none if it is not for this proxy.
 ///
 /// Unlike in Contiv a service without endpoints of any kind is combined too: without backends, so that it is rejected
 /// and does not time out.
-pub(super) fn combine(
-    id: &ServiceId,
+pub(super) fn combine<'a>(
+    sources: Sources<'a, impl Iterator<Item = &'a EndpointSlice>>,
     cache: &Cache,
     placement: &Placement,
     config: &ProcessorConfig,
 ) -> Option<Combined> {
-    let spec = cache.services.get(id).filter(|spec| is_for_this_proxy(spec, config))?;
-    let backends = backends::collect(spec, cache, placement, config.local_endpoint_weight);
+    let spec = sources.service;
+    if !is_for_this_proxy(spec, config) {
+        return None;
+    }
+    let backends = backends::collect(sources, cache, placement, config.local_endpoint_weight);
     let ports = spec.ports.iter().zip(backends.of_ports).map(|(port, backends)| ServicePort {
         port: port.port,
         protocol: port.protocol,
@@ -49,7 +56,7 @@ pub(super) fn combine(
     ports.sort();
     let source_ranges = source_ranges(spec, placement);
     let service = ContivService {
-        id: id.clone(),
+        id: spec.id.clone(),
         external_policy: spec.external_policy,
         internal_policy: if config.contiv_local_policy && spec.external_policy == TrafficPolicy::Local {
             TrafficPolicy::Local

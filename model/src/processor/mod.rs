@@ -24,10 +24,11 @@ use std::{
 };
 
 use crate::{
-    ChangeSet, ContivService, Frontend, InterfaceChange, InterfaceName, NodeFacts, ObjectKey, PodId,
-    ServiceChange, ServiceId, Snapshot, assignment::assign, object::EndpointAddress, parallel::in_shares,
+    ChangeSet, ContivService, Frontend, InterfaceChange, InterfaceName, NodeFacts, Object, ObjectKey, PodId,
+    ServiceChange, ServiceId, Snapshot, assignment::assign, change::services_between,
+    object::EndpointAddress, parallel::in_shares,
 };
-use cache::{Cache, Touched};
+use cache::{Cache, Sources, Touched};
 use claims::{Claimant, Claims};
 use combine::{Combined, combine};
 use interfaces::Interfaces;
@@ -80,24 +81,32 @@ impl Processor {
 
     /// Replaces all objects, and derives everything anew. Attached pods and this node's interfaces are no part of the
     /// store, and stay.
-    pub fn resync(&mut self, resync: Resync) -> ChangeSet {
-        let before = self.snapshot();
-        let mut fresh = Self::new(self.config.clone());
+    pub fn resync(&mut self, mut resync: Resync) -> ChangeSet {
+        let mut names = Names::default();
+        for object in &mut resync.objects {
+            names.share(object);
+        }
+        self.resync_sharing(resync, names)
+    }
+
+    /// As [`Self::resync`], with objects that hold `names` already.
+    pub fn resync_sharing(&mut self, resync: Resync, mut names: Names) -> ChangeSet {
         // First what was known of the unreadable ones: where an object was read after all, it counts.
         let kept = resync.undecodable.iter().filter_map(|key: &ObjectKey| self.cache.get(key));
-        let (cache, mut touched) = Cache::of(kept.chain(resync.objects));
-        fresh.cache = cache;
-        let attached = self
-            .attached
-            .iter()
-            .map(|(pod, interface)| Event::AddPod { pod: pod.clone(), interface: interface.clone() });
-        for event in attached.chain([Event::LocalAddresses(self.local_ips.clone())]) {
-            fresh.take_in(event, &mut touched);
+        let mut kept: Vec<Object> = kept.collect();
+        for object in &mut kept {
+            names.share(object);
         }
-        fresh.derive_all(touched);
+        let mut fresh = Self {
+            cache: Cache::of(kept.into_iter().chain(resync.objects), names),
+            attached: self.attached.clone(),
+            local_ips: self.local_ips.clone(),
+            ..Self::new(self.config.clone())
+        };
+        fresh.derive_all();
         fresh.share_unchanged_services(self);
-        *self = fresh;
-        ChangeSet::between(&before, &self.snapshot())
+        let before = std::mem::replace(self, fresh);
+        before.changes_to(self)
     }
 
     /// Takes in changes and tells what they come to, taken together.
@@ -127,11 +136,31 @@ impl Processor {
         }
     }
 
+    /// What leads renderers from this state to another.
+    fn changes_to(&self, other: &Self) -> ChangeSet {
+        ChangeSet {
+            services: services_between(self.services(), other.services()),
+            node: (self.placement.facts != other.placement.facts).then(|| other.placement.facts.clone()),
+            frontend_interfaces: InterfaceChange::between(
+                &self.interfaces.frontends,
+                &other.interfaces.frontends,
+            ),
+            backend_interfaces: InterfaceChange::between(
+                &self.interfaces.backends,
+                &other.interfaces.backends,
+            ),
+        }
+    }
+
+    /// Every service that can be rendered, in the order of their ids.
+    pub fn services(&self) -> impl Iterator<Item = (&ServiceId, &Arc<ContivService>)> {
+        self.combined.iter().map(|(id, combined)| (id, &combined.service))
+    }
+
     /// The complete state for renderers.
     pub fn snapshot(&self) -> Snapshot {
-        let services = self.combined.iter().map(|(id, combined)| (id.clone(), combined.service.clone()));
         Snapshot {
-            services: services.collect(),
+            services: self.services().map(|(id, service)| (id.clone(), Arc::clone(service))).collect(),
             node: self.placement.facts.clone(),
             frontend_interfaces: self.interfaces.frontends.clone(),
             backend_interfaces: self.interfaces.backends.clone(),
@@ -175,18 +204,26 @@ impl Processor {
 
     /// Derives everything of a processor that has only a cache. It comes to the same as [`Self::settle`]; but what is collected
     /// at once is made many times faster than what grows, and takes up no more memory than needed.
-    fn derive_all(&mut self, mut touched: Touched) {
-        self.locate(&mut touched);
-        let results = self.combine_all(touched.services);
-        let results: Vec<(ServiceId, Combined)> =
-            results.into_iter().filter_map(|(id, combined)| Some((id, combined?))).collect();
-        self.claims = Claims::of(results.iter().map(|(_, combined)| claim(combined)));
-        let serving = |(id, combined): &(ServiceId, Combined)| {
+    fn derive_all(&mut self) {
+        self.placement = Placement::derive(&self.cache, &self.config, &self.local_ips);
+        let slices = self.cache.slices_by_service();
+        let combine_share = |share: &[Sources<'_, _>]| {
+            let combined = share
+                .iter()
+                .map(|it| combine(it.to_be_combined(), &self.cache, &self.placement, &self.config));
+            combined.flatten().collect::<Vec<Combined>>()
+        };
+        let shares = in_shares(&self.cache.all_sources(&slices), SERVICES_PER_THREAD, combine_share);
+        let all: Vec<Combined> = shares.into_iter().flatten().collect();
+        self.claims = Claims::of(all.iter().map(claim));
+        let serving = |combined: &Combined| {
+            let id = &combined.service.id;
             combined.local_pods.iter().map(|pod| (pod.clone(), id.clone())).collect::<Vec<_>>()
         };
-        self.serving = results.iter().flat_map(serving).collect();
+        self.serving = all.iter().flat_map(serving).collect();
         let mut lost = self.claims.all_lost();
-        let settled = results.into_iter().map(|(id, mut combined)| {
+        let settled = all.into_iter().map(|mut combined| {
+            let id = combined.service.id.clone();
             if let Some(lost) = lost.remove(&id) {
                 Arc::make_mut(&mut combined.service).lost = lost;
             }
@@ -197,7 +234,8 @@ impl Processor {
     }
 
     fn combine_all(&self, ids: BTreeSet<ServiceId>) -> BTreeMap<ServiceId, Option<Combined>> {
-        let combine = |id: &ServiceId| combine(id, &self.cache, &self.placement, &self.config);
+        let combine =
+            |id: &ServiceId| combine(self.cache.sources(id)?, &self.cache, &self.placement, &self.config);
         if ids.len() < SERVICES_PER_THREAD {
             let combined = ids.into_iter().map(|id| {
                 let new = combine(&id);

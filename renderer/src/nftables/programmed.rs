@@ -19,17 +19,17 @@ impl Programmed {
     /// Keeps what [`super::elements::of_frontend`] has made: sorted, and without a hole among the slots.
     pub(crate) fn new(elements: &[Element]) -> Self {
         let slots = |kind| {
-            let backend = |element: &Element| match element.value {
+            let backend = move |element: &Element| match element.value {
                 Value::Backend(backend) if element.set.kind == kind => Some(backend),
                 _ => None,
             };
-            elements.iter().filter_map(backend).collect()
+            exactly(elements.iter().filter_map(backend))
         };
         let is_slot = |element: &&Element| matches!(element.value, Value::Backend(_));
         Self {
             slots: slots(SetKind::Backends),
             outside: slots(SetKind::BackendsOutside),
-            rest: elements.iter().filter(|element| !is_slot(element)).copied().collect(),
+            rest: exactly(elements.iter().filter(move |element| !is_slot(element)).copied()),
         }
     }
 
@@ -80,6 +80,13 @@ impl Programmed {
     pub(crate) const fn len(&self) -> usize {
         self.slots.len() + self.outside.len() + self.rest.len()
     }
+}
+
+/// As many as there are, counted first: what is collected without knowing grows, and then is shrunk into another place.
+fn exactly<T>(values: impl Iterator<Item = T> + Clone) -> Box<[T]> {
+    let mut exact = Vec::with_capacity(values.clone().count());
+    exact.extend(values);
+    exact.into_boxed_slice()
 }
 
 /// The element of one slot.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    iter,
     net::SocketAddr,
     sync::Arc,
 };
@@ -37,25 +38,28 @@ impl Table {
     /// The table for `snapshot`, and what leads there from what the kernel holds now.
     pub(crate) fn resync(snapshot: &Snapshot, kernel: Elements) -> (Self, Transaction) {
         let mut table = Self::default();
-        let mut found = kernel.frontends;
+        let found = kernel.frontends;
         // Chains are all written anew, so these uses only have to balance.
         for element in found.values().flatten() {
             let _ = count_use(&mut table.chains, element, 1);
         }
         let mut transaction = Transaction { flush: kernel.foreign, ..Transaction::default() };
-        let mut shared = Vec::with_capacity(snapshot.services.len());
+        let (mut shared, mut planned) = (Vec::new(), Vec::new());
         let services: Vec<&Arc<ContivService>> = snapshot.services.values().collect();
-        for planned in Planned::of_all(&services, &found) {
-            shared.extend(planned.shared);
-            for (frontend, after) in planned.frontends {
-                let before = found.remove(&frontend);
-                let before = before.unwrap_or_else(|| table.programmed(frontend));
-                table.program(frontend, &before, after, &mut transaction);
+        for part in Planned::of_all(&services, &found) {
+            shared.extend(part.shared);
+            planned.extend(part.frontends);
+        }
+        let mut programmed = Vec::with_capacity(planned.len());
+        for (frontend, before, after) in in_one_order(found, planned) {
+            transaction.forget.extend(forgotten(frontend, &before, &after));
+            if !after.is_empty() {
+                programmed.push((frontend, Programmed::new(&after)));
             }
+            table.change(Group::between(&before, after), &mut transaction);
         }
-        for (frontend, before) in found {
-            table.program(frontend, &before, Vec::new(), &mut transaction);
-        }
+        // Maps that were filled in the order of their keys are little more than half full; those that are collected are full.
+        table.frontends = programmed.into_iter().collect();
         table.services.clone_from(&snapshot.services);
         shared.sort_unstable();
         table.shared = shared.chunk_by(|a, b| a == b).map(|same| (same[0], same.len())).collect();
@@ -73,8 +77,6 @@ impl Table {
 
         table.chains.retain(|_, uses| *uses > 0);
         transaction.chains = table.chains.keys().copied().collect();
-        // Maps that were filled in the order of their keys are little more than half full; those that are collected are full.
-        table.frontends = table.frontends.into_iter().collect();
         (table, transaction)
     }
 
@@ -248,7 +250,11 @@ impl Table {
         } else {
             self.frontends.insert(frontend, Programmed::new(&after));
         }
-        let group = Group::between(before, after);
+        self.change(Group::between(before, after), transaction);
+    }
+
+    /// Adds changes of one frontend, and counts what leads to chains.
+    fn change(&mut self, group: Group, transaction: &mut Transaction) {
         for element in &group.remove {
             let _ = count_use(&mut self.chains, element, -1);
         }
@@ -273,6 +279,27 @@ impl Table {
             }
         }
     }
+}
+
+/// Every frontend that there was or is to be, with its elements before and after, in one order. Of several plans for one frontend
+/// the last counts.
+fn in_one_order(
+    before: BTreeMap<FrontendKey, Vec<Element>>,
+    mut after: Vec<(FrontendKey, Vec<Element>)>,
+) -> impl Iterator<Item = (FrontendKey, Vec<Element>, Vec<Element>)> {
+    after.sort_by_key(|(frontend, _)| *frontend);
+    let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());
+    iter::from_fn(move || {
+        let frontends =
+            [before.peek().map(|(frontend, _)| *frontend), after.peek().map(|(frontend, _)| *frontend)];
+        let first = frontends.into_iter().flatten().min()?;
+        let old = before.next_if(|(frontend, _)| *frontend == first).map(|(_, elements)| elements);
+        let mut new = None;
+        while let Some((_, elements)) = after.next_if(|(frontend, _)| *frontend == first) {
+            new = Some(elements);
+        }
+        Some((first, old.unwrap_or_default(), new.unwrap_or_default()))
+    })
 }
 
 /// Sets of intervals. They have so few elements that they are emptied and filled in one transaction: the kernel spreads

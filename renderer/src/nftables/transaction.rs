@@ -138,8 +138,10 @@ impl Transaction {
     pub(crate) fn elements(&self) -> (BySet<'_>, BySet<'_>) {
         let by_set = |pick: fn(&Group) -> &Vec<Element>| {
             let mut sets = BySet::new();
-            for element in self.groups.iter().flat_map(pick) {
-                sets.entry(element.set).or_default().push(element);
+            for same in self.groups.iter().flat_map(|group| pick(group).chunk_by(|a, b| a.set == b.set)) {
+                if let Some(first) = same.first() {
+                    sets.entry(first.set).or_default().extend(same);
+                }
             }
             sets
         };

@@ -11,7 +11,7 @@ const CONFIG: GuardConfig = GuardConfig { percent: 50, wait: Duration::from_secs
 
 fn services(count: usize) -> Vec<Object> {
     let entries = (0..count).map(|number| service(&format!("s{number}"), 1)).collect();
-    intake::snapshot(&Snapshot { entries, ..Snapshot::default() }, Vec::new()).0.objects
+    intake::snapshot(&Snapshot { entries, ..Snapshot::default() }, &mut intake::Ahead::default()).0.objects
 }
 
 fn list(count: usize) -> Resync {
@@ -83,7 +83,8 @@ async fn what_went_with_too_many_services_is_held_with_them() {
     let mut guard = DeletionGuard::new(CONFIG);
     let mut known = list(40);
     let entries = vec![node("10.0.0.1".parse().unwrap())];
-    let node = intake::snapshot(&Snapshot { entries, ..Snapshot::default() }, Vec::new()).0;
+    let node =
+        intake::snapshot(&Snapshot { entries, ..Snapshot::default() }, &mut intake::Ahead::default()).0;
     known.objects.extend(node.objects.clone());
     let mut processor = processor(0);
     processor.resync(known);

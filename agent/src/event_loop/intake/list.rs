@@ -1,6 +1,6 @@
 //! A whole list, decoded on every processor there is, but for the parts that are decoded already.
 
-use std::hash::BuildHasher as _;
+use std::{hash::BuildHasher as _, mem};
 
 use contiv_model::{Event, Object, Resync, parallel::in_shares, processor::Names};
 use contiv_store::{Entry, Snapshot};
@@ -14,15 +14,36 @@ const PIECES_PER_THREAD: usize = 4;
 
 /// What some entries come to.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::event_loop) struct Decoded {
-    pub(in crate::event_loop) objects: Vec<Object>,
-    pub(in crate::event_loop) bad: Vec<BadValue>,
+struct Decoded {
+    objects: Vec<Object>,
+    bad: Vec<BadValue>,
+}
+
+/// What has been decoded of a list before all of it was there.
+#[derive(Debug, Default)]
+pub(in crate::event_loop) struct Ahead {
+    parts: Vec<Part>,
+    /// Those that the objects share. Names that many objects hold would be in memory many times, and leave holes when they are
+    /// shared later.
+    pub(in crate::event_loop) names: Names,
+}
+
+impl Ahead {
+    /// Decodes these, which follow one another in the list.
+    pub(in crate::event_loop) fn decode(&mut self, entries: &[Entry]) {
+        self.parts.push(Part::decode(entries, &mut self.names));
+    }
+
+    #[cfg(test)]
+    pub(in crate::event_loop) const fn parts(&self) -> usize {
+        self.parts.len()
+    }
 }
 
 /// What entries come to that follow one another in a list. Which they were is known by their digest: a second copy of all keys
 /// would be a third of what a list takes up.
 #[derive(Debug)]
-pub(in crate::event_loop) struct Part {
+struct Part {
     first: String,
     count: usize,
     digest: u64,
@@ -31,7 +52,7 @@ pub(in crate::event_loop) struct Part {
 
 impl Part {
     /// Decodes these. Objects share `names`.
-    pub(in crate::event_loop) fn decode(entries: &[Entry], names: &mut Names) -> Self {
+    fn decode(entries: &[Entry], names: &mut Names) -> Self {
         Self {
             first: entries.first().map(|entry| entry.key.clone()).unwrap_or_default(),
             count: entries.len(),
@@ -53,9 +74,10 @@ fn digest(entries: &[Entry]) -> u64 {
     foldhash::quality::FixedState::default().hash_one(entries)
 }
 
-/// Decodes everything there is, on every processor there is, but for what has been decoded `ahead`.
-pub(in crate::event_loop) fn snapshot(snapshot: &Snapshot, ahead: Vec<Part>) -> (Resync, Vec<BadValue>) {
-    let pieces = pieces(&snapshot.entries, ahead);
+/// Decodes everything there is, on every processor there is, but for what has been decoded `ahead`. All objects share the names
+/// that are left there.
+pub(in crate::event_loop) fn snapshot(snapshot: &Snapshot, ahead: &mut Ahead) -> (Resync, Vec<BadValue>) {
+    let pieces = pieces(&snapshot.entries, mem::take(&mut ahead.parts));
     let open: Vec<&[Entry]> = pieces.iter().filter_map(Piece::open).collect();
     let decode_share = |share: &[&[Entry]]| {
         let mut names = Names::default();
@@ -68,7 +90,11 @@ pub(in crate::event_loop) fn snapshot(snapshot: &Snapshot, ahead: Vec<Part>) -> 
     for piece in pieces {
         let Decoded { objects, bad } = match piece {
             Piece::Done(decoded) => decoded,
-            Piece::Open(_) => rest.next().unwrap_or_default(),
+            Piece::Open(_) => {
+                let mut decoded = rest.next().unwrap_or_default();
+                decoded.objects.iter_mut().for_each(|object| ahead.names.share(object));
+                decoded
+            }
         };
         resync.objects.extend(objects);
         bad_values.extend(bad);
@@ -139,10 +165,6 @@ mod tests {
         Entry { key, value: value.to_owned().into(), create_revision: 1, mod_revision: 1 }
     }
 
-    fn part(entries: &[Entry]) -> Part {
-        Part::decode(entries, &mut Names::default())
-    }
-
     fn of(entries: &[Entry]) -> Snapshot {
         Snapshot { entries: entries.to_vec(), ..Snapshot::default() }
     }
@@ -154,7 +176,7 @@ mod tests {
             (0..count).map(|i| entry(&format!("s{i:05}"), r#"{"cluster_ip":"None"}"#)).collect();
         entries[count / 2] = entry("web", "{");
         entries.push(Entry { key: "/elsewhere".to_owned(), ..entry("x", "{}") });
-        let (resync, bad) = snapshot(&of(&entries), Vec::new());
+        let (resync, bad) = snapshot(&of(&entries), &mut Ahead::default());
         assert_eq!(resync.objects.len(), count - 1);
         assert!(resync.objects.is_sorted_by_key(contiv_model::Object::key));
         let web = ObjectKey::Service(ServiceId::new("default", "web"));
@@ -173,11 +195,12 @@ mod tests {
             let entries: Vec<Entry> =
                 bad.iter().enumerate().map(|(i, bad)| entry(&format!("s{i:03}"), value(bad))).collect();
             let parts = cuts.iter().filter_map(|(from, count)| entries.get(*from..)?.chunks(*count).next());
-            let mut ahead: Vec<Part> = parts.map(part).collect();
+            let mut ahead = Ahead::default();
+            parts.for_each(|entries| ahead.decode(entries));
             if reverse {
-                ahead.reverse();
+                ahead.parts.reverse();
             }
-            prop_assert_eq!(snapshot(&of(&entries), ahead), snapshot(&of(&entries), Vec::new()));
+            prop_assert_eq!(snapshot(&of(&entries), &mut ahead), snapshot(&of(&entries), &mut Ahead::default()));
         }
     }
 
@@ -188,7 +211,10 @@ mod tests {
         // As from a store that was replaced since: the same key at the same revision.
         others[1].value = "{".into();
         let missing = [entry("b2", "{")];
-        let ahead = vec![part(&others), part(&missing), part(&[])];
-        assert_eq!(snapshot(&of(&entries), ahead), snapshot(&of(&entries), Vec::new()));
+        let mut ahead = Ahead::default();
+        for shown in [&others[..], &missing, &[]] {
+            ahead.decode(shown);
+        }
+        assert_eq!(snapshot(&of(&entries), &mut ahead), snapshot(&of(&entries), &mut Ahead::default()));
     }
 }
