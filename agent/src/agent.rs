@@ -23,7 +23,7 @@ use crate::{
     metrics::Metrics,
     otlp,
     process::{self, Asked, Signals, listen},
-    service_manager::{ServiceManager, look_at_event_loop},
+    service_manager::{ServiceManager, look_at_event_loop, readiness_of_event_loop},
     state_dir::StateDir,
 };
 
@@ -111,9 +111,9 @@ async fn run_until_stopped(
     let mut event_loop = tokio::spawn(event_loop.run());
     let (reloads, reloaded) = mpsc::channel(REQUESTS);
     if let Some(manager) = manager.clone() {
-        let requests = requests.clone();
+        let (requests, readiness) = (requests.clone(), readiness_of_event_loop(requests.clone()));
         // It ends with the loop.
-        tokio::spawn(manager.follow(move || look_at_event_loop(requests.clone()), reloaded));
+        tokio::spawn(manager.follow(move || look_at_event_loop(requests.clone()), readiness, reloaded));
     }
     let result = tokio::select! {
         ended = &mut event_loop => ended_early(ended),

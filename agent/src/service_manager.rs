@@ -10,8 +10,9 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use sd_notify::NotifyState;
 use tokio::{
     sync::mpsc,
@@ -20,7 +21,7 @@ use tokio::{
 use tracing::warn;
 
 pub(crate) use controllers::look_at_controllers;
-pub(crate) use event_loop::look_at_event_loop;
+pub(crate) use event_loop::{look_at_event_loop, readiness_of_event_loop};
 
 /// Between two questions.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -92,18 +93,25 @@ impl ServiceManager {
         (self.send)(&[NotifyState::Watchdog]);
     }
 
-    /// Tells what each look finds, until there is nothing to look at any more. Each message through `reloads` is a reload that
-    /// was asked for; their end is the end of this.
-    pub(crate) async fn follow<L>(self, mut look: impl FnMut() -> L, mut reloads: mpsc::Receiver<()>)
-    where
+    /// Tells what each look finds, until there is nothing to look at any more. At the end of `readiness` it looks at once: others
+    /// wait for that. Each message through `reloads` is a reload that was asked for; their end is the end of this.
+    pub(crate) async fn follow<L>(
+        self,
+        mut look: impl FnMut() -> L,
+        readiness: impl Future<Output = ()>,
+        mut reloads: mpsc::Receiver<()>,
+    ) where
         L: Future<Output = Option<Look>>,
     {
         let mut told = Told::default();
+        let mut readiness = pin!(readiness.fuse());
         let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = ticks.tick() => (),
+                // Once it has ended it stays silent.
+                () = &mut readiness => (),
                 reload = reloads.recv() => {
                     if reload.is_none() {
                         return;

@@ -78,10 +78,10 @@ pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
     let mut cold = Vec::new();
     let mut restarts = Vec::new();
     for _ in 0..starts(workload) {
-        let (duration, agent) = timed(|| Agent::start(lab, &options));
+        let (duration, agent) = timed(|| Agent::start_as_service(lab, &options));
         cold.push(duration);
         agent?.stop()?;
-        let (duration, agent) = timed(|| Agent::start(lab, &options));
+        let (duration, agent) = timed(|| Agent::start_as_service(lab, &options));
         restarts.push(duration);
         agent?.stop()?;
         lab.node.exec(&["nft", "delete table inet contiv"])?;

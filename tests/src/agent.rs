@@ -3,7 +3,9 @@
 use std::{
     collections::BTreeSet,
     env, fs,
+    io::ErrorKind,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::unix::net::UnixDatagram,
     path::PathBuf,
     process::{Command, ExitStatus},
     time::Duration,
@@ -79,6 +81,36 @@ impl<'lab> Agent<'lab> {
         let agent = Self::launch(node, name, options)?;
         agent.wait_until_ready(TIME_LIMIT)?;
         Ok(agent)
+    }
+
+    /// Starts the agent on the node as systemd does, and waits until it says that it is ready. To ask it again and again takes time
+    /// of the processors, which a start that is measured would be charged with.
+    pub fn start_as_service(lab: &'lab Lab, options: &AgentOptions) -> Result<Self> {
+        let path = scratch("agent.notify")?;
+        let failed = |error| LabError::system(format!("listen at {}", path.display()), error);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let socket = UnixDatagram::bind(&path).map_err(failed)?;
+        socket.set_read_timeout(Some(TIME_LIMIT)).map_err(failed)?;
+        let mut command = command(&lab.node, "agent", options)?;
+        command.env("NOTIFY_SOCKET", &path);
+        let agent = Self { node: &lab.node, process: Process::start(&lab.node, "agent", &mut command)? };
+        let mut message = [0; 4096];
+        loop {
+            let length = socket.recv(&mut message).map_err(|error| match error.kind() {
+                ErrorKind::WouldBlock => LabError::TooLate {
+                    what: "the agent says that it is ready".to_owned(),
+                    limit: TIME_LIMIT,
+                },
+                _ => failed(error),
+            })?;
+            let message = message.get(..length).unwrap_or_default();
+            if message.split(|byte| *byte == b'\n').any(|line| line == b"READY=1") {
+                return Ok(agent);
+            }
+        }
     }
 
     /// Starts it and waits for nothing.

@@ -1,6 +1,6 @@
 //! The running `contiv controller`, put together: store, election, manager, debug HTTP, signals.
 
-use std::sync::Arc;
+use std::{future::pending, sync::Arc};
 
 use anyhow::{Context, anyhow};
 use contiv_controller::{Manager, lease::election::Election};
@@ -67,7 +67,8 @@ async fn run_until_stopped(
         let progress = manager.progress().with("the election", election.pulse());
         let (observer, reports) = (observer.clone(), reports.clone());
         let look = move || look_at_controllers(progress.clone(), observer.clone(), reports.clone());
-        tokio::spawn(service_manager.follow(look, end_of_following));
+        // Nothing waits for controllers.
+        tokio::spawn(service_manager.follow(look, pending(), end_of_following));
     }
     let api = ControllerApi::new(config, observer, reports, metrics, log_level);
     let (stop, http_stop) = (CancellationToken::new(), CancellationToken::new());

@@ -14,6 +14,8 @@ impl EventLoop {
     pub(super) fn answer(&mut self, query: Query) {
         match query {
             Query::Status(reply) => drop(reply.send(self.status())),
+            Query::Ready(reply) if self.was_ready => drop(reply.send(())),
+            Query::Ready(reply) => self.awaiting_readiness.push(reply),
             Query::Sizes(reply) => {
                 self.renderers.set_gauges();
                 let _ = reply.send(self.sizes());

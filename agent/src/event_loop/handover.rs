@@ -28,9 +28,9 @@ pub(super) struct Handover {
 
 impl Handover {
     /// Takes in everything, before anything was handed out; the first snapshot is this event.
-    pub(super) fn begin(&mut self, all: &Snapshot, event: u64) {
+    pub(super) fn begin<'a>(&mut self, all: impl Iterator<Item = &'a Arc<ContivService>>, event: u64) {
         let is_routed = |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::Route;
-        let routed = all.services.values().filter(is_routed).map(|service| service.id.clone());
+        let routed = all.filter(is_routed).map(|service| service.id.clone());
         self.unconfirmed = routed.collect();
         self.awaited = self.unconfirmed.iter().map(|id| (id.clone(), event)).collect();
     }
@@ -173,7 +173,7 @@ mod tests {
             |handover: &Handover| handover.corrected(snapshot.clone()).services[&id].assignment.addresses;
         for (rejected, expected) in [(&[][..], Route), (&rejected()[..], NftablesUntilRoute)] {
             let mut handover = Handover::default();
-            handover.begin(&snapshot, 1);
+            handover.begin(snapshot.services.values(), 1);
             assert_eq!(carrier(&handover), AsBefore);
             assert_eq!(handover.settle(1, rejected).len(), 1, "both are news");
             assert_eq!(carrier(&handover), expected);

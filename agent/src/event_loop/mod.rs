@@ -101,6 +101,8 @@ pub struct EventLoop {
     started: Instant,
     started_at: Timestamp,
     was_ready: bool,
+    /// Who is to be told of that.
+    awaiting_readiness: Vec<Reply<()>>,
 }
 
 /// What is known of the store.
@@ -166,6 +168,7 @@ impl EventLoop {
             started,
             started_at: Timestamp::now(),
             was_ready: false,
+            awaiting_readiness: Vec::new(),
         })
     }
 
@@ -277,7 +280,8 @@ impl EventLoop {
 
     /// Before the first snapshot goes out, in the next event: what the kernel has of an earlier run is not known.
     fn begin_handover(&mut self) {
-        self.handover.begin(&self.processor.snapshot(), self.history.next());
+        let services = self.processor.services().map(|(_, service)| service);
+        self.handover.begin(services, self.history.next());
     }
 
     /// Tells renderers of services that change hands by what the renderer `route` reports.
@@ -357,6 +361,10 @@ impl EventLoop {
                 self.started.elapsed().as_millis().try_into().unwrap_or(u64::MAX),
             ));
             info!(%after, revision = self.store.revision, "ready: every renderer has applied its first snapshot");
+            for reply in self.awaiting_readiness.drain(..) {
+                // Who does not wait any more does not have to know.
+                let _ = reply.send(());
+            }
         }
     }
 

@@ -26,6 +26,8 @@ pub type Reply<T> = oneshot::Sender<T>;
 pub enum Query {
     /// How the agent is. Costs next to nothing, so that probes may ask often.
     Status(Reply<Status>),
+    /// Answered as soon as every renderer has applied its first snapshot.
+    Ready(Reply<()>),
     /// How much there is.
     Sizes(Reply<Sizes>),
     /// Everything that renderers are told; none before the store has been read.

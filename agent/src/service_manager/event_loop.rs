@@ -28,6 +28,13 @@ pub(crate) async fn look_at_event_loop(requests: mpsc::Sender<Request>) -> Optio
     })
 }
 
+/// Comes to its end when the loop has become ready; never if it ends before.
+pub(crate) async fn readiness_of_event_loop(requests: mpsc::Sender<Request>) {
+    if question(&requests, Query::Ready).await.is_none() {
+        std::future::pending::<()>().await;
+    }
+}
+
 async fn question<T>(requests: &mpsc::Sender<Request>, wrap: impl FnOnce(Reply<T>) -> Query) -> Option<T> {
     let (reply, answer) = oneshot::channel();
     requests.send(Request::Query(wrap(reply))).await.ok()?;

@@ -50,7 +50,8 @@ fn follow(
     requests: mpsc::Sender<Request>,
     reloads: mpsc::Receiver<()>,
 ) -> impl Future<Output = ()> {
-    manager.follow(move || look_at_event_loop(requests.clone()), reloads)
+    let readiness = readiness_of_event_loop(requests.clone());
+    manager.follow(move || look_at_event_loop(requests.clone()), readiness, reloads)
 }
 
 fn web() -> FeedEvent {
@@ -74,6 +75,30 @@ async fn ready_is_told_once_and_only_when_every_renderer_has_its_first_snapshot(
     told_until(&mut told, "WATCHDOG").await;
     let later = told_until(&mut told, "WATCHDOG").await;
     assert!(!later.iter().any(|word| word == "READY"), "{later:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ready_is_told_at_once_and_not_at_the_next_question() {
+    let (requests, mut asked) = mpsc::channel(1);
+    let (manager, mut told) = recorded();
+    let (_reloads, reloaded) = mpsc::channel(1);
+    let is_ready = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let look = {
+        let is_ready = Arc::clone(&is_ready);
+        move || {
+            let ready = is_ready.load(std::sync::atomic::Ordering::Relaxed);
+            let look = Look { alive: true, ready, at_rest: true, status: "at work".to_owned() };
+            std::future::ready(Some(look))
+        }
+    };
+    tokio::spawn(manager.follow(look, readiness_of_event_loop(requests), reloaded));
+    told_until(&mut told, "at work").await;
+    let Some(Request::Query(crate::event_loop::Query::Ready(reply))) = asked.recv().await else { panic!() };
+    let start = Instant::now();
+    is_ready.store(true, std::sync::atomic::Ordering::Relaxed);
+    reply.send(()).unwrap();
+    told_until(&mut told, "READY").await;
+    assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test]
@@ -134,7 +159,7 @@ impl Instance {
         let look = move || look_at_controllers(progress.clone(), observer.clone(), reports.clone());
         let (service_manager, told) = recorded();
         let (followed, end) = mpsc::channel(1);
-        tokio::spawn(service_manager.follow(look, end));
+        tokio::spawn(service_manager.follow(look, std::future::pending(), end));
         Self { store: client, told, manager: Some(manager), _election: election, _followed: followed }
     }
 

@@ -90,7 +90,7 @@ fn restart<'lab>(lab: &'lab Lab, options: &AgentOptions, mut agent: Agent<'lab>)
     let mut restarts = Vec::new();
     for _ in 0..RESTARTS {
         agent.kill()?;
-        let (duration, started) = timed(|| Agent::start(lab, options));
+        let (duration, started) = timed(|| Agent::start_as_service(lab, options));
         agent = started?;
         restarts.push(duration);
         thread::sleep(Duration::from_millis(300));
