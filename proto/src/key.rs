@@ -61,14 +61,15 @@ impl Key {
         });
         let Some((kind, rest)) = found else { return Ok(None) };
 
-        let segments: Vec<&str> = rest.split('/').collect();
-        let (namespace, name) = match (kind, segments.as_slice()) {
-            (Kind::Node | Kind::Namespace | Kind::VppNode, [name]) => ("", *name),
-            (Kind::IpAllocation, [name, namespace])
+        let mut segments = rest.split('/');
+        let segments = [segments.next(), segments.next(), segments.next(), segments.next()];
+        let (namespace, name) = match (kind, segments) {
+            (Kind::Node | Kind::Namespace | Kind::VppNode, [Some(name), None, ..]) => ("", name),
+            (Kind::IpAllocation, [Some(name), Some(namespace), None, _])
             | (
                 Kind::Pod | Kind::Service | Kind::Endpoints | Kind::EndpointSlice | Kind::ExternalWorkload,
-                [name, "namespace", namespace],
-            ) => (*namespace, *name),
+                [Some(name), Some("namespace"), Some(namespace), None],
+            ) => (namespace, name),
             _ => {
                 let problem = format!("a key of type {kind} has the form {}", form(kind));
                 return Err(KeyError { key: path.to_owned(), problem });
@@ -156,7 +157,10 @@ fn form(kind: Kind) -> String {
 }
 
 fn part_problem(part: &str, text: &str) -> Option<String> {
-    if text.is_empty() {
+    // What nearly all are is known byte by byte.
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/') {
+        None
+    } else if text.is_empty() {
         Some(format!("the {part} is empty"))
     } else if text.contains('/') {
         Some(format!("the {part} {text:?} holds a slash"))

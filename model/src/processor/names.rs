@@ -33,20 +33,20 @@ impl Names {
                 }
             }
             Object::Endpoints(endpoints) => {
-                share(&mut self.common, &mut endpoints.id.namespace);
+                let namespace = self.share_namespace(&mut endpoints.id.namespace);
                 share(&mut self.services, &mut endpoints.id.name);
                 for subset in &mut endpoints.subsets {
-                    self.share_endpoints(subset.addresses.iter_mut(), &mut subset.ports);
+                    self.share_endpoints(subset.addresses.iter_mut(), &mut subset.ports, &namespace);
                 }
             }
             Object::EndpointSlice(slice) => {
-                share(&mut self.common, &mut slice.id.namespace);
+                let namespace = self.share_namespace(&mut slice.id.namespace);
                 if let Some(service) = &mut slice.service {
-                    share(&mut self.common, &mut service.namespace);
+                    self.share_other(&mut service.namespace, &namespace);
                     share(&mut self.services, &mut service.name);
                 }
                 let addresses = slice.endpoints.iter_mut().map(|endpoint| &mut endpoint.address);
-                self.share_endpoints(addresses, &mut slice.ports);
+                self.share_endpoints(addresses, &mut slice.ports, &namespace);
             }
             Object::Pod(pod) => share(&mut self.common, &mut pod.id.namespace),
             Object::Node(_) | Object::VppNode(_) | Object::IpAllocation(_) => {}
@@ -54,17 +54,34 @@ impl Names {
         self.drop_unused();
     }
 
+    /// Shares the namespace of an object; what it was, and what it is now.
+    fn share_namespace(&mut self, namespace: &mut Arc<str>) -> [Arc<str>; 2] {
+        let before = Arc::clone(namespace);
+        share(&mut self.common, namespace);
+        [before, Arc::clone(namespace)]
+    }
+
+    /// Shares another namespace of the same object. Most are one with that of the object, and need not be looked up.
+    fn share_other(&mut self, other: &mut Arc<str>, [before, now]: &[Arc<str>; 2]) {
+        if Arc::ptr_eq(other, before) {
+            *other = Arc::clone(now);
+        } else {
+            share(&mut self.common, other);
+        }
+    }
+
     fn share_endpoints<'a>(
         &mut self,
         addresses: impl Iterator<Item = &'a mut EndpointAddress>,
         ports: &mut [EndpointPort],
+        namespace: &[Arc<str>; 2],
     ) {
         for EndpointAddress { node_name, pod, .. } in addresses {
             if let Some(NodeName(name)) = node_name {
                 share(&mut self.common, name);
             }
             if let Some(pod) = pod {
-                share(&mut self.common, &mut pod.namespace);
+                self.share_other(&mut pod.namespace, namespace);
             }
         }
         for port in ports {

@@ -1,6 +1,6 @@
 //! Annotations of services and pods.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use contiv_proto::annotation::{self, Switch};
 
@@ -10,9 +10,9 @@ use crate::{Balance, object::ServiceOptions};
 /// What a service asks for.
 pub(super) fn options(annotations: &BTreeMap<String, String>, problems: &mut Problems) -> ServiceOptions {
     let routed =
-        problems.check(path(annotation::RENDERER.name), annotation::RENDERER.choice(annotations)).flatten();
+        problems.check(Path(annotation::RENDERER.name), annotation::RENDERER.choice(annotations)).flatten();
     let mut is_set =
-        |switch: Switch| problems.check(path(switch.name), switch.is_set(annotations)).unwrap_or_default();
+        |switch: Switch| problems.check(Path(switch.name), switch.is_set(annotations)).unwrap_or_default();
     ServiceOptions {
         routed,
         affinity_shared: is_set(annotation::SESSION_AFFINITY_SCOPE),
@@ -24,9 +24,14 @@ pub(super) fn options(annotations: &BTreeMap<String, String>, problems: &mut Pro
 
 /// The weight of a pod.
 pub(super) fn weight(annotations: &BTreeMap<String, String>, problems: &mut Problems) -> u8 {
-    problems.check(path(annotation::WEIGHT), annotation::weight(annotations)).unwrap_or(1)
+    problems.check(Path(annotation::WEIGHT), annotation::weight(annotations)).unwrap_or(1)
 }
 
-fn path(name: &str) -> String {
-    format!("annotations[{name}]")
+/// Where an annotation is, put into words only if there is a problem.
+struct Path(&'static str);
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "annotations[{}]", self.0)
+    }
 }

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use contiv_proto::message::endpointslice as proto;
 
 use super::{
-    endpoints,
+    endpoints::{self, with_no_more_room},
     error::{FieldError, Problems},
     field,
 };
@@ -36,17 +36,14 @@ pub(super) fn validate(message: &proto::EndpointSlice) -> Result<EndpointSlice, 
         message.endpoints.iter().enumerate().filter(|_| usable).filter_map(|(e, endpoint)| {
             self::endpoint(e, endpoint, address_type, &id.namespace, &mut problems)
         });
-    // Collected from a filter they have room for more, which would stay with them.
-    let mut endpoints: Vec<SliceEndpoint> = endpoints.collect();
-    endpoints.shrink_to_fit();
+    let endpoints: Vec<SliceEndpoint> = with_no_more_room(message.endpoints.len(), endpoints);
     let ports = message
         .ports
         .iter()
         .enumerate()
         .filter(|_| usable)
         .filter_map(|(p, port)| self::port(p, port, &mut problems));
-    let mut ports: Vec<EndpointPort> = ports.collect();
-    ports.shrink_to_fit();
+    let ports: Vec<EndpointPort> = with_no_more_room(message.ports.len(), ports);
 
     problems.finish(EndpointSlice { service: service(message, &id), id, address_type, endpoints, ports })
 }

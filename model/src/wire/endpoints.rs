@@ -28,20 +28,25 @@ pub(super) fn validate(message: &proto::Endpoints) -> Result<Endpoints, Vec<Fiel
                 problems.check(format_args!("{path}.addresses[{a}].ip"), field::routable_ip(&address.ip))?;
             Some(self::address(ip, &address.node_name, address.target_ref.as_ref(), &id.namespace))
         });
-        // Collected from a filter they have room for more, which would stay with them.
-        let mut addresses: Vec<EndpointAddress> = addresses.collect();
-        addresses.shrink_to_fit();
+        let addresses: Vec<EndpointAddress> = with_no_more_room(subset.addresses.len(), addresses);
         let ports = subset.ports.iter().enumerate().filter_map(|(p, port)| {
             let path = format_args!("{path}.ports[{p}]");
             let number = problems.check(format_args!("{path}.port"), field::port(port.port));
             let protocol = problems.check(format_args!("{path}.protocol"), field::protocol(&port.protocol));
             Some(EndpointPort { name: port.name.as_str().into(), protocol: protocol?, port: number? })
         });
-        let mut ports: Vec<EndpointPort> = ports.collect();
-        ports.shrink_to_fit();
+        let ports: Vec<EndpointPort> = with_no_more_room(subset.ports.len(), ports);
         subsets.push(EndpointSubset { addresses, ports });
     }
     problems.finish(Endpoints { id, subsets })
+}
+
+/// Collects what is valid of so many. Collected from a filter it would have room for more, which would stay with it.
+pub(super) fn with_no_more_room<T>(count: usize, valid: impl Iterator<Item = T>) -> Vec<T> {
+    let mut collected = Vec::with_capacity(count);
+    collected.extend(valid);
+    collected.shrink_to_fit();
+    collected
 }
 
 /// An address with what is said about where it is. `namespace` is that of the object it is in.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     net::IpAddr,
     sync::Arc,
 };
@@ -92,8 +93,8 @@ fn labels(message: &proto::Service) -> BTreeMap<Arc<str>, Arc<str>> {
 }
 
 fn cluster_ips(message: &proto::Service, problems: &mut Problems) -> Addresses {
-    let single = [("cluster_ip".to_owned(), &message.cluster_ip)];
-    let many = message.cluster_ips.iter().enumerate().map(|(i, ip)| (format!("cluster_ips[{i}]"), ip));
+    let single = [(ClusterIpPath(None), &message.cluster_ip)];
+    let many = message.cluster_ips.iter().enumerate().map(|(i, ip)| (ClusterIpPath(Some(i)), ip));
     let mut ips = Addresses::new();
     for (path, text) in single.into_iter().chain(many) {
         if matches!(text.as_str(), "" | "None") {
@@ -109,6 +110,18 @@ fn cluster_ips(message: &proto::Service, problems: &mut Problems) -> Addresses {
         }
     }
     ips
+}
+
+/// Where a cluster address is: which of many, or the single one.
+struct ClusterIpPath(Option<usize>);
+
+impl fmt::Display for ClusterIpPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("cluster_ip"),
+            Some(i) => write!(f, "cluster_ips[{i}]"),
+        }
+    }
 }
 
 fn external_ips(message: &proto::Service, problems: &mut Problems) -> Addresses {

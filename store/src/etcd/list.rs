@@ -16,7 +16,7 @@ use crate::{Entry, Preview, Problem, Snapshot, StoreError};
 /// Keys per page. For each page etcd 3.4 counts all keys that are left, so small pages cost more than they carry: 50,000
 /// keys of 700 bytes took 0.61 s in pages of 200, 0.23 s of 1,000, 0.14 s of 5,000 and 0.16 s in one.
 const PAGE: i64 = 5000;
-/// The fewer keys are left the smaller a page can be, so that not much is left to be done with the last ones: an eighth of
+/// The fewer keys are left the smaller a page can be, so that not much is left to be done with the last ones: a third of
 /// them, but not fewer than this.
 const LAST_PAGES: i64 = 1000;
 /// Keys of the first page, before it is known how large values are.
@@ -165,7 +165,7 @@ fn next_limit(sizes: impl ExactSizeIterator<Item = usize>, keys: i64) -> i64 {
     let left = keys.saturating_sub(i64::try_from(count).unwrap_or(i64::MAX));
     let average = sizes.sum::<usize>() / count.max(1);
     let fitting = i64::try_from(PAGE_BYTES / average.max(1)).unwrap_or(PAGE).max(1);
-    fitting.min((left / 8).clamp(LAST_PAGES, PAGE))
+    fitting.min((left / 3).clamp(LAST_PAGES, PAGE))
 }
 
 async fn page(
@@ -237,7 +237,8 @@ mod tests {
     #[test]
     fn a_page_has_as_many_keys_as_their_values_allow_and_what_is_left_is_worth() {
         assert_eq!(next_limit([600; 500].into_iter(), 100_500), PAGE);
-        assert_eq!(next_limit([600; 500].into_iter(), 20_500), 2500);
+        assert_eq!(next_limit([600; 500].into_iter(), 20_500), PAGE);
+        assert_eq!(next_limit([600; 500].into_iter(), 9500), 3000);
         assert_eq!(next_limit([600; 500].into_iter(), 501), LAST_PAGES);
         assert_eq!(next_limit([16 << 10; 500].into_iter(), 100_500), 256);
         assert_eq!(next_limit([8 << 20; 3].into_iter(), 4), 1);
