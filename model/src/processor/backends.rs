@@ -7,8 +7,9 @@ use std::{
 };
 
 use super::{
-    cache::{Cache, Sources},
+    cache::Cache,
     placement::Placement,
+    sources::Sources,
     topology::{self, Hinted},
 };
 use crate::{

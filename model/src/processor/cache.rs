@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use super::{SERVICES_PER_THREAD, names::Names, relation::Relation};
 use crate::{
     EndpointSliceId, NodeName, Object, ObjectKey, PodId, ServiceId,
-    object::{
-        AddressType, EndpointAddress, EndpointSlice, Endpoints, IpAllocation, Node, Pod, Service, VppNode,
-    },
+    object::{EndpointAddress, EndpointSlice, Endpoints, IpAllocation, Node, Pod, Service, VppNode},
     parallel::both,
 };
 
@@ -21,7 +19,7 @@ pub(super) struct Cache {
     pub(super) nodes: BTreeMap<NodeName, Node>,
     pub(super) vpp_nodes: BTreeMap<u32, VppNode>,
     pub(super) ip_allocations: BTreeMap<PodId, IpAllocation>,
-    slices_of: Relation<ServiceId, EndpointSliceId>,
+    pub(super) slices_of: Relation<ServiceId, EndpointSliceId>,
     names: Names,
 }
 
@@ -37,17 +35,6 @@ pub(super) struct Touched {
     /// The sets of interfaces.
     pub(super) interfaces: bool,
 }
-
-/// What a service is combined of: its slices in the order of their ids, only those that a proxy can use.
-#[derive(Debug)]
-pub(super) struct Sources<'a, Slices> {
-    pub(super) service: &'a Service,
-    pub(super) endpoints: Option<&'a Endpoints>,
-    pub(super) slices: Slices,
-}
-
-/// Slices that a proxy can use, each after the id of its service, in the order of these ids.
-type SlicesByService<'a> = Vec<(&'a ServiceId, &'a EndpointSlice)>;
 
 impl Cache {
     /// A cache of these objects, which hold `names`; of several with one identity the last counts.
@@ -129,51 +116,6 @@ impl Cache {
             ObjectKey::VppNode(id) => self.vpp_nodes.get(id).cloned().map(Object::VppNode),
             ObjectKey::IpAllocation(pod) => self.ip_allocations.get(pod).cloned().map(Object::IpAllocation),
         }
-    }
-
-    /// What the service of this id is combined of; none if there is no such service.
-    pub(super) fn sources(
-        &self,
-        id: &ServiceId,
-    ) -> Option<Sources<'_, impl Iterator<Item = &EndpointSlice>>> {
-        let slices = self.slices_of.of(id).filter_map(|id| self.endpoint_slices.get(id));
-        Some(Sources {
-            service: self.services.get(id)?,
-            endpoints: self.endpoints.get(id),
-            slices: slices.filter(|slice| is_usable(slice)),
-        })
-    }
-
-    /// All slices that a proxy can use, for [`Cache::all_sources`].
-    pub(super) fn slices_by_service(&self) -> SlicesByService<'_> {
-        let usable = self.endpoint_slices.values().filter(|slice| is_usable(slice));
-        let mut slices: Vec<_> = usable.filter_map(|slice| Some((slice.service.as_ref()?, slice))).collect();
-        // Those of one service stay in their order.
-        slices.sort_by_key(|(service, _)| *service);
-        slices
-    }
-
-    /// What each service is combined of, in the order of their ids. Nothing is looked up: all goes by in one order.
-    pub(super) fn all_sources<'a>(
-        &'a self,
-        slices: &'a SlicesByService<'a>,
-    ) -> Vec<Sources<'a, &'a [(&'a ServiceId, &'a EndpointSlice)]>> {
-        let mut endpoints = self.endpoints.iter().peekable();
-        let mut slices = &slices[..];
-        let sources = self.services.iter().map(|(id, service)| {
-            while endpoints.next_if(|(of, _)| *of < id).is_some() {}
-            let before = slices.iter().take_while(|(of, _)| *of < id).count();
-            let rest = slices.get(before..).unwrap_or_default();
-            let own = rest.iter().take_while(|(of, _)| *of == id).count();
-            let (own, rest) = rest.split_at(own);
-            slices = rest;
-            Sources {
-                service,
-                endpoints: endpoints.next_if(|(of, _)| *of == id).map(|(_, it)| it),
-                slices: own,
-            }
-        });
-        sources.collect()
     }
 
     /// The services with an endpoint address of this kind, besides those that are known already.
@@ -266,18 +208,6 @@ impl Cache {
     }
 }
 
-impl<'a> Sources<'a, &'a [(&'a ServiceId, &'a EndpointSlice)]> {
-    /// As [`super::combine::combine`] takes it.
-    pub(super) fn to_be_combined(&self) -> Sources<'a, impl Iterator<Item = &'a EndpointSlice> + use<'a>> {
-        let slices = self.slices.iter().map(|(_, slice)| *slice);
-        Sources { service: self.service, endpoints: self.endpoints, slices }
-    }
-}
-
-fn is_usable(slice: &EndpointSlice) -> bool {
-    slice.address_type != AddressType::Fqdn
-}
-
 /// What counts of a pod for services. One that is not known is like one of which nothing special is said.
 fn as_backend(pod: Option<&Pod>) -> (bool, u8) {
     pod.map_or((false, 1), |pod| (pod.host_network, pod.weight))
@@ -303,34 +233,8 @@ fn replace<K: Ord + Clone, V: PartialEq>(
 
 #[cfg(test)]
 mod tests {
-    use proptest::{collection::vec, prelude::*};
-
     use super::*;
-    use crate::{
-        Addresses, TrafficPolicy,
-        object::{Conditions, Hints, Seniority, ServiceOptions, ServiceType, SliceEndpoint},
-    };
-
-    fn service(name: &str) -> Object {
-        Object::Service(Service {
-            id: ServiceId::new("default", name),
-            service_type: ServiceType::default(),
-            headless: true,
-            cluster_ips: Addresses::new(),
-            external_ips: Addresses::new(),
-            load_balancer_ips: Addresses::new(),
-            source_ranges: BTreeSet::new(),
-            health_check_node_port: None,
-            ports: Vec::new(),
-            external_policy: TrafficPolicy::Cluster,
-            internal_policy: TrafficPolicy::Cluster,
-            session_affinity_timeout: 0,
-            options: ServiceOptions::default(),
-            labels: BTreeMap::new(),
-            proxy_name: None,
-            seniority: Seniority::OLDEST,
-        })
-    }
+    use crate::object::{AddressType, Conditions, Hints, SliceEndpoint};
 
     fn slice(service: &str, zones: &[&str]) -> Object {
         let address = EndpointAddress { ip: [10, 0, 0, 1].into(), node_name: None, pod: None };
@@ -377,35 +281,6 @@ mod tests {
             assert_eq!(of(&at_once, service), of(&one_by_one, service));
         }
         assert_eq!(of(&at_once, "shop"), [EndpointSliceId::new("default", "web")]);
-    }
-
-    proptest! {
-        #[test]
-        fn what_all_services_are_combined_of_is_what_each_of_them_is(
-            services in vec("[a-c]{1,2}", 0..6),
-            endpoints in vec("[a-c]{1,2}", 0..6),
-            slices in vec(("[a-c]{1,2}", prop::option::of("[a-c]{1,2}"), any::<bool>()), 0..12),
-        ) {
-            let endpoints = endpoints.into_iter().map(|name| {
-                Object::Endpoints(Endpoints { id: ServiceId::new("default", name), subsets: Vec::new() })
-            });
-            let slices = slices.into_iter().map(|(name, service, is_usable)| {
-                let Object::EndpointSlice(mut it) = slice(&name, &[]) else { panic!() };
-                it.service = service.map(|name| ServiceId::new("default", name));
-                it.address_type = if is_usable { AddressType::Ipv4 } else { AddressType::Fqdn };
-                Object::EndpointSlice(it)
-            });
-            let services = services.into_iter().map(|name| service(&name));
-            let cache = Cache::of(services.chain(endpoints).chain(slices), Names::default());
-            let slices = cache.slices_by_service();
-            let all = cache.all_sources(&slices);
-            prop_assert_eq!(all.len(), cache.services.len());
-            for sources in all {
-                let one = cache.sources(&sources.service.id).unwrap();
-                prop_assert_eq!(sources.endpoints, one.endpoints);
-                prop_assert_eq!(sources.to_be_combined().slices.collect::<Vec<_>>(), one.slices.collect::<Vec<_>>());
-            }
-        }
     }
 
     #[test]

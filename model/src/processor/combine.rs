@@ -8,11 +8,7 @@ use std::{
 
 use ipnetwork::IpNetwork;
 
-use super::{
-    ProcessorConfig, backends,
-    cache::{Cache, Sources},
-    placement::Placement,
-};
+use super::{ProcessorConfig, backends, cache::Cache, placement::Placement, sources::Sources};
 use crate::{
     Assignment, ContivService, PodId, ServicePort, TrafficPolicy,
     object::{EndpointSlice, Seniority, Service, ServiceType},

@@ -15,6 +15,7 @@ mod introspection;
 mod names;
 mod placement;
 mod relation;
+mod sources;
 mod topology;
 
 use std::{
@@ -28,12 +29,13 @@ use crate::{
     ServiceChange, ServiceId, Snapshot, assignment::assign, change::services_between,
     object::EndpointAddress, parallel::in_shares,
 };
-use cache::{Cache, Sources, Touched};
+use cache::{Cache, Touched};
 use claims::{Claimant, Claims};
 use combine::{Combined, combine};
 use interfaces::Interfaces;
 use placement::Placement;
 use relation::Relation;
+use sources::Sources;
 
 pub use config::{LocalDetect, NodePortAddresses, ProcessorConfig};
 pub use event::{Event, Resync};
