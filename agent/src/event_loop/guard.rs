@@ -5,7 +5,7 @@
 //! stay in force, new and changed ones are taken in. After a time, or when somebody says so, the store is listed again
 //! and what it says then counts.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{cell::LazyCell, collections::BTreeSet, time::Duration};
 
 use contiv_model::{Event, ObjectKey, Processor, Resync, object::ObjectKind};
 use jiff::Timestamp;
@@ -78,13 +78,10 @@ impl DeletionGuard {
 
     /// Judges a complete list. What is held is added to it as something that could not be read, and so stays in force.
     pub(super) fn judge_list(&mut self, processor: &Processor, list: &mut Resync) -> Judgement {
-        if GUARDED.iter().all(|kind| processor.count(*kind) == 0) {
-            // At the start nothing can be gone: no need to look at everything.
-            self.held = None;
-            self.is_confirmed = false;
-            return Judgement::Pass;
-        }
-        let listed: BTreeSet<ObjectKey> = list.objects.iter().map(contiv_model::Object::key).collect();
+        // At the start nothing is known that can be gone, and nobody asks for it.
+        let listed = LazyCell::new(|| -> BTreeSet<ObjectKey> {
+            list.objects.iter().map(contiv_model::Object::key).collect()
+        });
         let gone_of = |kind| {
             let is_gone = |key: &ObjectKey| !listed.contains(key) && !list.undecodable.contains(key);
             processor.keys(kind).filter(is_gone).collect::<Vec<_>>()

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, io, time::Duration};
 
+use contiv_model::ChangeSet;
 use contiv_store::{Batch, Change, Entry, Saved, Snapshot};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -140,11 +141,16 @@ impl EventLoop {
             return;
         }
         if let Some(Saved { revision, entries }) = self.mirror.load_now().await {
-            let saved = Snapshot { revision, entries, ..Snapshot::default() };
-            let mut ahead = Ahead::default();
-            let (resync, _) = intake::snapshot(&saved, &mut ahead);
-            self.processor.resync_sharing(resync, ahead.names);
+            self.recall(&Snapshot { revision, entries, ..Snapshot::default() });
         }
+    }
+
+    /// Gives what was saved to the processor. What that comes to, and how many objects there are.
+    fn recall(&mut self, saved: &Snapshot) -> (ChangeSet, usize) {
+        let mut ahead = Ahead::default();
+        let (resync, _) = intake::snapshot(saved, &mut ahead);
+        let objects = resync.objects.len();
+        (self.processor.resync_sharing(resync, ahead.names), objects)
     }
 
     /// The store takes too long for its first list: it is not waited for any more.
@@ -165,11 +171,7 @@ impl EventLoop {
         }
         let moment = Moment::now();
         let Saved { revision, entries } = saved;
-        let saved = Snapshot { revision, entries, ..Snapshot::default() };
-        let mut ahead = Ahead::default();
-        let (resync, _) = intake::snapshot(&saved, &mut ahead);
-        let objects = resync.objects.len();
-        let changes = self.processor.resync_sharing(resync, ahead.names);
+        let (changes, objects) = self.recall(&Snapshot { revision, entries, ..Snapshot::default() });
         self.begin_handover();
         self.health.tell_changes(&changes);
         self.store.revision = revision;

@@ -138,19 +138,11 @@ impl Processor {
         }
     }
 
-    /// What leads renderers from this state to another.
+    /// What leads renderers from this state to another. Services go by where they are: copies of all would be made for nothing.
     fn changes_to(&self, other: &Self) -> ChangeSet {
         ChangeSet {
             services: services_between(self.services(), other.services()),
-            node: (self.placement.facts != other.placement.facts).then(|| other.placement.facts.clone()),
-            frontend_interfaces: InterfaceChange::between(
-                &self.interfaces.frontends,
-                &other.interfaces.frontends,
-            ),
-            backend_interfaces: InterfaceChange::between(
-                &self.interfaces.backends,
-                &other.interfaces.backends,
-            ),
+            ..ChangeSet::between(&self.snapshot_without_services(), &other.snapshot_without_services())
         }
     }
 
@@ -163,6 +155,13 @@ impl Processor {
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             services: self.services().map(|(id, service)| (id.clone(), Arc::clone(service))).collect(),
+            ..self.snapshot_without_services()
+        }
+    }
+
+    fn snapshot_without_services(&self) -> Snapshot {
+        Snapshot {
+            services: BTreeMap::new(),
             node: self.placement.facts.clone(),
             frontend_interfaces: self.interfaces.frontends.clone(),
             backend_interfaces: self.interfaces.backends.clone(),
