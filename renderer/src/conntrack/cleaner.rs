@@ -13,7 +13,11 @@ use std::{
 
 use contiv_model::{ChangeSet, ContivService, ServiceChange, ServiceId, Snapshot};
 
-use super::{serving::Backends, worker::Worker};
+use super::{
+    serving::Backends,
+    turns::{Programming, Turns},
+    worker::Worker,
+};
 use crate::nftables::FrontendKey;
 
 /// Requests that wait while the thread is busy. It looks for new ones between any two flows, so the queue fills only if the
@@ -46,8 +50,6 @@ pub(super) struct Totals {
     pub(super) searches: AtomicUsize,
     pub(super) deleted: AtomicUsize,
     pub(super) failures: AtomicUsize,
-    /// How many requests had been taken in when nothing was left to search for.
-    pub(super) at_rest: AtomicUsize,
 }
 
 /// Starts the thread with the first request, in the network namespace of the caller. Dropped, it lets the thread finish
@@ -58,20 +60,21 @@ pub(crate) struct Cleaner {
     node_ips: BTreeSet<IpAddr>,
     /// A look at what changed does not do any more: the next request must be about everything.
     incomplete: bool,
-    /// How many requests the thread was given.
-    sent: usize,
+    turns: Arc<Turns>,
     totals: Arc<Totals>,
 }
 
 impl Cleaner {
-    /// Before these services are programmed: a search that goes on meanwhile can meet flows to their backends before it
-    /// hears that they are programmed.
+    /// Before these services are programmed, which lasts until what is returned is dropped: a search that goes on meanwhile can
+    /// meet flows to their backends before it hears that they are programmed.
     ///
-    /// Nothing is sent where no search can go on, which is most of the time: waking the thread would hold the programming
-    /// up.
-    pub(crate) fn coming<'a>(&mut self, services: impl Iterator<Item = &'a Arc<ContivService>>) {
-        // Nothing is searched for before the first request, and nothing begins without one.
-        if self.queue.is_some() && self.totals.at_rest.load(Ordering::Acquire) != self.sent {
+    /// Nothing is sent where no search goes on, which is most of the time: it would hold the programming up.
+    pub(crate) fn coming<'a>(
+        &mut self,
+        services: impl Iterator<Item = &'a Arc<ContivService>>,
+    ) -> Programming {
+        let (programming, is_searching) = self.turns.program();
+        if is_searching {
             let services: Vec<_> = services.cloned().collect();
             let incomplete = self.incomplete;
             if !services.is_empty() {
@@ -79,6 +82,7 @@ impl Cleaner {
                 self.incomplete |= incomplete;
             }
         }
+        programming
     }
 
     /// After a change was programmed. `services` are those after it.
@@ -116,7 +120,6 @@ impl Cleaner {
     fn send(&mut self, request: Request) {
         let Some(queue) = self.queue.take().or_else(|| self.start()) else { return };
         let refused = queue.try_send(request).err();
-        self.sent += usize::from(refused.is_none());
         self.incomplete = refused.is_some();
         // The next request starts the thread again if it is gone.
         if !matches!(refused, Some(TrySendError::Disconnected(_))) {
@@ -126,8 +129,7 @@ impl Cleaner {
 
     fn start(&mut self) -> Option<SyncSender<Request>> {
         let (queue, requests) = sync_channel(QUEUE);
-        self.totals.at_rest.store(self.sent, Ordering::Release);
-        let worker = Worker::new(requests, Arc::clone(&self.totals), self.sent);
+        let worker = Worker::new(requests, Arc::clone(&self.turns), Arc::clone(&self.totals));
         match thread::Builder::new().name("stale-flows".to_owned()).spawn(move || worker.run()) {
             Ok(_) => Some(queue),
             Err(error) => {
@@ -170,7 +172,7 @@ mod tests {
         assert!(matches!(requests.try_recv(), Ok(Request::Changed(_))));
         assert!(requests.try_recv().is_err(), "the second did not fit");
         // An announcement goes through, and does not make up for what was lost.
-        cleaner.coming(services.values());
+        Arc::clone(&cleaner.turns).search(|| drop(cleaner.coming(services.values())));
         assert!(matches!(requests.try_recv(), Ok(Request::Coming(_))));
         cleaner.changed(&ChangeSet::default(), &services);
         let Ok(Request::Reconciled { services: all, .. }) = requests.try_recv() else {
@@ -182,16 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_is_announced_only_while_something_may_be_searched_for() {
+    fn what_comes_is_announced_only_while_something_is_searched_for() {
         let (mut cleaner, requests) = cleaner();
-        let (changes, services) = state();
-        cleaner.changed(&changes, &services);
-        assert!(requests.try_recv().is_ok());
-        cleaner.coming(services.values());
-        assert!(matches!(requests.try_recv(), Ok(Request::Coming(_))), "the change may be searched for yet");
-        cleaner.totals.at_rest.store(2, Ordering::Release);
-        cleaner.coming(services.values());
-        assert!(requests.try_recv().is_err(), "the thread is at rest");
+        let (_, services) = state();
+        drop(cleaner.coming(services.values()));
+        assert!(requests.try_recv().is_err(), "no search goes on");
+        Arc::clone(&cleaner.turns).search(|| drop(cleaner.coming(services.values())));
+        assert!(matches!(requests.try_recv(), Ok(Request::Coming(_))));
     }
 
     #[test]

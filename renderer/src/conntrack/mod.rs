@@ -15,6 +15,7 @@ pub(crate) mod fuzz;
 mod netlink;
 mod serving;
 mod stale;
+mod turns;
 mod worker;
 
 pub(crate) use cleaner::Cleaner;

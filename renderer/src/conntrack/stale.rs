@@ -124,6 +124,11 @@ impl Suspects {
         scopes
     }
 
+    /// Whether flows in use are among them. Others have a client that tries again after a second.
+    pub(super) fn are_urgent(&self) -> bool {
+        self.scopes().into_values().any(|scope| scope == Scope::All)
+    }
+
     /// Whether the next packet of this flow would go wrong. `node_ips` are the addresses on which node ports answer.
     ///
     /// A datagram has no peer to disappoint. Connections are left to end by themselves, unless the service says

@@ -7,7 +7,7 @@ use std::{
     sync::{
         Arc,
         atomic::Ordering,
-        mpsc::{Receiver, RecvTimeoutError},
+        mpsc::{Receiver, TryRecvError},
     },
     thread,
     time::{Duration, Instant},
@@ -19,6 +19,7 @@ use super::{
     cleaner::{Request, Services, Totals},
     netlink::FlowTable,
     stale::{Scope, Suspects},
+    turns::Turns,
 };
 use crate::{netlink::NetlinkError, nftables::Family};
 
@@ -26,6 +27,12 @@ use crate::{netlink::NetlinkError, nftables::Family};
 /// flows costs a fifth of one core and not all of it.
 const REST: u32 = 4;
 const MAX_REST: Duration = Duration::from_secs(1);
+/// How long suspects wait for others where only connections are among them that nobody has answered: their clients try again
+/// after a second. To search takes a millisecond even if there is no flow at all (the kernel goes through its whole hash table).
+const GATHER: Duration = Duration::from_millis(50);
+/// So long requests are left in the queue. Woken up by each of them, the thread would take the processor from what is programmed
+/// next.
+const GLANCE: Duration = Duration::from_millis(5);
 const TRIES: u32 = 3;
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
@@ -35,6 +42,7 @@ pub(super) struct Worker {
     requests: Receiver<Request>,
     state: State,
     table: Option<FlowTable>,
+    turns: Arc<Turns>,
     totals: Arc<Totals>,
 }
 
@@ -47,29 +55,28 @@ struct State {
     current: Suspects,
     /// Those of the next search.
     next: Suspects,
-    /// How many requests have been taken in.
-    taken: usize,
 }
 
 impl Worker {
-    /// A worker that has nothing to do yet; `taken` requests went to the ones before it.
-    pub(super) fn new(requests: Receiver<Request>, totals: Arc<Totals>, taken: usize) -> Self {
-        Self { requests, state: State { taken, ..State::default() }, table: None, totals }
+    /// A worker that has nothing to do yet.
+    pub(super) fn new(requests: Receiver<Request>, turns: Arc<Turns>, totals: Arc<Totals>) -> Self {
+        Self { requests, state: State::default(), table: None, turns, totals }
     }
 
     /// Serves requests until nobody can send one any more.
     pub(super) fn run(mut self) {
         while let Ok(request) = self.requests.recv() {
             self.state.take_in(request);
-            loop {
-                self.state.take_in_all(&self.requests);
-                if self.state.next.is_empty() {
-                    self.tell_if_at_rest();
-                    break;
-                }
-                let start = Instant::now();
-                self.search();
-                self.rest((start.elapsed() * REST).min(MAX_REST));
+            self.state.take_in_all(&self.requests);
+            while !self.state.next.is_empty() {
+                self.pause(GATHER, Suspects::are_urgent);
+                let turns = Arc::clone(&self.turns);
+                let took = turns.search(|| {
+                    let start = Instant::now();
+                    self.search();
+                    start.elapsed()
+                });
+                self.pause((took * REST).min(MAX_REST), |_| false);
             }
         }
     }
@@ -108,7 +115,7 @@ impl Worker {
         protocol: Protocol,
         scope: Scope,
     ) -> Result<usize, NetlinkError> {
-        let Self { requests, state, table, totals } = self;
+        let Self { requests, state, table, totals, .. } = self;
         totals.searches.fetch_add(1, Ordering::Relaxed);
         let table = match table {
             Some(table) => table,
@@ -121,36 +128,32 @@ impl Worker {
         })
     }
 
-    /// Nothing is suspect by what was taken in, so nothing has to be announced before the next request.
-    fn tell_if_at_rest(&self) {
-        if self.state.current.is_empty() && self.state.next.is_empty() {
-            self.totals.at_rest.store(self.state.taken, Ordering::Release);
-        }
-    }
-
-    /// Only takes in requests for a while.
-    fn rest(&mut self, pause: Duration) {
-        let end = Instant::now() + pause;
+    /// Only takes in requests for a while: until the time or something else is over, or no more can come.
+    fn pause(&mut self, length: Duration, is_over: impl Fn(&Suspects) -> bool) {
+        let end = Instant::now() + length;
         loop {
-            self.tell_if_at_rest();
-            match self.requests.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(request) => self.state.take_in(request),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
+            let is_open = self.state.take_in_all(&self.requests);
+            let left = end.saturating_duration_since(Instant::now());
+            if !is_open || left.is_zero() || is_over(&self.state.next) {
+                return;
             }
+            thread::sleep(left.min(GLANCE));
         }
     }
 }
 
 impl State {
-    /// Everything that waits.
-    fn take_in_all(&mut self, requests: &Receiver<Request>) {
-        while let Ok(request) = requests.try_recv() {
-            self.take_in(request);
+    /// Everything that waits. False when nobody can send more.
+    fn take_in_all(&mut self, requests: &Receiver<Request>) -> bool {
+        loop {
+            match requests.try_recv() {
+                Ok(request) => self.take_in(request),
+                Err(error) => return error == TryRecvError::Empty,
+            }
         }
     }
 
     fn take_in(&mut self, request: Request) {
-        self.taken += 1;
         match request {
             Request::Coming(services) => {
                 for suspects in [&mut self.current, &mut self.next] {
@@ -219,18 +222,5 @@ mod tests {
         queue.send(Request::Coming(vec![a.1])).unwrap();
         state.take_in_all(&requests);
         assert_eq!(state.services, Services::from([b]), "what is coming is not programmed yet");
-    }
-
-    #[test]
-    fn the_thread_is_at_rest_once_nothing_is_suspect_by_all_that_it_was_told() {
-        let totals = Arc::new(Totals::default());
-        let (queue, requests) = sync_channel(8);
-        let (id, service) = service("a");
-        let comes = ServiceChange { old: None, new: Some(service) };
-        queue.send(Request::Changed([(id, comes)].into())).unwrap();
-        drop(queue);
-        // It has no frontends, so no flow of it can be stale.
-        Worker::new(requests, Arc::clone(&totals), 3).run();
-        assert_eq!(totals.at_rest.load(Ordering::Acquire), 4);
     }
 }

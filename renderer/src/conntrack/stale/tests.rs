@@ -151,6 +151,19 @@ fn connections_in_use_are_stale_only_where_the_service_says_so_and_only_if_trans
 }
 
 #[test]
+fn flows_in_use_are_urgent_and_those_that_nobody_has_answered_are_not() {
+    let change_of = |protocol, reset_connections| {
+        let before = service(protocol, &["10.244.1.1:53", "10.244.1.2:53"]);
+        let after = ContivService { reset_connections, ..service(protocol, &["10.244.1.2:53"]) };
+        change(Some(&before), Some(&after))
+    };
+    assert!(!suspects(&[]).are_urgent());
+    assert!(!suspects(&[change_of(Protocol::Tcp, false)]).are_urgent());
+    assert!(suspects(&[change_of(Protocol::Tcp, true)]).are_urgent());
+    assert!(suspects(&[change_of(Protocol::Udp, false)]).are_urgent());
+}
+
+#[test]
 fn a_backend_that_comes_during_a_search_is_right_at_once() {
     let two = service(Protocol::Udp, &["10.244.1.1:53", "10.244.1.2:53"]);
     let mut suspects = suspects(&[change(Some(&two), Some(&service(Protocol::Udp, &["10.244.1.2:53"])))]);

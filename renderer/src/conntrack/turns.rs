@@ -1,0 +1,109 @@
+//! How programming and the search for stale flows keep out of each other's way without waiting for each other.
+//!
+//! A search that meets a flow to a backend which is being programmed, and of which it has not heard, would take it for stale. So
+//! each says that it begins and only then looks at the other: at least one of the two sees that they overlap. Programming
+//! that sees a search announces what comes; a search that sees programming waits for the end of that one alone.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+/// Most changes are programmed in less than this.
+const GLANCE: Duration = Duration::from_micros(200);
+
+/// What the two know of each other.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// How often programming has begun or ended: odd while it goes on.
+    programming: AtomicUsize,
+    searching: AtomicBool,
+}
+
+/// Something is being programmed as long as this lives.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Programming(Arc<Turns>);
+
+impl Turns {
+    /// Programming begins, of which there is one at a time. True if a search goes on, which must hear what comes.
+    pub(super) fn program(self: &Arc<Self>) -> (Programming, bool) {
+        // Sequentially consistent, as all here: otherwise each could miss that the other has begun.
+        self.programming.fetch_add(1, Ordering::SeqCst);
+        (Programming(Arc::clone(self)), self.searching.load(Ordering::SeqCst))
+    }
+
+    /// Runs a search when what is being programmed has ended. What is programmed from now on is announced.
+    pub(super) fn search<T>(&self, search: impl FnOnce() -> T) -> T {
+        self.searching.store(true, Ordering::SeqCst);
+        let now = self.programming.load(Ordering::SeqCst);
+        while now % 2 == 1 && self.programming.load(Ordering::SeqCst) == now {
+            thread::sleep(GLANCE);
+        }
+        let result = search();
+        self.searching.store(false, Ordering::SeqCst);
+        result
+    }
+}
+
+impl Drop for Programming {
+    fn drop(&mut self) {
+        self.0.programming.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+
+    use super::*;
+
+    #[test]
+    fn a_search_waits_for_what_is_being_programmed_and_not_for_what_comes_after() {
+        let turns = Arc::new(Turns::default());
+        let (programming, is_searching) = turns.program();
+        assert!(!is_searching, "nothing has to be announced");
+        let (begun, begins) = channel();
+        let (end, ended) = channel::<()>();
+        let search = thread::spawn({
+            let turns = Arc::clone(&turns);
+            move || {
+                turns.search(|| {
+                    begun.send(()).unwrap();
+                    let _ = ended.recv();
+                });
+            }
+        });
+        assert_eq!(begins.recv_timeout(20 * GLANCE), Err(RecvTimeoutError::Timeout));
+        drop(programming);
+        begins.recv().unwrap();
+        for _ in 0..2 {
+            assert!(turns.program().1, "what comes during the search is announced");
+        }
+        drop(end);
+        search.join().unwrap();
+        assert!(!turns.program().1, "the search is over");
+    }
+
+    #[test]
+    fn programming_without_a_pause_holds_no_search_up() {
+        let turns = Arc::new(Turns::default());
+        let (first, _) = turns.program();
+        let search = thread::spawn({
+            let turns = Arc::clone(&turns);
+            move || turns.search(|| ())
+        });
+        let mut programming = first;
+        while !search.is_finished() {
+            // One begins right when the other has ended.
+            drop(programming);
+            programming = turns.program().0;
+            thread::yield_now();
+        }
+        search.join().unwrap();
+    }
+}
