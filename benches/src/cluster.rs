@@ -89,7 +89,7 @@ pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
         thread::sleep(Duration::from_millis(500));
     }
     let median = |times: Vec<Duration>| times.into_iter().collect::<Samples>().median().into();
-    let agent = Agent::start(lab, &options)?;
+    let agent = Agent::start_as_service(lab, &options)?;
     thread::sleep(AT_REST);
     let memory = process::memory(agent.id())?;
     let mut figures = vec![

@@ -1,11 +1,11 @@
 //! The agent under test, as a process on the node.
 
+mod service_manager;
+
 use std::{
     collections::BTreeSet,
     env, fs,
-    io::ErrorKind,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    os::unix::net::UnixDatagram,
     path::PathBuf,
     process::{Command, ExitStatus},
     time::Duration,
@@ -18,6 +18,7 @@ use crate::{
     cluster::{NAMESPACE, Service},
     lab::{Family, Lab, LabError, Namespace, Process, Response, Result, scratch, wait_until},
 };
+use service_manager::ServiceManager;
 
 /// Where the agent's debug HTTP listens, inside the node's namespace.
 const DEBUG_HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9999);
@@ -68,6 +69,8 @@ impl AgentOptions {
 pub struct Agent<'lab> {
     node: &'lab Namespace,
     process: Process,
+    /// Listens until the agent has ended.
+    _manager: Option<ServiceManager>,
 }
 
 impl<'lab> Agent<'lab> {
@@ -83,39 +86,23 @@ impl<'lab> Agent<'lab> {
         Ok(agent)
     }
 
-    /// Starts the agent on the node as systemd does, and waits until it says that it is ready. To ask it again and again takes time
-    /// of the processors, which a start that is measured would be charged with.
+    /// Starts the agent on the node as systemd does, with the priority of its unit, and waits until it says that it is ready. To ask
+    /// it again and again takes time of the processors, which a start that is measured would be charged with.
     pub fn start_as_service(lab: &'lab Lab, options: &AgentOptions) -> Result<Self> {
-        let path = scratch("agent.notify")?;
-        let failed = |error| LabError::system(format!("listen at {}", path.display()), error);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
-        let socket = UnixDatagram::bind(&path).map_err(failed)?;
-        socket.set_read_timeout(Some(TIME_LIMIT)).map_err(failed)?;
-        let mut command = command(&lab.node, "agent", options)?;
-        command.env("NOTIFY_SOCKET", &path);
-        let agent = Self { node: &lab.node, process: Process::start(&lab.node, "agent", &mut command)? };
-        let mut message = [0; 4096];
-        loop {
-            let length = socket.recv(&mut message).map_err(|error| match error.kind() {
-                ErrorKind::WouldBlock => LabError::TooLate {
-                    what: "the agent says that it is ready".to_owned(),
-                    limit: TIME_LIMIT,
-                },
-                _ => failed(error),
-            })?;
-            let message = message.get(..length).unwrap_or_default();
-            if message.split(|byte| *byte == b'\n').any(|line| line == b"READY=1") {
-                return Ok(agent);
-            }
-        }
+        let mut manager = ServiceManager::start()?;
+        let mut command = manager.command(&binary()?);
+        arguments(&mut command, &lab.node, "agent", options)?;
+        let process = Process::start(&lab.node, "agent", &mut command)?;
+        manager.wait_until_ready(TIME_LIMIT)?;
+        Ok(Self { node: &lab.node, process, _manager: Some(manager) })
     }
 
     /// Starts it and waits for nothing.
     pub fn launch(node: &'lab Namespace, name: &str, options: &AgentOptions) -> Result<Self> {
-        Ok(Self { node, process: Process::start(node, name, &mut command(node, name, options)?)? })
+        let mut command = Command::new(binary()?);
+        command.env_clear();
+        arguments(&mut command, node, name, options)?;
+        Ok(Self { node, process: Process::start(node, name, &mut command)?, _manager: None })
     }
 
     /// Waits until every renderer has applied its first snapshot.
@@ -197,17 +184,17 @@ impl<'lab> Agent<'lab> {
     }
 }
 
-fn command(node: &Namespace, name: &str, options: &AgentOptions) -> Result<Command> {
+/// Adds the environment and the arguments of an agent.
+fn arguments(command: &mut Command, node: &Namespace, name: &str, options: &AgentOptions) -> Result<()> {
     // Whatever an agent of this machine is configured with is not meant for this one.
     let config = scratch(&format!("{name}.toml"))?;
     fs::write(&config, "").map_err(|error| LabError::system(format!("write {}", config.display()), error))?;
-    let mut command = Command::new(binary()?);
-    command.env_clear().env("RUST_BACKTRACE", "1");
+    command.env("RUST_BACKTRACE", "1");
     command.args(["agent", "--node-name", node.host.name]).arg("--config").arg(config);
     command.args(["--store", &options.store, "--renderers", "nftables"]).args(&options.flags);
     command.args(["--listen", &DEBUG_HTTP.to_string()]);
     command.arg("--state-dir").arg(scratch(&format!("{name}-state"))?);
-    Ok(command)
+    Ok(())
 }
 
 fn service_path(service: &Service) -> String {
