@@ -15,10 +15,10 @@ use contiv_tests::lab::{Lab, LabError, Result};
 use super::{BACKENDS, FIRST_PORT, kube_proxy::Service, table::Table};
 use crate::{command::run, statistics::Samples, workload::PORT};
 
-/// How often each table has its turn, and with how many flows. To wake a large one and put it to sleep takes seconds, so then
+/// How often each table has its turn once it is loaded, and with how many flows. To wake a large one and put it to sleep takes seconds, so then
 /// there are fewer and longer turns.
 const fn turns(services: usize) -> (usize, usize) {
-    if services < 5000 { (25, 180) } else { (9, 480) }
+    if services < 5000 { (15, 180) } else { (9, 480) }
 }
 /// The first of them, which are not looked at: addresses are resolved, caches have what every packet needs.
 const WARM_UP: usize = 30;
@@ -31,6 +31,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct FirstPackets {
     pub(super) straight: Turns,
     pub(super) through: [(Table, Turns); 3],
+}
+
+impl Default for FirstPackets {
+    fn default() -> Self {
+        Self { straight: Turns::default(), through: Table::ALL.map(|table| (table, Turns::default())) }
+    }
 }
 
 /// The latencies of each turn.
@@ -72,9 +78,8 @@ impl<'lab> Packets<'lab> {
 
     /// New flows straight to a backend, and to services all over each table. The tables take turns: a machine that becomes
     /// slower or faster meanwhile does so for all of them.
-    pub(super) fn first_packets(&self) -> Result<FirstPackets> {
-        let mut straight = Turns::default();
-        let mut through = Table::ALL.map(|table| (table, Turns::default()));
+    pub(super) fn send_first_packets(&self, first_packets: &mut FirstPackets) -> Result<()> {
+        let FirstPackets { straight, through } = first_packets;
         let server = SocketAddrV4::new(self.lab.pod2.host.v4, FIRST_PORT);
         let (rounds, flows) = self.turns;
         let mut ballast = vec![0_u8; BEYOND_CACHES];
@@ -85,14 +90,14 @@ impl<'lab> Packets<'lab> {
             };
             empty_caches(&mut ballast);
             straight.0.push(self.flows(|_| server)?);
-            for (table, turns) in &mut through {
+            for (table, turns) in &mut *through {
                 self.lab.node.run(|| table.wake())?;
                 empty_caches(&mut ballast);
                 turns.0.push(self.flows(service)?);
                 self.lab.node.run(|| table.put_to_sleep())?;
             }
         }
-        Ok(FirstPackets { straight, through })
+        Ok(())
     }
 
     fn flows(&self, target: impl Fn(usize) -> SocketAddrV4 + Send + Sync) -> Result<Samples> {
