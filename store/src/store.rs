@@ -21,6 +21,13 @@ pub struct Entry {
     pub mod_revision: i64,
 }
 
+impl Entry {
+    /// How many bytes it takes in memory, about.
+    pub const fn size(&self) -> usize {
+        size_of::<Self>() + self.key.len() + self.value.len()
+    }
+}
+
 /// Everything below a prefix, at one revision of the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {

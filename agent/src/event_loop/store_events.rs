@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use contiv_model::{ChangeSet, Event, ObjectKey, object::ObjectKind};
-use contiv_store::{Batch, Delivery, FeedEvent, Snapshot};
+use contiv_store::{Batch, Delivery, Entry, FeedEvent, Snapshot};
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -17,6 +17,9 @@ use super::{
 
 /// How many objects the description of an event names.
 const NAMED: usize = 5;
+
+/// How many bytes of a list stay in memory until renderers have what they need. Fewer in tests, where each byte takes long.
+pub(super) const KEPT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
 impl EventLoop {
     pub(super) async fn take_in(&mut self, Delivery { event, received }: Delivery) {
@@ -63,10 +66,16 @@ impl EventLoop {
         let judgement = self.guard.judge_list(&self.processor, &mut resync);
         let Snapshot { revision, entries, problems } = snapshot;
         self.report_held(&judgement);
+        let bad_keys: BTreeSet<String> = bad.iter().map(|bad| bad.key.clone()).collect();
+        // Nobody else needs it now. To save it keeps another processor busy for a while: so that is done last, unless it is large.
+        let mut save = (judgement == Judgement::Pass)
+            .then(|| (entries.iter().map(Entry::size).sum::<usize>(), entries, bad_keys));
+        if let Some((_, entries, bad_keys)) = save.take_if(|(size, ..)| *size > KEPT_BYTES) {
+            self.mirror.replace(revision, entries, bad_keys);
+        }
         let objects = resync.objects.len();
         let mut changes = self.processor.resync_sharing(resync, ahead.names);
         self.health.tell_changes(&changes);
-        let bad_keys: BTreeSet<String> = bad.iter().map(|bad| bad.key.clone()).collect();
         self.quarantine.replace_values(bad, moment.start);
         self.quarantine.replace_problems(problems, moment.start);
 
@@ -95,8 +104,7 @@ impl EventLoop {
             self.renderers.add_changes(&Arc::new(changes), Covers::one_at(event, moment));
         }
         self.dispatch();
-        // Last, for it keeps another processor busy for a while.
-        if judgement == Judgement::Pass {
+        if let Some((_, entries, bad_keys)) = save {
             self.mirror.replace(revision, entries, bad_keys);
         }
     }

@@ -1,6 +1,7 @@
 mod faults;
 mod flood;
 mod foreign_changes;
+mod saved;
 mod verification;
 
 use std::{collections::BTreeSet, time::Duration};

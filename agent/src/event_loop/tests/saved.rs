@@ -1,0 +1,39 @@
+//! What becomes of a list on disk.
+
+use std::time::{Duration, Instant};
+
+use contiv_store::{Entry, Mirror};
+
+use super::super::{Request, store_events::KEPT_BYTES};
+use crate::test_support::{Harness, LIMIT, STORE, bad_service, service, snapshot};
+
+/// A service whose value is a valid one of so many bytes.
+fn padded(name: &str, bytes: usize) -> Entry {
+    let mut entry = service(name, 1);
+    let mut value = entry.value.to_vec();
+    value.resize(bytes.max(value.len()), b' ');
+    entry.value = value.into();
+    entry
+}
+
+#[tokio::test]
+async fn a_list_is_saved_without_what_cannot_be_used_however_large_it_is() {
+    let large = 128 << 10;
+    for (services, bytes) in [(20, 0), (KEPT_BYTES / large + 1, large)] {
+        let folder = tempfile::tempdir().unwrap();
+        let good: Vec<Entry> = (0..services).map(|number| padded(&format!("s{number:02}"), bytes)).collect();
+        let harness = Harness::start_with_mirror(vec![], folder.path());
+        let all = std::iter::once(bad_service("bad")).chain(good.clone()).collect();
+        harness.say(snapshot(7, all)).await;
+        let start = Instant::now();
+        while harness.status().await.mirror.and_then(|mirror| mirror.revision) != Some(7) {
+            assert!(start.elapsed() < LIMIT, "nothing is saved");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        harness.requests.send(Request::Shutdown).await.unwrap();
+        harness.task.await.unwrap().unwrap();
+        let saved = Mirror::recall(folder.path(), STORE).unwrap().unwrap();
+        assert_eq!(saved.revision, 7);
+        assert!(saved.entries == good, "{services} services of {bytes} bytes");
+    }
+}
