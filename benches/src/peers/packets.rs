@@ -15,8 +15,8 @@ use contiv_tests::lab::{Lab, LabError, Result};
 use super::{BACKENDS, FIRST_PORT, kube_proxy::Service, table::Table};
 use crate::{command::run, statistics::Samples, workload::PORT};
 
-/// How often each table has its turn once it is loaded, and with how many flows. To wake a large one and put it to sleep takes seconds, so then
-/// there are fewer and longer turns.
+/// How often each table has its turn once it is loaded, and with how many flows. To wake a large one and put it to sleep takes
+/// seconds, so then there are fewer and longer turns.
 const fn turns(services: usize) -> (usize, usize) {
     if services < 5000 { (15, 180) } else { (9, 480) }
 }
