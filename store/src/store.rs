@@ -76,11 +76,11 @@ pub struct Batch {
 impl Batch {
     /// About how many bytes it takes up.
     pub fn size(&self) -> usize {
-        let value = |change: &Change| match change {
-            Change::Put(entry) => entry.value.len(),
-            Change::Delete { .. } => 0,
+        let size = |change: &Change| match change {
+            Change::Put(entry) => entry.size(),
+            Change::Delete { key } => size_of::<Change>() + key.len(),
         };
-        self.changes.iter().map(|change| size_of::<Change>() + change.key().len() + value(change)).sum()
+        self.changes.iter().map(size).sum()
     }
 }
 

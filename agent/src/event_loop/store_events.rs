@@ -68,9 +68,9 @@ impl EventLoop {
         self.report_held(&judgement);
         let bad_keys: BTreeSet<String> = bad.iter().map(|bad| bad.key.clone()).collect();
         // Nobody else needs it now. To save it keeps another processor busy for a while: so that is done last, unless it is large.
-        let mut save = (judgement == Judgement::Pass)
-            .then(|| (entries.iter().map(Entry::size).sum::<usize>(), entries, bad_keys));
-        if let Some((_, entries, bad_keys)) = save.take_if(|(size, ..)| *size > KEPT_BYTES) {
+        let is_large = entries.iter().map(Entry::size).sum::<usize>() > KEPT_BYTES;
+        let mut save = (judgement == Judgement::Pass).then_some((entries, bad_keys));
+        if is_large && let Some((entries, bad_keys)) = save.take() {
             self.mirror.replace(revision, entries, bad_keys);
         }
         let objects = resync.objects.len();
@@ -104,7 +104,7 @@ impl EventLoop {
             self.renderers.add_changes(&Arc::new(changes), Covers::one_at(event, moment));
         }
         self.dispatch();
-        if let Some((_, entries, bad_keys)) = save {
+        if let Some((entries, bad_keys)) = save {
             self.mirror.replace(revision, entries, bad_keys);
         }
     }

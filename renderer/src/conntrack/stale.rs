@@ -31,6 +31,13 @@ struct Suspicion {
     reset: bool,
 }
 
+impl Suspicion {
+    /// Which flows of its frontend must be looked at.
+    const fn scope(&self, protocol: Protocol) -> Scope {
+        if matches!(protocol, Protocol::Udp) || self.reset { Scope::All } else { Scope::Unanswered }
+    }
+}
+
 /// Which flows of a family and protocol must be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scope {
@@ -116,8 +123,7 @@ impl Suspects {
     pub(super) fn scopes(&self) -> BTreeMap<(Family, Protocol), Scope> {
         let mut scopes = BTreeMap::new();
         for (frontend, suspicion) in &self.frontends {
-            let all = frontend.protocol == Protocol::Udp || suspicion.reset;
-            let scope = if all { Scope::All } else { Scope::Unanswered };
+            let scope = suspicion.scope(frontend.protocol);
             let widest = scopes.entry((frontend.family(), frontend.protocol)).or_insert(scope);
             *widest = scope.max(*widest);
         }
@@ -126,7 +132,7 @@ impl Suspects {
 
     /// Whether flows in use are among them. Others have a client that tries again after a second.
     pub(super) fn are_urgent(&self) -> bool {
-        self.scopes().into_values().any(|scope| scope == Scope::All)
+        self.frontends.iter().any(|(frontend, suspicion)| suspicion.scope(frontend.protocol) == Scope::All)
     }
 
     /// Whether the next packet of this flow would go wrong. `node_ips` are the addresses on which node ports answer.

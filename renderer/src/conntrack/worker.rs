@@ -28,11 +28,12 @@ use crate::{netlink::NetlinkError, nftables::Family};
 const REST: u32 = 4;
 const MAX_REST: Duration = Duration::from_secs(1);
 /// How long suspects wait for others where only connections are among them that nobody has answered: their clients try again
-/// after a second. To search takes a millisecond even if there is no flow at all (the kernel goes through its whole hash table).
+/// after a second. A search takes ten milliseconds even if there is no flow at all, where the kernel's hash table of flows has 262,144
+/// buckets: it goes through all of them.
 const GATHER: Duration = Duration::from_millis(50);
 /// So long requests are left in the queue. Woken up by each of them, the thread would take the processor from what is programmed
 /// next.
-const GLANCE: Duration = Duration::from_millis(5);
+const UNDISTURBED: Duration = Duration::from_millis(5);
 const TRIES: u32 = 3;
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
@@ -137,7 +138,7 @@ impl Worker {
             if !is_open || left.is_zero() || is_over(&self.state.next) {
                 return;
             }
-            thread::sleep(left.min(GLANCE));
+            thread::sleep(left.min(UNDISTURBED));
         }
     }
 }

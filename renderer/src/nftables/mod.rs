@@ -156,7 +156,7 @@ impl Nftables {
         let ahead = self.ahead.take();
         // All of it is seen now.
         self.damages.iter().flat_map(Receiver::try_iter).for_each(drop);
-        let programming = self.cleaner.coming(snapshot.services.values());
+        let _programming = self.cleaner.coming(snapshot.services.values());
         let ownership = self.ownership()?;
         let socket = self.socket()?;
         let found = read::found(socket)?;
@@ -204,14 +204,13 @@ impl Nftables {
         loopback::open(&snapshot.node);
         apply::remove_leftovers(socket, &usable.unwrap_or_default(), &table, &mut report);
         self.cleaner.reconciled(snapshot, before);
-        drop(programming);
         self.table = Some(table);
         Ok(report)
     }
 
     fn try_update(&mut self, table: &mut Table, changes: &ChangeSet) -> Result<Report, NetlinkError> {
         let transaction = table.update(changes);
-        let programming =
+        let _programming =
             self.cleaner.coming(changes.services.values().filter_map(|change| change.new.as_ref()));
         let mut report = Report::default();
         if !transaction.is_empty() {
@@ -223,7 +222,6 @@ impl Nftables {
             }
         }
         self.cleaner.changed(changes, table.services());
-        drop(programming);
         Ok(report)
     }
 
