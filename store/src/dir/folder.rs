@@ -22,9 +22,10 @@ use crate::{
     },
 };
 
-/// How long a file that had objects must stay empty until that is believed. The kernel reports that a file was emptied a
-/// little after it was, and a busy machine can halt the writer in between for longer than a file may be gone.
-const EMPTY_GRACE: Duration = Duration::from_millis(100);
+/// How long a file that had objects must stay empty until that is believed. Whoever writes a file anew empties it first, and
+/// the kernel reports that only when it is done with it: ext4 shows the size of zero, then waits for its journal, behind
+/// whatever else the disk has to write. Nothing tells such a file from one that is empty for good.
+const EMPTY_GRACE: Duration = Duration::from_secs(5);
 
 /// A folder of manifests. It reads when it is told to; what to read when is [`super::pending`]'s business.
 #[derive(Debug)]
@@ -207,3 +208,6 @@ impl Folder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

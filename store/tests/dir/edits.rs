@@ -130,7 +130,7 @@ async fn a_file_that_is_written_anew_again_and_again_is_never_taken_for_empty() 
             break;
         }
     }
-    // Emptied for good, it defines nothing.
+    // Emptied for good, it defines nothing, some seconds later.
     folder.write("web.yaml", "");
     assert_eq!(folder.next_change_past_problems().await, ["delete web"]);
 }
