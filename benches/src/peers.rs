@@ -116,8 +116,8 @@ struct Costs {
 const fn loads(services: usize) -> usize {
     match services {
         ..ALL_COMPLETE => 5,
-        // Each takes a peer a quarter of a minute here.
-        ALL_COMPLETE => 2,
+        // Each takes the peers a quarter of a minute here.
+        ALL_COMPLETE => 4,
         _ => 1,
     }
 }
