@@ -16,9 +16,8 @@ use contiv_tests::lab::{Lab, LabError, Result};
 use super::{ALL_COMPLETE, BACKENDS, FIRST_PORT, kube_proxy::Service, table::Table};
 use crate::{command::run, statistics::Samples, workload::PORT};
 
-/// How often each table has its turn once it is loaded, and with how many flows: enough that a percentile of 99 is not that of the
-/// one or two that an interrupt hit. To wake a large table and put it to sleep takes seconds, so then there are fewer and longer
-/// turns.
+/// How often each table has its turn once it is loaded, and with how many flows. To wake a large one and put it to sleep takes
+/// seconds, so then there are fewer and longer turns.
 const fn turns(services: usize) -> (usize, usize) {
     match services {
         ..ALL_COMPLETE => (15, 1030),
@@ -37,24 +36,34 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long first packets took: without any table, and through each of them.
 pub(super) struct FirstPackets {
-    pub(super) straight: Turns,
-    pub(super) through: [(Table, Turns); 3],
+    pub(super) straight: Latencies,
+    pub(super) through: [(Table, Latencies); 3],
 }
 
 impl Default for FirstPackets {
     fn default() -> Self {
-        Self { straight: Turns::default(), through: Table::ALL.map(|table| (table, Turns::default())) }
+        Self {
+            straight: Latencies::default(),
+            through: Table::ALL.map(|table| (table, Latencies::default())),
+        }
     }
 }
 
-/// The latencies of each turn.
+/// The latency of each flow, of all loads.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Vec<Samples>);
+pub(super) struct Latencies(Vec<Duration>);
 
-impl Turns {
-    /// That of the turn in the middle: one in which the machine did something else does not count for all.
+impl Latencies {
     pub(super) fn percentile(&self, percent: usize) -> Duration {
-        self.0.iter().map(|turn| turn.percentile(percent)).collect::<Samples>().median()
+        self.0.iter().copied().collect::<Samples>().percentile(percent)
+    }
+
+    /// Adds those of a load, which each turn has in the same order. The turn in the middle counts of each flow: one or two
+    /// flows in a hundred are interrupted, whatever they go through, and one that is slow for a reason is so in each turn.
+    fn add(&mut self, turns: &[Vec<Duration>]) {
+        let flows = turns.iter().map(Vec::len).min().unwrap_or_default();
+        self.0
+            .extend((0..flows).map(|flow| turns.iter().map(|turn| turn[flow]).collect::<Samples>().median()));
     }
 }
 
@@ -84,36 +93,37 @@ impl<'lab> Packets<'lab> {
         Ok(Self { lab, servers, services, turns })
     }
 
-    /// New flows straight to a backend, and to services all over each table. The tables take turns: a machine that becomes
-    /// slower or faster meanwhile does so for all of them.
+    /// New flows straight to a backend, and to services all over each table, the same ones in each turn. The tables take
+    /// turns: a machine that becomes slower or faster meanwhile does so for all of them.
     pub(super) fn send_first_packets(&self, first_packets: &mut FirstPackets) -> Result<()> {
-        let FirstPackets { straight, through } = first_packets;
         let server = SocketAddrV4::new(self.lab.pod2.host.v4, FIRST_PORT);
-        let (rounds, flows) = self.turns;
+        let service = |flow: usize| SocketAddrV4::new(self.services[flow * 7919 % self.services.len()], PORT);
         let mut ballast = vec![0_u8; BEYOND_CACHES];
-        for round in 0..rounds {
-            let service = |flow: usize| {
-                let number = (round * flows + flow) * 7919 % self.services.len();
-                SocketAddrV4::new(self.services[number], PORT)
-            };
+        let mut straight = Vec::new();
+        let mut through = Table::ALL.map(|_| Vec::new());
+        for round in 0..self.turns.0 {
             thread::sleep(SETTLING);
             empty_caches(&mut ballast);
-            straight.0.push(self.flows(|_| server)?);
+            straight.push(self.flows(|_| server)?);
             // Another one begins each time: whichever came before leaves work to the kernel.
-            let count = through.len();
-            for place in round..round + count {
-                let (table, turns) = &mut through[place % count];
+            for place in (round..).take(Table::ALL.len()) {
+                let number = place % Table::ALL.len();
+                let table = Table::ALL[number];
                 self.lab.node.run(|| table.wake())?;
                 thread::sleep(SETTLING);
                 empty_caches(&mut ballast);
-                turns.0.push(self.flows(service)?);
+                through[number].push(self.flows(service)?);
                 self.lab.node.run(|| table.put_to_sleep())?;
             }
+        }
+        first_packets.straight.add(&straight);
+        for ((_, latencies), turns) in first_packets.through.iter_mut().zip(&through) {
+            latencies.add(turns);
         }
         Ok(())
     }
 
-    fn flows(&self, target: impl Fn(usize) -> SocketAddrV4 + Send + Sync) -> Result<Samples> {
+    fn flows(&self, target: impl Fn(usize) -> SocketAddrV4 + Send + Sync) -> Result<Vec<Duration>> {
         self.lab.node.run(|| run(&["conntrack", "--flush"]).map(drop))?;
         let failed = |error| LabError::system("send a packet", error);
         // Sockets made here belong to the pod; those of the servers belong to theirs.
@@ -151,4 +161,17 @@ fn empty_caches(ballast: &mut [u8]) {
         *byte = byte.wrapping_add(1);
     }
     black_box(ballast);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupted_flow_counts_as_it_was_in_its_other_turns_and_a_slow_one_as_slow() {
+        let turn = |micros: [u64; 3]| micros.map(Duration::from_micros).to_vec();
+        let mut latencies = Latencies::default();
+        latencies.add(&[turn([10, 900, 50]), turn([11, 12, 52]), turn([900, 10, 51])]);
+        assert_eq!([1, 50, 99].map(|percent| latencies.percentile(percent).as_micros()), [11, 12, 51]);
+    }
 }
