@@ -116,9 +116,9 @@ impl Folder {
         }
     }
 
-    /// Files that were empty when they were last read, which is not believed yet.
-    pub(super) fn emptied(&self) -> impl Iterator<Item = &PathBuf> {
-        self.emptied.keys()
+    /// Files that were empty when they were last read, and until when that is not believed.
+    pub(super) fn emptied(&self) -> impl Iterator<Item = (&PathBuf, Instant)> {
+        self.emptied.iter().map(|(path, (_, since))| (path, *since + EMPTY_GRACE))
     }
 
     /// Looks at the whole folder: reads what may have changed and forgets what is gone. `enter` is called for each

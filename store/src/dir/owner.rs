@@ -104,7 +104,8 @@ impl Owner {
 
     async fn run(mut self) {
         loop {
-            let due = self.pending.deadline().into_iter().chain(self.retry).min();
+            let emptied = self.emptied().map(|(_, until)| until);
+            let due = self.pending.deadline().into_iter().chain(self.retry).chain(emptied).min();
             let timer = async {
                 match due {
                     Some(at) => sleep_until(at).await,
@@ -166,10 +167,16 @@ impl Owner {
                 self.retry = Some(now + RETRY);
             }
         }
-        for path in self.folder.emptied() {
-            self.pending.question(path.clone(), now);
+        let is_due = |(path, until): (&PathBuf, Instant)| (until <= now).then(|| path.clone());
+        for path in self.emptied().filter_map(is_due).collect::<Vec<_>>() {
+            self.folder.refresh_or_forget(&path);
         }
         self.publish();
+    }
+
+    /// Files that are to be believed empty, and when. What else is going to happen to one comes first.
+    fn emptied(&self) -> impl Iterator<Item = (&PathBuf, Instant)> {
+        self.folder.emptied().filter(|(path, _)| !self.pending.is_untouchable(path))
     }
 
     fn rescan(&mut self) -> io::Result<()> {
