@@ -330,8 +330,8 @@ fn a_policy_that_becomes_local_takes_clients_away_from_remote_backends() -> Resu
                 ServiceManifest { external_local: true, ..sticky("web", 80, THREE_HOURS, &three(lab)) };
             state.put_manifest(&local)?;
             wait_until("the policy is applied", Duration::from_secs(10), || {
-                let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services-outside4"]);
-                listed.is_ok_and(|map| map.contains("goto"))
+                let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"]);
+                listed.is_ok_and(|map| map.contains("-outside-"))
             })?;
             for at in FAMILIES_AND_PROTOCOLS {
                 let served = ask_all(lab, &web, Frontend::LoadBalancer, at)

@@ -100,7 +100,7 @@ fn the_backend_that_the_kernel_remembers_for_a_client_is_told() -> Result<()> {
 /// What is done to the table by hand, and what must be said of it.
 type Damage = (&'static [&'static str], &'static [&'static str]);
 
-const DAMAGES: [Damage; 8] = [
+const DAMAGES: [Damage; 9] = [
     (
         &["delete element inet contiv services4 { 10.96.0.80 . tcp . 80 }"],
         &["- the connection is to reach a backend, and is rejected by an element of cluster-ips4"],
@@ -129,7 +129,7 @@ const DAMAGES: [Damage; 8] = [
     (
         &["flush table inet contiv"],
         &[
-            "- chain services-v4 holds 0 rules, and is to hold 3",
+            "- chain services-v4 holds 0 rules, and is to hold 2",
             "- chain pick-v4-2 holds 0 rules, and is to hold 1",
         ],
     ),
@@ -147,6 +147,7 @@ const DAMAGES: [Damage; 8] = [
         ],
         &["- rule 3 of chain unknown-port is not the one that contiv writes"],
     ),
+    (&["delete chain inet contiv external-postrouting"], &["- chain external-postrouting is missing"]),
     (&["add chain inet contiv mine"], &["- chain mine in the table is not one of contiv's"]),
 ];
 

@@ -205,3 +205,22 @@ fn nobody_elsewhere_reaches_loopback_while_node_ports_answer_there() -> Result<(
         Ok(())
     })
 }
+
+#[test]
+fn a_switch_that_others_have_turned_on_stays_on_where_node_ports_do_not_answer_on_loopback() -> Result<()> {
+    isolated(
+        "a_switch_that_others_have_turned_on_stays_on_where_node_ports_do_not_answer_on_loopback",
+        |lab| {
+            let state = Manifests::new(lab)?;
+            start(lab, &state, &[])?.stop()?;
+            lab.node.exec(&["sh", "-c", &format!("echo 1 > {SWITCH}")])?;
+            start(lab, &state, &[])?.stop()?;
+            assert_eq!(lab.node.exec(&["cat", SWITCH])?.trim(), "1");
+            // What was turned on here is turned off again.
+            start(lab, &state, &["--node-ports-on-loopback"])?.stop()?;
+            start(lab, &state, &[])?.stop()?;
+            assert_eq!(lab.node.exec(&["cat", SWITCH])?.trim(), "0");
+            Ok(())
+        },
+    )
+}

@@ -67,24 +67,26 @@ table inet contiv {
 		dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @backends4
 	}
 
-	chain pick-node-port-v4-2 {
+	chain pick-node-port-v4-2-outside-1 {
+		ip saddr != @pods4 iifname != @pod-interfaces4 fib saddr type != local dnat ip to ip daddr & 0.0.0.0 . meta l4proto . th dport . numgen random mod 1 map @backends-outside4
+		ip saddr != @pods4 iifname != @pod-interfaces4 fib saddr type != local drop
 		dnat ip to ip daddr & 0.0.0.0 . meta l4proto . th dport . numgen random mod 2 map @backends4
-	}
-
-	chain pick-outside-node-port-v4-1 {
-		dnat ip to ip daddr & 0.0.0.0 . meta l4proto . th dport . numgen random mod 1 map @backends-outside4
 	}
 
 	chain pick-v6-1 {
 		dnat ip6 to ip6 daddr . meta l4proto . th dport . numgen random mod 1 map @backends6
 	}
 
-	chain pick-node-port-v6-1 {
+	chain pick-node-port-v6-1-outside-1 {
+		ip6 saddr != @pods6 iifname != @pod-interfaces6 fib saddr type != local dnat ip6 to ip6 daddr & :: . meta l4proto . th dport . numgen random mod 1 map @backends-outside6
+		ip6 saddr != @pods6 iifname != @pod-interfaces6 fib saddr type != local drop
 		dnat ip6 to ip6 daddr & :: . meta l4proto . th dport . numgen random mod 1 map @backends6
 	}
 
-	chain pick-outside-node-port-v6-1 {
-		dnat ip6 to ip6 daddr & :: . meta l4proto . th dport . numgen random mod 1 map @backends-outside6
+	chain external-postrouting {
+		type nat hook postrouting priority 100; policy accept;
+		meta nfproto ipv4 ct status dnat goto masquerade-external-v4
+		meta nfproto ipv6 ct status dnat goto masquerade-external-v6
 	}
 }
 
@@ -97,19 +99,11 @@ add element inet contiv services6 {
 }
 
 add element inet contiv node-ports4 {
-	0.0.0.0 . tcp . 30080 : goto pick-node-port-v4-2, # default/web
+	0.0.0.0 . tcp . 30080 : goto pick-node-port-v4-2-outside-1, # default/web
 }
 
 add element inet contiv node-ports6 {
-	:: . tcp . 30080 : goto pick-node-port-v6-1, # default/web
-}
-
-add element inet contiv node-ports-outside4 {
-	0.0.0.0 . tcp . 30080 : goto pick-outside-node-port-v4-1, # default/web
-}
-
-add element inet contiv node-ports-outside6 {
-	:: . tcp . 30080 : goto pick-outside-node-port-v6-1, # default/web
+	:: . tcp . 30080 : goto pick-node-port-v6-1-outside-1, # default/web
 }
 
 add element inet contiv backends4 {
@@ -171,11 +165,6 @@ add element inet contiv keep-source4 {
 
 add element inet contiv node-ips4 {
 	172.31.0.1,
-}
-
-add element inet contiv external-families {
-	ipv4 : goto masquerade-external-v4,
-	ipv6 : goto masquerade-external-v6,
 }
 ";
 

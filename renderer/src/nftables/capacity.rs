@@ -35,7 +35,7 @@ pub(crate) fn outgrown(declared: &Sizes, counts: &Counts) -> Sizes {
 const fn can_be_bounded(set: Set) -> bool {
     match set.kind.form() {
         Form::Verdicts { .. } | Form::Slots | Form::Frontends | Form::Addresses | Form::Pairs => true,
-        Form::Ranges | Form::Interfaces | Form::Memory | Form::Sources | Form::Families => false,
+        Form::Ranges | Form::Interfaces | Form::Memory | Form::Sources => false,
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use contiv_model::{InterfacePattern, Protocol};
 use ipnetwork::IpNetwork;
 
-use super::layout::{DemandChain, Family, Set, family_chain};
+use super::layout::{DemandChain, Family, Set};
 
 /// Address, protocol and port under which a service answers. The unspecified address stands for every node-port address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,7 +73,6 @@ pub(crate) enum Key {
     Source(FrontendKey, IpNetwork),
     /// A client of a frontend, as the kernel remembers it.
     Client(FrontendKey, IpAddr),
-    Family(Family),
 }
 
 /// What a map holds under a key.
@@ -83,8 +82,6 @@ pub(crate) enum Value {
     None,
     Backend(Endpoint),
     Goto(DemandChain),
-    /// Go on with the chain that the set stands for, of the key's family.
-    Enter,
     /// Leave the packet alone.
     Accept,
     /// Refuse the connection at once.
@@ -100,16 +97,6 @@ pub(crate) struct Element {
     pub(crate) value: Value,
 }
 
-impl Element {
-    /// The chain that [`Value::Enter`] leads to.
-    pub(crate) const fn entered(&self) -> Option<&'static str> {
-        match self.key {
-            Key::Family(family) => family_chain(self.set.kind, family),
-            _ => None,
-        }
-    }
-}
-
 impl fmt::Display for Element {
     /// As nft writes it between the braces of `elements = { … }`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -122,13 +109,11 @@ impl fmt::Display for Element {
             Key::Interface(pattern) => write!(f, "\"{pattern}\""),
             Key::Source(frontend, range) => write!(f, "{frontend} . {}", nft_range(&range)),
             Key::Client(frontend, client) => write!(f, "{frontend} . {client}"),
-            Key::Family(family) => write!(f, "ipv{}", family.digit()),
         }?;
         match self.value {
             Value::None => Ok(()),
             Value::Backend(backend) => write!(f, " : {} . {}", backend.address, backend.port),
             Value::Goto(chain) => write!(f, " : goto {chain}"),
-            Value::Enter => write!(f, " : goto {}", self.entered().unwrap_or_default()),
             Value::Accept => f.write_str(" : accept"),
             Value::Reject => f.write_str(" : goto reject-now"),
             Value::Drop => f.write_str(" : drop"),

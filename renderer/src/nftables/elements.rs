@@ -35,23 +35,13 @@ pub(crate) fn of_frontend(frontend: FrontendKey, plan: &FrontendPlan, before: &[
         // Cluster IPs that the node does not know would be dropped.
         Serving::Pass => put(SetKind::Unserved, Value::Accept),
     }
-    match &plan.outside {
-        Outside::Same | Outside::Backends(_) => (),
-        Outside::Drop => {
-            put(SetKind::of_frontends(frontend.is_node_port(), true), Value::Accept);
-            put(SetKind::UnservedOutside, Value::None);
-        }
-    }
     if let Some(ranges) = &plan.sources {
         put(SetKind::Restricted, Value::None);
         elements.extend(of_sources(frontend, ranges));
     }
     if let Serving::Backends(shares) = &plan.serving {
-        elements.extend(of_backends(frontend, shares, plan.choice, false, before));
+        elements.extend(of_backends(frontend, shares, plan, before));
         elements.extend(of_memory(frontend, plan.choice));
-    }
-    if let Outside::Backends(shares) = &plan.outside {
-        elements.extend(of_backends(frontend, shares, plan.choice, true, before));
     }
     elements.sort_unstable();
     elements
@@ -61,29 +51,51 @@ pub(crate) fn of_frontend(frontend: FrontendKey, plan: &FrontendPlan, before: &[
 fn of_backends(
     frontend: FrontendKey,
     shares: &Shares,
-    choice: plan::Choice,
-    outside: bool,
+    plan: &FrontendPlan,
     before: &[Element],
 ) -> Vec<Element> {
-    let family = frontend.family();
-    let services = SetKind::of_frontends(frontend.is_node_port(), outside);
-    let backends = if outside { SetKind::BackendsOutside } else { SetKind::Backends };
-    let backends = Set::new(backends, family);
-    let (choice, slots) = match choice {
-        plan::Choice::Random => (Choice::Random, slots::assign(&slots_of(before, backends), shares)),
-        plan::Choice::Sticky(_) => (Choice::Sticky, slots::assign(&slots_of(before, backends), shares)),
-        plan::Choice::Client => (Choice::Client, slots::by_client(shares)),
-    };
+    let (family, node_port) = (frontend.family(), frontend.is_node_port());
+    let mut elements = of_slots(frontend, SetKind::Backends, shares, plan.choice, before);
     #[allow(clippy::cast_possible_truncation)]
-    let count = slots.len() as u32;
-    let pick = PickChain { family, outside, node_port: frontend.is_node_port(), choice, slots: count };
-    let service = Element {
-        set: Set::new(services, family),
+    let slots = elements.len() as u32;
+    let outside = match &plan.outside {
+        Outside::Same => None,
+        Outside::Drop => Some(0),
+        Outside::Backends(shares) => {
+            elements.extend(of_slots(frontend, SetKind::BackendsOutside, shares, plan.choice, before));
+            #[allow(clippy::cast_possible_truncation)]
+            Some(elements.len() as u32 - slots)
+        }
+    };
+    let choice = match plan.choice {
+        plan::Choice::Random => Choice::Random,
+        plan::Choice::Sticky(_) => Choice::Sticky,
+        plan::Choice::Client => Choice::Client,
+    };
+    let pick = PickChain { family, node_port, choice, slots, outside };
+    elements.push(Element {
+        set: Set::new(SetKind::of_frontends(node_port), family),
         key: Key::Frontend(frontend),
         value: Value::Goto(DemandChain::Pick(pick)),
+    });
+    elements
+}
+
+/// The elements that say who holds which slot.
+fn of_slots(
+    frontend: FrontendKey,
+    kind: SetKind,
+    shares: &Shares,
+    choice: plan::Choice,
+    before: &[Element],
+) -> Vec<Element> {
+    let backends = Set::new(kind, frontend.family());
+    let slots = match choice {
+        plan::Choice::Random | plan::Choice::Sticky(_) => slots::assign(&slots_of(before, backends), shares),
+        plan::Choice::Client => slots::by_client(shares),
     };
     let slot = |(slot, backend): (u32, SocketAddr)| of_slot(backends, frontend, slot, backend.into());
-    std::iter::once(service).chain((0..).zip(slots).map(slot)).collect()
+    (0..).zip(slots).map(slot).collect()
 }
 
 /// The element that makes the kernel remember who got which backend.
@@ -130,21 +142,13 @@ pub(crate) fn of_hairpin(address: IpAddr) -> Element {
     Element { set, key: Key::Pair(address), value: Value::None }
 }
 
-/// The element by which rules see that there is anything of a feature in a family.
-pub(crate) const fn of_family(kind: SetKind, family: Family) -> Element {
-    Element { set: Set::of_families(kind), key: Key::Family(family), value: Value::Enter }
-}
-
 /// The elements for the addresses of the node.
 pub(crate) fn of_node(node: &NodeFacts) -> impl Iterator<Item = Element> {
     let of_ip = |address: &IpAddr| {
         let set = Set::new(SetKind::NodeIps, Family::of(address));
         Element { set, key: Key::Address(*address), value: Value::None }
     };
-    let guarded = |address: &IpAddr| {
-        address.is_loopback().then(|| of_family(SetKind::LoopbackFamilies, Family::of(address)))
-    };
-    node.node_ips.iter().map(of_ip).chain(node.node_ips.iter().filter_map(guarded))
+    node.node_ips.iter().map(of_ip)
 }
 
 /// The elements of a set of intervals that comes from the node, sorted; none for any other set.

@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr};
 
 use super::{
     element::{Element, FrontendKey, Key, Value},
-    layout::{DemandChain, Family, Set, TABLE, nfproto, write_verdict},
+    layout::{DemandChain, Family, Set, TABLE, write_verdict},
     netlink::{
         Batch, Writer,
         constants::{LIST_ELEM, chain, data, elem, msg, verdict},
@@ -145,7 +145,7 @@ fn write_element(list: &mut Writer<'_>, element: &Element, with_value: bool, nam
             attributes.nested(elem::KEY_END, |key| key.bytes(data::VALUE, &end));
         }
         if with_value && element.value != Value::None {
-            attributes.nested(elem::DATA, |data| write_value(data, element, name));
+            attributes.nested(elem::DATA, |data| write_value(data, &element.value, name));
         }
     });
 }
@@ -162,8 +162,8 @@ pub(crate) fn write_question(set: Set, key: &Key, message: &mut Writer<'_>) {
     });
 }
 
-fn write_value(data: &mut Writer<'_>, element: &Element, name: &mut ChainName) {
-    match &element.value {
+fn write_value(data: &mut Writer<'_>, value: &Value, name: &mut ChainName) {
+    match value {
         Value::None => (),
         Value::Backend(backend) => {
             data.payload(data::VALUE, |bytes| {
@@ -172,7 +172,6 @@ fn write_value(data: &mut Writer<'_>, element: &Element, name: &mut ChainName) {
             });
         }
         Value::Goto(chain) => write_verdict(data, verdict::GOTO, Some(name.of(*chain))),
-        Value::Enter => write_verdict(data, verdict::GOTO, element.entered()),
         Value::Reject => write_verdict(data, verdict::GOTO, Some("reject-now")),
         Value::Accept => write_verdict(data, verdict::ACCEPT, None),
         Value::Drop => write_verdict(data, verdict::DROP, None),
@@ -245,7 +244,6 @@ fn push_key(bytes: &mut Vec<u8>, key: &Key) {
             push_frontend(bytes, frontend);
             push_address(bytes, client);
         }
-        Key::Family(family) => bytes.push(nfproto(*family)),
     }
 }
 

@@ -67,7 +67,7 @@ use crate::{
 /// set takes time quadratic in its size.
 const COMPARE_LIMIT: usize = 150_000;
 
-/// So many chains that nothing leads to any more are kept until the next resync. A new chain costs several validations of
+/// So many chains that nothing needs any more are kept until the next resync. A new chain costs several validations of
 /// the whole table, where an element that leads to one that is there costs one; and most services that lose a backend
 /// get another.
 const SPARE_CHAINS: usize = 64;
@@ -185,7 +185,8 @@ impl Nftables {
         let as_before = carriers::as_before(snapshot, &elements);
         let (table, mut transaction) = Table::resync(as_before.as_ref().unwrap_or(snapshot), elements);
         let mut batch = Batch::new();
-        if let Some(existing) = &usable {
+        if let Some((existing, found)) = usable.as_ref().zip(found.as_ref()) {
+            apply::set_flags(socket, found, ownership.flags(Some(found)))?;
             let anew = if is_compared {
                 let outgrown = capacity::outgrown(&existing.sizes, &table.counts());
                 table.refill(&outgrown, &mut transaction);
@@ -195,7 +196,7 @@ impl Nftables {
                 table.sizes(socket.batch_limit())
             };
             transaction.flush.retain(|set| !anew.contains_key(set));
-            apply::write_repair(&mut batch, existing, ownership.flags(found.as_ref()), &anew);
+            apply::write_repair(&mut batch, existing, &anew);
         } else {
             let sizes = table.sizes(socket.batch_limit());
             apply::write_fresh(&mut batch, is_replaced, ownership.flags(None), &sizes);

@@ -7,8 +7,7 @@ use contiv_model::{ContivService, parallel::in_shares};
 use super::{
     element::{Element, FrontendKey},
     elements,
-    layout::{Family, SetKind},
-    plan::{Choice, FrontendPlan, Masquerade, ServicePlan, plan},
+    plan::{ServicePlan, plan},
 };
 
 /// Below this many services another thread costs more than it gains.
@@ -50,23 +49,8 @@ impl Planned {
 pub(crate) fn shared_elements(plan: &ServicePlan) -> impl Iterator<Item = Element> {
     let cluster_ips = plan.cluster_ips.iter().copied().map(elements::of_cluster_ip);
     let hairpins = plan.hairpins.iter().copied().map(elements::of_hairpin);
-    let features = FEATURES.into_iter().flat_map(move |(kind, is_used)| {
-        let is_used_in = move |family: &Family| {
-            plan.frontends.iter().any(|(key, plan)| key.family() == *family && is_used(plan))
-        };
-        Family::ALL.into_iter().filter(is_used_in).map(move |family| elements::of_family(kind, family))
-    });
-    cluster_ips.chain(hairpins).chain(features)
+    cluster_ips.chain(hairpins)
 }
-
-type IsUsed = fn(&FrontendPlan) -> bool;
-
-/// What only some frontends have: whether this is one. Packets are spared the rules for what no frontend has.
-const FEATURES: [(SetKind, IsUsed); 3] = [
-    (SetKind::RestrictedFamilies, |plan| plan.sources.is_some()),
-    (SetKind::StickyFamilies, |plan| matches!(plan.choice, Choice::Sticky(_))),
-    (SetKind::ExternalFamilies, |plan| plan.masquerade != Masquerade::ClusterIp),
-];
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use ipnetwork::IpNetwork;
 use super::{
     capacity::Sizes,
     element::{Element, Endpoint, FrontendKey, Key, Value},
-    layout::{Declaration, DemandChain, Family, Form, PROTOCOLS, Set, TABLE, chains, family_chain, nfproto},
+    layout::{Declaration, DemandChain, Family, Form, Hook, PROTOCOLS, Set, TABLE, chains},
     netlink::{
         Attributes, NetlinkError, Socket,
         constants::{LIST_ELEM, chain, data, elem, msg, set, table, verdict},
@@ -63,14 +63,18 @@ pub(crate) fn existing(socket: &mut Socket) -> Result<Existing, NetlinkError> {
         let hook = object.nested(chain::HOOK).map(|hook| {
             (hook.u32(chain::HOOK_HOOKNUM), hook.get(chain::HOOK_PRIORITY), object.text(chain::TYPE))
         });
-        if let Some(ours) = wanted.iter().find(|ours| ours.name == name) {
-            let expected =
-                ours.hook.map(|hook| (Some(hook.number), Some(hook.priority.to_be_bytes()), Some(hook.kind)));
+        let hangs_as = |wanted: Option<Hook>| {
+            let wanted =
+                wanted.map(|hook| (Some(hook.number), Some(hook.priority.to_be_bytes()), Some(hook.kind)));
             let found =
                 hook.map(|(number, priority, kind)| (number, priority.and_then(|p| p.try_into().ok()), kind));
-            existing.usable &= expected == found;
-            hooks += usize::from(found.is_some());
-        } else if let Some(chain) = DemandChain::by_name(name).filter(|_| hook.is_none()) {
+            wanted == found
+        };
+        if let Some(ours) = wanted.iter().find(|ours| ours.name == name) {
+            existing.usable &= hangs_as(ours.hook);
+            hooks += usize::from(hook.is_some());
+        } else if let Some(chain) = DemandChain::by_name(name) {
+            existing.usable &= hangs_as(chain.hook());
             existing.on_demand.insert(chain);
         } else {
             existing.foreign_chains.insert(name.to_owned());
@@ -161,7 +165,7 @@ fn read_into(
                 Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
                     elements.frontends.entry(frontend).or_default().push(element);
                 }
-                Key::Address(_) | Key::Pair(_) | Key::Range(_) | Key::Interface(_) | Key::Family(_) => {
+                Key::Address(_) | Key::Pair(_) | Key::Range(_) | Key::Interface(_) => {
                     elements.others.insert(element);
                 }
             }
@@ -176,7 +180,10 @@ pub(crate) fn has_elements(socket: &mut Socket, set: Set) -> Result<bool, Netlin
         message.text(elem::LIST_TABLE, TABLE);
         message.text(elem::LIST_SET, &set.name());
     })?;
-    Ok(dump.objects().any(|object| object.nested(elem::LIST_ELEMENTS).is_some()))
+    // An empty set has a list too.
+    let mut elements =
+        dump.objects().filter_map(|object| object.nested(elem::LIST_ELEMENTS)).flat_map(Attributes::iter);
+    Ok(elements.any(|(kind, _)| kind == LIST_ELEM))
 }
 
 /// The elements of one set; none if there is one among them that the agent cannot have written.
@@ -211,18 +218,10 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
             let range = range(first, end.address(set.family)?)?;
             same_frontend.then_some(Key::Source(frontend, range))?
         }
-        Form::Families => Key::Family(key.family()?),
         Form::Ranges | Form::Interfaces => return None,
     };
     let value = match form {
         Form::Verdicts { .. } => parse_verdict(attributes.nested(elem::DATA)?.nested(data::VERDICT)?)?,
-        Form::Families => {
-            let verdict = attributes.nested(elem::DATA)?.nested(data::VERDICT)?;
-            let Key::Family(family) = parsed else { return None };
-            let chain =
-                (verdict_code(verdict)? == verdict::GOTO).then(|| verdict.text(data::VERDICT_CHAIN))?;
-            (chain == family_chain(set.kind, family)).then_some(Value::Enter)?
-        }
         Form::Slots | Form::Memory => {
             let mut value = Bytes(attributes.nested(elem::DATA)?.get(data::VALUE)?);
             let backend = Endpoint { address: value.address(set.family)?, port: value.port()? };
@@ -272,11 +271,6 @@ impl Bytes<'_> {
             Family::V4 => IpAddr::from(self.take::<4>()?),
             Family::V6 => IpAddr::from(self.take::<16>()?),
         })
-    }
-
-    fn family(&mut self) -> Option<Family> {
-        let [number] = self.take::<1>()?;
-        Family::ALL.into_iter().find(|family| nfproto(*family) == number)
     }
 
     fn port(&mut self) -> Option<u16> {

@@ -150,6 +150,6 @@ fn is_of(element: &Element, service: &ContivService) -> bool {
         }
         Key::Address(address) => plan.cluster_ips.contains(&address),
         Key::Pair(address) => plan.hairpins.contains(&address),
-        Key::Range(_) | Key::Client(..) | Key::Interface(_) | Key::Family(_) => false,
+        Key::Range(_) | Key::Client(..) | Key::Interface(_) => false,
     }
 }

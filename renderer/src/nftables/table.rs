@@ -30,7 +30,7 @@ pub(crate) struct Table {
     frontends: BTreeMap<FrontendKey, Programmed>,
     /// Addresses that several services can ask for, and how many do.
     shared: BTreeMap<Element, usize>,
-    /// Every chain made on demand that exists, and how many elements lead to it.
+    /// Every chain made on demand that exists, and how many elements need it.
     chains: BTreeMap<DemandChain, usize>,
 }
 
@@ -40,8 +40,8 @@ impl Table {
         let mut table = Self::default();
         let found = kernel.frontends;
         // Chains are all written anew, so these uses only have to balance.
-        for element in found.values().flatten() {
-            let _ = count_use(&mut table.chains, element, 1);
+        for element in found.values().flatten().chain(&kernel.others) {
+            count_uses(&mut table.chains, element, 1, |_| ());
         }
         let mut transaction = Transaction { flush: kernel.foreign, ..Transaction::default() };
         let (mut shared, mut planned) = (Vec::new(), Vec::new());
@@ -67,7 +67,8 @@ impl Table {
         shared.sort_unstable();
         shared.dedup();
         let kernel_others: Vec<Element> = kernel.others.into_iter().collect();
-        Group::between(&kernel_others, shared).split().for_each(|group| transaction.push(group));
+        let others = Group::between(&kernel_others, shared);
+        others.split().for_each(|group| table.change(group, &mut transaction));
         for kind in INTERVALS {
             rewrite(kind, elements::of_intervals(kind, &snapshot.node), &mut transaction);
         }
@@ -113,14 +114,14 @@ impl Table {
         if let Some(node) = &changes.node {
             let sorted =
                 |node| elements::of_node(node).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
-            transaction.push(Group::between(&sorted(&self.node), sorted(node)));
+            self.change(Group::between(&sorted(&self.node), sorted(node)), &mut transaction);
             rewrite_intervals(&self.node, node, &mut transaction);
             self.node = node.clone();
         }
         transaction
     }
 
-    /// Chains that exist and that nothing leads to.
+    /// Chains that exist and that nothing needs.
     pub(crate) fn unused_chains(&self) -> Vec<DemandChain> {
         self.chains.iter().filter(|(_, uses)| **uses == 0).map(|(chain, _)| *chain).collect()
     }
@@ -177,9 +178,8 @@ impl Table {
             Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
                 self.frontends.get(&frontend)?.element(set, frontend, key)
             }
-            Key::Address(_) | Key::Pair(_) | Key::Family(_) => {
-                let value = if let Key::Family(_) = key { Value::Enter } else { Value::None };
-                let element = Element { set, key, value };
+            Key::Address(_) | Key::Pair(_) => {
+                let element = Element { set, key, value: Value::None };
                 let is_shared = self.shared.contains_key(&element);
                 (is_shared || elements::of_node(&self.node).any(|other| other == element)).then_some(element)
             }
@@ -253,13 +253,15 @@ impl Table {
         self.change(Group::between(before, after), transaction);
     }
 
-    /// Adds changes of one frontend, and counts what leads to chains.
+    /// Adds changes, and counts what needs chains.
     fn change(&mut self, group: Group, transaction: &mut Transaction) {
         for element in &group.remove {
-            let _ = count_use(&mut self.chains, element, -1);
+            count_uses(&mut self.chains, element, -1, |_| ());
         }
         for element in &group.add {
-            transaction.chains.extend(count_use(&mut self.chains, element, 1));
+            count_uses(&mut self.chains, element, 1, |new| {
+                transaction.chains.insert(new);
+            });
         }
         transaction.push(group);
     }
@@ -356,21 +358,20 @@ fn forgotten(frontend: FrontendKey, before: &[Element], after: &[Element]) -> Ve
     known.difference(&kept).map(|backend| (frontend, *backend)).collect()
 }
 
-/// Counts who leads to the chain that an element leads to, if any. The chain, if it has not been known.
-fn count_use(
+/// Counts who needs the chains that an element needs, and tells those that have not been known.
+fn count_uses(
     chains: &mut BTreeMap<DemandChain, usize>,
     element: &Element,
     change: isize,
-) -> Option<DemandChain> {
-    let Value::Goto(chain) = element.value else { return None };
-    match chains.entry(chain) {
-        Entry::Vacant(free) => {
-            free.insert(0_usize.saturating_add_signed(change));
-            Some(chain)
-        }
-        Entry::Occupied(mut uses) => {
-            *uses.get_mut() = uses.get().saturating_add_signed(change);
-            None
+    mut tell: impl FnMut(DemandChain),
+) {
+    for chain in DemandChain::needed_by(element) {
+        match chains.entry(chain) {
+            Entry::Vacant(free) => {
+                free.insert(0_usize.saturating_add_signed(change));
+                tell(chain);
+            }
+            Entry::Occupied(mut uses) => *uses.get_mut() = uses.get().saturating_add_signed(change),
         }
     }
 }

@@ -49,6 +49,9 @@ fn write_chains(text: &mut String, table: &Table) -> std::fmt::Result {
     for (index, chain) in table.chains().enumerate() {
         let blank = if index == 0 { "" } else { "\n" };
         writeln!(text, "{blank}\tchain {chain} {{")?;
+        if let Some(hook) = chain.hook() {
+            writeln!(text, "\t\t{hook}")?;
+        }
         for rule in chain.rule_texts() {
             writeln!(text, "\t\t{rule}")?;
         }
@@ -94,8 +97,7 @@ fn owner<'a>(element: &Element, owners: &'a BTreeMap<FrontendKey, ServiceId>) ->
         | Key::Range(_)
         | Key::Interface(_)
         | Key::Source(..)
-        | Key::Client(..)
-        | Key::Family(_) => None,
+        | Key::Client(..) => None,
     }
 }
 

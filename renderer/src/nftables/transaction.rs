@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    element::{Element, FrontendKey, Key, Value},
+    element::{Element, FrontendKey, Key},
     layout::{DemandChain, Set},
 };
 
@@ -114,11 +114,9 @@ impl Transaction {
     }
 
     /// Cuts off transactions of at most `limit` elements each. Whole groups stay together; only one that is larger than
-    /// the limit by itself is in a transaction that exceeds it. What makes rules look at a feature comes with the first of
-    /// them, so that no frontend is served without what it has of that.
+    /// the limit by itself is in a transaction that exceeds it. Chains come with the first of them, so that no frontend is
+    /// served without what it needs.
     pub(crate) fn split(mut self, limit: usize) -> Vec<Self> {
-        let is_of_feature = |group: &Group| group.add.iter().any(|element| element.value == Value::Enter);
-        self.groups.sort_by_key(|group| !is_of_feature(group));
         let mut parts = Vec::new();
         let mut size = 0;
         let groups = std::mem::take(&mut self.groups);
@@ -163,8 +161,9 @@ mod tests {
 
     use super::*;
     use crate::nftables::{
+        element::Value,
         elements,
-        layout::{Family, SetKind},
+        layout::{BaseChain, Family, SetKind},
     };
 
     fn element(number: u8) -> Element {
@@ -201,26 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_rules_look_at_a_feature_comes_with_the_first_part() {
-        let feature = elements::of_family(SetKind::RestrictedFamilies, Family::V6);
-        let mut whole = Transaction::default();
-        for added in [element(1), element(2), feature] {
-            whole.push(Group { remove: vec![], add: vec![added] });
-        }
-        let parts = whole.split(1);
-        let added: Vec<Element> =
-            parts.iter().flat_map(|part| &part.groups).flat_map(|group| group.add.clone()).collect();
-        assert_eq!(added, [feature, element(1), element(2)]);
-    }
-
-    #[test]
     fn a_large_transaction_is_cut_between_groups_and_nothing_is_lost() {
         let group =
             |numbers: std::ops::Range<u8>| Group { remove: vec![], add: numbers.map(element).collect() };
-        let chains = BTreeSet::new();
         let whole = Transaction {
             flush: BTreeSet::from([element(1).set]),
-            chains,
+            chains: BTreeSet::from([DemandChain::Base(BaseChain::LearnOutput)]),
             groups: vec![group(0..2), group(2..4), group(4..9), group(9..10)],
             forget: BTreeSet::new(),
         };
@@ -228,6 +213,7 @@ mod tests {
         let sizes: Vec<usize> = parts.iter().map(|part| part.counts().1).collect();
         assert_eq!(sizes, [4, 5, 1]);
         assert_eq!((parts[0].flush.len(), parts[1].flush.len()), (1, 0));
+        assert_eq!((parts[0].chains.len(), parts[1].chains.len()), (1, 0));
         assert_eq!(parts.into_iter().flat_map(|part| part.groups).collect::<Vec<_>>(), whole.groups);
     }
 }

@@ -64,6 +64,12 @@ impl<T: Tables> Walk<'_, T> {
         let Some((chain, key)) = self.services(to)? else {
             return Ok(BTreeMap::from([(self.filter(to)?.unwrap_or(Ending::Untouched), 1)]));
         };
+        let is_outside = self.client.is_outside();
+        let (backends, slots) = chain.slots_of(is_outside);
+        if slots == 0 {
+            let kind = SetKind::of_frontends(chain.node_port);
+            return Ok(BTreeMap::from([(self.dropped(kind), 1)]));
+        }
         answer.choice = Some(self.choice(chain, to)?);
         if chain.choice == layout::Choice::Sticky {
             let value = self.lookup.value(SetKind::Affinity, Key::Client(key, self.flow.from()))?;
@@ -72,9 +78,10 @@ impl<T: Tables> Walk<'_, T> {
             }
         }
         let mut endings = Endings::new();
-        for (backend, slots) in self.lookup.slots(chain, key)? {
+        for (backend, slots) in self.lookup.slots(backends, key, slots)? {
             let ending = match backend {
                 Some(backend) => self.translated(to, backend)?,
+                None if backends.kind == SetKind::BackendsOutside => self.dropped(backends.kind),
                 // The lookup fails, and the packet goes on as it came.
                 None => self.filter(to)?.unwrap_or(Ending::Untouched),
             };
@@ -83,15 +90,11 @@ impl<T: Tables> Walk<'_, T> {
         Ok(endings)
     }
 
-    /// `firewall-prerouting`, `firewall-output`, `loopback-v4` and `firewall-v4`
+    /// `loopback-prerouting`, and `firewall-v4` behind `firewall-prerouting` and `firewall-output`
     fn firewall(&mut self, to: SocketAddr) -> Result<Option<Ending>, T::Error> {
         // What the node sends to itself comes in by loopback.
-        let guarded = !self.client.is_own && self.lookup.has_family(SetKind::LoopbackFamilies)?;
-        if guarded && self.lookup.has(SetKind::Loopback, Key::Address(to.ip()))? {
+        if !self.client.is_own && self.lookup.has(SetKind::Loopback, Key::Address(to.ip()))? {
             return Ok(Some(self.dropped(SetKind::Loopback)));
-        }
-        if !self.lookup.has_family(SetKind::RestrictedFamilies)? {
-            return Ok(None);
         }
         for key in self.keys(to)? {
             let is_restricted = self.lookup.has(SetKind::Restricted, Key::Frontend(key))?;
@@ -107,15 +110,8 @@ impl<T: Tables> Walk<'_, T> {
     /// packet goes on as it came.
     fn services(&mut self, to: SocketAddr) -> Result<Option<(PickChain, FrontendKey)>, T::Error> {
         for key in self.keys(to)? {
-            let frontends = |outside| SetKind::of_frontends(key.is_node_port(), outside);
-            let mut verdict = None;
-            if self.client.is_outside() {
-                verdict = self.lookup.value(frontends(true), Key::Frontend(key))?;
-            }
-            if verdict.is_none() {
-                verdict = self.lookup.value(frontends(false), Key::Frontend(key))?;
-            }
-            match verdict {
+            let frontends = SetKind::of_frontends(key.is_node_port());
+            match self.lookup.value(frontends, Key::Frontend(key))? {
                 None => (),
                 Some(Value::Goto(DemandChain::Pick(chain))) if chain.family == key.family() => {
                     let key = if chain.node_port { self.node_port(to) } else { self.frontend(to) };
@@ -134,8 +130,7 @@ impl<T: Tables> Walk<'_, T> {
             layout::Choice::Client => Choice::ClientAddress,
             layout::Choice::Sticky => {
                 let mut timeout = None;
-                let is_used = self.lookup.has_family(SetKind::StickyFamilies)?;
-                for key in self.keys(to)?.into_iter().filter(|_| is_used) {
+                for key in self.keys(to)? {
                     let verdict = self.lookup.value(SetKind::Sticky, Key::Frontend(key))?;
                     if let (None, Some(Value::Goto(DemandChain::Learn(learn)))) = (timeout, verdict) {
                         timeout = Some(learn.timeout);
@@ -155,9 +150,6 @@ impl<T: Tables> Walk<'_, T> {
     fn filter(&mut self, to: SocketAddr) -> Result<Option<Ending>, T::Error> {
         for key in self.keys(to)? {
             let key = Key::Frontend(key);
-            if self.client.is_outside() && self.lookup.has(SetKind::UnservedOutside, key)? {
-                return Ok(Some(self.dropped(SetKind::UnservedOutside)));
-            }
             match self.lookup.value(SetKind::Unserved, key)? {
                 Some(Value::Reject) => return Ok(Some(self.rejected(SetKind::Unserved))),
                 Some(Value::Drop) => return Ok(Some(self.dropped(SetKind::Unserved))),
@@ -178,14 +170,13 @@ impl<T: Tables> Walk<'_, T> {
         Ok(is_unallocated.then(|| self.dropped(SetKind::ServiceCidrs)))
     }
 
-    /// `masquerade-v4`, `masquerade-external-v4` and `masquerade-node-ports-v4`
+    /// `masquerade-v4`; and behind `external-postrouting`, `masquerade-external-v4` and `masquerade-node-ports-v4`
     fn is_masqueraded(&mut self, to: SocketAddr, backend: SocketAddr) -> Result<bool, T::Error> {
         let from = self.flow.from();
         if from == backend.ip() && self.lookup.has(SetKind::Hairpin, Key::Pair(from))? {
             return Ok(true);
         }
-        let keys =
-            if self.lookup.has_family(SetKind::ExternalFamilies)? { self.keys(to)? } else { Vec::new() };
+        let keys = self.keys(to)?;
         for key in &keys {
             if self.lookup.has(SetKind::MasqueradeAlways, Key::Frontend(*key))? {
                 return Ok(true);

@@ -7,7 +7,7 @@ use std::{
 
 use crate::nftables::{
     element::{FrontendKey, Key, Value},
-    layout::{Family, PickChain, Set, SetKind},
+    layout::{Family, Set, SetKind},
 };
 
 /// What a set holds under a key.
@@ -88,25 +88,16 @@ impl<'a, T: Tables> Lookup<'a, T> {
         self.value(kind, key).map(|value| value.is_some())
     }
 
-    /// Whether a set of families has that of the lookups.
-    pub(super) fn has_family(&mut self, kind: SetKind) -> Result<bool, T::Error> {
-        let set = Set::of_families(kind);
-        let held = self.tables.held(set, Key::Family(self.family))?;
-        if held == Held::Foreign {
-            self.foreign.get_or_insert(set);
-        }
-        Ok(held == Held::Value(Value::Enter))
-    }
-
     pub(super) fn is_own(&self, address: IpAddr) -> bool {
         self.tables.is_own(address)
     }
 
     pub(super) fn slots(
         &mut self,
-        chain: PickChain,
+        backends: Set,
         key: FrontendKey,
+        count: u32,
     ) -> Result<BTreeMap<Option<SocketAddr>, u32>, T::Error> {
-        self.tables.slots(chain.backends(), key, chain.slots)
+        self.tables.slots(backends, key, count)
     }
 }

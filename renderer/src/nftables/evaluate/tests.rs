@@ -59,6 +59,12 @@ const fn v4(kind: SetKind) -> Set {
     Set::new(kind, Family::V4)
 }
 
+/// To the chain that draws one of so many slots.
+const fn chain(slots: u32, outside: Option<u32>) -> Value {
+    let (family, choice) = (Family::V4, PickChoice::Random);
+    Value::Goto(DemandChain::Pick(PickChain { family, node_port: false, choice, slots, outside }))
+}
+
 /// What is said of a flow once the table of a service has been changed by hand.
 fn found(
     service: ContivService,
@@ -120,15 +126,8 @@ fn a_backend_that_was_replaced_is_named_with_the_one_in_its_place() {
 #[test]
 fn a_share_that_is_not_by_weight_is_named() {
     let key = frontend(CLUSTER_IP);
-    let chain = PickChain {
-        family: Family::V4,
-        outside: false,
-        node_port: false,
-        choice: PickChoice::Random,
-        slots: 4,
-    };
     let changes = [
-        (SetKind::Services, Key::Frontend(key), Some(Value::Goto(DemandChain::Pick(chain)))),
+        (SetKind::Services, Key::Frontend(key), Some(chain(4, None))),
         (SetKind::Backends, Key::Slot(key, 2), Some(backend(HERE))),
         (SetKind::Backends, Key::Slot(key, 3), Some(backend(HERE))),
     ];
@@ -199,9 +198,22 @@ fn what_is_to_be_dropped_rejected_or_left_alone_and_is_not_is_named() {
     let mut remote = ContivService { external_policy: TrafficPolicy::Local, ..web() };
     remote.ports[0].backends.remove(0);
     let key = Key::Frontend(frontend(LOAD_BALANCER));
-    let gone = [(SetKind::ServicesOutside, key, None), (SetKind::UnservedOutside, key, None)];
-    let (differences, _) = found(remote, OUTSIDE, LOAD_BALANCER, &gone);
+    let for_all = chain(1, None);
+    let (differences, _) = found(remote, OUTSIDE, LOAD_BALANCER, &[(SetKind::Services, key, Some(for_all))]);
     assert_eq!(differences, ["the connection is to be dropped, and goes to 10.244.2.10:8080"]);
+    let local = ContivService { external_policy: TrafficPolicy::Local, ..web() };
+    let (differences, _) =
+        found(local.clone(), OUTSIDE, LOAD_BALANCER, &[(SetKind::Services, key, Some(chain(2, Some(0))))]);
+    assert_eq!(
+        differences,
+        ["the connection is to reach a backend, and is dropped by an element of services4"]
+    );
+    let hole = (SetKind::BackendsOutside, Key::Slot(frontend(LOAD_BALANCER), 0), None);
+    let (differences, _) = found(local, OUTSIDE, LOAD_BALANCER, &[hole]);
+    assert_eq!(
+        differences,
+        ["the connection is to reach a backend, and is dropped by an element of backends-outside4"]
+    );
 }
 
 #[test]

@@ -6,12 +6,12 @@ use std::{
 };
 
 use crate::nftables::{
-    layout::{ANONYMOUS, PROTOCOLS, TABLE, chains},
+    layout::{ANONYMOUS, BaseChain, DemandChain, PROTOCOLS, TABLE, chains},
     netlink::{
         Attributes, NetlinkError, Socket,
         constants::{LIST_ELEM, data, elem, expr, msg, rule},
     },
-    read::Existing,
+    read::{self, Existing},
 };
 
 /// What is wrong with the chains, in words.
@@ -19,7 +19,24 @@ pub(super) fn differences(socket: &mut Socket, existing: &Existing) -> Result<Ve
     let rules = compare(&read(socket)?, existing);
     let foreign = existing.foreign_chains.iter();
     let foreign = foreign.map(|name| format!("chain {name} in the table is not one of contiv's"));
-    Ok(rules.iter().map(ToString::to_string).chain(foreign).collect())
+    let missing = missing(socket, existing)?;
+    let missing = missing.iter().map(|chain| format!("chain {chain} is missing"));
+    Ok(rules.iter().map(ToString::to_string).chain(foreign).chain(missing).collect())
+}
+
+/// Base chains without which elements that are there mean nothing.
+fn missing(socket: &mut Socket, existing: &Existing) -> Result<Vec<BaseChain>, NetlinkError> {
+    let is_there = |chain: &BaseChain| existing.on_demand.contains(&DemandChain::Base(*chain));
+    let mut missing = Vec::new();
+    for chain in BaseChain::ALL.into_iter().filter(|chain| !is_there(chain)) {
+        for set in chain.sets() {
+            if read::has_elements(socket, set)? {
+                missing.push(chain);
+                break;
+            }
+        }
+    }
+    Ok(missing)
 }
 
 /// A chain whose rules are not those that contiv writes.

@@ -1,14 +1,15 @@
-//! Chains that are made when the first element leads to them.
+//! Chains that are made when the first element needs them.
 
 use std::fmt;
 
 use super::{
-    LearnChain, PickChain, TABLE,
+    BaseChain, Hook, LearnChain, PickChain,
+    base::write_chain,
     skeleton::{Rule, write_rules_of},
 };
-use crate::nftables::netlink::{
-    Batch,
-    constants::{chain, msg},
+use crate::nftables::{
+    element::{Element, Value},
+    netlink::Batch,
 };
 
 /// A chain made on demand.
@@ -16,6 +17,7 @@ use crate::nftables::netlink::{
 pub(crate) enum DemandChain {
     Pick(PickChain),
     Learn(LearnChain),
+    Base(BaseChain),
 }
 
 impl fmt::Display for DemandChain {
@@ -23,6 +25,7 @@ impl fmt::Display for DemandChain {
         match self {
             Self::Pick(chain) => chain.fmt(f),
             Self::Learn(chain) => chain.fmt(f),
+            Self::Base(chain) => chain.fmt(f),
         }
     }
 }
@@ -31,18 +34,34 @@ impl DemandChain {
     /// The chain of this name; none if it is not the name of such a chain.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
         let learn = || LearnChain::by_name(name).map(Self::Learn);
-        let chain = PickChain::by_name(name).map(Self::Pick).or_else(learn)?;
+        let base = || BaseChain::by_name(name).map(Self::Base);
+        let chain = PickChain::by_name(name).map(Self::Pick).or_else(learn).or_else(base)?;
         // Only the one spelling is ours: no leading zero, no sign.
         (chain.to_string() == name).then_some(chain)
+    }
+
+    /// The chains that an element needs: the one that it leads to, and those without which it would mean nothing.
+    pub(crate) fn needed_by(element: &Element) -> impl Iterator<Item = Self> {
+        let target = match element.value {
+            Value::Goto(chain) => Some(chain),
+            _ => None,
+        };
+        let bases = BaseChain::needed_by(element).iter().copied().map(Self::Base);
+        target.into_iter().chain(bases)
+    }
+
+    /// Where it hangs in the kernel; none for a chain that only elements lead to.
+    pub(crate) const fn hook(self) -> Option<Hook> {
+        match self {
+            Self::Pick(_) | Self::Learn(_) => None,
+            Self::Base(chain) => Some(chain.hook()),
+        }
     }
 
     /// Adds the messages that create the chain and its rules. The chain must not have them yet.
     pub(crate) fn write(self, batch: &mut Batch) {
         let name = self.to_string();
-        batch.create(msg::NEWCHAIN, format!("chain {name}"), |message| {
-            message.text(chain::TABLE, TABLE);
-            message.text(chain::NAME, &name);
-        });
+        write_chain(batch, &name, self.hook());
         write_rules_of(&name, self.rules(), batch);
     }
 
@@ -51,6 +70,7 @@ impl DemandChain {
         match self {
             Self::Pick(chain) => chain.rule_texts(),
             Self::Learn(chain) => chain.rule_texts(),
+            Self::Base(chain) => chain.rule_texts(),
         }
     }
 
@@ -58,6 +78,7 @@ impl DemandChain {
         match self {
             Self::Pick(chain) => chain.rules(),
             Self::Learn(chain) => chain.rules(),
+            Self::Base(chain) => chain.rules(),
         }
     }
 }
@@ -74,15 +95,19 @@ mod tests {
                 let learn = DemandChain::Learn(LearnChain { family, node_port, timeout: 10_800 });
                 assert_eq!(DemandChain::by_name(&learn.to_string()), Some(learn));
                 for (outside, choice, slots) in [
-                    (false, Choice::Random, 1),
-                    (true, Choice::Sticky, 2),
-                    (false, Choice::Client, 1021),
-                    (true, Choice::Client, 3),
+                    (None, Choice::Random, 1),
+                    (Some(0), Choice::Sticky, 2),
+                    (None, Choice::Client, 1021),
+                    (Some(12), Choice::Client, 3),
                 ] {
-                    let pick = DemandChain::Pick(PickChain { family, outside, node_port, choice, slots });
+                    let pick = DemandChain::Pick(PickChain { family, node_port, choice, slots, outside });
                     assert_eq!(DemandChain::by_name(&pick.to_string()), Some(pick));
                 }
             }
+        }
+        for base in BaseChain::ALL.map(DemandChain::Base) {
+            assert_eq!(DemandChain::by_name(&base.to_string()), Some(base));
+            assert!(base.hook().is_some());
         }
         for name in [
             "pick-v4-0",
@@ -90,10 +115,14 @@ mod tests {
             "pick-v4-+1",
             "pick-v5-1",
             "pick-v4-",
+            "pick-v4-1-outside-",
+            "pick-v4-1-outside-01",
+            "pick-outside-v4-1",
             "services-v4",
             "pick",
             "learn-v4",
             "learn-v4-0",
+            "nat-prerouting",
         ] {
             assert_eq!(DemandChain::by_name(name), None, "{name}");
         }

@@ -52,8 +52,6 @@ pub(super) enum Expression {
     Interface,
     /// `iifname != "lo"`
     NotByLoopback,
-    /// `meta nfproto` into the register at [`FIRST`].
-    FamilyOf,
     /// `ct state new`
     StateNew,
     /// `ct state invalid,new`
@@ -90,7 +88,6 @@ impl Expression {
                 meta(expressions, expr::META_NFPROTO, FIRST);
                 compare(expressions, expr::CMP_EQ, &[nfproto(*family)]);
             }
-            Self::FamilyOf => meta(expressions, expr::META_NFPROTO, FIRST),
             Self::Protocol(protocol) => {
                 meta(expressions, expr::META_L4PROTO, FIRST);
                 compare(expressions, expr::CMP_EQ, &[*protocol]);
@@ -206,7 +203,7 @@ const fn register(number: Register) -> u32 {
 }
 
 /// The family's number in the kernel.
-pub(crate) const fn nfproto(family: Family) -> u8 {
+const fn nfproto(family: Family) -> u8 {
     match family {
         Family::V4 => NFPROTO_IPV4,
         Family::V6 => NFPROTO_IPV6,

@@ -5,7 +5,7 @@ use std::fmt;
 use super::{
     Family, Set, SetKind,
     expression::{CLIENT_HASH_SEED, Expression, FIRST, after_address, after_frontend},
-    skeleton::Rule,
+    skeleton::{Rule, from_outside},
 };
 
 /// How a slot is chosen.
@@ -36,88 +36,148 @@ impl Choice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PickChain {
     pub(crate) family: Family,
-    /// Picks from the backends for clients outside, where the external policy is Local.
-    pub(crate) outside: bool,
     /// For node ports: the address in the key is masked away.
     pub(crate) node_port: bool,
     pub(crate) choice: Choice,
     /// At least 1.
     pub(crate) slots: u32,
+    /// Where the external policy is Local: the slots for clients outside, who have backends of their own, or with none are
+    /// dropped. None where they are served as all others.
+    pub(crate) outside: Option<u32>,
 }
 
 impl fmt::Display for PickChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let outside = if self.outside { "-outside" } else { "" };
         let node_port = if self.node_port { "-node-port" } else { "" };
         let choice = self.choice.infix();
-        write!(f, "pick{choice}{outside}{node_port}-v{}-{}", self.family.digit(), self.slots)
+        write!(f, "pick{choice}{node_port}-v{}-{}", self.family.digit(), self.slots)?;
+        self.outside.map_or(Ok(()), |slots| write!(f, "{OUTSIDE}{slots}"))
     }
 }
+
+/// What comes in a chain's name before the slots for clients outside.
+const OUTSIDE: &str = "-outside-";
 
 impl PickChain {
     /// The chain of this name; none if it is not the name of a pick chain.
     pub(super) fn by_name(name: &str) -> Option<Self> {
         let rest = name.strip_prefix("pick")?;
+        let (rest, outside) = match rest.split_once(OUTSIDE) {
+            Some((rest, slots)) => (rest, Some(slots.parse().ok()?)),
+            None => (rest, None),
+        };
         let (rest, slots) = rest.rsplit_once('-')?;
         let of_choice = |choice: &Choice| rest.strip_prefix(choice.infix()).map(|rest| (*choice, rest));
         let mut choices = Choice::ALL.iter().rev();
         let (choice, rest) = choices.find_map(of_choice)?;
-        let (outside, rest) = rest.strip_prefix("-outside").map_or((false, rest), |rest| (true, rest));
         let (node_port, rest) = rest.strip_prefix("-node-port").map_or((false, rest), |rest| (true, rest));
         let family = Family::ALL.into_iter().find(|family| rest == format!("-v{}", family.digit()))?;
         let slots = slots.parse().ok().filter(|slots| *slots > 0)?;
-        Some(Self { family, outside, node_port, choice, slots })
+        Some(Self { family, node_port, choice, slots, outside })
     }
 
-    /// The map of backends that it picks from.
-    pub(crate) const fn backends(self) -> Set {
-        let kind = if self.outside { SetKind::BackendsOutside } else { SetKind::Backends };
-        Set::new(kind, self.family)
+    /// The slots of a client, and the map that they are in.
+    pub(crate) const fn slots_of(self, outside: bool) -> (Set, u32) {
+        match self.outside {
+            Some(slots) if outside => (Set::new(SetKind::BackendsOutside, self.family), slots),
+            _ => (Set::new(SetKind::Backends, self.family), self.slots),
+        }
+    }
+
+    /// What the chain does, one rule each. The first that finds a backend ends it.
+    fn steps(self) -> Vec<Step> {
+        let recall = || (self.choice == Choice::Sticky).then_some(Step::Recall);
+        let mut steps = Vec::new();
+        match self.outside {
+            None => steps.extend(recall()),
+            // The memory does not tell clients outside from others.
+            Some(0) => steps.extend([Step::DropOutside].into_iter().chain(recall())),
+            Some(_) => {
+                steps.extend(recall());
+                steps.extend([Step::Draw { outside: true }, Step::DropOutside]);
+            }
+        }
+        steps.push(Step::Draw { outside: false });
+        steps
     }
 
     pub(super) fn rules(self) -> Vec<Rule> {
-        let at = after_frontend(self.family);
-        let pick = |last: Expression, map: Set| {
-            let mut rule = vec![Expression::Family(self.family), Expression::Daddr(self.family, FIRST)];
-            if self.node_port {
-                rule.push(Expression::MaskAway(self.family, FIRST));
+        let everyone = || vec![Expression::Family(self.family)];
+        let outside = || from_outside(self.family);
+        let rule = |step| match step {
+            Step::Recall => {
+                let client = Expression::Saddr(self.family, after_frontend(self.family));
+                [everyone(), self.pick(client, self.memory())].concat()
             }
-            let protocol = after_address(self.family);
-            rule.extend([Expression::L4Proto(protocol), Expression::Dport(protocol + 1), last]);
-            rule.extend([Expression::DataOf(map), Expression::Dnat(self.family)]);
-            rule
+            Step::Draw { outside: true } => [outside(), self.draw(true)].concat(),
+            Step::Draw { outside: false } => [everyone(), self.draw(false)].concat(),
+            Step::DropOutside => [outside(), vec![Expression::Drop]].concat(),
         };
-        let random = || pick(Expression::Random(self.slots, at), self.backends());
-        match self.choice {
-            Choice::Random => vec![random()],
-            Choice::Sticky => {
-                let memory = Set::new(SetKind::Affinity, self.family);
-                vec![pick(Expression::Saddr(self.family, at), memory), random()]
-            }
-            Choice::Client => {
-                vec![pick(Expression::ClientHash(self.family, self.slots, at), self.backends())]
-            }
+        self.steps().into_iter().map(rule).collect()
+    }
+
+    fn draw(self, outside: bool) -> Rule {
+        let (map, slots) = self.slots_of(outside);
+        let at = after_frontend(self.family);
+        let slot = match self.choice {
+            Choice::Random | Choice::Sticky => Expression::Random(slots, at),
+            Choice::Client => Expression::ClientHash(self.family, slots, at),
+        };
+        self.pick(slot, map)
+    }
+
+    /// Translates to what is in the map under the frontend and `last`.
+    fn pick(self, last: Expression, map: Set) -> Rule {
+        let mut rule = vec![Expression::Daddr(self.family, FIRST)];
+        if self.node_port {
+            rule.push(Expression::MaskAway(self.family, FIRST));
         }
+        let protocol = after_address(self.family);
+        rule.extend([Expression::L4Proto(protocol), Expression::Dport(protocol + 1), last]);
+        rule.extend([Expression::DataOf(map), Expression::Dnat(self.family)]);
+        rule
+    }
+
+    const fn memory(self) -> Set {
+        Set::new(SetKind::Affinity, self.family)
     }
 
     /// The rules in nft's language.
     pub(super) fn rule_texts(self) -> Vec<String> {
-        let (ip, slots, backends) = (self.family.nft(), self.slots, self.backends().name());
+        let (ip, digit) = (self.family.nft(), self.family.digit());
+        let outside =
+            format!("{ip} saddr != @pods{digit} iifname != @pod-interfaces{digit} fib saddr type != local");
         let mask = if self.node_port { format!(" & {}", self.family.unspecified()) } else { String::new() };
-        let pick = |last: &str, map: &str| {
-            format!("dnat {ip} to {ip} daddr{mask} . meta l4proto . th dport . {last} map @{map}")
+        let pick = |last: &str, map: Set| {
+            format!("dnat {ip} to {ip} daddr{mask} . meta l4proto . th dport . {last} map @{}", map.name())
         };
-        let random = || pick(&format!("numgen random mod {slots}"), &backends);
-        match self.choice {
-            Choice::Random => vec![random()],
-            Choice::Sticky => {
-                let memory = Set::new(SetKind::Affinity, self.family).name();
-                vec![pick(&format!("{ip} saddr"), &memory), random()]
+        let draw = |outside| {
+            let (map, slots) = self.slots_of(outside);
+            match self.choice {
+                Choice::Random | Choice::Sticky => pick(&format!("numgen random mod {slots}"), map),
+                Choice::Client => {
+                    let seed = CLIENT_HASH_SEED;
+                    pick(&format!("jhash {ip} saddr mod {slots} seed {seed:#x}"), map)
+                }
             }
-            Choice::Client => {
-                let seed = CLIENT_HASH_SEED;
-                vec![pick(&format!("jhash {ip} saddr mod {slots} seed {seed:#x}"), &backends)]
-            }
-        }
+        };
+        let text = |step| match step {
+            Step::Recall => pick(&format!("{ip} saddr"), self.memory()),
+            Step::Draw { outside: true } => format!("{outside} {}", draw(true)),
+            Step::Draw { outside: false } => draw(false),
+            Step::DropOutside => format!("{outside} drop"),
+        };
+        self.steps().into_iter().map(text).collect()
     }
+}
+
+/// One rule of a chain that picks.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// The backend that is remembered for the client.
+    Recall,
+    /// A backend of everyone's; or for clients outside, of theirs.
+    Draw { outside: bool },
+    /// What comes from clients outside goes no further.
+    DropOutside,
 }

@@ -67,13 +67,10 @@ impl Family {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SetKind {
     Services,
-    ServicesOutside,
     NodePorts,
-    NodePortsOutside,
     Backends,
     BackendsOutside,
     Unserved,
-    UnservedOutside,
     MasqueradeAlways,
     MasqueradeOwn,
     ClusterIps,
@@ -89,10 +86,6 @@ pub(crate) enum SetKind {
     Restricted,
     SourceRanges,
     ServiceCidrs,
-    LoopbackFamilies,
-    RestrictedFamilies,
-    StickyFamilies,
-    ExternalFamilies,
 }
 
 /// The form of a set's keys and data.
@@ -116,20 +109,15 @@ pub(crate) enum Form {
     Memory,
     /// Frontend and range of clients.
     Sources,
-    /// Address family -> verdict. One set for both families, which goes under IPv4.
-    Families,
 }
 
 impl SetKind {
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Services,
-        Self::ServicesOutside,
         Self::NodePorts,
-        Self::NodePortsOutside,
         Self::Backends,
         Self::BackendsOutside,
         Self::Unserved,
-        Self::UnservedOutside,
         Self::MasqueradeAlways,
         Self::MasqueradeOwn,
         Self::ClusterIps,
@@ -145,33 +133,21 @@ impl SetKind {
         Self::Restricted,
         Self::SourceRanges,
         Self::ServiceCidrs,
-        Self::LoopbackFamilies,
-        Self::RestrictedFamilies,
-        Self::StickyFamilies,
-        Self::ExternalFamilies,
     ];
 
     /// The map that says where new connections to a frontend go: node ports have their own, since the kernel goes through
     /// every map of verdicts once for each rule that looks into it, whenever an element with a `goto` changes.
-    pub(crate) const fn of_frontends(node_port: bool, outside: bool) -> Self {
-        match (node_port, outside) {
-            (false, false) => Self::Services,
-            (false, true) => Self::ServicesOutside,
-            (true, false) => Self::NodePorts,
-            (true, true) => Self::NodePortsOutside,
-        }
+    pub(crate) const fn of_frontends(node_port: bool) -> Self {
+        if node_port { Self::NodePorts } else { Self::Services }
     }
 
     const fn stem(self) -> &'static str {
         match self {
             Self::Services => "services",
-            Self::ServicesOutside => "services-outside",
             Self::NodePorts => "node-ports",
-            Self::NodePortsOutside => "node-ports-outside",
             Self::Backends => "backends",
             Self::BackendsOutside => "backends-outside",
             Self::Unserved => "unserved",
-            Self::UnservedOutside => "unserved-outside",
             Self::MasqueradeAlways => "masquerade-always",
             Self::MasqueradeOwn => "masquerade-own",
             Self::ClusterIps => "cluster-ips",
@@ -187,10 +163,6 @@ impl SetKind {
             Self::Restricted => "restricted",
             Self::SourceRanges => "source-ranges",
             Self::ServiceCidrs => "service-cidrs",
-            Self::LoopbackFamilies => "loopback-families",
-            Self::RestrictedFamilies => "restricted-families",
-            Self::StickyFamilies => "sticky-families",
-            Self::ExternalFamilies => "external-families",
         }
     }
 
@@ -200,19 +172,12 @@ impl SetKind {
             Self::Backends
             | Self::BackendsOutside
             | Self::Unserved
-            | Self::UnservedOutside
             | Self::MasqueradeAlways
             | Self::MasqueradeOwn
             | Self::ClusterIps
-            | Self::Hairpin
-            | Self::LoopbackFamilies
-            | Self::RestrictedFamilies
-            | Self::StickyFamilies
-            | Self::ExternalFamilies => true,
+            | Self::Hairpin => true,
             Self::Services
-            | Self::ServicesOutside
             | Self::NodePorts
-            | Self::NodePortsOutside
             | Self::Pods
             | Self::PodInterfaces
             | Self::KeepSource
@@ -229,24 +194,16 @@ impl SetKind {
 
     pub(crate) const fn form(self) -> Form {
         match self {
-            Self::Services | Self::ServicesOutside | Self::NodePorts | Self::NodePortsOutside => {
-                Form::Verdicts { counter: true }
-            }
+            Self::Services | Self::NodePorts => Form::Verdicts { counter: true },
             Self::Unserved | Self::Sticky => Form::Verdicts { counter: false },
             Self::Backends | Self::BackendsOutside => Form::Slots,
-            Self::UnservedOutside | Self::MasqueradeAlways | Self::MasqueradeOwn | Self::Restricted => {
-                Form::Frontends
-            }
+            Self::MasqueradeAlways | Self::MasqueradeOwn | Self::Restricted => Form::Frontends,
             Self::ClusterIps | Self::NodeIps => Form::Addresses,
             Self::Hairpin => Form::Pairs,
             Self::Pods | Self::KeepSource | Self::Loopback | Self::ServiceCidrs => Form::Ranges,
             Self::PodInterfaces | Self::KeepSourceInterfaces => Form::Interfaces,
             Self::Affinity => Form::Memory,
             Self::SourceRanges => Form::Sources,
-            Self::LoopbackFamilies
-            | Self::RestrictedFamilies
-            | Self::StickyFamilies
-            | Self::ExternalFamilies => Form::Families,
         }
     }
 }
@@ -281,7 +238,6 @@ impl Declaration {
 
 /// nft's numbers for data types; a concatenation packs them at six bits each. Source: nftables' `include/datatype.h`.
 mod datatype {
-    pub(super) const NFPROTO: u32 = 2;
     pub(super) const INTEGER: u32 = 4;
     pub(super) const IPADDR: u32 = 7;
     pub(super) const IP6ADDR: u32 = 8;
@@ -304,22 +260,13 @@ impl Set {
         Self { kind, family }
     }
 
-    /// The set by which rules see whether there is anything of a feature in a family.
-    pub(crate) const fn of_families(kind: SetKind) -> Self {
-        Self::new(kind, Family::V4)
-    }
-
     /// Every set of the table, in the order of the skeleton.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        let all = SetKind::ALL.into_iter().flat_map(|kind| Family::ALL.map(|family| Self { kind, family }));
-        all.filter(|set| set.family == Family::V4 || set.kind.form() != Form::Families)
+        SetKind::ALL.into_iter().flat_map(|kind| Family::ALL.map(|family| Self { kind, family }))
     }
 
     pub(crate) fn name(self) -> String {
-        match self.kind.form() {
-            Form::Families => self.kind.stem().to_owned(),
-            _ => format!("{}{}", self.kind.stem(), self.family.digit()),
-        }
+        format!("{}{}", self.kind.stem(), self.family.digit())
     }
 
     pub(crate) fn by_name(name: &str) -> Option<Self> {
@@ -353,9 +300,6 @@ impl Set {
                 Some((backend_type, width + 4)),
             ),
             Form::Sources => (set::FLAG_INTERVAL | set::FLAG_CONCAT, source_type, 2 * width + 8, None),
-            Form::Families => {
-                (set::FLAG_MAP, datatype::NFPROTO, 1, Some((datatype::VERDICT, datatype::VERDICT_LEN)))
-            }
         };
         Declaration { flags, key_type, key_len, data }
     }
@@ -381,7 +325,6 @@ impl Set {
             Form::Addresses | Form::Ranges => typeof_data::plain_address(),
             Form::Interfaces => typeof_data::plain_text(),
             Form::Pairs => typeof_data::plain_concatenation(),
-            Form::Families => typeof_data::families(),
         }
     }
 

@@ -1,7 +1,8 @@
 //! The constant part of the table as netlink messages; `skeleton.nft` is the same for people. A test compares the two.
 
 use super::{
-    Family, Set, SetKind, TABLE,
+    Family, Hook, Set, SetKind, TABLE,
+    base::{FORWARD, INPUT, OUTPUT, POSTROUTING, PREROUTING, PRIORITY_DSTNAT, PRIORITY_SRCNAT, write_chain},
     expression::{Expression, FIRST, after_address, after_frontend},
     set::write_protocols,
 };
@@ -9,44 +10,11 @@ use crate::nftables::{
     capacity::Sizes,
     netlink::{
         Batch,
-        constants::{chain, msg, rule, table},
+        constants::{msg, rule, table},
     },
 };
 
 const TCP: u8 = 6;
-
-/// Where a base chain hangs in the kernel. Source: `include/uapi/linux/netfilter.h` and `netfilter_ipv4.h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Hook {
-    pub(crate) kind: &'static str,
-    pub(crate) number: u32,
-    pub(crate) priority: i32,
-}
-
-impl Hook {
-    const fn nat(number: u32, priority: i32) -> Self {
-        Self { kind: "nat", number, priority }
-    }
-
-    /// At the priority "filter".
-    const fn filter(number: u32) -> Self {
-        Self::filter_at(number, 0)
-    }
-
-    const fn filter_at(number: u32, priority: i32) -> Self {
-        Self { kind: "filter", number, priority }
-    }
-}
-
-const PREROUTING: u32 = 0;
-const INPUT: u32 = 1;
-const FORWARD: u32 = 2;
-const OUTPUT: u32 = 3;
-const POSTROUTING: u32 = 4;
-const PRIORITY_DSTNAT: i32 = -100;
-const PRIORITY_SRCNAT: i32 = 100;
-const BEFORE_DSTNAT: i32 = PRIORITY_DSTNAT - 10;
-const AFTER_DSTNAT: i32 = PRIORITY_DSTNAT + 10;
 
 /// One chain of the skeleton with its rules.
 #[derive(Debug)]
@@ -79,18 +47,7 @@ pub(crate) fn write_sets(batch: &mut Batch, sizes: &Sizes) {
 /// Adds the messages that create the chains.
 pub(crate) fn write_chains(batch: &mut Batch) {
     for one in chains() {
-        batch.create(msg::NEWCHAIN, format!("chain {}", one.name), |message| {
-            message.text(chain::TABLE, TABLE);
-            message.text(chain::NAME, one.name);
-            if let Some(hook) = one.hook {
-                message.text(chain::TYPE, hook.kind);
-                message.u32(chain::POLICY, chain::POLICY_ACCEPT);
-                message.nested(chain::HOOK, |attributes| {
-                    attributes.u32(chain::HOOK_HOOKNUM, hook.number);
-                    attributes.bytes(chain::HOOK_PRIORITY, &hook.priority.to_be_bytes());
-                });
-            }
-        });
+        write_chain(batch, one.name, one.hook);
     }
 }
 
@@ -127,14 +84,13 @@ pub(crate) fn chains() -> Vec<Chain> {
     for family in Family::ALL {
         let names = names(family);
         chains.extend([
-            plain(names.services, services(family, false, Some(names.node_ports))),
-            plain(names.node_ports, services(family, true, None)),
-            plain(names.check, check(family, false, Some(names.check_node_ports))),
-            plain(names.check_node_ports, check(family, true, None)),
+            plain(names.services, frontends(SetKind::Services, family, false, Some(names.node_ports))),
+            plain(names.node_ports, frontends(SetKind::NodePorts, family, true, None)),
+            plain(names.check, frontends(SetKind::Unserved, family, false, Some(names.check_node_ports))),
+            plain(names.check_node_ports, frontends(SetKind::Unserved, family, true, None)),
             plain(names.masquerade, masquerade(family)),
             plain(names.masquerade_external, masquerade_external(family, names.masquerade_node_ports)),
             plain(names.masquerade_node_ports, masquerade_node_ports(family)),
-            plain(names.loopback, guard_of_loopback(family)),
             plain(names.firewall, firewall(family)),
             plain(names.learn, learn(family, false, Some(names.learn_node_ports))),
             plain(names.learn_node_ports, learn(family, true, None)),
@@ -147,10 +103,6 @@ pub(crate) fn chains() -> Vec<Chain> {
         vec![Expression::Family(family), Expression::StatusDnat, Expression::Goto(goto)]
     };
     let new = |family, then| vec![Expression::Family(family), Expression::StateNew, then];
-    let firewalls = vec![restricted()];
-    let guarded = [vec![Expression::StateInvalidOrNew], if_used(SetKind::LoopbackFamilies)].concat();
-    let translated = vec![Expression::StateNew, Expression::StatusDnat];
-    let learning = vec![[translated, if_used(SetKind::StickyFamilies)].concat()];
     // What was translated has somewhere to go; and so most packets of services pass after one rule.
     let passed = || vec![Expression::StatusDnat, Expression::Accept];
     let checks = || {
@@ -163,16 +115,8 @@ pub(crate) fn chains() -> Vec<Chain> {
     };
     chains.extend([
         plain("unknown-port", [Family::ALL.map(unknown_port), Family::ALL.map(unallocated_address)].concat()),
-        base(
-            "firewall-prerouting",
-            Hook::filter_at(PREROUTING, BEFORE_DSTNAT),
-            [vec![guarded], firewalls.clone()].concat(),
-        ),
-        base("firewall-output", Hook::filter_at(OUTPUT, BEFORE_DSTNAT), firewalls),
         base("nat-prerouting", Hook::nat(PREROUTING, PRIORITY_DSTNAT), dispatch.clone()),
         base("nat-output", Hook::nat(OUTPUT, PRIORITY_DSTNAT), dispatch),
-        base("learn-prerouting", Hook::filter_at(PREROUTING, AFTER_DSTNAT), learning.clone()),
-        base("learn-output", Hook::filter_at(OUTPUT, AFTER_DSTNAT), learning),
         base(
             "nat-postrouting",
             Hook::nat(POSTROUTING, PRIORITY_SRCNAT),
@@ -194,21 +138,20 @@ pub(crate) fn chains() -> Vec<Chain> {
 }
 
 /// The names of the chains that exist once per family.
-struct Names {
+pub(super) struct Names {
     services: &'static str,
     node_ports: &'static str,
     check: &'static str,
     check_node_ports: &'static str,
     masquerade: &'static str,
-    masquerade_external: &'static str,
+    pub(super) masquerade_external: &'static str,
     masquerade_node_ports: &'static str,
-    loopback: &'static str,
-    firewall: &'static str,
-    learn: &'static str,
+    pub(super) firewall: &'static str,
+    pub(super) learn: &'static str,
     learn_node_ports: &'static str,
 }
 
-const fn names(family: Family) -> Names {
+pub(super) const fn names(family: Family) -> Names {
     match family {
         Family::V4 => Names {
             services: "services-v4",
@@ -218,7 +161,6 @@ const fn names(family: Family) -> Names {
             masquerade: "masquerade-v4",
             masquerade_external: "masquerade-external-v4",
             masquerade_node_ports: "masquerade-node-ports-v4",
-            loopback: "loopback-v4",
             firewall: "firewall-v4",
             learn: "learn-v4",
             learn_node_ports: "learn-node-ports-v4",
@@ -231,30 +173,11 @@ const fn names(family: Family) -> Names {
             masquerade: "masquerade-v6",
             masquerade_external: "masquerade-external-v6",
             masquerade_node_ports: "masquerade-node-ports-v6",
-            loopback: "loopback-v6",
             firewall: "firewall-v6",
             learn: "learn-v6",
             learn_node_ports: "learn-node-ports-v6",
         },
     }
-}
-
-/// The chain that the elements of a set of families lead to; none for any other set.
-pub(crate) const fn family_chain(kind: SetKind, family: Family) -> Option<&'static str> {
-    let names = names(family);
-    match kind {
-        SetKind::LoopbackFamilies => Some(names.loopback),
-        SetKind::RestrictedFamilies => Some(names.firewall),
-        SetKind::StickyFamilies => Some(names.learn),
-        SetKind::ExternalFamilies => Some(names.masquerade_external),
-        _ => None,
-    }
-}
-
-/// Leads on if there is anything of a feature in the packet's family. So packets are spared the rules for what no service
-/// has.
-fn if_used(families: SetKind) -> Rule {
-    vec![Expression::FamilyOf, Expression::VerdictOf(Set::of_families(families))]
 }
 
 const fn plain(name: &'static str, rules: Vec<Rule>) -> Chain {
@@ -265,24 +188,11 @@ const fn base(name: &'static str, hook: Hook, rules: Vec<Rule>) -> Chain {
     Chain { name, hook: Some(hook), rules }
 }
 
-fn services(family: Family, node_port: bool, node_ports: Option<&'static str>) -> Vec<Rule> {
-    let outside = Expression::VerdictOf(Set::new(SetKind::of_frontends(node_port, true), family));
-    let all = Expression::VerdictOf(Set::new(SetKind::of_frontends(node_port, false), family));
-    let mut rules = vec![
-        [from_outside(family), frontend(family, node_port), vec![outside]].concat(),
-        [vec![Expression::Family(family)], frontend(family, node_port), vec![all]].concat(),
-    ];
-    rules.extend(node_ports.map(|chain| to_node_ip(family, chain)));
-    rules
-}
-
-fn check(family: Family, node_port: bool, node_ports: Option<&'static str>) -> Vec<Rule> {
-    let outside = Expression::In(Set::new(SetKind::UnservedOutside, family));
-    let all = Expression::VerdictOf(Set::new(SetKind::Unserved, family));
-    let mut rules = vec![
-        [from_outside(family), frontend(family, node_port), vec![outside, Expression::Drop]].concat(),
-        [vec![Expression::Family(family)], frontend(family, node_port), vec![all]].concat(),
-    ];
+/// Looks the frontend up, and goes on where the packet was sent to an address of the node.
+fn frontends(kind: SetKind, family: Family, node_port: bool, node_ports: Option<&'static str>) -> Vec<Rule> {
+    let verdict = Expression::VerdictOf(Set::new(kind, family));
+    let mut rules =
+        vec![[vec![Expression::Family(family)], frontend(family, node_port), vec![verdict]].concat()];
     rules.extend(node_ports.map(|chain| to_node_ip(family, chain)));
     rules
 }
@@ -296,32 +206,26 @@ fn masquerade(family: Family) -> Vec<Rule> {
             Expression::In(Set::new(SetKind::Hairpin, family)),
             Expression::Masquerade,
         ],
-        if_used(SetKind::ExternalFamilies),
-        masquerade_cluster_ip(family),
+        vec![
+            Expression::Family(family),
+            Expression::Saddr(family, FIRST),
+            Expression::NotIn(Set::new(SetKind::KeepSource, family)),
+            Expression::Interface,
+            Expression::NotIn(Set::new(SetKind::KeepSourceInterfaces, family)),
+            Expression::OriginalDaddr(family, FIRST),
+            Expression::In(Set::new(SetKind::ClusterIps, family)),
+            Expression::Masquerade,
+        ],
     ]
 }
 
-/// The same where some services have external frontends.
+/// What was sent to an address that is no cluster IP.
 fn masquerade_external(family: Family, node_ports: &'static str) -> Vec<Rule> {
     let always = Expression::In(Set::new(SetKind::MasqueradeAlways, family));
     vec![
         [original_frontend(family, false), vec![always, Expression::Masquerade]].concat(),
         to_original_node_ip(family, node_ports),
-        masquerade_cluster_ip(family),
         [from_node(family), original_frontend(family, false), masquerade_own(family)].concat(),
-    ]
-}
-
-fn masquerade_cluster_ip(family: Family) -> Rule {
-    vec![
-        Expression::Family(family),
-        Expression::Saddr(family, FIRST),
-        Expression::NotIn(Set::new(SetKind::KeepSource, family)),
-        Expression::Interface,
-        Expression::NotIn(Set::new(SetKind::KeepSourceInterfaces, family)),
-        Expression::OriginalDaddr(family, FIRST),
-        Expression::In(Set::new(SetKind::ClusterIps, family)),
-        Expression::Masquerade,
     ]
 }
 
@@ -357,23 +261,6 @@ fn unallocated_address(family: Family) -> Rule {
     ]
 }
 
-/// The kernel lets in what is sent to loopback from elsewhere once node ports answer there.
-fn guard_of_loopback(family: Family) -> Vec<Rule> {
-    let guard = vec![
-        Expression::Family(family),
-        Expression::Daddr(family, FIRST),
-        Expression::In(Set::new(SetKind::Loopback, family)),
-        Expression::NotByLoopback,
-        Expression::Drop,
-    ];
-    vec![guard, restricted()]
-}
-
-/// A new connection goes on to the firewall if there is one.
-fn restricted() -> Rule {
-    [vec![Expression::StateNew], if_used(SetKind::RestrictedFamilies)].concat()
-}
-
 fn firewall(family: Family) -> Vec<Rule> {
     let restricted = Expression::In(Set::new(SetKind::Restricted, family));
     let allowed = Expression::NotIn(Set::new(SetKind::SourceRanges, family));
@@ -400,7 +287,7 @@ fn learn(family: Family, node_port: bool, node_ports: Option<&'static str>) -> V
 }
 
 /// The client is neither a pod of this node nor the node itself.
-fn from_outside(family: Family) -> Rule {
+pub(super) fn from_outside(family: Family) -> Rule {
     vec![
         Expression::Family(family),
         Expression::Saddr(family, FIRST),

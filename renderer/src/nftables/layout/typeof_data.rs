@@ -79,14 +79,10 @@ pub(super) fn set(key: &[Typeof]) -> Vec<u8> {
 
 /// The user data of a map with such keys and such data.
 pub(super) fn map(key: &[Typeof], data: &[u8]) -> Vec<u8> {
-    map_by(BYTEORDER_NONE, &concatenation(key), data)
-}
-
-fn map_by(key_byteorder: u32, key: &[u8], data: &[u8]) -> Vec<u8> {
     [
-        number(KEY_BYTEORDER, key_byteorder),
+        number(KEY_BYTEORDER, BYTEORDER_NONE),
         number(DATA_BYTEORDER, BYTEORDER_NONE),
-        item(KEY_TYPEOF, key),
+        item(KEY_TYPEOF, &concatenation(key)),
         item(DATA_TYPEOF, data),
         number(DATA_INTERVAL, 0),
     ]
@@ -96,12 +92,6 @@ fn map_by(key_byteorder: u32, key: &[u8], data: &[u8]) -> Vec<u8> {
 /// The user data of a set declared `type ipv4_addr` or `type ipv6_addr`.
 pub(super) fn plain_address() -> Vec<u8> {
     number(KEY_BYTEORDER, BYTEORDER_BIG_ENDIAN)
-}
-
-/// The user data of a map declared `typeof meta nfproto : verdict`.
-pub(super) fn families() -> Vec<u8> {
-    // The only item is the meta key `NFT_META_NFPROTO`.
-    map_by(BYTEORDER_HOST, &expression(EXPR_META, &number(0, 15)), VERDICT)
 }
 
 /// The user data of a set declared `type ifname`.

@@ -48,8 +48,8 @@ impl Kernel {
                 None,
                 "{element} was there"
             );
-            if let Value::Goto(pick) = element.value {
-                assert!(self.chains.contains(&pick), "{pick} does not exist");
+            for chain in DemandChain::needed_by(element) {
+                assert!(self.chains.contains(&chain), "{chain} does not exist");
             }
         }
     }
@@ -69,7 +69,7 @@ impl Kernel {
                 Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
                     read.frontends.entry(frontend).or_default().push(element);
                 }
-                Key::Address(_) | Key::Pair(_) | Key::Family(_) => drop(read.others.insert(element)),
+                Key::Address(_) | Key::Pair(_) => drop(read.others.insert(element)),
                 // Only rules write what a client is remembered for.
                 Key::Range(_) | Key::Interface(_) | Key::Client(..) => (),
             }

@@ -7,7 +7,7 @@ use contiv_model::{ServiceId, Snapshot};
 use super::reader::{Held, hook_text};
 use crate::nftables::{
     element::{Element, Key, Value},
-    layout::{Choice, DemandChain, Set, SetKind, chains},
+    layout::{Choice, DemandChain, Hook, Set, SetKind, chains},
     netlink::constants::chain,
     plan::plan,
     read::Elements,
@@ -40,12 +40,12 @@ impl Wanted {
     pub(super) fn new(snapshot: &Snapshot) -> Self {
         let (table, _) = Table::resync(snapshot, Elements::default());
         let mut wanted = Self::default();
-        for one in chains() {
-            let hook =
-                one.hook.map(|hook| hook_text(hook.kind, hook.number, hook.priority, chain::POLICY_ACCEPT));
-            wanted.chains.insert(one.name.to_owned(), hook.unwrap_or_default());
+        let skeleton = chains().into_iter().map(|chain| (chain.name.to_owned(), chain.hook));
+        let on_demand = table.chains().map(|chain| (chain.to_string(), chain.hook()));
+        for (name, hook) in skeleton.chain(on_demand) {
+            let text = |hook: Hook| hook_text(hook.kind, hook.number, hook.priority, chain::POLICY_ACCEPT);
+            wanted.chains.insert(name, hook.map(text).unwrap_or_default());
         }
-        wanted.chains.extend(table.chains().map(|chain| (chain.to_string(), String::new())));
         for set in Set::all() {
             let is_memory = set.kind == SetKind::Affinity;
             wanted.sets.insert(set.name(), WantedSet { is_memory, ..WantedSet::default() });
@@ -79,7 +79,9 @@ impl Wanted {
         if let Value::Goto(DemandChain::Pick(pick)) = element.value
             && pick.choice == Choice::Client
         {
-            self.sets.entry(pick.backends().name()).or_default().fixed.insert(key.clone());
+            for (map, _) in [false, true].map(|outside| pick.slots_of(outside)) {
+                self.sets.entry(map.name()).or_default().fixed.insert(key.clone());
+            }
         }
         let set = self.sets.entry(element.set.name()).or_default();
         set.elements.entry(key).or_default().insert((slot, value.to_owned()));
