@@ -349,8 +349,22 @@ impl EventLoop {
         renderers: Vec<Arc<str>>,
         moment: Moment,
     ) -> u64 {
+        let duration = moment.since.elapsed();
+        self.record_lasting(kind, description, changes, renderers, moment, duration)
+    }
+
+    /// Records an event that began at this moment and took so long.
+    fn record_lasting(
+        &mut self,
+        kind: &'static str,
+        description: String,
+        changes: Option<&ChangeSet>,
+        renderers: Vec<Arc<str>>,
+        moment: Moment,
+        duration: Duration,
+    ) -> u64 {
         self.metrics.count(kind);
-        let (duration, revision) = (moment.since.elapsed(), self.store.revision);
+        let revision = self.store.revision;
         self.history.push(Happening { kind, description, moment, duration, revision, changes, renderers })
     }
 

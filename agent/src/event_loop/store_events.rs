@@ -111,7 +111,6 @@ impl EventLoop {
 
     fn take_in_changes(&mut self, batch: Batch, received: Instant) {
         let mut moment = Moment::received(received);
-        self.renderers.expect_changes();
         self.store.revision = batch.revision;
         let mut intake = intake::changes(&batch.changes, self.started_at);
         moment.triggered = intake.triggered;
@@ -150,13 +149,15 @@ impl EventLoop {
         let event = self.history.next();
         self.handover.take(&mut changes, event);
         let changes = Arc::new(changes);
+        // After that renderers have the processor for a while.
+        let duration = moment.since.elapsed();
         let mut renderers = Vec::new();
         if !changes.is_empty() {
             self.renderers.add_changes(&changes, Covers::one_at(event, moment));
             self.dispatch();
             renderers = self.renderers.names();
         }
-        self.record_timed(kind, describe(), Some(&changes), renderers, moment);
+        self.record_lasting(kind, describe(), Some(&changes), renderers, moment, duration);
         self.health.tell_changes(&changes);
         event
     }

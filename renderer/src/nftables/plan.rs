@@ -87,25 +87,43 @@ pub(crate) enum Masquerade {
 
 /// What `service` asks for.
 pub(crate) fn plan(service: &ContivService) -> ServicePlan {
+    let frontends = all_frontends(service)
+        .map(|(port, key, external)| (key, frontend_plan(service, port, key, external)))
+        .collect();
+    ServicePlan { frontends, cluster_ips: cluster_ips(service).collect(), hairpins: hairpins(service) }
+}
+
+/// The frontends that `service` asks for, without how they are served.
+pub(crate) fn keys(service: &ContivService) -> impl Iterator<Item = FrontendKey> {
+    all_frontends(service).map(|(_, key, _)| key)
+}
+
+/// Addresses that belong to cluster IPs of this service.
+pub(crate) fn cluster_ips(service: &ContivService) -> impl Iterator<Item = IpAddr> {
     let translates = service.assignment.addresses.translates();
-    let cluster_ips = if translates { service.cluster_ips.clone() } else { Addresses::new() };
-    let mut plan = ServicePlan { cluster_ips, ..ServicePlan::default() };
+    service.cluster_ips.iter().copied().filter(move |_| translates)
+}
+
+/// Addresses of local backends.
+pub(crate) fn hairpins(service: &ContivService) -> BTreeSet<IpAddr> {
+    let backends = service.ports.iter().flat_map(|port| &port.backends);
+    backends.filter(|backend| backend.local).map(|backend| backend.address).collect()
+}
+
+/// The frontends of all ports, but for those that another service has: the port, the key, and whether the external policy rules
+/// it. Of several with one key the last counts.
+fn all_frontends(service: &ContivService) -> impl Iterator<Item = (&ServicePort, FrontendKey, bool)> {
     // Kubernetes: a service lives in the families of its cluster IPs, and so do its other addresses. One that has none,
     // as there can be without Kubernetes, lives in both.
     let lives_in = |family: Family| {
         let ips = &service.cluster_ips;
         ips.is_empty() || ips.iter().any(|address| Family::of(address) == family)
     };
-    for port in &service.ports {
-        for (frontend, key, external) in frontends(service, port, lives_in) {
-            if !service.lost.contains_key(&frontend) {
-                plan.frontends.insert(key, frontend_plan(service, port, key, external));
-            }
-        }
-        plan.hairpins
-            .extend(port.backends.iter().filter(|backend| backend.local).map(|backend| backend.address));
-    }
-    plan
+    service.ports.iter().flat_map(move |port| {
+        let all = frontends(service, port, lives_in).into_iter();
+        all.filter(|(frontend, ..)| !service.lost.contains_key(frontend))
+            .map(move |(_, key, external)| (port, key, external))
+    })
 }
 
 /// The frontends of one port: what it is, its key, and whether the external policy rules it.

@@ -7,7 +7,7 @@ use contiv_model::{ContivService, parallel::in_shares};
 use super::{
     element::{Element, FrontendKey},
     elements,
-    plan::{ServicePlan, plan},
+    plan::{self, plan},
 };
 
 /// Below this many services another thread costs more than it gains.
@@ -35,7 +35,7 @@ impl Planned {
         let mut planned = Self::default();
         for service in services {
             let plan = plan(service);
-            planned.shared.extend(shared_elements(&plan));
+            planned.shared.extend(shared_elements(service));
             planned.frontends.extend(plan.frontends.into_iter().map(|(frontend, plan)| {
                 let before = before.get(&frontend).map(Vec::as_slice).unwrap_or_default();
                 (frontend, elements::of_frontend(frontend, &plan, before))
@@ -46,9 +46,9 @@ impl Planned {
 }
 
 /// Elements that other services may ask for too.
-pub(crate) fn shared_elements(plan: &ServicePlan) -> impl Iterator<Item = Element> {
-    let cluster_ips = plan.cluster_ips.iter().copied().map(elements::of_cluster_ip);
-    let hairpins = plan.hairpins.iter().copied().map(elements::of_hairpin);
+pub(crate) fn shared_elements(service: &ContivService) -> impl Iterator<Item = Element> {
+    let cluster_ips = plan::cluster_ips(service).map(elements::of_cluster_ip);
+    let hairpins = plan::hairpins(service).into_iter().map(elements::of_hairpin);
     cluster_ips.chain(hairpins)
 }
 

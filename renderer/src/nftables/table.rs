@@ -14,7 +14,7 @@ use super::{
     element::{Element, FrontendKey, Key, Value},
     elements, encode,
     layout::{DemandChain, Family, Set, SetKind},
-    plan::{FrontendPlan, plan},
+    plan::{self, FrontendPlan, plan},
     planned::{Planned, shared_elements},
     programmed::Programmed,
     read::Elements,
@@ -93,15 +93,14 @@ impl Table {
                 None => self.services.remove(id),
             };
             if let Some(old) = old {
-                let plan = plan(&old);
-                shared_elements(&plan).for_each(|element| *shared.entry(element).or_default() -= 1);
-                wanted.extend(plan.frontends.into_keys().map(|frontend| (frontend, None)));
+                shared_elements(&old).for_each(|element| *shared.entry(element).or_default() -= 1);
+                wanted.extend(plan::keys(&old).map(|frontend| (frontend, None)));
             }
         }
         for change in changes.services.values() {
             if let Some(new) = &change.new {
+                shared_elements(new).for_each(|element| *shared.entry(element).or_default() += 1);
                 let plan = plan(new);
-                shared_elements(&plan).for_each(|element| *shared.entry(element).or_default() += 1);
                 wanted.extend(plan.frontends.into_iter().map(|(frontend, plan)| (frontend, Some(plan))));
             }
         }

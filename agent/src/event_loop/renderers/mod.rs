@@ -75,11 +75,6 @@ impl Renderers {
         self.all.iter().map(|renderer| Arc::clone(&renderer.name)).collect()
     }
 
-    /// Lets idle ones be ready for changes that may come in a moment.
-    pub(super) fn expect_changes(&self) {
-        self.all.iter().for_each(RendererState::expect_changes);
-    }
-
     /// Makes all of them get these changes next.
     pub(super) fn add_changes(&mut self, changes: &Arc<ChangeSet>, event: Covers) {
         for renderer in &mut self.all {

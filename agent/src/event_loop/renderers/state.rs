@@ -114,13 +114,6 @@ impl RendererState {
         };
     }
 
-    /// Changes may come in a moment.
-    pub(super) fn expect_changes(&self) {
-        if self.busy.is_none() && self.retry_at.is_none() {
-            self.work.announce();
-        }
-    }
-
     /// Makes it get everything next.
     pub(super) fn need_resync(&mut self, event: Covers) {
         let covers = match &self.pending {
