@@ -20,13 +20,22 @@ const ALWAYS: [&str; 6] =
 #[derive(Default, Clone, Copy)]
 struct Features {
     sticky: bool,
-    external: bool,
-    restricted: bool,
+    external: External,
     on_loopback: bool,
 }
 
+/// Whether it has an external address.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum External {
+    #[default]
+    No,
+    Open,
+    /// For some sources only.
+    Restricted,
+}
+
 impl Features {
-    const ALL: Self = Self { sticky: true, external: true, restricted: true, on_loopback: true };
+    const ALL: Self = Self { sticky: true, external: External::Restricted, on_loopback: true };
 
     fn snapshot(self) -> Snapshot {
         let address = |is_there: bool, last| -> Addresses {
@@ -34,8 +43,8 @@ impl Features {
         };
         let service = ContivService {
             cluster_ips: [IpAddr::from([10, 96, 0, 1])].into(),
-            external_ips: address(self.external || self.restricted, 1),
-            load_balancer_ips: address(self.restricted, 1),
+            external_ips: address(self.external != External::No, 1),
+            load_balancer_ips: address(self.external == External::Restricted, 1),
             source_ranges: "198.51.100.0/24".parse().into_iter().collect(),
             session_affinity_timeout: if self.sticky { 600 } else { 0 },
             ports: vec![ServicePort {
@@ -61,8 +70,8 @@ impl Features {
         [
             &ALWAYS[..],
             of(self.sticky, &["learn-prerouting", "learn-output"]),
-            of(self.external || self.restricted, &["external-postrouting"]),
-            of(self.restricted, &["firewall-prerouting", "firewall-output"]),
+            of(self.external != External::No, &["external-postrouting"]),
+            of(self.external == External::Restricted, &["firewall-prerouting", "firewall-output"]),
             of(self.on_loopback, &["loopback-prerouting"]),
         ]
         .concat()
@@ -87,11 +96,10 @@ fn names(namespace: &Namespace) -> Result<BTreeSet<String>> {
     base_chains(namespace).map(|chains| chains.into_keys().collect())
 }
 
-fn call<T, E: ToString>(namespace: &Namespace, work: impl FnOnce() -> Result<T, E> + Send) -> Result<T>
-where
-    T: Send,
-    E: Send,
-{
+fn call<T: Send, E: ToString + Send>(
+    namespace: &Namespace,
+    work: impl FnOnce() -> Result<T, E> + Send,
+) -> Result<T> {
     namespace.run(|| work().map_err(|error| LabError::Unexpected(error.to_string())))
 }
 
@@ -101,8 +109,8 @@ fn each_is_there_from_the_first_element_that_needs_it_to_the_resync_after_the_la
         let none = Features::default();
         for features in [
             Features { sticky: true, ..none },
-            Features { external: true, ..none },
-            Features { restricted: true, ..none },
+            Features { external: External::Open, ..none },
+            Features { external: External::Restricted, ..none },
             Features { on_loopback: true, ..none },
             Features::ALL,
         ] {
