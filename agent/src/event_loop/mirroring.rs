@@ -180,7 +180,8 @@ impl EventLoop {
         warn!(objects, revision, "the store could not be read yet; going on with what was saved of it");
         let description =
             format!("{objects} objects as saved at revision {revision}: the store could not be read yet");
-        let event = self.record_timed("mirror", description, Some(&changes), self.renderers.names(), moment);
+        let (renderers, duration) = (self.renderers.names(), moment.since.elapsed());
+        let event = self.record_timed("mirror", description, Some(&changes), renderers, moment, duration);
         self.renderers.need_resync(event);
         self.dispatch();
     }

@@ -33,7 +33,10 @@ use contiv_model::{ChangeSet, Processor};
 use contiv_store::FeedHandle;
 use jiff::Timestamp;
 use thiserror::Error;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout},
+};
 use tracing::{info, warn};
 
 use crate::{health::HealthOutputs, metrics::EventMetrics};
@@ -47,7 +50,7 @@ use inputs::Inputs;
 use mirroring::Mirroring;
 use pods::PodAdditions;
 use quarantine::Quarantine;
-use renderers::{Renderers, Settled};
+use renderers::{PATIENCE, Renderers, Settled};
 use verifiers::Verifiers;
 
 pub use ahead::Followed;
@@ -118,7 +121,8 @@ struct StoreState {
 }
 
 impl EventLoop {
-    /// A loop with a thread for each renderer. Nothing happens before [`EventLoop::run`].
+    /// A loop with a task for each renderer, on the runtime that this is called on. Nothing else happens before
+    /// [`EventLoop::run`].
     ///
     /// # Errors
     /// When a thread cannot be started.
@@ -203,32 +207,32 @@ impl EventLoop {
                         );
                     }
                     self.history.settle(settled.covers, &settled.renderer, &settled.outcome);
-                    self.settle_pods(&settled);
+                    self.settle_pods(&settled).await;
                 }
                 self.report_readiness();
                 self.dispatch();
             }
             Event::Notice(notice) => self.take_notice(notice),
             Event::Looked(looked) => self.take_look(looked),
-            Event::Repair => self.dispatch(),
+            Event::Repair => drop(self.dispatch()),
             Event::Mirror(report) => self.take_in_report(report),
             Event::Timer => {
                 self.inputs.follow_ups.extend(self.renderers.due());
                 self.end_hold();
                 self.stop_waiting_for_list();
                 self.verify_due();
-                self.revert_late_pods();
+                self.revert_late_pods().await;
             }
             Event::Query(query) => self.answer(query),
-            Event::LocalAddresses(addresses) => self.take_in_addresses(addresses),
+            Event::LocalAddresses(addresses) => self.take_in_addresses(addresses).await,
             Event::ConfirmDeletions(reply) => {
                 let is_confirmed = self.confirm_deletions("they were confirmed");
                 // Whoever asked may have gone.
                 let _ = reply.send(is_confirmed);
             }
-            Event::AddPod(addition) => self.add_pod(addition),
+            Event::AddPod(addition) => self.add_pod(addition).await,
             Event::DeletePod(pod, reply) => {
-                let was_attached = self.delete_pod(pod);
+                let was_attached = self.delete_pod(pod).await;
                 let _ = reply.send(was_attached);
             }
             Event::Resync { cause } => self.resync(cause),
@@ -323,10 +327,17 @@ impl EventLoop {
         is_confirmed
     }
 
-    /// Hands out what is pending to whoever is idle.
-    fn dispatch(&mut self) {
+    /// Hands out what is pending to whoever is idle. True if some of that is changes.
+    fn dispatch(&mut self) -> bool {
         let snapshot = || self.handover.corrected(self.processor.snapshot());
-        self.renderers.dispatch(self.store.revision, snapshot);
+        self.renderers.dispatch(self.store.revision, snapshot)
+    }
+
+    /// Lets a renderer that was just given changes go on in this thread. What it reports is the next event.
+    async fn give_way(&mut self) {
+        if let Ok(Some(done)) = timeout(PATIENCE, self.inputs.reports.recv()).await {
+            self.inputs.follow_ups.push_front(Event::Renderer(done));
+        }
     }
 
     /// Records an event that took no time of its own, and returns its number.
@@ -337,24 +348,11 @@ impl EventLoop {
         changes: Option<&ChangeSet>,
         renderers: Vec<Arc<str>>,
     ) -> u64 {
-        self.record_timed(kind, description, changes, renderers, Moment::now())
-    }
-
-    /// Records an event that began at this moment.
-    fn record_timed(
-        &mut self,
-        kind: &'static str,
-        description: String,
-        changes: Option<&ChangeSet>,
-        renderers: Vec<Arc<str>>,
-        moment: Moment,
-    ) -> u64 {
-        let duration = moment.since.elapsed();
-        self.record_lasting(kind, description, changes, renderers, moment, duration)
+        self.record_timed(kind, description, changes, renderers, Moment::now(), Duration::ZERO)
     }
 
     /// Records an event that began at this moment and took so long.
-    fn record_lasting(
+    fn record_timed(
         &mut self,
         kind: &'static str,
         description: String,

@@ -120,7 +120,7 @@ impl PodAdditions {
 
 impl EventLoop {
     /// Attaches a pod.
-    pub(super) fn add_pod(&mut self, PodAddition { pod, interface, wait }: PodAddition) {
+    pub(super) async fn add_pod(&mut self, PodAddition { pod, interface, wait }: PodAddition) {
         let before = self.processor.attached().get(&pod).cloned();
         let refusal = if before.is_none() && self.processor.attached().len() >= MOST_PODS {
             Some(PodNotAdded::TooMany)
@@ -138,7 +138,7 @@ impl EventLoop {
         }
         let description = format!("pod {pod} is attached by {interface}");
         let added = Event::AddPod { pod: pod.clone(), interface: interface.clone() };
-        let (event, renderers) = self.take_in_pod("pod-added", description, added);
+        let (event, renderers) = self.take_in_pod("pod-added", description, added).await;
         let Some((limit, reply)) = wait else { return };
         if renderers.is_empty() {
             let _ = reply.send(Ok(()));
@@ -149,27 +149,27 @@ impl EventLoop {
     }
 
     /// Detaches a pod. False if it was not attached.
-    pub(super) fn delete_pod(&mut self, pod: PodId) -> bool {
+    pub(super) async fn delete_pod(&mut self, pod: PodId) -> bool {
         let is_attached = self.processor.attached().contains_key(&pod);
         if is_attached {
             let description = format!("pod {pod} is detached");
-            self.take_in_pod("pod-deleted", description, Event::DeletePod(pod));
+            self.take_in_pod("pod-deleted", description, Event::DeletePod(pod)).await;
         }
         is_attached
     }
 
-    pub(super) fn settle_pods(&mut self, settled: &Settled) {
+    pub(super) async fn settle_pods(&mut self, settled: &Settled) {
         let failed = self.pods.settle(settled);
-        self.revert_pods(failed);
+        self.revert_pods(failed).await;
     }
 
-    pub(super) fn revert_late_pods(&mut self) {
+    pub(super) async fn revert_late_pods(&mut self) {
         let late = self.pods.late(Instant::now());
-        self.revert_pods(late);
+        self.revert_pods(late).await;
     }
 
     /// Takes additions back.
-    fn revert_pods(&mut self, failed: Vec<(Waiting, PodNotAdded)>) {
+    async fn revert_pods(&mut self, failed: Vec<(Waiting, PodNotAdded)>) {
         for (Waiting { pod, interface, before, reply, .. }, cause) in failed {
             warn!(%pod, %cause, "the addition of a pod is taken back");
             // Somebody may have said something else of it meanwhile.
@@ -178,7 +178,7 @@ impl EventLoop {
                     Some(interface) => Event::AddPod { pod: pod.clone(), interface },
                     None => Event::RevertAddPod(pod.clone()),
                 };
-                self.take_in_pod("pod-reverted", format!("pod {pod}: {cause}"), reverted);
+                self.take_in_pod("pod-reverted", format!("pod {pod}: {cause}"), reverted).await;
             }
             let _ = reply.send(Err(cause));
         }
@@ -186,7 +186,7 @@ impl EventLoop {
 
     /// Returns the number of the event, and who has something to do. Before the first snapshot it is only remembered:
     /// nothing is rendered from half a cache.
-    fn take_in_pod(
+    async fn take_in_pod(
         &mut self,
         kind: &'static str,
         description: String,
@@ -197,6 +197,6 @@ impl EventLoop {
         let changes = if self.store.is_synced { changes } else { ChangeSet::default() };
         let renderers =
             if changes.is_empty() { BTreeSet::new() } else { self.renderers.names().into_iter().collect() };
-        (self.hand_out(kind, || description, changes, moment), renderers)
+        (self.hand_out(kind, || description, changes, moment).await, renderers)
     }
 }

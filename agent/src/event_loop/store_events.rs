@@ -25,7 +25,7 @@ impl EventLoop {
     pub(super) async fn take_in(&mut self, Delivery { event, received }: Delivery) {
         match event {
             FeedEvent::Snapshot(snapshot) => self.take_in_snapshot(snapshot, received).await,
-            FeedEvent::Changed(batch) => self.take_in_changes(batch, received),
+            FeedEvent::Changed(batch) => self.take_in_changes(batch, received).await,
             FeedEvent::Problems(problems) => {
                 let description = format!("{} manifests or objects cannot be read", problems.len());
                 self.quarantine.replace_problems(problems, Timestamp::now());
@@ -89,7 +89,8 @@ impl EventLoop {
         let unreadable = self.quarantine.len();
         let description = format!("{objects} objects, {unreadable} that cannot be used");
         let renderers = if is_first || !changes.is_empty() { self.renderers.names() } else { Vec::new() };
-        let event = self.record_timed("snapshot", description, Some(&changes), renderers, moment);
+        let duration = moment.since.elapsed();
+        let event = self.record_timed("snapshot", description, Some(&changes), renderers, moment, duration);
         if is_first {
             info!(
                 objects,
@@ -109,7 +110,7 @@ impl EventLoop {
         }
     }
 
-    fn take_in_changes(&mut self, batch: Batch, received: Instant) {
+    async fn take_in_changes(&mut self, batch: Batch, received: Instant) {
         let mut moment = Moment::received(received);
         self.store.revision = batch.revision;
         let mut intake = intake::changes(&batch.changes, self.started_at);
@@ -120,44 +121,45 @@ impl EventLoop {
         let named = named(&intake.events);
         let more = intake.events.len() - named.len();
         let changes = self.processor.apply(intake.events);
-        self.hand_out("change", || describe(&named, more, bad), changes, moment);
+        self.hand_out("change", || describe(&named, more, bad), changes, moment).await;
         self.mirror.apply(batch, &intake.verdicts, judgement == Judgement::Pass);
         self.quarantine.judge(intake.verdicts, moment.start);
     }
 
     /// Before the first snapshot they are only remembered: nothing is rendered from half a cache.
-    pub(super) fn take_in_addresses(&mut self, addresses: BTreeSet<IpAddr>) {
+    pub(super) async fn take_in_addresses(&mut self, addresses: BTreeSet<IpAddr>) {
         let moment = Moment::now();
         let description = format!("the interfaces of this node have {} addresses now", addresses.len());
         let changes = self.processor.apply([Event::LocalAddresses(addresses)]);
         if self.store.is_synced {
-            self.hand_out("addresses", || description, changes, moment);
+            self.hand_out("addresses", || description, changes, moment).await;
         } else {
             self.health.tell_changes(&changes);
-            self.record_timed("addresses", description, None, Vec::new(), moment);
+            self.record_timed("addresses", description, None, Vec::new(), moment, moment.since.elapsed());
         }
     }
 
     /// Renderers first: whatever else is to be done of a change, no packet waits for it. Returns the number of the event.
-    pub(super) fn hand_out(
+    pub(super) async fn hand_out(
         &mut self,
         kind: &'static str,
-        describe: impl FnOnce() -> String,
+        describe: impl FnOnce() -> String + Send,
         mut changes: ChangeSet,
         moment: Moment,
     ) -> u64 {
         let event = self.history.next();
         self.handover.take(&mut changes, event);
         let changes = Arc::new(changes);
-        // After that renderers have the processor for a while.
         let duration = moment.since.elapsed();
         let mut renderers = Vec::new();
         if !changes.is_empty() {
             self.renderers.add_changes(&changes, Covers::one_at(event, moment));
-            self.dispatch();
+            if self.dispatch() {
+                self.give_way().await;
+            }
             renderers = self.renderers.names();
         }
-        self.record_lasting(kind, describe(), Some(&changes), renderers, moment, duration);
+        self.record_timed(kind, describe(), Some(&changes), renderers, moment, duration);
         self.health.tell_changes(&changes);
         event
     }

@@ -1,8 +1,9 @@
-//! All renderers: each has a thread of its own, so that none can hold up another, or the loop.
+//! All renderers: each has a task of its own, and what blocks never keeps all threads, so that none can hold up another,
+//! or the loop.
 
 mod backoff;
 mod healing;
-mod queue;
+mod standby;
 mod state;
 mod view;
 mod watcher;
@@ -24,8 +25,10 @@ use super::{
     history::{Covers, Outcome, milliseconds},
 };
 use crate::{health::ProxyHealth, metrics::RendererMetrics};
+use standby::Standby;
 use state::{Pending, RendererState, Task};
 
+pub(super) use standby::PATIENCE;
 pub use view::{LastError, LastReport, RendererView};
 pub(super) use watcher::Notice;
 pub(super) use worker::Done;
@@ -53,7 +56,7 @@ pub(super) struct Settled {
 }
 
 impl Renderers {
-    /// Starts a thread for each; reports, and notices of what others do, come through the receivers.
+    /// Starts a task for each; reports, and notices of what others do, come through the receivers.
     pub(super) fn start(
         specs: Vec<RendererSpec>,
         metrics: RendererMetrics,
@@ -61,12 +64,13 @@ impl Renderers {
         // Each has at most one report under way.
         let (reports, receiver) = mpsc::channel(specs.len().max(1));
         let (notices, heard) = mpsc::channel(NOTICES);
+        let standby = Standby::of_runtime()?.map(Arc::new);
         let start = |spec: RendererSpec| {
             let name = Arc::clone(spec.name());
             metrics.introduce(&name);
-            Ok(RendererState::new(name, worker::start(spec, reports.clone(), notices.clone())?))
+            RendererState::new(name, worker::start(spec, standby.clone(), reports.clone(), notices.clone()))
         };
-        let all = specs.into_iter().map(start).collect::<io::Result<_>>()?;
+        let all = specs.into_iter().map(start).collect();
         Ok((Self { all, metrics }, receiver, heard))
     }
 
@@ -113,14 +117,18 @@ impl Renderers {
         }
     }
 
-    /// Hands out what is due to all that are idle. `snapshot` is called at most once.
-    pub(super) fn dispatch(&mut self, revision: i64, snapshot: impl Fn() -> Snapshot) {
+    /// Hands out what is due to all that are idle; true if one of them got changes. `snapshot` is called at most once.
+    pub(super) fn dispatch(&mut self, revision: i64, snapshot: impl Fn() -> Snapshot) -> bool {
         let now = Instant::now();
+        let mut is_update = false;
         let mut shared: Option<Arc<Snapshot>> = None;
-        for renderer in &mut self.all {
+        // The task that is woken last goes on in the caller's thread; and the first renderer matters most.
+        for renderer in self.all.iter_mut().rev().filter(|renderer| renderer.busy.is_none()) {
             renderer
                 .dispatch(revision, now, || Arc::clone(shared.get_or_insert_with(|| Arc::new(snapshot()))));
+            is_update |= renderer.busy.as_ref().is_some_and(|busy| matches!(busy.task, Task::Update { .. }));
         }
+        is_update
     }
 
     /// Lets a renderer describe itself as soon as it is idle. False if there is none of this name.

@@ -1,18 +1,20 @@
 //! What the loop knows of one renderer: what it does now, what comes next, and how the last call went. No I/O here
-//! but handing work to the thread.
+//! but handing work to its task.
 
 use std::sync::Arc;
 
 use contiv_model::{ChangeSet, Snapshot};
 use contiv_renderer::Description;
 use jiff::Timestamp;
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 
 use super::{
     SLOW_AFTER,
     backoff::Backoff,
     healing::Healing,
-    queue::WorkSender,
     view::{LastError, LastReport},
     worker::Work,
 };
@@ -23,7 +25,7 @@ use crate::event_loop::history::Covers;
 pub(super) struct RendererState {
     pub(super) name: Arc<str>,
     /// Takes one piece of work at a time; never more is sent.
-    work: WorkSender,
+    work: mpsc::Sender<Work>,
     pub(super) busy: Option<Busy>,
     pub(super) pending: Pending,
     askers: Vec<oneshot::Sender<Description>>,
@@ -84,7 +86,7 @@ pub(super) enum Pending {
 }
 
 impl RendererState {
-    pub(super) fn new(name: Arc<str>, work: WorkSender) -> Self {
+    pub(super) fn new(name: Arc<str>, work: mpsc::Sender<Work>) -> Self {
         Self {
             name,
             work,
@@ -171,9 +173,9 @@ impl RendererState {
     }
 
     fn send(&mut self, work: Work, task: Task, now: Instant) {
-        // The thread catches panics, and so has room for one piece of work whenever it is not busy. Were it gone all
+        // The task catches panics, and so has room for one piece of work whenever it is not busy. Were it gone all
         // the same, the renderer would stay busy and be reported as slow.
-        let _ = self.work.send(work);
+        let _ = self.work.try_send(work);
         self.busy = Some(Busy { task, since: now, started: Timestamp::now(), is_slow: false });
     }
 

@@ -1,20 +1,22 @@
-//! A renderer's own thread. It does what it is given, one thing at a time, and reports.
+//! A renderer's own task. It does what it is given, one thing at a time, and reports.
 
 use std::{
     any::Any,
-    fmt, io,
+    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
 use contiv_model::{ChangeSet, Snapshot};
-use contiv_renderer::{Description, Renderer, Report, Verifier};
-use tokio::sync::{mpsc, oneshot};
+use contiv_renderer::{Description, RenderError, Renderer, Report, Verifier};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::{JoinHandle, spawn_blocking},
+};
 
 use super::{
-    queue::{WorkReceiver, WorkSender, queue},
+    standby::Standby,
     watcher::{Notice, Watcher},
 };
 
@@ -26,7 +28,7 @@ pub struct RendererSpec {
 }
 
 impl RendererSpec {
-    /// `create` is called in the renderer's thread, at the start and again after a panic.
+    /// `create` is called where it may block, at the start and again after a panic.
     pub fn new(name: &str, create: impl Fn() -> Box<dyn Renderer> + Send + Sync + 'static) -> Self {
         Self { name: name.into(), create: Arc::new(create) }
     }
@@ -69,31 +71,52 @@ pub(in crate::event_loop) struct Done {
     pub(super) duration: Duration,
 }
 
-/// Starts the thread. It ends when the sender of work is dropped, or nobody takes reports.
+/// Starts the task. It ends when the sender of work is dropped, or nobody takes reports.
 pub(super) fn start(
     spec: RendererSpec,
+    standby: Option<Arc<Standby>>,
     reports: mpsc::Sender<Done>,
     notices: mpsc::Sender<Notice>,
-) -> io::Result<WorkSender> {
-    let (sender, work) = queue();
-    let thread = thread::Builder::new().name(format!("renderer-{}", spec.name));
+) -> mpsc::Sender<Work> {
+    let (sender, work) = mpsc::channel(1);
     let watcher = Watcher::new(Arc::clone(&spec.name), notices);
-    thread.spawn(move || run(&spec, &work, &reports, watcher))?;
-    Ok(sender)
+    // At once, and not only when the task has its turn.
+    let worker = spawn_blocking(move || Worker { renderer: prepare(&spec), spec, watcher });
+    tokio::spawn(run(worker, standby, work, reports));
+    sender
 }
 
-fn run(spec: &RendererSpec, work: &WorkReceiver, reports: &mpsc::Sender<Done>, mut watcher: Watcher) {
-    let mut renderer = prepare(spec);
-    while let Some(work) = work.next() {
-        let start = Instant::now();
-        let result = perform(spec, &mut renderer, &mut watcher, work);
-        let done = Done {
-            renderer: Arc::clone(&spec.name),
-            result,
-            watched: watcher.is_watching(),
-            duration: start.elapsed(),
+/// A renderer, and all that is its own.
+struct Worker {
+    spec: RendererSpec,
+    /// None after a panic.
+    renderer: Option<Box<dyn Renderer>>,
+    watcher: Watcher,
+}
+
+async fn run(
+    worker: JoinHandle<Worker>,
+    standby: Option<Arc<Standby>>,
+    mut work: mpsc::Receiver<Work>,
+    reports: mpsc::Sender<Done>,
+) {
+    let Ok(mut worker) = worker.await else { return };
+    while let Some(work) = work.recv().await {
+        // All but changes takes long.
+        let here = standby.as_ref().filter(|_| matches!(work, Work::Update(_)));
+        let done = if let Some(standby) = here {
+            standby.run(|| worker.perform(work))
+        } else {
+            let performed = spawn_blocking(move || {
+                let done = worker.perform(work);
+                (worker, done)
+            });
+            // Only the end of the runtime keeps it from being done.
+            let Ok((back, done)) = performed.await else { return };
+            worker = back;
+            done
         };
-        if reports.blocking_send(done).is_err() {
+        if reports.send(done).await.is_err() {
             return;
         }
     }
@@ -109,18 +132,34 @@ fn prepare(spec: &RendererSpec) -> Option<Box<dyn Renderer>> {
     attempt.ok()
 }
 
-/// Does one thing. A panic ends that renderer, not the thread: the next work gets a new one.
-fn perform(
-    spec: &RendererSpec,
-    slot: &mut Option<Box<dyn Renderer>>,
-    watcher: &mut Watcher,
-    work: Work,
-) -> Result<Report, String> {
-    // Whatever a panic leaves half done is in the renderer, and that is thrown away.
-    let attempt = catch_unwind(AssertUnwindSafe(|| {
-        let renderer = slot.get_or_insert_with(|| (spec.create)());
+impl Worker {
+    /// Does one thing and reports. A panic ends the renderer, not the task: the next work gets a new one.
+    fn perform(&mut self, work: Work) -> Done {
+        let start = Instant::now();
+        // Whatever a panic leaves half done is in the renderer, and that is thrown away.
+        let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(work)));
+        let result = match attempt {
+            Ok(result) => result.map_err(|error| error.to_string()),
+            Err(panic) => {
+                self.watcher.forget();
+                let broken = self.renderer.take();
+                // Dropping it may panic too.
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(broken)));
+                Err(format!("panicked: {}", message(&*panic)))
+            }
+        };
+        Done {
+            renderer: Arc::clone(&self.spec.name),
+            result,
+            watched: self.watcher.is_watching(),
+            duration: start.elapsed(),
+        }
+    }
+
+    fn attempt(&mut self, work: Work) -> Result<Report, RenderError> {
+        let renderer = self.renderer.get_or_insert_with(|| (self.spec.create)());
         if matches!(work, Work::Resync(_) | Work::Heal(_)) {
-            watcher.watch(&mut **renderer);
+            self.watcher.watch(&mut **renderer);
         }
         match work {
             Work::Resync(snapshot) => renderer.resync(&snapshot),
@@ -134,16 +173,6 @@ fn perform(
                 }
                 Ok(Report::default())
             }
-        }
-    }));
-    match attempt {
-        Ok(result) => result.map_err(|error| error.to_string()),
-        Err(panic) => {
-            watcher.forget();
-            let broken = slot.take();
-            // Dropping it may panic too.
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(broken)));
-            Err(format!("panicked: {}", message(&*panic)))
         }
     }
 }
