@@ -187,6 +187,7 @@ impl EventLoop {
                 self.drain().await;
                 return Ok(());
             }
+            self.give_way().await;
         }
     }
 
@@ -214,7 +215,7 @@ impl EventLoop {
             }
             Event::Notice(notice) => self.take_notice(notice),
             Event::Looked(looked) => self.take_look(looked),
-            Event::Repair => drop(self.dispatch()),
+            Event::Repair => self.dispatch(),
             Event::Mirror(report) => self.take_in_report(report),
             Event::Timer => {
                 self.inputs.follow_ups.extend(self.renderers.due());
@@ -327,15 +328,18 @@ impl EventLoop {
         is_confirmed
     }
 
-    /// Hands out what is pending to whoever is idle. True if some of that is changes.
-    fn dispatch(&mut self) -> bool {
+    /// Hands out what is pending to whoever is idle.
+    fn dispatch(&mut self) {
         let snapshot = || self.handover.corrected(self.processor.snapshot());
-        self.renderers.dispatch(self.store.revision, snapshot)
+        self.renderers.dispatch(self.store.revision, snapshot);
     }
 
-    /// Lets a renderer that was just given changes go on in this thread. What it reports is the next event.
+    /// Lets renderers that were given something go on, in this thread as a rule, before all else. What the first of them
+    /// reports is the next event.
     async fn give_way(&mut self) {
-        if let Ok(Some(done)) = timeout(PATIENCE, self.inputs.reports.recv()).await {
+        if self.renderers.were_given_work()
+            && let Ok(Some(done)) = timeout(PATIENCE, self.inputs.reports.recv()).await
+        {
             self.inputs.follow_ups.push_front(Event::Renderer(done));
         }
     }

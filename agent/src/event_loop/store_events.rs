@@ -154,9 +154,8 @@ impl EventLoop {
         let mut renderers = Vec::new();
         if !changes.is_empty() {
             self.renderers.add_changes(&changes, Covers::one_at(event, moment));
-            if self.dispatch() {
-                self.give_way().await;
-            }
+            self.dispatch();
+            self.give_way().await;
             renderers = self.renderers.names();
         }
         self.record_timed(kind, describe(), Some(&changes), renderers, moment, duration);

@@ -117,18 +117,21 @@ impl Renderers {
         }
     }
 
-    /// Hands out what is due to all that are idle; true if one of them got changes. `snapshot` is called at most once.
-    pub(super) fn dispatch(&mut self, revision: i64, snapshot: impl Fn() -> Snapshot) -> bool {
+    /// Hands out what is due to all that are idle. `snapshot` is called at most once.
+    pub(super) fn dispatch(&mut self, revision: i64, snapshot: impl Fn() -> Snapshot) {
         let now = Instant::now();
-        let mut is_update = false;
         let mut shared: Option<Arc<Snapshot>> = None;
         // The task that is woken last goes on in the caller's thread; and the first renderer matters most.
-        for renderer in self.all.iter_mut().rev().filter(|renderer| renderer.busy.is_none()) {
+        for renderer in self.all.iter_mut().rev() {
             renderer
                 .dispatch(revision, now, || Arc::clone(shared.get_or_insert_with(|| Arc::new(snapshot()))));
-            is_update |= renderer.busy.as_ref().is_some_and(|busy| matches!(busy.task, Task::Update { .. }));
         }
-        is_update
+    }
+
+    /// Some of them were, since this was asked last.
+    pub(super) fn were_given_work(&mut self) -> bool {
+        let busy = self.all.iter_mut().filter_map(|renderer| renderer.busy.as_mut());
+        busy.fold(false, |any, busy| any | std::mem::take(&mut busy.is_new))
     }
 
     /// Lets a renderer describe itself as soon as it is idle. False if there is none of this name.

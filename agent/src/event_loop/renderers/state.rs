@@ -47,6 +47,8 @@ pub(super) struct Busy {
     pub(super) task: Task,
     pub(super) since: Instant,
     pub(super) started: Timestamp,
+    /// The loop has not given way to it yet.
+    pub(super) is_new: bool,
     /// It has been reported that this takes too long.
     pub(super) is_slow: bool,
 }
@@ -176,7 +178,7 @@ impl RendererState {
         // The task catches panics, and so has room for one piece of work whenever it is not busy. Were it gone all
         // the same, the renderer would stay busy and be reported as slow.
         let _ = self.work.try_send(work);
-        self.busy = Some(Busy { task, since: now, started: Timestamp::now(), is_slow: false });
+        self.busy = Some(Busy { task, since: now, started: Timestamp::now(), is_new: true, is_slow: false });
     }
 
     /// Since when the oldest change waits that is not applied.
