@@ -94,7 +94,7 @@ async fn run_until_stopped(
         LoopMetrics { events: metrics.events.clone(), renderers: metrics.renderers.clone() },
         outputs,
     )
-    .context("failed to start a renderer's thread")?;
+    .context("failed to start a thread")?;
 
     let stop = CancellationToken::new();
     let api = Api::new(requests.clone(), metrics, questions, log_level, counters(config))

@@ -4,7 +4,7 @@
 //! - [`config`] is the agent's configuration: file, environment, flags.
 //! - [`agent`] puts the running agent together out of the parts below.
 //! - [`controllers`] does so with the cluster-wide controllers.
-//! - [`event_loop`] owns all state, and hands changes to the renderers' threads.
+//! - [`event_loop`] owns all state, and hands changes to the renderers.
 //! - [`health`] tells load balancers how this node is.
 //! - [`counters`] are those of the kernel, by service.
 //! - [`service_manager`] tells systemd how the agent is.

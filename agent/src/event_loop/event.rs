@@ -20,7 +20,7 @@ pub(super) enum Event {
     Store(Delivery),
     /// The mirror said something.
     Mirror(MirrorReport),
-    /// A renderer's thread has finished what it was given.
+    /// A renderer has finished what it was given.
     Renderer(Done),
     /// Others have changed the dataplane of a renderer.
     Notice(Notice),
