@@ -93,11 +93,13 @@ fn whatever_others_do_to_the_table_is_undone_and_the_history_says_who_did_what()
             let command: Vec<&str> =
                 std::iter::once("nft").chain(command.split(' ')).chain(argument.iter().copied()).collect();
             lab.node.exec(&command)?;
+            let done = Instant::now();
             let answered = wait_for_answer(lab, &web)?;
             wait_until(&format!("{command:?} is undone"), LONG, || {
                 ruleset(lab).is_ok_and(|found| found == right)
             })?;
-            println!("{command:?}: answered again {answered:?} after the command");
+            let undone = done.elapsed();
+            println!("{command:?}: answered again {answered:?} after it, seen undone after {undone:?}");
             let seen = foreign_changes(&agent)?;
             let last = seen.last().cloned().unwrap_or_default();
             assert!(last.contains("nft (pid ") && last.contains(what), "{command:?}: {seen:#?}");
