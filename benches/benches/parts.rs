@@ -5,9 +5,9 @@
 //! cargo bench -p contiv-benches -- one_backend     # those with this in their name
 //! ```
 
-use contiv_benches::workload::{Variant, Workload};
 use contiv_model::{ChangeSet, Event, NodeName, Processor, ProcessorConfig};
 use contiv_renderer::nftables::offline::Offline;
+use contiv_workload::{Variant, Workload};
 use divan::{Bencher, counter::ItemsCount};
 
 /// The agent's allocator.

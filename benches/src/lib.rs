@@ -13,7 +13,8 @@ pub mod routes;
 pub mod runtime;
 pub mod soak;
 pub mod statistics;
-pub mod workload;
+
+pub use contiv_workload as workload;
 
 use std::{sync::LazyLock, time::Instant};
 

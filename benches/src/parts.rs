@@ -5,9 +5,12 @@ mod processor;
 
 use std::time::Duration;
 
-use contiv_tests::lab::{Lab, Result};
+use contiv_tests::lab::{Lab, LabError, Result};
 
-use crate::{figures::Figure, workload::Workload};
+use crate::{
+    figures::Figure,
+    workload::{UndecodableValue, Workload},
+};
 
 /// Where these figures are in the table.
 pub const SECTION: &str = "parts";
@@ -21,6 +24,10 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     let mut figures = processor::measure(workload)?;
     figures.extend(lab.node.run(|| kernel::measure(lab, workload))?);
     Ok(figures)
+}
+
+fn undecodable(error: UndecodableValue) -> LabError {
+    LabError::Unexpected(error.to_string())
 }
 
 /// What the kernel alone needs for 10,000 services in an empty table.

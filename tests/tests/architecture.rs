@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 
 /// Each crate of the workspace, and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("contiv-proto", &[]),
     ("contiv-model", &["contiv-proto"]),
     ("contiv-store", &["contiv-proto"]),
@@ -38,7 +38,18 @@ const ARROWS: [(&str, &[&str]); 11] = [
         "contiv-tests",
         &["contiv-renderer", "contiv-connector", "contiv-store", "contiv-model", "contiv-proto"],
     ),
-    ("contiv-benches", &["contiv-tests", "contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"]),
+    ("contiv-workload", &["contiv-renderer", "contiv-model", "contiv-proto"]),
+    (
+        "contiv-benches",
+        &[
+            "contiv-tests",
+            "contiv-workload",
+            "contiv-renderer",
+            "contiv-store",
+            "contiv-model",
+            "contiv-proto",
+        ],
+    ),
 ];
 
 /// Crates from outside that only some crates of ours may name. A `*` at the end stands for anything.

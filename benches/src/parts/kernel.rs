@@ -9,7 +9,7 @@ use contiv_renderer::{
 };
 use contiv_tests::lab::{Lab, LabError, Result};
 
-use super::{SECTION, repetitions};
+use super::{SECTION, repetitions, undecodable};
 use crate::{
     command::run,
     figures::{Figure, Wanted},
@@ -35,7 +35,7 @@ struct Times {
 
 /// In the namespace of the node.
 pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
-    let mut processor = workload.processor()?;
+    let mut processor = workload.processor().map_err(undecodable)?;
     let snapshot = processor.snapshot();
     let replaced = changes(workload, &mut processor, Variant::Replaced)?;
     let restored = restore(workload, &mut processor)?;
@@ -84,7 +84,7 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
 
 /// What the kernel alone needs for everything.
 pub(super) fn cold_floor(lab: &Lab, workload: Workload) -> Result<Duration> {
-    let snapshot = workload.processor()?.snapshot();
+    let snapshot = workload.processor().map_err(undecodable)?.snapshot();
     let mut times = Vec::new();
     for _ in 0..repetitions(workload.services) {
         let kernel = lab.node2.run(Kernel::open)?;
@@ -134,13 +134,17 @@ fn changes(
     processor: &mut Processor,
     variant: impl Fn(u32) -> Variant,
 ) -> Result<Vec<ChangeSet>> {
-    let change = |number| Ok(processor.apply([workload.change(changed(workload, number), variant(number))?]));
+    let change = |number| {
+        let event = workload.change(changed(workload, number), variant(number)).map_err(undecodable)?;
+        Ok(processor.apply([event]))
+    };
     (0..count(workload)).map(change).collect()
 }
 
 /// What undoes all changes.
 fn restore(workload: Workload, processor: &mut Processor) -> Result<ChangeSet> {
-    let original = |number| workload.change(changed(workload, number), Variant::Original);
+    let original =
+        |number| workload.change(changed(workload, number), Variant::Original).map_err(undecodable);
     Ok(processor.apply((0..count(workload)).map(original).collect::<Result<Vec<_>>>()?))
 }
 

@@ -3,7 +3,7 @@
 use contiv_model::{NodeName, Processor, ProcessorConfig};
 use contiv_tests::lab::Result;
 
-use super::{SECTION, repetitions};
+use super::{SECTION, repetitions, undecodable};
 use crate::{
     figures::Figure,
     statistics::{Samples, timed},
@@ -22,14 +22,15 @@ pub(super) fn measure(workload: Workload) -> Result<Vec<Figure>> {
         let values: Vec<_> = workload.values().collect();
         let (duration, resync) = timed(|| Workload::decode(&values));
         decode.push(duration);
-        let (resync, mut processor) = (resync?, Processor::new(ProcessorConfig::new(NodeName::new("node"))));
+        let (resync, mut processor) =
+            (resync.map_err(undecodable)?, Processor::new(ProcessorConfig::new(NodeName::new("node"))));
         combine.push(timed(|| processor.resync(resync)).0);
     }
-    let mut processor = workload.processor()?;
+    let mut processor = workload.processor().map_err(undecodable)?;
     let mut one = Vec::new();
     for number in 0..CHANGES {
         let service = number as usize * 7919 % workload.services;
-        let event = workload.change(service, Variant::Replaced(number))?;
+        let event = workload.change(service, Variant::Replaced(number)).map_err(undecodable)?;
         one.push(timed(|| processor.apply([event])).0);
     }
     Ok(vec![

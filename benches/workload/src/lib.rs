@@ -1,14 +1,16 @@
 //! The services that everything is measured with: a cluster as Kubernetes would write it, of any size, always the same.
+//!
+//! A crate of its own, so that `contiv-instructions` builds without an async stack.
 
 use std::net::Ipv4Addr;
 
 use contiv_model::{Event, NodeName, Object, Processor, ProcessorConfig, Resync, wire};
-use contiv_proto::Key;
-use contiv_tests::{
-    cluster::{NAMESPACE, ROOT},
-    lab::{LabError, Result},
-};
+use contiv_proto::{Key, Kind};
 use serde_json::{Value, json};
+use thiserror::Error;
+
+/// The namespace of all objects.
+const NAMESPACE: &str = "default";
 
 /// The port of every service.
 pub const PORT: u16 = 80;
@@ -24,6 +26,16 @@ const CLUSTER_IPS: Ipv4Addr = Ipv4Addr::new(10, 97, 0, 0);
 const BACKENDS: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 /// The first address of backends that come in by a change. The high bits tell them from all others.
 const NEWCOMERS: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 0);
+
+/// A generated value that the product does not decode: its stored form has changed.
+#[derive(Debug, Error)]
+#[error("{key}: {problem}")]
+pub struct UndecodableValue {
+    key: String,
+    problem: String,
+}
+
+type Result<T> = std::result::Result<T, UndecodableValue>;
 
 /// So many services with so many backends each, IPv4, one TCP port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +127,10 @@ impl Workload {
             "endpoints": (first..end).map(endpoint).collect::<Vec<_>>(),
             "ports": [{"name": "http", "port": TARGET_PORT, "protocol": "TCP"}],
         });
-        (format!("{ROOT}/endpointslice/{name}-{slice}/namespace/{NAMESPACE}"), value.to_string())
+        (
+            format!("{}{name}-{slice}/namespace/{NAMESPACE}", Key::prefix(Kind::EndpointSlice)),
+            value.to_string(),
+        )
     }
 
     fn service(service: usize) -> (String, String) {
@@ -126,7 +141,7 @@ impl Workload {
                 "name": "http", "protocol": "TCP", "port": PORT, "target_port": {"int_val": TARGET_PORT},
             }],
         });
-        (format!("{ROOT}/service/{name}/namespace/{NAMESPACE}"), value.to_string())
+        (format!("{}{name}/namespace/{NAMESPACE}", Key::prefix(Kind::Service)), value.to_string())
     }
 
     const fn slices(self) -> usize {
@@ -159,7 +174,7 @@ fn nth(first: Ipv4Addr, number: usize) -> Ipv4Addr {
 }
 
 fn decode(key: &str, value: &[u8]) -> Result<Object> {
-    let unexpected = |problem: String| LabError::Unexpected(format!("{key}: {problem}"));
+    let unexpected = |problem: String| UndecodableValue { key: key.to_owned(), problem };
     let parsed = Key::parse(key).map_err(|error| unexpected(error.to_string()))?;
     let parsed = parsed.ok_or_else(|| unexpected("is not a key of ours".to_owned()))?;
     let object = wire::decode(&parsed, value, 1).map_err(|error| unexpected(error.to_string()))?;

@@ -3,10 +3,9 @@
 
 use std::hint::black_box;
 
-use contiv_benches::workload::{Variant, Workload};
 use contiv_model::{ChangeSet, Event, Processor};
 use contiv_renderer::nftables::offline::Offline;
-use contiv_tests::lab::Result;
+use contiv_workload::{UndecodableValue, Variant, Workload};
 
 const WORKLOAD: Workload = Workload { services: 1000, backends: 4 };
 /// More than any batch of this workload has.
@@ -24,7 +23,7 @@ fn encode_one_change(offline: &mut Offline, changes: &ChangeSet) -> Vec<Vec<u8>>
     offline.update(changes)
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<(), UndecodableValue> {
     let mut processor = WORKLOAD.processor()?;
     let (mut offline, _) = Offline::resync(&processor.snapshot(), BATCH_LIMIT);
     let event = WORKLOAD.change(WORKLOAD.services / 2, Variant::Replaced(1))?;
