@@ -1,7 +1,7 @@
 //! Which agent to ask, and asking it.
 
 use anyhow::Context;
-use clap::Args;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
 use serde::de::DeserializeOwned;
 
 use super::http_client::{self, Server};
@@ -9,12 +9,46 @@ use super::http_client::{self, Server};
 /// Which agent to ask.
 #[derive(Debug, Clone, Args)]
 pub(super) struct AgentArgument {
+    // Before the address, which is taken out of the matches.
+    #[command(flatten)]
+    source: AgentSource,
+
     /// Where the agent listens (its --listen)
     #[arg(long, env = "CONTIV_AGENT", value_name = "URL", default_value = "http://127.0.0.1:9999")]
     pub(super) agent: Server,
 }
 
+/// Where the address of the agent comes from.
+#[derive(Debug, Clone)]
+struct AgentSource(Option<ValueSource>);
+
+impl Args for AgentSource {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
+impl FromArgMatches for AgentSource {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        Ok(Self(matches.value_source("agent")))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
 impl AgentArgument {
+    /// It is on the command line.
+    pub(super) fn is_given(&self) -> bool {
+        self.source.0 == Some(ValueSource::CommandLine)
+    }
+
     /// The answer to a GET.
     ///
     /// # Errors

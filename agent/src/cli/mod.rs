@@ -22,6 +22,7 @@ mod input;
 mod listing;
 mod man;
 mod name;
+mod node_settings;
 mod offline;
 mod progress;
 mod reference;

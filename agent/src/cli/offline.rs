@@ -1,12 +1,17 @@
 //! What manifests mean to a node, without an agent.
 
-use std::io::Write;
+use std::{collections::BTreeSet, net::IpAddr};
 
-use contiv_model::{NodeName, Object, Processor, ProcessorConfig, Resync, Snapshot, wire};
+use contiv_model::{Event, Object, Processor, Resync, Snapshot, wire};
 use contiv_proto::Kind;
 use contiv_store::{Problem, manifest::Parsed};
 
-use super::{Terminal, input::print_problems};
+use super::{
+    Terminal,
+    input::print_problems,
+    node_settings::{NodeConfig, NodeSettings},
+};
+use crate::config::Config;
 
 /// What a node is to be like.
 pub(super) struct Desired {
@@ -16,25 +21,34 @@ pub(super) struct Desired {
     pub(super) is_good: bool,
 }
 
-/// What the input means to the node of this name, or to one of the input if no name is given. Problems are printed.
+/// What the input means to a node by these settings. Problems are printed.
 pub(super) fn desire(
     parsed: &Parsed,
-    node_name: Option<&str>,
+    settings: &NodeSettings,
     terminal: &mut Terminal,
 ) -> anyhow::Result<Desired> {
+    let nodes = parsed.objects.iter().filter(|object| object.key.kind() == Kind::Node);
+    let names: BTreeSet<&str> = nodes.map(|object| object.key.name()).collect();
+    let NodeConfig { config, local_addresses } = settings.of_one_of(&names, &mut terminal.err)?;
     let (objects, problems) = validate(parsed);
     print_problems(&problems, &mut terminal.err)?;
     let is_good = parsed.problems.is_empty() && problems.is_empty();
     if objects.is_empty() && !is_good {
         return Ok(Desired { snapshot: None, is_good });
     }
-    let node = match node_name {
-        Some(name) => name.to_owned(),
-        None => choose_node(parsed, terminal)?,
-    };
-    let mut processor = Processor::new(ProcessorConfig::new(NodeName::new(node)));
+    Ok(Desired { snapshot: Some(process(objects, &config, local_addresses)), is_good })
+}
+
+/// What renderers are told of these objects.
+pub(super) fn process(
+    objects: Vec<Object>,
+    config: &Config,
+    local_addresses: Option<BTreeSet<IpAddr>>,
+) -> Snapshot {
+    let mut processor = Processor::new(config.processor());
+    processor.apply(local_addresses.map(Event::LocalAddresses));
     processor.resync(Resync { objects, ..Resync::default() });
-    Ok(Desired { snapshot: Some(processor.snapshot()), is_good })
+    processor.snapshot()
 }
 
 /// What the processor can use, and what is wrong with the rest.
@@ -54,24 +68,4 @@ pub(super) fn validate(parsed: &Parsed) -> (Vec<Object>, Vec<Problem>) {
         }
     }
     (objects, problems)
-}
-
-/// The node whose view it is. Which one decides what is local and where node ports answer, so it is said when there was
-/// a choice.
-fn choose_node(parsed: &Parsed, terminal: &mut Terminal) -> anyhow::Result<String> {
-    let nodes = parsed.objects.iter().filter(|object| object.key.kind() == Kind::Node);
-    let mut names: Vec<&str> = nodes.map(|object| object.key.name()).collect();
-    names.sort_unstable();
-    match names.as_slice() {
-        [] => Ok(String::new()),
-        [only] => Ok((*only).to_owned()),
-        [first, ..] => {
-            let count = names.len();
-            writeln!(
-                terminal.err,
-                "note: rendered for node {first}, the first of {count}; --node-name chooses another"
-            )?;
-            Ok((*first).to_owned())
-        }
-    }
 }

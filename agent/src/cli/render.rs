@@ -8,13 +8,16 @@ use contiv_renderer::dry_run;
 use super::{
     Outcome, Terminal,
     input::Manifests,
+    node_settings::NodeSettings,
     offline::{Desired, desire},
 };
 
 /// Print the dataplane that manifests lead to; needs no privileges and no store
 ///
-/// As in: kubectl get -A -o yaml svc,endpointslices,pods,nodes | contiv render -f -. Exit codes: 0 all is well; 1 a manifest
-/// is broken (the others are rendered); 2 wrong usage.
+/// As in: kubectl get -A -o yaml svc,endpointslices,pods,nodes | contiv render -f -. It is the dataplane of the node that
+/// --node-name names; else of this machine, if it is among the nodes of the input or that has none; else of the first. The
+/// settings are those that an agent would have here: flags, environment and configuration file. Exit codes: 0 all is well; 1
+/// a manifest is broken (the others are rendered); 2 wrong usage or configuration.
 #[derive(Debug, Args)]
 pub(super) struct Render {
     #[command(flatten)]
@@ -24,9 +27,8 @@ pub(super) struct Render {
     #[arg(short, long, value_enum, default_value_t = Output::Nft)]
     output: Output,
 
-    /// Whose dataplane [default: the only node of the input, or the first by name]
-    #[arg(long, value_name = "NAME", env = "CONTIV_NODE_NAME")]
-    node_name: Option<String>,
+    #[command(flatten)]
+    settings: NodeSettings,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -45,7 +47,7 @@ impl Render {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let parsed = self.manifests.read()?;
         self.manifests.report(&parsed, &mut terminal.err)?;
-        let Desired { snapshot, is_good } = desire(&parsed, self.node_name.as_deref(), terminal)?;
+        let Desired { snapshot, is_good } = desire(&parsed, &self.settings, terminal)?;
         let Some(snapshot) = snapshot else {
             return Ok(Outcome::SomeBad);
         };

@@ -62,7 +62,8 @@ pub(super) fn run<T>(
     run_with(url, etcd.access(url), work)
 }
 
-fn run_with<T>(
+/// The same with this access, or with what is wrong with it.
+pub(super) fn run_with<T>(
     url: &StoreUrl,
     access: Result<EtcdAccess, Vec<String>>,
     work: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<T>,

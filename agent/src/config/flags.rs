@@ -1,6 +1,6 @@
 //! Flags and environment: only what is set there, so that the file's values stay otherwise.
 
-use std::marker::PhantomData;
+use std::{ffi::OsString, marker::PhantomData};
 
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
@@ -15,6 +15,17 @@ impl<C: Args> ConfigFlags<C> {
     pub(super) fn update(&self, config: &mut C) -> Result<(), ConfigError> {
         let Some(matches) = &self.0 else { return Ok(()) };
         config.update_from_arg_matches(matches).map_err(|error| ConfigError::one(error.to_string()))
+    }
+}
+
+impl<C: Args> ConfigFlags<C> {
+    /// Those of the environment, with the `given` ones of a command line over them, as in `--node-name=n1`.
+    ///
+    /// # Errors
+    /// When a value has not the form of its key.
+    pub(crate) fn of_environment(given: impl IntoIterator<Item = OsString>) -> Result<Self, Error> {
+        let command = C::augment_args_for_update(Command::new("contiv").no_binary_name(true));
+        Ok(Self(Some(command.try_get_matches_from(given)?), PhantomData))
     }
 }
 

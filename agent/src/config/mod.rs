@@ -343,8 +343,7 @@ impl Settings for Config {
 
     fn complete(&mut self) -> Result<(), ConfigError> {
         if self.node_name.is_empty() {
-            // As the kubelet does it.
-            self.node_name = host_name("node-name")?.to_lowercase();
+            self.node_name = default_node_name()?;
         }
         if self.otlp_endpoint.is_empty() {
             // What OpenTelemetry names for all programs.
@@ -360,6 +359,11 @@ impl Settings for Config {
     fn log(&self) -> (LogFormat, &str) {
         (self.log_format, &self.log_level)
     }
+}
+
+/// The name of the node that this machine is, unless it is set: the host name, as the kubelet takes it.
+pub(crate) fn default_node_name() -> Result<String, ConfigError> {
+    Ok(host_name("node-name")?.to_lowercase())
 }
 
 /// The name of this machine, for a key that is not set.

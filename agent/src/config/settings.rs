@@ -32,16 +32,33 @@ pub trait Settings: Args + Default + Serialize + DeserializeOwned {
         file::read(file, Self::DEFAULT_FILE)
     }
 
-    /// The effective configuration. Without a `file`, [`Self::DEFAULT_FILE`] is read if there is one.
+    /// What file, environment and flags set, before [`Self::finish`]. Without a `file`, [`Self::DEFAULT_FILE`] is read if
+    /// there is one.
     ///
     /// # Errors
-    /// Everything that is wrong with the file, or with the result.
-    fn load(file: Option<&Path>, flags: &ConfigFlags<Self>) -> Result<Self, ConfigError> {
+    /// Everything that is wrong with the file.
+    fn read(file: Option<&Path>, flags: &ConfigFlags<Self>) -> Result<Self, ConfigError> {
         let mut config = Self::of_file(file)?.unwrap_or_default();
         flags.update(&mut config)?;
-        config.complete()?;
-        let problems = config.problems();
-        if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
+        Ok(config)
+    }
+
+    /// The same, completed and checked.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    fn finish(mut self) -> Result<Self, ConfigError> {
+        self.complete()?;
+        let problems = self.problems();
+        if problems.is_empty() { Ok(self) } else { Err(ConfigError(problems)) }
+    }
+
+    /// The effective configuration.
+    ///
+    /// # Errors
+    /// Those of [`Self::read`] and [`Self::finish`].
+    fn load(file: Option<&Path>, flags: &ConfigFlags<Self>) -> Result<Self, ConfigError> {
+        Self::read(file, flags)?.finish()
     }
 
     /// The configuration as a file that says the same.

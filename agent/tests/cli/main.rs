@@ -10,6 +10,7 @@ mod etcd;
 mod otlp;
 mod render;
 mod service_manager;
+mod settings;
 mod store;
 mod support_bundle;
 mod trace;

@@ -10,6 +10,7 @@ use crate::cli::{
     Terminal,
     agent_argument::AgentArgument,
     input::{self, print_problems},
+    node_settings::NodeSettings,
     offline::{Desired, desire},
 };
 
@@ -23,9 +24,8 @@ pub(super) struct Whom {
     #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1..)]
     files: Vec<PathBuf>,
 
-    /// With -f: on which node [default: the only node of the input, or the first by name]
-    #[arg(long, value_name = "NAME", env = "CONTIV_NODE_NAME")]
-    node_name: Option<String>,
+    #[command(flatten)]
+    settings: NodeSettings,
 }
 
 /// Where the answers come from.
@@ -38,12 +38,13 @@ pub(super) enum Source<'a> {
 impl Whom {
     /// The source, and whether all of its input was good; no source if none of it was.
     pub(super) fn open(&self, terminal: &mut Terminal) -> anyhow::Result<(Option<Source<'_>>, bool)> {
+        self.settings.check(&self.agent, !self.files.is_empty())?;
         if self.files.is_empty() {
             return Ok((Some(Source::Agent(&self.agent)), true));
         }
         let parsed = input::read(&self.files)?;
         print_problems(&parsed.problems, &mut terminal.err)?;
-        let Desired { snapshot, is_good } = desire(&parsed, self.node_name.as_deref(), terminal)?;
+        let Desired { snapshot, is_good } = desire(&parsed, &self.settings, terminal)?;
         if snapshot.as_ref().is_some_and(|snapshot| snapshot.node == NodeFacts::default()) {
             writeln!(
                 terminal.err,

@@ -4,21 +4,22 @@ use std::{collections::BTreeMap, io::Write, path::PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use contiv_model::{Event, Object, Processor, Resync, Snapshot, wire};
+use contiv_model::{Object, Snapshot, wire};
 use contiv_proto::{Key, key};
-use contiv_renderer::{LocalAddresses, route::RouteOptions};
-use contiv_store::{StoreUrl, manifest::Parsed};
+use contiv_renderer::route::RouteOptions;
+use contiv_store::{StoreUrl, etcd::EtcdAccess, manifest::Parsed};
 
 use crate::{
     cli::{
-        Terminal, UsageError,
+        Terminal,
         agent_argument::AgentArgument,
         http_client,
         input::{self, print_problems},
-        offline::validate,
+        node_settings::{NodeSettings, local_addresses},
+        offline::{process, validate},
         store,
     },
-    config::{Config, ConfigFlags, EtcdFlags, RendererName, Settings as _, file},
+    config::{Config, EtcdFlags, RendererName, file},
 };
 
 /// Whom to ask.
@@ -28,21 +29,15 @@ pub(super) struct Whom {
     agent: AgentArgument,
 
     /// Ask these manifests and no agent: a file, a folder with all below it, or - for standard input
-    #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1..)]
-    #[arg(conflicts_with_all = ["agent", "store"])]
+    #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1.., conflicts_with = "store")]
     files: Vec<PathBuf>,
 
     /// Ask this store and no agent: dir:PATH, etcd://HOST:PORT[,HOST:PORT…], or etcds://… with TLS
-    #[arg(long, value_name = "URL", conflicts_with = "agent")]
+    #[arg(long, value_name = "URL")]
     store: Option<StoreUrl>,
 
-    /// With -f and --store: the configuration of the agent [default: /etc/contiv/agent.toml, if it exists]
-    #[arg(long, value_name = "FILE", conflicts_with = "agent")]
-    config: Option<PathBuf>,
-
-    /// With -f and --store: on which node [default: as configured]
-    #[arg(long, value_name = "NAME", conflicts_with = "agent")]
-    node_name: Option<String>,
+    #[command(flatten)]
+    settings: NodeSettings,
 
     #[command(flatten)]
     etcd: EtcdFlags,
@@ -61,24 +56,27 @@ pub(super) trait Desire {
 impl Whom {
     /// The source, and whether all of its input was good; no source if none of it was.
     pub(super) fn open(&self, terminal: &mut Terminal) -> anyhow::Result<(Option<Source<'_>>, bool)> {
-        if self.files.is_empty() && self.store.is_none() {
+        let has_input = !self.files.is_empty() || self.store.is_some();
+        self.settings.check(&self.agent, has_input)?;
+        if !has_input {
             return Ok((Some(Source::Agent(&self.agent)), true));
         }
-        let mut config = Config::load(self.config.as_deref(), &ConfigFlags::default())
-            .map_err(|error| UsageError(error.to_string()))?;
-        config.node_name = self.node_name.clone().unwrap_or(config.node_name);
+        let config = self.settings.of_this_machine()?;
         let (objects, is_good) = match &self.store {
-            Some(url) => of_store(url, &self.etcd, terminal)?,
+            Some(url) => of_store(url, self.access(url, &config), terminal)?,
             None => of_manifests(&input::read(&self.files)?, terminal)?,
         };
         if objects.is_empty() && !is_good {
             return Ok((None, is_good));
         }
-        let mut processor = Processor::new(config.processor());
-        processor.apply([Event::LocalAddresses(local_addresses()?)]);
-        processor.resync(Resync { objects, ..Resync::default() });
-        let source = Source::Offline { snapshot: Box::new(processor.snapshot()), config: Box::new(config) };
+        let snapshot = Box::new(process(objects, &config, Some(local_addresses()?)));
+        let source = Source::Offline { snapshot, config: Box::new(config) };
         Ok((Some(source), is_good))
+    }
+
+    /// How to get into a store: as the configuration says of the agent's, and as flags and environment say of any.
+    fn access(&self, url: &StoreUrl, config: &Config) -> Result<EtcdAccess, Vec<String>> {
+        if *url == config.store { self.etcd.over(url, config.etcd_access()) } else { self.etcd.access(url) }
     }
 }
 
@@ -91,10 +89,10 @@ fn of_manifests(parsed: &Parsed, terminal: &mut Terminal) -> anyhow::Result<(Vec
 
 fn of_store(
     url: &StoreUrl,
-    etcd: &EtcdFlags,
+    access: Result<EtcdAccess, Vec<String>>,
     terminal: &mut Terminal,
 ) -> anyhow::Result<(Vec<Object>, bool)> {
-    let listed = store::run(url, etcd, async |store| Ok(store.list(key::ROOT).await?))?;
+    let listed = store::run_with(url, access, async |store| Ok(store.list(key::ROOT).await?))?;
     let mut objects = BTreeMap::new();
     let mut is_good = true;
     for entry in &listed.entries {
@@ -116,12 +114,6 @@ fn of_store(
     Ok((objects.into_values().collect(), is_good))
 }
 
-fn local_addresses() -> anyhow::Result<std::collections::BTreeSet<std::net::IpAddr>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let addresses = runtime.block_on(LocalAddresses::open());
-    Ok(addresses.context("the addresses of this node are not known")?.current().clone())
-}
-
 /// Where the answers come from.
 pub(super) enum Source<'a> {
     Agent(&'a AgentArgument),
@@ -135,7 +127,7 @@ pub(super) enum Source<'a> {
 impl Source<'_> {
     fn config(&self) -> anyhow::Result<Config> {
         match self {
-            Self::Agent(AgentArgument { agent }) => {
+            Self::Agent(AgentArgument { agent, .. }) => {
                 let text = http_client::get(agent, "/config")?;
                 file::parse("/config", &text).with_context(|| format!("{agent} is no agent of this version"))
             }

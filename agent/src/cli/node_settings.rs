@@ -1,0 +1,245 @@
+//! The settings by which an agent would serve a node, for the commands that do without one: flags win over the environment,
+//! the environment over the file, as the agent has it.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    io::{self, Write},
+    net::IpAddr,
+    path::PathBuf,
+};
+
+use anyhow::Context;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
+use contiv_model::NodePortAddresses;
+use contiv_renderer::LocalAddresses;
+
+use super::{UsageError, agent_argument::AgentArgument};
+use crate::config::{self, Config, ConfigError, ConfigFlags, Settings as _};
+
+/// Keys that concern the process of an agent and not what becomes of services on its node; those of etcd begin with `etcd-`.
+const PROCESS_KEYS: [&str; 16] = [
+    "store",
+    "own-table",
+    "listen",
+    "healthz-listen",
+    "state-dir",
+    "log-format",
+    "log-level",
+    "mass-deletion-percent",
+    "mass-deletion-wait",
+    "service-counters",
+    "verify-interval",
+    "verify-heal",
+    "history-events",
+    "history-age",
+    "history-bytes",
+    "otlp-endpoint",
+];
+
+/// Where the settings come from.
+#[derive(Debug, Args)]
+pub(super) struct NodeSettings {
+    /// Without an agent: the configuration it would have [default: /etc/contiv/agent.toml, if it exists]
+    #[arg(long, env = "CONTIV_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    flags: NodeFlags,
+}
+
+/// The flags and the environment of the agent, as far as they decide what becomes of services.
+#[derive(Debug)]
+struct NodeFlags {
+    flags: ConfigFlags<Config>,
+    /// One of them is on the command line.
+    is_given: bool,
+}
+
+/// A configuration, and what is known of the machine that it is for.
+#[derive(Debug)]
+pub(super) struct NodeConfig {
+    pub(super) config: Config,
+    /// The addresses of its interfaces. None if nothing depends on them, or if it is another machine.
+    pub(super) local_addresses: Option<BTreeSet<IpAddr>>,
+}
+
+impl NodeSettings {
+    /// Refuses what makes no sense together: an agent has settings of its own, and is not asked where there is other input.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub(super) fn check(&self, agent: &AgentArgument, has_input: bool) -> Result<(), UsageError> {
+        let problem = match (has_input, agent.is_given(), self.flags.is_given) {
+            (true, true, _) => {
+                "--agent: an agent is not asked where -f or --store says what there is; give one of them"
+            }
+            (false, _, true) => {
+                "the settings of the node are for -f or --store; a running agent has its own: see its /config"
+            }
+            _ => return Ok(()),
+        };
+        Err(UsageError(problem.to_owned()))
+    }
+
+    /// The settings of the agent of this machine.
+    ///
+    /// # Errors
+    /// [`UsageError`]: everything that is wrong with them.
+    pub(super) fn of_this_machine(&self) -> anyhow::Result<Config> {
+        Ok(Config::load(self.config.as_deref(), &self.flags.flags).map_err(usage)?)
+    }
+
+    /// The settings for one of these nodes: the one that is set; else this machine, if it is one of them; else the first by
+    /// name. Which one decides what is local and where node ports answer, so it is said when there was a choice.
+    ///
+    /// # Errors
+    /// [`UsageError`]: everything that is wrong with the settings. When the addresses of this machine cannot be read.
+    pub(super) fn of_one_of(
+        &self,
+        nodes: &BTreeSet<&str>,
+        err: &mut impl Write,
+    ) -> anyhow::Result<NodeConfig> {
+        let mut config = Config::read(self.config.as_deref(), &self.flags.flags).map_err(usage)?;
+        if config.node_name.is_empty() {
+            config.node_name = choose(nodes, config::default_node_name().map_err(usage)?, err)?;
+        }
+        let config = config.finish().map_err(usage)?;
+        let needs_addresses = config.node_port_addresses.iter().any(|of| *of != NodePortAddresses::Primary);
+        if !needs_addresses {
+            return Ok(NodeConfig { config, local_addresses: None });
+        }
+        if config.node_name != self.name_of_this_machine()? {
+            writeln!(
+                err,
+                "note: node-port-addresses is about the interfaces of node {}, which only that machine knows: here they \
+                 have no addresses",
+                config.node_name
+            )?;
+            return Ok(NodeConfig { config, local_addresses: None });
+        }
+        Ok(NodeConfig { config, local_addresses: Some(local_addresses()?) })
+    }
+
+    /// The name that an agent would have here without flags.
+    fn name_of_this_machine(&self) -> anyhow::Result<String> {
+        let environment = ConfigFlags::of_environment([]).map_err(|error| usage_of_flag(&error))?;
+        let config = Config::read(self.config.as_deref(), &environment).map_err(usage)?;
+        let is_set = !config.node_name.is_empty();
+        Ok(if is_set { config.node_name } else { config::default_node_name().map_err(usage)? })
+    }
+}
+
+/// The addresses of the interfaces of this machine.
+///
+/// # Errors
+/// When the kernel does not say them.
+pub(super) fn local_addresses() -> anyhow::Result<BTreeSet<IpAddr>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let addresses = runtime.block_on(LocalAddresses::open());
+    Ok(addresses.context("the addresses of this node are not known")?.current().clone())
+}
+
+fn choose(nodes: &BTreeSet<&str>, this_machine: String, err: &mut impl Write) -> io::Result<String> {
+    let Some(first) = nodes.first().filter(|_| !nodes.contains(this_machine.as_str())) else {
+        return Ok(this_machine);
+    };
+    if nodes.len() > 1 {
+        let count = nodes.len();
+        writeln!(err, "note: rendered for node {first}, the first of {count}; --node-name chooses another")?;
+    }
+    Ok((*first).to_owned())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as an argument of map_err")]
+fn usage(error: ConfigError) -> UsageError {
+    UsageError(error.to_string())
+}
+
+fn usage_of_flag(error: &Error) -> UsageError {
+    UsageError(error.to_string())
+}
+
+/// The keys that are flags here too.
+fn keys() -> impl Iterator<Item = clap::Arg> {
+    let command = Config::augment_args_for_update(Command::new("settings"));
+    let arguments: Vec<clap::Arg> = command.get_arguments().cloned().collect();
+    arguments.into_iter().filter(|argument| {
+        let key = argument.get_long().unwrap_or_default();
+        !key.starts_with("etcd-") && !PROCESS_KEYS.contains(&key)
+    })
+}
+
+impl Args for NodeFlags {
+    fn augment_args(command: Command) -> Command {
+        // The name of the node is often needed, the rest mostly comes from the file.
+        let argument = |argument: clap::Arg| {
+            let is_name = argument.get_long() == Some("node-name");
+            argument.hide_short_help(!is_name).help_heading("Settings of the node (without an agent)")
+        };
+        command.args(keys().map(argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for NodeFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut given = Vec::new();
+        for argument in keys() {
+            let (Some(key), id) = (argument.get_long(), argument.get_id().as_str()) else { continue };
+            if matches.value_source(id) != Some(ValueSource::CommandLine) {
+                continue;
+            }
+            given.extend(matches.get_raw(id).into_iter().flatten().map(|value| {
+                let mut flag = OsString::from(format!("--{key}="));
+                flag.push(value);
+                flag
+            }));
+        }
+        let is_given = !given.is_empty();
+        Ok(Self { flags: ConfigFlags::of_environment(given)?, is_given })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_of_this_machine_is_chosen_before_the_first() {
+        for (nodes, expected, note) in [
+            (&["n1", "here"][..], "here", ""),
+            (&[], "here", ""),
+            (&["n1"], "n1", ""),
+            (
+                &["n2", "n1"],
+                "n1",
+                "note: rendered for node n1, the first of 2; --node-name chooses another\n",
+            ),
+        ] {
+            let mut err = Vec::new();
+            let chosen = choose(&nodes.iter().copied().collect(), "here".to_owned(), &mut err).unwrap();
+            assert_eq!(
+                (chosen.as_str(), String::from_utf8(err).unwrap().as_str()),
+                (expected, note),
+                "{nodes:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn process_keys_are_keys_of_the_configuration() {
+        let command = Config::augment_args_for_update(Command::new("settings"));
+        let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+        assert!(PROCESS_KEYS.iter().all(|key| known.contains(key)), "{known:?}");
+        assert!(keys().any(|argument| argument.get_long() == Some("masquerade-all")));
+    }
+}
