@@ -8,6 +8,7 @@ pub mod annotation;
 pub mod fuzz;
 pub mod key;
 pub mod kind;
+pub mod label;
 pub mod message;
 mod number;
 pub mod object;

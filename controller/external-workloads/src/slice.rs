@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use contiv_controller::{BoxError, ResourceType};
-use contiv_proto::{Key, Kind, message::endpointslice as wire};
+use contiv_proto::{Key, Kind, label, message::endpointslice as wire};
 use contiv_store::Entry;
 
 use crate::service::{Service, read};
@@ -11,11 +11,11 @@ use crate::service::{Service, read};
 /// The label that says to which service a slice belongs.
 pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 /// The label that says who writes a slice.
-pub const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
+pub const MANAGED_BY_LABEL: &str = label::ENDPOINT_SLICE_MANAGED_BY;
 /// The label of slices of a headless service, with an empty value.
 pub const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 /// What the label says of ours; linkerd's are `linkerd-external-workloads-controller`.
-pub const MANAGED_BY: &str = "contiv-external-workloads";
+pub const MANAGED_BY: &str = label::EXTERNAL_WORKLOADS_CONTROLLER;
 /// The annotation with the [`Service::uid`] of the service a slice was made for: Kubernetes' owner reference.
 pub const OWNER_ANNOTATION: &str = "contiv.io/owner-uid";
 /// The annotation with the revision at which the writer of a slice won its election. It proves who wrote what, and is no

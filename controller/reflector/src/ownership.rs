@@ -4,28 +4,27 @@
 //! carries the label of somebody else: that is never written and never swept. What carries such a label in Kubernetes is
 //! not reflected, or nobody could tell later whose it was.
 
-use contiv_proto::{Key, Object};
+use contiv_proto::{
+    Key, Object,
+    label::{ENDPOINT_SLICE_MANAGED_BY, EXTERNAL_WORKLOADS_CONTROLLER},
+};
 
 /// The label by which anybody can say that an object is theirs; its value is whose. For what is applied by hand beside a
 /// reflector.
 pub const MANAGED_BY: &str = "contiv.io/managed-by";
 /// The label of what the connector made; its value is the registry.
 const REGISTRY: &str = "contiv.io/registry";
-/// The label by which Kubernetes says which controller manages an endpoint slice.
-const SLICE_MANAGER: &str = "endpointslice.kubernetes.io/managed-by";
-/// What contiv's controller of external workloads writes there.
-const EXTERNAL_WORKLOADS: &str = "contiv-external-workloads";
 
 /// Whether an object is somebody else's.
 pub fn is_foreign(object: &Object) -> bool {
     label(object, MANAGED_BY).is_some()
         || label(object, REGISTRY).is_some()
-        || label(object, SLICE_MANAGER) == Some(EXTERNAL_WORKLOADS)
+        || label(object, ENDPOINT_SLICE_MANAGED_BY) == Some(EXTERNAL_WORKLOADS_CONTROLLER)
 }
 
 /// Whether a value that this program wrote is somebody else's. Nearly all can be told without decoding.
 pub(crate) fn is_foreign_value(key: &Key, value: &[u8]) -> bool {
-    let names = [MANAGED_BY, REGISTRY, EXTERNAL_WORKLOADS];
+    let names = [MANAGED_BY, REGISTRY, EXTERNAL_WORKLOADS_CONTROLLER];
     let has_name = |name: &str| value.windows(name.len()).any(|window| window == name.as_bytes());
     names.into_iter().any(has_name) && Object::decode(key, value).is_ok_and(|object| is_foreign(&object))
 }
@@ -79,7 +78,8 @@ mod tests {
         let labels = r#"{"label":[{"key":"contiv.io/managed-by","value":"me"}]}"#;
         assert!(is_foreign_json(Kind::Namespace, labels));
         assert!(is_foreign_json(Kind::Service, r#"{"labels":{"contiv.io/registry":"consul"}}"#));
-        let of_workloads = format!(r#"{{"labels":{{"{SLICE_MANAGER}":"{EXTERNAL_WORKLOADS}"}}}}"#);
+        let of_workloads =
+            format!(r#"{{"labels":{{"{ENDPOINT_SLICE_MANAGED_BY}":"{EXTERNAL_WORKLOADS_CONTROLLER}"}}}}"#);
         assert!(is_foreign_json(Kind::EndpointSlice, &of_workloads));
     }
 }

@@ -20,6 +20,10 @@ pub struct EndpointSlice {
     pub service: Option<ServiceId>,
     /// What its endpoints are.
     pub address_type: AddressType,
+    /// Whether it adds to the `Endpoints` of the service, as slices of external workloads do. All other slices take their
+    /// place: they hold the same pods.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_supplement: bool,
     /// Empty where the address type is FQDN.
     pub endpoints: Vec<SliceEndpoint>,
     /// Ports of each endpoint. Those that a proxy ignores (no name, no number) are left out.

@@ -44,7 +44,10 @@ struct Endpoint<'a> {
     pod: Option<&'a PodId>,
 }
 
-/// Finds the backends of every port of a service. Where it has slices that a proxy can use, they win over endpoints.
+/// Finds the backends of every port of a service.
+///
+/// Slices that a proxy can use take the place of `Endpoints`, even if they are empty. Slices of external workloads do not:
+/// they know nothing of the pods, and add to whatever holds these.
 pub(super) fn collect<'a>(
     sources: Sources<'a, impl Iterator<Item = &'a EndpointSlice>>,
     cache: &Cache,
@@ -53,16 +56,16 @@ pub(super) fn collect<'a>(
 ) -> Backends {
     let Sources { service: spec, endpoints, slices } = sources;
     let mut candidates: Vec<Vec<Candidate<'_>>> = spec.ports.iter().map(|_| Vec::new()).collect();
-    let mut slices = slices.peekable();
-    if slices.peek().is_some() {
-        for slice in slices {
-            let endpoints = slice.endpoints.iter().map(|endpoint| {
-                let hinted = Hinted::new(endpoint.hints.as_deref(), placement);
-                Endpoint::new(&endpoint.address, endpoint.conditions, hinted, cache, placement)
-            });
-            add(&mut candidates, spec, endpoints, &slice.ports);
-        }
-    } else {
+    let mut is_replaced = false;
+    for slice in slices {
+        is_replaced |= !slice.is_supplement;
+        let endpoints = slice.endpoints.iter().map(|endpoint| {
+            let hinted = Hinted::new(endpoint.hints.as_deref(), placement);
+            Endpoint::new(&endpoint.address, endpoint.conditions, hinted, cache, placement)
+        });
+        add(&mut candidates, spec, endpoints, &slice.ports);
+    }
+    if !is_replaced {
         for subset in endpoints.into_iter().flat_map(|endpoints| &endpoints.subsets) {
             let endpoints = subset
                 .addresses

@@ -244,6 +244,7 @@ mod tests {
             id: EndpointSliceId::new("default", service),
             service: Some(ServiceId::new("default", service)),
             address_type: AddressType::Ipv4,
+            is_supplement: false,
             endpoints: vec![SliceEndpoint { address, conditions: Conditions::READY, hints }],
             ports: Vec::new(),
         })

@@ -122,6 +122,7 @@ mod tests {
             id: EndpointSliceId::new("default", name),
             service: Some(ServiceId::new("default", service)),
             address_type: AddressType::Ipv4,
+            is_supplement: false,
             endpoints: Vec::new(),
             ports: Vec::new(),
         })

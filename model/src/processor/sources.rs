@@ -125,6 +125,7 @@ mod tests {
                     id: EndpointSliceId::new("default", name),
                     service: service.map(|name| ServiceId::new("default", name)),
                     address_type: if is_usable { AddressType::Ipv4 } else { AddressType::Fqdn },
+                    is_supplement: false,
                     endpoints: Vec::new(),
                     ports: Vec::new(),
                 })

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use contiv_proto::message::endpointslice as proto;
+use contiv_proto::{label, message::endpointslice as proto};
 
 use super::{
     endpoints::{self, with_no_more_room},
@@ -45,7 +45,14 @@ pub(super) fn validate(message: &proto::EndpointSlice) -> Result<EndpointSlice, 
         .filter_map(|(p, port)| self::port(p, port, &mut problems));
     let ports: Vec<EndpointPort> = with_no_more_room(message.ports.len(), ports);
 
-    problems.finish(EndpointSlice { service: service(message, &id), id, address_type, endpoints, ports })
+    problems.finish(EndpointSlice {
+        service: service(message, &id),
+        id,
+        address_type,
+        is_supplement: label::is_of_external_workloads(&message.labels),
+        endpoints,
+        ports,
+    })
 }
 
 fn service(message: &proto::EndpointSlice, id: &EndpointSliceId) -> Option<ServiceId> {

@@ -151,6 +151,7 @@ pub(crate) fn mk_slice(
         id: EndpointSliceId::new(namespace, name),
         service: Some(ServiceId::new(namespace, service)),
         address_type: AddressType::Ipv4,
+        is_supplement: false,
         endpoints: endpoints.to_vec(),
         ports: ports.iter().map(|port| mk_endpoint_port(port)).collect(),
     }

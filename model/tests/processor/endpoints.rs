@@ -36,6 +36,27 @@ fn slices_win_over_endpoints_even_if_they_are_empty() {
 }
 
 #[test]
+fn external_workload_slices_add_to_endpoints() {
+    let pods = put(mk_endpoints("default/web", &[mk_subset(&[at("10.2.0.1")], &["http:8080/tcp"])]));
+    let external = |endpoints: &[SliceEndpoint]| {
+        let slice = mk_slice("default/web-vm", "web", endpoints, &["http:9090/tcp"]);
+        put(EndpointSlice { is_supplement: true, ..slice })
+    };
+    let mut processor = mk_processor_with([web(), pods]);
+    let pod = "80/tcp -> 10.2.0.1:8080";
+    for none_ready in [&[][..], &[with(at("192.0.2.7"), false, false, false)]] {
+        processor.apply([external(none_ready)]);
+        assert_eq!(backends(&processor, "default/web"), [pod], "{none_ready:?}");
+    }
+    processor.apply([external(&[ready(at("192.0.2.7"))])]);
+    assert_eq!(backends(&processor, "default/web"), [pod, "80/tcp -> 192.0.2.7:9090"]);
+
+    // Slices of pods take the place of endpoints, whatever else there is.
+    processor.apply([put(mk_slice("default/web-1", "web", &[ready(at("10.2.0.2"))], &["http:8080/tcp"]))]);
+    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 10.2.0.2:8080", "80/tcp -> 192.0.2.7:9090"]);
+}
+
+#[test]
 fn a_slice_of_names_does_not_win_over_endpoints() {
     let names = EndpointSlice {
         address_type: AddressType::Fqdn,

@@ -101,6 +101,44 @@ fn packets_reach_a_workload_outside_any_pod_network_while_it_is_ready() -> Resul
     })
 }
 
+#[test]
+fn external_workloads_join_the_pods_of_endpoints() -> Result<()> {
+    isolated("packets::external_workloads_join_the_pods_of_endpoints", |lab| {
+        let etcd = Etcd::start(lab)?;
+        let _servers = Responder::start_all([&lab.client, &lab.pod2], TARGET_PORT)?;
+        for family in Family::BOTH {
+            let (pods, via) = (ranges::PODS.cidr(family), lab.node.host.address(family).to_string());
+            lab.client.exec(&["ip", "route", "add", &pods, "via", &via])?;
+        }
+        let _controller = Instance::start(lab, &lab.node, &["--enable", "external-workloads"])?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
+        let run = Run { lab, etcd: &etcd };
+
+        // The pods, as Contiv's reflector writes them: without any slice.
+        let subsets = Family::BOTH.map(|family| {
+            json!({
+                "addresses": [{"ip": lab.pod2.host.address(family), "node_name": "node"}],
+                "ports": [{"name": "http", "port": TARGET_PORT, "protocol": "TCP"}],
+            })
+        });
+        let pods = json!({"name": "legacy", "namespace": NAMESPACE, "endpoint_subsets": subsets});
+        etcd.put_values(&[(format!("{ROOT}/endpoints/legacy/namespace/{NAMESPACE}"), pods.to_string())])?;
+        run.contiv("apply", SERVICE)?;
+        run.is_served_by(&["pod2"])?;
+
+        run.contiv("apply", &manifests(lab, "False", "False"))?;
+        wait_until("there are slices of both families", SOON, || {
+            run.slices().is_ok_and(|slices| slices.len() == 2)
+        })?;
+        run.is_served_by(&["pod2"])?;
+        run.contiv("apply", &manifests(lab, "True", "False"))?;
+        run.is_served_by(&["client", "pod2"])?;
+        run.contiv("apply", &manifests(lab, "False", "False"))?;
+        run.is_served_by(&["pod2"])?;
+        agent.stop().map(drop)
+    })
+}
+
 struct Run<'lab> {
     lab: &'lab Lab,
     etcd: &'lab Etcd<'lab>,

@@ -106,3 +106,19 @@ fn invalid_slices_are_named() {
     assert!(fields.eq(expected), "{problems:#?}");
     assert!(self::problems(Kind::EndpointSlice, "{}")[0].contains("IPv4, IPv6, FQDN"));
 }
+
+#[test]
+fn slices_of_external_workloads_are_supplements() {
+    for (manager, expected) in [
+        ("contiv-external-workloads", true),
+        ("linkerd-external-workloads-controller", true),
+        ("endpointslice-controller.k8s.io", false),
+        ("endpointslicemirroring-controller.k8s.io", false),
+        ("", false),
+    ] {
+        let labels = format!(r#""labels":{{"endpointslice.kubernetes.io/managed-by":"{manager}"}}"#);
+        let object = read(Kind::EndpointSlice, &format!(r#"{{{labels},"address_type":"IPv4"}}"#));
+        let Object::EndpointSlice(slice) = object else { panic!("{object:?}") };
+        assert_eq!(slice.is_supplement, expected, "{manager}");
+    }
+}

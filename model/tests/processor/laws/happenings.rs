@@ -165,11 +165,13 @@ fn slice() -> impl Strategy<Value = Object> {
         vec(endpoint, 0..4),
         ports(),
         address_type,
+        any::<bool>(),
     )
-        .prop_map(|(id, service, endpoints, ports, address_type)| {
+        .prop_map(|(id, service, endpoints, ports, address_type, is_supplement)| {
             contiv_model::object::EndpointSlice {
                 service,
                 address_type,
+                is_supplement,
                 ..mk_slice(id, "", &endpoints, &ports)
             }
             .object()
