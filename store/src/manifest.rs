@@ -49,6 +49,9 @@ pub struct ManifestObject {
     pub key: Key,
     /// What it says.
     pub object: Object,
+    /// Whether it says anything in `status`, which is written by somebody else than the rest as a rule. Empty maps, as
+    /// programs print them, say nothing.
+    pub has_status: bool,
 }
 
 /// What was found in one or more files.

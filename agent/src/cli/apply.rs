@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, io::Write};
 
 use anyhow::Context;
 use clap::Args;
-use contiv_proto::{Key, Object};
-use contiv_store::{Entry, Fill, Operation, Store, manifest::ManifestObject};
+use contiv_proto::{Key, Kind, Object};
+use contiv_store::{Condition, Entry, Fill, Operation, Store, Transaction, manifest::ManifestObject};
 use jiff::Timestamp;
 
 use super::{
@@ -17,8 +17,10 @@ use super::{
 
 /// Put manifests into the store
 ///
-/// Objects that are there already are changed to what the manifests say; others are left alone. Exit codes: 0 all is well; 1
-/// the store cannot be written, or a manifest is broken (the others are applied); 2 wrong usage.
+/// Objects that are there already are changed to what the manifests say; others are left alone. A manifest without status
+/// leaves the stored status as it is: whether an external workload is ready, and the addresses of a load balancer, a node
+/// or a pod. Exit codes: 0 all is well; 1 the store cannot be written, or a manifest is broken (the others are applied);
+/// 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Apply {
     #[command(flatten)]
@@ -72,8 +74,12 @@ async fn apply(
     let total = objects.len();
     let progress = Progress::of_objects(total);
     let mut chunk = Chunk::default();
-    for ManifestObject { source, key, object } in objects {
-        let (verdict, object) = compare(&key, object, &stored);
+    let mut without_status = Vec::new();
+    for ManifestObject { source, key, object, has_status } in objects {
+        let Comparison { verdict, object, condition } = compare(&key, object, has_status, &stored);
+        if verdict == Verdict::Created && key.kind() == Kind::ExternalWorkload && !has_status {
+            without_status.push(title(&key));
+        }
         let put = if verdict == Verdict::Unchanged {
             None
         } else {
@@ -86,15 +92,25 @@ async fn apply(
             chunk.fill.take(size);
         }
         chunk.verdicts.push((key, verdict));
+        chunk.conditions.extend(condition.filter(|_| put.is_some()));
         chunk.operations.extend(put);
     }
-    chunk.apply(store, &progress, total, terminal).await
+    chunk.apply(store, &progress, total, terminal).await?;
+    if !without_status.is_empty() {
+        writeln!(
+            terminal.err,
+            "note: no traffic for {} before their status has the condition Ready with the status \"True\"",
+            without_status.join(", ")
+        )?;
+    }
+    Ok(())
 }
 
 /// Objects that are applied together.
 #[derive(Debug, Default)]
 struct Chunk {
     operations: Vec<Operation>,
+    conditions: Vec<Condition>,
     verdicts: Vec<(Key, Verdict)>,
     fill: Fill,
 }
@@ -107,9 +123,9 @@ impl Chunk {
         total: usize,
         terminal: &mut Terminal,
     ) -> anyhow::Result<()> {
-        let Self { operations, verdicts, .. } = self;
+        let Self { operations, conditions, verdicts, .. } = self;
         if !operations.is_empty() {
-            store.commit(operations).await.with_context(|| {
+            store.transact(Transaction { conditions, operations }).await.with_context(|| {
                 let first = verdicts.first().map(|(key, _)| title(key)).unwrap_or_default();
                 format!("{} of {total} objects are applied; {first} and the rest are not", progress.done())
             })?;
@@ -125,20 +141,59 @@ impl Chunk {
     }
 }
 
-/// What is to be stored, and what that means. As with an API server, a service is given the time of its creation, and
-/// keeps it.
-fn compare(key: &Key, mut object: Object, stored: &BTreeMap<String, Entry>) -> (Verdict, Object) {
+/// What is to be stored, and what that means.
+struct Comparison {
+    verdict: Verdict,
+    object: Object,
+    /// What must be so when it is written.
+    condition: Option<Condition>,
+}
+
+/// As with an API server, a service is given the time of its creation, and keeps it, and a manifest without status leaves
+/// the stored one. Whoever writes that status may do so right now, so the object is written only as it was read.
+fn compare(key: &Key, mut object: Object, has_status: bool, stored: &BTreeMap<String, Entry>) -> Comparison {
     let Some(entry) = stored.get(&key.to_path()) else {
         set_creation_time(&mut object, Timestamp::now().as_second());
-        return (Verdict::Created, object);
+        return Comparison { verdict: Verdict::Created, object, condition: None };
     };
     // What cannot be read is overwritten.
-    let Ok(before) = Object::decode(key, &entry.value) else { return (Verdict::Configured, object) };
+    let Ok(before) = Object::decode(key, &entry.value) else {
+        return Comparison { verdict: Verdict::Configured, object, condition: None };
+    };
     if let Object::Service(before) = &before {
         set_creation_time(&mut object, before.creation_timestamp);
     }
+    let keeps_status = !has_status && keep_status(&mut object, &before);
+    let condition = keeps_status
+        .then(|| Condition::Unchanged { key: entry.key.clone(), mod_revision: entry.mod_revision });
     let verdict = if object == before { Verdict::Unchanged } else { Verdict::Configured };
-    (verdict, object)
+    Comparison { verdict, object, condition }
+}
+
+/// Takes over the status of the stored object. False for a kind without status.
+fn keep_status(object: &mut Object, stored: &Object) -> bool {
+    match (object, stored) {
+        (Object::ExternalWorkload(object), Object::ExternalWorkload(stored)) => {
+            object.conditions.clone_from(&stored.conditions);
+        }
+        // As an API server does, addresses go with the type that has them.
+        (Object::Service(object), Object::Service(stored)) if object.service_type == "LoadBalancer" => {
+            object.load_balancer_ingress.clone_from(&stored.load_balancer_ingress);
+            object.lb_ingress_ips.clone_from(&stored.lb_ingress_ips);
+        }
+        (Object::Node(object), Object::Node(stored)) => {
+            object.addresses.clone_from(&stored.addresses);
+            object.node_info.clone_from(&stored.node_info);
+        }
+        (Object::Pod(object), Object::Pod(stored)) => {
+            object.phase.clone_from(&stored.phase);
+            object.host_ip_address.clone_from(&stored.host_ip_address);
+            object.ip_address.clone_from(&stored.ip_address);
+            object.ip_addresses.clone_from(&stored.ip_addresses);
+        }
+        _ => return false,
+    }
+    true
 }
 
 fn set_creation_time(object: &mut Object, time: i64) {

@@ -44,6 +44,70 @@ fn apply_says_what_became_of_each_object() {
 }
 
 #[test]
+fn apply_without_status_keeps_the_stored_status() {
+    let spec = "
+apiVersion: workload.linkerd.io/v1beta1
+kind: ExternalWorkload
+metadata: {name: vm}
+spec:
+  meshTLS: {identity: a, serverName: a}
+  workloadIPs: [{ip: 192.0.2.7}]
+";
+    let workload = |status: &str| format!("{spec}{status}");
+    let load_balancer = "
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {type: LoadBalancer, clusterIP: 10.96.0.7, ports: [{port: 80}]}
+";
+    let node = "{apiVersion: v1, kind: Node, metadata: {name: n1}";
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p1}, spec: {nodeName: n1}";
+    let store = Store::new();
+    let get = |what: &str| store.run(&["get", what, "-o", "yaml"]).out;
+
+    // A new workload that says nothing of it is not ready, as with linkerd, and that is said.
+    let first = store.apply(spec);
+    assert_eq!((first.code, first.out.as_str()), (0, "externalworkload/vm created\n"));
+    assert!(first.err.starts_with("note: no traffic for externalworkload/vm before"), "{}", first.err);
+
+    let ready = "status: {conditions: [{type: Ready, status: 'True'}]}\n";
+    for (manifest, status, kept) in [
+        (spec.to_owned(), ready, "'True'"),
+        (load_balancer.to_owned(), "status: {loadBalancer: {ingress: [{ip: 203.0.113.9}]}}\n", "203.0.113.9"),
+    ] {
+        let apply = |status: &str| store.apply(&format!("{manifest}{status}"));
+        assert_eq!(apply(status).err, "", "{manifest}");
+        for nothing in ["", "status: {}\n", "status: {loadBalancer: {}}\n"] {
+            let unchanged = apply(nothing);
+            assert!(unchanged.out.ends_with(" unchanged\n"), "{nothing}: {}", unchanged.out);
+            assert_eq!(unchanged.err, "");
+        }
+        let relabelled = store.apply(&manifest.replacen("metadata: {", "metadata: {labels: {a: b}, ", 1));
+        assert!(relabelled.out.ends_with(" configured\n"), "{}", relabelled.out);
+        let what = if kept == "'True'" { "externalworkload/vm" } else { "svc/web" };
+        let now = get(what).replace('"', "'");
+        assert!(now.contains(kept) && now.contains("a: b"), "{now}");
+    }
+    for (manifest, status, what) in [
+        (node, "status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}", "node/n1"),
+        (pod, "status: {podIP: 192.0.2.1, podIPs: [{ip: 192.0.2.1}]}", "pod/p1"),
+    ] {
+        assert_eq!(store.apply(&format!("{manifest}, {status}}}")).err, "");
+        assert!(store.apply(&format!("{manifest}}}")).out.ends_with(" unchanged\n"));
+        assert!(get(what).contains("192.0.2.1"), "{}", get(what));
+    }
+
+    // What is said counts: a list that is written and empty, too.
+    store.apply(&workload("status: {conditions: [{type: Ready, status: 'False'}]}\n"));
+    assert!(get("externalworkload/vm").contains("False"));
+    store.apply(&workload("status: {conditions: []}\n"));
+    assert!(!get("externalworkload/vm").contains("conditions"));
+    // A service that is no load balancer any more has no address of one.
+    store.apply(&load_balancer.replace("LoadBalancer", "ClusterIP"));
+    assert!(!get("svc/web").contains("203.0.113.9"));
+}
+
+#[test]
 fn the_store_is_that_of_the_agents_configuration_unless_another_one_is_named() {
     let (store, other) = (Store::new(), Store::new());
     let config = store.0.path().join("agent.toml");

@@ -90,7 +90,7 @@ impl File {
         let Parsed { objects, mut problems, skipped, broken, is_incomplete } = parsed;
         let mut definitions = Vec::with_capacity(objects.len());
         let mut there = BTreeSet::new();
-        for manifest::ManifestObject { source, key, object } in objects {
+        for manifest::ManifestObject { source, key, object, .. } in objects {
             match object.encode() {
                 Ok(value) => {
                     there.insert(key.clone());

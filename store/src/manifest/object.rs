@@ -121,6 +121,11 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
+/// Whether there is anything in a value but empty maps.
+fn says_something(value: &Value) -> bool {
+    value.as_object().is_none_or(|fields| fields.values().any(says_something))
+}
+
 /// Why an object is not used.
 struct Failure {
     /// The object's identity, where it can be told.
@@ -170,7 +175,10 @@ impl Reader<'_> {
             return Err(self.failure(check.findings));
         }
         match object.key() {
-            Ok(key) => Ok(ManifestObject { source: self.source.to_owned(), key, object }),
+            Ok(key) => {
+                let has_status = self.value.get("status").is_some_and(says_something);
+                Ok(ManifestObject { source: self.source.to_owned(), key, object, has_status })
+            }
             Err(error) => Err(self.failure(vec![("metadata.name".to_owned(), error.problem)])),
         }
     }
