@@ -11,6 +11,10 @@ use contiv_proto::Key;
 use super::file::Definition;
 use crate::{Batch, Change, Entry, Problem, manifest};
 
+/// The creation revision of every entry. A folder does not say in which order its objects came to be, and the order in which
+/// this process saw them is another one on each node and after each start; nothing may be decided by it.
+const CREATE_REVISION: i64 = 0;
+
 /// All definitions of all files, and the entries they make.
 #[derive(Debug, Default)]
 pub(super) struct Index {
@@ -65,12 +69,11 @@ impl Index {
                 }
                 continue;
             };
-            let before = self.entries.get(&path);
-            if before.is_some_and(|before| before.value == value) {
+            if self.entries.get(&path).is_some_and(|before| before.value == value) {
                 continue;
             }
-            let create_revision = before.map_or(revision, |before| before.create_revision);
-            let entry = Entry { key: path.clone(), value, create_revision, mod_revision: revision };
+            let entry =
+                Entry { key: path.clone(), value, create_revision: CREATE_REVISION, mod_revision: revision };
             self.entries.insert(path, entry.clone());
             changes.push(Change::Put(entry));
         }

@@ -24,12 +24,9 @@ fn apply(entries: &mut BTreeMap<String, Entry>, batch: Batch) {
     for change in batch.changes {
         match change {
             Change::Put(entry) => {
-                assert!(entry.mod_revision == batch.revision);
-                let before = entries.insert(entry.key.clone(), entry.clone());
-                assert_eq!(
-                    before.map_or(batch.revision, |before| before.create_revision),
-                    entry.create_revision
-                );
+                assert_eq!(entry.mod_revision, batch.revision);
+                assert_eq!(entry.create_revision, CREATE_REVISION);
+                entries.insert(entry.key.clone(), entry);
             }
             Change::Delete { key } => assert!(entries.remove(&key).is_some(), "{key} was not there"),
         }
