@@ -21,7 +21,7 @@ use crate::{
     local_addresses,
     logging::LogLevel,
     metrics::Metrics,
-    otlp,
+    mirror, otlp,
     process::{self, Asked, Signals, listen},
     service_manager::{ServiceManager, look_at_event_loop, readiness_of_event_loop},
     state_dir::StateDir,
@@ -65,7 +65,8 @@ async fn run_until_stopped(
             Some(listener)
         }
     };
-    let store = contiv_store::open_for_node(&config.store, config.etcd_access(), &config.node_name)
+    let recall = mirror::recall(config.state_dir.clone(), config.store.to_string());
+    let store = contiv_store::open_for_node(&config.store, config.etcd_access(), &config.node_name, recall)
         .await
         .with_context(|| format!("failed to open the store {}; set another with --store", config.store))?;
     let source = Followed::start(store, key::ROOT).context("failed to start a thread for decoding")?;

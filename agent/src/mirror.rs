@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_store::{Batch, Entry, Mirror, MirrorError, Saved, SetAside};
+use contiv_store::{Batch, Entry, Mirror, MirrorError, Saved, SetAside, dir::Recall};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 
@@ -33,6 +33,18 @@ const AFTER_LIST: Duration = Duration::from_secs(3);
 
 /// After a failure it is tried again when something changes, and after this time in any case.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// Reads what was saved of a store, for the store itself: before the mirror's thread begins, and without a change to what is
+/// saved.
+pub(crate) fn recall(folder: PathBuf, source: String) -> Recall {
+    Box::new(move || match Mirror::recall(&folder, &source) {
+        Ok(saved) => saved.map(|saved| saved.entries).unwrap_or_default(),
+        Err(error) => {
+            warn!(%error, "the mirror cannot be read: what it held of manifests that are broken now is lost");
+            Vec::new()
+        }
+    })
+}
 
 /// What the thread is told.
 #[derive(Debug)]

@@ -3,9 +3,13 @@
 //! - Every `*.yaml`, `*.yml` and `*.json` below the folder is read. Objects have the same keys and values as in etcd.
 //! - A change shows up when its writer closes the file, or renames it into place: never half of it.
 //! - What cannot be read is not deleted: a broken object keeps its last good state, and so do all objects of a file of
-//!   which some part cannot be told apart. The problem is reported, and everything else goes on.
+//!   which some part cannot be told apart. The problem is reported, and everything else goes on. What is broken from the
+//!   start has the state that an earlier run saved.
 //! - Where two files define one object, the file with the smaller path is used.
-//! - Revisions count changes since the folder was opened.
+//! - Revisions count changes since the folder was opened. A folder does not say in which order its objects came to be, so all
+//!   have the same creation revision.
+//! - Whoever may write to the folder cannot stop its reader: only regular files up to a limit are read, and links are not
+//!   followed out of the folder unless that is allowed.
 
 mod file;
 mod folder;
@@ -21,8 +25,20 @@ use std::path::Path;
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Snapshot, Store, StoreError, Transaction, WatchStream};
+use crate::{Entry, Snapshot, Store, StoreError, Transaction, WatchStream, manifest::Links};
 use owner::Command;
+
+/// Returns what an earlier run saved of the folder. It may block.
+pub type Recall = Box<dyn FnOnce() -> Vec<Entry> + Send>;
+
+/// How a folder is read.
+#[derive(Default)]
+pub struct DirOptions {
+    /// Where symbolic links may lead.
+    pub links: Links,
+    /// Called once, if some manifests cannot be read when the folder is opened.
+    pub recall: Option<Recall>,
+}
 
 /// A store in a folder of manifests. One thread owns its state; this is the way to talk to it.
 #[derive(Debug, Clone)]
@@ -37,7 +53,15 @@ impl DirStore {
     /// # Errors
     /// When `path` is no folder or cannot be read or watched. Broken manifests are no error.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        let commands = owner::start(path).await?;
+        Self::open_with(path, DirOptions::default()).await
+    }
+
+    /// As [`DirStore::open`], with options.
+    ///
+    /// # Errors
+    /// As [`DirStore::open`].
+    pub async fn open_with(path: &Path, options: DirOptions) -> Result<Self, StoreError> {
+        let commands = owner::start(path, options).await?;
         Ok(Self { path: path.display().to_string(), commands })
     }
 

@@ -38,6 +38,7 @@ pub use check::routable_address;
 pub use load::load_path;
 pub(crate) use load::unreadable;
 pub(crate) use received::parse_object;
+pub use walk::Links;
 pub use write::{to_value, to_yaml};
 
 /// One object of a manifest.

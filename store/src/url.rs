@@ -6,16 +6,22 @@ use thiserror::Error;
 
 use crate::{
     Store, StoreError,
-    dir::DirStore,
+    dir::{DirOptions, DirStore, Recall},
     etcd::{EtcdAccess, EtcdStore},
     kube::{KubeAddress, KubeStore, Scope},
+    manifest::Links,
 };
 
 /// Which store to use, and where it is. Reads and prints as a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {
-    /// `dir:PATH`: a folder of manifests.
-    Dir(PathBuf),
+    /// `dir:PATH[?links=anywhere]`: a folder of manifests.
+    Dir {
+        /// The folder.
+        path: PathBuf,
+        /// Where symbolic links in it may lead.
+        links: Links,
+    },
     /// `etcd://HOST:PORT[,HOST:PORT…]`, or `etcds://…` with TLS.
     Etcd {
         /// Whether the connections use TLS.
@@ -43,10 +49,7 @@ impl FromStr for StoreUrl {
     fn from_str(url: &str) -> Result<Self, Self::Err> {
         let error = |problem: String| UrlError { url: without_password(url), problem };
         if let Some(path) = url.strip_prefix("dir:") {
-            if path.is_empty() {
-                return Err(error("the path is missing, as in dir:/etc/contiv/manifests".to_owned()));
-            }
-            return Ok(Self::Dir(PathBuf::from(path)));
+            return dir(path).map_err(error);
         }
         if let Some(address) = url.strip_prefix("kube:") {
             return KubeAddress::parse(address).map(Self::Kube).map_err(error);
@@ -65,6 +68,20 @@ impl FromStr for StoreUrl {
         let endpoints = members.split(',').map(endpoint).collect::<Result<_, _>>().map_err(error)?;
         Ok(Self::Etcd { tls, endpoints })
     }
+}
+
+/// A folder, and how it is to be read.
+fn dir(text: &str) -> Result<StoreUrl, String> {
+    let (path, links) = match text.rsplit_once('?') {
+        None => (text, Links::Inside),
+        Some((path, "links=inside")) => (path, Links::Inside),
+        Some((path, "links=anywhere")) => (path, Links::Anywhere),
+        Some((_, query)) => return Err(format!("{query:?} is neither links=inside nor links=anywhere")),
+    };
+    if path.is_empty() {
+        return Err("the path is missing, as in dir:/etc/contiv/manifests".to_owned());
+    }
+    Ok(StoreUrl::Dir { path: PathBuf::from(path), links })
 }
 
 /// A text that was meant as a URL, without what stands before an `@`: it may be a password, and errors are logged.
@@ -96,7 +113,8 @@ fn endpoint(member: &str) -> Result<String, String> {
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dir(path) => write!(f, "dir:{}", path.display()),
+            Self::Dir { path, links: Links::Inside } => write!(f, "dir:{}", path.display()),
+            Self::Dir { path, links: Links::Anywhere } => write!(f, "dir:{}?links=anywhere", path.display()),
             Self::Etcd { tls, endpoints } => {
                 let scheme = if *tls { "etcds" } else { "etcd" };
                 write!(f, "{scheme}://{}", endpoints.join(","))
@@ -114,10 +132,11 @@ impl fmt::Display for StoreUrl {
 /// # Errors
 /// When the folder cannot be read.
 pub async fn open(url: &StoreUrl, access: EtcdAccess) -> Result<Arc<dyn Store>, StoreError> {
-    open_scope(url, access, &Scope::cluster()).await
+    open_scope(url, access, &Scope::cluster(), None).await
 }
 
-/// As [`open`], for the agent of a node: of what Kubernetes has, only what that agent needs ([`Scope::node`]).
+/// As [`open`], for the agent of a node: of what Kubernetes has, only what that agent needs ([`Scope::node`]). A folder of which
+/// something cannot be read asks `recall` for what an earlier run saved.
 ///
 /// # Errors
 /// As [`open`].
@@ -125,14 +144,22 @@ pub async fn open_for_node(
     url: &StoreUrl,
     access: EtcdAccess,
     node_name: &str,
+    recall: Recall,
 ) -> Result<Arc<dyn Store>, StoreError> {
     let pods = matches!(url, StoreUrl::Kube(address) if address.pods);
-    open_scope(url, access, &Scope::node(node_name, pods)).await
+    open_scope(url, access, &Scope::node(node_name, pods), Some(recall)).await
 }
 
-async fn open_scope(url: &StoreUrl, access: EtcdAccess, scope: &Scope) -> Result<Arc<dyn Store>, StoreError> {
+async fn open_scope(
+    url: &StoreUrl,
+    access: EtcdAccess,
+    scope: &Scope,
+    recall: Option<Recall>,
+) -> Result<Arc<dyn Store>, StoreError> {
     Ok(match url {
-        StoreUrl::Dir(path) => Arc::new(DirStore::open(path).await?),
+        StoreUrl::Dir { path, links } => {
+            Arc::new(DirStore::open_with(path, DirOptions { links: *links, recall }).await?)
+        }
         StoreUrl::Etcd { tls, endpoints } => {
             Arc::new(EtcdStore::new(endpoints, EtcdAccess { tls: *tls, ..access })?)
         }
@@ -149,6 +176,7 @@ mod tests {
         for url in [
             "dir:/etc/contiv",
             "dir:manifests",
+            "dir:manifests?links=anywhere",
             "etcd://10.0.0.1:2379",
             "etcds://a:1,b.c:65535,[::1]:2379",
             "kube:",
@@ -164,6 +192,8 @@ mod tests {
     fn what_is_wrong_with_a_url_is_named() {
         for (url, problem) in [
             ("dir:", "path is missing"),
+            ("dir:?links=anywhere", "path is missing"),
+            ("dir:/etc/contiv?link=anywhere", "links=inside"),
             ("/etc/contiv", "expected dir:PATH"),
             ("http://a:1", "expected dir:PATH"),
             ("etcd://", "port of \"\" is missing"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
-    cluster::{Etcd, Frontend, Service, State, TARGET_PORT},
+    cluster::{Etcd, Frontend, Manifests, Service, State, TARGET_PORT},
     lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, scratch, wait_until},
 };
 use serde_json::Value;
@@ -190,6 +190,67 @@ fn on_a_disk_that_is_full_or_can_only_be_read_the_agent_starts_with_what_was_sav
         etcd.put(&web)?;
         wait_until_saved(&agent)?;
         assert!(!std::path::Path::new(&format!("{folder}/mirror.redb.damaged")).exists(), "it never was");
+        agent.stop().map(drop)
+    })
+}
+
+#[test]
+fn manifests_broken_while_stopped_keep_what_was_saved() -> Result<()> {
+    isolated("manifests_broken_while_stopped_keep_what_was_saved", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let manifests = Manifests::new(lab)?;
+        let [web, api] = [("web", 80), ("api", 81)].map(|(name, n)| Service::new(name, n, &[lab.pod1.host]));
+        manifests.put(&web)?;
+        manifests.put(&api)?;
+        let options = AgentOptions::with_store(manifests.url());
+        let agent = Agent::start(lab, &options)?;
+        wait_until_saved(&agent)?;
+        agent.stop()?;
+        // One of which nothing can be told, and one in which only the service is wrong.
+        manifests.write("web.yaml", "kind: [")?;
+        let broken = "{apiVersion: v1, kind: Service, metadata: {name: api}, spec: {clusterIP: nowhere}}";
+        manifests.write("api.yaml", broken)?;
+        for _ in 0..2 {
+            forget_everything(lab)?;
+            let agent = Agent::start(lab, &options)?;
+            assert!(is_answered(lab, &web, "pod1"), "it stays in force over every start");
+            let api = agent.http("GET", "/services/default/api")?;
+            assert_eq!(api.status, 200, "{}", api.body);
+            let quarantine = agent.http("GET", "/quarantine")?.body;
+            assert!(quarantine.contains("web.yaml") && quarantine.contains("api.yaml"), "{quarantine}");
+            wait_until_saved(&agent)?;
+            agent.stop()?;
+        }
+
+        let agent = Agent::start(lab, &options)?;
+        let moved = Service { backends: vec![lab.pod3.host], ..web.clone() };
+        manifests.put(&moved)?;
+        agent.wait_until_applied(&moved)?;
+        manifests.write("api.yaml", "")?;
+        agent.wait_until_gone(&api)?;
+        assert!(is_answered(lab, &web, "pod3"));
+        agent.stop().map(drop)
+    })
+}
+
+#[test]
+fn services_on_one_address_keep_their_winner_over_a_restart() -> Result<()> {
+    isolated("services_on_one_address_keep_their_winner_over_a_restart", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let manifests = Manifests::new(lab)?;
+        let web = Service::new("web", 80, &[lab.pod1.host]);
+        let api = Service { name: "api", backends: vec![lab.pod3.host], ..web.clone() };
+        manifests.put(&web)?;
+        let options = AgentOptions::with_store(manifests.url());
+        let agent = Agent::start(lab, &options)?;
+        assert!(is_answered(lab, &web, "pod1"));
+        manifests.put(&api)?;
+        agent.wait_until_applied(&api)?;
+        // Neither says when it came to be, so the smaller name counts.
+        assert!(is_answered(lab, &web, "pod3"));
+        agent.stop()?;
+        let agent = Agent::start(lab, &options)?;
+        assert!(is_answered(lab, &web, "pod3"));
         agent.stop().map(drop)
     })
 }

@@ -183,7 +183,7 @@ impl Settings for ControllerConfig {
             problems.extend(error.0.into_iter().map(|problem| format!("connector-file: {problem}")));
         }
         let instead = match self.store {
-            StoreUrl::Dir(_) => Some("a folder"),
+            StoreUrl::Dir { .. } => Some("a folder"),
             StoreUrl::Kube(_) => Some("Kubernetes"),
             StoreUrl::Etcd { .. } => None,
         };

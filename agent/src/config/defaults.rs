@@ -8,7 +8,7 @@ use std::{
 
 use contiv_model::{LocalDetect, NodePortAddresses};
 use contiv_renderer::route::{AddressKind, RouteOptions};
-use contiv_store::StoreUrl;
+use contiv_store::{StoreUrl, manifest::Links};
 
 use super::{Config, LogFormat, NexthopGrouping, OptionalAddress, RendererName};
 
@@ -18,7 +18,7 @@ impl Default for Config {
         let route = RouteOptions::default();
         Self {
             node_name: String::new(),
-            store: StoreUrl::Dir(PathBuf::from("/etc/contiv/manifests")),
+            store: StoreUrl::Dir { path: PathBuf::from("/etc/contiv/manifests"), links: Links::Inside },
             etcd_ca_file: PathBuf::new(),
             etcd_cert_file: PathBuf::new(),
             etcd_key_file: PathBuf::new(),

@@ -7,7 +7,7 @@ use contiv_proto::Key;
 
 use crate::{
     Problem,
-    manifest::{self, Parsed, walk::read_text},
+    manifest::{self, Links, Parsed, walk::read_text},
 };
 
 /// One object of a file, in stored form.
@@ -17,6 +17,8 @@ pub(super) struct Definition {
     pub(super) value: Bytes,
     /// Where it was read, for people.
     pub(super) source: String,
+    /// It was not read: an earlier run saved it, and a file that cannot be read now may still hold it.
+    pub(super) is_recalled: bool,
 }
 
 /// What the file system says of a file; another value means that it may have changed.
@@ -27,6 +29,12 @@ impl Fingerprint {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let of = fs::metadata(path)?;
         Ok(Self([of.mtime(), of.mtime_nsec(), of.ctime(), of.ctime_nsec()], [of.dev(), of.ino(), of.size()]))
+    }
+
+    /// Whether there is not a single byte in the file.
+    pub(super) const fn is_empty(&self) -> bool {
+        let Self(_, [_, _, size]) = self;
+        *size == 0
     }
 }
 
@@ -44,17 +52,21 @@ pub(super) struct File {
     is_empty: bool,
     /// Whether the file holds something that is neither in `definitions` nor in `broken`.
     pub(super) holds_more: bool,
+    /// Some part could not be told apart: it may hold any object.
+    pub(super) is_incomplete: bool,
 }
 
 impl File {
-    /// Reads a file.
+    /// Reads a file below `root`.
     ///
     /// # Errors
     /// Only when there is no such file. Any other trouble is in its problems.
-    pub(super) fn read(path: &Path, before: Option<&Self>) -> io::Result<Self> {
+    pub(super) fn read(path: &Path, root: &Path, links: Links, before: Option<&Self>) -> io::Result<Self> {
         // Taken before the text: a change between the two is then seen as one.
         let fingerprint = Fingerprint::of(path);
-        let parsed = match fingerprint.and_then(|fingerprint| Ok((fingerprint, read_text(path)?))) {
+        let parsed = match fingerprint
+            .and_then(|fingerprint| Ok((fingerprint, read_text(path, root, links)?)))
+        {
             Ok((fingerprint, text)) => {
                 let parsed = manifest::parse_file(&path.display().to_string(), &text);
                 let is_empty = text.is_empty();
@@ -67,6 +79,22 @@ impl File {
             Err(error) => manifest::unreadable(path, &error),
         };
         Ok(Self::after(parsed, before))
+    }
+
+    /// What is known of a file or folder that could not be read when this process began: nothing.
+    pub(super) fn unread() -> Self {
+        Self { holds_more: true, is_incomplete: true, ..Self::default() }
+    }
+
+    /// The objects that the file may hold without a definition here.
+    pub(super) fn may_hold(&self, key: &Key) -> bool {
+        (self.is_incomplete || self.broken.contains(key))
+            && self.definitions.iter().all(|definition| definition.key != *key)
+    }
+
+    /// Whether an earlier run may know more of the file than this one.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.is_incomplete || !self.broken.is_empty()
     }
 
     /// What the file system said of the file if it was empty.
@@ -94,7 +122,12 @@ impl File {
             match object.encode() {
                 Ok(value) => {
                     there.insert(key.clone());
-                    definitions.push(Definition { key, value: Bytes::from(value), source });
+                    definitions.push(Definition {
+                        key,
+                        value: Bytes::from(value),
+                        source,
+                        is_recalled: false,
+                    });
                 }
                 Err(error) => problems.push(Problem {
                     source,
@@ -110,6 +143,6 @@ impl File {
         };
         let before = before.map(|before| before.definitions.as_slice()).unwrap_or_default();
         definitions.extend(before.iter().filter(is_kept).cloned());
-        Self { fingerprint: None, is_empty: false, definitions, problems, broken, holds_more }
+        Self { fingerprint: None, is_empty: false, definitions, problems, broken, holds_more, is_incomplete }
     }
 }

@@ -11,26 +11,27 @@ use contiv_proto::Key;
 use tokio::time::Instant;
 
 use super::{
-    file::{File, Fingerprint},
+    file::{Definition, File, Fingerprint},
     index::Index,
 };
 use crate::{
     Entry, Problem, Snapshot, WatchEvent,
-    manifest::{
-        self,
-        walk::{Walk, walk},
-    },
+    manifest::{self, Links, walk::Walk},
 };
 
 /// How long a file that had objects must stay empty until that is believed. Whoever writes a file anew empties it first, and
 /// the kernel reports that only when it is done with it: ext4 shows the size of zero, then waits for its journal, behind
 /// whatever else the disk has to write. Nothing tells such a file from one that is empty for good.
 const EMPTY_GRACE: Duration = Duration::from_secs(5);
+/// The same for a file that is open for writing: its writer may still be waiting for what it is going to write, but nobody tells
+/// when that was given up, or when the file was cut by its path without being opened at all.
+const EMPTY_OPEN_GRACE: Duration = Duration::from_secs(60);
 
 /// A folder of manifests. It reads when it is told to; what to read when is [`super::pending`]'s business.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) root: PathBuf,
+    pub(super) links: Links,
     files: BTreeMap<PathBuf, File>,
     /// Files that had objects and were empty when they were last read, which is not believed yet, and since when they are
     /// so without a change.
@@ -57,9 +58,10 @@ pub(super) enum Refreshed {
 }
 
 impl Folder {
-    pub(super) fn new(root: &Path) -> Self {
+    pub(super) fn new(root: &Path, links: Links) -> Self {
         Self {
             root: root.to_owned(),
+            links,
             files: BTreeMap::new(),
             emptied: BTreeMap::new(),
             index: Index::default(),
@@ -86,7 +88,7 @@ impl Folder {
             self.emptied.remove(path);
             return Refreshed::Done;
         }
-        let Ok(now) = File::read(path, before) else { return Refreshed::Absent };
+        let Ok(now) = File::read(path, &self.root, self.links, before) else { return Refreshed::Absent };
         let had_objects = before.is_some_and(|before| !before.definitions.is_empty());
         match now.emptied() {
             Some(fingerprint) if had_objects => {
@@ -116,28 +118,43 @@ impl Folder {
         }
     }
 
-    /// Files that were empty when they were last read, and until when that is not believed.
-    pub(super) fn emptied(&self) -> impl Iterator<Item = (&PathBuf, Instant)> {
-        self.emptied.iter().map(|(path, (_, since))| (path, *since + EMPTY_GRACE))
+    /// Files that were empty when they were last looked at, and until when that is not believed.
+    pub(super) fn emptied(
+        &self,
+        is_being_written: impl Fn(&Path) -> bool,
+    ) -> impl Iterator<Item = (&PathBuf, Instant)> {
+        self.emptied.iter().map(move |(path, (_, since))| {
+            let grace = if is_being_written(path) { EMPTY_OPEN_GRACE } else { EMPTY_GRACE };
+            (path, *since + grace)
+        })
     }
 
-    /// Looks at the whole folder: reads what may have changed and forgets what is gone. `enter` is called for each
-    /// folder before it is read. Files for which `is_untouchable` says so stay as they are.
-    ///
-    /// # Errors
-    /// When the folder itself cannot be read. Everything then stays as it was, and that is one of the problems.
-    pub(super) fn rescan(
-        &mut self,
-        enter: impl FnMut(&Path) -> io::Result<()>,
-        is_untouchable: impl Fn(&Path) -> bool,
-    ) -> io::Result<Walk> {
-        let found = match walk(&self.root, enter) {
-            Ok(found) => found,
-            Err(error) => {
-                self.unreadable = manifest::unreadable(&self.root, &error).problems;
-                return Err(error);
+    /// Looks whether a file that is being written is empty at the moment. It is not read.
+    pub(super) fn look_at_size(&mut self, path: &Path) {
+        let has_objects = self.files.get(path).is_some_and(|file| !file.definitions.is_empty());
+        let fingerprint = Fingerprint::of(path).ok().filter(|now| has_objects && now.is_empty());
+        match fingerprint {
+            None => {
+                self.emptied.remove(path);
             }
-        };
+            Some(now) if self.emptied.get(path).is_none_or(|(seen, _)| *seen != now) => {
+                self.emptied.insert(path.to_owned(), (now, Instant::now()));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Believes that a file that is being written is empty for good, if it is as it was when it was last looked at.
+    pub(super) fn forget_emptied(&mut self, path: &Path) {
+        let (seen, _) = self.emptied.remove(path).unzip();
+        if seen.is_some() && Fingerprint::of(path).ok() == seen {
+            self.forget(path);
+        }
+    }
+
+    /// Takes in what a walk found: reads what may have changed, and forgets what is gone. Files for which `is_untouchable` says so
+    /// stay as they are.
+    pub(super) fn take_in(&mut self, found: &Walk, is_untouchable: impl Fn(&Path) -> bool) {
         self.unreadable = found
             .unreadable
             .iter()
@@ -154,7 +171,42 @@ impl Folder {
         for path in self.files.keys().filter(|path| is_gone(path)).cloned().collect::<Vec<_>>() {
             self.forget(&path);
         }
-        Ok(found)
+    }
+
+    /// The folder itself cannot be read: everything stays as it was, and that is one of the problems.
+    pub(super) fn take_in_failure(&mut self, error: &io::Error) {
+        self.unreadable = manifest::unreadable(&self.root, error).problems;
+    }
+
+    /// Whether some of what there is could not be read, so that an earlier run may know more of it.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        !self.unreadable.is_empty() || self.files.values().any(File::is_in_doubt)
+    }
+
+    /// Takes in what an earlier run saved, as far as it may be in what could not be read. What is saved of an object does not say in
+    /// which file it was: until all of them can be read, it is not known to be gone. Returns the number of objects.
+    pub(super) fn recall(&mut self, found: &Walk, saved: impl IntoIterator<Item = Entry>) -> usize {
+        for (folder, _) in &found.unreadable {
+            self.files.insert(folder.clone(), File::unread());
+        }
+        let mut recalled = 0;
+        for Entry { key: path, value, .. } in saved {
+            let Ok(Some(key)) = Key::parse(&path) else { continue };
+            if self.index.entry(&path).is_some() {
+                continue;
+            }
+            let source = "the state of an earlier run".to_owned();
+            let definition = Definition { key, value, source, is_recalled: true };
+            let holders = self.files.iter_mut().filter(|(_, file)| file.may_hold(&definition.key));
+            let mut is_held = false;
+            for (path, file) in holders {
+                self.index.replace(path, &[], std::slice::from_ref(&definition));
+                file.definitions.push(definition.clone());
+                is_held = true;
+            }
+            recalled += usize::from(is_held);
+        }
+        recalled
     }
 
     /// What changed since this was last called, each with its revision. A change of the problems has a revision too,

@@ -18,7 +18,8 @@ const CREATE_REVISION: i64 = 0;
 /// All definitions of all files, and the entries they make.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// For each object its definitions by file. The first counts; others are only there by mistake.
+    /// For each object its definitions by file. The first that was read counts, before any that was recalled; others are only
+    /// there by mistake.
     claims: BTreeMap<Key, BTreeMap<PathBuf, Claim>>,
     entries: BTreeMap<String, Entry>,
     /// The objects with more than one claim.
@@ -31,6 +32,12 @@ pub(super) struct Index {
 struct Claim {
     value: Bytes,
     source: String,
+    is_recalled: bool,
+}
+
+/// The claim that counts.
+fn winner(claims: &BTreeMap<PathBuf, Claim>) -> Option<&Claim> {
+    claims.values().min_by_key(|claim| claim.is_recalled)
 }
 
 impl Index {
@@ -42,8 +49,8 @@ impl Index {
                 self.touched.insert(key.clone());
             }
         }
-        for Definition { key, value, source } in now {
-            let claim = Claim { value: value.clone(), source: source.clone() };
+        for Definition { key, value, source, is_recalled } in now {
+            let claim = Claim { value: value.clone(), source: source.clone(), is_recalled: *is_recalled };
             self.claims.entry(key.clone()).or_default().insert(path.to_owned(), claim);
             self.touched.insert(key.clone());
         }
@@ -55,13 +62,13 @@ impl Index {
         let mut changes = Vec::new();
         for key in std::mem::take(&mut self.touched) {
             let claims = self.claims.get(&key);
-            if claims.is_some_and(|claims| claims.len() > 1) {
+            if claims.is_some_and(|claims| claims.values().filter(|claim| !claim.is_recalled).count() > 1) {
                 self.contested.insert(key.clone());
             } else {
                 self.contested.remove(&key);
             }
             let path = key.to_path();
-            let value = claims.and_then(|claims| claims.values().next()).map(|claim| claim.value.clone());
+            let value = claims.and_then(winner).map(|claim| claim.value.clone());
             let Some(value) = value else {
                 self.claims.remove(&key);
                 if self.entries.remove(&path).is_some() {
@@ -99,7 +106,8 @@ impl Index {
     /// One problem for each definition that another one keeps out.
     pub(super) fn duplicates(&self) -> impl Iterator<Item = Problem> {
         self.contested.iter().flat_map(|key| {
-            let mut claims = self.claims.get(key).into_iter().flat_map(BTreeMap::values);
+            let claims = self.claims.get(key).into_iter().flat_map(BTreeMap::values);
+            let mut claims = claims.filter(|claim| !claim.is_recalled);
             let first = claims.next().map(|claim| claim.source.as_str()).unwrap_or_default();
             claims.map(move |claim| manifest::duplicate(&claim.source, key, first))
         })

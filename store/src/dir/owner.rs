@@ -16,13 +16,17 @@ use tokio::{
 use tracing::{debug, warn};
 
 use super::{
+    DirOptions, Recall,
     folder::{Folder, Refreshed},
     history::History,
     pending::{Pending, Signal},
     watcher::Watcher,
     write,
 };
-use crate::{Snapshot, StoreError, Transaction, WatchStream};
+use crate::{
+    Snapshot, StoreError, Transaction, WatchStream,
+    manifest::walk::{Walk, walk},
+};
 
 /// How soon to look again for a folder that is gone as a whole. Nothing else is done on a timer.
 const RETRY: Duration = Duration::from_secs(1);
@@ -35,7 +39,7 @@ pub(super) enum Command {
 }
 
 /// Starts the thread, and waits until it has read the folder. It ends when the sender is dropped.
-pub(super) async fn start(root: &Path) -> Result<mpsc::Sender<Command>, StoreError> {
+pub(super) async fn start(root: &Path, options: DirOptions) -> Result<mpsc::Sender<Command>, StoreError> {
     let (commands, receiver) = mpsc::channel(16);
     let (reply, started) = oneshot::channel();
     let path = root.display().to_string();
@@ -50,7 +54,7 @@ pub(super) async fn start(root: &Path) -> Result<mpsc::Sender<Command>, StoreErr
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
             Ok(runtime) => runtime.block_on(async move {
-                match Owner::open(&root, receiver) {
+                match Owner::open(&root, options, receiver) {
                     Ok(owner) => {
                         let _ = reply.send(Ok(()));
                         owner.run().await;
@@ -83,23 +87,44 @@ struct Owner {
 }
 
 impl Owner {
-    fn open(root: &Path, commands: mpsc::Receiver<Command>) -> Result<Self, (&'static str, io::Error)> {
+    fn open(
+        root: &Path,
+        DirOptions { links, recall }: DirOptions,
+        commands: mpsc::Receiver<Command>,
+    ) -> Result<Self, (&'static str, io::Error)> {
         if !fs::metadata(root).map_err(|error| ("read", error))?.is_dir() {
             return Err(("read", io::ErrorKind::NotADirectory.into()));
         }
         let mut owner = Self {
-            folder: Folder::new(root),
+            folder: Folder::new(root, links),
             watcher: Watcher::new(root).map_err(|error| ("watch", error))?,
             pending: Pending::default(),
             history: History::after(0),
             commands,
             retry: None,
         };
-        owner.rescan().map_err(|error| ("read", error))?;
+        let found = owner.rescan().map_err(|error| ("read", error))?;
+        owner.folder.publish();
+        if owner.folder.is_in_doubt() {
+            owner.recall(&found, recall);
+        }
         // Nobody saw the folder before, so there is no history of it: the first revision is all that was found.
         owner.folder.publish();
         owner.history = History::after(owner.folder.revision());
         Ok(owner)
+    }
+
+    /// What cannot be read now may hold what an earlier run could still read.
+    fn recall(&mut self, found: &Walk, recall: Option<Recall>) {
+        let Some(recall) = recall else { return };
+        let objects = self.folder.recall(found, recall());
+        if objects > 0 {
+            warn!(
+                folder = %self.folder.root.display(),
+                objects,
+                "some manifests cannot be read; what an earlier run knew and may be in them stays in force"
+            );
+        }
     }
 
     async fn run(mut self) {
@@ -120,13 +145,17 @@ impl Owner {
                 signal = self.watcher.next() => {
                     self.note(signal);
                     // Whatever else has happened by now is read together.
-                    while let Some(signal) = self.watcher.next().now_or_never() {
-                        self.note(signal);
-                    }
+                    self.note_all();
                 }
                 () = timer => {}
             }
             self.work();
+        }
+    }
+
+    fn note_all(&mut self) {
+        while let Some(signal) = self.watcher.next().now_or_never() {
+            self.note(signal);
         }
     }
 
@@ -145,6 +174,9 @@ impl Owner {
     fn work(&mut self) {
         let now = Instant::now();
         let work = self.pending.take(now);
+        for path in &work.written {
+            self.folder.look_at_size(path);
+        }
         for path in work.overdue {
             let length = fs::metadata(&path).map(|of| of.len());
             match length {
@@ -161,35 +193,59 @@ impl Owner {
         }
         let retry_is_due = self.retry.is_some_and(|at| at <= now);
         if work.rescan || retry_is_due {
-            self.retry = None;
-            if let Err(error) = self.rescan() {
-                warn!(folder = %self.folder.root.display(), %error, "cannot read the folder; its last state stays");
-                self.retry = Some(now + RETRY);
-            }
+            self.rescan_or_retry();
         }
         let is_due = |(path, until): (&PathBuf, Instant)| (until <= now).then(|| path.clone());
         for path in self.emptied().filter_map(is_due).collect::<Vec<_>>() {
-            self.folder.refresh_or_forget(&path);
+            if self.pending.is_being_written(&path) {
+                self.folder.forget_emptied(&path);
+                self.pending.finish(&path);
+            } else {
+                self.folder.refresh_or_forget(&path);
+            }
         }
         self.publish();
     }
 
-    /// Files that are to be believed empty, and when. What else is going to happen to one comes first.
-    fn emptied(&self) -> impl Iterator<Item = (&PathBuf, Instant)> {
-        self.folder.emptied().filter(|(path, _)| !self.pending.is_untouchable(path))
+    fn rescan_or_retry(&mut self) {
+        self.retry = None;
+        if let Err(error) = self.rescan() {
+            warn!(folder = %self.folder.root.display(), %error, "cannot read the folder; its last state stays");
+            self.retry = Some(Instant::now() + RETRY);
+        }
     }
 
-    fn rescan(&mut self) -> io::Result<()> {
+    /// Files that are to be believed empty, and when. What else is going to happen to one comes first.
+    fn emptied(&self) -> impl Iterator<Item = (&PathBuf, Instant)> {
+        let emptied = self.folder.emptied(|path| self.pending.is_being_written(path));
+        emptied.filter(|(path, _)| !self.pending.is_in_question(path))
+    }
+
+    /// Looks at the whole folder. Everything is watched before it is read, so that no change falls between the two.
+    fn rescan(&mut self) -> io::Result<Walk> {
         let Self { folder, watcher, pending, .. } = self;
         let mut renewal = watcher.renew();
-        let found = folder.rescan(|path| renewal.folder(path), |path| pending.is_untouchable(path));
-        if let Ok(found) = &found {
-            for link in &found.links {
-                renewal.target(link);
-            }
+        let found = walk(&folder.root, folder.links, |path| renewal.folder(path));
+        for link in found.iter().flat_map(|found| &found.links) {
+            renewal.target(link);
         }
-        renewal.finish(&folder.root);
-        found.map(drop)
+        for (from, to) in renewal.finish(&folder.root) {
+            pending.move_folder(&from, to.as_deref());
+        }
+        match &found {
+            Ok(found) => folder.take_in(found, |path| pending.is_untouchable(path)),
+            Err(error) => folder.take_in_failure(error),
+        }
+        found
+    }
+
+    /// Looks at the whole folder because somebody wants to know what is there: inotify does not tell of everything.
+    fn look_again(&mut self) {
+        // A file that is being replaced at this moment is not to be missed.
+        self.note_all();
+        self.work();
+        self.rescan_or_retry();
+        self.publish();
     }
 
     fn publish(&mut self) {
@@ -202,7 +258,10 @@ impl Owner {
     fn answer(&mut self, command: Command) {
         // An answer that nobody waits for any more is no error.
         match command {
-            Command::List { prefix, reply } => drop(reply.send(self.folder.snapshot(&prefix))),
+            Command::List { prefix, reply } => {
+                self.look_again();
+                drop(reply.send(self.folder.snapshot(&prefix)));
+            }
             Command::Watch { prefix, revision, reply } => {
                 drop(reply.send(self.history.watch(prefix, revision, self.folder.revision())));
             }
@@ -223,3 +282,6 @@ impl Owner {
         self.folder.revision()
     }
 }
+
+#[cfg(test)]
+mod tests;

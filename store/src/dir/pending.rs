@@ -53,6 +53,8 @@ pub(super) struct Pending {
     rescan_at: Option<Instant>,
     /// Files that are open for writing, and whether something was written since they were created.
     being_written: BTreeMap<PathBuf, bool>,
+    /// Those that were written to since this was last taken.
+    written: BTreeSet<PathBuf>,
 }
 
 /// What to read now.
@@ -64,6 +66,8 @@ pub(super) struct Work {
     pub(super) complete: BTreeSet<PathBuf>,
     /// Files that are forgotten if they are not there.
     pub(super) overdue: BTreeSet<PathBuf>,
+    /// Files that are being written: they may be empty now, and are not to be read.
+    pub(super) written: BTreeSet<PathBuf>,
 }
 
 impl Pending {
@@ -85,7 +89,10 @@ impl Pending {
                 // A file that was linked into place is never closed.
                 self.in_question.insert(path, now + GRACE);
             }
-            Signal::Written(path) => drop(self.being_written.insert(path, true)),
+            Signal::Written(path) => {
+                self.written.insert(path.clone());
+                self.being_written.insert(path, true);
+            }
             Signal::Altered(path) => {
                 if !self.being_written.contains_key(&path) {
                     self.complete.insert(path);
@@ -122,11 +129,26 @@ impl Pending {
             *at > now
         });
         let rescan_is_due = self.rescan_at.take_if(|at| *at <= now).is_some();
+        let mut written = std::mem::take(&mut self.written);
+        written.retain(|path| self.being_written.contains_key(path));
         Work {
             rescan: std::mem::take(&mut self.rescan) || rescan_is_due,
             complete: std::mem::take(&mut self.complete),
             overdue,
+            written,
         }
+    }
+
+    /// What was in one folder is in another one now, or nothing is heard of it any more. Its writers go along.
+    pub(super) fn move_folder(&mut self, from: &Path, to: Option<&Path>) {
+        let all = std::mem::take(&mut self.being_written);
+        let moved = all.into_iter().filter_map(|(path, is_written)| {
+            if path.parent() != Some(from) {
+                return Some((path, is_written));
+            }
+            Some((to?.join(path.file_name()?), is_written))
+        });
+        self.being_written = moved.collect();
     }
 
     /// A file that was complete a moment ago and is not there now: it may be gone.
@@ -142,6 +164,11 @@ impl Pending {
     /// A file that was created is complete although it was not closed: it was linked into place.
     pub(super) fn finish(&mut self, path: &Path) {
         self.being_written.remove(path);
+    }
+
+    /// Whether a file may be gone; it is looked at soon.
+    pub(super) fn is_in_question(&self, path: &Path) -> bool {
+        self.in_question.contains_key(path)
     }
 
     /// Whether nothing must be read from the file, or concluded from its absence, at the moment.

@@ -1,7 +1,7 @@
 //! inotify: which folders are watched, and what its events mean.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     ffi::OsString,
     fs, io,
     os::unix::fs::MetadataExt,
@@ -28,8 +28,8 @@ const BUFFER: usize = 64 << 10;
 enum Watched {
     /// A folder with manifests.
     Folder(PathBuf),
-    /// The file behind a symbolic link.
-    Target(PathBuf),
+    /// A file that can be written to by another path than those at which it is a manifest.
+    Target(Vec<PathBuf>),
     /// The folder in which the root is: it may be a link that is pointed elsewhere.
     Parent,
 }
@@ -42,6 +42,8 @@ pub(super) struct Watcher {
     watched: BTreeMap<WatchDescriptor, Watched>,
     /// The file that was last renamed, with the number that its new name will have too.
     renamed: Option<(u32, PathBuf)>,
+    /// What the last event means too.
+    also: VecDeque<Signal>,
 }
 
 impl Watcher {
@@ -50,11 +52,21 @@ impl Watcher {
         let inotify = Inotify::init().map_err(explain)?;
         let events = inotify.into_event_stream(vec![0; BUFFER])?;
         let root_name = root.file_name().map(Into::into);
-        Ok(Self { watches: events.watches(), events, root_name, watched: BTreeMap::new(), renamed: None })
+        Ok(Self {
+            watches: events.watches(),
+            events,
+            root_name,
+            watched: BTreeMap::new(),
+            renamed: None,
+            also: VecDeque::new(),
+        })
     }
 
     /// The next event's meaning, if it has one. Waits.
     pub(super) async fn next(&mut self) -> io::Result<Option<Signal>> {
+        if let Some(signal) = self.also.pop_front() {
+            return Ok(Some(signal));
+        }
         match self.events.next().await {
             Some(Ok(event)) => Ok(self.signal(event)),
             Some(Err(error)) => Err(error),
@@ -69,7 +81,8 @@ impl Watcher {
 
     fn signal(&mut self, event: EventOwned) -> Option<Signal> {
         let mask = event.mask;
-        let signal = self.meaning(&event.wd, mask, event.name)?;
+        self.also.extend(self.meanings(&event.wd, mask, event.name));
+        let signal = self.also.pop_front()?;
         match signal {
             Signal::Gone(ref path) if mask.contains(EventMask::MOVED_FROM) => {
                 self.renamed = Some((event.cookie, path.clone()));
@@ -84,30 +97,32 @@ impl Watcher {
         Some(signal)
     }
 
-    fn meaning(&self, wd: &WatchDescriptor, mask: EventMask, name: Option<OsString>) -> Option<Signal> {
+    fn meanings(&self, wd: &WatchDescriptor, mask: EventMask, name: Option<OsString>) -> Vec<Signal> {
         if mask.contains(EventMask::Q_OVERFLOW) {
-            return Some(Signal::Lost);
+            return vec![Signal::Lost];
         }
-        match (self.watched.get(wd)?, name) {
-            (Watched::Folder(folder), Some(name)) => meaning(folder.join(name), mask),
+        let Some(watched) = self.watched.get(wd) else { return Vec::new() };
+        let one = match (watched, name) {
+            (Watched::Folder(folder), Some(name)) => return meanings(folder.join(name), mask),
             // The folder itself. Its parent says so too, unless it is the root.
             (Watched::Folder(_), None) => {
                 let is_gone =
                     mask.intersects(EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT);
                 is_gone.then_some(Signal::MaybeMoved)
             }
-            (Watched::Target(link), _) if mask.contains(EventMask::MODIFY) => {
-                Some(Signal::Written(link.clone()))
+            (Watched::Target(paths), _) if mask.contains(EventMask::MODIFY) => {
+                return paths.iter().cloned().map(Signal::Written).collect();
             }
-            (Watched::Target(link), _) if mask.contains(EventMask::CLOSE_WRITE) => {
-                Some(Signal::Complete(link.clone()))
+            (Watched::Target(paths), _) if mask.contains(EventMask::CLOSE_WRITE) => {
+                return paths.iter().cloned().map(Signal::Complete).collect();
             }
             (Watched::Target(_), _) if mask.contains(EventMask::IGNORED) => None,
             (Watched::Target(_), _) => Some(Signal::MaybeMoved),
             (Watched::Parent, name) => {
                 (name.is_some() && name == self.root_name).then_some(Signal::MaybeMoved)
             }
-        }
+        };
+        one.into_iter().collect()
     }
 }
 
@@ -121,7 +136,17 @@ fn explain(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("too many are watched already; raise the sysctl {limit}"))
 }
 
-/// What an event on something in a watched folder means.
+/// What an event on something in a watched folder means. A file with several hard links is to be watched itself. Of a link that
+/// is made elsewhere later nothing is told.
+fn meanings(path: PathBuf, mask: EventMask) -> Vec<Signal> {
+    let may_get_link = mask.intersects(EventMask::CREATE | EventMask::MOVED_TO);
+    let has_links = may_get_link
+        && is_manifest(&path)
+        && fs::symlink_metadata(&path).is_ok_and(|of| of.is_file() && of.nlink() > 1);
+    meaning(path, mask).into_iter().chain(has_links.then_some(Signal::Moved)).collect()
+}
+
+/// The first thing that an event on something in a watched folder means.
 fn meaning(path: PathBuf, mask: EventMask) -> Option<Signal> {
     let came = mask.intersects(EventMask::CREATE | EventMask::MOVED_TO);
     let went = mask.intersects(EventMask::DELETE | EventMask::MOVED_FROM);
@@ -187,36 +212,56 @@ impl Renewal<'_> {
         self.add(path, mask, Watched::Folder(path.to_owned()))
     }
 
-    /// Watches the file behind a symbolic link. A link to nothing is watched by the folder it is in.
-    pub(super) fn target(&mut self, link: &Path) {
+    /// Watches a file itself: the one behind a symbolic link, or one with several hard links. A link to nothing is watched by the
+    /// folder it is in.
+    pub(super) fn target(&mut self, path: &Path) {
         let mask = WatchMask::MODIFY
             | WatchMask::CLOSE_WRITE
             | WatchMask::ATTRIB
             | WatchMask::DELETE_SELF
             | WatchMask::MOVE_SELF;
-        let _ = self.add(link, mask, Watched::Target(link.to_owned()));
+        let _ = self.add(path, mask, Watched::Target(vec![path.to_owned()]));
     }
 
-    /// Ends the renewal with a watch on the folder in which `root` is.
-    pub(super) fn finish(mut self, root: &Path) {
+    /// Ends the renewal with a watch on the folder in which `root` is. Returns the folders that are no longer what they were, each
+    /// with where it is now; none if it is not watched any more.
+    pub(super) fn finish(mut self, root: &Path) -> Vec<(PathBuf, Option<PathBuf>)> {
         if let Some(parent) = root.parent() {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             // Where it cannot be watched, a root that is replaced is not noticed. All else is.
             let mask = WatchMask::ONLYDIR | WatchMask::CREATE | WatchMask::MOVE | WatchMask::DELETE;
             let _ = self.add(parent, mask, Watched::Parent);
         }
-        for (wd, _) in std::mem::replace(&mut self.watcher.watched, self.watched) {
-            if !self.watcher.watched.contains_key(&wd) {
+        let mut moved = Vec::new();
+        for (wd, before) in std::mem::replace(&mut self.watcher.watched, self.watched) {
+            let now = self.watcher.watched.get(&wd);
+            if let Watched::Folder(from) = &before
+                && now != Some(&before)
+            {
+                let to = match now {
+                    Some(Watched::Folder(to)) => Some(to.clone()),
+                    _ => None,
+                };
+                moved.push((from.clone(), to));
+            }
+            if now.is_none() {
                 // It fails for what was deleted, whose watch is gone already.
                 let _ = self.watcher.watches.remove(wd);
             }
         }
+        moved
     }
 
     fn add(&mut self, path: &Path, mask: WatchMask, watched: Watched) -> io::Result<()> {
         let wd = self.watcher.watches.add(path, mask).map_err(explain)?;
-        // Events that come while this renewal is under way belong to it.
-        self.watcher.watched.insert(wd.clone(), watched.clone());
+        let watched = match (self.watched.remove(&wd), watched) {
+            // Several links to one file.
+            (Some(Watched::Target(mut paths)), Watched::Target(more)) => {
+                paths.extend(more);
+                Watched::Target(paths)
+            }
+            (_, watched) => watched,
+        };
         self.watched.insert(wd, watched);
         Ok(())
     }

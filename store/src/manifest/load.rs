@@ -4,12 +4,13 @@ use std::{fs, io, path::Path};
 
 use super::{
     Parsed, parse_file,
-    walk::{read_text, walk},
+    walk::{Links, read_text, walk},
 };
 use crate::{Problem, StoreError};
 
 /// Reads one file, whatever its name, or every manifest below a folder: `*.yaml`, `*.yml` and `*.json`, in the order
-/// of their paths, without hidden ones. What cannot be read below the folder is a problem, and the rest goes on.
+/// of their paths, without hidden ones and links that lead out of the folder: what an agent reads of that folder by default. What
+/// cannot be read below the folder is a problem, and the rest goes on.
 ///
 /// # Errors
 /// When `path` itself cannot be read.
@@ -20,10 +21,10 @@ pub fn load_path(path: &Path) -> Result<Parsed, StoreError> {
         let text = fs::read_to_string(path).map_err(failed)?;
         return Ok(parse_file(&path.display().to_string(), &text));
     }
-    let found = walk(path, |_| Ok(())).map_err(failed)?;
+    let found = walk(path, Links::Inside, |_| Ok(())).map_err(failed)?;
     let mut parsed = Parsed::default();
     for file in &found.files {
-        parsed.extend(match read_text(file) {
+        parsed.extend(match read_text(file, path, Links::Inside) {
             Ok(text) => parse_file(&file.display().to_string(), &text),
             Err(error) => unreadable(file, &error),
         });

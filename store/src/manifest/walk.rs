@@ -2,9 +2,51 @@
 
 use std::{
     collections::BTreeSet,
-    fs, io,
+    fs,
+    io::{self, Read},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
+
+use nix::fcntl::OFlag;
+
+/// The largest manifest that is read from a folder: several times what a dump of 10,000 services takes up, and little enough for
+/// the memory of an agent. What YAML makes of a text can be twenty times its size.
+pub(crate) const SIZE_LIMIT: u64 = 32 << 20;
+
+/// How many folders may be in one another: far more than anybody sorts manifests by, and few enough for the stack.
+const DEPTH_LIMIT: usize = 64;
+
+/// Where symbolic links in a folder of manifests may lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Links {
+    /// To what is in the folder, hidden or not: the links of a mounted `ConfigMap` do.
+    #[default]
+    Inside,
+    /// Anywhere.
+    Anywhere,
+}
+
+impl Links {
+    /// Checks that `path` is within `root` once all links are resolved.
+    ///
+    /// # Errors
+    /// When it leads out of the folder and may not, and those of the system.
+    pub(crate) fn check(self, root: &Path, path: &Path) -> io::Result<()> {
+        if self == Self::Anywhere {
+            return Ok(());
+        }
+        let target = fs::canonicalize(path)?;
+        if target.starts_with(fs::canonicalize(root)?) {
+            return Ok(());
+        }
+        let reason = format!(
+            "it leads out of the folder, to {}; put it into the folder, or allow that with ?links=anywhere in the store's URL",
+            target.display()
+        );
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+    }
+}
 
 /// Whether a file's name says that it holds manifests: `*.yaml`, `*.yml` or `*.json`, and not hidden.
 pub(crate) fn is_manifest(path: &Path) -> bool {
@@ -23,69 +65,108 @@ pub(crate) fn is_hidden(path: &Path) -> bool {
 pub(crate) struct Walk {
     /// The manifests.
     pub(crate) files: BTreeSet<PathBuf>,
-    /// Those of them that are symbolic links.
+    /// Those of them that can be written to by another path: symbolic links, and files with several hard links.
     pub(crate) links: Vec<PathBuf>,
-    /// Folders that could not be read. What is below them is unknown.
+    /// Folders that could not be read, and what leads out of the folder. What is there is unknown.
     pub(crate) unreadable: Vec<(PathBuf, io::Error)>,
 }
 
-/// Finds every manifest below `root`. Symbolic links are followed, but no folder is entered twice. Hidden files and
-/// folders are left out. `enter` is called for each folder before it is read.
+/// Finds every manifest below `root`. Symbolic links are followed as far as `links` allows, but no folder is entered twice.
+/// Hidden files and folders are left out. `enter` is called for each folder before it is read.
 ///
 /// # Errors
 /// When `root` itself cannot be read.
-pub(crate) fn walk(root: &Path, mut enter: impl FnMut(&Path) -> io::Result<()>) -> io::Result<Walk> {
-    let mut found = Walk::default();
-    let mut entered = BTreeSet::new();
-    read_folder(root, &mut enter, &mut entered, &mut found)?;
-    Ok(found)
+pub(crate) fn walk(
+    root: &Path,
+    links: Links,
+    enter: impl FnMut(&Path) -> io::Result<()>,
+) -> io::Result<Walk> {
+    let mut walker = Walker { root, links, enter, entered: BTreeSet::new(), found: Walk::default() };
+    walker.read_folder(root, 0)?;
+    Ok(walker.found)
 }
 
-fn read_folder(
-    folder: &Path,
-    enter: &mut impl FnMut(&Path) -> io::Result<()>,
-    entered: &mut BTreeSet<PathBuf>,
-    found: &mut Walk,
-) -> io::Result<()> {
-    if !entered.insert(fs::canonicalize(folder)?) {
-        return Ok(());
-    }
-    enter(folder)?;
-    let mut children = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
-    children.sort_by_key(fs::DirEntry::file_name);
-    for child in children {
-        let path = child.path();
-        if is_hidden(&path) {
-            continue;
+struct Walker<'a, F> {
+    root: &'a Path,
+    links: Links,
+    enter: F,
+    entered: BTreeSet<PathBuf>,
+    found: Walk,
+}
+
+impl<F: FnMut(&Path) -> io::Result<()>> Walker<'_, F> {
+    fn read_folder(&mut self, folder: &Path, depth: usize) -> io::Result<()> {
+        if depth > DEPTH_LIMIT {
+            let reason = format!("more than {DEPTH_LIMIT} folders in one another; move it up");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
-        let is_link = child.file_type()?.is_symlink();
-        let is_folder = match fs::metadata(&path) {
-            Ok(target) => target.is_dir(),
+        if !self.entered.insert(fs::canonicalize(folder)?) {
+            return Ok(());
+        }
+        (self.enter)(folder)?;
+        let mut children = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
+        children.sort_by_key(fs::DirEntry::file_name);
+        for child in children {
+            let path = child.path();
+            if is_hidden(&path) {
+                continue;
+            }
+            let is_link = child.file_type()?.is_symlink();
             // Gone again, or a link to nothing: the latter is reported when it is read as a file.
-            Err(_) => false,
-        };
-        if is_folder {
-            if let Err(error) = read_folder(&path, enter, entered, found) {
-                found.unreadable.push((path, error));
+            let target = fs::metadata(&path).ok();
+            let is_folder = target.as_ref().is_some_and(fs::Metadata::is_dir);
+            if !is_folder && !is_manifest(&path) {
+                continue;
             }
-        } else if is_manifest(&path) {
-            if is_link {
-                found.links.push(path.clone());
+            if is_link
+                && target.is_some()
+                && let Err(error) = self.links.check(self.root, &path)
+            {
+                self.found.unreadable.push((path, error));
+            } else if is_folder {
+                if let Err(error) = self.read_folder(&path, depth + 1) {
+                    self.found.unreadable.push((path, error));
+                }
+            } else {
+                if is_link || target.is_some_and(|target| target.nlink() > 1) {
+                    self.found.links.push(path.clone());
+                }
+                self.found.files.insert(path);
             }
-            found.files.insert(path);
         }
+        Ok(())
     }
-    Ok(())
 }
 
-/// Reads the text of a manifest that a walk found.
+/// Reads the text of a manifest that a walk of `root` found. It neither waits nor takes more memory than [`SIZE_LIMIT`],
+/// whatever is there.
 ///
 /// # Errors
-/// Those of the system; "invalid data" for what is not text, and "invalid input" for what is no regular file: reading
-/// a pipe could take for ever.
-pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    if !fs::metadata(path)?.is_file() {
+/// Those of the system; for what leads out of the folder and may not; "invalid data" for what is not text, "invalid input" for
+/// what is no regular file, and "file too large".
+pub(crate) fn read_text(path: &Path, root: &Path, links: Links) -> io::Result<String> {
+    links.check(root, path)?;
+    check_file(&fs::metadata(path)?)?;
+    // It may have become a pipe since.
+    let file = fs::OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    let metadata = file.metadata()?;
+    check_file(&metadata)?;
+    let mut text = String::new();
+    // Files of /proc say that they are empty, and some never end or wait for news.
+    if metadata.len() > 0 && file.take(SIZE_LIMIT + 1).read_to_string(&mut text)? as u64 > SIZE_LIMIT {
+        return Err(too_large());
+    }
+    Ok(text)
+}
+
+fn check_file(metadata: &fs::Metadata) -> io::Result<()> {
+    if !metadata.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    fs::read_to_string(path)
+    if metadata.len() > SIZE_LIMIT { Err(too_large()) } else { Ok(()) }
+}
+
+fn too_large() -> io::Error {
+    let reason = format!("the file is too large; at most {} MiB are read: split it", SIZE_LIMIT >> 20);
+    io::Error::new(io::ErrorKind::FileTooLarge, reason)
 }

@@ -65,3 +65,45 @@ async fn a_path_that_is_no_folder_is_refused() {
         assert!(error.contains(&path.display().to_string()) && error.contains(problem), "{error}");
     }
 }
+
+/// What an earlier run saved.
+async fn saved(files: &[(&str, &str)]) -> Vec<Entry> {
+    Folder::with(files).await.entries().await
+}
+
+#[tokio::test]
+async fn object_broken_from_the_start_has_what_was_saved() {
+    let saved = saved(&[("web.yaml", &service("web", 1)), ("gone.yaml", &service("gone", 1))]).await;
+    let folder = Folder::with_saved(&[("web.yaml", &service("web", 0))], saved).await;
+    assert_eq!(folder.ports().await, [("web".to_owned(), 1)], "gone is gone: its file is not there");
+    let mut folder = folder;
+    folder.write("web.yaml", &service("web", 2));
+    assert_eq!(folder.next_change_past_problems().await, ["put web 2"]);
+}
+
+#[tokio::test]
+async fn file_unreadable_from_the_start_has_what_was_saved() {
+    let files = [("a.yaml", &*service("a", 1)), ("b.yaml", &service("b", 1)), ("c.yaml", &service("c", 1))];
+    let saved = saved(&files).await;
+    let files = [("a.yaml", "a: ["), ("b.yaml", "b: ["), ("d/c.yaml", &service("c", 2))];
+    let mut folder = Folder::with_saved(&files, saved).await;
+    let port = |name: &str, port| (name.to_owned(), port);
+    assert_eq!(folder.ports().await, [port("a", 1), port("b", 1), port("c", 2)]);
+    // Both are in doubt until the last of the files can be read.
+    folder.write("a.yaml", &service("a", 2));
+    assert_eq!(folder.next_change_past_problems().await, ["put a 2"]);
+    assert_eq!(folder.ports().await, [port("a", 2), port("b", 1), port("c", 2)]);
+    folder.write("b.yaml", &service("new", 1));
+    assert_eq!(folder.next_change_past_problems().await, ["delete b", "put new 1"]);
+    assert_eq!(folder.store.list(ROOT).await.unwrap().problems, []);
+}
+
+#[tokio::test]
+async fn manifests_without_fault_do_not_ask_for_what_was_saved() {
+    let outer = TempDir::new().unwrap();
+    fs::write(outer.path().join("web.yaml"), service("web", 1)).unwrap();
+    let recall: Recall = Box::new(|| panic!("asked"));
+    let options = DirOptions { recall: Some(recall), ..DirOptions::default() };
+    let store = DirStore::open_with(outer.path(), options).await.unwrap();
+    assert_eq!(store.list(ROOT).await.unwrap().entries.len(), 1);
+}

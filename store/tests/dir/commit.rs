@@ -41,7 +41,8 @@ async fn what_would_touch_other_objects_or_places_is_refused_as_a_whole() {
     }
     symlink(".target", root.join("link.yaml")).unwrap();
     symlink(elsewhere.path(), root.join("out")).unwrap();
-    let folder = Folder::open(outer, root).await;
+    let options = DirOptions { links: Links::Anywhere, ..DirOptions::default() };
+    let folder = Folder::open_with(outer, root, options).await;
 
     let in_namespace = |namespace: &str| put_value(namespace, "web", &service_value(namespace, "web", 1));
     for (operation, reason) in [

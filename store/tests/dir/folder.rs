@@ -11,17 +11,31 @@ pub(crate) struct Folder {
 
 impl Folder {
     pub(crate) async fn with(files: &[(&str, &str)]) -> Self {
+        Self::with_options(files, DirOptions::default()).await
+    }
+
+    /// As it is found by a run after one that saved this.
+    pub(crate) async fn with_saved(files: &[(&str, &str)], saved: Vec<Entry>) -> Self {
+        let recall: Recall = Box::new(|| saved);
+        Self::with_options(files, DirOptions { recall: Some(recall), ..DirOptions::default() }).await
+    }
+
+    async fn with_options(files: &[(&str, &str)], options: DirOptions) -> Self {
         let outer = TempDir::new().unwrap();
         let root = outer.path().to_owned();
         for (name, text) in files {
             fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
             fs::write(root.join(name), text).unwrap();
         }
-        Self::open(outer, root).await
+        Self::open_with(outer, root, options).await
     }
 
     pub(crate) async fn open(outer: TempDir, root: PathBuf) -> Self {
-        let store = DirStore::open(&root).await.unwrap();
+        Self::open_with(outer, root, DirOptions::default()).await
+    }
+
+    pub(crate) async fn open_with(outer: TempDir, root: PathBuf, options: DirOptions) -> Self {
+        let store = DirStore::open_with(&root, options).await.unwrap();
         let revision = store.list(ROOT).await.unwrap().revision;
         let watch = store.watch(ROOT, revision).await.unwrap();
         Self { outer, root, store, watch }

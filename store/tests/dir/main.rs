@@ -11,7 +11,9 @@ use std::{
 
 use contiv_store::{
     Batch, Change, Condition, Entry, Operation, Problem, Store, StoreError, Transaction, WatchEvent,
-    WatchStream, dir::DirStore,
+    WatchStream,
+    dir::{DirOptions, DirStore, Recall},
+    manifest::Links,
 };
 use futures::StreamExt;
 use tempfile::TempDir;
@@ -21,6 +23,7 @@ mod broken;
 mod commit;
 mod edits;
 mod folder;
+mod hostile;
 mod trees;
 
 const ROOT: &str = "/vnf-agent/contiv-ksr/";

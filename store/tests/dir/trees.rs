@@ -61,7 +61,10 @@ async fn the_file_behind_a_link_is_watched_too() {
     let elsewhere = TempDir::new().unwrap();
     let target = elsewhere.path().join("target");
     fs::write(&target, service("web", 1)).unwrap();
-    let mut folder = Folder::with(&[]).await;
+    let outer = TempDir::new().unwrap();
+    let root = outer.path().to_owned();
+    let options = DirOptions { links: Links::Anywhere, ..DirOptions::default() };
+    let mut folder = Folder::open_with(outer, root, options).await;
     symlink(&target, folder.path("web.yaml")).unwrap();
     assert_eq!(folder.next_change().await, ["put web 1"]);
     fs::write(&target, service("web", 2)).unwrap();
@@ -92,4 +95,47 @@ async fn a_folder_that_goes_keeps_its_state_and_is_found_again() {
     assert_eq!(folder.next_problems().await, []);
     folder.write("web.yaml", &service("web", 3));
     assert_eq!(folder.next_change().await, ["put web 3"]);
+}
+
+#[tokio::test]
+async fn file_behind_two_links_changes_both() {
+    let mut folder = Folder::with(&[(".target", &service("web", 1))]).await;
+    symlink(".target", folder.path("a.yaml")).unwrap();
+    assert_eq!(folder.next_change().await, ["put web 1"]);
+    symlink(".target", folder.path("b.yaml")).unwrap();
+    folder.next_problems().await;
+    folder.write(".target", &service("web", 2));
+    assert_eq!(folder.next_change().await, ["put web 2"]);
+    folder.remove("a.yaml");
+    assert_eq!(folder.next_problems().await, []);
+    assert_eq!(folder.ports().await, [("web".to_owned(), 2)]);
+}
+
+/// A writer of a file that left with its folder is heard no more.
+#[tokio::test]
+async fn file_open_in_a_moved_folder_is_forgotten() {
+    let mut folder = Folder::with(&[("a/web.yaml", &service("web", 1))]).await;
+    let mut writer = fs::OpenOptions::new().append(true).open(folder.path("a/web.yaml")).unwrap();
+    std::io::Write::write_all(&mut writer, b"# more\n").unwrap();
+    folder.is_quiet().await;
+    let elsewhere = TempDir::new().unwrap();
+    fs::rename(folder.path("a"), elsewhere.path().join("a")).unwrap();
+    assert_eq!(folder.next_change().await, ["delete web"]);
+    drop(writer);
+    folder.is_quiet().await;
+}
+
+#[tokio::test]
+async fn folder_replaced_under_an_open_file_is_read() {
+    let mut folder =
+        Folder::with(&[("a/web.yaml", &service("web", 1)), (".b/web.yaml", &service("web", 2))]).await;
+    let mut writer = fs::OpenOptions::new().append(true).open(folder.path("a/web.yaml")).unwrap();
+    std::io::Write::write_all(&mut writer, b"# more\n").unwrap();
+    folder.is_quiet().await;
+    let elsewhere = TempDir::new().unwrap();
+    fs::rename(folder.path("a"), elsewhere.path().join("a")).unwrap();
+    folder.rename(".b", "a");
+    assert_eq!(folder.next_change().await, ["put web 2"]);
+    drop(writer);
+    folder.is_quiet().await;
 }

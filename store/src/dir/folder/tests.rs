@@ -18,7 +18,7 @@ fn entries_after_reading(folder: &mut Folder, path: &Path) -> usize {
 async fn an_emptied_file_keeps_its_objects_while_its_writer_may_be_waiting_for_the_disk() {
     let root = TempDir::new().unwrap();
     let path = root.path().join("web.yaml");
-    let mut folder = Folder::new(root.path());
+    let mut folder = Folder::new(root.path(), Links::Inside);
     fs::write(&path, WEB).unwrap();
     assert_eq!(entries_after_reading(&mut folder, &path), 1);
 

@@ -5,7 +5,7 @@ use super::*;
 
 fn definition(name: u8, value: u8) -> Definition {
     let key = Key::new(Kind::Service, "default", format!("s{name}")).unwrap();
-    Definition { key, value: Bytes::from(vec![value]), source: String::new() }
+    Definition { key, value: Bytes::from(vec![value]), source: String::new(), is_recalled: false }
 }
 
 /// Files by number, each with its objects: number and value. No object is twice in one file.

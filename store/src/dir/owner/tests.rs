@@ -1,0 +1,48 @@
+use std::fs;
+
+use tempfile::TempDir;
+use tokio::time::advance;
+
+use super::*;
+
+const WEB: &str = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  ports:\n  - port: 80\n";
+
+fn count(owner: &Owner) -> usize {
+    owner.folder.snapshot("/").entries.len()
+}
+
+/// As with truncate(2) by path, nobody closes the file.
+#[tokio::test(start_paused = true)]
+async fn file_truncated_without_being_closed_is_forgotten() {
+    let root = TempDir::new().unwrap();
+    let path = root.path().join("web.yaml");
+    fs::write(&path, WEB).unwrap();
+    let (_commands, receiver) = mpsc::channel(1);
+    let mut owner = Owner::open(root.path(), DirOptions::default(), receiver).unwrap();
+
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(0).unwrap();
+    let signal = owner.watcher.next().await;
+    owner.note(signal);
+    owner.note_all();
+    owner.work();
+    assert_eq!(count(&owner), 1);
+    let (_, until) = owner.emptied().next().expect("it is to be looked at");
+    // A writer that waits for what it is going to write has time.
+    advance(Duration::from_secs(30)).await;
+    owner.work();
+    owner.look_again();
+    assert_eq!(count(&owner), 1);
+    advance(until.duration_since(Instant::now())).await;
+    owner.work();
+    assert_eq!(count(&owner), 0);
+
+    // Filled again at last, it is read as any other.
+    fs::write(&path, WEB).unwrap();
+    drop(file);
+    let signal = owner.watcher.next().await;
+    owner.note(signal);
+    owner.note_all();
+    owner.work();
+    assert_eq!(count(&owner), 1);
+}
