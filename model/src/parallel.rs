@@ -11,10 +11,11 @@ pub fn in_shares<T: Sync, R: Send>(items: &[T], least: usize, work: impl Fn(&[T]
     thread::scope(|scope| {
         let mut shares = items.chunks(share);
         let own = shares.next().unwrap_or_default();
-        let others: Vec<_> = shares.map(|share| (share, scope.spawn(|| work(share)))).collect();
+        let others: Vec<_> = shares.map(|share| scope.spawn(|| work(share))).collect();
         let own = work(own);
-        // Should the work panic, it does so here where the panic is seen.
-        let others = others.into_iter().map(|(share, thread)| thread.join().unwrap_or_else(|_| work(share)));
+        // A panic goes on here, where it is seen: the work is not done twice.
+        let others =
+            others.into_iter().map(|thread| thread.join().unwrap_or_else(|cause| resume_unwind(cause)));
         std::iter::once(own).chain(others).collect()
     })
 }
@@ -39,7 +40,27 @@ pub fn both<A: Send, B>(
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        panic::{AssertUnwindSafe, catch_unwind},
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
     use super::*;
+
+    #[test]
+    fn in_shares_work_that_panics_is_done_once() {
+        let runs = AtomicUsize::new(0);
+        let work = |share: &[u32]| {
+            if share.contains(&999) {
+                runs.fetch_add(1, Ordering::Relaxed);
+                panic!("as the test wants it");
+            }
+        };
+        let items: Vec<u32> = (0..1000).collect();
+        let panicked = catch_unwind(AssertUnwindSafe(|| in_shares(&items, 1, work))).unwrap_err();
+        assert_eq!(panicked.downcast_ref(), Some(&"as the test wants it"), "the panic goes on as it was");
+        assert_eq!(runs.into_inner(), 1);
+    }
 
     #[test]
     fn both_pieces_of_work_are_done_however_few_items_there_are() {
