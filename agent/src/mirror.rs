@@ -106,6 +106,13 @@ impl MirrorHandle {
         Ok((Self { jobs, count: Some(count), waiting, is_behind: false }, ended))
     }
 
+    /// One whose disk never tells what was saved, nor how much but by `count`. It lasts as long as what is returned beside it.
+    #[cfg(test)]
+    pub(crate) fn on_silent_disk(count: oneshot::Receiver<usize>) -> (Self, impl Sized) {
+        let (jobs, work) = sync_channel(CAPACITY);
+        (Self { jobs, count: Some(count), waiting: Arc::default(), is_behind: false }, work)
+    }
+
     /// Saves that this is everything there is. Of the keys in `keep` the store has values that are no good: what is
     /// saved of them stays.
     pub(crate) fn replace(&mut self, revision: i64, entries: Vec<Entry>, keep: BTreeSet<String>) {

@@ -74,17 +74,15 @@ impl Mirroring {
         });
     }
 
-    /// What was saved, waiting for it: without it, things would be taken out of the kernel that must stay.
-    async fn load_now(&mut self) -> Option<Saved> {
+    /// What was saved, where a first list of so many entries leaves doubt. It is waited for: without it, things would be taken out
+    /// of the kernel that must stay. But only once, whatever the disk has to be asked.
+    async fn saved_for(&mut self, entries: usize, has_bad: bool) -> Option<Saved> {
         let (handle, _) = self.mirror.as_mut()?;
-        timeout(LOAD_LIMIT, handle.load()).await.ok()?.ok()?
-    }
-
-    /// How many entries were saved when the agent started.
-    async fn count_now(&mut self) -> usize {
-        let Some((handle, _)) = self.mirror.as_mut() else { return 0 };
-        // A disk that is slower would not tell in time what was saved either.
-        timeout(LOAD_LIMIT, handle.count()).await.unwrap_or_default()
+        let answer = async {
+            let is_suspicious = entries < SMALL || handle.count().await >= entries + guard::LEAST;
+            if has_bad || is_suspicious { handle.load().await.ok()? } else { None }
+        };
+        timeout(LOAD_LIMIT, answer).await.ok()?
     }
 
     /// Saves everything but what these keys hold: of them what was saved before stays.
@@ -135,12 +133,8 @@ impl EventLoop {
     /// Before the first list counts, recalls what was in force when the agent stopped, where the list leaves doubt: values
     /// that are no good keep what was saved of them, and it is noticed if too much is gone.
     pub(super) async fn remember(&mut self, list: &Snapshot, bad: &[BadValue]) {
-        let count = list.entries.len();
-        let is_suspicious = count < SMALL || self.mirror.count_now().await >= count + guard::LEAST;
-        if bad.is_empty() && !is_suspicious {
-            return;
-        }
-        if let Some(Saved { revision, entries }) = self.mirror.load_now().await {
+        let saved = self.mirror.saved_for(list.entries.len(), !bad.is_empty()).await;
+        if let Some(Saved { revision, entries }) = saved {
             self.recall(&Snapshot { revision, entries, ..Snapshot::default() });
         }
     }
@@ -184,5 +178,21 @@ impl EventLoop {
         let event = self.record_timed("mirror", description, Some(&changes), renderers, moment, duration);
         self.renderers.need_resync(event);
         self.dispatch();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn saved_state_on_a_silent_disk_is_waited_for_once() {
+        let (_counted, count) = oneshot::channel();
+        let (handle, _jobs) = MirrorHandle::on_silent_disk(count);
+        let (mut mirroring, _reports) = Mirroring::start(None).unwrap();
+        mirroring.mirror = Some((handle, oneshot::channel().1));
+        let start = Instant::now();
+        assert_eq!(mirroring.saved_for(SMALL, true).await, None);
+        assert_eq!(start.elapsed(), LOAD_LIMIT);
     }
 }
