@@ -20,7 +20,7 @@ use redb::{
 };
 use thiserror::Error;
 
-use crate::{Change, Entry};
+use crate::{Change, Entry, StoreUrl};
 use sum::Sum;
 
 /// The file within the state folder.
@@ -93,6 +93,10 @@ impl Mirror {
     /// When no file can be opened or made.
     pub fn open(folder: &Path, source: &str) -> Result<(Self, Option<SetAside>), MirrorError> {
         let path = folder.join(FILE);
+        if fs::symlink_metadata(&path).is_ok_and(|file| file.is_symlink()) {
+            // Whatever it leads to would be written.
+            return Err(MirrorError::Open { path, reason: "it is a symbolic link; remove it".to_owned() });
+        }
         let create = || Database::builder().set_cache_size(CACHE_BYTES).create(&path);
         let reason = match open_and_check(create, source) {
             Ok(database) => return Ok((Self { database }, None)),
@@ -312,19 +316,25 @@ fn check(database: &Database, source: &str) -> Result<(), Unusable> {
     if is_of_source { Ok(()) } else { Err(Unusable::Content(format!("it is not of {source}"))) }
 }
 
-/// Whether this is a mirror of the source; a new one becomes it.
+/// Whether this is a mirror of the source; a new one becomes it. What another URL of the same store says stays of use.
 fn claim(database: &Database, source: &str) -> Result<bool, redb::Error> {
     let transaction = database.begin_write()?;
     let is_of_source = {
         let mut table = transaction.open_table(SOURCE)?;
         let found = table.get(ROW)?.map(|row| row.value().to_owned());
-        if found.is_none() {
+        let is_of_source = found.as_deref().is_none_or(|found| is_same_store(found, source));
+        if is_of_source && found.as_deref() != Some(source) {
             table.insert(ROW, source)?;
         }
-        found.is_none_or(|found| found == source)
+        is_of_source
     };
     transaction.commit()?;
     Ok(is_of_source)
+}
+
+fn is_same_store(one: &str, other: &str) -> bool {
+    let urls = one.parse::<StoreUrl>().ok().zip(other.parse().ok());
+    urls.map_or(one == other, |(one, other)| one.names_the_store_of(&other))
 }
 
 /// Format, revision, number of entries and sum; none if nothing was ever saved.

@@ -124,6 +124,19 @@ impl fmt::Display for StoreUrl {
     }
 }
 
+impl StoreUrl {
+    /// Whether both name the same store. One member is enough to know an etcd: their order means nothing, members come and go, and
+    /// connections are changed to TLS.
+    pub fn names_the_store_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Etcd { endpoints, .. }, Self::Etcd { endpoints: others, .. }) => {
+                endpoints.iter().any(|member| others.contains(member))
+            }
+            _ => self == other,
+        }
+    }
+}
+
 /// Opens the store that `url` names; if it is an etcd, with `access`. The URL says whether with TLS.
 ///
 /// A folder is read at once. With etcd and Kubernetes nothing is sent yet: whether it can be reached, and whether the files

@@ -80,6 +80,41 @@ fn what_was_saved_of_another_store_is_set_aside() {
 }
 
 #[test]
+fn mirror_of_etcd_named_otherwise_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let reopened = |source: &str| {
+        let (mirror, set_aside) = Mirror::open(folder.path(), source).unwrap();
+        (mirror.load().unwrap(), set_aside)
+    };
+    let (mut mirror, _) = Mirror::open(folder.path(), "etcd://a:2379,b:2379").unwrap();
+    let entries = vec![entry("/a", "1", 3)];
+    mirror.replace(7, list(&entries), &none()).unwrap();
+    drop(mirror);
+    let saved = Some(Saved { revision: 7, entries });
+    for source in [
+        "etcd://b:2379,a:2379",
+        "etcds://b:2379,a:2379",
+        "etcds://c:2379,a:2379",
+        // No member is left of the first ones, but each time one was.
+        "etcds://d:2379,c:2379",
+    ] {
+        assert_eq!(reopened(source), (saved.clone(), None), "{source}");
+    }
+    let (found, set_aside) = reopened("etcds://a:2379");
+    assert_eq!((found, set_aside.unwrap().reason.as_str()), (None, "it is not of etcds://a:2379"));
+}
+
+#[test]
+fn mirror_symbolic_link_leaves_its_target_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("target");
+    std::os::unix::fs::symlink(&target, folder.path().join(FILE)).unwrap();
+    let error = Mirror::open(folder.path(), SOURCE_URL).unwrap_err().to_string();
+    assert!(error.contains("mirror.redb: it is a symbolic link"), "{error}");
+    assert!(!target.exists());
+}
+
+#[test]
 fn a_file_of_another_kind_is_set_aside_and_one_that_may_not_be_opened_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);
