@@ -22,6 +22,9 @@ pub enum LevelError {
     /// A part that is neither a level nor a module with a level.
     #[error("{0:?} is no level")]
     NoLevel(String),
+    /// Nothing, alone or as the level of a module.
+    #[error("the level{} is missing", .0.as_ref().map_or_else(String::new, |module| format!(" of {module:?}")))]
+    Missing(Option<String>),
     /// A span, which cannot be chosen.
     #[error("{0:?} names a span; only modules can have a level of their own, as in info,contiv_store=debug")]
     Span(String),
@@ -79,7 +82,14 @@ impl text::Debug for LogLevel {
 /// When it is not understood.
 pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
     // The filter panics at spaces around a part.
-    let parts: Vec<&str> = level.split(',').map(str::trim).collect();
+    let parts: Vec<&str> = level.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+    // It would take nothing for a level too.
+    if parts.is_empty() {
+        return Err(LevelError::Missing(None));
+    }
+    if let Some(module) = parts.iter().find_map(|part| part.strip_suffix('=')) {
+        return Err(LevelError::Missing(Some(module.to_owned())));
+    }
     // Spans and values of their fields are not ours to offer: some patterns take minutes to be made ready, and the order of
     // others has no answer.
     if let Some(part) = parts.iter().find(|part| part.contains('[')) {
@@ -129,6 +139,20 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<LogLevel> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn filter_without_level_is_refused() {
+        for (level, expected) in [
+            ("", "the level is missing"),
+            (" \n", "the level is missing"),
+            (",", "the level is missing"),
+            ("info,contiv_store=", "the level of \"contiv_store\" is missing"),
+        ] {
+            let refused = filter(level).map(|filter| filter.to_string()).map_err(|error| error.to_string());
+            assert_eq!(refused, Err(expected.to_owned()), "{level:?}");
+        }
+        assert_eq!(filter("info,").unwrap().to_string(), "info");
+    }
 
     #[test]
     fn modules_can_have_a_level_and_spans_cannot() {

@@ -156,6 +156,9 @@ async fn the_log_level_is_shown_and_changed_and_a_wrong_one_is_refused() {
     let (status, error) = ask("PUT", "loud").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(error.contains("loud") && error.contains("send a level"), "{error}");
+    let (status, error) = ask("PUT", "").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "an empty body: {error}");
+    assert!(error.contains("the level is missing; send a level"), "{error}");
     assert_eq!(ask("GET", "").await, level("warn,contiv_store=trace"), "it stays");
 }
 
