@@ -3,9 +3,11 @@
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read, Seek, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
+use nix::{errno::Errno, fcntl::OFlag};
 use thiserror::Error;
 use tracing::warn;
 
@@ -23,6 +25,14 @@ pub enum StateDirError {
         path: PathBuf,
         /// The system's error.
         source: io::Error,
+    },
+    /// Whatever the link leads to would be overwritten.
+    #[error(
+        "{path} is a symbolic link, and no lock file: remove it, or choose another folder with --state-dir"
+    )]
+    Link {
+        /// The link.
+        path: PathBuf,
     },
     /// Two agents would fight over one node.
     #[error(
@@ -56,8 +66,9 @@ impl StateDir {
         fs::create_dir_all(folder).map_err(failed("create", folder))?;
         let path = folder.join(LOCK_FILE);
         let mut options = fs::OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
+        options.read(true).write(true).create(true).truncate(false).custom_flags(OFlag::O_NOFOLLOW.bits());
         let (mut file, can_be_written) = match options.open(&path) {
+            Err(error) if is_link(&error) => return Err(StateDirError::Link { path }),
             Err(error) if is_disk_failure(&error) => {
                 warn!(path = %path.display(), %error, "nothing can be saved in the state folder");
                 (open_to_read(folder).map_err(failed("open", folder))?, false)
@@ -91,9 +102,16 @@ fn is_disk_failure(error: &io::Error) -> bool {
     )
 }
 
+/// What `O_NOFOLLOW` says of a symbolic link.
+fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::ELOOP as i32)
+}
+
 /// The lock file; where there can be none, the folder itself can be locked.
 fn open_to_read(folder: &Path) -> io::Result<File> {
-    File::open(folder.join(LOCK_FILE)).or_else(|_| File::open(folder))
+    let mut options = fs::OpenOptions::new();
+    options.read(true).custom_flags(OFlag::O_NOFOLLOW.bits());
+    options.open(folder.join(LOCK_FILE)).or_else(|_| File::open(folder))
 }
 
 fn holder(file: &mut File) -> String {
@@ -130,6 +148,22 @@ mod tests {
         drop(first);
         assert_eq!(holder_of(&path), None);
         StateDir::lock(&path).unwrap();
+    }
+
+    #[test]
+    fn lock_file_symbolic_link_leaves_its_target_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, dangling) = (folder.path().join("target"), folder.path().join("dangling"));
+        fs::write(&target, "precious").unwrap();
+        for target in [&target, &dangling] {
+            let state = tempfile::tempdir().unwrap();
+            std::os::unix::fs::symlink(target, state.path().join(LOCK_FILE)).unwrap();
+            let error = StateDir::lock(state.path()).unwrap_err().to_string();
+            assert!(error.contains("agent.lock is a symbolic link"), "{error}");
+            assert_eq!(holder_of(state.path()), None);
+        }
+        assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
+        assert!(!dangling.exists());
     }
 
     #[test]
