@@ -88,9 +88,11 @@ pub(super) struct EventView {
 }
 
 impl EventView {
-    /// How long after the store had said it each renderer gave the kernel what follows from it, in milliseconds.
+    /// How long after the store had said it each renderer gave the kernel what follows from it, in milliseconds. Only of a change:
+    /// how long everything takes, as at the start, tells nothing of those.
     pub(super) fn latencies(&self) -> impl Iterator<Item = f64> {
-        self.renderers.values().filter_map(|outcome| match outcome {
+        let changed = (self.kind == "change").then_some(&self.renderers);
+        changed.into_iter().flat_map(BTreeMap::values).filter_map(|outcome| match outcome {
             OutcomeView::Applied { sent_after_ms: Some(after), .. } => Some(self.waited_ms + after),
             _ => None,
         })

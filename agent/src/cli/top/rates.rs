@@ -111,9 +111,15 @@ mod tests {
     use super::*;
 
     fn sample(second: i64, connections: &[(&str, u64)], changed: &[usize]) -> Sample {
+        sample_after("change", second, connections, changed)
+    }
+
+    /// One with a first event of this kind.
+    fn sample_after(first: &str, second: i64, connections: &[(&str, u64)], changed: &[usize]) -> Sample {
         let event = |(number, changed): (usize, &usize)| {
+            let kind = if number == 0 { first } else { "change" };
             serde_json::from_value(serde_json::json!({
-                "seq_num": number + 1, "kind": "change", "description": "", "start": "2026-01-02T03:04:05Z",
+                "seq_num": number + 1, "kind": kind, "description": "", "start": "2026-01-02T03:04:05Z",
                 "waited_ms": 0.5, "duration_ms": 0.1, "changed": changed,
                 "renderers": {"nftables": {"status": "applied", "with": 1, "report": {}, "duration_ms": 1.0,
                                            "sent_after_ms": changed}},
@@ -162,5 +168,14 @@ mod tests {
         rates.take(sample(2, &[], &[5, 2, 4]));
         assert!((rates.changes() - 3.0).abs() < 1e-9);
         assert_eq!(rates.latency(), Some(Latency { p50: 4.5, p99: 5.5, worst: 5.5 }));
+    }
+
+    #[test]
+    fn latency_without_snapshots_is_that_of_changes() {
+        let mut rates = Rates::default();
+        rates.take(sample_after("snapshot", 0, &[], &[900]));
+        assert_eq!(rates.latency(), None);
+        rates.take(sample_after("snapshot", 2, &[], &[900, 2, 4]));
+        assert_eq!(rates.latency(), Some(Latency { p50: 4.5, p99: 4.5, worst: 4.5 }));
     }
 }

@@ -13,21 +13,26 @@ const TOP: f64 = 16.0;
 
 pub(super) fn plots(history: &[Record], page: &mut Page) {
     page.heading("The last events");
-    let latency: Vec<(u64, f64)> = history
-        .iter()
+    #[expect(clippy::cast_precision_loss, reason = "counts of services are far below 2^52")]
+    let churn: Vec<(u64, f64)> =
+        history.iter().map(|record| (record.seq_num, record.changed as f64)).collect();
+    page.raw("<div class=\"plots\">\n");
+    page.raw(&bars("From a change to the kernel, in milliseconds", &latencies(history)));
+    page.raw(&bars("Changed services of each event", &churn));
+    page.raw("</div>\n");
+}
+
+/// How long each change took to the kernel, with its number. How long everything takes, as at the start, tells nothing of a change, and
+/// would make all other bars flat.
+fn latencies(history: &[Record]) -> Vec<(u64, f64)> {
+    let changes = history.iter().filter(|record| record.kind == "change");
+    changes
         .flat_map(|record| record.renderers.values().map(move |outcome| (record.seq_num, outcome)))
         .filter_map(|(number, outcome)| match outcome {
             Outcome::Applied { sent_after_ms: Some(after), .. } => Some((number, *after)),
             _ => None,
         })
-        .collect();
-    #[expect(clippy::cast_precision_loss, reason = "counts of services are far below 2^52")]
-    let churn: Vec<(u64, f64)> =
-        history.iter().map(|record| (record.seq_num, record.changed as f64)).collect();
-    page.raw("<div class=\"plots\">\n");
-    page.raw(&bars("From a change to the kernel, in milliseconds", &latency));
-    page.raw(&bars("Changed services of each event", &churn));
-    page.raw("</div>\n");
+        .collect()
 }
 
 /// A bar for each value, the newest on the right.
@@ -62,4 +67,41 @@ fn bars(title: &str, values: &[(u64, f64)]) -> String {
 
 fn number(value: f64) -> String {
     if value.fract() == 0.0 || value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_renderer::Report;
+    use jiff::Timestamp;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn latencies_first_snapshot_is_left_out() {
+        let record = |seq_num, kind, sent_after_ms| {
+            let (at, report) = (Timestamp::UNIX_EPOCH, Report::default());
+            let applied = Outcome::Applied { with: seq_num, at, report, duration_ms: 1.0, sent_after_ms };
+            Record {
+                seq_num,
+                kind,
+                description: String::new(),
+                start: at,
+                since: Instant::now(),
+                waited_ms: 0.0,
+                duration_ms: 0.5,
+                revision: 7,
+                changed: 1,
+                services: Vec::new(),
+                renderers: [("nftables".into(), applied)].into(),
+            }
+        };
+        let history = [
+            record(1, "snapshot", Some(900.0)),
+            record(2, "change", Some(2.0)),
+            record(3, "change", None),
+            record(4, "retry", Some(800.0)),
+        ];
+        assert_eq!(latencies(&history), [(2, 2.0)]);
+    }
 }
