@@ -27,10 +27,7 @@ impl EventLoop {
                     ),
                 );
             }
-            Query::Services(reply) => {
-                let snapshot = self.handover.corrected(self.processor.snapshot());
-                drop(reply.send(snapshot.services.into_values().collect()));
-            }
+            Query::Services(reply) => drop(reply.send(self.services())),
             Query::Service(id, reply) => {
                 let mut service = self.processor.service(&id).cloned();
                 if let Some(service) = &mut service {
@@ -75,17 +72,30 @@ impl EventLoop {
         }
     }
 
+    /// Every service as renderers have it.
+    fn services(&self) -> Vec<Arc<ContivService>> {
+        let corrected = |(_, service): (_, &Arc<ContivService>)| {
+            let mut service = Arc::clone(service);
+            self.handover.correct(&mut service);
+            service
+        };
+        self.processor.services().map(corrected).collect()
+    }
+
+    /// Counted in one go where they are: nothing is copied for it.
     fn sizes(&self) -> Sizes {
-        let services = self.processor.snapshot().services;
-        let ports = || services.values().flat_map(|service| &service.ports);
-        let lacks = |service: &&Arc<ContivService>| service.ports.iter().any(|port| port.backends.is_empty());
-        let lacking = || services.values().filter(lacks);
-        Sizes {
-            services: services.len(),
-            service_ports: ports().count(),
-            backends: ports().map(|port| port.backends.len()).sum(),
-            services_without_backends: lacking().count(),
-            without_backends: lacking().take(NAMED).map(|service| service.id.clone()).collect(),
+        let mut sizes = Sizes::default();
+        for (id, service) in self.processor.services() {
+            sizes.services += 1;
+            sizes.service_ports += service.ports.len();
+            sizes.backends += service.ports.iter().map(|port| port.backends.len()).sum::<usize>();
+            if service.ports.iter().any(|port| port.backends.is_empty()) {
+                sizes.services_without_backends += 1;
+                if sizes.without_backends.len() < NAMED {
+                    sizes.without_backends.push(id.clone());
+                }
+            }
         }
+        sizes
     }
 }

@@ -88,7 +88,7 @@ pub struct Status {
 }
 
 /// How much there is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Sizes {
     /// Services that renderers have.
     pub services: usize,
