@@ -1,8 +1,8 @@
 //! Kubernetes manifests to stored objects, and back.
 //!
 //! Read are YAML (several documents in one file) and JSON, single objects and lists, as people write them and as
-//! `kubectl get -o yaml` prints them. Fields that contiv does not use are accepted and dropped; kinds it does not know
-//! are skipped. What an API server would refuse in a field that contiv uses is a [`Problem`] which names file, object
+//! `kubectl get -o yaml` prints them. Fields that contiv does not use are accepted and dropped; fields that do not exist are a
+//! warning. Kinds it does not know are skipped, unless one is a slip of a kind that it knows. What an API server would refuse in a field that contiv uses is a [`Problem`] which names file, object
 //! and field; the other objects go on. What an API server would fill in (protocol TCP, namespace `default`) is filled
 //! in.
 
@@ -24,6 +24,7 @@ mod port;
 mod received;
 mod reference;
 mod service;
+mod strict;
 mod vpp_node;
 pub(crate) mod walk;
 mod write;
@@ -62,6 +63,8 @@ pub struct Parsed {
     pub objects: Vec<ManifestObject>,
     /// What is wrong with the others.
     pub problems: Vec<Problem>,
+    /// Fields that do not exist and have no effect. The objects are used all the same.
+    pub warnings: Vec<Problem>,
     /// Objects of kinds that contiv does not use, as in `web.yaml:2: ConfigMap default/settings`.
     pub skipped: Vec<String>,
     /// The objects that are there, but not usable: each has a problem. They were not deleted.
@@ -81,6 +84,7 @@ impl Parsed {
     fn extend(&mut self, next: Self) {
         self.objects.extend(next.objects);
         self.problems.extend(next.problems);
+        self.warnings.extend(next.warnings);
         self.skipped.extend(next.skipped);
         self.broken.extend(next.broken);
         self.is_incomplete |= next.is_incomplete;

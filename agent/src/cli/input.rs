@@ -12,6 +12,9 @@ use contiv_store::{
     manifest::{self, Parsed},
 };
 
+/// How many warnings are printed; they must not hide what is wrong.
+const PRINTED_WARNINGS: usize = 20;
+
 /// Which manifests to read.
 #[derive(Debug, Args)]
 pub(super) struct Manifests {
@@ -32,7 +35,7 @@ impl Manifests {
 
     /// Prints what is wrong, a line each, and what is left out.
     pub(super) fn report(&self, parsed: &Parsed, err: &mut impl Write) -> io::Result<()> {
-        print_problems(&parsed.problems, err)?;
+        print_findings(parsed, err)?;
         let skipped = parsed.skipped.len();
         if self.verbose {
             for object in &parsed.skipped {
@@ -66,6 +69,17 @@ pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Parsed> {
         parsed.append(found);
     }
     Ok(parsed)
+}
+
+/// A line for each warning and each problem.
+pub(super) fn print_findings(parsed: &Parsed, err: &mut impl Write) -> io::Result<()> {
+    for warning in parsed.warnings.iter().take(PRINTED_WARNINGS) {
+        writeln!(err, "warning: {warning}")?;
+    }
+    if let Some(more) = parsed.warnings.len().checked_sub(PRINTED_WARNINGS).filter(|more| *more > 0) {
+        writeln!(err, "warning: {more} more fields that do not exist")?;
+    }
+    print_problems(&parsed.problems, err)
 }
 
 /// A line for each problem, which names file, object and field as far as they can be told.

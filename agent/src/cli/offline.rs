@@ -1,8 +1,12 @@
 //! What manifests mean to a node, without an agent.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+    net::IpAddr,
+};
 
-use contiv_model::{Event, Object, Processor, Resync, Snapshot, wire};
+use contiv_model::{Event, NodeFacts, Object, Processor, Resync, Snapshot, wire};
 use contiv_proto::Kind;
 use contiv_store::{Problem, manifest::Parsed};
 
@@ -10,8 +14,9 @@ use super::{
     Terminal,
     input::print_problems,
     node_settings::{NodeConfig, NodeSettings},
+    suggest::suggest,
 };
-use crate::config::Config;
+use crate::config::{self, Config};
 
 /// What a node is to be like.
 pub(super) struct Desired {
@@ -21,10 +26,12 @@ pub(super) struct Desired {
     pub(super) is_good: bool,
 }
 
-/// What the input means to a node by these settings. Problems are printed.
+/// What the input means to a node by these settings. Problems are printed, and whether the input says nothing of the node: where
+/// all depends on that (`is_node_needed`), also if nobody has named it.
 pub(super) fn desire(
     parsed: &Parsed,
     settings: &NodeSettings,
+    is_node_needed: bool,
     terminal: &mut Terminal,
 ) -> anyhow::Result<Desired> {
     let nodes = parsed.objects.iter().filter(|object| object.key.kind() == Kind::Node);
@@ -36,7 +43,25 @@ pub(super) fn desire(
     if objects.is_empty() && !is_good {
         return Ok(Desired { snapshot: None, is_good });
     }
-    Ok(Desired { snapshot: Some(process(objects, &config, local_addresses)), is_good })
+    let snapshot = process(objects, &config, local_addresses);
+    let is_named = !names.is_empty() || config.node_name != config::default_node_name()?;
+    let is_unknown = is_node_needed && snapshot.node == NodeFacts::default();
+    if !names.contains(config.node_name.as_str()) && (is_named || is_unknown) {
+        print_missing_node(&config.node_name, &names, &mut terminal.err)?;
+    }
+    Ok(Desired { snapshot: Some(snapshot), is_good })
+}
+
+fn print_missing_node(name: &str, nodes: &BTreeSet<&str>, err: &mut impl Write) -> io::Result<()> {
+    write!(
+        err,
+        "note: the input says nothing of this node, {name}: node ports answer nowhere, no client is local"
+    )?;
+    let nodes: Vec<String> = nodes.iter().map(|node| (*node).to_owned()).collect();
+    if let Some(near) = suggest(name, &nodes) {
+        write!(err, "; did you mean {near}?")?;
+    }
+    writeln!(err)
 }
 
 /// What renderers are told of these objects.

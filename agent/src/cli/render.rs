@@ -47,7 +47,7 @@ impl Render {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let parsed = self.manifests.read()?;
         self.manifests.report(&parsed, &mut terminal.err)?;
-        let Desired { snapshot, is_good } = desire(&parsed, &self.settings, terminal)?;
+        let Desired { snapshot, is_good } = desire(&parsed, &self.settings, false, terminal)?;
         let Some(snapshot) = snapshot else {
             return Ok(Outcome::SomeBad);
         };

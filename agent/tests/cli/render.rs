@@ -116,3 +116,38 @@ fn of_several_nodes_the_first_is_rendered_and_that_is_said() {
     assert_eq!((chosen.code, chosen.err.as_str()), (0, ""));
     assert!(chosen.out.contains("192.168.0.2"), "{}", chosen.out);
 }
+
+#[test]
+fn node_that_is_not_in_the_input_is_said() {
+    let input = web("web", 7) + NODES;
+    let run = run_with_input(&["render", "-f", "-", "--node-name", "n22"], &input);
+    assert_eq!(run.code, 0);
+    assert!(run.err.starts_with("note: the input says nothing of this node, n22: "), "{}", run.err);
+    assert!(run.err.trim_end().ends_with("did you mean n2?"), "{}", run.err);
+    let without = run_with_input(&["render", "-f", "-", "--node-name", "n1"], &web("web", 7));
+    assert!(without.err.starts_with("note: the input says nothing of this node, n1: "), "{}", without.err);
+}
+
+#[test]
+fn slips_of_fields_and_kinds_are_named_with_a_suggestion() {
+    let input =
+        web("web", 7).replace("protocol:", "protocl:").replace("ports: [{", "ports: [{protocl: UDP, ");
+    let render = run_with_input(&["render", "-f", "-"], &input);
+    assert_eq!(render.code, 0, "{}", render.err);
+    assert!(render.err.starts_with("warning: -"), "{}", render.err);
+    assert!(render.err.contains(".protocl: there is no such field"), "{}", render.err);
+    assert!(render.err.contains("did you mean protocol?"), "{}", render.err);
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("dir:{}", text(folder.path()));
+    let apply = run_with_input(&["apply", "--store", &store, "-f", "-"], &input);
+    assert!(
+        apply.out.contains("service/web") && apply.err.contains("did you mean protocol?"),
+        "{}",
+        apply.err
+    );
+
+    let input = web("web", 7).replace("kind: Service\n", "kind: Servce\n");
+    let render = run_with_input(&["render", "-f", "-"], &input);
+    assert_eq!(render.code, 1);
+    assert!(render.err.contains("\"v1\" has no kind \"Servce\"; did you mean Service?"), "{}", render.err);
+}

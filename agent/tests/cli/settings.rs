@@ -29,7 +29,7 @@ fn render_obeys_flag_before_environment_before_file() {
     let folder = folder("masquerade-all = true\nlocal-endpoint-weight = 7\nnode-name = \"from-file\"\n");
     let render = |flags: &[&str], environment: &[(&str, &str)]| {
         let run = preview(folder.path(), &[&["render", "-o", "json"], flags].concat(), environment);
-        assert_eq!((run.code, run.err.as_str()), (0, ""));
+        assert_eq!(run.code, 0, "{}", run.err);
         let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
         let desired = &json["desired"];
         let backend = &desired["services"]["shop/web"]["ports"][0]["backends"][0];

@@ -46,6 +46,8 @@ pub(super) struct File {
     /// The good objects, and the last good state of those that are broken now.
     pub(super) definitions: Vec<Definition>,
     pub(super) problems: Vec<Problem>,
+    /// What has no effect.
+    pub(super) warnings: Vec<Problem>,
     /// The objects that are there but not usable.
     pub(super) broken: BTreeSet<Key>,
     /// There was not a single byte in it.
@@ -115,7 +117,7 @@ impl File {
     }
 
     fn after(parsed: Parsed, before: Option<&Self>) -> Self {
-        let Parsed { objects, mut problems, skipped, broken, is_incomplete } = parsed;
+        let Parsed { objects, mut problems, warnings, skipped, broken, is_incomplete } = parsed;
         let mut definitions = Vec::with_capacity(objects.len());
         let mut there = BTreeSet::new();
         for manifest::ManifestObject { source, key, object, .. } in objects {
@@ -143,6 +145,15 @@ impl File {
         };
         let before = before.map(|before| before.definitions.as_slice()).unwrap_or_default();
         definitions.extend(before.iter().filter(is_kept).cloned());
-        Self { fingerprint: None, is_empty: false, definitions, problems, broken, holds_more, is_incomplete }
+        Self {
+            fingerprint: None,
+            is_empty: false,
+            definitions,
+            problems,
+            warnings,
+            broken,
+            holds_more,
+            is_incomplete,
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::{
 
 use contiv_proto::Key;
 use tokio::time::Instant;
+use tracing::warn;
 
 use super::{
     file::{Definition, File, Fingerprint},
@@ -26,6 +27,9 @@ const EMPTY_GRACE: Duration = Duration::from_secs(5);
 /// The same for a file that is open for writing: its writer may still be waiting for what it is going to write, but nobody tells
 /// when that was given up, or when the file was cut by its path without being opened at all.
 const EMPTY_OPEN_GRACE: Duration = Duration::from_secs(60);
+
+/// How many warnings of one file are logged at once.
+const LOGGED_WARNINGS: usize = 10;
 
 /// A folder of manifests. It reads when it is told to; what to read when is [`super::pending`]'s business.
 #[derive(Debug)]
@@ -248,6 +252,14 @@ impl Folder {
 
     fn put(&mut self, path: &Path, now: File) {
         self.emptied.remove(path);
+        let known = self.files.get(path).map(|before| before.warnings.as_slice()).unwrap_or_default();
+        let news: Vec<&Problem> = now.warnings.iter().filter(|it| !known.contains(it)).collect();
+        for warning in news.iter().take(LOGGED_WARNINGS) {
+            warn!(%warning, "a field of a manifest has no effect");
+        }
+        if let Some(more) = news.len().checked_sub(LOGGED_WARNINGS).filter(|more| *more > 0) {
+            warn!(file = %path.display(), more, "more fields of this file have no effect; contiv render -f names them");
+        }
         let before = self.files.get(path).map(|before| before.definitions.as_slice()).unwrap_or_default();
         self.index.replace(path, before, &now.definitions);
         self.files.insert(path.to_owned(), now);

@@ -29,7 +29,8 @@ pub(super) fn lookup(api_version: &str, kind: &str) -> Option<Kind> {
     })
 }
 
-fn group(api_version: &str) -> &str {
+/// The group of an `apiVersion`; empty for that of `v1`.
+pub(super) fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     ManifestObject, Parsed, check::Check, endpoint_slice::EndpointSlice, endpoints::Endpoints,
     external_workload::ExternalWorkload, ip_allocation::CustomIpAllocation, kind, metadata::Metadata,
-    namespace::Namespace, node::Node, pod::Pod, service::Service, vpp_node::VppNode,
+    namespace::Namespace, node::Node, pod::Pod, service::Service, strict, vpp_node::VppNode,
 };
 use crate::Problem;
 
@@ -62,23 +62,45 @@ pub(super) fn read(source: &str, mut value: Value, parsed: &mut Parsed) {
 
     let (namespace, name) = identity(&value);
     let Some(known) = kind::lookup(&api_version, &kind) else {
-        parsed.skipped.push(format!("{source}: {}", kind::title_of(&kind, &namespace, &name)));
+        match strict::meant_kind(&api_version, &kind) {
+            Some((meant, field, reason)) => {
+                let reader = Reader { source, kind: meant, title: &kind, value };
+                take_in_failure(reader.failure(vec![(field, reason)]), parsed);
+            }
+            None => parsed.skipped.push(format!("{source}: {}", kind::title_of(&kind, &namespace, &name))),
+        }
         return;
     };
-    let reader = Reader { source, kind: known, value };
+    let reader = Reader { source, kind: known, title: &kind, value };
+    parsed.warnings.extend(reader.warnings(&api_version));
     match reader.read(&api_version) {
         Ok(object) => parsed.objects.push(object),
-        Err(failure) => {
-            match failure.key {
-                Some(key) => drop(parsed.broken.insert(key)),
-                None => parsed.is_incomplete = true,
-            }
-            parsed.problems.extend(failure.problems);
-        }
+        Err(failure) => take_in_failure(failure, parsed),
     }
 }
 
+/// Fields and reasons as problems of one object.
+fn problems(source: &str, object: &str, findings: Vec<(String, String)>) -> Vec<Problem> {
+    let problem = |(field, reason)| Problem {
+        source: source.to_owned(),
+        object: Some(object.to_owned()),
+        field: Some(field),
+        reason,
+    };
+    findings.into_iter().map(problem).collect()
+}
+
+fn take_in_failure(failure: Failure, parsed: &mut Parsed) {
+    match failure.key {
+        Some(key) => drop(parsed.broken.insert(key)),
+        None => parsed.is_incomplete = true,
+    }
+    parsed.problems.extend(failure.problems);
+}
+
 fn read_list(source: &str, mut list: Value, api_version: &str, item_kind: &str, parsed: &mut Parsed) {
+    let unknown = strict::unknown_fields_of_list(&list);
+    parsed.warnings.extend(problems(source, &format!("{item_kind}List"), unknown));
     let items = match list.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) => items,
         None => Vec::new(),
@@ -136,10 +158,21 @@ struct Failure {
 struct Reader<'a> {
     source: &'a str,
     kind: Kind,
+    /// What the manifest calls its kind.
+    title: &'a str,
     value: Value,
 }
 
 impl Reader<'_> {
+    /// What has no effect. Of another version it is not known which fields there are.
+    fn warnings(&self, api_version: &str) -> Vec<Problem> {
+        let (known_version, _) = kind::manifest_of(self.kind);
+        if api_version != known_version {
+            return Vec::new();
+        }
+        self.problems(strict::unknown_fields(self.kind, &self.value))
+    }
+
     fn read(self, api_version: &str) -> Result<ManifestObject, Failure> {
         let (known_version, _) = kind::manifest_of(self.kind);
         if api_version != known_version {
@@ -183,24 +216,27 @@ impl Reader<'_> {
         }
     }
 
-    fn failure(&self, findings: Vec<(String, String)>) -> Failure {
+    /// Namespace and name, with the defaults filled in.
+    fn identity(&self) -> (String, String) {
         let (mut namespace, name) = identity(&self.value);
         if !self.kind.is_namespaced() {
             namespace.clear();
         } else if namespace.is_empty() {
             "default".clone_into(&mut namespace);
         }
-        let (_, kind) = kind::manifest_of(self.kind);
-        let title = kind::title_of(kind, &namespace, &name);
-        let problems = findings
-            .into_iter()
-            .map(|(field, reason)| Problem {
-                source: self.source.to_owned(),
-                object: Some(title.clone()),
-                field: Some(field),
-                reason,
-            })
-            .collect();
+        (namespace, name)
+    }
+
+    /// Fields and reasons as problems of this object.
+    fn problems(&self, findings: Vec<(String, String)>) -> Vec<Problem> {
+        let (namespace, name) = self.identity();
+        let title = kind::title_of(self.title, &namespace, &name);
+        problems(self.source, &title, findings)
+    }
+
+    fn failure(&self, findings: Vec<(String, String)>) -> Failure {
+        let (namespace, name) = self.identity();
+        let problems = self.problems(findings);
         // The key of a VppNode is its number, wherever the name is.
         let name = match self.kind {
             Kind::VppNode => self.value["spec"]["id"].to_string(),

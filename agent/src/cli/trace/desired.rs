@@ -1,15 +1,15 @@
 //! What is wanted to become of a flow: by a running agent, or by manifests.
 
-use std::{io::Write, path::PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use contiv_model::{Flow, NodeFacts, trace};
+use contiv_model::{Flow, trace};
 
 use crate::cli::{
     Terminal,
     agent_argument::AgentArgument,
-    input::{self, print_problems},
+    input::{self, print_findings},
     node_settings::NodeSettings,
     offline::{Desired, desire},
 };
@@ -43,14 +43,8 @@ impl Whom {
             return Ok((Some(Source::Agent(&self.agent)), true));
         }
         let parsed = input::read(&self.files)?;
-        print_problems(&parsed.problems, &mut terminal.err)?;
-        let Desired { snapshot, is_good } = desire(&parsed, &self.settings, terminal)?;
-        if snapshot.as_ref().is_some_and(|snapshot| snapshot.node == NodeFacts::default()) {
-            writeln!(
-                terminal.err,
-                "note: the input says nothing of this node: node ports answer nowhere, no client is local"
-            )?;
-        }
+        print_findings(&parsed, &mut terminal.err)?;
+        let Desired { snapshot, is_good } = desire(&parsed, &self.settings, true, terminal)?;
         Ok((snapshot.map(|snapshot| Source::Manifests(Box::new(snapshot))), is_good))
     }
 }

@@ -289,6 +289,7 @@ proptest! {
         for text in [to_yaml(&values).unwrap(), list.to_string(), serde_json::to_string_pretty(&list).unwrap()] {
             let parsed = parse(&text);
             prop_assert_eq!(&parsed.problems, &vec![], "{}", text);
+            prop_assert_eq!(&parsed.warnings, &vec![], "{}", text);
             let found: BTreeMap<_, _> = parsed.objects.into_iter().map(|o| (o.key, o.object)).collect();
             prop_assert_eq!(&found, &expected, "{}", text);
         }
