@@ -2,17 +2,20 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     time::{Duration, Instant},
 };
 
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Etcd, Frontend, Manifests, Service, State, TARGET_PORT},
-    lab::{Family, Lab, Protocol, Responder, Result, isolated},
+    lab::{Family, Lab, Protocol, Responder, Result, isolated, wait_until},
 };
 
 /// How often the agent is killed and started, and stopped and started.
 const RESTARTS: usize = 10;
+/// For what must happen. Much more than is needed.
+const SOON: Duration = Duration::from_secs(20);
 
 /// The dataplane as text, without counters, and without the owner of the table, which comes and goes.
 fn ruleset(lab: &Lab) -> Result<String> {
@@ -216,6 +219,39 @@ fn a_lost_etcd_changes_nothing_and_its_return_is_followed() -> Result<()> {
         let answer =
             lab.client.ask(Protocol::Tcp, web.address(lab, Frontend::NodePort, Family::V6))?.answer()?;
         assert_eq!(answer.by, "pod4");
+        Ok(())
+    })
+}
+
+/// A load balancer's Service with external policy Local, its health check at port 31111 of the node, and one local endpoint.
+fn load_balancer(lab: &Lab) -> String {
+    let (node, pod) = (lab.node.host.name, lab.pod1.host.address(Family::V4));
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: lb, namespace: default}}\n\
+         spec: {{type: LoadBalancer, clusterIP: 10.96.0.99, externalTrafficPolicy: Local, healthCheckNodePort: 31111, \
+         ports: [{{name: http, port: 80, nodePort: 30099}}]}}\n---\n\
+         apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
+         metadata: {{name: lb-1, namespace: default, labels: {{kubernetes.io/service-name: lb}}}}\n\
+         addressType: IPv4\nports: [{{name: http, port: {TARGET_PORT}}}]\n\
+         endpoints: [{{addresses: ['{pod}'], nodeName: {node}}}]\n"
+    )
+}
+
+#[test]
+fn health_check_node_port_answers_after_each_restart() -> Result<()> {
+    isolated("health_check_node_port_answers_after_each_restart", |lab| {
+        let state = Manifests::new(lab)?;
+        state.write("lb.yaml", &load_balancer(lab))?;
+        let options = AgentOptions::with_store(state.url());
+        let health_check = SocketAddr::new(lab.node.host.address(Family::V4), 31111);
+        for start in 1..=3 {
+            let agent = Agent::start(lab, &options)?;
+            let answers =
+                || lab.client.http("GET", health_check, "/").is_ok_and(|answer| answer.status == 200);
+            wait_until(&format!("the health check answers after start {start}"), SOON, answers)?;
+            assert!(agent.http("GET", "/health-checks")?.body.contains("31111"), "start {start}");
+            agent.stop()?;
+        }
         Ok(())
     })
 }

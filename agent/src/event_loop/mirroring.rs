@@ -132,11 +132,11 @@ impl EventLoop {
 
     /// Before the first list counts, recalls what was in force when the agent stopped, where the list leaves doubt: values
     /// that are no good keep what was saved of them, and it is noticed if too much is gone.
-    pub(super) async fn remember(&mut self, list: &Snapshot, bad: &[BadValue]) {
+    /// Returns what that changed, which is everything that was recalled: nobody has been told of it.
+    pub(super) async fn remember(&mut self, list: &Snapshot, bad: &[BadValue]) -> ChangeSet {
         let saved = self.mirror.saved_for(list.entries.len(), !bad.is_empty()).await;
-        if let Some(Saved { revision, entries }) = saved {
-            self.recall(&Snapshot { revision, entries, ..Snapshot::default() });
-        }
+        let Some(Saved { revision, entries }) = saved else { return ChangeSet::default() };
+        self.recall(&Snapshot { revision, entries, ..Snapshot::default() }).0
     }
 
     /// Gives what was saved to the processor. What that comes to, and how many objects there are.

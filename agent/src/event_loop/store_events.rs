@@ -60,9 +60,9 @@ impl EventLoop {
         self.store.is_of_mirror = false;
         let mut ahead = self.ahead.take().await;
         let (mut resync, bad) = intake::snapshot(&snapshot, &mut ahead);
-        if !self.store.is_synced {
-            self.remember(&snapshot, &bad).await;
-        }
+        // What was recalled and what the list changes of it are one change: from nothing to the state after the list.
+        let mut changes =
+            if self.store.is_synced { ChangeSet::default() } else { self.remember(&snapshot, &bad).await };
         let judgement = self.guard.judge_list(&self.processor, &mut resync);
         let Snapshot { revision, entries, problems } = snapshot;
         self.report_held(&judgement);
@@ -74,7 +74,7 @@ impl EventLoop {
             self.mirror.replace(revision, entries, bad_keys);
         }
         let objects = resync.objects.len();
-        let mut changes = self.processor.resync_sharing(resync, ahead.names);
+        changes.merge(self.processor.resync_sharing(resync, ahead.names));
         self.health.tell_changes(&changes);
         self.quarantine.replace_values(bad, moment.start);
         self.quarantine.replace_problems(problems, moment.start);

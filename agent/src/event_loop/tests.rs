@@ -3,6 +3,7 @@ mod flood;
 mod foreign_changes;
 mod saved;
 mod verification;
+mod warm_start;
 
 use std::{collections::BTreeSet, time::Duration};
 
