@@ -122,8 +122,9 @@ pub(super) fn remove_leftovers(socket: &mut Socket, existing: &Existing, table: 
     }
 }
 
-/// Makes the kernel forget that clients of a frontend belong to a backend that is gone. Entries time out by themselves,
-/// and a batch that names one which just did is refused whole; so it is tried once more with what is left then.
+/// Makes the kernel forget that clients of a frontend belong to a backend that is gone, and looks again until there is no such
+/// client: entries time out by themselves, and a batch that names one which just did is refused whole; and a packet that
+/// found its entry right before that was removed writes it once more.
 fn forget(socket: &mut Socket, gone: &BTreeSet<(FrontendKey, SocketAddr)>) -> Result<(), NetlinkError> {
     const TRIES: usize = 3;
     let families: BTreeSet<Family> = gone.iter().map(|(frontend, _)| frontend.family()).collect();
@@ -147,9 +148,6 @@ fn forget(socket: &mut Socket, gone: &BTreeSet<(FrontendKey, SocketAddr)>) -> Re
             let mut batch = Batch::new();
             encode::write(&Transaction { groups: vec![group], ..Transaction::default() }, &mut batch);
             last = socket.commit(batch).map(drop);
-            if last.is_ok() {
-                break;
-            }
         }
         last?;
     }

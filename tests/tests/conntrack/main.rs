@@ -1,5 +1,6 @@
 //! Flows whose backend, service or node port is gone, with real packets. The `conntrack` command is the independent reader.
 
+mod affinity;
 mod connections;
 mod cost;
 mod datagrams;

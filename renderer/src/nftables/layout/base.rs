@@ -164,10 +164,11 @@ impl BaseChain {
             Self::FirewallPrerouting | Self::FirewallOutput => {
                 vec![Expression::Family(family), Expression::StateNew, Expression::Goto(names.firewall)]
             }
+            // Only what has just drawn its backend is remembered. A later packet of a connection that nobody answers may belong
+            // to a backend that is gone, until the search for stale flows finds it.
             Self::LearnPrerouting | Self::LearnOutput => vec![
                 Expression::Family(family),
-                Expression::StateNew,
-                Expression::StatusDnat,
+                Expression::StatusDnatUnconfirmed,
                 Expression::Goto(names.learn),
             ],
             Self::ExternalPostrouting => {
@@ -192,7 +193,7 @@ impl BaseChain {
                 format!("meta nfproto ipv{digit} ct state new goto {}", names.firewall)
             }
             Self::LearnPrerouting | Self::LearnOutput => {
-                format!("meta nfproto ipv{digit} ct state new ct status dnat goto {}", names.learn)
+                format!("meta nfproto ipv{digit} ct status & (confirmed | dnat) == dnat goto {}", names.learn)
             }
             Self::ExternalPostrouting => {
                 format!("meta nfproto ipv{digit} ct status dnat goto {}", names.masquerade_external)

@@ -58,6 +58,9 @@ pub(super) enum Expression {
     StateInvalidOrNew,
     /// `ct status dnat`
     StatusDnat,
+    /// `ct status & (confirmed | dnat) == dnat`: the first packet of a connection whose destination was translated. Later ones
+    /// find the connection confirmed, also where nobody has answered yet and its state is still "new".
+    StatusDnatUnconfirmed,
     /// The key at [`FIRST`] must be in the set.
     In(Set),
     /// The key at [`FIRST`] must not be in the set.
@@ -156,6 +159,11 @@ impl Expression {
                 conntrack_bits(expressions, expr::CT_STATE, states);
             }
             Self::StatusDnat => conntrack_bits(expressions, expr::CT_STATUS, expr::CT_STATUS_DNAT),
+            Self::StatusDnatUnconfirmed => {
+                let bits = expr::CT_STATUS_CONFIRMED | expr::CT_STATUS_DNAT;
+                conntrack_masked(expressions, expr::CT_STATUS, bits);
+                compare(expressions, expr::CMP_EQ, &expr::CT_STATUS_DNAT.to_ne_bytes());
+            }
             Self::In(set) => lookup(expressions, &set.name(), |_| ()),
             Self::NotIn(set) => lookup(expressions, &set.name(), |attributes| {
                 attributes.u32(expr::LOOKUP_FLAGS, expr::LOOKUP_FLAG_INV);
@@ -262,12 +270,17 @@ fn conntrack_original(expressions: &mut Writer<'_>, key: u32, at: Register) {
 
 /// Goes on only if one of these bits of a conntrack field is set.
 fn conntrack_bits(expressions: &mut Writer<'_>, key: u32, bits: u32) {
+    conntrack_masked(expressions, key, bits);
+    compare(expressions, expr::CMP_NEQ, &0u32.to_ne_bytes());
+}
+
+/// These bits of a conntrack field into the register at [`FIRST`].
+fn conntrack_masked(expressions: &mut Writer<'_>, key: u32, bits: u32) {
     expression(expressions, "ct", |attributes| {
         attributes.u32(expr::CT_KEY, key);
         attributes.u32(expr::CT_DREG, register(FIRST));
     });
     bitwise(expressions, &bits.to_ne_bytes(), FIRST);
-    compare(expressions, expr::CMP_NEQ, &0u32.to_ne_bytes());
 }
 
 fn lookup(expressions: &mut Writer<'_>, set: &str, more: impl FnOnce(&mut Writer<'_>)) {
