@@ -49,6 +49,19 @@ fn a_full_table_lists_the_same_whether_nft_loads_its_text_or_netlink_programs_it
     })
 }
 
+/// nft 1.0.6 writes one to `meta l4proto` in the key of an interval set, with a size and a length that hardened kernels refuse.
+#[test]
+fn rendered_table_loads_without_byteorder_expressions() -> Result<()> {
+    isolated("rendered_table_loads_without_byteorder_expressions", |lab| {
+        let ruleset = dry_run::nft(&snapshot(6, 3));
+        let messages = lab.node.exec_with_input(&["nft", "--debug=netlink", "-f", "-"], &ruleset)?;
+        assert!(messages.contains("[ lookup reg 1 set source-ranges4"), "{messages}");
+        let conversions: Vec<&str> = messages.lines().filter(|line| line.contains("byteorder")).collect();
+        assert!(conversions.is_empty(), "{conversions:#?}");
+        Ok(())
+    })
+}
+
 #[test]
 fn what_remembers_ipv6_clients_can_be_listed_although_this_nft_cannot_load_it() -> Result<()> {
     isolated("what_remembers_ipv6_clients_can_be_listed_although_this_nft_cannot_load_it", |lab| {

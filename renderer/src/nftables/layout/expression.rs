@@ -36,6 +36,8 @@ pub(super) enum Expression {
     MaskAway(Family, Register),
     /// `meta l4proto` into a register.
     L4Proto(Register),
+    /// `ct protocol` into a register: the same for a packet that conntrack tracks.
+    ConntrackProtocol(Register),
     /// `th dport` into a register.
     Dport(Register),
     /// `ct original proto-dst` into a register.
@@ -77,6 +79,8 @@ pub(super) enum Expression {
     RejectTcpReset,
     /// `reject`: ICMP or ICMPv6 port unreachable.
     Reject,
+    /// `counter`
+    Counter,
     /// Ends the chain that the packet came in by.
     Accept,
     Drop,
@@ -105,6 +109,10 @@ impl Expression {
             Self::Daddr(Family::V6, at) => payload(expressions, expr::PAYLOAD_NETWORK_HEADER, 24, 16, *at),
             Self::Dport(at) => payload(expressions, expr::PAYLOAD_TRANSPORT_HEADER, 2, 2, *at),
             Self::L4Proto(at) => meta(expressions, expr::META_L4PROTO, *at),
+            Self::ConntrackProtocol(at) => expression(expressions, "ct", |attributes| {
+                attributes.u32(expr::CT_KEY, expr::CT_PROTOCOL);
+                attributes.u32(expr::CT_DREG, register(*at));
+            }),
             Self::OriginalDaddr(Family::V4, at) => conntrack_original(expressions, expr::CT_DST_IP, *at),
             Self::OriginalDaddr(Family::V6, at) => conntrack_original(expressions, expr::CT_DST_IP6, *at),
             Self::OriginalDport(at) => conntrack_original(expressions, expr::CT_PROTO_DST, *at),
@@ -118,20 +126,7 @@ impl Expression {
                 attributes.u32(expr::NUMGEN_TYPE, expr::NUMGEN_RANDOM);
                 attributes.u32(expr::NUMGEN_OFFSET, 0);
             }),
-            Self::ClientHash(family, modulus, at) => {
-                // Beyond the key: the hash reads its input from registers that nothing else uses.
-                const INPUT: Register = 8;
-                Self::Saddr(*family, INPUT).write(expressions);
-                expression(expressions, "hash", |attributes| {
-                    attributes.u32(expr::HASH_SREG, register(INPUT));
-                    attributes.u32(expr::HASH_DREG, register(*at));
-                    attributes.u32(expr::HASH_LEN, u32::from(family.address_len()));
-                    attributes.u32(expr::HASH_MODULUS, *modulus);
-                    attributes.u32(expr::HASH_SEED, CLIENT_HASH_SEED);
-                    attributes.u32(expr::HASH_OFFSET, 0);
-                    attributes.u32(expr::HASH_TYPE, expr::HASH_JENKINS);
-                });
-            }
+            Self::ClientHash(family, modulus, at) => client_hash(expressions, *family, *modulus, *at),
             Self::Remember(memory, at, timeout) => expression(expressions, "dynset", |attributes| {
                 attributes.u32(expr::DYNSET_SREG_KEY, register(FIRST));
                 attributes.u32(expr::DYNSET_SREG_DATA, register(*at));
@@ -186,6 +181,7 @@ impl Expression {
             }),
             Self::RejectTcpReset => reject(expressions, expr::REJECT_TCP_RST, 0),
             Self::Reject => reject(expressions, expr::REJECT_ICMPX, expr::REJECT_ICMPX_PORT_UNREACH),
+            Self::Counter => expression(expressions, "counter", |_| ()),
             Self::Accept => immediate(expressions, verdict::ACCEPT, None),
             Self::Drop => immediate(expressions, verdict::DROP, None),
             Self::Goto(chain) => immediate(expressions, verdict::GOTO, Some(chain)),
@@ -246,6 +242,21 @@ fn payload(expressions: &mut Writer<'_>, base: u32, offset: u32, len: u32, at: R
         attributes.u32(expr::PAYLOAD_BASE, base);
         attributes.u32(expr::PAYLOAD_OFFSET, offset);
         attributes.u32(expr::PAYLOAD_LEN, len);
+    });
+}
+
+fn client_hash(expressions: &mut Writer<'_>, family: Family, modulus: u32, at: Register) {
+    // Beyond the key: the hash reads its input from registers that nothing else uses.
+    const INPUT: Register = 8;
+    Expression::Saddr(family, INPUT).write(expressions);
+    expression(expressions, "hash", |attributes| {
+        attributes.u32(expr::HASH_SREG, register(INPUT));
+        attributes.u32(expr::HASH_DREG, register(at));
+        attributes.u32(expr::HASH_LEN, u32::from(family.address_len()));
+        attributes.u32(expr::HASH_MODULUS, modulus);
+        attributes.u32(expr::HASH_SEED, CLIENT_HASH_SEED);
+        attributes.u32(expr::HASH_OFFSET, 0);
+        attributes.u32(expr::HASH_TYPE, expr::HASH_JENKINS);
     });
 }
 

@@ -272,7 +272,7 @@ fn firewall(family: Family) -> Vec<Rule> {
         }
         rule.extend(frontend(family, node_port));
         rule.push(restricted.clone());
-        rule.extend(frontend(family, node_port));
+        rule.extend(tracked_frontend(family, node_port));
         rule.extend([Expression::Saddr(family, after_frontend(family)), allowed.clone(), Expression::Drop]);
         rule
     };
@@ -310,12 +310,21 @@ fn from_node(family: Family) -> Rule {
 
 /// Address, protocol and port as the packet has them.
 fn frontend(family: Family, node_port: bool) -> Rule {
-    let protocol = after_address(family);
+    frontend_key(family, node_port, Expression::L4Proto(after_address(family)))
+}
+
+/// The same for the key of an interval set: nft up to 1.0.6 converts the byte order of `meta l4proto` there, which hardened
+/// kernels refuse for a single byte, and it leaves conntrack's protocol as it is.
+fn tracked_frontend(family: Family, node_port: bool) -> Rule {
+    frontend_key(family, node_port, Expression::ConntrackProtocol(after_address(family)))
+}
+
+fn frontend_key(family: Family, node_port: bool, protocol: Expression) -> Rule {
     let mut key = vec![Expression::Daddr(family, FIRST)];
     if node_port {
         key.push(Expression::MaskAway(family, FIRST));
     }
-    key.extend([Expression::L4Proto(protocol), Expression::Dport(protocol + 1)]);
+    key.extend([protocol, Expression::Dport(after_address(family) + 1)]);
     key
 }
 

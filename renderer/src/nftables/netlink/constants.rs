@@ -165,6 +165,7 @@ pub(crate) mod expr {
     pub(crate) const CT_DIRECTION: u16 = 3;
     pub(crate) const CT_STATE: u32 = 0;
     pub(crate) const CT_STATUS: u32 = 2;
+    pub(crate) const CT_PROTOCOL: u32 = 10;
     pub(crate) const CT_PROTO_DST: u32 = 12;
     pub(crate) const CT_DST_IP: u32 = 20;
     pub(crate) const CT_DST_IP6: u32 = 22;
