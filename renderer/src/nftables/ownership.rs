@@ -4,6 +4,10 @@
 //! Source: `NFT_TABLE_F_OWNER` (Linux 5.12) and `NFT_TABLE_F_PERSIST` (6.9) in the kernel's `nf_tables_api.c`. Without the
 //! second flag the table would end with the agent, so older kernels get a table that is shared.
 
+use std::io;
+
+use nix::errno::Errno;
+
 use super::{
     netlink::{
         Batch, NetlinkError, Socket,
@@ -36,7 +40,7 @@ impl Ownership {
         batch.delete(msg::DELTABLE, "that table", |message| message.text(table::NAME, PROBE));
         match socket.commit(batch) {
             Ok(_) => Ok(Self::Owned),
-            Err(NetlinkError::Refused { source, .. }) => {
+            Err(NetlinkError::Refused { source, .. }) if is_unknown_flag(&source) => {
                 tracing::info!(%source, "this kernel cannot keep others from the table (Linux 6.9 can); what they do is undone");
                 Ok(Self::Shared)
             }
@@ -61,4 +65,9 @@ impl Ownership {
             Self::Owned => found.flags & table::FLAG_PERSIST != 0,
         }
     }
+}
+
+/// Whether the kernel does not know a flag of the table: it says "Invalid argument" before Linux 5.12.
+fn is_unknown_flag(error: &io::Error) -> bool {
+    [Errno::EINVAL, Errno::EOPNOTSUPP].into_iter().any(|errno| error.raw_os_error() == Some(errno as i32))
 }

@@ -24,11 +24,13 @@ pub(super) struct Watcher {
     notices: mpsc::Sender<Notice>,
     /// Alive as long as the watch is.
     watch: Weak<()>,
+    /// Why it could not begin at the last try.
+    failure: Option<String>,
 }
 
 impl Watcher {
     pub(super) const fn new(renderer: Arc<str>, notices: mpsc::Sender<Notice>) -> Self {
-        Self { renderer, notices, watch: Weak::new() }
+        Self { renderer, notices, watch: Weak::new(), failure: None }
     }
 
     /// Begins to watch, unless that is being done. If it fails, changes of others are not noticed until the next try.
@@ -41,9 +43,13 @@ impl Watcher {
             Ok(Some(watch)) => self.start(watch).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
-        if let Err(error) = started {
+        let failure = started.err();
+        if let Some(error) = &failure
+            && self.failure != failure
+        {
             warn!(renderer = &*self.renderer, error, "what others do to the dataplane will not be noticed");
         }
+        self.failure = failure;
     }
 
     /// Whether it is heard what others do.
