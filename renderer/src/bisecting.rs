@@ -72,9 +72,14 @@ impl<R: Renderer> Bisecting<R> {
         let mut parts = vec![(changes.services.clone(), false)];
         while let Some((services, is_second_try)) = parts.pop() {
             let part = ChangeSet { services, ..ChangeSet::default() };
-            let Err(reason) = self.inner.update(&part).map(|done| add(&mut report, done)) else {
-                in_force.apply(&part);
-                continue;
+            let reason = match self.inner.update(&part) {
+                Ok(done) => {
+                    add(&mut report, done);
+                    in_force.apply(&part);
+                    continue;
+                }
+                Err(error @ RenderError::MissingModules { .. }) => return Err(error),
+                Err(reason) => reason,
             };
             failures += 1;
             if failures > MOST_FAILURES {
@@ -170,6 +175,11 @@ impl<R: Renderer> Renderer for Bisecting<R> {
                 self.in_force = Some(snapshot.clone());
                 report
             }
+            // A need of every service is none's fault.
+            (Err(error @ RenderError::MissingModules { .. }), known) => {
+                self.in_force = known;
+                return Err(error);
+            }
             (Err(error), Some(known)) => {
                 self.search(known.clone(), &ChangeSet::between(&known, snapshot), error)?
             }
@@ -195,6 +205,10 @@ impl<R: Renderer> Renderer for Bisecting<R> {
                 in_force.apply(changes);
                 self.in_force = Some(in_force);
                 report
+            }
+            Err(error @ RenderError::MissingModules { .. }) => {
+                self.in_force = Some(in_force);
+                return Err(error);
             }
             Err(error) => self.search(in_force, changes, error)?,
         };

@@ -13,6 +13,15 @@ pub enum RenderError {
         /// What the kernel said, and what to do about it.
         reason: String,
     },
+    /// The kernel lacks modules that every service needs. It is no service's fault.
+    #[error(
+        "the kernel lacks {}: `modprobe -a {}`, or install the package with the modules of this kernel; nothing is programmed \
+         until then", modules.join(", "), modules.join(" ")
+    )]
+    MissingModules {
+        /// Their names.
+        modules: Vec<&'static str>,
+    },
     /// An update came before a successful resync.
     #[error("the state of the dataplane is not known; a resync must come first")]
     Unsynced,

@@ -13,7 +13,7 @@ use std::{
 use contiv_model::{ChangeSet, ContivService, Snapshot};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-pub use crate::netlink::faults::NetlinkFaults;
+pub use crate::netlink::faults::{MissingModule, NetlinkFaults};
 use crate::{Description, RenderError, Renderer, Report, Watch};
 
 /// How often which fault happens: each from 0 (never) to 1 (at every call).

@@ -35,6 +35,8 @@ pub(super) enum ApiError {
     NoCounters(String),
     #[error("{0}")]
     NotReady(&'static str),
+    #[error("not every renderer has applied its first snapshot: {0}; see /renderers")]
+    RenderersNotReady(String),
     #[error(transparent)]
     PodNotAdded(#[from] PodNotAdded),
     #[error("the agent is stopping")]
@@ -57,6 +59,7 @@ impl IntoResponse for ApiError {
             | Self::NoAnswer(_)
             | Self::NoCounters(_)
             | Self::NotReady(_)
+            | Self::RenderersNotReady(_)
             | Self::PodNotAdded(_)
             | Self::Stopping
             | Self::LoopBusy

@@ -11,7 +11,7 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::{Api, error::ApiError};
-use crate::event_loop::Query;
+use crate::event_loop::{Query, RendererView};
 
 pub(super) async fn liveness(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
     let status = api.ask(Query::Status).await?;
@@ -23,10 +23,20 @@ pub(super) async fn readiness(State(api): State<Api>) -> Result<Json<Value>, Api
     match status {
         status if status.ready => Ok(Json(json!({ "status": "ready", "revision": status.revision }))),
         status if status.synced => {
-            Err(ApiError::NotReady("not every renderer has applied its first snapshot; see /renderers"))
+            Err(ApiError::RenderersNotReady(not_ready(&api.ask(Query::Renderers).await?)))
         }
         _ => Err(ApiError::NotReady("the store has not been read yet")),
     }
+}
+
+/// The renderers that have not applied their first snapshot, and why those failed that did.
+fn not_ready(renderers: &[RendererView]) -> String {
+    let waiting = renderers.iter().filter(|renderer| !renderer.ready);
+    let reason = |renderer: &RendererView| match &renderer.last_error {
+        Some(last) => format!("{}: {}", renderer.name, last.error),
+        None => format!("{} is {}", renderer.name, renderer.state),
+    };
+    waiting.map(reason).collect::<Vec<_>>().join("; ")
 }
 
 /// While the loop does not answer, the sizes are those of the last time; the rest is current.

@@ -76,6 +76,11 @@ async fn readiness_waits_for_the_store_and_for_every_renderer() {
     harness.renderer("dry-run", |view| view.ready).await;
     let (status, reason) = error(&harness, "/readiness").await;
     assert_eq!((status, reason.contains("renderer")), (StatusCode::SERVICE_UNAVAILABLE, true), "{reason}");
+    renderer.set(Mode::Fail);
+    harness.renderer("test", |view| view.failures > 0).await;
+    let (status, reason) = error(&harness, "/readiness").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(reason.contains("test: the kernel refused to do anything: as the test wants it"), "{reason}");
     renderer.set(Mode::Work);
     harness.renderer("test", |view| view.ready).await;
     assert_eq!(ok(&harness, "/readiness").await["status"], "ready");

@@ -82,6 +82,56 @@ fn with_nothing_in_force_poison_is_looked_for_when_the_resync_failed_again_and_a
     assert_eq!(renderer.describe().text, text(&snapshot(63, 1, &[])));
 }
 
+/// The kernel lacks a module that services with backends need.
+#[derive(Debug)]
+struct LackingModule(DryRun);
+
+impl LackingModule {
+    fn need(is_needed: bool) -> Result<(), RenderError> {
+        if is_needed { Err(RenderError::MissingModules { modules: vec!["nft_numgen"] }) } else { Ok(()) }
+    }
+}
+
+impl Renderer for LackingModule {
+    fn name(&self) -> &'static str {
+        "lacking"
+    }
+
+    fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
+        Self::need(!snapshot.services.is_empty())?;
+        self.0.resync(snapshot)
+    }
+
+    fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
+        Self::need(changes.services.values().any(|change| change.new.is_some()))?;
+        self.0.update(changes)
+    }
+
+    fn describe(&self) -> Description {
+        self.0.describe()
+    }
+
+    fn cleanup(&mut self) -> Result<Report, RenderError> {
+        self.0.cleanup()
+    }
+}
+
+#[test]
+fn missing_module_blames_no_service() {
+    let is_missing = |result: Result<Report, RenderError>| matches!(result, Err(RenderError::MissingModules { modules }) if modules == ["nft_numgen"]);
+    let mut renderer = Bisecting::new(LackingModule(DryRun::new()));
+    let wanted = snapshot(10, 1, &[]);
+    for _ in 0..2 * STUBBORN {
+        assert!(is_missing(renderer.resync(&wanted)), "nothing is in force");
+    }
+    let empty = snapshot(0, 1, &[]);
+    assert_eq!(renderer.resync(&empty).unwrap().rejected, []);
+    for _ in 0..2 * STUBBORN {
+        assert!(is_missing(renderer.update(&ChangeSet::between(&empty, &wanted))), "something is in force");
+        assert!(is_missing(renderer.resync(&wanted)), "something is in force");
+    }
+}
+
 #[test]
 fn what_fails_for_other_reasons_blames_no_service() {
     let mut renderer = bisecting(FaultRates { error: 1.0, ..NONE }, 1);

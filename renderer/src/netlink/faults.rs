@@ -1,6 +1,6 @@
 //! Netlink that fails now and then, by seed, beside the real one: for tests of what becomes of the kernel then.
 
-use std::io;
+use std::{borrow::Cow, io};
 
 use nix::errno::Errno;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
@@ -10,19 +10,54 @@ use crate::faulty::FaultSwitch;
 /// What the kernel says when it has no room or is busy.
 const ERRORS: [Errno; 3] = [Errno::ENOBUFS, Errno::ENOMEM, Errno::EBUSY];
 
+/// Bytes before the value of an attribute: its length and its kind.
+const ATTRIBUTE_HEADER: usize = 4;
+
 /// Faults of a socket.
 #[derive(Debug)]
 pub struct NetlinkFaults {
     rate: f64,
     random: StdRng,
     switch: FaultSwitch,
+    missing: Vec<MissingModule>,
 }
+
+/// A kernel module that is missing, by the attribute that asks for it: its kind, and the name of an expression or a chain type.
+pub type MissingModule = (u16, &'static str);
 
 impl NetlinkFaults {
     /// Each of the faults happens at so many of the calls, from 0 (never) to 1 (always). The same seed and the same calls
     /// have the same faults.
     pub fn new(rate: f64, seed: u64, switch: FaultSwitch) -> Self {
-        Self { rate, random: StdRng::seed_from_u64(seed), switch }
+        Self { rate, random: StdRng::seed_from_u64(seed), switch, missing: Vec::new() }
+    }
+
+    /// The kernel lacks these modules, until the switch is turned off, and nothing else fails.
+    pub fn missing_modules(missing: Vec<MissingModule>, switch: FaultSwitch) -> Self {
+        Self { missing, ..Self::new(0.0, 0, switch) }
+    }
+
+    /// The request with names that no kernel knows in place of those that belong to a missing module, so that the kernel
+    /// itself answers as if it had none.
+    pub(super) fn without_modules<'a>(&self, request: &'a [u8]) -> Cow<'a, [u8]> {
+        let mut request = Cow::Borrowed(request);
+        if self.switch.is_off() {
+            return request;
+        }
+        for (kind, name) in &self.missing {
+            let mut attribute = Vec::new();
+            #[allow(clippy::cast_possible_truncation)]
+            attribute.extend_from_slice(&(ATTRIBUTE_HEADER as u16 + name.len() as u16 + 1).to_ne_bytes());
+            attribute.extend_from_slice(&kind.to_ne_bytes());
+            attribute.extend_from_slice(name.as_bytes());
+            attribute.push(0);
+            let places: Vec<usize> =
+                (0..request.len()).filter(|at| request[*at..].starts_with(&attribute)).collect();
+            for at in places {
+                request.to_mut()[at + ATTRIBUTE_HEADER] = b'?';
+            }
+        }
+        request
     }
 
     /// The kernel does not take the request.

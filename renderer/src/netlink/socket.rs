@@ -39,6 +39,9 @@ pub(crate) enum NetlinkError {
     /// The socket failed.
     #[error("{action}: {source}")]
     Socket { action: &'static str, source: io::Error },
+    /// The kernel lacks modules.
+    #[error("the kernel has no {}", .0.join(", "))]
+    MissingModules(Vec<&'static str>),
 }
 
 /// A message that the kernel refused.
@@ -48,6 +51,8 @@ pub(crate) struct Refusal {
     pub(crate) message: Vec<u8>,
     /// At which byte the attribute begins that is to blame, if the kernel says so.
     pub(crate) offset: Option<usize>,
+    /// The system's error number.
+    pub(crate) errno: i32,
     /// What the kernel says, in its words or in those of the system.
     pub(crate) reason: String,
 }
@@ -57,6 +62,7 @@ impl NetlinkError {
     pub(crate) fn errno(&self) -> Option<i32> {
         match self {
             Self::Refused { source, .. } | Self::Socket { source, .. } => source.raw_os_error(),
+            Self::MissingModules(_) => None,
         }
     }
 }
@@ -143,6 +149,11 @@ impl Socket {
         let failed = |source| NetlinkError::Socket { action, source };
         #[cfg(any(test, feature = "testing"))]
         self.faults.iter_mut().try_for_each(NetlinkFaults::before_sending).map_err(failed)?;
+        #[cfg(any(test, feature = "testing"))]
+        let bytes = &*match &self.faults {
+            Some(faults) => faults.without_modules(bytes),
+            None => bytes.into(),
+        };
         let kernel = SocketAddr::new(0, 0);
         self.inner.send_to(bytes, &kernel, 0).map_err(failed)?;
         Ok(())

@@ -56,6 +56,7 @@ pub(crate) fn refusal(input: &[u8]) {
     let refusal = Refusal {
         message: message.to_vec(),
         offset: Some(offset),
+        errno: 0,
         reason: reasons.last().unwrap_or_default(),
     };
     if refused::name_an_element(&[refusal]) {

@@ -19,6 +19,7 @@ mod heal;
 mod inspect;
 mod layout;
 mod loopback;
+mod modules;
 mod netlink;
 pub mod offline;
 mod ownership;
@@ -40,7 +41,7 @@ use contiv_model::{ChangeSet, ContivService, ServicePort, Snapshot};
 
 use self::{
     ahead::ReadAhead,
-    layout::Set,
+    layout::{KernelModule, Set},
     netlink::{Batch, NetlinkError, Socket},
     ownership::Ownership,
     read::{Elements, Found},
@@ -85,6 +86,8 @@ pub struct Nftables {
     /// What the kernel did not take.
     refused: Refused,
     cleaner: Cleaner,
+    /// The optional modules that the kernel lacks; none until it is known that it has all others.
+    missing: Option<Vec<KernelModule>>,
     /// Others are to be kept from the table; whether the kernel can do that has not been asked yet.
     keeps_others_out: bool,
     ownership: Ownership,
@@ -110,16 +113,32 @@ impl Nftables {
         Self { faults: Some(faults), ..self }
     }
 
+    /// The error for whoever called. Where a missing module may be the reason, the next try finds out which.
+    fn failed(&mut self, action: &str, error: &NetlinkError) -> RenderError {
+        if modules::may_be_missing(error) {
+            self.missing = None;
+        }
+        explain(action, error)
+    }
+
     fn socket(&mut self) -> Result<&mut Socket, NetlinkError> {
         if let Some(socket) = self.socket.take() {
             return Ok(self.socket.insert(socket));
         }
-        let socket = self.socket.insert(Socket::open()?);
+        let socket = self.socket.insert(Socket::open().map_err(modules::of_opening)?);
         #[cfg(any(test, feature = "testing"))]
         {
             socket.faults = self.faults.take();
         }
         Ok(socket)
+    }
+
+    /// The optional modules that the kernel lacks. At the first time it is tried, by a transaction.
+    fn missing_modules(&mut self) -> Result<&[KernelModule], NetlinkError> {
+        if self.missing.is_none() {
+            self.missing = Some(modules::missing_optional(self.socket()?)?);
+        }
+        Ok(self.missing.as_deref().unwrap_or_default())
     }
 
     /// Whose the table is to be. At the first time it is tried, by a transaction.
@@ -132,13 +151,16 @@ impl Nftables {
     }
 
     fn read_ahead(&mut self) -> Result<Option<ReadAhead>, NetlinkError> {
-        // It is a transaction, after which nothing would count that was read before.
+        // These are transactions, after which nothing would count that was read before.
+        self.missing_modules()?;
         self.ownership()?;
         ReadAhead::read(self.socket()?)
     }
 
     /// Resyncs without what the kernel refuses; `last_good` was in force before, and stays so for services that are refused.
     fn resync_accepted(&mut self, wanted: &Snapshot, last_good: &LastGood) -> Result<Report, NetlinkError> {
+        let missing = self.missing_modules()?.to_vec();
+        self.refused.leave_out_without(&missing, wanted, last_good);
         for _ in 0..refused::TRIES {
             let replaced = (!self.refused.is_empty()).then(|| self.refused.replace_in(wanted));
             let snapshot = replaced.as_ref().unwrap_or(wanted);
@@ -255,8 +277,11 @@ impl Renderer for Nftables {
         let last_good = self.table.take().map(|table| table.snapshot().services).unwrap_or_default();
         // All are tried again.
         self.refused = Refused::default();
+        if self.missing.as_ref().is_some_and(|missing| !missing.is_empty()) {
+            self.missing = None;
+        }
         let result = self.resync_accepted(snapshot, &last_good);
-        let report = result.map_err(|error| explain("resync the table", &error))?;
+        let report = result.map_err(|error| self.failed("resync the table", &error))?;
         Ok(Report { rejected: self.refused.list(), ..report })
     }
 
@@ -269,7 +294,10 @@ impl Renderer for Nftables {
                 self.table = Some(table);
                 Ok(report)
             }
-            Err(NetlinkError::Refused { refusals, .. }) if refused::name_an_element(&refusals) => {
+            Err(NetlinkError::Refused { refusals, .. })
+                if refused::name_an_element(&refusals)
+                    || refused::needs_any(self.missing.as_deref().unwrap_or_default(), changes) =>
+            {
                 // The table is ahead of the kernel by these changes.
                 let wanted = table.snapshot();
                 let last_good = tried_again.before(changes, wanted.services.clone());
@@ -277,7 +305,7 @@ impl Renderer for Nftables {
             }
             Err(error) => Err(error),
         };
-        let report = result.map_err(|error| explain("update the table", &error))?;
+        let report = result.map_err(|error| self.failed("update the table", &error))?;
         Ok(Report { rejected: self.refused.list(), ..report })
     }
 
@@ -299,7 +327,7 @@ impl Renderer for Nftables {
             }
             // There may be more damage; or the kernel has refused something, of which others may have been the cause.
             Ok(_) | Err(NetlinkError::Refused { .. }) => self.resync(snapshot),
-            Err(error) => Err(explain("repair the table", &error)),
+            Err(error) => Err(self.failed("repair the table", &error)),
         }
     }
 
@@ -366,13 +394,9 @@ pub(crate) fn element_lines(snapshot: &Snapshot) -> Vec<(String, String)> {
 /// What the kernel said, and what to do about it.
 fn explain(action: &str, error: &NetlinkError) -> RenderError {
     const EPERM: i32 = 1;
-    const EOPNOTSUPP: i32 = 95;
-    let hint = match error.errno() {
-        Some(EPERM) => "; run as root or with CAP_NET_ADMIN",
-        Some(EOPNOTSUPP) => {
-            "; does this kernel have nf_tables, nft_numgen, nft_fib_inet, nft_masq and nft_reject_inet?"
-        }
-        _ => "",
-    };
-    RenderError::Kernel { action: action.to_owned(), reason: format!("{error}{hint}") }
+    let hint = if error.errno() == Some(EPERM) { "; run as root or with CAP_NET_ADMIN" } else { "" };
+    match error {
+        NetlinkError::MissingModules(modules) => RenderError::MissingModules { modules: modules.clone() },
+        _ => RenderError::Kernel { action: action.to_owned(), reason: format!("{error}{hint}") },
+    }
 }

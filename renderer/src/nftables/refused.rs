@@ -6,12 +6,12 @@ use contiv_model::{ChangeSet, ContivService, ServiceId, Snapshot};
 
 use super::{
     element::{Element, Key},
-    layout::{Set, SetKind},
+    layout::{KernelModule, Set, SetKind},
     netlink::{
         Attributes, Refusal,
         constants::{LIST_ELEM, NFNL_SUBSYS_NFTABLES, elem, msg},
     },
-    plan::plan,
+    plan::{Choice, plan},
     read,
 };
 use crate::{Rejected, netlink::message::messages};
@@ -74,6 +74,21 @@ impl Refused {
         found
     }
 
+    /// Leaves out the services that need a module which the kernel lacks.
+    pub(super) fn leave_out_without(
+        &mut self,
+        missing: &[KernelModule],
+        snapshot: &Snapshot,
+        last_good: &LastGood,
+    ) {
+        for (id, service) in &snapshot.services {
+            let Some(module) = missing.iter().find(|module| needs(service, **module)) else { continue };
+            let reason = format!("the kernel lacks the module {}; load it, and resync", module.name());
+            let known = last_good.get(id).filter(|known| !needs(known, *module)).cloned();
+            self.services.insert(id.clone(), Entry { reason, last_good: known });
+        }
+    }
+
     /// Takes out the services that changed, so that they are tried again.
     pub(super) fn take(&mut self, changes: &ChangeSet) -> Self {
         let ids = changes.services.keys();
@@ -104,6 +119,17 @@ impl Refused {
         };
         self.services.iter().map(rejected).collect()
     }
+}
+
+/// Whether any of these changes is to a service that needs one of these modules.
+pub(super) fn needs_any(modules: &[KernelModule], changes: &ChangeSet) -> bool {
+    let services = changes.services.values().filter_map(|change| change.new.as_ref());
+    !modules.is_empty() && services.into_iter().any(|service| modules.iter().any(|one| needs(service, *one)))
+}
+
+/// Whether a service needs a module that is optional.
+fn needs(service: &ContivService, module: KernelModule) -> bool {
+    module.is_optional() && plan(service).frontends.values().any(|frontend| frontend.choice == Choice::Client)
 }
 
 /// Whether it is about some element that the kernel refused, rather than about what others did to the table.

@@ -210,8 +210,13 @@ impl fmt::Display for BaseChain {
 
 /// Adds the message that creates a chain, or that puts one right which is there.
 pub(super) fn write_chain(batch: &mut Batch, name: &str, hook: Option<Hook>) {
+    write_chain_of(batch, TABLE, name, hook);
+}
+
+/// The same for a chain of another table.
+pub(super) fn write_chain_of(batch: &mut Batch, table: &str, name: &str, hook: Option<Hook>) {
     batch.create(msg::NEWCHAIN, format!("chain {name}"), |message| {
-        message.text(chain::TABLE, TABLE);
+        message.text(chain::TABLE, table);
         message.text(chain::NAME, name);
         if let Some(hook) = hook {
             message.text(chain::TYPE, hook.kind);

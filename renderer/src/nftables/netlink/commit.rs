@@ -82,5 +82,5 @@ fn refusal(batch: &Batch, answer: &Message<'_>) -> Option<Refusal> {
     let message = batch.message_bytes(answer.sequence)?.to_vec();
     let of_system = || io::Error::from_raw_os_error(-answer.error_code()).to_string();
     let reason = answer.error_text().map_or_else(of_system, str::to_owned);
-    Some(Refusal { message, offset: answer.error_offset(), reason })
+    Some(Refusal { message, offset: answer.error_offset(), errno: -answer.error_code(), reason })
 }

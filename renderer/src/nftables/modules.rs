@@ -1,0 +1,77 @@
+//! Finds out which modules the kernel lacks, before anything is programmed.
+
+use super::{
+    layout::KernelModule,
+    netlink::{
+        Batch, NetlinkError, Refusal, Socket,
+        constants::{NFNL_MSG_BATCH_BEGIN, NFNL_SUBSYS_NFTABLES},
+    },
+};
+use crate::netlink::message::messages;
+
+const ENOENT: i32 = 2;
+const EOPNOTSUPP: i32 = 95;
+/// What the kernel says to the opening of a socket if it has no netfilter at all.
+const EPROTONOSUPPORT: i32 = 93;
+
+/// A table that exists for no longer than it takes to ask for it.
+const TRIAL: &str = "contiv-trial";
+
+/// What all of it needs.
+const CORE: &str = "nf_tables";
+
+/// The optional modules that the kernel lacks.
+///
+/// # Errors
+/// Also where a module is missing that all services need.
+pub(super) fn missing_optional(socket: &mut Socket) -> Result<Vec<KernelModule>, NetlinkError> {
+    let mut batch = Batch::new();
+    KernelModule::write_trial(&mut batch, TRIAL);
+    let Err(error) = socket.commit(batch) else { return Ok(Vec::new()) };
+    let NetlinkError::Refused { refusals, .. } = &error else { return Err(error) };
+    let Some(missing) = missing(refusals) else { return Err(error) };
+    match missing {
+        Missing::Core => Err(NetlinkError::MissingModules(vec![CORE])),
+        Missing::Modules(modules) if modules.iter().all(|module| module.is_optional()) => Ok(modules),
+        Missing::Modules(modules) => {
+            Err(NetlinkError::MissingModules(modules.into_iter().map(KernelModule::name).collect()))
+        }
+    }
+}
+
+/// Whether a refusal may be for a module that is missing.
+pub(super) fn may_be_missing(error: &NetlinkError) -> bool {
+    matches!(error.errno(), Some(ENOENT | EOPNOTSUPP))
+}
+
+/// The error of opening a socket, or that the kernel has no `nf_tables`.
+pub(super) fn of_opening(error: NetlinkError) -> NetlinkError {
+    if error.errno() == Some(EPROTONOSUPPORT) { NetlinkError::MissingModules(vec![CORE]) } else { error }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Missing {
+    /// There is no nf_tables.
+    Core,
+    Modules(Vec<KernelModule>),
+}
+
+/// What is missing, by what the kernel refused of the trial; none where it refused anything for another reason.
+fn missing(refusals: &[Refusal]) -> Option<Missing> {
+    let mut modules = Vec::new();
+    for refusal in refusals {
+        if !matches!(refusal.errno, ENOENT | EOPNOTSUPP) {
+            return None;
+        }
+        let message = messages(&refusal.message).next()?;
+        let kind = message.kind;
+        if kind == NFNL_MSG_BATCH_BEGIN {
+            return Some(Missing::Core);
+        }
+        let object = message.object(NFNL_SUBSYS_NFTABLES)?;
+        modules.push(KernelModule::asked_for_by(kind, object)?);
+    }
+    modules.sort_unstable();
+    modules.dedup();
+    (!modules.is_empty()).then_some(Missing::Modules(modules))
+}
