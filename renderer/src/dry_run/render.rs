@@ -25,7 +25,7 @@ pub fn json(snapshot: &Snapshot) -> Value {
     json!({ "desired": snapshot, "elements": sets })
 }
 
-/// One line for each address of each service port, for people.
+/// One line for each address of each service port, for people, with the backends that clients outside of this node get.
 pub fn table(snapshot: &Snapshot) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(["SERVICE", "PORT", "ADDRESS", "TYPE", "POLICY", "BACKENDS"]);
@@ -38,7 +38,7 @@ pub fn table(snapshot: &Snapshot) -> String {
                     address,
                     kind.to_owned(),
                     format!("{policy:?}"),
-                    backends(port, family),
+                    backends(port, family, policy),
                 ]);
             }
         }
@@ -56,20 +56,29 @@ fn addresses(service: &ContivService, port: &ServicePort) -> Vec<Line> {
     };
     let line = |(text, family), kind, policy| (text, family, kind, policy);
     let cluster = service.cluster_ips.iter().map(|ip| line(at(ip), "cluster", service.internal_policy));
-    let external = service.external_ips.iter().map(|ip| line(at(ip), "external", service.external_policy));
+    let external = service.external_ips.iter().map(|ip| {
+        let is_of_balancer = service.load_balancer_ips.contains(ip);
+        let kind = if is_of_balancer { "load balancer" } else { "external" };
+        line(at(ip), kind, service.external_policy)
+    });
     let node_port = port.node_port.map(|number| {
         line((format!("*:{number}/{}", port.protocol), None), "node port", service.external_policy)
     });
     cluster.chain(external).chain(node_port).collect()
 }
 
-/// The first few backends that an address of this family can reach.
-fn backends(port: &ServicePort, ipv4: Option<bool>) -> String {
+/// The first few backends that a client outside of this node gets from an address of this family with this policy.
+fn backends(port: &ServicePort, ipv4: Option<bool>, policy: TrafficPolicy) -> String {
     const SHOWN: usize = 4;
     let of_family = |backend: &&Backend| ipv4.is_none_or(|ipv4| backend.address.is_ipv4() == ipv4);
-    let all: Vec<&Backend> = port.backends.iter().filter(of_family).collect();
+    let for_policy = match policy {
+        TrafficPolicy::Cluster => port.cluster_backends(),
+        TrafficPolicy::Local => port.local_backends(),
+    };
+    let all: Vec<&Backend> = for_policy.into_iter().filter(of_family).collect();
     if all.is_empty() {
-        return "none: rejected".to_owned();
+        let is_elsewhere = port.cluster_backends().iter().any(of_family);
+        return if is_elsewhere { "none on this node: dropped" } else { "none: rejected" }.to_owned();
     }
     let mut shown: Vec<String> =
         all.iter().take(SHOWN).map(|backend| backend.endpoint().to_string()).collect();

@@ -182,9 +182,32 @@ SERVICE      PORT  ADDRESS                 TYPE       POLICY   BACKENDS
 default/dns        10.96.0.10:53/udp       cluster    Cluster  none: rejected
 default/web        10.96.0.1:80/tcp        cluster    Cluster  10.244.1.10:8080, 10.244.2.10:8080
 default/web        [fd00:10:96::1]:80/tcp  cluster    Cluster  [fd00:10:244:1::10]:8080
-default/web        *:30080/tcp             node port  Local    10.244.1.10:8080, 10.244.2.10:8080, [fd00:10:244:1::10]:8080
+default/web        *:30080/tcp             node port  Local    10.244.1.10:8080, [fd00:10:244:1::10]:8080
 ";
     assert_eq!(table(&snapshot()), expected);
+}
+
+#[test]
+fn load_balancer_address_has_its_type_and_local_backends() {
+    let backends = [("10.244.1.10", true), ("10.244.2.10", false)];
+    let mut web =
+        service("web", &["10.96.0.1"], TrafficPolicy::Local, port(80, Protocol::Tcp, Some(30080), &backends));
+    web.external_ips = [ip("192.0.2.1"), ip("203.0.113.1")].into_iter().collect();
+    web.load_balancer_ips = [ip("203.0.113.1")].into_iter().collect();
+    let mut elsewhere = web.clone();
+    elsewhere.id = ServiceId::new("default", "elsewhere");
+    elsewhere.ports[0].backends.remove(0);
+    let services = [web, elsewhere].map(|service| (service.id.clone(), Arc::new(service)));
+    let table = table(&Snapshot { services: services.into(), ..Snapshot::default() });
+    let words = |address: &str| {
+        let lines = table.lines().filter(|line| line.contains(address));
+        lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    let dropped = "default/elsewhere 203.0.113.1:80/tcp load balancer Local none on this node: dropped";
+    let served = "default/web 203.0.113.1:80/tcp load balancer Local 10.244.1.10:8080";
+    assert_eq!(words("203.0.113.1"), [dropped, served]);
+    assert!(words("192.0.2.1")[1].ends_with("external Local 10.244.1.10:8080"), "{table}");
+    assert!(words("10.96.0.1")[1].ends_with("cluster Cluster 10.244.1.10:8080, 10.244.2.10:8080"), "{table}");
 }
 
 #[test]
