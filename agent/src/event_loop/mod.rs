@@ -143,10 +143,10 @@ impl EventLoop {
         let started = Instant::now();
         Ok(Self {
             node: node.to_string(),
+            quarantine: Quarantine::of_store(&config.store),
             store_name: config.store,
             health: HealthReporter::new(health, node, &processor),
             processor,
-            quarantine: Quarantine::default(),
             guard: DeletionGuard::new(config.guard),
             handover: Handover::default(),
             history: History::new(config.history),

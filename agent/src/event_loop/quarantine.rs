@@ -20,9 +20,14 @@ use voice::Voice;
 /// How many are listed at once: a store can hold hundreds of thousands, and the loop makes the list.
 const LISTED: usize = 1000;
 
+/// Where an object is that no file and no key of a store is the place of.
+const API_SERVER: &str = "the API server";
+
 /// Values and manifests that cannot be used, until they are good or gone.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
+    /// The store is an API server: keys are only what objects have as soon as they are here, and say nothing to people.
+    is_of_api_server: bool,
     /// By full key.
     values: BTreeMap<String, BadEntry>,
     /// What the store itself could not read, and since when.
@@ -60,6 +65,23 @@ pub struct Quarantined {
 }
 
 impl Quarantine {
+    /// An empty one for this store.
+    pub(super) fn of_store(store: &str) -> Self {
+        Self { is_of_api_server: store.starts_with("kube:"), ..Self::default() }
+    }
+
+    /// Where a value or manifest is that was read from `source`.
+    fn place(&self, source: &str, object: Option<&String>) -> String {
+        let is_key = self.is_of_api_server && object.is_some();
+        if is_key { API_SERVER.to_owned() } else { source.to_owned() }
+    }
+
+    /// The store itself has said what is wrong with the value of this key.
+    fn has_problem_of(&self, key: &str) -> bool {
+        let first = Problem { source: key.to_owned(), object: None, field: None, reason: String::new() };
+        self.problems.range(first..).next().is_some_and(|(problem, _)| problem.source == key)
+    }
+
     /// Takes in whether values can be used, in order.
     pub(super) fn judge(&mut self, verdicts: Vec<Verdict>, now: Timestamp) {
         let mut news = Vec::new();
@@ -122,6 +144,8 @@ impl Quarantine {
         for problem in problems {
             let since = before.get(&problem).copied();
             if since.is_none() && self.voice.may_speak() {
+                let place = self.place(&problem.source, problem.object.as_ref());
+                let problem = Problem { source: place, ..problem.clone() };
                 warn!(%problem, "a manifest cannot be used; what was known of it before stays in force");
             }
             self.problems.insert(problem, since.unwrap_or(now));
@@ -155,24 +179,32 @@ impl Quarantine {
         }
     }
 
+    /// The values that the store itself says nothing of.
+    fn own_values(&self) -> impl Iterator<Item = (&String, &BadEntry)> {
+        self.values.iter().filter(|(key, _)| !self.has_problem_of(key))
+    }
+
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.values.len() + self.problems.len() + self.rejected.len()
+        self.own_values().count() + self.problems.len() + self.rejected.len()
     }
 
     /// What is in it, [`LISTED`] at most, without the first `skip`. `is_known` tells whether something of an object is in force.
     pub(super) fn list(&self, skip: usize, is_known: impl Fn(&ObjectKey) -> bool) -> Vec<Quarantined> {
         let in_force = |object: &ObjectKey| if is_known(object) { "last good" } else { "nothing" };
-        let values = self.values.iter().map(|(key, BadEntry { object, reason, since })| Quarantined {
-            source: key.clone(),
-            object: object.as_ref().map(ToString::to_string),
-            field: None,
-            reason: reason.clone(),
-            since: *since,
-            in_force: object.as_ref().map(in_force),
+        let values = self.own_values().map(|(key, BadEntry { object, reason, since })| {
+            let title = object.as_ref().map(ToString::to_string);
+            Quarantined {
+                source: self.place(key, title.as_ref()),
+                object: title,
+                field: None,
+                reason: reason.clone(),
+                since: *since,
+                in_force: object.as_ref().map(in_force),
+            }
         });
         let problems = self.problems.iter().map(|(problem, since)| Quarantined {
-            source: problem.source.clone(),
+            source: self.place(&problem.source, problem.object.as_ref()),
             object: problem.object.clone(),
             field: problem.field.clone(),
             reason: problem.reason.clone(),

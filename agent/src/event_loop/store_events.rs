@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use contiv_model::{ChangeSet, Event, ObjectKey, object::ObjectKind};
-use contiv_store::{Batch, Delivery, Entry, FeedEvent, Snapshot};
+use contiv_store::{Batch, Delivery, Entry, FeedEvent, Problem, Snapshot};
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -21,13 +21,39 @@ const NAMED: usize = 5;
 /// How many bytes of a list stay in memory until renderers have what they need. Fewer in tests, where each byte takes long.
 pub(super) const KEPT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
+/// What cannot be read: the only one with what is wrong, of several the first by where they are.
+fn describe_problems(problems: &[Problem]) -> String {
+    match problems {
+        [] => "every manifest and object can be read".to_owned(),
+        [only] => format!("cannot be read: {only}"),
+        all => {
+            let mut names: Vec<String> = all.iter().map(name).collect();
+            names.dedup();
+            let more = match names.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let first = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+            format!("{} problems with manifests or objects: {first}{more}", all.len())
+        }
+    }
+}
+
+/// Where a problem is, and with which object if that is known.
+fn name(problem: &Problem) -> String {
+    match &problem.object {
+        Some(object) => format!("{object} in {}", problem.source),
+        None => problem.source.clone(),
+    }
+}
+
 impl EventLoop {
     pub(super) async fn take_in(&mut self, Delivery { event, received }: Delivery) {
         match event {
             FeedEvent::Snapshot(snapshot) => self.take_in_snapshot(snapshot, received).await,
             FeedEvent::Changed(batch) => self.take_in_changes(batch, received).await,
             FeedEvent::Problems(problems) => {
-                let description = format!("{} manifests or objects cannot be read", problems.len());
+                let description = describe_problems(&problems);
                 self.quarantine.replace_problems(problems, Timestamp::now());
                 self.record("problems", description, None, Vec::new());
             }
@@ -170,7 +196,7 @@ impl EventLoop {
         warn!(
             objects = held.objects,
             until = %held.until,
-            "too many objects are gone from the store at once: they stay in force; confirm with POST /controller/confirm-deletions"
+            "too many objects are gone from the store at once: they stay in force; confirm with `contiv confirm-deletions`"
         );
         self.record("held", description, None, Vec::new());
     }

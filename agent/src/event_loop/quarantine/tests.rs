@@ -37,6 +37,26 @@ fn a_value_keeps_its_time_until_it_is_good_or_gone() {
 }
 
 #[test]
+fn object_of_api_server_is_listed_once_by_its_name() {
+    let mut quarantine = Quarantine::of_store("kube:/etc/kubeconfig");
+    let key = "/vnf-agent/contiv-ksr/k8s/service/web/namespace/default";
+    let object = Some(ObjectKey::Service(ServiceId::new("default", "web")));
+    // The store passes on a value that it cannot use as an empty one, and says beside it what is wrong.
+    let empty = BadValue { key: key.to_owned(), object, reason: "is not JSON".to_owned() };
+    quarantine.judge(vec![Verdict::Bad(empty)], at(1));
+    let field = Some("spec.clusterIP".to_owned());
+    let problem = Problem { source: key.to_owned(), field, ..problem("10.96.0.999 is no address") };
+    quarantine.replace_problems(vec![problem], at(1));
+    let listed = quarantine.list(0, |_| true);
+    let shown: Vec<_> = listed.iter().map(|entry| (entry.source.as_str(), entry.object.as_deref())).collect();
+    assert_eq!(shown, [("the API server", Some("Service default/web"))]);
+    assert_eq!((quarantine.len(), listed[0].in_force), (1, Some("last good")));
+    quarantine.replace_problems(Vec::new(), at(2));
+    quarantine.judge(vec![Verdict::Good(key.to_owned())], at(2));
+    assert_eq!(quarantine.len(), 0);
+}
+
+#[test]
 fn very_many_are_listed_in_parts_and_all_count() {
     let mut quarantine = Quarantine::default();
     let all = 2 * LISTED + 5;
