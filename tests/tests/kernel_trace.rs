@@ -169,7 +169,7 @@ fn whatever_is_done_to_the_table_by_hand_is_named() -> Result<()> {
             for words in expected {
                 assert!(run.out.contains(words), "{damage:?}: {words} is not in:\n{}", run.out);
             }
-            assert!(run.out.contains("POST /controller/resync makes it right"), "{}", run.out);
+            assert!(run.out.contains("`contiv resync` makes it right"), "{}", run.out);
         }
         Ok(())
     })

@@ -6,6 +6,9 @@ use serde::de::DeserializeOwned;
 
 use super::http_client::{self, Server};
 
+/// Where agents listen unless they are told otherwise.
+pub(super) const DEFAULT_AGENT: &str = "http://127.0.0.1:9999";
+
 /// Which agent to ask.
 #[derive(Debug, Clone, Args)]
 pub(super) struct AgentArgument {
@@ -13,8 +16,8 @@ pub(super) struct AgentArgument {
     #[command(flatten)]
     source: AgentSource,
 
-    /// Where the agent listens (its --listen)
-    #[arg(long, env = "CONTIV_AGENT", value_name = "URL", default_value = "http://127.0.0.1:9999")]
+    /// Where the agent listens (its --listen), with or without http://
+    #[arg(long, env = "CONTIV_AGENT", value_name = "URL", default_value = DEFAULT_AGENT)]
     pub(super) agent: Server,
 }
 
@@ -49,13 +52,24 @@ impl AgentArgument {
         self.source.0 == Some(ValueSource::CommandLine)
     }
 
+    /// Lets it do something. The answer to a POST.
+    ///
+    /// # Errors
+    /// When there is none, or it is not of the form that an agent of this version gives it.
+    pub(super) fn post<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        self.read(path, &http_client::post(&self.agent, path)?)
+    }
+
     /// The answer to a GET.
     ///
     /// # Errors
     /// When there is none, or it is not of the form that an agent of this version gives it.
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
-        let text = http_client::get(&self.agent, path)?;
-        serde_json::from_str(&text).with_context(|| {
+        self.read(path, &http_client::get(&self.agent, path)?)
+    }
+
+    fn read<T: DeserializeOwned>(&self, path: &str, text: &str) -> anyhow::Result<T> {
+        serde_json::from_str(text).with_context(|| {
             format!("{} answers {path} in another form: is that an agent of this version?", self.agent)
         })
     }

@@ -20,7 +20,7 @@ use super::{
 /// A port without any has a line too. The name of a backend is its address and port. Exit codes: 0 all is well; 1 the agent does not answer, or has no service of a name
 /// that was given; 2 wrong usage.
 #[derive(Debug, Args)]
-#[command(visible_alias = "backend")]
+#[command(alias = "backend")]
 pub(super) struct Backends {
     #[command(flatten)]
     question: ServiceQuestion,

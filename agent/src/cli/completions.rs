@@ -1,13 +1,18 @@
 //! `contiv completions`
 
+use anyhow::Context;
 use clap::{Args, CommandFactory};
-use clap_complete::{Shell, generate};
+use clap_complete::{CompleteEnv, Shell, env::Shells};
 
 use super::{Cli, Outcome, Terminal};
 
+/// By this variable a shell asks the binary what can follow.
+const VARIABLE: &str = "CONTIV_COMPLETE";
+
 /// Print the completions of a shell, as in: `contiv completions bash >/etc/bash_completion.d/contiv`
 ///
-/// Exit codes: 0 all is well; 2 wrong usage.
+/// The shell asks the binary, which asks the agent (of `CONTIV_AGENT`) for its services. Exit codes: 0 all is well; 2 wrong
+/// usage.
 #[derive(Debug, Args)]
 pub(super) struct Completions {
     /// Which shell
@@ -15,8 +20,15 @@ pub(super) struct Completions {
 }
 
 impl Completions {
-    pub(super) fn run(self, terminal: &mut Terminal) -> Outcome {
-        generate(self.shell, &mut Cli::command(), "contiv", &mut terminal.out);
-        Outcome::Good
+    pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        let shells = Shells::builtins();
+        let shell = shells.completer(&self.shell.to_string()).context("nothing completes for this shell")?;
+        shell.write_registration(VARIABLE, "contiv", "contiv", "contiv", &mut terminal.out)?;
+        Ok(Outcome::Good)
     }
+}
+
+/// Answers a shell that asks what can follow, and ends then. Does nothing if none asks.
+pub(super) fn answer_shell() {
+    CompleteEnv::with_factory(Cli::command).var(VARIABLE).bin("contiv").complete();
 }

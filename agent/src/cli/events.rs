@@ -3,6 +3,7 @@
 use std::{io::Write, thread, time::Duration};
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use contiv_model::ServiceId;
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
@@ -11,11 +12,13 @@ use super::{
     Outcome, Terminal,
     agent_argument::AgentArgument,
     color::Tone,
+    complete,
     filter::{Filter, Matcher},
     listing::{Item, Listing, Output},
     name::Name,
     suggest::suggest,
     table::Cell,
+    table_options::TableOptions,
     views::{EventView, OutcomeView, ServiceView},
     watch::width,
 };
@@ -28,10 +31,10 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// TOOK is the agent's own work; WAITED, in the wide form, is how long the store's message waited for it. Behind each renderer is how long after the agent had taken up the change it gave the kernel
 /// what follows from it. Exit codes: 0 all is well; 1 the agent does not answer; 2 wrong usage.
 #[derive(Debug, Args)]
-#[command(visible_alias = "event")]
+#[command(alias = "event")]
 pub(super) struct Events {
     /// Only those that changed this service, as NAME (of the namespace default, or that of -n) or NAMESPACE/NAME
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::services))]
     service: Option<Name>,
 
     #[command(flatten)]
@@ -49,8 +52,11 @@ pub(super) struct Events {
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 
+    #[command(flatten)]
+    table: TableOptions,
+
     /// Go on, and print what happens
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "sort_by")]
     watch: bool,
 
     #[command(flatten)]
@@ -152,7 +158,7 @@ impl Events {
         });
         let listing =
             Listing { header: (header, vec!["WAITED", "REVISION", "SERVICES"]), items: items.collect() };
-        write!(terminal.out, "{}", listing.print(self.output, width(), false)?)?;
+        write!(terminal.out, "{}", listing.print(self.output, &self.table, width(), false)?)?;
         Ok(())
     }
 }

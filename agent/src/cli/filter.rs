@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use contiv_model::ServiceId;
 
-use super::{agent_argument::AgentArgument, scope::labelled, selector::Selector};
+use super::{agent_argument::AgentArgument, complete, scope::labelled, selector::Selector};
 
 /// Which services.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Filter {
     /// Only services of this namespace
-    #[arg(short, long, conflicts_with = "all_namespaces")]
+    #[arg(short, long, conflicts_with = "all_namespaces", add = ArgValueCompleter::new(complete::namespaces))]
     pub(super) namespace: Option<String>,
 
     /// Services of every namespace, as without -n

@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow, bail};
 use axum::{
     body::{Body, Bytes, to_bytes},
     http::{
-        Request, StatusCode, Uri, header,
+        Method, Request, StatusCode, Uri, header,
         uri::{PathAndQuery, Scheme},
     },
 };
@@ -16,6 +16,8 @@ use tokio::net::TcpStream;
 
 /// How long an agent may take. It answers within 3 s, if only to say that it is busy; long lists take a little more.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// Where agents listen unless they are told otherwise.
+const DEFAULT_PORT: u16 = 9999;
 /// No answer is larger.
 const SIZE_LIMIT: usize = 256 << 20;
 
@@ -31,6 +33,9 @@ impl FromStr for Server {
 
     fn from_str(url: &str) -> Result<Self, Self::Err> {
         let example = "as in http://127.0.0.1:9999";
+        // Without a scheme it is an address, as curl takes it, and the port is that of agents.
+        let (url, default_port) =
+            if url.contains("://") { (url.to_owned(), 80) } else { (format!("http://{url}"), DEFAULT_PORT) };
         let uri: Uri = url.parse().map_err(|error| format!("{error}; {example}"))?;
         if uri.scheme() != Some(&Scheme::HTTP) {
             return Err(format!("the agent speaks http and nothing else; {example}"));
@@ -46,7 +51,7 @@ impl FromStr for Server {
             None => Some(host).filter(|name| !name.contains(['[', ']'])),
         };
         let name = name.ok_or_else(|| format!("the host {host:?} is no name and no address; {example}"))?;
-        Ok(Self { host: name.to_owned(), port: uri.port_u16().unwrap_or(80) })
+        Ok(Self { host: name.to_owned(), port: uri.port_u16().unwrap_or(default_port) })
     }
 }
 
@@ -66,13 +71,33 @@ impl fmt::Display for Server {
 /// # Errors
 /// When nobody answers in time, or with anything but success. What the agent says of it is in the error.
 pub(super) fn get(server: &Server, path: &str) -> anyhow::Result<String> {
+    ask(server, Method::GET, path, TIME_LIMIT)
+}
+
+/// The same, for those who cannot wait as long as the agent may take.
+///
+/// # Errors
+/// Those of [`get`].
+pub(super) fn get_within(server: &Server, path: &str, limit: Duration) -> anyhow::Result<String> {
+    ask(server, Method::GET, path, limit)
+}
+
+/// The body of the answer to a POST without a body.
+///
+/// # Errors
+/// Those of [`get`].
+pub(super) fn post(server: &Server, path: &str) -> anyhow::Result<String> {
+    ask(server, Method::POST, path, TIME_LIMIT)
+}
+
+fn ask(server: &Server, method: Method, path: &str, limit: Duration) -> anyhow::Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("failed to start the runtime")?;
     let exchange = async {
-        tokio::time::timeout(TIME_LIMIT, exchange(server, path)).await.unwrap_or_else(|_| {
-            let limit = TIME_LIMIT.as_secs();
+        tokio::time::timeout(limit, exchange(server, method, path)).await.unwrap_or_else(|_| {
+            let limit = limit.as_secs();
             Err(anyhow!("{server} has not answered within {limit} s; what does its log say?"))
         })
     };
@@ -88,7 +113,7 @@ pub(super) fn get(server: &Server, path: &str) -> anyhow::Result<String> {
     }
 }
 
-async fn exchange(server: &Server, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+async fn exchange(server: &Server, method: Method, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
     let stream = TcpStream::connect((server.host.as_str(), server.port)).await.with_context(|| {
         format!("no agent at {server}: is the agent running? --agent says where it listens")
     })?;
@@ -98,7 +123,8 @@ async fn exchange(server: &Server, path: &str) -> anyhow::Result<(StatusCode, By
     // It ends with the exchange; what is wrong with it the answer tells.
     tokio::spawn(connection);
     let host = server.to_string().replace("http://", "");
-    let request = Request::get(path).header(header::HOST, host).body(Body::empty())?;
+    let request =
+        Request::builder().method(method).uri(path).header(header::HOST, host).body(Body::empty())?;
     let response = sender.send_request(request).await.with_context(is_http)?;
     let status = response.status();
     let body = to_bytes(Body::new(response.into_body()), SIZE_LIMIT).await.with_context(is_http)?;
@@ -115,15 +141,17 @@ mod tests {
             ("http://127.0.0.1:9999", "http://127.0.0.1:9999"),
             ("http://[::1]:9999/", "http://[::1]:9999"),
             ("http://node1", "http://node1:80"),
+            ("127.0.0.1:9999", "http://127.0.0.1:9999"),
+            ("[::1]:1", "http://[::1]:1"),
+            ("node1", "http://node1:9999"),
         ] {
             assert_eq!(url.parse::<Server>().unwrap().to_string(), expected);
         }
         for wrong in [
-            "127.0.0.1:9999",
+            "127.0.0.1:9999/services",
             "https://node1:9999",
             "http://node1/services",
             "http://",
-            "node1",
             "",
             "http://a[::1]b",
             "http://[a]",

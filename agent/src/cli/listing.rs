@@ -4,7 +4,10 @@ use anyhow::Context;
 use clap::ValueEnum;
 use serde_json::Value;
 
-use super::table::{Cell, Table};
+use super::{
+    table::{Cell, Table},
+    table_options::TableOptions,
+};
 
 /// In which form something is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -43,14 +46,25 @@ pub(super) struct Item {
 impl Listing {
     /// The text in this form; tables fit into `width` unless they are `wide`. Of one item that was asked for by name, JSON
     /// and YAML hold it and no list.
+    ///
+    /// # Errors
+    /// When it is to be sorted by a column that there is not.
     pub(super) fn print(
-        self,
+        mut self,
         output: Output,
+        options: &TableOptions,
         width: Option<usize>,
         is_single: bool,
     ) -> anyhow::Result<String> {
+        let (titles, more) = &self.header;
+        let titles: Vec<&str> = titles.iter().chain(more).copied().collect();
+        let cells = |item: &Item| {
+            let (cells, more) = &item.cells;
+            cells.iter().chain(more).map(|cell| cell.text().to_owned()).collect()
+        };
+        options.sort(&mut self.items, &titles, cells, |item| item.value.clone())?;
         match output {
-            Output::Table | Output::Wide => Ok(self.table(output == Output::Wide, width)),
+            Output::Table | Output::Wide => Ok(self.table(output == Output::Wide, options.no_headers, width)),
             Output::Json => Ok(format!("{:#}\n", self.value(is_single))),
             Output::Yaml => serde_saphyr::to_string(&self.value(is_single)).context("failed to write YAML"),
             Output::Name => {
@@ -59,13 +73,13 @@ impl Listing {
         }
     }
 
-    fn table(self, is_wide: bool, width: Option<usize>) -> String {
+    fn table(self, is_wide: bool, hides_header: bool, width: Option<usize>) -> String {
         if self.items.is_empty() {
             return String::new();
         }
         let (mut header, more) = self.header;
         header.extend(more.into_iter().filter(|_| is_wide));
-        let mut table = Table::new(&header);
+        let mut table = Table::new(&header).without_header(hides_header);
         for Item { cells: (mut row, more), .. } in self.items {
             row.extend(more.into_iter().filter(|_| is_wide));
             table.push(row);
@@ -96,7 +110,7 @@ mod tests {
 
     #[test]
     fn each_form_says_the_same() {
-        let print = |output| listing().print(output, None, false).unwrap();
+        let print = |output| listing().print(output, &TableOptions::default(), None, false).unwrap();
         assert_eq!(print(Output::Table), "NAME\na\nb\n");
         assert_eq!(print(Output::Wide), "NAME   EXTRA\na      more\nb      more\n");
         assert_eq!(print(Output::Name), "shop/a\nshop/b\n");
@@ -105,5 +119,7 @@ mod tests {
             json!([{"id": "a"}, {"id": "b"}])
         );
         assert_eq!(print(Output::Yaml), "- id: a\n- id: b\n");
+        let options = TableOptions { no_headers: true, ..TableOptions::default() };
+        assert_eq!(listing().print(Output::Table, &options, None, false).unwrap(), "a\nb\n");
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! Exit codes: 0 all is well, 1 something failed or some input was bad, 2 wrong usage or configuration.
 
+mod actions;
 mod agent;
 mod agent_argument;
 mod apply;
 mod backends;
 mod cleanup;
 mod color;
+mod complete;
 mod completions;
 mod configured;
 mod controller;
@@ -17,6 +19,7 @@ mod filter;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod get;
+mod health_checks;
 mod http_client;
 mod input;
 mod listing;
@@ -24,6 +27,7 @@ mod man;
 mod name;
 mod node_settings;
 mod offline;
+mod other_proxy;
 mod progress;
 mod reference;
 mod render;
@@ -38,9 +42,11 @@ mod stored;
 mod suggest;
 mod support_bundle;
 mod table;
+mod table_options;
 mod top;
 mod trace;
 mod verify;
+mod version;
 mod views;
 mod watch;
 
@@ -74,14 +80,18 @@ enum Command {
     Status(status::Status),
     Services(services::Services),
     Backends(backends::Backends),
+    HealthChecks(health_checks::HealthChecks),
     Events(events::Events),
     Top(top::Top),
     Trace(trace::Trace),
     Verify(verify::Verify),
+    ConfirmDeletions(actions::ConfirmDeletions),
+    Resync(actions::ResyncCommand),
     SupportBundle(support_bundle::SupportBundle),
     Cleanup(cleanup::Cleanup),
     Controller(controller::Controller),
     Completions(completions::Completions),
+    Version(version::Version),
     Man(man::Man),
     Reference(reference::Reference),
 }
@@ -116,6 +126,7 @@ fn without_password(mut error: clap::Error) -> clap::Error {
 
 /// Parses the command line, runs the command and says how that went.
 pub fn main() -> ExitCode {
+    completions::answer_shell();
     let cli = Cli::try_parse().unwrap_or_else(|error| without_password(error).exit());
     let mut terminal = Terminal { out: io::stdout().lock(), err: io::stderr() };
     let result = match cli.command {
@@ -127,14 +138,18 @@ pub fn main() -> ExitCode {
         Command::Status(command) => command.run(&mut terminal),
         Command::Services(command) => command.run(&mut terminal),
         Command::Backends(command) => command.run(&mut terminal),
+        Command::HealthChecks(command) => command.run(&mut terminal),
         Command::Events(command) => command.run(&mut terminal),
         Command::Top(command) => command.run(&mut terminal),
         Command::Trace(command) => command.run(&mut terminal),
         Command::Verify(command) => command.run(&mut terminal),
+        Command::ConfirmDeletions(command) => command.run(&mut terminal),
+        Command::Resync(command) => command.run(&mut terminal),
         Command::SupportBundle(command) => command.run(&mut terminal),
         Command::Cleanup(command) => command.run(&mut terminal),
         Command::Controller(command) => command.run(&mut terminal),
-        Command::Completions(command) => Ok(command.run(&mut terminal)),
+        Command::Completions(command) => command.run(&mut terminal),
+        Command::Version(command) => command.run(&mut terminal),
         Command::Man(command) => command.run(),
         Command::Reference(command) => command.run(&mut terminal),
     };
@@ -146,7 +161,7 @@ pub fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // With nobody to tell there is nothing to do.
-            let _ = writeln!(terminal.err, "error: {error:#}");
+            let _ = writeln!(terminal.err, "error: {}", chain(&error));
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
     }
@@ -158,6 +173,19 @@ struct Terminal {
     err: io::Stderr,
 }
 
+/// The error with its causes. Some say their cause themselves; it is not said again.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
@@ -167,6 +195,13 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn cause_that_is_said_already_is_not_repeated() {
+        let of_folder = || anyhow::anyhow!("no such file").context("failed to read /x: no such file");
+        assert_eq!(chain(&of_folder()), "failed to read /x: no such file");
+        assert_eq!(chain(&of_folder().context("no store")), "no store: failed to read /x: no such file");
+    }
 
     #[test]
     fn each_command_says_in_its_help_what_its_exit_codes_mean() {

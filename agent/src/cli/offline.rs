@@ -6,7 +6,7 @@ use std::{
     net::IpAddr,
 };
 
-use contiv_model::{Event, NodeFacts, Object, Processor, Resync, Snapshot, wire};
+use contiv_model::{Event, NodeFacts, Object, Processor, Resync, Snapshot, object::ServiceType, wire};
 use contiv_proto::Kind;
 use contiv_store::{Problem, manifest::Parsed};
 
@@ -14,6 +14,7 @@ use super::{
     Terminal,
     input::print_problems,
     node_settings::{NodeConfig, NodeSettings},
+    other_proxy,
     suggest::suggest,
 };
 use crate::config::{self, Config};
@@ -43,6 +44,7 @@ pub(super) fn desire(
     if objects.is_empty() && !is_good {
         return Ok(Desired { snapshot: None, is_good });
     }
+    write!(terminal.err, "{}", other_proxy::note(&left_to_others(&objects, &config)))?;
     let snapshot = process(objects, &config, local_addresses);
     let is_named = !names.is_empty() || config.node_name != config::default_node_name()?;
     let is_unknown = is_node_needed && snapshot.node == NodeFacts::default();
@@ -62,6 +64,22 @@ fn print_missing_node(name: &str, nodes: &BTreeSet<&str>, err: &mut impl Write) 
         write!(err, "; did you mean {near}?")?;
     }
     writeln!(err)
+}
+
+/// The services that are for another proxy by their label, each with the name of that.
+fn left_to_others(objects: &[Object], config: &Config) -> Vec<(String, Option<String>)> {
+    let own = Some(config.service_proxy_name.as_str()).filter(|name| !name.is_empty());
+    let left = objects.iter().filter_map(|object| match object {
+        Object::Service(service)
+            if service.proxy_name.as_deref() != own
+                && !service.headless
+                && service.service_type != ServiceType::ExternalName =>
+        {
+            Some((service.id.to_string(), service.proxy_name.as_deref().map(str::to_owned)))
+        }
+        _ => None,
+    });
+    left.collect()
 }
 
 /// What renderers are told of these objects.

@@ -4,25 +4,28 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use anyhow::Context;
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use contiv_model::ServiceId;
-use serde::Deserialize;
 
 use super::{
     agent_argument::AgentArgument,
+    complete,
     name::Name,
     selector::{Labels, Selector},
     suggest::suggest,
+    views::StoredServiceView,
 };
 
 /// Which services.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Scope {
     /// Only these, as NAME or NAMESPACE/NAME
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::services))]
     names: Vec<Name>,
 
     /// Only of this namespace
     #[arg(short, long, default_value = "default", conflicts_with = "all_namespaces")]
+    #[arg(add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
 
     /// Of every namespace
@@ -58,13 +61,14 @@ impl Scope {
         self.names.is_empty()
     }
 
-    /// Those of `items` that are meant. Asks the agent for labels if that is needed.
+    /// Those of `items` that are meant; `noun` is what one of them is called. Asks the agent for labels if that is needed.
     ///
     /// # Errors
     /// When the agent does not say the labels.
     pub(super) fn select<T>(
         &self,
         items: Vec<T>,
+        noun: &str,
         id: impl Fn(&T) -> &ServiceId,
         agent: &AgentArgument,
     ) -> anyhow::Result<Selected<T>> {
@@ -73,7 +77,7 @@ impl Scope {
         let has_labels = |id: &ServiceId| labelled.as_ref().is_none_or(|labelled| labelled.contains(id));
         let items: Vec<T> =
             items.into_iter().filter(|item| self.is_meant(id(item)) && has_labels(id(item))).collect();
-        let mut missing = self.missing(&known);
+        let mut missing = self.missing(noun, &known);
         if items.is_empty() && missing.is_empty() {
             let place = if self.all_namespaces {
                 String::new()
@@ -82,12 +86,18 @@ impl Scope {
             };
             let which = if self.selector.is_some() { " with these labels" } else { "" };
             // Writing to text does not fail.
-            let _ = writeln!(missing, "no services{which} found{place}");
+            let _ = writeln!(missing, "no {noun}s{which} found{place}");
         }
         Ok(Selected { items, missing })
     }
 
-    fn is_meant(&self, id: &ServiceId) -> bool {
+    /// It has the labels that are asked for.
+    pub(super) fn has_labels(&self, labels: &Labels) -> bool {
+        self.selector.as_ref().is_none_or(|selector| selector.matches(labels))
+    }
+
+    /// It is of the namespace and, if there are names, has one of them.
+    pub(super) fn is_meant(&self, id: &ServiceId) -> bool {
         let in_namespace = |namespace: &str| self.all_namespaces || *namespace == *id.namespace;
         if self.names.is_empty() {
             return in_namespace(&self.namespace);
@@ -102,7 +112,7 @@ impl Scope {
     }
 
     /// A line for each name that there is not, with what may have been meant.
-    fn missing(&self, known: &BTreeSet<ServiceId>) -> String {
+    fn missing(&self, noun: &str, known: &BTreeSet<ServiceId>) -> String {
         let mut lines = String::new();
         for name in &self.names {
             let alone = Self { names: vec![name.clone()], ..self.clone() };
@@ -112,11 +122,11 @@ impl Scope {
             let wanted = format!("{}/{}", name.namespace_or(&self.namespace), name.name);
             let known: Vec<String> = known.iter().map(ToString::to_string).collect();
             let hint = suggest(&wanted, &known).map_or_else(
-                || "`contiv services -A` lists those there are".to_owned(),
+                || format!("`contiv {}s -A` lists those there are", noun.replace(' ', "-")),
                 |meant| format!("did you mean {meant}?"),
             );
             // Writing to text does not fail.
-            let _ = writeln!(lines, "error: the agent has no service {wanted}; {hint}");
+            let _ = writeln!(lines, "error: the agent has no {noun} {wanted}; {hint}");
         }
         lines
     }
@@ -127,13 +137,7 @@ impl Scope {
 /// # Errors
 /// When the agent does not say the labels.
 pub(super) fn labelled(selector: &Selector, agent: &AgentArgument) -> anyhow::Result<BTreeSet<ServiceId>> {
-    #[derive(Deserialize)]
-    struct Stored {
-        id: ServiceId,
-        #[serde(default)]
-        labels: Labels,
-    }
-    let stored: Vec<Stored> = agent.get("/objects/svc").context("failed to ask for labels")?;
+    let stored: Vec<StoredServiceView> = agent.get("/objects/svc").context("failed to ask for labels")?;
     Ok(stored
         .into_iter()
         .filter(|service| selector.matches(&service.labels))
@@ -162,7 +166,7 @@ mod tests {
             let (namespace, name) = text.split_once('/').unwrap();
             ServiceId::new(namespace, name)
         });
-        let Selected { items, missing } = scope.select(ids.to_vec(), |id| id, &agent).unwrap();
+        let Selected { items, missing } = scope.select(ids.to_vec(), "service", |id| id, &agent).unwrap();
         (items.iter().map(ToString::to_string).collect(), missing)
     }
 

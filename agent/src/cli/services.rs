@@ -21,7 +21,7 @@ const DEFAULT_RENDERER: &str = "nftables";
 /// BACKENDS is how many are ready, and after a + how many terminate and still serve. Exit codes: 0 all is well; 1 the agent
 /// does not answer, or has no service of a name that was given; 2 wrong usage.
 #[derive(Debug, Args)]
-#[command(visible_alias = "service")]
+#[command(alias = "service")]
 pub(super) struct Services {
     #[command(flatten)]
     question: ServiceQuestion,
@@ -33,7 +33,7 @@ impl Services {
     }
 
     fn list(&self, services: Vec<(ServiceView, Value)>) -> Listing {
-        let mut header = vec!["NAME", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "BACKENDS"];
+        let mut header = vec!["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "BACKENDS"];
         let shows_namespace = self.question.scope.shows_namespace();
         if shows_namespace {
             header.insert(0, "NAMESPACE");
@@ -77,6 +77,7 @@ fn row(service: &ServiceView) -> Vec<Cell> {
     });
     vec![
         Cell::from(&*service.id.name),
+        service.service_type.into(),
         joined(&service.cluster_ips).into(),
         joined(&service.external_ips).into(),
         ports.collect::<Vec<_>>().join(",").into(),

@@ -17,6 +17,8 @@ use super::{
 
 /// How many of the newest events the latency is of.
 const EVENTS: usize = 200;
+/// The renderer that lets the kernel count connections.
+const COUNTING_RENDERER: &str = "nftables";
 /// How many services are shown.
 const SERVICES: usize = 5;
 
@@ -78,13 +80,20 @@ impl Status {
 
     fn ask(&self) -> anyhow::Result<Answers> {
         let get = |path: &str| self.agent.get::<Value>(path);
+        let renderers = get("/renderers")?;
+        let runs_nftables =
+            renderers.as_array().into_iter().flatten().any(|one| one["name"] == COUNTING_RENDERER);
         Ok(Answers {
             status: get("/status")?,
             sizes: get("/sizes")?,
-            renderers: get("/renderers")?,
+            renderers,
             quarantine: get("/quarantine")?,
-            // Without the renderer nftables, or before its table is there, nothing counts.
-            counters: get(&format!("/counters?top={SERVICES}")).map_err(|error| error.to_string()),
+            // Before its table is there, nothing counts either.
+            counters: if runs_nftables {
+                get(&format!("/counters?top={SERVICES}")).map_err(|error| error.to_string())
+            } else {
+                Err(format!("connections are not counted: that needs the renderer {COUNTING_RENDERER}"))
+            },
             history: get(&format!("/controller/event-history?last={EVENTS}"))?,
         })
     }

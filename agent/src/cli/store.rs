@@ -24,7 +24,7 @@ pub(super) struct StoreArgument {
     #[arg(long, env = "CONTIV_STORE", value_name = "URL")]
     store: Option<StoreUrl>,
 
-    /// The configuration of the agent whose store it is, where --store names none [default: /etc/contiv/agent.toml]
+    /// The configuration of the agent whose store it is, where --store names none [default: /etc/contiv/agent.toml, if it exists]
     #[arg(long, env = "CONTIV_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -43,13 +43,11 @@ impl StoreArgument {
         }
         let config =
             Config::of_file(self.config.as_deref()).map_err(|error| UsageError(error.to_string()))?;
-        let config = config.ok_or_else(|| {
-            UsageError(format!(
-                "no store is named: give --store URL, set CONTIV_STORE, or write it into {}",
-                Config::DEFAULT_FILE
-            ))
-        })?;
-        run_with(&config.store, self.etcd.over(&config.store, config.etcd_access()), work)
+        // Without a file the agent has its defaults, and so its default store.
+        let config = config.unwrap_or_default();
+        let access = self.etcd.over(&config.store, config.etcd_access());
+        run_with(&config.store, access, work)
+            .with_context(|| "the store is that of the agent's configuration; --store names another")
     }
 }
 

@@ -49,6 +49,11 @@ impl Cell {
         Self { text: printable(text.into()), tone }
     }
 
+    /// What it says, without colour.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     fn width(&self) -> usize {
         self.text.chars().count()
     }
@@ -64,6 +69,7 @@ impl<T: Into<String>> From<T> for Cell {
 #[derive(Debug)]
 pub(super) struct Table {
     rows: Vec<Vec<Cell>>,
+    hides_header: bool,
 }
 
 /// Where columns begin.
@@ -76,16 +82,26 @@ pub(super) struct Layout {
 
 impl Table {
     pub(super) fn new(header: &[&str]) -> Self {
-        Self { rows: vec![header.iter().map(|&title| Cell::from(title)).collect()] }
+        Self { rows: vec![header.iter().map(|&title| Cell::from(title)).collect()], hides_header: false }
     }
 
     pub(super) fn push<C: Into<Cell>>(&mut self, row: Vec<C>) {
         self.rows.push(row.into_iter().map(Into::into).collect());
     }
 
+    /// The same without the line of titles, if `hides_header`.
+    pub(super) fn without_header(self, hides_header: bool) -> Self {
+        Self { hides_header, ..self }
+    }
+
+    /// The rows that are printed.
+    fn printed(&self) -> &[Vec<Cell>] {
+        &self.rows[usize::from(self.hides_header)..]
+    }
+
     /// The table with no line longer than `width`, as far as that is possible: columns are cut in the order of their [`rank`].
     pub(super) fn within(&self, width: Option<usize>) -> impl fmt::Display {
-        text(&self.rows, &self.layout(width))
+        text(self.printed(), &self.layout(width))
     }
 
     /// The table below rows that were printed in this layout, if any were: without the header then, and with columns that
@@ -93,7 +109,7 @@ impl Table {
     pub(super) fn go_on(&self, layout: Option<Layout>, width: Option<usize>) -> (String, Layout) {
         let Some(mut layout) = layout else {
             let layout = self.layout(width);
-            return (text(&self.rows, &layout), layout);
+            return (text(self.printed(), &layout), layout);
         };
         if width.is_none() {
             let wider = layout.widths.iter_mut().zip(self.widths());
@@ -116,8 +132,8 @@ impl Table {
     }
 
     fn widths(&self) -> Vec<usize> {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column| self.rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max();
+        let columns = self.printed().iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column| self.printed().iter().filter_map(|row| row.get(column)).map(Cell::width).max();
         (0..columns).map(|column| width(column).unwrap_or(0)).collect()
     }
 

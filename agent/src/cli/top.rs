@@ -17,6 +17,7 @@ use self::rates::{Rates, Sample};
 use super::{
     Outcome, Terminal,
     agent_argument::AgentArgument,
+    chain,
     filter::Filter,
     listing::Output,
     views::{CountersView, EventView},
@@ -76,7 +77,7 @@ impl Top {
                 Err(error) if self.once => return Err(error),
                 // The agent may be starting anew: what was shown stays, with a word on that.
                 Err(error) => {
-                    writeln!(terminal.err, "error: {error:#}")?;
+                    writeln!(terminal.err, "error: {}", chain(&error))?;
                     continue;
                 }
             }

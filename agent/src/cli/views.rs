@@ -6,10 +6,15 @@ use contiv_model::{BackendState, Frontend, ServiceId};
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use super::selector::Labels;
+
 /// A service as renderers have it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ServiceView {
     pub(super) id: ServiceId,
+    /// As the stored service says it; `ServiceQuestion` fills it in.
+    #[serde(skip)]
+    pub(super) service_type: &'static str,
     #[serde(default)]
     pub(super) cluster_ips: BTreeSet<String>,
     #[serde(default)]
@@ -29,6 +34,38 @@ pub(super) struct ServiceView {
     /// Which renderer carries its connections.
     #[serde(default)]
     pub(super) assignment: Option<AssignmentView>,
+}
+
+/// A service as it is stored.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct StoredServiceView {
+    pub(super) id: ServiceId,
+    #[serde(default)]
+    pub(super) service_type: String,
+    #[serde(default)]
+    pub(super) headless: bool,
+    /// The proxy that it is left to, as its label says.
+    #[serde(default)]
+    pub(super) proxy_name: Option<String>,
+    #[serde(default)]
+    pub(super) labels: Labels,
+}
+
+impl StoredServiceView {
+    /// Neither headless nor an alias.
+    pub(super) fn is_for_a_proxy(&self) -> bool {
+        !self.headless && self.type_name() != "ExternalName"
+    }
+
+    /// Its type in the words of Kubernetes.
+    pub(super) fn type_name(&self) -> &'static str {
+        match self.service_type.as_str() {
+            "NodePort" => "NodePort",
+            "LoadBalancer" => "LoadBalancer",
+            "ExternalName" => "ExternalName",
+            _ => "ClusterIP",
+        }
+    }
 }
 
 /// Who carries the connections of a service.

@@ -1,6 +1,7 @@
 //! Printing once, or again and again.
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     io::{self, IsTerminal, Write},
     thread,
@@ -10,7 +11,7 @@ use std::{
 use clap::Args;
 use console::Term;
 
-use super::{Outcome, Terminal};
+use super::{Outcome, Terminal, chain};
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -69,20 +70,34 @@ impl WatchArgument {
                 print_new_lines(&text, &mut shown, &mut terminal.out)?;
             }
             thread::sleep(INTERVAL);
-            text = look().map_or_else(|error| format!("error: {error:#}\n"), |frame| frame.err + &frame.out);
+            text = look()
+                .map_or_else(|error| format!("error: {}\n", chain(&error)), |frame| frame.err + &frame.out);
         }
     }
 }
 
-/// Overwrites the screen, without the flicker of clearing it first. What does not fit is left out.
+/// Overwrites the screen, without the flicker of clearing it first. What does not fit is left out, and that is said.
 pub(super) fn redraw(text: &str, out: &mut impl Write) -> io::Result<()> {
     let rows = size().map_or(usize::MAX, |(rows, _)| rows.saturating_sub(1));
     write!(out, "\x1b[H")?;
-    for line in text.lines().take(rows) {
+    for line in fitting(text, rows) {
         writeln!(out, "{line}\x1b[K")?;
     }
     write!(out, "\x1b[J")?;
     out.flush()
+}
+
+/// The lines that fit into so many rows; the last one says how many do not.
+fn fitting(text: &str, rows: usize) -> Vec<Cow<'_, str>> {
+    let count = text.lines().count();
+    if count <= rows {
+        return text.lines().map(Cow::from).collect();
+    }
+    let shown = rows.saturating_sub(1);
+    let more = count - shown;
+    let rest =
+        format!("… {more} more lines do not fit: choose fewer by name, -n or -l, or go without --watch");
+    text.lines().take(shown).map(Cow::from).chain([Cow::from(rest)]).collect()
 }
 
 /// Prints the lines that were not there the last time.
@@ -97,6 +112,15 @@ fn print_new_lines(text: &str, shown: &mut BTreeSet<String>, out: &mut impl Writ
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_beyond_the_screen_are_counted() {
+        let text = "1\n2\n3\n4\n";
+        assert_eq!(fitting(text, 4), ["1", "2", "3", "4"]);
+        let cut = fitting(text, 3);
+        assert_eq!(cut[..2], ["1", "2"]);
+        assert!(cut.len() == 3 && cut[2].starts_with("… 2 more lines do not fit"), "{cut:?}");
+    }
 
     #[test]
     fn into_a_file_go_only_lines_that_are_new() {

@@ -21,7 +21,8 @@ fn services_and_their_backends_are_shown_in_every_form() {
     assert_eq!((run.code, run.err.as_str()), (0, ""));
     assert_eq!(
         run.out,
-        "NAME   CLUSTER-IP   EXTERNAL-IP   PORT(S)   BACKENDS\nweb    10.96.0.7    <none>        80/TCP    1\n"
+        "NAME   TYPE        CLUSTER-IP   EXTERNAL-IP   PORT(S)   BACKENDS\n\
+         web    ClusterIP   10.96.0.7    <none>        80/TCP    1\n"
     );
     let all = ask(&agent, &["services", "-A", "-o", "wide"]).out;
     assert!(
@@ -39,6 +40,161 @@ fn services_and_their_backends_are_shown_in_every_form() {
     let json: Value =
         serde_json::from_str(&ask(&agent, &["backends", "shop/web", "-o", "json"]).out).unwrap();
     assert_eq!((&json[0]["service"], &json[0]["address"]), (&"shop/web".into(), &"10.1.0.7".into()));
+}
+
+#[test]
+fn rows_are_sorted_and_stand_without_header_on_demand() {
+    let folder = folder();
+    let others = [web("api", 10), web("db", 9)].join("---\n");
+    fs::write(folder.path().join("manifests/others.yaml"), others).unwrap();
+    let agent = Agent::start(folder.path());
+    let names = |arguments: &[&str]| {
+        let run = ask(&agent, &[&["services", "-n", "shop"], arguments].concat());
+        assert_eq!((run.code, run.err.as_str()), (0, ""), "{arguments:?}");
+        let first = |line: &str| line.split_whitespace().next().unwrap().to_owned();
+        run.out.lines().map(first).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names(&["--no-headers"]), "api db web");
+    assert_eq!(names(&["--sort-by", "cluster-ip"]), "NAME web db api");
+    assert_eq!(names(&["--sort-by", ".cluster_ips[0]", "--no-headers"]), "web db api");
+    assert_eq!(names(&["--sort-by", "cluster-ip", "-o", "name"]), "shop/web shop/db shop/api");
+    let wrong = ask(&agent, &["services", "-n", "shop", "--sort-by", "size"]);
+    assert!(wrong.code == 2 && wrong.err.contains("known are name, type, cluster-ip"), "{wrong:?}");
+    let backends = ask(&agent, &["backends", "-n", "shop", "--sort-by", "backend", "--no-headers"]).out;
+    let of: Vec<&str> = backends.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(of, ["web", "db", "api"], "{backends}");
+    assert_eq!(ask(&agent, &["events", "--no-headers", "--last", "1"]).out.lines().count(), 1);
+}
+
+#[test]
+fn types_are_those_of_the_stored_services() {
+    let folder = folder();
+    let port = "spec: {type: NodePort, ";
+    let node_port =
+        web("np", 8).replacen("spec: {", port, 1).replace("port: 80,", "port: 80, nodePort: 30080,");
+    let balancer = web("lb", 9).replacen("spec: {", "spec: {type: LoadBalancer, ", 1);
+    fs::write(folder.path().join("manifests/more.yaml"), [node_port, balancer].join("---\n")).unwrap();
+    let agent = Agent::start(folder.path());
+    let all = ask(&agent, &["services", "-A", "--no-headers"]).out;
+    let types: Vec<&str> = all.lines().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
+    assert_eq!(types, ["LoadBalancer", "NodePort", "ClusterIP"], "{all}");
+}
+
+#[test]
+fn services_left_to_another_proxy_are_mentioned() {
+    let folder = folder();
+    let label = "namespace: shop, labels: {service.kubernetes.io/service-proxy-name: cilium}";
+    let other = web("db", 8).replacen("namespace: shop", label, 1);
+    fs::write(folder.path().join("manifests/other.yaml"), other).unwrap();
+    let agent = Agent::start(folder.path());
+    let note = "note: left to another proxy by the label service.kubernetes.io/service-proxy-name: shop/db (cilium)\n";
+    let all = ask(&agent, &["services", "-A"]);
+    assert_eq!((all.code, all.err.as_str()), (0, note));
+    let named = ask(&agent, &["services", "shop/db"]);
+    assert!(named.code == 1 && named.err.contains(note), "{named:?}");
+    assert_eq!(ask(&agent, &["services"]).err.matches("note:").count(), 0, "another namespace");
+    let manifests = folder.path().join("manifests");
+    let rendered = run(&["render", "-f", manifests.to_str().unwrap()]);
+    assert_eq!((rendered.code, rendered.err.as_str()), (0, note));
+}
+
+#[test]
+fn address_of_an_agent_needs_no_scheme() {
+    let folder = folder();
+    let agent = Agent::start(folder.path());
+    let run = run(&["services", "-A", "-o", "name", "--agent", &agent.address]);
+    assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (0, "shop/web\n", ""));
+}
+
+#[test]
+fn shell_completes_services_of_the_agent() {
+    let folder = folder();
+    let agent = Agent::start(folder.path());
+    let complete = |words: &[&str]| {
+        let mut command = command(&[&["--", "contiv"], words].concat());
+        // As the function of bash calls it, with the cursor in the last word.
+        command.env("CONTIV_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        command.env("_CLAP_IFS", "\n").env("_CLAP_COMPLETE_COMP_TYPE", "9");
+        command.env("_CLAP_COMPLETE_SPACE", "true").env("CONTIV_AGENT", &agent.address);
+        let output = command.output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for words in [&["services", "sh"][..], &["backends", "shop/"], &["events", "s"], &["trace", "--to", "sh"]]
+    {
+        assert_eq!(complete(words).trim(), "shop/web", "{words:?}");
+    }
+    assert_eq!(complete(&["services", "-n", "s"]).trim(), "shop");
+    assert!(complete(&["serv"]).contains("services"));
+}
+
+#[test]
+fn health_checks_and_held_deletions_are_commands() {
+    let folder = folder();
+    let policy = "spec: {type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 31999, ";
+    let balancer = web("lb", 9).replacen("spec: {", policy, 1);
+    fs::write(folder.path().join("manifests/lb.yaml"), balancer).unwrap();
+    let agent = Agent::start(folder.path());
+    agent.wait_for("/health-checks", |answer| answer.contains("shop/lb"));
+    let all = ask(&agent, &["health-checks", "-A"]);
+    assert_eq!((all.code, all.err.as_str()), (0, ""));
+    assert!(all.out.contains("shop") && all.out.contains("31999") && all.out.contains("none"), "{}", all.out);
+    assert_eq!(ask(&agent, &["health-checks", "-A", "-o", "name"]).out, "shop/lb\n");
+    let missing = ask(&agent, &["health-checks", "shop/web"]);
+    assert!(
+        missing.code == 1 && missing.err.contains("the agent has no health check shop/web"),
+        "{missing:?}"
+    );
+
+    let none = ask(&agent, &["confirm-deletions"]);
+    assert_eq!((none.code, none.out.as_str()), (0, "deletions: none are held\n"), "{none:?}");
+    let resync = ask(&agent, &["resync"]);
+    assert!(resync.code == 0 && resync.out.starts_with("resync: requested"), "{resync:?}");
+    agent.wait_for("/controller/event-history", |history| history.contains("\"POST /controller/resync\""));
+}
+
+#[test]
+fn status_of_a_dry_run_has_no_error_in_it() {
+    let folder = folder();
+    let agent = Agent::start(folder.path());
+    let run = ask(&agent, &["status"]);
+    assert_eq!(run.code, 0);
+    assert!(!run.out.contains("503"), "{}", run.out);
+    assert!(
+        run.out.ends_with("connections are not counted: that needs the renderer nftables\n"),
+        "{}",
+        run.out
+    );
+}
+
+#[test]
+fn events_name_the_manifest_that_cannot_be_read() {
+    let folder = folder();
+    let agent = Agent::start(folder.path());
+    fs::write(folder.path().join("manifests/bad.yaml"), web("bad", 8).replace("port: 80,", "port: 99999,"))
+        .unwrap();
+    agent.wait_for("/quarantine", |answer| answer.contains("shop/bad"));
+    let events = ask(&agent, &["events", "-o", "wide"]).out;
+    for part in ["cannot be read: ", "bad.yaml", "Service shop/bad", "spec.ports[0].port"] {
+        assert!(events.contains(part), "{part} is not in:\n{events}");
+    }
+}
+
+#[test]
+fn watched_services_beyond_the_screen_are_counted() {
+    let folder = folder();
+    let many: Vec<String> = (20..60).map(|i| web(&format!("s{i}"), i)).collect();
+    fs::write(folder.path().join("manifests/many.yaml"), many.join("---\n")).unwrap();
+    let agent = Agent::start(folder.path());
+    let contiv = env!("CARGO_BIN_EXE_contiv");
+    let line = format!("stty rows 24 cols 80 && timeout 5 {contiv} services -A -w --agent {}", agent.address);
+    let output = std::process::Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .env("TERM", "xterm")
+        .output()
+        .unwrap();
+    let screen = String::from_utf8_lossy(&output.stdout).into_owned();
+    // A header and 41 services; one line is left for the cursor.
+    assert!(screen.contains("… 20 more lines do not fit"), "{screen}");
 }
 
 #[test]

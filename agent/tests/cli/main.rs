@@ -7,6 +7,7 @@ mod config;
 mod contiv;
 mod documents;
 mod etcd;
+mod help;
 mod otlp;
 mod render;
 mod service_manager;

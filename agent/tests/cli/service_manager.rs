@@ -197,7 +197,13 @@ fn completions_and_manual_pages_know_every_command() {
     }
     for shell in ["bash", "zsh", "fish"] {
         let run = crate::contiv::run(&["completions", shell]);
-        assert!(run.code == 0 && run.out.contains("backends"), "{shell}: {}", run.out);
+        assert!(run.code == 0 && run.out.contains("CONTIV_COMPLETE"), "{shell}: {}", run.out);
+    }
+    let mut command = command(&["--", "contiv", ""]);
+    command.env("CONTIV_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "1").env("_CLAP_IFS", "\n");
+    let completed = crate::contiv::finish(command).out;
+    for command in ["agent", "get", "services", "backends", "events", "health-checks", "version"] {
+        assert!(completed.lines().any(|line| line == command), "{command} is not in:\n{completed}");
     }
     let script = folder.path().join("contiv.bash");
     fs::write(&script, crate::contiv::run(&["completions", "bash"]).out).unwrap();

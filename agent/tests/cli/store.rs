@@ -136,6 +136,30 @@ fn the_store_is_that_of_the_agents_configuration_unless_another_one_is_named() {
 }
 
 #[test]
+fn get_sorts_and_leaves_the_header_out() {
+    let store = Store::new();
+    store.apply(&[web("a", 10), web("b", 9)].join("---\n"));
+    for key in ["cluster-ip", ".spec.clusterIP", "{.metadata.name}"] {
+        let run = store.run(&["get", "svc", "-n", "shop", "--no-headers", "--sort-by", key]);
+        assert_eq!((run.code, run.err.as_str()), (0, ""));
+        let names: Vec<&str> = run.out.lines().map(|line| &line[..1]).collect();
+        assert_eq!(names, if key.contains("name") { ["a", "b"] } else { ["b", "a"] }, "{key}");
+    }
+    let wrong = store.run(&["get", "svc", "-n", "shop", "--sort-by", "size"]);
+    assert!(wrong.code == 2 && wrong.err.contains("there is no column \"size\""), "{wrong:?}");
+}
+
+#[test]
+fn without_a_configuration_the_store_is_the_default_one() {
+    let run = finish(command(&["get", "svc", "--config", "/dev/null"]));
+    // The folder is there or not, as on any machine.
+    assert_ne!(run.code, 2, "{}", run.err);
+    assert!(run.code == 0 || run.err.contains("/etc/contiv/manifests"), "{}", run.err);
+    let plain = finish(command(&["get", "svc"]));
+    assert_eq!((plain.code, plain.err), (run.code, run.err));
+}
+
+#[test]
 fn apply_names_what_is_broken_and_applies_the_rest() {
     let store = Store::new();
     let run = store.apply(&web("web", 7).replace("[10.1.0.7]", "[10.1.0.777]"));

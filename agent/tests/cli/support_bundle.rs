@@ -51,10 +51,14 @@ fn a_bundle_holds_what_the_agent_and_the_kernel_say() {
         ("agent/quarantine.json", "bad.yaml"),
         ("agent/metrics.txt", "contiv_"),
         ("kernel/settings.txt", "net.ipv4.ip_forward = "),
+        ("kernel/routes.txt", "# ip -4 -details route show table all\n"),
     ] {
         let part = parts.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", parts.keys()));
         assert!(part.contains(expected), "{name}: {part}");
     }
+    assert!(parts["kernel/routes.txt"].contains("local 127.0.0.1 "), "{}", parts["kernel/routes.txt"]);
+    // Without systemd there is no journal, and that is said.
+    assert!(parts.contains_key("journal/contiv-agent.txt") || parts["missing.txt"].contains("journalctl"));
     // The kernel's table can be read, or it is said why not.
     assert!(parts.contains_key("kernel/table.txt") || parts["missing.txt"].contains("kernel/table.txt: "));
     let again = finish(command(&["support-bundle", "-O", text(&path)]));

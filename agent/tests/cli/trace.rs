@@ -93,6 +93,42 @@ fn a_server_that_is_no_agent_is_told_from_one() {
 }
 
 #[test]
+fn service_is_traced_by_its_name() {
+    let folder = folder();
+    let manifests = folder.path().join("manifests");
+    fs::write(
+        manifests.join("dns.yaml"),
+        web("dns", 8).replace(
+            "{name: http, port: 80,",
+            "{name: dns, port: 53, protocol: UDP}, {name: http, port: 80,",
+        ),
+    )
+    .unwrap();
+    let agent = Agent::start(folder.path());
+    for source in [&["--agent", agent.address.as_str()][..], &["-f", text(&manifests), "--node-name", "n1"]] {
+        let traced = |to: &str| run(&[&["trace", "--from", "198.51.100.7", "--to", to], source].concat());
+        for to in ["shop/web", "shop/web:80", "shop/web:http/tcp"] {
+            let run = traced(to);
+            assert_eq!(run.code, 0, "{to}: {}", run.err);
+            assert!(run.out.starts_with("flow      198.51.100.7 to 10.96.0.7:80/tcp"), "{}", run.out);
+        }
+        assert!(traced("shop/dns:dns").out.contains("10.96.0.8:53/udp"));
+        for (to, code, expected) in [
+            ("shop/wbe", 1, "did you mean shop/web?"),
+            ("web", 1, "there is no service default/web"),
+            ("shop/dns", 2, "name one of 53/UDP (dns), 80/TCP (http)"),
+            ("shop/web:81", 2, "has no such port; name one of 80/TCP (http)"),
+        ] {
+            let run = traced(to);
+            assert_eq!((run.code, run.out.as_str()), (code, ""), "{to}: {}", run.err);
+            assert!(run.err.contains(expected), "{to}: {}", run.err);
+        }
+        let other = run(&[&["trace", "--from", "fd00::7", "--to", "shop/web"], source].concat());
+        assert!(other.code == 1 && other.err.contains("shop/web has no IPv6 address"), "{other:?}");
+    }
+}
+
+#[test]
 fn wrong_use_is_told_from_failure() {
     for wrong in [
         &["trace", "--from", "fd00::1", "--to", "10.96.0.7:80/tcp"][..],

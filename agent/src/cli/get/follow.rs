@@ -148,13 +148,13 @@ impl Known<'_> {
 }
 
 /// What is printed one after the other.
-struct Stream {
-    printer: Printer,
+struct Stream<'a> {
+    printer: Printer<'a>,
     says_what: bool,
     layout: Option<Layout>,
 }
 
-impl Stream {
+impl Stream<'_> {
     fn print(&mut self, changed: &Changed, terminal: &mut Terminal) -> anyhow::Result<()> {
         let Some((_, first, _)) = changed.first() else { return Ok(()) };
         let out = &mut terminal.out;
@@ -164,7 +164,7 @@ impl Stream {
                 if self.says_what {
                     header.insert(0, "EVENT");
                 }
-                let mut table = Table::new(&header);
+                let mut table = Table::new(&header).without_header(self.printer.table.no_headers);
                 for (happened, key, object) in changed {
                     let mut row = self.printer.row(key, object);
                     if self.says_what {

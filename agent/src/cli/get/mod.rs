@@ -13,6 +13,7 @@ use super::{
     resources::Resources,
     store::StoreArgument,
     stored::{fetch, print_none},
+    table_options::TableOptions,
 };
 
 /// Print what is in the store
@@ -35,12 +36,15 @@ pub(super) struct Get {
     show_labels: bool,
 
     /// Go on after the list, and print an object whenever it changes; for one kind
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "sort_by")]
     watch: bool,
 
     /// With --watch: also whether it was ADDED, MODIFIED or DELETED
     #[arg(long, requires = "watch")]
     output_watch_events: bool,
+
+    #[command(flatten)]
+    table: TableOptions,
 
     #[command(flatten)]
     store: StoreArgument,
@@ -52,7 +56,7 @@ impl Get {
         if self.watch {
             return self.follow(&wanted, terminal);
         }
-        let found = self.store.run(async |store| {
+        let mut found = self.store.run(async |store| {
             let mut found = Vec::new();
             for wanted in &wanted {
                 found.push(fetch(wanted, &*store, &mut terminal.err).await?);
@@ -64,16 +68,17 @@ impl Get {
                 print_none(wanted, &mut terminal.err)?;
             }
         }
-        self.printer().print(&found, &mut terminal.out)?;
+        self.printer().print(&mut found, &mut terminal.out)?;
         Ok(Outcome::good_if(found.iter().all(|found| found.is_good)))
     }
 
-    fn printer(&self) -> Printer {
+    fn printer(&self) -> Printer<'_> {
         Printer {
             output: self.output,
             is_single: self.resources.is_single(),
             shows_namespace: self.resources.shows_namespace(),
             shows_labels: self.show_labels,
+            table: &self.table,
         }
     }
 }

@@ -14,21 +14,30 @@ use crate::cli::{
     store::title,
     stored::{Found, labels},
     table::Table,
+    table_options::TableOptions,
     watch::width,
 };
 
 /// In which form, and with which columns.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Printer {
+pub(super) struct Printer<'a> {
     pub(super) output: Output,
     pub(super) is_single: bool,
     pub(super) shows_namespace: bool,
     pub(super) shows_labels: bool,
+    pub(super) table: &'a TableOptions,
 }
 
-impl Printer {
-    /// Prints all of it: a table for each kind, or one list.
-    pub(super) fn print(self, all: &[Found], out: &mut impl Write) -> anyhow::Result<()> {
+impl Printer<'_> {
+    /// Prints all of it, sorted: a table for each kind, or one list.
+    pub(super) fn print(self, all: &mut [Found], out: &mut impl Write) -> anyhow::Result<()> {
+        // Columns that are not shown are columns too.
+        let wide = Self { output: Output::Wide, ..self };
+        for Found { kind, objects, .. } in all.iter_mut() {
+            let row = |(key, object): &(Key, Object)| wide.row(key, object);
+            self.table.sort(objects, &wide.header(*kind), row, |(_, object)| manifest::to_value(object))?;
+        }
+        let all = &*all;
         let objects = || all.iter().flat_map(|found| &found.objects);
         let manifests = || objects().map(|(_, object)| manifest::to_value(object)).collect::<Vec<_>>();
         match self.output {
@@ -38,7 +47,8 @@ impl Printer {
                     if !std::mem::replace(&mut is_first, false) {
                         writeln!(out)?;
                     }
-                    let mut table = Table::new(&self.header(found.kind));
+                    let mut table =
+                        Table::new(&self.header(found.kind)).without_header(self.table.no_headers);
                     found.objects.iter().for_each(|(key, object)| table.push(self.row(key, object)));
                     write!(out, "{}", table.within(self.width()))?;
                 }

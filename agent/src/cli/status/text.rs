@@ -58,7 +58,7 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
     }
     line(text, "latency", &latency(overview), Tone::Plain, width);
     if status.held_deletions.is_some() {
-        let held = "too many at once: held; POST /controller/confirm-deletions lets them count";
+        let held = "too many at once: held; `contiv confirm-deletions` lets them count";
         line(text, "deletions", held, Tone::Bad, width);
     }
 }

@@ -14,6 +14,9 @@ use contiv_renderer::{
     route::{RouteOptions, RouteVerifier},
 };
 
+use super::command;
+use crate::cli::version;
+
 /// Settings of the kernel that decide what becomes of the packets of services.
 const SETTINGS: [&str; 13] = [
     "net/ipv4/ip_forward",
@@ -33,7 +36,7 @@ const SETTINGS: [&str; 13] = [
 
 /// Of contiv, of the kernel and of the system.
 pub(super) fn versions() -> String {
-    let mut text = format!("contiv {}\n", env!("CARGO_PKG_VERSION"));
+    let mut text = version::text() + "\n";
     for path in ["/proc/version", "/etc/os-release", "/proc/uptime", "/proc/loadavg"] {
         let content = fs::read_to_string(path).unwrap_or_else(|error| format!("{error}\n"));
         // Writing to text does not fail.
@@ -66,10 +69,25 @@ pub(super) fn table() -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Our routes.
-pub(super) fn routes(options: RouteOptions) -> anyhow::Result<String> {
-    let routes = RouteVerifier::new(options).routes()?;
-    Ok(routes.into_iter().flat_map(|route| [route, "\n".to_owned()]).collect())
+/// Our routes, and then all rules and routes of this machine: packets of services go by those whoever made them.
+pub(super) fn routes(options: RouteOptions) -> String {
+    let mut text = "# routes of contiv\n".to_owned();
+    match RouteVerifier::new(options).routes() {
+        Ok(routes) if routes.is_empty() => {
+            text.push_str("none: no service asks for one, or the renderer route does not run\n");
+        }
+        Ok(routes) => routes.iter().for_each(|route| text.extend([route, "\n"])),
+        Err(error) => text.extend([&error.to_string(), "\n"]),
+    }
+    for family in ["-4", "-6"] {
+        for what in [&["rule", "show"][..], &["route", "show", "table", "all"]] {
+            let arguments = [&[family, "-details"], what].concat();
+            let output = command::run("ip", &arguments).unwrap_or_else(|error| format!("({error:#})\n"));
+            // Writing to text does not fail.
+            let _ = write!(text, "\n# ip {}\n{output}", arguments.join(" "));
+        }
+    }
+    text
 }
 
 /// What of the table is not as it must be, at this moment.

@@ -1,6 +1,7 @@
 //! `contiv support-bundle`
 
 mod archive;
+mod command;
 mod kernel;
 
 use std::{io::Write, path::PathBuf};
@@ -17,7 +18,7 @@ use crate::config::{Config, ConfigFlags, RendererName, Settings as _, file};
 /// Collect what helps to find out what is wrong, into one archive
 ///
 /// The configuration (which names the files of passwords and keys, and holds none), what the agent says of itself, its
-/// history and metrics, the kernel's table and routes, and versions. What cannot be had is named in missing.txt. The names
+/// history and metrics, its journal, the kernel's table and routes, and versions. What cannot be had is named in missing.txt. The names
 /// and addresses of services and nodes are in it. Exit codes: 0 it is written; 1 it cannot be; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct SupportBundle {
@@ -84,7 +85,8 @@ impl SupportBundle {
         }
         archive.add("kernel/table.txt", kernel::table())?;
         let options = config.as_ref().map(Config::routes).unwrap_or_default();
-        archive.add("kernel/routes.txt", kernel::routes(options))?;
+        archive.add("kernel/routes.txt", Ok(kernel::routes(options)))?;
+        archive.add("journal/contiv-agent.txt", command::journal("contiv-agent"))?;
         archive.add("kernel/settings.txt", Ok(kernel::settings()))?;
         let snapshot = http_client::get(&self.agent.agent, "/snapshot")
             .and_then(|text| Ok(serde_json::from_str::<Snapshot>(&text)?));

@@ -12,6 +12,7 @@ use crate::cli::{
     input::{self, print_findings},
     node_settings::NodeSettings,
     offline::{Desired, desire},
+    views::ServiceView,
 };
 
 /// Whom to ask.
@@ -50,6 +51,19 @@ impl Whom {
 }
 
 impl Source<'_> {
+    /// The services there are.
+    pub(super) fn services(&self) -> anyhow::Result<Vec<ServiceView>> {
+        match self {
+            Self::Agent(agent) => {
+                agent.get("/services").context("failed to ask the agent (-f asks manifests instead)")
+            }
+            Self::Manifests(snapshot) => {
+                let view = |service| Ok(serde_json::from_value(serde_json::to_value(service)?)?);
+                snapshot.services.values().map(|service| view(&**service)).collect()
+            }
+        }
+    }
+
     pub(super) fn ask(&self, flow: &Flow) -> anyhow::Result<contiv_model::Trace> {
         let agent = match self {
             Self::Agent(agent) => agent,

@@ -7,6 +7,8 @@ use std::{
 
 use contiv_model::{InterfaceName, Protocol};
 
+use crate::cli::name::Name;
+
 /// Address, and the interface by which its packets come in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) struct Source {
@@ -50,6 +52,50 @@ impl FromStr for Destination {
     }
 }
 
+/// What a client connects to: an address, or a service by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) enum Target {
+    /// As it is written.
+    Address(Destination),
+    /// An address of a service, which has to be looked up.
+    Service(ServiceTarget),
+}
+
+/// A port of a service, as people name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) struct ServiceTarget {
+    pub(in crate::cli) name: Name,
+    /// Its number or its name; needed if the service has several.
+    pub(in crate::cli) port: Option<String>,
+    pub(in crate::cli) protocol: Option<Protocol>,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // Names of services and namespaces begin with a letter or a digit, and have no dots and colons.
+        let head = text.split([':', '/']).next().unwrap_or_default();
+        let is_label = !head.is_empty() && head.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        let is_address = head.parse::<IpAddr>().is_ok() || text.parse::<IpAddr>().is_ok();
+        if text.parse::<Destination>().is_ok() || !is_label || is_address {
+            return text.parse().map(Self::Address).map_err(|error| {
+                format!("{error}; a service is named as in web, shop/web or shop/web:80/tcp")
+            });
+        }
+        let (name, port) = match text.split_once(':') {
+            Some((name, port)) => (name, Some(port)),
+            None => (text, None),
+        };
+        let (port, protocol) = match port.and_then(|port| port.split_once('/')) {
+            Some((port, protocol)) => (Some(port), Some(protocol)),
+            None => (port, None),
+        };
+        let protocol = protocol.map(str::parse).transpose().map_err(|error| format!("{error}"))?;
+        Ok(Self::Service(ServiceTarget { name: name.parse()?, port: port.map(str::to_owned), protocol }))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +109,35 @@ mod tests {
         for (wrong, expected) in
             [("10.96.0.1/tcp", "10.96.0.1:443"), ("web:80/tcp", "web:80"), ("10.96.0.1:80/icmp", "icmp")]
         {
+            assert!(parsed(wrong).unwrap_err().contains(expected), "{wrong}: {:?}", parsed(wrong));
+        }
+    }
+
+    #[test]
+    fn target_without_address_is_a_service() {
+        let parsed = |text: &str| match text.parse::<Target>() {
+            Ok(Target::Service(ServiceTarget { name, port, protocol })) => {
+                Ok(format!("{}/{} {port:?} {protocol:?}", name.namespace_or("default"), name.name))
+            }
+            Ok(Target::Address(to)) => Ok(to.address.to_string()),
+            Err(error) => Err(error),
+        };
+        for (text, expected) in [
+            ("web", "default/web None None"),
+            ("shop/web", "shop/web None None"),
+            ("web:80/tcp", "default/web Some(\"80\") Some(Tcp)"),
+            ("shop/web:http", "shop/web Some(\"http\") None"),
+            ("10.96.0.1:53/UDP", "10.96.0.1:53"),
+            ("[fd00::1]:53", "[fd00::1]:53"),
+        ] {
+            assert_eq!(parsed(text).as_deref(), Ok(expected), "{text}");
+        }
+        for (wrong, expected) in [
+            ("10.96.0.1/tcp", "10.96.0.1:443"),
+            ("10.96.0.1:80/icmp", "icmp"),
+            ("a/b/c", "NAMESPACE/NAME"),
+            ("::1", ""),
+        ] {
             assert!(parsed(wrong).unwrap_err().contains(expected), "{wrong}: {:?}", parsed(wrong));
         }
     }

@@ -68,8 +68,8 @@ impl fmt::Display for Comparison {
         differences.iter().try_for_each(|difference| writeln!(f, "- {difference}"))?;
         writeln!(
             f,
-            "Something else changed the table inet contiv, or the agent could not: see its /renderers. POST \
-             /controller/resync makes it right."
+            "Something else changed the table inet contiv, or the agent could not: see its /renderers. `contiv \
+             resync` makes it right."
         )
     }
 }

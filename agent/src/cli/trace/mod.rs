@@ -3,18 +3,21 @@
 mod desired;
 pub(super) mod ends;
 mod kernel;
+mod resolve;
 
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
 use contiv_model::Flow;
 use serde_json::Value;
 
 use self::{
     desired::Whom,
-    ends::{Destination, Source},
+    ends::{Destination, Source, Target},
+    resolve::resolve,
 };
-use super::{Outcome, Terminal, UsageError};
+use super::{Outcome, Terminal, UsageError, complete};
 
 /// Say where a packet goes on a node, and why: service, backends, masquerade, reject or drop
 ///
@@ -27,9 +30,10 @@ pub(super) struct Trace {
     #[arg(long, value_name = "ADDR[%IFACE]")]
     from: Source,
 
-    /// What it connects to, as in 10.96.0.1:443/tcp, IPv6 between brackets; without a protocol it is tcp
-    #[arg(long, value_name = "ADDR:PORT/PROTO")]
-    to: Destination,
+    /// What it connects to, as in 10.96.0.1:443/tcp, IPv6 between brackets, without a protocol it is tcp; or a service, as in
+    /// web or shop/web:http
+    #[arg(long, value_name = "ADDR:PORT|SERVICE", add = ArgValueCompleter::new(complete::services))]
+    to: Target,
 
     /// Ask the kernel of this machine too, and show every difference; exit code 1 if there is one. As root
     #[arg(long)]
@@ -55,14 +59,16 @@ enum Output {
 
 impl Trace {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        let Destination { address, protocol } = self.to;
-        let mut flow =
-            Flow::new(self.from.address, address, protocol).map_err(|error| UsageError(error.to_string()))?;
-        if let Some(interface) = &self.from.interface {
-            flow = flow.by_interface(interface.clone());
-        }
+        // What is wrong with addresses is told before anybody is asked.
+        let flow = match &self.to {
+            Target::Address(destination) => Ok(self.flow(*destination)?),
+            Target::Service(target) => Err(target),
+        };
         let (source, is_good) = self.whom.open(terminal)?;
         let Some(source) = source else { return Ok(Outcome::SomeBad) };
+        let flow = flow.or_else(|target| {
+            anyhow::Ok(self.flow(resolve(target, self.from.address, &source.services()?)?)?)
+        })?;
         let (text, json, agrees): (_, Value, _) = if self.kernel {
             let comparison = kernel::compare(&source, &flow)?;
             (comparison.to_string(), serde_json::to_value(&comparison)?, comparison.agrees())
@@ -76,5 +82,14 @@ impl Trace {
             Output::Yaml => write!(terminal.out, "{}", serde_saphyr::to_string(&json)?)?,
         }
         Ok(Outcome::good_if(is_good && agrees))
+    }
+
+    fn flow(&self, Destination { address, protocol }: Destination) -> Result<Flow, UsageError> {
+        let flow =
+            Flow::new(self.from.address, address, protocol).map_err(|error| UsageError(error.to_string()))?;
+        Ok(match &self.from.interface {
+            Some(interface) => flow.by_interface(interface.clone()),
+            None => flow,
+        })
     }
 }

@@ -16,6 +16,7 @@ use super::{
     listing::{Item, Listing, Output},
     progress::Progress,
     table::Cell,
+    table_options::TableOptions,
     watch::width,
 };
 use crate::config::RendererName;
@@ -33,6 +34,9 @@ pub(super) struct Verify {
     /// In which form; wide cuts nothing, name is the services that something is wrong with
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
+
+    #[command(flatten)]
+    table: TableOptions,
 
     #[command(flatten)]
     whom: Whom,
@@ -77,7 +81,7 @@ impl Verify {
         let items: Vec<Item> = all.iter().flat_map(|verified| &verified.drift).map(item).collect();
         let is_good = items.is_empty();
         let listing = Listing { header: (header, Vec::new()), items };
-        write!(terminal.out, "{}", listing.print(self.output, width(), false)?)?;
+        write!(terminal.out, "{}", listing.print(self.output, &self.table, width(), false)?)?;
         for Verified { renderer, checked, drift } in all {
             match drift.len() {
                 0 => writeln!(terminal.out, "{renderer}: {checked} compared, all as it must be")?,
@@ -89,7 +93,7 @@ impl Verify {
         if !is_good {
             writeln!(
                 terminal.err,
-                "Something else changed it, or the agent could not: its /renderers says. POST /controller/resync makes it right."
+                "Something else changed it, or the agent could not: its /renderers says. `contiv resync` makes it right."
             )?;
         }
         Ok(())

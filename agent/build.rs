@@ -1,0 +1,37 @@
+//! Tells the binary of which commit it is, for `contiv version`. What is built without git, as from a tarball, does not know;
+//! `CONTIV_COMMIT` says it then.
+
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-env-changed=CONTIV_COMMIT");
+    let given = std::env::var("CONTIV_COMMIT").ok().filter(|commit| !commit.is_empty());
+    // Without this line cargo would look at every file of the package.
+    println!("cargo::rerun-if-changed=build.rs");
+    if let Some(commit) = given.or_else(of_git) {
+        println!("cargo::rustc-env=CONTIV_BUILD_COMMIT={commit}");
+    }
+}
+
+/// The commit of the working tree that this package is in, if it is in one of its own.
+fn of_git() -> Option<String> {
+    // The sources may have been unpacked inside of another working tree.
+    git(&["ls-files", "--error-unmatch", "Cargo.toml"])?;
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let head = git(&["rev-parse", "--git-path", "HEAD"])?;
+    let branch = git(&["symbolic-ref", "--quiet", "HEAD"]);
+    let branch = branch.and_then(|branch| git(&["rev-parse", "--git-path", &branch]));
+    for path in [Some(head), branch, git(&["rev-parse", "--git-path", "packed-refs"])].into_iter().flatten() {
+        if std::path::Path::new(&path).exists() {
+            println!("cargo::rerun-if-changed={path}");
+        }
+    }
+    Some(commit)
+}
+
+/// What git prints, if it can do this.
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned()).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,48 @@
+//! What a shell can complete: names that the running agent knows. Without an agent there are none.
+
+use std::{collections::BTreeSet, env, ffi::OsStr, time::Duration};
+
+use clap_complete::engine::CompletionCandidate;
+use contiv_model::ServiceId;
+use serde::Deserialize;
+
+use super::{agent_argument::DEFAULT_AGENT, http_client};
+
+/// How long somebody waits who has pressed a key.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Services, as NAME in the namespace default and as NAMESPACE/NAME.
+pub(super) fn services(current: &OsStr) -> Vec<CompletionCandidate> {
+    candidates(
+        current,
+        known().iter().flat_map(|id| {
+            let short = (&*id.namespace == "default").then(|| id.name.to_string());
+            short.into_iter().chain([id.to_string()])
+        }),
+    )
+}
+
+/// The namespaces that have services.
+pub(super) fn namespaces(current: &OsStr) -> Vec<CompletionCandidate> {
+    candidates(current, known().iter().map(|id| id.namespace.to_string()))
+}
+
+/// Those that go on from what is there already, each once.
+fn candidates(current: &OsStr, all: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
+    let current = current.to_string_lossy();
+    let all: BTreeSet<String> = all.filter(|name| name.starts_with(&*current)).collect();
+    all.into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// What the agent has; nothing if it does not answer.
+fn known() -> Vec<ServiceId> {
+    #[derive(Deserialize)]
+    struct Named {
+        id: ServiceId,
+    }
+    let server = env::var("CONTIV_AGENT").unwrap_or_else(|_| DEFAULT_AGENT.to_owned());
+    let Ok(server) = server.parse() else { return Vec::new() };
+    let answer = http_client::get_within(&server, "/services", LIMIT);
+    let services: Option<Vec<Named>> = answer.ok().and_then(|text| serde_json::from_str(&text).ok());
+    services.into_iter().flatten().map(|service| service.id).collect()
+}

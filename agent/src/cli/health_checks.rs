@@ -1,0 +1,132 @@
+//! `contiv health-checks`
+
+use std::net::{IpAddr, SocketAddr};
+
+use clap::Args;
+use contiv_model::ServiceId;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    Outcome, Terminal,
+    agent_argument::AgentArgument,
+    color::Tone,
+    listing::{Item, Listing, Output},
+    scope::{Scope, Selected},
+    table::Cell,
+    table_options::TableOptions,
+    watch::{Frame, WatchArgument, width},
+};
+
+/// Print the health-check node ports of services as the running agent serves them, and where it cannot
+///
+/// Load balancers ask them whether this node has ready backends: 200 if it has, 503 if not. LOCAL is how many it has. Exit codes: 0 all is well; 1 the
+/// agent does not answer, a health check cannot be served, or a service that was given has none; 2 wrong usage.
+#[derive(Debug, Args)]
+#[command(alias = "health-check")]
+pub(super) struct HealthChecks {
+    #[command(flatten)]
+    scope: Scope,
+
+    /// In which form
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+
+    #[command(flatten)]
+    table: TableOptions,
+
+    #[command(flatten)]
+    watch: WatchArgument,
+
+    #[command(flatten)]
+    agent: AgentArgument,
+}
+
+/// A health check as the agent says it.
+#[derive(Debug, Deserialize)]
+struct HealthCheckView {
+    service: ServiceId,
+    port: u16,
+    local_endpoints: LocalEndpointsView,
+    #[serde(default)]
+    listeners: Vec<ListenerView>,
+}
+
+/// How many ready endpoints are on this node.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct LocalEndpointsView {
+    ipv4: usize,
+    ipv6: usize,
+}
+
+#[derive(Debug, Deserialize)]
+struct ListenerView {
+    address: IpAddr,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+impl HealthChecks {
+    pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        self.watch.run(terminal, || self.look())
+    }
+
+    fn look(&self) -> anyhow::Result<Frame> {
+        let values: Vec<Value> = self.agent.get("/health-checks")?;
+        let parsed = values.into_iter().map(|value| Ok((serde_json::from_value(value.clone())?, value)));
+        let checks: Vec<(HealthCheckView, Value)> = parsed.collect::<Result<_, serde_json::Error>>()?;
+        let Selected { items, missing } =
+            self.scope.select(checks, "health check", |(check, _)| &check.service, &self.agent)?;
+        let fails = |listener: &ListenerView| listener.error.is_some();
+        let is_served = items.iter().all(|(check, _)| !check.listeners.iter().any(fails));
+        let is_good = is_served && (self.scope.is_open() || missing.is_empty());
+        let shows_namespace = self.scope.shows_namespace();
+        let items = items.into_iter().map(|(check, value)| item(&check, value, shows_namespace)).collect();
+        let mut header = vec!["SERVICE", "PORT", "LOCAL", "LISTENS"];
+        if shows_namespace {
+            header.insert(0, "NAMESPACE");
+        }
+        let listing = Listing { header: (header, Vec::new()), items };
+        let out = listing.print(self.output, &self.table, width(), self.scope.is_single())?;
+        Ok(Frame { out, err: missing, is_good })
+    }
+}
+
+fn item(check: &HealthCheckView, value: Value, shows_namespace: bool) -> Item {
+    let mut cells = vec![
+        Cell::from(&*check.service.name),
+        check.port.to_string().into(),
+        local(check.local_endpoints),
+        listeners(check),
+    ];
+    if shows_namespace {
+        cells.insert(0, Cell::from(&*check.service.namespace));
+    }
+    Item { name: check.service.to_string(), value, cells: (cells, Vec::new()) }
+}
+
+/// Each family has an answer of its own.
+fn local(LocalEndpointsView { ipv4, ipv6 }: LocalEndpointsView) -> Cell {
+    match (ipv4, ipv6) {
+        (0, 0) => Cell::toned("none", Tone::Warning),
+        (ipv4, 0) => format!("{ipv4} IPv4").into(),
+        (0, ipv6) => format!("{ipv6} IPv6").into(),
+        _ => format!("{ipv4} IPv4, {ipv6} IPv6").into(),
+    }
+}
+
+fn listeners(check: &HealthCheckView) -> Cell {
+    if check.listeners.is_empty() {
+        return Cell::toned("nowhere: no address of this node is known", Tone::Bad);
+    }
+    let text = |listener: &ListenerView| {
+        let address = SocketAddr::new(listener.address, check.port);
+        listener
+            .error
+            .as_ref()
+            .map_or_else(|| address.to_string(), |error| format!("{address} FAILS: {error}"))
+    };
+    let is_bad = check.listeners.iter().any(|listener| listener.error.is_some());
+    let text = check.listeners.iter().map(text).collect::<Vec<_>>().join(", ");
+    Cell::toned(text, if is_bad { Tone::Bad } else { Tone::Plain })
+}

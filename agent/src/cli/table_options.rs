@@ -1,0 +1,154 @@
+//! What the tables of all commands can do: an order of their own, and no header.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+};
+
+use clap::Args;
+use serde_json::Value;
+
+use super::UsageError;
+
+/// Order and header of a table.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct TableOptions {
+    /// Leave out the line with the titles of the columns
+    #[arg(long)]
+    pub(super) no_headers: bool,
+
+    /// Sort by a column, as in --sort-by backends, or by a field of the JSON form, as in --sort-by .metadata.name
+    #[arg(long, value_name = "COLUMN|.FIELD")]
+    pub(super) sort_by: Option<SortKey>,
+}
+
+/// What to sort by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SortKey {
+    /// A column, by its title in small letters.
+    Column(String),
+    /// A field, by the names and positions that lead to it.
+    Field(Vec<String>),
+}
+
+impl FromStr for SortKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // As kubectl takes it, with or without braces.
+        let text = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
+        if !text.contains('.') {
+            return Ok(Self::Column(text.to_lowercase()));
+        }
+        let steps =
+            text.trim_start_matches('.').split(['.', '[']).map(|step| step.trim_end_matches(']').to_owned());
+        let steps: Vec<String> = steps.collect();
+        if steps.iter().any(String::is_empty) {
+            return Err("a field is named as in .metadata.name or .spec.ports[0].port".to_owned());
+        }
+        Ok(Self::Field(steps))
+    }
+}
+
+impl TableOptions {
+    /// Sorts items with these columns, if that is wanted. `cells` has a text for each column, `value` is the JSON form.
+    ///
+    /// # Errors
+    /// [`UsageError`] when there is no such column.
+    pub(super) fn sort<T>(
+        &self,
+        items: &mut [T],
+        titles: &[&str],
+        cells: impl Fn(&T) -> Vec<String>,
+        value: impl Fn(&T) -> Value,
+    ) -> Result<(), UsageError> {
+        match &self.sort_by {
+            None => {}
+            Some(SortKey::Field(steps)) => {
+                items.sort_by_cached_key(|item| SortValue::from(field(&value(item), steps)));
+            }
+            Some(SortKey::Column(title)) => {
+                let Some(position) = titles.iter().position(|known| known.to_lowercase() == *title) else {
+                    let known = titles.join(", ").to_lowercase();
+                    return Err(UsageError(format!(
+                        "--sort-by: there is no column {title:?}; known are {known}, and fields as in .metadata.name"
+                    )));
+                };
+                items.sort_by_cached_key(|item| SortValue::from(cells(item).swap_remove(position)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The text of a field; empty if there is none.
+fn field(value: &Value, steps: &[String]) -> String {
+    let found = steps.iter().try_fold(value, |value, step| match value {
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        value => value.get(step),
+    });
+    match found {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// A text as people expect it to be sorted: addresses and numbers by their value, before all others.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum SortValue {
+    Address(IpAddr),
+    Endpoint(SocketAddr),
+    /// The number that it begins with, and all of it.
+    Number(u64, String),
+    Text(String),
+}
+
+impl From<String> for SortValue {
+    fn from(text: String) -> Self {
+        let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+        match (text.parse(), text.parse(), text[..end].parse()) {
+            (Ok(address), _, _) => Self::Address(address),
+            (_, Ok(endpoint), _) => Self::Endpoint(endpoint),
+            (_, _, Ok(number)) => Self::Number(number, text),
+            _ => Self::Text(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn sorted(key: &str, items: &[Value]) -> Result<Vec<String>, String> {
+        let options = TableOptions { sort_by: Some(key.parse()?), ..TableOptions::default() };
+        let mut items = items.to_vec();
+        let text = |value: &Value, name: &str| field(value, &[name.to_owned()]);
+        let cells = |item: &Value| vec![text(item, "name"), text(item, "ip")];
+        options
+            .sort(&mut items, &["NAME", "CLUSTER-IP"], cells, Value::clone)
+            .map_err(|error| error.to_string())?;
+        Ok(items.iter().map(|item| text(item, "name")).collect())
+    }
+
+    #[test]
+    fn rows_are_sorted_by_column_or_field_and_by_value() {
+        let items = [
+            json!({"name": "b", "ip": "10.96.0.10", "ports": [{"port": 443}]}),
+            json!({"name": "a", "ip": "10.96.0.9", "ports": [{"port": 8080}]}),
+            json!({"name": "c", "ip": "<none>", "ports": [{"port": 80}]}),
+        ];
+        for (key, expected) in [
+            ("name", ["a", "b", "c"]),
+            ("CLUSTER-IP", ["a", "b", "c"]),
+            (".ports[0].port", ["c", "b", "a"]),
+            ("{.name}", ["a", "b", "c"]),
+        ] {
+            assert_eq!(sorted(key, &items).unwrap(), expected, "{key}");
+        }
+        assert!(sorted("type", &items).unwrap_err().contains("known are name, cluster-ip"));
+        assert!(sorted("..", &items).is_err());
+    }
+}

@@ -1,0 +1,74 @@
+//! The address of a service that is named.
+
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::bail;
+
+use super::ends::{Destination, ServiceTarget};
+use crate::cli::{
+    UsageError,
+    suggest::suggest,
+    views::{PortView, ServiceView},
+};
+
+/// An address of the service, of the family of the client: a cluster IP, or else another one.
+///
+/// # Errors
+/// When there is no such service, or no such address; [`UsageError`] when it has several ports.
+pub(super) fn resolve(
+    target: &ServiceTarget,
+    from: IpAddr,
+    services: &[ServiceView],
+) -> anyhow::Result<Destination> {
+    let wanted = format!("{}/{}", target.name.namespace_or("default"), target.name.name);
+    let Some(service) = services.iter().find(|service| service.id.to_string() == wanted) else {
+        let known: Vec<String> = services.iter().map(|service| service.id.to_string()).collect();
+        let hint =
+            suggest(&wanted, &known).map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+        bail!(
+            "there is no service {wanted} to connect to: it is not stored, headless, an alias, in quarantine, or left to \
+             another proxy{hint}"
+        );
+    };
+    let port = port(target, service)?;
+    let protocol = port.protocol.parse().map_err(|error| UsageError(format!("{error}")))?;
+    let of_family = |address: &IpAddr| address.is_ipv4() == from.is_ipv4();
+    let addresses = service.cluster_ips.iter().chain(&service.external_ips);
+    let Some(address) = addresses.filter_map(|text| text.parse().ok()).find(of_family) else {
+        let family = if from.is_ipv4() { "IPv4" } else { "IPv6" };
+        let node_port = port
+            .node_port
+            .map_or_else(String::new, |port| format!("; ask for its node port: ADDRESS-OF-A-NODE:{port}"));
+        bail!("service {wanted} has no {family} address, as the client {from} needs{node_port}");
+    };
+    Ok(Destination { address: SocketAddr::new(address, port.port), protocol })
+}
+
+fn port<'a>(target: &ServiceTarget, service: &'a ServiceView) -> anyhow::Result<&'a PortView> {
+    let protocol = target.protocol.map(|protocol| protocol.to_string());
+    let is_meant = |port: &&PortView| {
+        target.port.as_ref().is_none_or(|wanted| port.port.to_string() == *wanted || port.name == *wanted)
+            && protocol.as_ref().is_none_or(|protocol| port.protocol.eq_ignore_ascii_case(protocol))
+    };
+    let meant: Vec<&PortView> = service.ports.iter().filter(is_meant).collect();
+    match meant.as_slice() {
+        [only] => Ok(only),
+        [first, second] if first.port == second.port && protocol.is_none() && target.port.is_some() => {
+            // As everywhere, it is tcp where no protocol is named.
+            let is_tcp = |port: &&PortView| port.protocol.eq_ignore_ascii_case("tcp");
+            Ok(meant.iter().copied().find(is_tcp).unwrap_or(first))
+        }
+        all => {
+            let known = service.ports.iter().map(|port| match port.name.as_str() {
+                "" => format!("{}/{}", port.port, port.protocol),
+                name => format!("{}/{} ({name})", port.port, port.protocol),
+            });
+            let known = known.collect::<Vec<_>>().join(", ");
+            let id = &service.id;
+            let what = if all.is_empty() { "has no such port" } else { "has several ports" };
+            let example = service.ports.first().map_or(80, |port| port.port);
+            Err(UsageError(format!("--to: service {id} {what}; name one of {known}, as in {id}:{example}"))
+                .into())
+        }
+    }
+}

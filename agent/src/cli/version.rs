@@ -1,0 +1,48 @@
+//! `contiv version`
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::{Outcome, Terminal};
+
+/// Print the version, and the commit that it was built from
+///
+/// Exit codes: 0 all is well; 2 wrong usage.
+#[derive(Debug, Args)]
+pub(super) struct Version {
+    /// In which form
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// The same as YAML
+    Yaml,
+}
+
+/// The commit that this was built from; none if the build did not know.
+const COMMIT: Option<&str> = option_env!("CONTIV_BUILD_COMMIT");
+
+/// Version and commit, as people read them.
+pub(super) fn text() -> String {
+    format!("contiv {} (commit {})", env!("CARGO_PKG_VERSION"), COMMIT.unwrap_or("unknown"))
+}
+
+impl Version {
+    pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        let value = json!({ "version": env!("CARGO_PKG_VERSION"), "commit": COMMIT });
+        match self.output {
+            Output::Text => writeln!(terminal.out, "{}", text())?,
+            Output::Json => writeln!(terminal.out, "{value:#}")?,
+            Output::Yaml => write!(terminal.out, "{}", serde_saphyr::to_string(&value)?)?,
+        }
+        Ok(Outcome::Good)
+    }
+}
