@@ -50,7 +50,7 @@ fn copying() -> Result<Controller<String>, contiv_controller::BuildError> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let store = MemoryStore::new();
-    let mut manager = Manager::new(store.shared(), Lease::eternal());
+    let mut manager = Manager::new(store.shared(), Lease::always_leader());
     manager.register(copying()?)?;
     print!("{}", manager.dependencies().to_mermaid());
     let stop = CancellationToken::new();

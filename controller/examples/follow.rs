@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Ok(())
         },
     );
-    let mut manager = Manager::new(store, Lease::eternal());
+    let mut manager = Manager::new(store, Lease::always_leader());
     manager.register(controller_of(resource).build()?)?;
     let stop = CancellationToken::new();
     let running = tokio::spawn(manager.run(stop.clone()));

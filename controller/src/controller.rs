@@ -54,7 +54,7 @@ use crate::{
     BoxError,
     cache::{Cache, Index, QueryFn},
     manager::Queues,
-    queue::{RetryPolicy, Settle, WorkQueueMetrics},
+    queue::{Debounce, RetryPolicy, WorkQueueMetrics},
     resource::{Key, ResourceType},
     writer::Writer,
 };
@@ -138,7 +138,7 @@ pub struct Controller<T> {
     queries: Arc<BTreeMap<String, QueryFn>>,
     reconciler: ReconcileFn<T>,
     retry: RetryPolicy,
-    settle: Option<Settle>,
+    debounce: Option<Debounce>,
     placement: Placement,
     initializer: Option<HookFn<Setup>>,
     background: Option<BackgroundFn<T>>,

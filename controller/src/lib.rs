@@ -7,7 +7,7 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | [`queue`] | the work queue: keys that are deduplicated, delayed, retried, settled, drained, measured |
+//! | [`queue`] | the work queue: keys that are deduplicated, delayed, retried, debounced, drained, measured |
 //! | [`resource`] | types of stored objects, the objects, and what happens to them |
 //! | [`reflector`], [`cache`] | all objects of one type, with indexes, as they are in the store |
 //! | [`mapper`] | from an object to the keys of those that depend on it |
@@ -15,7 +15,7 @@
 //! | [`callbacks`] | the other flavour: tell me of each object that is there and of each that is gone |
 //! | [`manager`] | running controllers, and running them again |
 //! | [`lease`] | who may run singletons: everybody, who won an election, whom a test says |
-//! | [`pulse`] | whether a task still turns, for a watchdog |
+//! | [`liveness`] | whether a task still turns, for a watchdog |
 //! | [`writer`] | writes that never go over somebody else's, and never come after the lease is lost |
 //! | `testing` | with the feature `testing`: a store in memory that misbehaves by seed, controllers without loops |
 //!
@@ -26,9 +26,9 @@ pub mod cache;
 pub mod callbacks;
 pub mod controller;
 pub mod lease;
+pub mod liveness;
 pub mod manager;
 pub mod mapper;
-pub mod pulse;
 pub mod queue;
 pub mod reflector;
 pub mod resource;

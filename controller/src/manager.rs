@@ -13,7 +13,7 @@
 //!     .with_reconciler(|_: Context<String>, _: Key| async { Ok(Outcome::Done) })
 //!     .build()?;
 //!
-//! let mut manager = Manager::new(MemoryStore::new().shared(), Lease::eternal());
+//! let mut manager = Manager::new(MemoryStore::new().shared(), Lease::always_leader());
 //! manager.register(controller)?;
 //! let stop = CancellationToken::new();
 //! let running = tokio::spawn(manager.run(stop.clone()));
@@ -39,7 +39,7 @@ use tracing::error;
 use crate::{
     controller::{AnyController, Controller, Placement},
     lease::Lease,
-    pulse::{Heart, Pulse, pulse},
+    liveness::{LivenessProbe, LivenessReporter, liveness_channel},
     queue::WorkQueueMetrics,
 };
 pub use dependencies::{Cycle, Dependencies};
@@ -81,8 +81,8 @@ pub struct Manager {
 /// A controller with what says whether its supervisor turns.
 struct Registered {
     controller: Arc<dyn AnyController>,
-    pulse: Pulse,
-    heart: Heart,
+    probe: LivenessProbe,
+    reporter: LivenessReporter,
 }
 
 impl fmt::Debug for Manager {
@@ -125,8 +125,8 @@ impl Manager {
         if self.controllers().any(|other| other.name() == name) {
             return Err(ManagerError::DuplicateController { name });
         }
-        let (pulse, heart) = pulse();
-        self.controllers.push(Registered { controller: Arc::new(controller), pulse, heart });
+        let (probe, reporter) = liveness_channel();
+        self.controllers.push(Registered { controller: Arc::new(controller), probe, reporter });
         Ok(())
     }
 
@@ -160,7 +160,7 @@ impl Manager {
     /// Whether what is registered moves, once it runs.
     pub fn progress(&self) -> Progress {
         let task = |registered: &Registered| {
-            (format!("controller {}", registered.controller.name()), registered.pulse.clone())
+            (format!("controller {}", registered.controller.name()), registered.probe.clone())
         };
         Progress::new(self.controllers.iter().map(task).collect(), Arc::clone(&self.queues))
     }
@@ -168,10 +168,10 @@ impl Manager {
     /// Runs the controllers until `stop` is cancelled, and returns when all have stopped. A manager can be run once.
     pub async fn run(self, stop: CancellationToken) {
         let mut supervisors = JoinSet::new();
-        for Registered { controller, heart, .. } in self.controllers {
+        for Registered { controller, reporter, .. } in self.controllers {
             let lease = match controller.placement() {
                 Placement::Singleton => self.lease.clone(),
-                Placement::EachNode => Lease::eternal(),
+                Placement::EachNode => Lease::always_leader(),
             };
             let supervisor = Supervisor {
                 controller,
@@ -182,7 +182,7 @@ impl Manager {
                 grace: self.grace,
                 stop: stop.clone(),
             };
-            supervisors.spawn(heart.beat_during(supervisor.run()));
+            supervisors.spawn(reporter.report_while(supervisor.run()));
         }
         while let Some(ended) = supervisors.join_next().await {
             if let Err(error) = ended {

@@ -48,11 +48,11 @@ pub use retry::{Retry, RetryPolicy, TokenBucket};
 use state::State;
 pub use work::Work;
 
-/// When a key that is added again and again has settled.
+/// How additions of one key in a short time become one piece of work (debounce).
 ///
 /// consul-k8s and flomesh use 1 s of quiet and 5 s at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settle {
+pub struct Debounce {
     /// It was not added for this long.
     pub quiet: Duration,
     /// Or so much time has passed since it was first added: a busy producer cannot put it off for ever.
@@ -148,10 +148,10 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         });
     }
 
-    /// Adds a key when it has settled: many additions in a short time become one.
-    pub fn add_settled(&self, key: K, settle: Settle) {
+    /// Adds a key after a quiet period: many additions in a short time become one.
+    pub fn add_debounced(&self, key: K, debounce: Debounce) {
         self.change(|inner, now| {
-            inner.state.settle(key, settle, now);
+            inner.state.add_debounced(key, debounce, now);
             0
         });
     }

@@ -64,7 +64,7 @@ async fn run_until_stopped(
     // Followed for as long as this is not dropped.
     let (followed, end_of_following) = mpsc::channel(1);
     if let Some(service_manager) = service_manager.clone() {
-        let progress = manager.progress().with("the election", election.pulse());
+        let progress = manager.progress().with("the election", election.liveness());
         let (observer, reports) = (observer.clone(), reports.clone());
         let look = move || look_at_controllers(progress.clone(), observer.clone(), reports.clone());
         // Nothing waits for controllers.

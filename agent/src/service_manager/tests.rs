@@ -150,12 +150,12 @@ impl Instance {
         let names = ResourceType::new("name", "/names/", |entry| String::from_utf8(entry.value.to_vec()));
         let controller = Controller::for_type(&names)
             .with_reconciler(|_: Context<String>, _: Key| async { Ok::<_, BoxError>(Outcome::Done) });
-        let mut manager = Manager::new(store, Lease::eternal());
+        let mut manager = Manager::new(store, Lease::always_leader());
         manager.register(controller.build().unwrap()).unwrap();
         let mut reports = Reports::new();
         let report = move || Report { has_synced, details: json!({}) };
         reports.insert(ControllerName::Connector, Arc::new(report));
-        let progress = manager.progress().with("the election", election.pulse());
+        let progress = manager.progress().with("the election", election.liveness());
         let look = move || look_at_controllers(progress.clone(), observer.clone(), reports.clone());
         let (service_manager, told) = recorded();
         let (followed, end) = mpsc::channel(1);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use contiv_controller::{
-    BoxError, BuildError, Context, Controller, Key, Mapper, Outcome, ResourceType, queue::Settle,
+    BoxError, BuildError, Context, Controller, Key, Mapper, Outcome, ResourceType, queue::Debounce,
 };
 use contiv_proto::{Kind, message::namespace::Namespace};
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// `K8SQuietPeriod` and `K8SMaxPeriod`.
-pub const SETTLE: Settle = Settle { quiet: Duration::from_secs(1), longest: Duration::from_secs(5) };
+pub const DEBOUNCE: Debounce = Debounce { quiet: Duration::from_secs(1), longest: Duration::from_secs(5) };
 
 /// No back-off of a sync that fails is longer.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
@@ -88,7 +88,7 @@ pub fn with_sink(
             let namespace = Arc::clone(&namespace);
             move |_, ()| Ok::<_, BoxError>(vec![Arc::clone(&namespace)])
         })
-        .with_settle(SETTLE)
+        .with_debounce(DEBOUNCE)
         .with_warm_standby()
         .with_backoff(Duration::from_millis(5), LONGEST_BACKOFF)
         .on_start({

@@ -99,7 +99,7 @@ fn start(server: &ApiServer, etcd: &Etcd) -> Child {
 }
 
 async fn reflect(from: &StoreUrl, to: &StoreUrl) {
-    let mut manager = Manager::new(open(to).await, Lease::eternal());
+    let mut manager = Manager::new(open(to).await, Lease::always_leader());
     manager.register(controller(open(from).await, &Stats::default()).unwrap()).unwrap();
     manager.run(CancellationToken::new()).await;
 }

@@ -4,7 +4,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use contiv_controller::{
-    BoxError, BuildError, Context, Controller, Key, Outcome, ResourceType, queue::Settle,
+    BoxError, BuildError, Context, Controller, Key, Outcome, ResourceType, queue::Debounce,
 };
 use contiv_proto::{Kind, key::ROOT};
 use contiv_store::Store;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use crate::{
-    reflector::Reflector,
+    mirror_controller::MirrorController,
     stats::{Counts, Stats},
 };
 
@@ -20,7 +20,7 @@ use crate::{
 pub const GAUGES: &str = "status/gauges";
 
 /// Not more often than that, however much happens.
-const SETTLE: Settle = Settle { quiet: Duration::from_secs(1), longest: Duration::from_secs(5) };
+const DEBOUNCE: Debounce = Debounce { quiet: Duration::from_secs(1), longest: Duration::from_secs(5) };
 
 /// Contiv's `ksrapi.Stats`; endpoint slices are new.
 #[derive(Debug, Serialize)]
@@ -46,10 +46,10 @@ pub(crate) fn controller(source: Arc<dyn Store>, stats: &Stats) -> Result<Contro
     let stopping = stats.clone();
     Controller::for_type(&gauges)
         .named("reflector")
-        .with_settle(SETTLE)
+        .with_debounce(DEBOUNCE)
         .with_custom_watch(changes, move |_, ()| Ok::<_, Infallible>(vec![Arc::clone(&key)]))
         .with_warm_standby()
-        .with_warm_background(move |store| Reflector::new(&source, store, &reflecting, &told))
+        .with_warm_background(move |store| MirrorController::new(&source, store, &reflecting, &told))
         .with_reconciler(move |context: Context<Bytes>, key: Key| {
             let value = counting.value();
             async move { write(&context, &key, value?).await }

@@ -15,10 +15,10 @@
 
 mod batch;
 mod gauges;
+mod kind_mirror;
+mod mirror_controller;
 mod ownership;
-mod reflection;
-mod reflector;
-mod sides;
+mod source_and_stored;
 mod state;
 mod stats;
 

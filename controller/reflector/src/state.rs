@@ -28,7 +28,7 @@ pub(crate) struct State {
     /// The keys that differ.
     due: BTreeSet<Path>,
     /// Those of them whose last write failed: they wait until something is heard of them, or all are tried again.
-    aside: BTreeSet<Path>,
+    parked: BTreeSet<Path>,
 }
 
 /// What Kubernetes says of an object that is there.
@@ -102,7 +102,7 @@ impl State {
                     key.into()
                 }
             };
-            self.aside.remove(&path);
+            self.parked.remove(&path);
             self.compare(&path);
         }
         unreadable
@@ -135,14 +135,14 @@ impl State {
                     key.into()
                 }
             };
-            self.aside.remove(&path);
+            self.parked.remove(&path);
             self.compare(&path);
         }
     }
 
     /// The next writes, at most `limit`, as many as fit one transaction. The same again until something is heard of them.
     pub(crate) fn plan(&self, limit: usize) -> Vec<Planned> {
-        let due = self.due.iter().filter(|path| !self.aside.contains(*path));
+        let due = self.due.iter().filter(|path| !self.parked.contains(*path));
         batch::fill(due.filter_map(|path| self.planned(path)), limit)
     }
 
@@ -164,13 +164,13 @@ impl State {
     }
 
     /// This key is not tried again until something is heard of it, or [`State::retry`].
-    pub(crate) fn set_aside(&mut self, path: &str) {
-        self.aside.extend(self.due.get(path).cloned());
+    pub(crate) fn park(&mut self, path: &str) {
+        self.parked.extend(self.due.get(path).cloned());
     }
 
     /// Tries again what failed.
     pub(crate) fn retry(&mut self) {
-        self.aside.clear();
+        self.parked.clear();
     }
 
     /// Whether Kubernetes was listed.
@@ -223,13 +223,13 @@ impl State {
             self.due.insert(Arc::clone(path));
         } else {
             self.due.remove(path);
-            self.aside.remove(path);
+            self.parked.remove(path);
         }
     }
 
     /// Marks all that has to be added or updated, and sweeps up what has to be deleted.
     fn compare_all(&mut self) {
-        self.aside.clear();
+        self.parked.clear();
         let (Some(wanted), Some(stored)) = (&self.wanted, &self.stored) else { return };
         let all: BTreeSet<&Path> = wanted.keys().chain(stored.keys()).collect();
         self.due = all.into_iter().filter(|path| self.action(path).is_some()).cloned().collect();

@@ -27,7 +27,7 @@ use crate::{
     BoxError,
     cache::{CacheError, Caches, Index, QueryFn},
     mapper::Mapper,
-    queue::{RetryPolicy, Settle, TokenBucket},
+    queue::{Debounce, RetryPolicy, TokenBucket},
     resource::{Event, Key, ResourceType},
 };
 
@@ -45,7 +45,7 @@ pub struct ControllerBuilder<T> {
     queries: Vec<(String, QueryFn)>,
     reconciler: Option<ReconcileFn<T>>,
     retry: RetryPolicy,
-    settle: Option<Settle>,
+    debounce: Option<Debounce>,
     placement: Placement,
     initializer: Option<HookFn<Setup>>,
     background: Option<BackgroundFn<T>>,
@@ -74,7 +74,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             reconciler: None,
             // One failing key must not hold up the others, so there is no bucket unless one is asked for.
             retry: RetryPolicy { bucket: None, ..RetryPolicy::default() },
-            settle: None,
+            debounce: None,
             placement: Placement::default(),
             initializer: None,
             background: None,
@@ -172,10 +172,10 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// Waits until a key has settled before it is reconciled for a change.
+    /// Reconciles a key after a quiet period, so that many changes in a short time are one.
     #[must_use]
-    pub fn with_settle(mut self, settle: Settle) -> Self {
-        self.settle = Some(settle);
+    pub fn with_debounce(mut self, debounce: Debounce) -> Self {
+        self.debounce = Some(debounce);
         self
     }
 
@@ -310,7 +310,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             queries: Arc::new(queries),
             reconciler,
             retry: self.retry,
-            settle: self.settle,
+            debounce: self.debounce,
             placement: self.placement,
             initializer: self.initializer,
             background: self.background,

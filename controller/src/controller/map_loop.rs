@@ -10,7 +10,7 @@ use tracing::warn;
 use super::worker::panic_text;
 use crate::{
     BoxError,
-    queue::{RetryPolicy, Settle, Work, WorkQueue},
+    queue::{Debounce, RetryPolicy, Work, WorkQueue},
     resource::Key,
 };
 
@@ -18,13 +18,13 @@ use crate::{
 #[derive(Clone)]
 pub(super) struct Requests {
     pub(super) queue: WorkQueue<Key>,
-    pub(super) settle: Option<Settle>,
+    pub(super) debounce: Option<Debounce>,
 }
 
 impl Requests {
     pub(super) fn add(&self, key: Key) {
-        match self.settle {
-            Some(settle) => self.queue.add_settled(key, settle),
+        match self.debounce {
+            Some(debounce) => self.queue.add_debounced(key, debounce),
             None => self.queue.add(key),
         }
     }

@@ -109,7 +109,7 @@ async fn reconcile_all<T: Send + Sync + 'static>(
     let metrics = environment.metrics.as_ref();
     let queue = WorkQueue::with(&controller.name, controller.retry.clone(), metrics);
     environment.queues.lock().insert(controller.name.clone(), queue.clone());
-    let requests = Requests { queue: queue.clone(), settle: controller.settle };
+    let requests = Requests { queue: queue.clone(), debounce: controller.debounce };
     let mut keys: BTreeSet<Key> =
         context.cache().view().iter().map(|object| Arc::clone(&object.key)).collect();
     for key in &keys {

@@ -24,7 +24,7 @@ use tracing::{debug, info, warn};
 
 use super::{Lease, LeaseHolder};
 use crate::{
-    pulse::{Pulse, pulse},
+    liveness::{LivenessProbe, liveness_channel},
     writer::Fence,
 };
 use observed::Observed;
@@ -66,7 +66,7 @@ impl ElectionConfig {
 pub enum ElectionError {
     /// The store cannot hold elections.
     #[error(
-        "this store has no leases, so it cannot hold an election; use etcd, or run one process with Lease::eternal"
+        "this store has no leases, so it cannot hold an election; use etcd, or run one process with Lease::always_leader"
     )]
     NoLeases,
     /// The times do not fit together.
@@ -106,7 +106,7 @@ pub enum ElectionError {
 pub struct Election {
     task: JoinHandle<()>,
     stop: DropGuard,
-    pulse: Pulse,
+    probe: LivenessProbe,
 }
 
 impl Election {
@@ -135,14 +135,14 @@ impl Election {
             feed,
             stop: stop.clone(),
         };
-        let (pulse, heart) = pulse();
-        let task = tokio::spawn(heart.beat_during(candidate.run()));
-        Ok((Self { task, stop: stop.drop_guard(), pulse }, lease))
+        let (probe, reporter) = liveness_channel();
+        let task = tokio::spawn(reporter.report_while(candidate.run()));
+        Ok((Self { task, stop: stop.drop_guard(), probe }, lease))
     }
 
     /// Whether the task that takes part still turns.
-    pub fn pulse(&self) -> Pulse {
-        self.pulse.clone()
+    pub fn liveness(&self) -> LivenessProbe {
+        self.probe.clone()
     }
 
     /// Gives the lease back, so that another process wins at once. Stop first what runs while it is held.
@@ -176,7 +176,7 @@ impl Candidate {
         loop {
             let Some(session) = stop.run_until_cancelled(self.begin()).await else { return };
             let over = self.take_part(&session).await;
-            self.holder.take();
+            self.holder.revoke();
             // Without this the others would have to wait for the end of the lease.
             let revoked = timeout(RESIGN_TIMEOUT, session.revoke()).await;
             debug!(key = self.config.key, ?revoked, "gave the lease back");
@@ -211,7 +211,7 @@ impl Candidate {
             if let Some(create_revision) = won {
                 let fence = Fence { key: self.config.key.clone(), create_revision };
                 info!(key = fence.key, identity = self.config.identity, create_revision, "won the election");
-                self.holder.give_with(fence);
+                self.holder.grant_with(fence);
                 let over = tokio::select! {
                     () = stop.cancelled() => Over::Stopped,
                     () = session.lost() => Over::Lost,

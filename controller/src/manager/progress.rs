@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use thiserror::Error;
 
-use crate::{pulse::Pulse, queue::WorkQueue, resource::Key};
+use crate::{liveness::LivenessProbe, queue::WorkQueue, resource::Key};
 
 /// A run of a reconciler that takes longer hangs. What it asks of a store answers or fails within seconds.
 const LONGEST_RUN: Duration = Duration::from_secs(300);
@@ -32,7 +32,7 @@ pub enum Stall {
 /// Asks what a manager runs whether it moves. Cheap to clone.
 #[derive(Clone)]
 pub struct Progress {
-    tasks: Vec<(String, Pulse)>,
+    tasks: Vec<(String, LivenessProbe)>,
     queues: Queues,
 }
 
@@ -43,21 +43,21 @@ impl fmt::Debug for Progress {
 }
 
 impl Progress {
-    pub(super) fn new(tasks: Vec<(String, Pulse)>, queues: Queues) -> Self {
+    pub(super) fn new(tasks: Vec<(String, LivenessProbe)>, queues: Queues) -> Self {
         Self { tasks, queues }
     }
 
     /// Asks one more task, which is called so in a [`Stall`].
     #[must_use]
-    pub fn with(mut self, name: &str, pulse: Pulse) -> Self {
-        self.tasks.push((name.to_owned(), pulse));
+    pub fn with(mut self, name: &str, probe: LivenessProbe) -> Self {
+        self.tasks.push((name.to_owned(), probe));
         self
     }
 
     /// What stands still; none if all answers, and no reconciler has taken over five minutes for one object.
     pub async fn stall(&self) -> Option<Stall> {
-        for (name, pulse) in &self.tasks {
-            if !pulse.beats().await {
+        for (name, probe) in &self.tasks {
+            if !probe.is_alive().await {
                 return Some(Stall::Silent(name.clone()));
             }
         }

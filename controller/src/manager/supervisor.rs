@@ -13,7 +13,7 @@ use tracing::{error, info};
 use super::{Queues, backoff::Backoff};
 use crate::{
     controller::{AnyController, Environment, RunError, Standby},
-    lease::{Lease, Tenure},
+    lease::{Lease, LeaseTerm},
     queue::WorkQueueMetrics,
     writer::Writer,
 };
@@ -42,9 +42,9 @@ impl Supervisor {
     pub(super) async fn run(mut self) {
         let mut backoff = Backoff::default();
         let stop = self.stop.clone();
-        while let Some((tenure, standby)) = stop.run_until_cancelled(self.wait()).await {
+        while let Some((term, standby)) = stop.run_until_cancelled(self.wait()).await {
             let start = Instant::now();
-            match self.run_once(&tenure, standby).await {
+            match self.run_once(&term, standby).await {
                 Over::Stopped => return,
                 Over::LeaseLost => backoff.reset(),
                 Over::ByItself => {
@@ -52,7 +52,7 @@ impl Supervisor {
                     tokio::select! {
                         () = sleep(pause) => {}
                         () = stop.cancelled() => return,
-                        () = self.lease.is_over(&tenure) => backoff.reset(),
+                        () = self.lease.is_over(&term) => backoff.reset(),
                     }
                 }
             }
@@ -60,12 +60,12 @@ impl Supervisor {
     }
 
     /// Waits for the lease, with the controller ready for it.
-    async fn wait(&mut self) -> (Tenure, Box<dyn Standby>) {
+    async fn wait(&mut self) -> (LeaseTerm, Box<dyn Standby>) {
         loop {
             let mut standby = Arc::clone(&self.controller).stand_by(&self.store);
             let problem = tokio::select! {
                 biased;
-                tenure = self.lease.acquired() => return (tenure, standby),
+                term = self.lease.acquired() => return (term, standby),
                 problem = standby.keep_warm() => problem,
             };
             error!(controller = self.controller.name(), %problem, "the caches of the standby are lost");
@@ -73,11 +73,11 @@ impl Supervisor {
         }
     }
 
-    /// Runs the controller for one tenure at most, and returns when nothing of it runs any more.
-    async fn run_once(&mut self, tenure: &Tenure, standby: Box<dyn Standby>) -> Over {
+    /// Runs the controller for one term at most, and returns when nothing of it runs any more.
+    async fn run_once(&mut self, term: &LeaseTerm, standby: Box<dyn Standby>) -> Over {
         let environment = Environment {
             store: Arc::clone(&self.store),
-            writer: Writer::new(Arc::clone(&self.store), tenure.fence.clone()),
+            writer: Writer::new(Arc::clone(&self.store), term.fence.clone()),
             metrics: self.metrics.clone(),
             queues: Arc::clone(&self.queues),
             stop: CancellationToken::new(),
@@ -92,7 +92,7 @@ impl Supervisor {
                 self.report(ended);
                 Over::ByItself
             }
-            () = self.lease.is_over(tenure) => {
+            () = self.lease.is_over(term) => {
                 info!(controller = self.controller.name(), "the lease is lost; stopping");
                 stop.cancel();
                 abort.cancel();

@@ -67,7 +67,7 @@ impl Running {
 /// Runs a controller of the texts below `/t/`. The lease is held.
 fn run<T: Send + Sync + 'static>(store: &MemoryStore, builder: ControllerBuilder<T>) -> Running {
     let running = run_without_lease(store, builder);
-    running.holder.give();
+    running.holder.grant();
     running
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::Instant;
 
-use super::Settle;
+use super::Debounce;
 
 /// Each key is here at most once, with the time at which it is due.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Delayed<K> {
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     due: Instant,
-    /// For keys that wait until they have settled: how far their time may be put off.
+    /// For debounced keys: how far their time may be put off.
     limit: Option<Instant>,
 }
 
@@ -39,15 +39,15 @@ impl<K: Ord + Clone> Delayed<K> {
         self.set(key, Slot { due, limit: None });
     }
 
-    /// Due when it was not asked for again for `settle.quiet`, but at most `settle.longest` after it was first.
-    pub(super) fn settle(&mut self, key: K, settle: Settle, now: Instant) {
+    /// Due when it was not asked for again for `debounce.quiet`, but at most `debounce.longest` after it was first.
+    pub(super) fn add_debounced(&mut self, key: K, debounce: Debounce, now: Instant) {
         let slot = match self.slots.get(&key) {
             Some(Slot { limit: Some(limit), .. }) => {
-                Slot { due: (now + settle.quiet).min(*limit), limit: Some(*limit) }
+                Slot { due: (now + debounce.quiet).min(*limit), limit: Some(*limit) }
             }
             before => {
-                let limit = now + settle.longest;
-                let due = (now + settle.quiet).min(limit);
+                let limit = now + debounce.longest;
+                let due = (now + debounce.quiet).min(limit);
                 match before {
                     Some(slot) if slot.due <= due => return,
                     _ => Slot { due, limit: Some(limit) },

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Settle, delayed::Delayed};
+use super::{Debounce, delayed::Delayed};
 
 /// No delay is longer: half a year. It keeps sums of times within what the clock can say.
 const LONGEST_DELAY: Duration = Duration::from_secs(180 * 24 * 60 * 60);
@@ -77,11 +77,11 @@ impl<K: Ord + Clone> State<K> {
         }
     }
 
-    /// Adds a key when it has settled.
-    pub(super) fn settle(&mut self, key: K, settle: Settle, now: Instant) {
+    /// Adds a key after a quiet period.
+    pub(super) fn add_debounced(&mut self, key: K, debounce: Debounce, now: Instant) {
         if self.takes_delayed(&key) {
-            let longest = settle.longest.min(LONGEST_DELAY);
-            self.delayed.settle(key, Settle { quiet: settle.quiet.min(longest), longest }, now);
+            let longest = debounce.longest.min(LONGEST_DELAY);
+            self.delayed.add_debounced(key, Debounce { quiet: debounce.quiet.min(longest), longest }, now);
         }
     }
 

@@ -1,11 +1,11 @@
 //! On a paused clock: time passes only when everybody waits.
 
+mod debounce;
 mod dedup;
 mod delays;
 mod ends;
 mod laws;
 mod metrics;
-mod settling;
 
 use super::*;
 

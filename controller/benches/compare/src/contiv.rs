@@ -34,7 +34,7 @@ pub(crate) fn start(source: Source, progress: Arc<Progress>) {
             }
         })
         .build();
-    let mut manager = Manager::new(Arc::new(store), Lease::eternal());
+    let mut manager = Manager::new(Arc::new(store), Lease::always_leader());
     match controller.map(|controller| manager.register(controller)) {
         Ok(Ok(())) => drop(tokio::spawn(manager.run(CancellationToken::new()))),
         problem => panic!("{problem:?}"),

@@ -69,7 +69,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             wait_for_namespace: false,
-            lease: Lease::eternal(),
+            lease: Lease::always_leader(),
             aggregator: Aggregator::default(),
             faults: Faults::NONE,
         }

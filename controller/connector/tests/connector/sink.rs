@@ -187,10 +187,10 @@ async fn a_registry_that_fails_takes_nothing_away() {
 async fn a_process_that_takes_over_deletes_nothing_before_the_registry_has_answered() {
     let (holder, lease) = Lease::manual();
     let running = Running::scripted(Setup { lease, ..Setup::default() });
-    holder.give();
+    holder.grant();
     running.say(catalog([WEB]));
     settle().await;
-    holder.take();
+    holder.revoke();
     sleep(Duration::from_secs(1)).await;
     // Another process changed what is stored meanwhile.
     let before = running.service("web").await;
@@ -198,7 +198,7 @@ async fn a_process_that_takes_over_deletes_nothing_before_the_registry_has_answe
     newer.name = "newer".to_owned();
     running.put(newer).await;
     let revision = running.store.revision();
-    holder.give();
+    holder.grant();
     settle().await;
     assert_eq!(running.store.revision(), revision, "what was said before the lease was lost is too old");
     running.say(catalog([WEB]));

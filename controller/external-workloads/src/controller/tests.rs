@@ -40,7 +40,7 @@ impl Cluster {
 
     fn start() -> Self {
         let cluster = Self::standby();
-        cluster.lease.give();
+        cluster.lease.grant();
         cluster
     }
 

@@ -131,13 +131,13 @@ fn what_somebody_does_to_a_key_is_undone() {
 }
 
 #[test]
-fn a_key_that_was_set_aside_holds_up_no_other_and_comes_back_when_it_is_heard_of() {
+fn parked_key_blocks_no_other_and_returns_when_it_is_heard_of() {
     let mut state = both(&[("a", "{}"), ("b", "{}")], &[]);
-    state.set_aside(&path("a"));
+    state.park(&path("a"));
     assert_eq!(planned(&state), one("b", Action::Add));
     state.change_stored(put("a", &service("10.96.0.9"), 8));
     assert_eq!(planned(&state)[0], ("a".to_owned(), Action::Update));
-    state.set_aside(&path("a"));
+    state.park(&path("a"));
     state.retry();
     assert_eq!(planned(&state).len(), 2);
 }

@@ -39,7 +39,7 @@ impl Running {
     }
 
     pub(crate) async fn synced(server: &ApiServer, store: Arc<dyn Store>) -> Self {
-        let running = Self::start(server, store, Lease::eternal()).await;
+        let running = Self::start(server, store, Lease::always_leader()).await;
         until("it has synced", async || running.stats.has_synced()).await;
         running
     }

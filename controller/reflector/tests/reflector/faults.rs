@@ -12,7 +12,8 @@ async fn a_store_that_fails_now_and_then_ends_up_right() {
     for seed in 0..4 {
         let server = ApiServer::start().unwrap();
         let store = MemoryStore::with_faults(Faults::seeded(seed));
-        let running = Running::start(&server, store.shared(), contiv_controller::Lease::eternal()).await;
+        let running =
+            Running::start(&server, store.shared(), contiv_controller::Lease::always_leader()).await;
         for i in 0..60 {
             server.put(service(&format!("s{}", i % 7), &format!("10.96.0.{}", i + 1))).unwrap();
             if i % 5 == 4 {

@@ -34,7 +34,7 @@ async fn a_standby_takes_over_without_listing_anything_again() {
     assert_eq!(entries(&store).await.len(), 0, "it writes nothing without the lease");
     assert!(!standby.stats.has_synced());
 
-    holder.give();
+    holder.grant();
     until_stored(&store, &[key("changed"), key("new")]).await;
     until_cluster_ip(&store, "changed", "10.96.0.9").await;
     until("it says so", async || standby.stats.has_synced()).await;
@@ -42,11 +42,11 @@ async fn a_standby_takes_over_without_listing_anything_again() {
     assert!(requests.iter().all(|request| request.contains("watch=true")), "{requests:?}");
 
     // It lost the lease, and waits again.
-    holder.take();
+    holder.revoke();
     until("it says so", async || !standby.stats.has_synced()).await;
     until_watched(&server, 6).await;
     server.put(service("later", "10.96.0.4")).unwrap();
-    holder.give();
+    holder.grant();
     until_stored(&store, &[key("changed"), key("later"), key("new")]).await;
     standby.stop().await;
 }
@@ -57,7 +57,7 @@ async fn a_standby_that_was_cut_off_without_a_word_takes_nothing_back() {
     server.put(service("old", "10.96.0.1")).unwrap();
     let store = MemoryStore::new();
     let (first, lease) = Lease::manual();
-    first.give();
+    first.grant();
     let active = Running::start(&server, store.shared(), lease).await;
     until_stored(&store, &[key("old")]).await;
 
@@ -77,7 +77,7 @@ async fn a_standby_that_was_cut_off_without_a_word_takes_nothing_back() {
     until_stored(&store, &[key("new")]).await;
     let written = entries(&store).await;
     active.stop().await;
-    second.give();
+    second.grant();
     // Much longer than it would take to write.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(entries(&store).await, written, "what it knows is old");

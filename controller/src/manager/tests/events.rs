@@ -3,7 +3,7 @@
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::{Index, Mapper, Object, queue::Settle};
+use crate::{Index, Mapper, Object, queue::Debounce};
 
 /// To the text that a text names.
 fn named() -> Mapper<String> {
@@ -117,12 +117,12 @@ async fn a_custom_watch_asks_for_whom_its_events_concern_also_after_a_restart() 
     }
     settle().await;
     assert_eq!(log.take(), ["/t/a -", "/t/b -", "/t/retried -"]);
-    running.holder.take();
+    running.holder.revoke();
     settle().await;
     sender.send("c").await.unwrap();
     settle().await;
     assert_eq!(log.take(), Vec::<String>::new());
-    running.holder.give();
+    running.holder.grant();
     settle().await;
     assert_eq!(log.take(), ["/t/c -"]);
     drop(sender);
@@ -171,10 +171,10 @@ async fn indexes_and_queries_are_there_for_reconcilers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_are_waited_for_until_they_have_settled() {
+async fn changes_are_reconciled_after_a_quiet_period() {
     let (store, log) = (MemoryStore::new(), Log::new());
-    let settle = Settle { quiet: Duration::from_secs(1), longest: Duration::from_secs(5) };
-    let running = run(&store, logging(&log).with_settle(settle));
+    let debounce = Debounce { quiet: Duration::from_secs(1), longest: Duration::from_secs(5) };
+    let running = run(&store, logging(&log).with_debounce(debounce));
     tokio::time::sleep(ms(100)).await;
     for i in 0..4 {
         put(&store, "/t/1", &i.to_string()).await;

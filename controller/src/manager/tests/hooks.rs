@@ -92,10 +92,10 @@ async fn start_and_stop_are_told_each_time() {
     let builder = logging(&log).on_start(move || on_start.add("start")).on_stop(move || on_stop.add("stop"));
     let running = run(&MemoryStore::new(), builder);
     settle().await;
-    running.holder.take();
+    running.holder.revoke();
     settle().await;
     assert_eq!(log.take(), ["start", "stop"]);
-    running.holder.give();
+    running.holder.grant();
     settle().await;
     running.stop().await;
     assert_eq!(log.take(), ["start", "stop"]);

@@ -12,16 +12,16 @@ async fn a_singleton_runs_only_while_the_lease_is_held() {
     let running = run_without_lease(&store, logging(&log));
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(log.take(), Vec::<String>::new());
-    running.holder.give();
+    running.holder.grant();
     settle().await;
     assert_eq!(log.take(), ["/t/1 a"]);
-    running.holder.take();
+    running.holder.revoke();
     settle().await;
     put(&store, "/t/2", "while nobody leads").await;
     delete(&store, "/t/1").await;
     settle().await;
     assert_eq!(log.take(), Vec::<String>::new());
-    running.holder.give();
+    running.holder.grant();
     settle().await;
     assert_eq!(log.take(), ["/t/2 while nobody leads"]);
     running.stop().await;
@@ -57,8 +57,8 @@ async fn the_old_run_has_ended_before_the_new_one_starts_however_fast_the_lease_
     let running = run(&store, builder);
     settle().await;
     for _ in 0..2 {
-        running.holder.take();
-        running.holder.give();
+        running.holder.revoke();
+        running.holder.grant();
         settle().await;
     }
     running.stop().await;
@@ -91,7 +91,7 @@ async fn a_lost_lease_drops_what_is_under_way_and_resets_the_back_off() {
     });
     let running = run(&store, builder);
     settle().await;
-    running.holder.take();
+    running.holder.revoke();
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(log.take(), ["begins"]);
     running.stop().await;
@@ -107,9 +107,9 @@ async fn a_lost_lease_drops_what_is_under_way_and_resets_the_back_off() {
     tokio::time::sleep(Duration::from_secs(100)).await;
     let before = log.timed().len();
     assert!((7..=9).contains(&before), "{before}");
-    running.holder.take();
+    running.holder.revoke();
     settle().await;
-    running.holder.give();
+    running.holder.grant();
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(log.timed().len() >= 3, "they start over");
     running.stop().await;
@@ -137,7 +137,7 @@ async fn the_writer_of_a_run_is_fenced_by_the_lease_under_which_it_began() {
         }
     });
     let running = run_without_lease(&store, builder);
-    running.holder.give_with(crate::Fence { key: "/lease".to_owned(), create_revision });
+    running.holder.grant_with(crate::Fence { key: "/lease".to_owned(), create_revision });
     settle().await;
     assert_eq!(log.take(), ["written"]);
     delete(&store, "/lease").await;
@@ -164,7 +164,7 @@ async fn a_warm_standby_begins_with_what_happened_while_it_waited_and_lists_noth
     assert_eq!(log.take(), Vec::<String>::new(), "it may not reconcile without the lease");
     // Whoever had to list now could not begin.
     store.cut();
-    running.holder.give();
+    running.holder.grant();
     settle().await;
     let mut lines = log.take();
     lines.sort();
@@ -212,10 +212,10 @@ async fn the_background_task_of_a_warm_standby_goes_on_from_what_it_prepared() {
         });
         let running = run_without_lease(&store, if is_warm { builder.with_warm_standby() } else { builder });
         tokio::time::sleep(Duration::from_secs(10)).await;
-        running.holder.give();
+        running.holder.grant();
         settle().await;
         // Won again at once: there was nothing to wait for.
-        running.holder.give();
+        running.holder.grant();
         settle().await;
         running.stop().await;
         assert_eq!(log.take(), expected);

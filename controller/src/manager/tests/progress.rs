@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn what_is_at_rest_or_at_work_moves_and_what_does_not_run_yet_does_not() {
     let (store, log) = (MemoryStore::new(), Log::new());
-    let mut manager = Manager::new(store.shared(), Lease::eternal());
+    let mut manager = Manager::new(store.shared(), Lease::always_leader());
     manager.register(logging(&log).build().unwrap()).unwrap();
     let progress = manager.progress();
     let silent = Stall::Silent("controller t".to_owned());
@@ -27,7 +27,7 @@ async fn a_reconciler_that_hangs_is_a_stall_after_five_minutes_and_named() {
     put(&store, "/t/1", "a").await;
     let hangs = Controller::for_type(&texts("t"))
         .with_reconciler(|_: Context<String>, _: Key| std::future::pending::<Result<Outcome, BoxError>>());
-    let mut manager = Manager::new(store.shared(), Lease::eternal());
+    let mut manager = Manager::new(store.shared(), Lease::always_leader());
     manager.register(hangs.build().unwrap()).unwrap();
     let progress = manager.progress();
     let stop = CancellationToken::new();
@@ -43,10 +43,10 @@ async fn a_reconciler_that_hangs_is_a_stall_after_five_minutes_and_named() {
 
 #[tokio::test(start_paused = true)]
 async fn another_task_that_ends_or_is_blocked_is_named() {
-    let (pulse, heart) = pulse();
-    let progress = Progress::new(Vec::new(), Queues::default()).with("the election", pulse);
+    let (probe, reporter) = liveness_channel();
+    let progress = Progress::new(Vec::new(), Queues::default()).with("the election", probe);
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
-    let blocked = heart.beat_during(ended);
+    let blocked = reporter.report_while(ended);
     let silent = Stall::Silent("the election".to_owned());
     // Nobody polls it: that is how a task looks whose thread is blocked.
     assert_eq!(progress.stall().await, Some(silent.clone()));

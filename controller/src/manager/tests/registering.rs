@@ -70,7 +70,7 @@ fn a_controller_prints_as_in_consul() {
 }
 
 fn manager(controllers: Vec<Controller<String>>) -> Manager {
-    let mut manager = Manager::new(MemoryStore::new().shared(), Lease::eternal());
+    let mut manager = Manager::new(MemoryStore::new().shared(), Lease::always_leader());
     for controller in controllers {
         manager.register(controller).unwrap();
     }

@@ -95,7 +95,7 @@ async fn nothing_is_reconciled_before_every_watched_type_is_listed() {
 async fn a_controller_that_fails_does_not_hold_up_another() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
-    let mut manager = Manager::new(store.shared(), Lease::eternal());
+    let mut manager = Manager::new(store.shared(), Lease::always_leader());
     let failing = logging(&Log::new()).named("failing").with_initializer(|_| async { Err("fails".into()) });
     manager.register(failing.build().unwrap()).unwrap();
     manager.register(logging(&log).build().unwrap()).unwrap();
@@ -113,7 +113,7 @@ async fn each_controller_counts_under_its_own_name() {
     put(&store, "/t/1", "a").await;
     let mut registry = prometheus_client::registry::Registry::default();
     let metrics = WorkQueueMetrics::register(&mut registry);
-    let mut manager = Manager::new(store.shared(), Lease::eternal()).with_metrics(&metrics);
+    let mut manager = Manager::new(store.shared(), Lease::always_leader()).with_metrics(&metrics);
     for name in ["one", "other"] {
         manager.register(logging(&Log::new()).named(name).build().unwrap()).unwrap();
     }
@@ -173,15 +173,15 @@ async fn in_the_end_everything_is_as_it_should_be_whatever_goes_wrong() {
             };
             let _ = running.store.commit(vec![operation]).await;
             match random.random_range(0..40) {
-                0 => running.holder.take(),
-                1..4 => running.holder.give(),
+                0 => running.holder.revoke(),
+                1..4 => running.holder.grant(),
                 4 => running.store.compact(),
                 5 => running.store.break_watches(),
                 _ => {}
             }
         }
         store.stop_faults();
-        running.holder.give();
+        running.holder.grant();
         tokio::time::sleep(Duration::from_secs(60)).await;
         let list = async |prefix: &str| -> Vec<(String, String)> {
             let entries = store.list(prefix).await.unwrap().entries.into_iter();

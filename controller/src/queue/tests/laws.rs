@@ -12,7 +12,7 @@ enum Call {
     Add(u8),
     AddAfter(u8, u64),
     Reschedule(u8, u64),
-    Settle(u8),
+    AddDebounced(u8),
     Take,
     Finish,
     Wait(u64),
@@ -24,7 +24,7 @@ fn call() -> impl Strategy<Value = Call> {
         key.clone().prop_map(Call::Add),
         (key.clone(), 0_u64..50).prop_map(|(key, delay)| Call::AddAfter(key, delay)),
         (key.clone(), 0_u64..50).prop_map(|(key, delay)| Call::Reschedule(key, delay)),
-        key.prop_map(Call::Settle),
+        key.prop_map(Call::AddDebounced),
         Just(Call::Take),
         Just(Call::Finish),
         (1_u64..30).prop_map(Call::Wait),
@@ -54,8 +54,8 @@ proptest! {
                     state.reschedule(key, ms(delay), now);
                     owed.insert(key);
                 }
-                Call::Settle(key) => {
-                    state.settle(key, Settle { quiet: ms(10), longest: ms(25) }, now);
+                Call::AddDebounced(key) => {
+                    state.add_debounced(key, Debounce { quiet: ms(10), longest: ms(25) }, now);
                     owed.insert(key);
                 }
                 Call::Take => {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Fingerprint, LOOK};
 
 /// How long the file must stay as it is before it is read, whoever says that it is complete: a writer may open it again.
-const SETTLE: Duration = Duration::from_millis(100);
+const DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// A file that is replaced again and again is read after this time at the latest.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -36,14 +36,14 @@ pub(super) struct Pending {
 impl Pending {
     /// The file was first seen so.
     pub(super) fn new(seen: Option<Fingerprint>, now: Instant) -> Self {
-        Self { is_open: false, seen, complete_since: None, deadline: now + SETTLE }
+        Self { is_open: false, seen, complete_since: None, deadline: now + DEBOUNCE }
     }
 
     pub(super) fn note(&mut self, signal: Signal, now: Instant) {
         self.is_open = signal == Signal::Written;
         self.deadline = if signal == Signal::Complete {
             let since = *self.complete_since.get_or_insert(now);
-            (now + SETTLE).min(since + LONGEST)
+            (now + DEBOUNCE).min(since + LONGEST)
         } else {
             now + LOOK
         };
@@ -59,7 +59,7 @@ impl Pending {
     pub(super) fn is_due(&mut self, fingerprint: Option<Fingerprint>, now: Instant) -> bool {
         let is_same = std::mem::replace(&mut self.seen, fingerprint) == fingerprint;
         let is_late = self.complete_since.is_some_and(|since| since + LONGEST <= now);
-        self.deadline = now + if is_same || is_late || self.is_open { LOOK } else { SETTLE };
+        self.deadline = now + if is_same || is_late || self.is_open { LOOK } else { DEBOUNCE };
         let is_due = (is_same || is_late) && !self.is_open;
         if is_due {
             self.complete_since = None;
@@ -79,10 +79,10 @@ mod tests {
     async fn a_file_is_read_when_it_has_stayed_the_same_for_a_moment() {
         let start = Instant::now();
         let mut pending = Pending::new(A, start);
-        assert_eq!(pending.deadline(), start + SETTLE);
-        assert!(!pending.is_due(B, start + SETTLE), "it was changed meanwhile");
-        assert_eq!(pending.deadline(), start + SETTLE * 2, "it is looked at again soon");
-        assert!(pending.is_due(B, start + SETTLE * 2));
+        assert_eq!(pending.deadline(), start + DEBOUNCE);
+        assert!(!pending.is_due(B, start + DEBOUNCE), "it was changed meanwhile");
+        assert_eq!(pending.deadline(), start + DEBOUNCE * 2, "it is looked at again soon");
+        assert!(pending.is_due(B, start + DEBOUNCE * 2));
     }
 
     #[tokio::test(start_paused = true)]
@@ -94,7 +94,7 @@ mod tests {
             assert!(!pending.is_due(A, start + LOOK * second));
         }
         pending.note(Signal::Complete, start + LOOK * 100);
-        assert_eq!(pending.deadline(), start + LOOK * 100 + SETTLE);
+        assert_eq!(pending.deadline(), start + LOOK * 100 + DEBOUNCE);
         assert!(pending.is_due(A, pending.deadline()));
     }
 
@@ -104,7 +104,7 @@ mod tests {
         let mut pending = Pending::new(A, start);
         let (mut reads, mut now) = (Vec::new(), start);
         for number in 0..50 {
-            now += SETTLE / 2;
+            now += DEBOUNCE / 2;
             if pending.deadline() <= now && pending.is_due(Some([number; 5]), now) {
                 reads.push(now.duration_since(start));
             }
@@ -117,8 +117,8 @@ mod tests {
     async fn a_change_of_which_nothing_is_heard_is_seen_all_the_same() {
         let start = Instant::now();
         let mut pending = Pending::new(A, start);
-        assert!(pending.is_due(A, start + SETTLE));
-        assert_eq!(pending.deadline(), start + SETTLE + LOOK);
+        assert!(pending.is_due(A, start + DEBOUNCE));
+        assert_eq!(pending.deadline(), start + DEBOUNCE + LOOK);
         assert!(!pending.is_due(B, pending.deadline()));
         assert!(pending.is_due(B, pending.deadline()));
     }

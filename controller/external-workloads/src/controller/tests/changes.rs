@@ -108,8 +108,8 @@ async fn a_value_that_cannot_be_read_changes_nothing_and_does_not_stop_the_rest(
     let both = backends(&[("web", &["192.0.2.1", "192.0.2.2"])]);
     assert_eq!(cluster.backends().await, both);
     // Nor does it in the next term, whose holder never saw it in a good state.
-    cluster.lease.take();
-    cluster.lease.give();
+    cluster.lease.revoke();
+    cluster.lease.grant();
     cluster.settle().await;
     assert_eq!(cluster.backends().await, both);
     cluster.end().await;

@@ -14,7 +14,7 @@ async fn deposed() -> Cluster {
     cluster.put(service("web", "web")).await;
     cluster.put(workload("a", "web", "192.0.2.1")).await;
     cluster.settle().await;
-    cluster.lease.take();
+    cluster.lease.revoke();
     cluster.settle().await;
     cluster
 }
@@ -25,7 +25,7 @@ async fn slices_of_a_service_that_was_deleted_while_nobody_was_active_are_delete
     cluster.delete(service("web", "web")).await;
     cluster.settle().await;
     assert_eq!(cluster.slices().await.len(), 1, "who has no lease writes nothing");
-    cluster.lease.give();
+    cluster.lease.grant();
     cluster.settle().await;
     assert_eq!(cluster.slices().await, []);
     cluster.end().await;
@@ -37,7 +37,7 @@ async fn a_slice_that_was_deleted_while_this_one_was_not_active_is_made_again() 
     let cluster = deposed().await;
     cluster.delete(cluster.slices().await.remove(0)).await;
     cluster.settle().await;
-    cluster.lease.give();
+    cluster.lease.grant();
     cluster.settle().await;
     assert_eq!(cluster.backends().await, backends(&[("web", &["192.0.2.1"])]));
     cluster.end().await;
@@ -48,14 +48,14 @@ async fn a_slice_says_in_which_term_it_was_written_and_a_new_term_alone_is_no_re
     let cluster = Cluster::standby();
     cluster.put_raw("/election", "me").await;
     let term = cluster.store.revision();
-    cluster.lease.give_with(Fence { key: "/election".to_owned(), create_revision: term });
+    cluster.lease.grant_with(Fence { key: "/election".to_owned(), create_revision: term });
     cluster.put(service("web", "web")).await;
     cluster.put(workload("a", "web", "192.0.2.1")).await;
     cluster.settle().await;
     let written = cluster.slices().await;
     assert_eq!(written[0].annotations[TERM_ANNOTATION], term.to_string());
-    cluster.lease.take();
-    cluster.lease.give();
+    cluster.lease.revoke();
+    cluster.lease.grant();
     cluster.settle().await;
     assert_eq!(cluster.slices().await, written);
     cluster.end().await;
@@ -66,7 +66,7 @@ async fn a_slice_says_in_which_term_it_was_written_and_a_new_term_alone_is_no_re
 #[tokio::test(start_paused = true)]
 async fn who_has_lost_the_lease_without_knowing_writes_nothing_and_gives_up_after_15_retries() {
     let cluster = Cluster::standby();
-    cluster.lease.give_with(Fence { key: "/election".to_owned(), create_revision: 1 });
+    cluster.lease.grant_with(Fence { key: "/election".to_owned(), create_revision: 1 });
     cluster.put(service("web", "web")).await;
     cluster.put(workload("a", "web", "192.0.2.1")).await;
     // 5 ms doubled 15 times is 164 s.

@@ -11,8 +11,8 @@ use tracing::warn;
 use crate::{state::State, stats::Stats};
 
 /// What Kubernetes has of a type and what is stored of it, with what follows both. Nothing is asked of anybody before the
-/// first [`Sides::next`].
-pub(crate) struct Sides {
+/// first [`SourceAndStored::next`].
+pub(crate) struct SourceAndStored {
     pub(crate) kind: Kind,
     source: Arc<dyn Store>,
     store: Arc<dyn Store>,
@@ -20,7 +20,7 @@ pub(crate) struct Sides {
     pub(crate) state: State,
     wanted: Option<Side>,
     stored: Option<Side>,
-    /// Whether Kubernetes has answered since [`Sides::doubt`].
+    /// Whether Kubernetes has answered since [SourceAndStored::mark_stale].
     is_fresh: bool,
 }
 
@@ -37,12 +37,12 @@ impl Side {
 }
 
 /// Of which side.
-enum Heard {
+enum SourceEvent {
     Wanted(Option<Delivery>),
     Stored(Option<Delivery>),
 }
 
-impl Sides {
+impl SourceAndStored {
     pub(crate) fn new(kind: Kind, source: Arc<dyn Store>, store: Arc<dyn Store>, stats: Stats) -> Self {
         Self {
             kind,
@@ -72,17 +72,17 @@ impl Sides {
         let heard = if self.state.has_wanted() {
             let stored = self.stored.get_or_insert_with(|| Side::open(&self.store, self.kind));
             tokio::select! {
-                event = wanted.events.recv() => Heard::Wanted(event),
-                event = stored.events.recv() => Heard::Stored(event),
+                event = wanted.events.recv() => SourceEvent::Wanted(event),
+                event = stored.events.recv() => SourceEvent::Stored(event),
             }
         } else {
-            Heard::Wanted(wanted.events.recv().await)
+            SourceEvent::Wanted(wanted.events.recv().await)
         };
         match heard {
-            Heard::Wanted(event) => {
+            SourceEvent::Wanted(event) => {
                 self.take_in_wanted(event.ok_or("Kubernetes can no longer be followed")?.event);
             }
-            Heard::Stored(event) => {
+            SourceEvent::Stored(event) => {
                 self.take_in_stored(event.ok_or("the store can no longer be followed")?.event);
             }
         }
@@ -107,7 +107,7 @@ impl Sides {
     }
 
     /// What is known of Kubernetes counts no more until it has answered: it may be old without anybody knowing.
-    pub(crate) fn doubt(&mut self) {
+    pub(crate) fn mark_stale(&mut self) {
         self.is_fresh = false;
         if let Some(side) = &self.wanted {
             side.handle.request_renewal();

@@ -12,13 +12,13 @@ const ANSWER: Duration = Duration::from_secs(1);
 
 /// Asks one task. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Pulse {
+pub struct LivenessProbe {
     questions: mpsc::Sender<oneshot::Sender<()>>,
 }
 
-impl Pulse {
+impl LivenessProbe {
     /// Whether the task answered within a second.
-    pub async fn beats(&self) -> bool {
+    pub async fn is_alive(&self) -> bool {
         let asked = async {
             let (reply, answer) = oneshot::channel();
             self.questions.send(reply).await.is_ok() && answer.await.is_ok()
@@ -29,13 +29,13 @@ impl Pulse {
 
 /// Answers within the task that is asked.
 #[derive(Debug)]
-pub(crate) struct Heart {
+pub(crate) struct LivenessReporter {
     questions: mpsc::Receiver<oneshot::Sender<()>>,
 }
 
-impl Heart {
+impl LivenessReporter {
     /// Does the work of a task, and answers whenever it lets go of its thread.
-    pub(crate) async fn beat_during<F: Future>(mut self, work: F) -> F::Output {
+    pub(crate) async fn report_while<F: Future>(mut self, work: F) -> F::Output {
         tokio::pin!(work);
         loop {
             tokio::select! {
@@ -49,7 +49,7 @@ impl Heart {
     }
 }
 
-pub(crate) fn pulse() -> (Pulse, Heart) {
+pub(crate) fn liveness_channel() -> (LivenessProbe, LivenessReporter) {
     let (sender, questions) = mpsc::channel(1);
-    (Pulse { questions: sender }, Heart { questions })
+    (LivenessProbe { questions: sender }, LivenessReporter { questions })
 }

@@ -2,14 +2,14 @@
 
 use super::*;
 
-const SETTLE: Settle = Settle { quiet: ms(100), longest: ms(500) };
+const DEBOUNCE: Debounce = Debounce { quiet: ms(100), longest: ms(500) };
 
 #[tokio::test(start_paused = true)]
 async fn a_quiet_period_makes_one_of_many() {
     let queue = WorkQueue::new("test");
     let start = Instant::now();
     for _ in 0..3 {
-        queue.add_settled("sync", SETTLE);
+        queue.add_debounced("sync", DEBOUNCE);
         tokio::time::sleep(ms(20)).await;
     }
     assert_eq!(*queue.get().await.unwrap(), "sync");
@@ -25,7 +25,7 @@ async fn a_busy_producer_is_heard_after_the_longest_time() {
         let queue = queue.clone();
         tokio::spawn(async move {
             loop {
-                queue.add_settled("sync", SETTLE);
+                queue.add_debounced("sync", DEBOUNCE);
                 tokio::time::sleep(ms(30)).await;
             }
         })
@@ -38,7 +38,7 @@ async fn a_busy_producer_is_heard_after_the_longest_time() {
 #[tokio::test(start_paused = true)]
 async fn ending_the_queue_ends_the_wait() {
     let queue = WorkQueue::new("test");
-    queue.add_settled("sync", SETTLE);
+    queue.add_debounced("sync", DEBOUNCE);
     let start = Instant::now();
     let waiting = {
         let queue = queue.clone();
@@ -51,11 +51,11 @@ async fn ending_the_queue_ends_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_addition_without_settling_does_not_wait() {
+async fn addition_without_debounce_does_not_wait() {
     let queue = WorkQueue::new("test");
-    queue.add_settled("sync", SETTLE);
+    queue.add_debounced("sync", DEBOUNCE);
     queue.add("sync");
-    queue.add_settled("sync", SETTLE);
+    queue.add_debounced("sync", DEBOUNCE);
     assert_eq!(schedule(&queue).await, [(0, "sync")]);
 }
 
@@ -63,17 +63,17 @@ async fn an_addition_without_settling_does_not_wait() {
 async fn an_earlier_time_is_kept_and_a_later_one_gives_way() {
     let queue = WorkQueue::new("test");
     queue.add_after("early", ms(10));
-    queue.add_settled("early", SETTLE);
+    queue.add_debounced("early", DEBOUNCE);
     queue.add_after("late", ms(5000));
-    queue.add_settled("late", SETTLE);
+    queue.add_debounced("late", DEBOUNCE);
     assert_eq!(schedule(&queue).await, [(10, "early"), (100, "late")]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_key_settles_for_itself() {
+async fn each_key_is_debounced_for_itself() {
     let queue = WorkQueue::new("test");
-    queue.add_settled("a", SETTLE);
+    queue.add_debounced("a", DEBOUNCE);
     tokio::time::sleep(ms(50)).await;
-    queue.add_settled("b", SETTLE);
+    queue.add_debounced("b", DEBOUNCE);
     assert_eq!(schedule(&queue).await, [(50, "a"), (100, "b")]);
 }

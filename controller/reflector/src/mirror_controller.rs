@@ -11,29 +11,29 @@ use futures::{
 };
 use tokio::sync::mpsc;
 
-use crate::{KINDS, reflection::Reflection, sides::Sides, stats::Stats};
+use crate::{KINDS, kind_mirror::KindMirror, source_and_stored::SourceAndStored, stats::Stats};
 
 /// Follows both sides of every type. While it waits for the lease it does nothing else, so that it can go on from there.
-pub(crate) struct Reflector {
-    sides: Vec<Sides>,
+pub(crate) struct MirrorController {
+    sides: Vec<SourceAndStored>,
     stats: Stats,
     /// Is told whenever something was counted.
     told: mpsc::Sender<()>,
 }
 
-impl Reflector {
+impl MirrorController {
     pub(crate) fn new(
         source: &Arc<dyn Store>,
         store: &Arc<dyn Store>,
         stats: &Stats,
         told: &mpsc::Sender<()>,
     ) -> Self {
-        let of = |kind| Sides::new(kind, Arc::clone(source), Arc::clone(store), stats.clone());
+        let of = |kind| SourceAndStored::new(kind, Arc::clone(source), Arc::clone(store), stats.clone());
         Self { sides: KINDS.map(of).into(), stats: stats.clone(), told: told.clone() }
     }
 }
 
-impl Background<Bytes> for Reflector {
+impl Background<Bytes> for MirrorController {
     fn keep_warm(&mut self) -> BoxFuture<'_, BoxError> {
         let sides = self.sides.iter_mut().map(|sides| sides.keep_warm().boxed());
         select_all(sides).map(|(error, ..)| error).boxed()
@@ -49,12 +49,12 @@ impl Background<Bytes> for Reflector {
             }
         };
         async move {
-            let reflections =
-                sides.into_iter().map(|sides| Reflection::new(sides, context.writer().clone()).run());
+            let mirrors =
+                sides.into_iter().map(|sides| KindMirror::new(sides, context.writer().clone()).run());
             let work = async {
                 tokio::select! {
                     () = telling => Ok(()),
-                    ended = try_join_all(reflections) => ended.map(drop),
+                    ended = try_join_all(mirrors) => ended.map(drop),
                 }
             };
             context.stop().run_until_cancelled(work).await.unwrap_or(Ok(()))

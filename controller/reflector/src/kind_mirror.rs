@@ -8,33 +8,33 @@ use tracing::{info, warn};
 
 use crate::{
     batch::{LARGEST, Planned},
-    sides::Sides,
+    source_and_stored::SourceAndStored,
 };
 
 /// How long to wait after a write that failed; twice as long each time, up to the longest. Contiv's times.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// When a key that was set aside is tried again if nothing is heard of it: then the store is listed anew, too.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// When a key that was parked is tried again if nothing is heard of it: then the store is listed anew, too.
+const PARKED_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// When Kubernetes has answered whoever takes over, what that one has missed comes right behind.
 const CATCH_UP: Duration = Duration::from_millis(100);
 
-pub(crate) struct Reflection {
-    sides: Sides,
+pub(crate) struct KindMirror {
+    sides: SourceAndStored,
     writer: Writer,
     /// How many writes go together: all, or one while it is to be found out which one the store refuses.
     limit: usize,
     pause: Duration,
     /// Nothing is written before.
     not_before: Option<Instant>,
-    /// When to try again what was set aside.
+    /// When to try again what was parked.
     retry: Option<Instant>,
     was_synced: bool,
 }
 
-impl Reflection {
+impl KindMirror {
     /// Goes on from what is known of both sides.
-    pub(crate) const fn new(sides: Sides, writer: Writer) -> Self {
+    pub(crate) const fn new(sides: SourceAndStored, writer: Writer) -> Self {
         Self {
             sides,
             writer,
@@ -52,7 +52,7 @@ impl Reflection {
     /// When the lease is lost, or a side can no longer be followed.
     pub(crate) async fn run(mut self) -> Result<(), BoxError> {
         // Whoever wrote until now may have heard more of Kubernetes than this one.
-        self.sides.doubt();
+        self.sides.mark_stale();
         while !self.sides.is_fresh() || !self.sides.state.is_listed() {
             self.sides.next().await?;
         }
@@ -92,7 +92,7 @@ impl Reflection {
     }
 
     fn measure(&mut self) {
-        let Sides { state, stats, kind, .. } = &self.sides;
+        let SourceAndStored { state, stats, kind, .. } = &self.sides;
         let (objects, due, is_listed) = (state.wanted(), state.due(), state.is_listed());
         stats.measure(*kind, objects, due, is_listed);
         if is_listed && due == 0 && !std::mem::replace(&mut self.was_synced, true) {
@@ -123,7 +123,7 @@ impl Reflection {
 
     /// Decides what becomes of a batch that was not written.
     fn recover(&mut self, planned: &[Planned], error: WriteError) -> Result<(), BoxError> {
-        let failed = |sides: &Sides| {
+        let failed = |sides: &SourceAndStored| {
             for Planned { action, .. } in planned {
                 sides.stats.failed(sides.kind, *action);
             }
@@ -131,13 +131,13 @@ impl Reflection {
         match error {
             WriteError::Deposed { .. } | WriteError::Twice { .. } => return Err(error.into()),
             // Somebody else wrote it, or this program did and the answer was lost: it will be heard of.
-            WriteError::Conflict { key } => self.set_aside(&key),
+            WriteError::Conflict { key } => self.park(&key),
             WriteError::Store(error @ contiv_store::StoreError::Refused { .. }) => match planned {
                 [one] => {
                     failed(&self.sides);
                     warn!(key = %one.path, %error, "the store refuses an object; the others go on");
                     let path = Arc::clone(&one.path);
-                    self.set_aside(&path);
+                    self.park(&path);
                 }
                 _ => self.limit = 1,
             },
@@ -153,8 +153,8 @@ impl Reflection {
         Ok(())
     }
 
-    fn set_aside(&mut self, key: &str) {
-        self.sides.state.set_aside(key);
-        self.retry.get_or_insert_with(|| Instant::now() + PATIENCE);
+    fn park(&mut self, key: &str) {
+        self.sides.state.park(key);
+        self.retry.get_or_insert_with(|| Instant::now() + PARKED_RETRY_INTERVAL);
     }
 }
