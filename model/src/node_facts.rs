@@ -12,7 +12,7 @@ use crate::InterfacePattern;
 pub struct NodeFacts {
     /// Addresses of this node on which node ports answer.
     pub node_ips: BTreeSet<IpAddr>,
-    /// Addresses this node is known by: of its Node object, or as configured.
+    /// Addresses this node is known by: one of each family of its Node object, or as configured.
     pub primary_ips: BTreeSet<IpAddr>,
     /// Addresses of this node's interfaces. Empty where they are not known, as for manifests without a kernel.
     pub local_ips: BTreeSet<IpAddr>,

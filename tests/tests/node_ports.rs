@@ -104,11 +104,15 @@ fn node_ports_answer_only_on_the_addresses_that_are_configured() -> Result<()> {
         ADDED.iter().try_for_each(|address| change(lab, "add", address))?;
         let primary = Family::BOTH.map(|family| lab.node.host.address(family).to_string());
         let [primary4, primary6] = [primary[0].as_str(), primary[1].as_str()];
-        let cases: [(&str, &[&str]); 4] = [
+        // They are the node's own too, as those that the internet reaches it by.
+        state.write("node-node.yaml", &node_with_external_ips(lab))?;
+        let cases: [(&str, &[&str]); 5] = [
             ("primary", &[primary4, primary6]),
             ("all", &[primary4, primary6, ADDED[0], ADDED[1]]),
             ("203.0.113.0/24,2001:db8:9::/48", &ADDED),
             ("primary,203.0.113.0/24", &[primary4, primary6, ADDED[0]]),
+            // Of the other family nothing is said: all of its addresses.
+            ("203.0.113.0/24", &[ADDED[0], primary6, ADDED[1]]),
         ];
         for (addresses, expected) in cases {
             let agent = start(lab, &state, &[&format!("--node-port-addresses={addresses}")])?;
@@ -123,6 +127,57 @@ fn node_ports_answer_only_on_the_addresses_that_are_configured() -> Result<()> {
             }
             assert_eq!(found, expected, "{addresses}");
             agent.stop()?;
+        }
+        Ok(())
+    })
+}
+
+/// The node with the addresses [`ADDED`] as its external ones.
+fn node_with_external_ips(lab: &Lab) -> String {
+    let [internal4, internal6] = Family::BOTH.map(|family| lab.node.host.address(family));
+    let [external4, external6] = ADDED;
+    format!(
+        "apiVersion: v1
+kind: Node
+metadata: {{name: {name}}}
+status:
+  addresses:
+  - {{type: ExternalIP, address: {external4}}}
+  - {{type: InternalIP, address: {internal4}}}
+  - {{type: ExternalIP, address: '{external6}'}}
+  - {{type: InternalIP, address: '{internal6}'}}
+",
+        name = lab.node.host.name,
+    )
+}
+
+#[test]
+fn health_checks_answer_on_primary_addresses_only() -> Result<()> {
+    isolated("health_checks_answer_on_primary_addresses_only", |lab| {
+        let (state, _web) = prepare(lab)?;
+        ADDED.iter().try_for_each(|address| change(lab, "add", address))?;
+        state.write("node-node.yaml", &node_with_external_ips(lab))?;
+        state.write(
+            "balanced.yaml",
+            "apiVersion: v1
+kind: Service
+metadata: {name: balanced, namespace: default}
+spec:
+  type: LoadBalancer
+  clusterIP: 10.96.0.77
+  externalTrafficPolicy: Local
+  healthCheckNodePort: 31111
+  ports: [{port: 80, nodePort: 30077}]
+",
+        )?;
+        let _agent = start(lab, &state, &[])?;
+        let answers = |address: IpAddr| lab.client.http("GET", (address, 31111).into(), "/").is_ok();
+        for family in Family::BOTH {
+            let address = lab.node.host.address(family);
+            wait_until(&format!("the health check answers on {address}"), SOON, || answers(address))?;
+        }
+        for address in ADDED {
+            assert!(!answers(address.parse().unwrap()), "{address}");
         }
         Ok(())
     })

@@ -1,6 +1,6 @@
 //! Which of the ready backends traffic with policy Cluster is for: topology hints, and the preference for local ones.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use contiv_tests::{
     agent::{Agent, AgentOptions},
@@ -8,7 +8,7 @@ use contiv_tests::{
         Frontend::{ClusterIp, NodePort},
         Hint, Manifests, NodeManifest, Service, ServiceManifest, State, TARGET_PORT,
     },
-    lab::{Family, Lab, Protocol, Responder, Result, isolated, ranges, wait_until},
+    lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, ranges, wait_until},
 };
 
 /// Connections after which each of four backends has answered, but for one run in 10^11.
@@ -179,6 +179,57 @@ fn a_service_that_prefers_local_backends_is_served_by_them_until_there_is_none()
             agent.wait_until_applied(&manifest.service)?;
             check(lab, &manifest.service, expected, when)?;
         }
+        Ok(())
+    })
+}
+
+/// A load balancer with policy Local, of whose endpoints nobody says on which node they are.
+fn without_node_names(addresses: &[IpAddr]) -> String {
+    let endpoints: Vec<String> =
+        addresses.iter().map(|address| format!("{{addresses: ['{address}']}}")).collect();
+    format!(
+        "apiVersion: v1
+kind: Service
+metadata: {{name: web, namespace: default}}
+spec:
+  type: LoadBalancer
+  clusterIP: 10.96.0.77
+  externalTrafficPolicy: Local
+  healthCheckNodePort: 31111
+  ports: [{{name: web, port: 80, nodePort: 30077}}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: web-1, namespace: default, labels: {{kubernetes.io/service-name: web}}}}
+addressType: IPv4
+ports: [{{name: web, port: {TARGET_PORT}}}]
+endpoints: [{}]
+",
+        endpoints.join(", ")
+    )
+}
+
+#[test]
+fn cluster_range_as_pod_cidrs_keeps_policy_local() -> Result<()> {
+    isolated("cluster_range_as_pod_cidrs_keeps_policy_local", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let state = Manifests::new(lab)?;
+        let [here, elsewhere] = [&lab.pod1, &lab.pod3].map(|pod| pod.host.address(Family::V4));
+        state.write("web.yaml", &without_node_names(&[elsewhere]))?;
+        let flags = vec!["--pod-cidrs=10.244.0.0/16,fd00:10:244::/48".to_owned()];
+        let _agent = Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(state.url()) })?;
+        let node = |port| lab.node.host.socket(Family::V4, port);
+        let health = || lab.client.http("GET", node(31111), "/").map(|answer| answer.status);
+        let soon = Duration::from_secs(10);
+        wait_until("the health check answers", soon, || health().is_ok())?;
+        let nobody = lab.client.ask_within(Protocol::Tcp, node(30077), Duration::from_secs(1))?;
+        assert!(!matches!(nobody, Outcome::Answered { .. }), "{nobody:?}");
+        assert_eq!(health()?, 503);
+
+        state.write("web.yaml", &without_node_names(&[elsewhere, here]))?;
+        wait_until("the node has an endpoint", soon, || health().is_ok_and(|status| status == 200))?;
+        let by = lab.client.distribution(Protocol::Tcp, node(30077), CONNECTIONS)?;
+        assert_eq!(by.into_keys().collect::<Vec<_>>(), ["pod1"]);
         Ok(())
     })
 }

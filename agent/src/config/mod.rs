@@ -147,11 +147,12 @@ pub struct Config {
     #[arg(long, env = "CONTIV_LOG_LEVEL", value_name = "LEVEL")]
     pub log_level: String,
 
-    /// Addresses of this node [default: those of the Node object]
+    /// Addresses of this node [default: the first internal one of each family of the Node object]
     #[arg(long, env = "CONTIV_NODE_IPS", value_name = "ADDR,…", value_delimiter = ',')]
     pub node_ips: Vec<IpAddr>,
 
-    /// Where node ports answer: `primary` (the addresses above), `all` of this node's interfaces, or those in a range
+    /// Where node ports answer: `primary` (the addresses above), `all` of this node's interfaces, or those in a range;
+    /// ranges of one family leave the other with all of its addresses
     #[arg(
         long,
         env = "CONTIV_NODE_PORT_ADDRESSES",
@@ -176,7 +177,7 @@ pub struct Config {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub masquerade_all: bool,
 
-    /// Address ranges of this node's pods [default: those of the Node object]
+    /// Address ranges by which pods are told from other clients [default: those of the Node object]
     #[arg(long, env = "CONTIV_POD_CIDRS", value_name = "RANGE,…", value_delimiter = ',')]
     pub pod_cidrs: Vec<IpNetwork>,
 

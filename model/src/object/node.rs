@@ -12,11 +12,27 @@ use crate::NodeName;
 pub struct Node {
     /// Its name.
     pub name: NodeName,
-    /// Its addresses of the types `InternalIP` and `ExternalIP`.
-    pub ips: BTreeSet<IpAddr>,
+    /// Its addresses of the type `InternalIP`, in the order of the object.
+    pub internal_ips: Vec<IpAddr>,
+    /// Its addresses of the type `ExternalIP`, in the order of the object.
+    pub external_ips: Vec<IpAddr>,
     /// The ranges its pods have their addresses from, without host bits.
     pub pod_cidrs: BTreeSet<IpNetwork>,
     /// The zone it is in: its label `topology.kubernetes.io/zone`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<Arc<str>>,
+}
+
+impl Node {
+    /// All of its addresses.
+    pub fn ips(&self) -> impl Iterator<Item = IpAddr> {
+        self.internal_ips.iter().chain(&self.external_ips).copied()
+    }
+
+    /// The address of each family that the node is known by: the first internal one, or else the first external one.
+    /// Source: Kubernetes' `GetNodeHostIPs`.
+    pub fn host_ips(&self) -> impl Iterator<Item = IpAddr> {
+        let of_family = |ipv4: bool| self.ips().find(|ip| ip.is_ipv4() == ipv4);
+        of_family(true).into_iter().chain(of_family(false))
+    }
 }

@@ -90,7 +90,7 @@ fn source_ranges(spec: &Service, placement: &Placement) -> BTreeSet<IpNetwork> {
     let mut ranges = restricting(&spec.source_ranges);
     let includes = |ip: &IpAddr| ranges.iter().any(|range| range.contains(*ip));
     let families_of_node: BTreeSet<bool> =
-        placement.own_ips.iter().filter(|ip| includes(ip)).map(IpAddr::is_ipv4).collect();
+        placement.facts.primary_ips.iter().filter(|ip| includes(ip)).map(IpAddr::is_ipv4).collect();
     let own = spec.load_balancer_ips.iter().filter(|ip| families_of_node.contains(&ip.is_ipv4()));
     ranges.extend(own.map(|ip| IpNetwork::from(*ip)));
     ranges

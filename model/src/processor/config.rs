@@ -22,7 +22,8 @@ pub struct ProcessorConfig {
     pub node_port_addresses: BTreeSet<NodePortAddresses>,
     /// Node ports answer on 127.0.0.1 too.
     pub node_ports_on_loopback: bool,
-    /// Ranges of the pods on this node. Empty: those that the store has for this node.
+    /// Ranges of the pods by which they are told from other clients. Empty: those that the store has for this node.
+    /// Without a Node object of this node they also tell where an endpoint is that does not name its node.
     pub pod_cidrs: BTreeSet<IpNetwork>,
     /// How pods on this node are told from other clients.
     pub local_detect: LocalDetect,
@@ -71,12 +72,14 @@ impl ProcessorConfig {
 /// Some of this node's addresses, as a setting. Source: kube-proxy's `nodePortAddresses`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodePortAddresses {
-    /// Those the node is known by: of its Node object, or as configured.
+    /// Those the node is known by: the first internal one of each family of its Node object, or else the first external
+    /// one; or as configured. Without loopback.
     Primary,
     /// Those of its interfaces, whatever they are; without loopback, and without link-local ones, of which each pod's
     /// interface has one.
     All,
-    /// Those of its interfaces in this range; without loopback.
+    /// Those of its interfaces in this range; without loopback. Ranges of one family leave the other with all of its
+    /// addresses.
     Within(IpNetwork),
 }
 

@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use super::Processor;
 use crate::{
-    ContivService, InterfaceName, NodeName, Object, ObjectKey, PodId, ServiceId, object::ObjectKind,
+    ContivService, InterfaceName, NodeName, Object, ObjectKey, PodId, ServiceId,
+    object::{Node, ObjectKind},
 };
 
 /// A node with everything that is known of it.
@@ -100,12 +101,13 @@ impl Processor {
         let view = |name: &NodeName| {
             let node = self.cache.nodes.get(name);
             let vpp_nodes = || self.cache.vpp_nodes.values().filter(|vpp_node| vpp_node.name == *name);
-            let ips = node.into_iter().map(|node| &node.ips).chain(vpp_nodes().map(|vpp_node| &vpp_node.ips));
+            let of_vpp_nodes = vpp_nodes().flat_map(|vpp_node| vpp_node.ips.iter().copied());
+            let ips = node.into_iter().flat_map(Node::ips).chain(of_vpp_nodes);
             NodeView {
                 name: name.clone(),
                 this_node: *name == self.config.node_name,
                 vpp_node_ids: vpp_nodes().map(|vpp_node| vpp_node.id).collect(),
-                ips: ips.flatten().copied().collect(),
+                ips: ips.collect(),
                 pod_cidrs: node.map(|node| node.pod_cidrs.clone()).unwrap_or_default(),
                 zone: node.and_then(|node| node.zone.clone()),
             }

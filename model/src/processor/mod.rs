@@ -263,7 +263,7 @@ impl Processor {
         }
         let placement = Placement::derive(&self.cache, &self.config, &self.local_ips);
         let before = std::mem::replace(&mut self.placement, placement);
-        if before.own_ips != self.placement.own_ips {
+        if before.facts.primary_ips != self.placement.facts.primary_ips {
             touched.services.extend(self.cache.services_with_source_ranges());
         }
         if before.zone != self.placement.zone {

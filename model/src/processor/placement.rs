@@ -9,7 +9,10 @@ use std::{
 use ipnetwork::IpNetwork;
 
 use super::{LocalDetect, NodePortAddresses, ProcessorConfig, cache::Cache};
-use crate::{ClusterIpMasquerade, NodeFacts, NodeName, PodId, object::EndpointAddress};
+use crate::{
+    ClusterIpMasquerade, NodeFacts, NodeName, PodId,
+    object::{EndpointAddress, Node},
+};
 
 /// What endpoint addresses are judged by. Derived from the nodes and custom allocations as a whole, so that nothing of an
 /// object that is gone can stay behind.
@@ -21,9 +24,10 @@ pub(super) struct Placement {
     pub(super) node_name: NodeName,
     /// The zone of this node.
     pub(super) zone: Option<Arc<str>>,
-    /// The addresses this node is known by.
-    pub(super) own_ips: BTreeSet<IpAddr>,
-    pod_cidrs: BTreeSet<IpNetwork>,
+    /// All addresses of this node that the store or the configuration names.
+    own_ips: BTreeSet<IpAddr>,
+    /// Ranges of which an endpoint without a node name is on this node.
+    local_cidrs: BTreeSet<IpNetwork>,
     all_node_ips: BTreeSet<IpAddr>,
     redirects: Redirects,
 }
@@ -45,7 +49,7 @@ pub(super) struct Place {
 
 /// Which addresses may be elsewhere after a change. It spares a look at all the others, which is nearly all.
 pub(super) enum Moves {
-    /// Any: the ranges of this node's pods changed.
+    /// Any: the ranges that are this node's changed.
     Any,
     /// These.
     Of(BTreeSet<IpAddr>),
@@ -66,29 +70,32 @@ impl Placement {
     /// interfaces of this node have the addresses `local_ips`.
     pub(super) fn derive(cache: &Cache, config: &ProcessorConfig, local_ips: &BTreeSet<IpAddr>) -> Self {
         let this = &config.node_name;
-        let of_nodes = cache.nodes.values().map(|node| (&node.name, &node.ips));
-        let of_vpp_nodes = cache.vpp_nodes.values().map(|node| (&node.name, &node.ips));
-        let mut own_ips = BTreeSet::new();
-        let mut all_node_ips = config.node_ips.clone();
-        for (name, ips) in of_nodes.chain(of_vpp_nodes) {
-            all_node_ips.extend(ips);
-            if name == this {
-                own_ips.extend(ips);
-            }
-        }
         let stored = cache.nodes.get(this);
-        let pod_cidrs = if config.pod_cidrs.is_empty() {
-            stored.map(|node| node.pod_cidrs.clone()).unwrap_or_default()
-        } else {
-            config.pod_cidrs.clone()
+        let of_vpp_nodes = |is_meant: &dyn Fn(&NodeName) -> bool| -> Vec<IpAddr> {
+            let vpp_nodes = cache.vpp_nodes.values().filter(|node| is_meant(&node.name));
+            vpp_nodes.flat_map(|node| node.ips.iter().copied()).collect()
         };
-        let primary = if config.node_ips.is_empty() { &own_ips } else { &config.node_ips };
+        let mut all_node_ips = config.node_ips.clone();
+        all_node_ips.extend(cache.nodes.values().flat_map(Node::ips));
+        all_node_ips.extend(of_vpp_nodes(&|_| true));
+        let own_vpp_ips = of_vpp_nodes(&|name| name == this);
+        let mut own_ips = config.node_ips.clone();
+        own_ips.extend(stored.into_iter().flat_map(Node::ips).chain(own_vpp_ips.iter().copied()));
+        let primary_ips: BTreeSet<IpAddr> = if config.node_ips.is_empty() {
+            stored.into_iter().flat_map(Node::host_ips).chain(own_vpp_ips).collect()
+        } else {
+            config.node_ips.clone()
+        };
+        let stored_cidrs = stored.map(|node| &node.pod_cidrs);
         let facts = NodeFacts {
-            node_ips: node_port_ips(config, primary, local_ips),
-            primary_ips: primary.clone(),
+            node_ips: node_port_ips(config, &primary_ips, local_ips),
+            primary_ips,
             local_ips: local_ips.clone(),
             pod_cidrs: match config.local_detect {
-                LocalDetect::PodCidrs => pod_cidrs.clone(),
+                LocalDetect::PodCidrs if config.pod_cidrs.is_empty() => {
+                    stored_cidrs.cloned().unwrap_or_default()
+                }
+                LocalDetect::PodCidrs => config.pod_cidrs.clone(),
                 LocalDetect::Interfaces(_) | LocalDetect::None => BTreeSet::new(),
             },
             pod_interfaces: match &config.local_detect {
@@ -102,10 +109,11 @@ impl Placement {
             },
             service_cidrs: config.service_cidrs.clone(),
         };
-        own_ips.extend(&config.node_ips);
+        // Where the store knows this node, what is configured may be the range of the whole cluster.
+        let local_cidrs = stored_cidrs.unwrap_or(&config.pod_cidrs).clone();
         let zone = config.zone.clone().or_else(|| stored.and_then(|node| node.zone.clone()));
         let redirects = redirects(cache);
-        Self { facts, node_name: this.clone(), zone, own_ips, pod_cidrs, all_node_ips, redirects }
+        Self { facts, node_name: this.clone(), zone, own_ips, local_cidrs, all_node_ips, redirects }
     }
 
     /// Where this address is.
@@ -114,7 +122,7 @@ impl Placement {
         let ip = address.ip;
         let local = match &address.node_name {
             Some(node_name) => *node_name == self.node_name,
-            None => self.pod_cidrs.iter().any(|cidr| cidr.contains(ip)) || self.own_ips.contains(&ip),
+            None => self.local_cidrs.iter().any(|cidr| cidr.contains(ip)) || self.own_ips.contains(&ip),
         };
         Place {
             ip: self.redirect(address).unwrap_or(ip),
@@ -125,7 +133,7 @@ impl Placement {
 
     /// Which addresses may be elsewhere than they were; none if none can be.
     pub(super) fn moves_since(&self, before: &Self) -> Option<Moves> {
-        if self.pod_cidrs != before.pod_cidrs {
+        if self.local_cidrs != before.local_cidrs {
             return Some(Moves::Any);
         }
         let mut ips = BTreeSet::new();
@@ -159,7 +167,8 @@ impl Placement {
     }
 }
 
-/// The addresses on which node ports answer.
+/// The addresses on which node ports answer. Where the setting is nothing but ranges and none is of a family, all addresses
+/// of that family. Source: kube-proxy's `NodePortAddresses`.
 fn node_port_ips(
     config: &ProcessorConfig,
     primary: &BTreeSet<IpAddr>,
@@ -171,10 +180,13 @@ fn node_port_ips(
     let mut ips = BTreeSet::new();
     for addresses in &config.node_port_addresses {
         match addresses {
-            NodePortAddresses::Primary => ips.extend(primary),
+            NodePortAddresses::Primary => ips.extend(primary.iter().filter(|ip| !ip.is_loopback())),
             NodePortAddresses::All => ips.extend(of_interfaces(&|ip| !is_link_local(ip))),
             NodePortAddresses::Within(range) => ips.extend(of_interfaces(&|ip| range.contains(*ip))),
         }
+    }
+    if let Some(ipv4) = unnamed_family(&config.node_port_addresses) {
+        ips.extend(of_interfaces(&|ip| ip.is_ipv4() == ipv4 && !is_link_local(ip)));
     }
     if config.node_ports_on_loopback {
         // Not ::1: the kernel takes it for an address of the loopback interface alone, so answers do not find back
@@ -182,6 +194,21 @@ fn node_port_ips(
         ips.insert(IpAddr::from(Ipv4Addr::LOCALHOST));
     }
     ips
+}
+
+/// Whether IPv4 is the family that none of these is of; none where both are named. `primary` and `all` name both.
+fn unnamed_family(addresses: &BTreeSet<NodePortAddresses>) -> Option<bool> {
+    let names = |ipv4: bool| {
+        addresses.iter().any(|addresses| match addresses {
+            NodePortAddresses::Primary | NodePortAddresses::All => true,
+            NodePortAddresses::Within(range) => range.is_ipv4() == ipv4,
+        })
+    };
+    match (names(true), names(false)) {
+        (true, false) => Some(false),
+        (false, true) => Some(true),
+        (true, true) | (false, false) => None,
+    }
 }
 
 const fn is_link_local(ip: &IpAddr) -> bool {

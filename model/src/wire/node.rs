@@ -16,12 +16,15 @@ pub(super) fn validate(message: &proto::Node) -> Result<Node, Vec<FieldError>> {
     let mut problems = Problems::default();
     problems.check("name", field::name(&message.name));
 
-    let mut ips = BTreeSet::new();
+    let (mut internal_ips, mut external_ips) = (Vec::new(), Vec::new());
     for (i, address) in message.addresses.iter().enumerate() {
-        // The other types are names.
-        if matches!(address.r#type(), Type::NodeInternalIp | Type::NodeExternalIp) {
-            ips.extend(problems.check(format_args!("addresses[{i}].address"), field::ip(&address.address)));
-        }
+        let ips = match address.r#type() {
+            Type::NodeInternalIp => &mut internal_ips,
+            Type::NodeExternalIp => &mut external_ips,
+            // The other types are names.
+            _ => continue,
+        };
+        ips.extend(problems.check(format_args!("addresses[{i}].address"), field::ip(&address.address)));
     }
     let mut pod_cidrs = BTreeSet::new();
     if !message.pod_cidr.is_empty() {
@@ -33,7 +36,8 @@ pub(super) fn validate(message: &proto::Node) -> Result<Node, Vec<FieldError>> {
     let zone = message.labels.get(ZONE_LABEL).filter(|zone| !zone.is_empty());
     problems.finish(Node {
         name: NodeName::new(message.name.as_str()),
-        ips,
+        internal_ips,
+        external_ips,
         pod_cidrs,
         zone: zone.map(|zone| zone.as_str().into()),
     })

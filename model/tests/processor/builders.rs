@@ -164,7 +164,8 @@ pub(crate) fn mk_pod(id: &str, addresses: &[&str]) -> Pod {
 pub(crate) fn mk_node(name: &str, addresses: &[&str], pod_cidrs: &[&str]) -> Node {
     Node {
         name: NodeName::new(name),
-        ips: ips(addresses),
+        internal_ips: addresses.iter().copied().map(ip).collect(),
+        external_ips: Vec::new(),
         pod_cidrs: pod_cidrs.iter().map(|cidr| cidr.parse().unwrap()).collect(),
         zone: None,
     }

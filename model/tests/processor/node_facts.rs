@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use contiv_model::{
     ClusterIpMasquerade, Event, LocalDetect, NodeFacts, NodeName, NodePortAddresses, Processor,
-    ProcessorConfig,
+    ProcessorConfig, object::Node,
 };
 
 use crate::builders::*;
@@ -31,10 +31,10 @@ fn node_ports_answer_on_the_addresses_that_are_asked_for() {
     let cases: [(&[NodePortAddresses], &[&str]); 6] = [
         (&[NodePortAddresses::Primary], &["192.168.1.1"]),
         (&[NodePortAddresses::All], &["192.168.1.1", "10.0.0.7", "2001:db8::7"]),
-        (&[within("10.0.0.0/8")], &["10.0.0.7"]),
+        (&[within("10.0.0.0/8"), within("2001:db8::/32")], &["10.0.0.7", "2001:db8::7"]),
         (&[within("10.0.0.0/8"), NodePortAddresses::Primary], &["192.168.1.1", "10.0.0.7"]),
-        (&[within("fe80::/10")], &["fe80::1"]),
-        (&[within("127.0.0.0/8"), within("203.0.113.0/24")], &[]),
+        (&[within("fe80::/10"), within("10.0.0.0/8")], &["10.0.0.7", "fe80::1"]),
+        (&[within("127.0.0.0/8"), within("203.0.113.0/24"), within("fd00::/8")], &[]),
     ];
     for (addresses, expected) in cases {
         let node_port_addresses: BTreeSet<_> = addresses.iter().copied().collect();
@@ -42,6 +42,47 @@ fn node_ports_answer_on_the_addresses_that_are_asked_for() {
         assert_eq!(facts.node_ips, ips(expected), "{addresses:?}");
         assert_eq!(facts.local_ips, ips(&LOCAL));
     }
+}
+
+#[test]
+fn ranges_of_one_family_leave_the_other_with_all_addresses() {
+    for (range, expected) in [
+        ("10.0.0.0/8", &["10.0.0.7", "2001:db8::7"][..]),
+        ("203.0.113.0/24", &["2001:db8::7"]),
+        ("fd00::/8", &["192.168.1.1", "10.0.0.7"]),
+        ("fe80::/10", &["192.168.1.1", "10.0.0.7", "fe80::1"]),
+    ] {
+        let node_port_addresses = [NodePortAddresses::Within(range.parse().unwrap())].into();
+        let facts = facts(ProcessorConfig { node_port_addresses, ..config() });
+        assert_eq!(facts.node_ips, ips(expected), "{range}");
+    }
+}
+
+#[test]
+fn primary_is_the_first_internal_address_of_each_family() {
+    let node = |internal: &[&str], external: &[&str]| Node {
+        external_ips: external.iter().copied().map(ip).collect(),
+        ..mk_node(MASTER, internal, &[])
+    };
+    for (internal, external, expected) in [
+        (&["192.168.1.2", "192.168.1.1", "10.0.0.7"][..], &["203.0.113.1"][..], &["192.168.1.2"][..]),
+        (&["192.168.1.1", "fd00::1"], &["203.0.113.1", "2001:db8::1"], &["192.168.1.1", "fd00::1"]),
+        (&["192.168.1.1"], &["2001:db8::2", "2001:db8::1", "203.0.113.1"], &["192.168.1.1", "2001:db8::2"]),
+        (&[], &["203.0.113.1", "203.0.113.2"], &["203.0.113.1"]),
+        (&[], &[], &[]),
+    ] {
+        let mut processor = Processor::new(config());
+        processor.apply([put(node(internal, external))]);
+        let facts = processor.snapshot().node;
+        assert_eq!((&facts.node_ips, &facts.primary_ips), (&ips(expected), &ips(expected)), "{internal:?}");
+    }
+}
+
+#[test]
+fn node_known_by_loopback_has_no_node_ports() {
+    let mut processor = Processor::new(config());
+    processor.apply([put(mk_node(MASTER, &["127.0.0.1", "::1"], &[]))]);
+    assert_eq!(processor.snapshot().node.node_ips, ips(&[]));
 }
 
 #[test]

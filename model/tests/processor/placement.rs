@@ -121,12 +121,48 @@ fn the_configuration_replaces_what_the_store_says_of_this_node() {
     assert_eq!(
         backends(&processor, "default/web"),
         [
-            "80/tcp -> 10.1.1.3:8080",
-            "80/tcp -> 10.7.1.1:8080 local",
+            "80/tcp -> 10.1.1.3:8080 local",
+            "80/tcp -> 10.7.1.1:8080",
             "80/tcp -> 192.168.1.1:8080 local host-network",
             "80/tcp -> 203.0.113.1:8080 local host-network"
         ]
     );
+}
+
+#[test]
+fn cluster_range_as_pod_cidrs_makes_no_endpoint_local() {
+    let cluster_range = ProcessorConfig {
+        pod_cidrs: ["10.1.0.0/16".parse().unwrap()].into(),
+        ..ProcessorConfig::new(NodeName::new(MASTER))
+    };
+    let mut processor = Processor::new(cluster_range.clone());
+    processor.apply(nodes().into_iter().chain([
+        put(web()),
+        slice(&[at("10.1.1.3"), at("10.1.2.3"), on(WORKER, "10.1.2.4"), on(MASTER, "10.1.2.5")]),
+    ]));
+    let expected = [
+        "80/tcp -> 10.1.1.3:8080 local",
+        "80/tcp -> 10.1.2.3:8080",
+        "80/tcp -> 10.1.2.4:8080",
+        "80/tcp -> 10.1.2.5:8080 local",
+    ];
+    assert_eq!(backends(&processor, "default/web"), expected);
+    assert_eq!(processor.snapshot().node.pod_cidrs, cluster_range.pod_cidrs, "clients are told apart by it");
+
+    // A Node object without ranges says nothing of where its pods are.
+    processor.apply([put(mk_node(MASTER, &["192.168.1.1"], &[]))]);
+    assert_eq!(backends(&processor, "default/web")[0], "80/tcp -> 10.1.1.3:8080");
+}
+
+#[test]
+fn pod_cidrs_without_node_object_make_endpoints_local() {
+    let mut processor = Processor::new(ProcessorConfig {
+        pod_cidrs: ["10.7.0.0/16".parse().unwrap()].into(),
+        ..ProcessorConfig::new(NodeName::new(MASTER))
+    });
+    processor.apply([put(web()), slice(&[at("10.7.1.1"), at("10.8.1.1"), on(WORKER, "10.7.1.2")])]);
+    let expected = ["80/tcp -> 10.7.1.1:8080 local", "80/tcp -> 10.7.1.2:8080", "80/tcp -> 10.8.1.1:8080"];
+    assert_eq!(backends(&processor, "default/web"), expected);
 }
 
 #[test]

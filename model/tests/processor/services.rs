@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use contiv_model::{
     Balance, ContivService, Frontend, NodeName, Processor, ProcessorConfig, Protocol, TrafficPolicy,
-    object::{Service, ServiceOptions, ServiceType},
+    object::{Node, Service, ServiceOptions, ServiceType},
 };
 use ipnetwork::IpNetwork;
 
@@ -172,6 +172,12 @@ fn where_this_node_may_connect_the_address_of_the_load_balancer_may_as_a_source_
     let changes = processor.apply([put(mk_node(MASTER, &["192.168.1.1", "2001:db8::7"], &[]))]);
     assert_eq!(changed(&changes), ["default/web"]);
     assert_eq!(source_ranges(&processor), ranges(&["192.168.0.0/16", "fd00::/8", "203.0.113.1/32"]));
+    // The node is not known by an external address beside an internal one, nor by a second one.
+    processor.apply([put(Node {
+        external_ips: vec![ip("192.168.7.7")],
+        ..mk_node(MASTER, &["10.0.0.1", "192.168.1.1"], &[])
+    })]);
+    assert_eq!(source_ranges(&processor), ranges(&["192.168.0.0/16", "fd00::/8"]));
 }
 
 #[test]

@@ -35,7 +35,8 @@ fn of_a_nodes_addresses_those_that_are_ip_addresses_count() {
             {"type":"NodeInternalDNS","address":"web.example.com"},{"address":"?"}]}"#,
     );
     let Object::Node(node) = object else { panic!("{object:?}") };
-    assert_eq!(node.ips, ips(&["192.168.1.1", "fd00::1", "203.0.113.1"]));
+    assert_eq!(node.internal_ips, ips::<Vec<_>>(&["192.168.1.1", "fd00::1"]));
+    assert_eq!(node.external_ips, ips::<Vec<_>>(&["203.0.113.1"]));
     let cidrs: Vec<String> = node.pod_cidrs.iter().map(ToString::to_string).collect();
     assert_eq!(cidrs, ["10.1.1.0/24", "fd00:1::/64"]);
 }

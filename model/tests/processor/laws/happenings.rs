@@ -61,9 +61,13 @@ fn object() -> impl Strategy<Value = Object> {
         2 => (pod(), address_set(), any::<bool>(), 1..3_u8).prop_map(|(id, ips, host_network, weight)| {
             contiv_model::object::Pod { id, ips, host_network, weight }.object()
         }),
-        1 => (node(), address_set(), cidrs(), option::of(zone())).prop_map(|(name, ips, pod_cidrs, zone)| {
-            contiv_model::object::Node { name, ips, pod_cidrs, zone }.object()
-        }),
+        1 => (node(), address_set(), address_set(), cidrs(), option::of(zone())).prop_map(
+            |(name, internal_ips, external_ips, pod_cidrs, zone)| {
+                let [internal_ips, external_ips] =
+                    [internal_ips, external_ips].map(|ips| ips.into_iter().collect());
+                contiv_model::object::Node { name, internal_ips, external_ips, pod_cidrs, zone }.object()
+            }
+        ),
         1 => (1..4_u32, node(), address_set())
             .prop_map(|(id, name, ips)| contiv_model::object::VppNode { id, name, ips }.object()),
         2 => allocation(),
