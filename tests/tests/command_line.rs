@@ -5,7 +5,7 @@ use std::time::Duration;
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
     cluster::{Etcd, Frontend, Manifests, Service, State, TARGET_PORT},
-    lab::{Family, Lab, Protocol, Responder, Result, isolated},
+    lab::{Family, Lab, LabError, Outcome, Protocol, Responder, Result, isolated},
 };
 
 fn contiv(lab: &Lab, arguments: &[&str]) -> Result<String> {
@@ -35,6 +35,40 @@ fn manifests_applied_to_etcd_reach_the_kernel_and_leave_it_when_deleted() -> Res
         let address = web.address(lab, Frontend::NodePort, Family::V4);
         let outcome = lab.client.ask_within(Protocol::Tcp, address, Duration::from_millis(100))?;
         outcome.refusal()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn forwarding_that_is_off_is_named_by_status() -> Result<()> {
+    isolated("forwarding_that_is_off_is_named_by_status", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let state = Manifests::new(lab)?;
+        let web = Service::new("web", 80, &[lab.pod1.host]);
+        state.put(&web)?;
+        let set = |value: &str| {
+            let script = format!("echo {value} >/proc/sys/net/ipv4/ip_forward");
+            lab.node.exec(&["sh", "-c", &script])
+        };
+        set("0")?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        let address = web.address(lab, Frontend::NodePort, Family::V4);
+        let is_answered = || {
+            let outcome = lab.client.ask_within(Protocol::Tcp, address, Duration::from_secs(1))?;
+            Ok::<_, LabError>(matches!(outcome, Outcome::Answered { .. }))
+        };
+        assert!(!is_answered()?);
+        let status = contiv(lab, &["status"])?;
+        assert!(status.contains("nftables: net.ipv4.ip_forward is 0: pods and clients outside"), "{status}");
+        assert!(!status.contains("ipv6"), "IPv6 is forwarded:\n{status}");
+
+        set("1")?;
+        // Any change of a service looks again.
+        state.put(&Service::new("db", 81, &[lab.pod1.host]))?;
+        agent.wait_until_applied(&Service::new("db", 81, &[lab.pod1.host]))?;
+        assert!(is_answered()?);
+        let status = contiv(lab, &["status"])?;
+        assert!(!status.contains("ip_forward"), "{status}");
         Ok(())
     })
 }

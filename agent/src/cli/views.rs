@@ -218,6 +218,8 @@ pub(super) struct CallView {
     pub(super) call: String,
     pub(super) at: Timestamp,
     pub(super) duration_ms: f64,
+    #[serde(default)]
+    pub(super) notes: Vec<String>,
 }
 
 /// One that failed.

@@ -13,6 +13,7 @@ mod element;
 mod elements;
 mod encode;
 mod evaluate;
+mod forwarding;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod heal;
@@ -88,6 +89,8 @@ pub struct Nftables {
     cleaner: Cleaner,
     /// The optional modules that the kernel lacks; none until it is known that it has all others.
     missing: Option<Vec<KernelModule>>,
+    /// The families in which the machine forwarded no packets at the last resync.
+    not_forwarding: Vec<Family>,
     /// Others are to be kept from the table; whether the kernel can do that has not been asked yet.
     keeps_others_out: bool,
     ownership: Ownership,
@@ -139,6 +142,14 @@ impl Nftables {
             self.missing = Some(modules::missing_optional(self.socket()?)?);
         }
         Ok(self.missing.as_deref().unwrap_or_default())
+    }
+
+    /// The report with what the administrator should know.
+    fn with_notes(&self, mut report: Report) -> Report {
+        if let Some(table) = self.table.as_ref().filter(|_| !self.not_forwarding.is_empty()) {
+            report.notes = forwarding::notes(&self.not_forwarding, table.services(), table.node());
+        }
+        report
     }
 
     /// Whose the table is to be. At the first time it is tried, by a transaction.
@@ -282,7 +293,8 @@ impl Renderer for Nftables {
         }
         let result = self.resync_accepted(snapshot, &last_good);
         let report = result.map_err(|error| self.failed("resync the table", &error))?;
-        Ok(Report { rejected: self.refused.list(), ..report })
+        self.not_forwarding = forwarding::disabled();
+        Ok(self.with_notes(Report { rejected: self.refused.list(), ..report }))
     }
 
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
@@ -306,7 +318,10 @@ impl Renderer for Nftables {
             Err(error) => Err(error),
         };
         let report = result.map_err(|error| self.failed("update the table", &error))?;
-        Ok(Report { rejected: self.refused.list(), ..report })
+        if !self.not_forwarding.is_empty() {
+            self.not_forwarding = forwarding::disabled();
+        }
+        Ok(self.with_notes(Report { rejected: self.refused.list(), ..report }))
     }
 
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
@@ -323,7 +338,7 @@ impl Renderer for Nftables {
                     // Flows may have begun meanwhile that no rule has seen.
                     self.cleaner.reconciled(snapshot, Vec::new());
                 }
-                Ok(report)
+                Ok(self.with_notes(report))
             }
             // There may be more damage; or the kernel has refused something, of which others may have been the cause.
             Ok(_) | Err(NetlinkError::Refused { .. }) => self.resync(snapshot),

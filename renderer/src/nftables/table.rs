@@ -155,6 +155,11 @@ impl Table {
         &self.services
     }
 
+    /// What is known of this node.
+    pub(crate) const fn node(&self) -> &NodeFacts {
+        &self.node
+    }
+
     /// The chains made on demand that are in use.
     pub(crate) fn chains(&self) -> impl Iterator<Item = DemandChain> {
         self.chains.iter().filter(|(_, uses)| **uses > 0).map(|(chain, _)| *chain)

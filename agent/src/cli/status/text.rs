@@ -140,7 +140,9 @@ fn troubles(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
         overview.renderers.iter().partition(|renderer| renderer.failures > 0);
     let quarantined = overview.quarantine.iter().map(|entry| (quarantined(entry), Tone::Warning));
     let past = well.into_iter().filter_map(error);
-    let lines: Vec<_> = failing.into_iter().filter_map(error).chain(quarantined).chain(past).collect();
+    let notes = overview.renderers.iter().flat_map(notes).map(|note| (vec![note], Tone::Warning));
+    let lines: Vec<_> =
+        failing.into_iter().filter_map(error).chain(quarantined).chain(notes).chain(past).collect();
     if lines.is_empty() {
         return;
     }
@@ -157,6 +159,12 @@ fn troubles(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     if more > 0 {
         let _ = writeln!(text, "and {more} more: `contiv status -o json`");
     }
+}
+
+/// What a renderer finds wanting about the machine.
+fn notes(renderer: &RendererStateView) -> impl Iterator<Item = String> {
+    let notes = renderer.last_report.iter().flat_map(|last| &last.notes);
+    notes.map(|note| format!("{}: {note}", renderer.name))
 }
 
 /// What it is and what is wrong with it; and below that, where to mend it and what holds until then.

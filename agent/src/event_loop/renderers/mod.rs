@@ -204,6 +204,10 @@ impl Renderers {
             info!(renderer = &*renderer.name, failures = renderer.backoff.failures(), "recovered");
             renderer.backoff.reset();
         }
+        let known = renderer.last_report.as_ref().map_or(&[][..], |last| &last.report.notes);
+        for note in report.notes.iter().filter(|note| !known.contains(note)) {
+            warn!(renderer = &*renderer.name, "{note}");
+        }
         renderer.is_ready = true;
         renderer.applied_revision = revision;
         renderer.last_report = Some(last);

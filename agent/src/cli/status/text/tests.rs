@@ -58,6 +58,15 @@ fn however_much_is_wrong_it_fits_on_a_screen_of_80_columns_and_24_lines() {
 }
 
 #[test]
+fn note_of_renderer_is_shown() {
+    let mut overview = overview(0);
+    let last = overview.renderers[0].last_report.as_mut().unwrap();
+    last.notes = vec!["net.ipv4.ip_forward is 0: no clients".to_owned()];
+    let text = render(&overview, Some((24, 80)), NOW.parse().unwrap());
+    assert!(text.contains("nftables: net.ipv4.ip_forward is 0: no clients\n"), "{text}");
+}
+
+#[test]
 fn what_is_stored_does_nothing_to_the_terminal() {
     let mut overview = overview(1);
     overview.quarantine[0].reason = "\x1b[2Jgone".to_owned();
