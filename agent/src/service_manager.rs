@@ -2,9 +2,12 @@
 //!
 //! Whoever does the work is asked once a second: the agent's event loop, or the controllers and their election. Only an answer
 //! keeps the watchdog quiet, so it is their progress that counts and not that of a timer beside them.
+//!
+//! Nothing waits for the service manager: what it has no room for is told again at the next look, as it is then.
 
 mod controllers;
 mod event_loop;
+mod socket;
 mod words;
 
 #[cfg(test)]
@@ -22,13 +25,15 @@ use tracing::warn;
 
 pub(crate) use controllers::look_at_controllers;
 pub(crate) use event_loop::{look_at_event_loop, readiness_of_event_loop};
+use socket::Socket;
 
 /// Between two questions.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// After this time a reload counts as done, even if the store or a renderer does not come to rest.
 const RELOAD_LIMIT: Duration = Duration::from_secs(20);
 
-type Send = dyn Fn(&[NotifyState<'_>]) + std::marker::Send + Sync;
+/// False if it could not be told.
+type Send = dyn Fn(&[NotifyState<'_>]) -> bool + std::marker::Send + Sync;
 
 /// The socket of the service manager. Clones are the same.
 #[derive(Clone)]
@@ -45,35 +50,38 @@ impl fmt::Debug for ServiceManager {
 impl ServiceManager {
     /// That of the environment (`NOTIFY_SOCKET`); none if nothing there has to be told.
     pub fn of_environment() -> Option<Self> {
-        std::env::var_os("NOTIFY_SOCKET")?;
-        Some(Self::new(|states| {
-            if let Err(error) = sd_notify::notify(states) {
+        let address = std::env::var_os("NOTIFY_SOCKET")?;
+        match Socket::new(&address) {
+            Ok(socket) => Some(Self::new(move |states| socket.send(states))),
+            Err(error) => {
                 // It goes on without; the service manager ends it if it has to know.
-                warn!(%error, "the service manager could not be told");
+                warn!(%error, address = %address.display(), "the service manager cannot be told anything");
+                None
             }
-        }))
+        }
     }
 
-    fn new(send: impl Fn(&[NotifyState<'_>]) + std::marker::Send + Sync + 'static) -> Self {
+    fn new(send: impl Fn(&[NotifyState<'_>]) -> bool + std::marker::Send + Sync + 'static) -> Self {
         Self { send: Arc::new(send) }
     }
 
     /// It is ready, from a start or a reload.
-    pub fn ready(&self) {
-        (self.send)(&[NotifyState::Ready]);
+    fn ready(&self) -> bool {
+        (self.send)(&[NotifyState::Ready])
     }
 
     /// One line for people.
-    fn status(&self, status: &str) {
-        (self.send)(&[NotifyState::Status(status)]);
+    fn status(&self, status: &str) -> bool {
+        (self.send)(&[NotifyState::Status(status)])
     }
 
     /// Everything is read again. Needs the time, so that the end of an older reload is not taken for that of this.
-    fn reloading(&self) {
+    fn reloading(&self) -> bool {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => (self.send)(&[NotifyState::Reloading, now]),
             Err(error) => {
                 warn!(%error, "the clock could not be read, so the service manager is not told of the reload");
+                false
             }
         }
     }
@@ -118,8 +126,8 @@ impl ServiceManager {
                     }
                     // Before it is ready there is nothing to reload: it is starting.
                     if told.ready {
-                        self.reloading();
-                        told.reload_since = Some(Instant::now());
+                        told.reload_is_untold = true;
+                        self.tell_reload(&mut told);
                     }
                     // The next look says how far it is: whoever does the work has been asked to read again before.
                     ticks.reset();
@@ -133,20 +141,26 @@ impl ServiceManager {
         }
     }
 
+    fn tell_reload(&self, told: &mut Told) {
+        if told.reload_is_untold && self.reloading() {
+            told.reload_is_untold = false;
+            told.reload_since = Some(Instant::now());
+        }
+    }
+
     fn tell(&self, told: &mut Told, look: Look) {
         if look.alive {
             self.watchdog();
         }
-        if told.status != look.status {
-            self.status(&look.status);
+        if told.status != look.status && self.status(&look.status) {
             told.status = look.status;
         }
+        self.tell_reload(told);
         let is_reloaded =
             told.reload_since.is_some_and(|since| since.elapsed() >= RELOAD_LIMIT || look.at_rest);
-        if look.alive && ((look.ready && !told.ready) || is_reloaded) {
+        if look.alive && ((look.ready && !told.ready) || is_reloaded) && self.ready() {
             told.ready = true;
             told.reload_since = None;
-            self.ready();
         }
     }
 }
@@ -175,5 +189,7 @@ impl Look {
 struct Told {
     ready: bool,
     status: String,
+    /// A reload was asked for, and could not be told yet.
+    reload_is_untold: bool,
     reload_since: Option<Instant>,
 }

@@ -4,7 +4,10 @@ use contiv_controller::{
 };
 use contiv_store::FeedEvent;
 use serde_json::json;
-use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
+use tokio::{
+    sync::{mpsc::UnboundedReceiver, watch},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -27,9 +30,43 @@ fn recorded() -> (ServiceManager, UnboundedReceiver<String>) {
             NotifyState::Status(status) => (*status).to_owned(),
             other => panic!("nobody says {other:?}"),
         };
-        let _ = sender.send(states.iter().map(word).collect::<Vec<_>>().join(" "));
+        sender.send(states.iter().map(word).collect::<Vec<_>>().join(" ")).is_ok()
     });
     (manager, told)
+}
+
+/// The same, which has no room for the first message of these kinds.
+fn recorded_without_room_for(
+    refused: &'static [&'static str],
+) -> (ServiceManager, UnboundedReceiver<String>) {
+    let (inner, told) = recorded();
+    let refused = watch::Sender::new(refused.to_vec());
+    let manager = ServiceManager::new(move |states| {
+        let kind = states[0].to_string();
+        let is_refused = refused.send_if_modified(|refused| {
+            let position = refused.iter().position(|refused| kind.starts_with(refused));
+            position.map(|position| refused.remove(position)).is_some()
+        });
+        !is_refused && (inner.send)(states)
+    });
+    (manager, told)
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_without_room_is_told_at_the_next_look() {
+    let (manager, mut told) = recorded_without_room_for(&["READY", "STATUS", "RELOADING"]);
+    let (reloads, reloaded) = mpsc::channel(1);
+    let look = || {
+        let look = Look { alive: true, ready: true, at_rest: true, status: "at work".to_owned() };
+        std::future::ready(Some(look))
+    };
+    tokio::spawn(manager.follow(look, std::future::pending(), reloaded));
+    let started = told_until(&mut told, "READY").await;
+    assert_eq!(started, ["WATCHDOG", "WATCHDOG", "at work", "READY"]);
+    reloads.send(()).await.unwrap();
+    let reload = told_until(&mut told, "READY").await;
+    let reload: Vec<_> = reload.iter().filter(|word| *word != "WATCHDOG").collect();
+    assert_eq!(reload, ["RELOADING TIME", "READY"]);
 }
 
 /// What is told until `wanted` is, with it.
