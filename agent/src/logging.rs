@@ -1,10 +1,13 @@
 //! Log lines on standard error, as text or JSON.
 
 mod journal;
+mod lines;
 mod one_line;
+mod panics;
 
 use std::{fmt as text, io, sync::Arc};
 
+use anyhow::Context;
 use thiserror::Error;
 use tokio::sync::watch;
 use tracing_subscriber::{
@@ -13,8 +16,11 @@ use tracing_subscriber::{
     fmt,
 };
 
-use self::one_line::OneLine;
+use self::{journal::Journal, one_line::OneLine};
 use crate::config::LogFormat;
+
+pub use lines::LogLines;
+pub(crate) use panics::panic_message;
 
 /// Why a `log-level` is not understood.
 #[derive(Debug, Error)]
@@ -102,17 +108,23 @@ pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
     Ok(EnvFilter::builder().parse(parts.join(","))?)
 }
 
-/// Starts logging for the whole process.
+/// Starts logging for the whole process: panics are logged too. Nobody who logs waits for whoever reads. What is written to the lines that
+/// are returned comes after what was logged before; flush them at the end.
 ///
 /// # Errors
-/// When the level is not understood, or logging has been started before.
-pub fn start(format: LogFormat, level: &str) -> anyhow::Result<LogLevel> {
+/// When the level is not understood, logging has been started before, or there can be no thread.
+pub fn start(format: LogFormat, level: &str) -> anyhow::Result<(LogLevel, LogLines)> {
+    let out = LogLines::to_standard_error().context("failed to start the thread that writes the log")?;
+    let writer = out.clone();
     let lines = fmt().with_env_filter(filter(level)?);
     let (started, log_level) = match format {
         LogFormat::Text if journal::reads_standard_error() => {
             // The journal knows the time, and has no use for colours.
-            let lines =
-                lines.with_writer(journal::Journal).without_time().with_ansi(false).with_filter_reloading();
+            let lines = lines
+                .with_writer(Journal::new(writer))
+                .without_time()
+                .with_ansi(false)
+                .with_filter_reloading();
             let handle = lines.reload_handle();
             (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)))
         }
@@ -120,20 +132,22 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<LogLevel> {
             // Colours only for a person who looks on.
             let has_colours = io::IsTerminal::is_terminal(&io::stderr());
             let lines = lines
-                .with_writer(move || OneLine::new(io::stderr(), has_colours))
+                .with_writer(move || OneLine::new(writer.clone(), has_colours))
                 .with_ansi(has_colours)
                 .with_filter_reloading();
             let handle = lines.reload_handle();
             (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)))
         }
         LogFormat::Json => {
-            let lines = lines.with_writer(io::stderr).json().flatten_event(true).with_filter_reloading();
+            let lines =
+                lines.with_writer(move || writer.clone()).json().flatten_event(true).with_filter_reloading();
             let handle = lines.reload_handle();
             (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)))
         }
     };
     started.map_err(|error| anyhow::anyhow!("failed to start logging: {error}"))?;
-    Ok(log_level)
+    panics::log();
+    Ok((log_level, out))
 }
 
 #[cfg(test)]

@@ -48,7 +48,10 @@ impl<C: Settings> Configured<C> {
             return Ok(Outcome::Good);
         }
         let (format, level) = config.log();
-        process(&config, logging::start(format, level)?)?;
+        let (level, lines) = logging::start(format, level)?;
+        // Nor does what is said at the end wait for whoever reads.
+        terminal.err = Box::new(lines);
+        process(&config, level)?;
         Ok(Outcome::Good)
     }
 }

@@ -128,7 +128,7 @@ fn without_password(mut error: clap::Error) -> clap::Error {
 pub fn main() -> ExitCode {
     completions::answer_shell();
     let cli = Cli::try_parse().unwrap_or_else(|error| without_password(error).exit());
-    let mut terminal = Terminal { out: io::stdout().lock(), err: io::stderr() };
+    let mut terminal = Terminal { out: io::stdout().lock(), err: Box::new(io::stderr()) };
     let result = match cli.command {
         Command::Agent(command) => command.run(&mut terminal),
         Command::Render(command) => command.run(&mut terminal),
@@ -154,7 +154,7 @@ pub fn main() -> ExitCode {
         Command::Reference(command) => command.run(&mut terminal),
     };
     let result = result.and_then(|outcome| Ok(terminal.out.flush().map(|()| outcome)?));
-    match result {
+    let code = match result {
         Ok(Outcome::Good) => ExitCode::SUCCESS,
         Ok(Outcome::SomeBad) => ExitCode::from(1),
         // Whoever reads has seen enough, as in `contiv get svc | head`.
@@ -164,13 +164,16 @@ pub fn main() -> ExitCode {
             let _ = writeln!(terminal.err, "error: {}", chain(&error));
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
-    }
+    };
+    // Of a process that logs, what is not written yet.
+    let _ = terminal.err.flush();
+    code
 }
 
 /// Where commands print to: results to `out`, everything else to `err`.
 struct Terminal {
     out: io::StdoutLock<'static>,
-    err: io::Stderr,
+    err: Box<dyn Write>,
 }
 
 /// The error with its causes. Some say their cause themselves; it is not said again.

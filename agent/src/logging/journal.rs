@@ -10,7 +10,7 @@ use std::{
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::one_line::OneLine;
+use super::{LogLines, one_line::OneLine};
 
 /// Whether standard error goes to the journal: the environment names the device and inode of a stream that does.
 pub(super) fn reads_standard_error() -> bool {
@@ -18,19 +18,29 @@ pub(super) fn reads_standard_error() -> bool {
     fs::metadata("/proc/self/fd/2").is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))
 }
 
-/// Standard error, where a line begins with its priority.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Journal;
+/// Lines for the journal, each with its priority.
+#[derive(Debug, Clone)]
+pub(super) struct Journal(LogLines);
+
+impl Journal {
+    pub(super) const fn new(lines: LogLines) -> Self {
+        Self(lines)
+    }
+
+    fn line(&self, level: Level) -> Line<OneLine<LogLines>> {
+        Line { priority: priority(level), out: OneLine::new(self.0.clone(), false) }
+    }
+}
 
 impl<'a> MakeWriter<'a> for Journal {
-    type Writer = Line<OneLine<io::Stderr>>;
+    type Writer = Line<OneLine<LogLines>>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Line { priority: priority(Level::INFO), out: OneLine::new(io::stderr(), false) }
+        self.line(Level::INFO)
     }
 
     fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Self::Writer {
-        Line { priority: priority(*metadata.level()), out: OneLine::new(io::stderr(), false) }
+        self.line(*metadata.level())
     }
 }
 

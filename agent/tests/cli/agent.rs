@@ -5,6 +5,7 @@ use std::{
     net::TcpStream,
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -65,6 +66,12 @@ impl Agent {
     fn signal(&self, signal: &str) {
         self.process.signal(signal);
     }
+
+    /// Tells it to stop, and returns its exit code.
+    pub(crate) fn stop(&mut self) -> Option<i32> {
+        self.signal("TERM");
+        self.process.wait()
+    }
 }
 
 /// A process that ends with the test.
@@ -74,6 +81,18 @@ impl Ended {
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.0.id().to_string();
         assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+    }
+
+    /// Its exit code, as soon as it has ended.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(start.elapsed() < LIMIT, "it does not end");
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -85,8 +104,9 @@ impl Drop for Ended {
 }
 
 /// Head and body of the answer.
-fn get(address: &str, path: &str) -> String {
+pub(crate) fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
     write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    net::TcpListener,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -99,6 +100,21 @@ fn each_change_is_a_trace_at_the_collector_and_what_it_refuses_is_sent_again() {
         assert!(child.attributes.iter().any(|it| it.key == "contiv.duration_ms"), "{child:?}");
     }
     assert!(combine.end_time_unix_nano <= render.end_time_unix_nano);
+}
+
+#[test]
+fn collector_that_reads_nothing_holds_up_nothing() {
+    // Connections are made, and that is all.
+    let collector = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = folder();
+    let mut arguments = arguments(folder.path(), "127.0.0.1:0");
+    let endpoint = format!("http://{}", collector.local_addr().unwrap());
+    arguments.extend(["--otlp-endpoint".to_owned(), endpoint]);
+    let mut agent = Agent::start_waiting_for(&arguments, "ready: ");
+    let _connection = collector.accept().unwrap();
+    fs::write(folder.path().join("manifests/api.yaml"), web("api", 8)).unwrap();
+    agent.wait_for("/services", |services| services.contains("10.96.0.8"));
+    assert_eq!(agent.stop(), Some(0));
 }
 
 #[test]

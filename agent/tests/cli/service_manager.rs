@@ -2,10 +2,18 @@
 
 use std::{
     fs,
-    io::{self, ErrorKind, Read},
-    os::unix::{fs::MetadataExt, net::UnixDatagram},
+    io::{self, ErrorKind, Read, Write},
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::MetadataExt,
+            net::{UnixDatagram, UnixStream},
+        },
+    },
     path::Path,
     process::{Command, Stdio},
+    sync::mpsc,
+    thread,
     time::Duration,
 };
 
@@ -13,7 +21,7 @@ use contiv_store::testing::Etcd;
 use tokio::runtime::Runtime;
 
 use crate::{
-    agent::{Ended, arguments, folder},
+    agent::{Ended, arguments, folder, get},
     contiv::command,
 };
 
@@ -72,6 +80,93 @@ fn an_agent_that_cannot_read_its_store_is_alive_but_not_ready_and_says_why() {
     told.extend(until(&socket, "STATUS=the store cannot be followed"));
     told.extend(until(&socket, "WATCHDOG=1"));
     assert!(!told.iter().any(|message| message.contains("READY=1")), "{told:#?}");
+}
+
+/// What the agent logs to.
+struct Log {
+    reader: Box<dyn Read>,
+    theirs: OwnedFd,
+}
+
+impl Log {
+    fn of(kind: &str) -> Self {
+        if kind == "journal" {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            Self { reader: Box::new(ours), theirs: theirs.into() }
+        } else {
+            let (ours, theirs) = io::pipe().unwrap();
+            Self { reader: Box::new(ours), theirs: theirs.into() }
+        }
+    }
+
+    /// As in `JOURNAL_STREAM`.
+    fn stream(&self) -> String {
+        let file = fs::File::from(self.theirs.try_clone().unwrap());
+        let metadata = file.metadata().unwrap();
+        format!("{}:{}", metadata.dev(), metadata.ino())
+    }
+
+    /// Reads up to this text and to the end of its line. Nobody reads any more after that.
+    fn read_line_with(&mut self, wanted: &str) -> String {
+        let (mut line, mut byte) = (String::new(), [0]);
+        loop {
+            self.reader.read_exact(&mut byte).unwrap();
+            match byte[0] {
+                b'\n' if line.contains(wanted) => return line,
+                b'\n' => line.clear(),
+                byte => line.push(char::from(byte)),
+            }
+        }
+    }
+
+    /// Writes until nothing more goes in.
+    fn fill(&self) {
+        let mut file = fs::File::from(self.theirs.try_clone().unwrap());
+        let (sender, written) = mpsc::channel();
+        // It waits for room until the test is over.
+        thread::spawn(move || while file.write_all(b"\n").is_ok() && sender.send(()).is_ok() {});
+        while written.recv_timeout(Duration::from_millis(500)).is_ok() {}
+    }
+}
+
+/// Sends until nothing more goes in.
+fn fill(path: &Path) {
+    let sender = UnixDatagram::unbound().unwrap();
+    sender.set_nonblocking(true).unwrap();
+    while sender.send_to(b"X=1\n", path).is_ok() {}
+}
+
+/// Nobody reads what the agent says to its service manager, nor its log.
+#[test]
+fn agent_whose_readers_have_stopped_works_and_obeys_sigterm() {
+    for kind in ["journal", "pipe"] {
+        let folder = folder();
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        fill(&path);
+        let mut log = Log::of(kind);
+        let mut command = command(&arguments(folder.path(), "127.0.0.1:0"));
+        command.env("NOTIFY_SOCKET", &path).stderr(log.theirs.try_clone().unwrap());
+        if kind == "journal" {
+            command.env("JOURNAL_STREAM", log.stream());
+        }
+        let mut agent = Ended(command.spawn().unwrap());
+        drop(command);
+        let line = log.read_line_with("listen=");
+        let (_, address) = line.split_once("listen=").unwrap();
+        log.fill();
+        // Each is a line of the log.
+        for _ in 0..10 {
+            agent.signal("HUP");
+            assert!(get(address, "/liveness").contains(" 200 OK"), "{kind}: the loop waits");
+        }
+        // When somebody reads again, he hears how it is then.
+        until(&socket, "READY=1");
+        fill(&path);
+        agent.signal("TERM");
+        assert_eq!(agent.wait(), Some(0), "{kind}");
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! A renderer's own task. It does what it is given, one thing at a time, and reports.
 
 use std::{
-    any::Any,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -19,6 +18,7 @@ use super::{
     standby::Standby,
     watcher::{Notice, Watcher},
 };
+use crate::logging::panic_message;
 
 /// A renderer to run: its name, and how to make one.
 #[derive(Clone)]
@@ -145,7 +145,7 @@ impl Worker {
                 let broken = self.renderer.take();
                 // Dropping it may panic too.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(broken)));
-                Err(format!("panicked: {}", message(&*panic)))
+                Err(format!("panicked: {}", panic_message(&*panic)))
             }
         };
         Done {
@@ -175,9 +175,4 @@ impl Worker {
             }
         }
     }
-}
-
-fn message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
 }
