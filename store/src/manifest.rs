@@ -90,6 +90,12 @@ impl Parsed {
         self.is_incomplete |= next.is_incomplete;
     }
 
+    /// Leaves out more problems than anybody reads: a file of a few MiB can have a million. One more than is told stays as a sign.
+    fn leave_out_untold(&mut self) {
+        self.problems.truncate(TOLD + 1);
+        self.warnings.truncate(TOLD);
+    }
+
     fn drop_duplicates(&mut self) {
         let mut first = BTreeMap::new();
         let mut duplicates = Vec::new();
@@ -117,23 +123,46 @@ pub(crate) fn duplicate(source: &str, key: &Key, first: &str) -> Problem {
     }
 }
 
+/// How many problems and warnings of one file are told, each of them.
+const TOLD: usize = 1000;
+/// How many scalars, lists and maps a document in a folder may have: about what 20 MiB of manifests have. A text of seven bytes
+/// for each map would otherwise take up a hundred times its size.
+pub(crate) const FOLDER_NODES: usize = 2_000_000;
+
 /// Reads the text of one file. `name` is how the problems call it.
 pub fn parse_file(name: &str, text: &str) -> Parsed {
+    parse_file_within(name, text, usize::MAX)
+}
+
+/// As [`parse_file`], where no document may have more than so many `nodes`: scalars, lists and maps.
+pub(crate) fn parse_file_within(name: &str, text: &str, nodes: usize) -> Parsed {
     let mut parsed = Parsed::default();
     let documents = document::split(text);
     let is_single = documents.len() == 1;
     for (position, document) in documents.into_iter().enumerate() {
         let source = if is_single { name.to_owned() } else { format!("{name}:{}", position + 1) };
-        match document::parse(&document) {
+        match document::parse(&document, nodes) {
             Ok(Some(value)) => object::read(&source, value, &mut parsed),
             Ok(None) => {}
-            Err(reason) => {
-                parsed.problems.push(Problem { source, object: None, field: None, reason });
+            Err(error) => {
                 parsed.is_incomplete = true;
+                // It takes a while to describe.
+                if parsed.problems.len() <= TOLD {
+                    let reason = document::describe(&document, nodes, error);
+                    parsed.problems.push(Problem { source, object: None, field: None, reason });
+                }
             }
         }
+        parsed.leave_out_untold();
     }
     parsed.drop_duplicates();
+    parsed.leave_out_untold();
+    if parsed.problems.len() > TOLD {
+        parsed.problems.truncate(TOLD);
+        let reason = format!("only the first {TOLD} problems of this file are told; there are more");
+        let source = name.to_owned();
+        parsed.problems.push(Problem { source, object: None, field: None, reason });
+    }
     parsed
 }
 

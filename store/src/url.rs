@@ -132,6 +132,8 @@ impl StoreUrl {
             (Self::Etcd { endpoints, .. }, Self::Etcd { endpoints: others, .. }) => {
                 endpoints.iter().any(|member| others.contains(member))
             }
+            // What links may lead to is how it is read.
+            (Self::Dir { path, .. }, Self::Dir { path: other, .. }) => path == other,
             _ => self == other,
         }
     }
@@ -199,6 +201,13 @@ mod tests {
         ] {
             assert_eq!(url.parse::<StoreUrl>().unwrap().to_string(), url);
         }
+    }
+
+    #[test]
+    fn folder_is_the_same_store_wherever_links_may_lead() {
+        let [inside, anywhere, other] =
+            ["dir:/a", "dir:/a?links=anywhere", "dir:/b"].map(|url| url.parse::<StoreUrl>().unwrap());
+        assert!(inside.names_the_store_of(&anywhere) && !inside.names_the_store_of(&other));
     }
 
     #[test]

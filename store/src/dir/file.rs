@@ -7,7 +7,7 @@ use contiv_proto::Key;
 
 use crate::{
     Problem,
-    manifest::{self, Links, Parsed, walk::read_text},
+    manifest::{self, FOLDER_NODES, Links, Parsed, walk::read_text},
 };
 
 /// One object of a file, in stored form.
@@ -59,18 +59,24 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Reads a file below `root`.
+    /// Reads a file below `root`, of at most `budget` bytes.
     ///
     /// # Errors
     /// Only when there is no such file. Any other trouble is in its problems.
-    pub(super) fn read(path: &Path, root: &Path, links: Links, before: Option<&Self>) -> io::Result<Self> {
+    pub(super) fn read(
+        path: &Path,
+        root: &Path,
+        links: Links,
+        budget: u64,
+        before: Option<&Self>,
+    ) -> io::Result<Self> {
         // Taken before the text: a change between the two is then seen as one.
         let fingerprint = Fingerprint::of(path);
         let parsed = match fingerprint
-            .and_then(|fingerprint| Ok((fingerprint, read_text(path, root, links)?)))
+            .and_then(|fingerprint| Ok((fingerprint, read_text(path, root, links, budget)?)))
         {
             Ok((fingerprint, text)) => {
-                let parsed = manifest::parse_file(&path.display().to_string(), &text);
+                let parsed = manifest::parse_file_within(&path.display().to_string(), &text, FOLDER_NODES);
                 let is_empty = text.is_empty();
                 return Ok(Self { fingerprint: Some(fingerprint), is_empty, ..Self::after(parsed, before) });
             }
@@ -81,6 +87,11 @@ impl File {
             Err(error) => manifest::unreadable(path, &error),
         };
         Ok(Self::after(parsed, before))
+    }
+
+    /// How many bytes were read.
+    pub(super) fn size(&self) -> u64 {
+        self.fingerprint.map_or(0, |Fingerprint(_, [_, _, size])| size)
     }
 
     /// What is known of a file or folder that could not be read when this process began: nothing.

@@ -28,6 +28,9 @@ const EMPTY_GRACE: Duration = Duration::from_secs(5);
 /// when that was given up, or when the file was cut by its path without being opened at all.
 const EMPTY_OPEN_GRACE: Duration = Duration::from_secs(60);
 
+/// How many bytes of manifests are read: eight times what a cluster of 10,000 services has.
+const TOTAL_LIMIT: u64 = 256 << 20;
+
 /// How many warnings of one file are logged at once.
 const LOGGED_WARNINGS: usize = 10;
 
@@ -37,6 +40,9 @@ pub(super) struct Folder {
     pub(super) root: PathBuf,
     pub(super) links: Links,
     files: BTreeMap<PathBuf, File>,
+    /// How many bytes they have together, and may have.
+    size: u64,
+    limit: u64,
     /// Files that had objects and were empty when they were last read, which is not believed yet, and since when they are
     /// so without a change.
     emptied: BTreeMap<PathBuf, (Fingerprint, Instant)>,
@@ -67,6 +73,8 @@ impl Folder {
             root: root.to_owned(),
             links,
             files: BTreeMap::new(),
+            size: 0,
+            limit: TOTAL_LIMIT,
             emptied: BTreeMap::new(),
             index: Index::default(),
             unreadable: Vec::new(),
@@ -92,7 +100,10 @@ impl Folder {
             self.emptied.remove(path);
             return Refreshed::Done;
         }
-        let Ok(now) = File::read(path, &self.root, self.links, before) else { return Refreshed::Absent };
+        let budget = (self.limit + before.map_or(0, File::size)).saturating_sub(self.size);
+        let Ok(now) = File::read(path, &self.root, self.links, budget, before) else {
+            return Refreshed::Absent;
+        };
         let had_objects = before.is_some_and(|before| !before.definitions.is_empty());
         match now.emptied() {
             Some(fingerprint) if had_objects => {
@@ -262,12 +273,15 @@ impl Folder {
         }
         let before = self.files.get(path).map(|before| before.definitions.as_slice()).unwrap_or_default();
         self.index.replace(path, before, &now.definitions);
-        self.files.insert(path.to_owned(), now);
+        self.size += now.size();
+        let before = self.files.insert(path.to_owned(), now);
+        self.size -= before.map_or(0, |before| before.size());
     }
 
     fn forget(&mut self, path: &Path) {
         self.emptied.remove(path);
         if let Some(before) = self.files.remove(path) {
+            self.size -= before.size();
             self.index.replace(path, &before.definitions, &[]);
         }
     }

@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+/// Up to which line an error is told with its line in the file: it takes reading the document again, below as many empty lines.
+const NUMBERED_LINES: usize = 20_000;
+
 /// One document and the line it begins on, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Document<'a> {
@@ -45,30 +48,35 @@ fn is_blank(document: &str) -> bool {
 /// Reads one document, YAML or JSON. Nothing but `null` is nothing.
 ///
 /// Quoted numbers stay text, a key given twice is an error, and aliases cannot blow the document up: what they repeat
-/// is limited.
+/// is limited. `nodes` is how many scalars, lists and maps there may be.
 ///
 /// # Errors
-/// What is wrong, with line and column in the file.
-pub(super) fn parse(document: &Document<'_>) -> Result<Option<Value>, String> {
-    match parse_text(document.text) {
-        Ok(Value::Null) => Ok(None),
-        Ok(value) => Ok(Some(value)),
-        Err(error) if document.line == 1 => Err(error.to_string()),
-        Err(error) => {
+/// What is wrong; [`describe`] says it.
+pub(super) fn parse(document: &Document<'_>, nodes: usize) -> Result<Option<Value>, serde_saphyr::Error> {
+    let value: Value = parse_text(document.text, nodes)?;
+    Ok(Some(value).filter(|value| !value.is_null()))
+}
+
+/// What is wrong with a document that cannot be read, with line and column in the file.
+pub(super) fn describe(document: &Document<'_>, nodes: usize, error: serde_saphyr::Error) -> String {
+    match document.line {
+        1 => error.to_string(),
+        2..=NUMBERED_LINES => {
             // Once more with as many lines above as in the file, so that the error names the file's line.
             let padded = "\n".repeat(document.line - 1) + document.text;
-            Err(parse_text(&padded).err().unwrap_or(error).to_string())
+            parse_text(&padded, nodes).err().unwrap_or(error).to_string()
         }
+        line => format!("in the document that begins on line {line}: {error}"),
     }
 }
 
-fn parse_text(text: &str) -> Result<Value, serde_saphyr::Error> {
+fn parse_text(text: &str, nodes: usize) -> Result<Value, serde_saphyr::Error> {
     let size = text.len().max(10_000);
     let options = serde_saphyr::options! {
         // Dumps of clusters are large, so the limits grow with the text: only aliases can exceed them.
         budget: serde_saphyr::budget! {
             max_events: size.saturating_mul(2),
-            max_nodes: size,
+            max_nodes: size.min(nodes),
             max_total_scalar_bytes: size.saturating_mul(2),
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },

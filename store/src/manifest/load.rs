@@ -3,8 +3,8 @@
 use std::{fs, io, path::Path};
 
 use super::{
-    Parsed, parse_file,
-    walk::{Links, read_text, walk},
+    FOLDER_NODES, Parsed, parse_file, parse_file_within,
+    walk::{Links, SIZE_LIMIT, read_text, walk},
 };
 use crate::{Problem, StoreError};
 
@@ -24,8 +24,8 @@ pub fn load_path(path: &Path) -> Result<Parsed, StoreError> {
     let found = walk(path, Links::Inside, |_| Ok(())).map_err(failed)?;
     let mut parsed = Parsed::default();
     for file in &found.files {
-        parsed.extend(match read_text(file, path, Links::Inside) {
-            Ok(text) => parse_file(&file.display().to_string(), &text),
+        parsed.extend(match read_text(file, path, Links::Inside, SIZE_LIMIT) {
+            Ok(text) => parse_file_within(&file.display().to_string(), &text, FOLDER_NODES),
             Err(error) => unreadable(file, &error),
         });
     }

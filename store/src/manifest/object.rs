@@ -122,6 +122,7 @@ fn read_list(source: &str, mut list: Value, api_version: &str, item_kind: &str, 
             fields.entry("apiVersion").or_insert_with(|| api_version.into());
         }
         read(&format!("{source} items[{position}]"), item, parsed);
+        parsed.leave_out_untold();
     }
 }
 

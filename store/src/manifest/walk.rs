@@ -14,6 +14,8 @@ use nix::fcntl::OFlag;
 /// the memory of an agent. What YAML makes of a text can be twenty times its size.
 pub(crate) const SIZE_LIMIT: u64 = 32 << 20;
 
+/// How many manifests are read from a folder.
+const FILES_LIMIT: usize = 100_000;
 /// How many folders may be in one another: far more than anybody sorts manifests by, and few enough for the stack.
 const DEPTH_LIMIT: usize = 64;
 
@@ -127,6 +129,11 @@ impl<F: FnMut(&Path) -> io::Result<()>> Walker<'_, F> {
                 if let Err(error) = self.read_folder(&path, depth + 1) {
                     self.found.unreadable.push((path, error));
                 }
+            } else if self.found.files.len() == FILES_LIMIT {
+                let reason = format!("more than {FILES_LIMIT} manifests; what follows is not read");
+                let error = io::Error::new(io::ErrorKind::QuotaExceeded, reason);
+                self.found.unreadable.push((folder.to_owned(), error));
+                return Ok(());
             } else {
                 if is_link || target.is_some_and(|target| target.nlink() > 1) {
                     self.found.links.push(path.clone());
@@ -138,35 +145,43 @@ impl<F: FnMut(&Path) -> io::Result<()>> Walker<'_, F> {
     }
 }
 
-/// Reads the text of a manifest that a walk of `root` found. It neither waits nor takes more memory than [`SIZE_LIMIT`],
-/// whatever is there.
+/// Reads the text of a manifest that a walk of `root` found. It neither waits nor takes more memory than [`SIZE_LIMIT`] and `budget`,
+/// the rest of what all manifests together may take up, whatever is there.
 ///
 /// # Errors
 /// Those of the system; for what leads out of the folder and may not; "invalid data" for what is not text, "invalid input" for
 /// what is no regular file, and "file too large".
-pub(crate) fn read_text(path: &Path, root: &Path, links: Links) -> io::Result<String> {
+pub(crate) fn read_text(path: &Path, root: &Path, links: Links, budget: u64) -> io::Result<String> {
     links.check(root, path)?;
-    check_file(&fs::metadata(path)?)?;
+    check_file(&fs::metadata(path)?, budget)?;
     // It may have become a pipe since.
     let file = fs::OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     let metadata = file.metadata()?;
-    check_file(&metadata)?;
+    check_file(&metadata, budget)?;
     let mut text = String::new();
     // Files of /proc say that they are empty, and some never end or wait for news.
-    if metadata.len() > 0 && file.take(SIZE_LIMIT + 1).read_to_string(&mut text)? as u64 > SIZE_LIMIT {
-        return Err(too_large());
+    if metadata.len() > 0 {
+        let limit = SIZE_LIMIT.min(budget);
+        let size = file.take(limit + 1).read_to_string(&mut text)?;
+        check_size(size as u64, budget)?;
     }
     Ok(text)
 }
 
-fn check_file(metadata: &fs::Metadata) -> io::Result<()> {
+fn check_file(metadata: &fs::Metadata, budget: u64) -> io::Result<()> {
     if !metadata.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    if metadata.len() > SIZE_LIMIT { Err(too_large()) } else { Ok(()) }
+    check_size(metadata.len(), budget)
 }
 
-fn too_large() -> io::Error {
-    let reason = format!("the file is too large; at most {} MiB are read: split it", SIZE_LIMIT >> 20);
-    io::Error::new(io::ErrorKind::FileTooLarge, reason)
+fn check_size(size: u64, budget: u64) -> io::Result<()> {
+    let reason = if size > SIZE_LIMIT {
+        format!("the file is too large; at most {} MiB are read: split it", SIZE_LIMIT >> 20)
+    } else if size > budget {
+        "all manifests of the folder together are too large; remove what is not needed".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, reason))
 }

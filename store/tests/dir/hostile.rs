@@ -71,3 +71,25 @@ async fn folders_in_one_another_end_at_a_limit() {
     assert!(reason.contains("more than 64 folders in one another"), "{reason}");
     assert_eq!(folder.ports().await, [("web".to_owned(), 1)]);
 }
+
+/// Each map of seven bytes takes up a hundred times as much.
+#[tokio::test]
+async fn document_of_too_many_parts_is_refused() {
+    let text = "- a: 1\n".repeat(1 << 20);
+    let folder = Folder::with(&[("many.yaml", &text), ("web.yaml", &service("web", 1))]).await;
+    let reason = reason(&folder).await;
+    assert!(reason.contains("many.yaml") && reason.contains("nodes"), "{reason}");
+    assert_eq!(folder.ports().await, [("web".to_owned(), 1)]);
+}
+
+#[tokio::test]
+async fn file_of_many_problems_tells_the_first_ones() {
+    let list = format!("{{apiVersion: v1, kind: List, items: [{}]}}\n", "1, ".repeat(20_000));
+    let broken = "---\n[\n".repeat(60_000);
+    let files = [("list.yaml", &*list), ("broken.yaml", &broken), ("web.yaml", &service("web", 1))];
+    let folder = Folder::with(&files).await;
+    let problems = folder.store.list(ROOT).await.unwrap().problems;
+    let more = problems.iter().filter(|problem| problem.reason.contains("there are more"));
+    assert_eq!((problems.len(), more.count()), (2 * 1001, 2));
+    assert_eq!(folder.ports().await, [("web".to_owned(), 1)]);
+}

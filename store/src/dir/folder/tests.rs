@@ -37,3 +37,32 @@ async fn an_emptied_file_keeps_its_objects_while_its_writer_may_be_waiting_for_t
     advance(EMPTY_GRACE).await;
     assert_eq!(entries_after_reading(&mut folder, &path), 0);
 }
+
+#[test]
+fn manifests_above_the_limit_of_all_are_refused() {
+    let root = TempDir::new().unwrap();
+    let mut folder = Folder::new(root.path(), Links::Inside);
+    folder.limit = 2 * WEB.len() as u64;
+    let paths = ["a", "b", "c"].map(|name| {
+        let path = root.path().join(format!("{name}.yaml"));
+        fs::write(&path, WEB.replace("web", &format!("we{name}"))).unwrap();
+        path
+    });
+    for path in &paths {
+        folder.refresh_or_forget(path);
+    }
+    folder.publish();
+    let snapshot = folder.snapshot("/");
+    assert_eq!(snapshot.entries.len(), 2);
+    let [problem] = snapshot.problems.as_slice() else { panic!("{:?}", snapshot.problems) };
+    assert!(problem.to_string().contains("c.yaml: cannot be read: all manifests"), "{problem}");
+    // The same file again takes up no more room, and one that is gone none.
+    fs::write(&paths[0], WEB.replace("web", "wed")).unwrap();
+    fs::remove_file(&paths[1]).unwrap();
+    for path in &paths {
+        folder.refresh_or_forget(path);
+    }
+    folder.publish();
+    let snapshot = folder.snapshot("/");
+    assert_eq!((snapshot.entries.len(), snapshot.problems.as_slice()), (2, &[][..]));
+}

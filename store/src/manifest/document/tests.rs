@@ -5,7 +5,10 @@ use serde_json::json;
 use super::*;
 
 fn read(text: &str) -> Vec<Result<Option<Value>, String>> {
-    split(text).iter().map(parse).collect()
+    let read = |document: &Document<'_>| {
+        parse(document, usize::MAX).map_err(|error| describe(document, usize::MAX, error))
+    };
+    split(text).iter().map(read).collect()
 }
 
 fn value(text: &str) -> Value {
