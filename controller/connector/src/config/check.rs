@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use contiv_store::url::without_password;
+
 use super::{ConnectorConfig, ConsulConfig, RegistryConfig};
 use crate::{cluster_address::check_range, name, registry::dns};
 
@@ -79,15 +81,24 @@ impl RegistryConfig {
 impl ConsulConfig {
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
+        // A password or a token may be anywhere in it, and problems are logged.
+        let shown = without_password(&self.url);
+        let shown = shown.split(['?', '#']).next().unwrap_or_default();
+        let has_user = self.url.contains('@');
+        if has_user {
+            problems.push(format!(
+                "url: user and password have no place in {shown:?}; token-file names a file with a token"
+            ));
+        }
         let url = self.url.parse::<hyper::Uri>().ok().filter(|url| {
             matches!(url.scheme_str(), Some("http" | "https"))
                 && url.host().is_some_and(|host| !host.is_empty())
                 && matches!(url.path(), "" | "/")
+                && url.query().is_none()
         });
-        if url.is_none() {
+        if url.is_none() && !has_user {
             problems.push(format!(
-                "url: {:?} is no address of a Consul; write one as in http://10.0.0.1:8500",
-                self.url
+                "url: {shown:?} is no address of a Consul; write one as in http://10.0.0.1:8500"
             ));
         }
         match (&self.cert_file, &self.key_file) {

@@ -74,6 +74,25 @@ mod tests {
     }
 
     #[test]
+    fn consul_url_with_a_secret_is_refused_without_showing_it() {
+        for url in [
+            "http://root:s3cret@consul:8500",
+            "http://root:s3cret@consul:8500/x",
+            "http://root:s3/c@ret s3cret@consul",
+            "root:s3cret@consul",
+            "http://consul:8500?token=s3cret",
+            "http://consul:8500/?token=s3cret#s3cret",
+        ] {
+            let wrong = problems(&format!("[[registries]]\nname = \"a\"\nconsul = {{ url = \"{url}\" }}\n"));
+            assert!(
+                wrong.starts_with("c.toml: registries[0].consul.url: ") && wrong.contains("consul"),
+                "{wrong}"
+            );
+            assert!(!wrong.contains("s3"), "{url}: {wrong}");
+        }
+    }
+
+    #[test]
     fn what_makes_no_sense_is_all_said_at_once() {
         let wrong = problems(
             "namespace = \"a/b\"\ncluster-ip-ranges = [\"10.0.0.0/16\", \"10.1.0.0/16\", \"fd00::/127\"]\n\
