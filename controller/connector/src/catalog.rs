@@ -26,6 +26,8 @@ pub struct SourceService {
     pub cluster_ips: BTreeSet<IpAddr>,
     /// Annotations for the stored services, such as `contiv.io/balance`.
     pub annotations: BTreeMap<String, String>,
+    /// What is registered and cannot be used, with the reason: a line each.
+    pub unusable: BTreeSet<String>,
 }
 
 /// One process that serves.

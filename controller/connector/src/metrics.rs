@@ -31,7 +31,7 @@ pub struct RegistryFigures {
     pub services: i64,
     /// Ready addresses behind them.
     pub endpoints: i64,
-    /// Services that are not stored, or not as it wants them.
+    /// Services that are not stored, or not as it wants them, and instances that cannot be used.
     pub problems: i64,
 }
 
@@ -82,7 +82,7 @@ impl ConnectorMetrics {
         );
         registry.register(
             "connector_problems",
-            "Services that are not stored, or not as the registry wants them",
+            "Services that are not stored, or not as the registry wants them, and instances that cannot be used",
             self.problems.clone(),
         );
         registry.register("connector_writes", "Objects written", self.writes.clone());

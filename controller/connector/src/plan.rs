@@ -7,6 +7,8 @@
 //!   that are have answered.
 //! - A source service without a single instance keeps its stored services, with their addresses and ports and nothing
 //!   behind them: clients are refused at once instead of going elsewhere.
+//! - A service keeps the cluster addresses that it was given, whatever is written into it. Of two that were given one address
+//!   the older one keeps it. One that a foreign service has too is kept, since clients use it, and is a [`Problem`].
 //! - Deletions come before updates, and updates before creations. A service never appears before its endpoints.
 
 mod build;
@@ -95,7 +97,8 @@ pub struct Plan {
 
 /// What makes the store as the registries say.
 pub fn plan(registries: &[RegistryState<'_>], stored: &Stored<'_>, target: &Target) -> Plan {
-    let mut taken = stored.foreign_addresses.clone();
+    let mut taken: BTreeSet<IpAddr> =
+        stored.foreign_addresses.keys().chain(stored.holders.keys()).copied().collect();
     taken.extend(stored.services.values().flat_map(|service| stored::addresses(service)));
     let mut planning = Planning {
         stored,
@@ -143,15 +146,27 @@ impl Planning<'_> {
             return self.count(registry, self.stored.endpoints.get(id).copied());
         }
         if let Some((registry, micro_service)) = wanted.services.remove(id) {
-            if let Err(reason) = self.update(id, stored, registry, &micro_service) {
-                wanted.problem(registry, &id.1, reason);
-                self.count(registry, self.stored.endpoints.get(id).copied());
-            } else if self.stored.foreign_endpoints.contains(id) {
-                wanted.problem(registry, &id.1, foreign("set of endpoints"));
+            match self.update(id, stored, registry, &micro_service) {
+                Err(reason) => {
+                    wanted.problem(registry, &id.1, reason);
+                    self.count(registry, self.stored.endpoints.get(id).copied());
+                }
+                Ok(conflicts) => {
+                    for reason in conflicts {
+                        wanted.problem(registry, &id.1, reason);
+                    }
+                    if self.stored.foreign_endpoints.contains(id) {
+                        wanted.problem(registry, &id.1, foreign("set of endpoints"));
+                    }
+                }
             }
         } else if wanted.is_empty(registry, source) {
             let endpoints = build::endpoints(id, registry, &MicroService::default());
-            self.write(id, build::without_endpoints(stored), endpoints, registry);
+            let addresses = self.kept_addresses(id, stored);
+            for reason in self.shared_with_foreign(&addresses) {
+                wanted.problem(registry, &id.1, reason);
+            }
+            self.write(id, build::without_endpoints(stored, &addresses), endpoints, registry);
         } else if !wanted.is_orphan_to_keep(registry) {
             self.delete::<Service>(id);
             if self.stored.endpoints.contains_key(id) {
@@ -160,17 +175,19 @@ impl Planning<'_> {
         }
     }
 
+    /// Writes what has changed of a stored service, and returns what is wrong with its addresses.
     fn update(
         &mut self,
         id: &Id,
         stored: &Service,
         registry: &str,
         micro_service: &MicroService,
-    ) -> Result<(), String> {
-        let addresses = self.cluster_addresses(id, micro_service, Some(stored))?;
+    ) -> Result<Vec<String>, String> {
+        let (addresses, mut conflicts) = self.cluster_addresses(id, micro_service, Some(stored))?;
+        conflicts.extend(self.shared_with_foreign(&addresses));
         let service = build::service(id, registry, micro_service, &addresses);
         self.write(id, service, build::endpoints(id, registry, micro_service), registry);
-        Ok(())
+        Ok(conflicts)
     }
 
     fn new_service(&mut self, id: &Id, registry: &str, micro_service: &MicroService) -> Result<(), String> {
@@ -180,7 +197,7 @@ impl Planning<'_> {
         if self.stored.foreign_endpoints.contains(id) {
             return Err(foreign("set of endpoints"));
         }
-        let addresses = self.cluster_addresses(id, micro_service, None)?;
+        let (addresses, _) = self.cluster_addresses(id, micro_service, None)?;
         let service = build::service(id, registry, micro_service, &addresses);
         self.write(id, service, build::endpoints(id, registry, micro_service), registry);
         self.created.insert(id.clone());
@@ -224,40 +241,83 @@ impl Planning<'_> {
     }
 
     /// The cluster addresses of a service: those that are asked for, else those it has, else free ones. Of the families of
-    /// its endpoints, and of those it has already.
+    /// its endpoints, and of those it has already. A stored service that asks for one it cannot get keeps what it has, and the
+    /// reason is returned beside.
     fn cluster_addresses(
         &mut self,
         id: &Id,
         micro_service: &MicroService,
         stored: Option<&Service>,
-    ) -> Result<Vec<IpAddr>, String> {
-        let held = stored.map(stored::addresses).unwrap_or_default();
+    ) -> Result<(Vec<IpAddr>, Vec<String>), String> {
+        let held = stored.map(|stored| self.held(id, stored)).unwrap_or_default();
         let behind = micro_service.addresses();
-        let mut addresses = Vec::new();
+        let (mut addresses, mut conflicts) = (Vec::new(), Vec::new());
         for is_ipv4 in [true, false] {
             let of_family = |address: &&IpAddr| address.is_ipv4() == is_ipv4;
-            if let Some(asked) = micro_service.cluster_ips.iter().find(of_family) {
-                if !held.contains(asked) && !self.pool.claim(*asked) {
-                    return Err(format!(
-                        "another service has the cluster address {asked}; ask for another one, or for none"
-                    ));
+            let asked = micro_service.cluster_ips.iter().find(of_family);
+            if let Some(asked) = asked {
+                if held.contains(asked) || self.pool.claim(*asked) {
+                    addresses.push(*asked);
+                    continue;
                 }
-                addresses.push(*asked);
-            } else if let Some(held) = held.iter().find(|held| of_family(held) && self.pool.contains(**held))
-            {
+                let reason = format!(
+                    "another service has the cluster address {asked}; ask for another one, or for none"
+                );
+                if stored.is_none() {
+                    return Err(reason);
+                }
+                conflicts.push(reason);
+            }
+            // What was asked for before may be outside of the ranges.
+            let may_stay = |held: &&IpAddr| asked.is_some() || self.pool.contains(**held);
+            if let Some(held) = held.iter().filter(of_family).find(may_stay) {
                 addresses.push(*held);
             } else if let Some(one) = behind.iter().find(of_family)
                 && self.pool.has_family_of(*one)
             {
-                let name = format!("{}/{}", id.0, id.1);
-                let free = self.pool.take(&name, is_ipv4);
+                let free = self.pool.take(&format!("{}/{}", id.0, id.1), is_ipv4);
                 addresses.push(free.ok_or("no address is free in cluster-ip-ranges; name a larger range")?);
             }
         }
         if addresses.is_empty() && !self.pool.is_empty() {
             return Err("none of cluster-ip-ranges has the family of its endpoints; add one".to_owned());
         }
-        Ok(addresses)
+        Ok((addresses, conflicts))
+    }
+
+    /// The cluster addresses that a stored service was given, without those that belong to another one of this connector.
+    fn held(&self, id: &Id, stored: &Service) -> BTreeSet<IpAddr> {
+        let given = stored::cluster_addresses(stored).into_iter();
+        given
+            .filter(|address| self.stored.holders.get(address).is_some_and(|(_, holder)| holder == id))
+            .collect()
+    }
+
+    /// The cluster addresses of a stored service that has nothing behind it: those it has, and others for those that belong
+    /// to another service.
+    fn kept_addresses(&mut self, id: &Id, stored: &Service) -> Vec<IpAddr> {
+        let held = self.held(id, stored);
+        let given = stored::cluster_addresses(stored).into_iter();
+        given
+            .filter_map(|address| {
+                if held.contains(&address) {
+                    return Some(address);
+                }
+                self.pool.take(&format!("{}/{}", id.0, id.1), address.is_ipv4())
+            })
+            .collect()
+    }
+
+    /// Which of these addresses of a stored service a foreign service has too.
+    fn shared_with_foreign(&self, addresses: &[IpAddr]) -> Vec<String> {
+        let shared = addresses.iter().filter_map(|address| {
+            let (namespace, name) = self.stored.foreign_addresses.get(address)?;
+            Some(format!(
+                "service {namespace}/{name}, which is not this connector's, has its cluster address {address} too; \
+                 give that one another address"
+            ))
+        });
+        shared.collect()
     }
 
     fn count(&mut self, registry: &str, endpoints: Option<&Endpoints>) {

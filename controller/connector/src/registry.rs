@@ -115,11 +115,6 @@ impl Publisher {
         warn!(registry = self.registry, %error, "the registry does not say all; what it said of that before stays");
     }
 
-    /// The registry says something that makes no sense. The rest of it counts.
-    pub fn skipped(&self, error: &RegistryError) {
-        warn!(registry = self.registry, %error, "left out");
-    }
-
     /// How often the registry has answered.
     fn answers(&self) -> u64 {
         self.metrics.answers(&self.registry)

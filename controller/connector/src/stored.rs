@@ -17,6 +17,10 @@ use contiv_proto::{
 /// it is foreign, and is never written or deleted.
 pub const REGISTRY_LABEL: &str = "contiv.io/registry";
 
+/// The annotation with the cluster addresses that a service of this connector has, separated by commas. What is edited in the
+/// service itself is restored from it.
+pub const CLUSTER_IPS_ANNOTATION: &str = "contiv.io/cluster-ips";
+
 /// Namespace and name.
 pub type Id = (Arc<str>, Arc<str>);
 
@@ -71,19 +75,32 @@ pub fn addresses(service: &Service) -> BTreeSet<IpAddr> {
     texts.chain(ingress).filter_map(|text| text.parse().ok()).collect()
 }
 
+/// The cluster addresses that a service of this connector was given: those of the annotation; where an earlier version
+/// wrote none, those it has.
+pub fn cluster_addresses(service: &Service) -> BTreeSet<IpAddr> {
+    let annotation = service.annotations.get(CLUSTER_IPS_ANNOTATION);
+    let given = annotation.and_then(|list| list.split(',').map(|ip| ip.parse().ok()).collect());
+    given.unwrap_or_else(|| {
+        let texts = service.cluster_ips.iter().chain([&service.cluster_ip]);
+        texts.filter_map(|text| text.parse().ok()).collect()
+    })
+}
+
 /// One state of the store.
 #[derive(Debug, Clone, Default)]
 pub struct Stored<'a> {
     /// Services of this connector.
     pub services: BTreeMap<Id, &'a Service>,
+    /// Their cluster addresses: the revision at which the oldest service with the address came to be, and that service.
+    pub holders: BTreeMap<IpAddr, (i64, Id)>,
     /// Endpoints of this connector.
     pub endpoints: BTreeMap<Id, &'a Endpoints>,
     /// Services that are not, and those that cannot be read.
     pub foreign_services: BTreeSet<Id>,
     /// Endpoints that are not, and those that cannot be read.
     pub foreign_endpoints: BTreeSet<Id>,
-    /// The addresses of foreign services.
-    pub foreign_addresses: BTreeSet<IpAddr>,
+    /// The addresses of foreign services, each with one of those that have it.
+    pub foreign_addresses: BTreeMap<IpAddr, Id>,
 }
 
 impl<'a> Stored<'a> {
@@ -100,11 +117,12 @@ impl<'a> Stored<'a> {
             match &service.value {
                 // What it had when it was last read is as good as taken.
                 Ownership::Owned(message) if unreadable.contains(&service.key) => {
-                    stored.foreign_addresses.extend(addresses(message));
+                    let taken = addresses(message).into_iter().chain(cluster_addresses(message));
+                    stored.foreign_addresses.extend(taken.map(|address| (address, id.clone())));
                 }
-                Ownership::Owned(service) => drop(stored.services.insert(id, service)),
+                Ownership::Owned(message) => stored.insert_service(id, message, service.create_revision),
                 Ownership::Foreign(addresses) => {
-                    stored.foreign_addresses.extend(addresses);
+                    stored.foreign_addresses.extend(addresses.iter().map(|address| (*address, id.clone())));
                     stored.foreign_services.insert(id);
                 }
             }
@@ -126,6 +144,18 @@ impl<'a> Stored<'a> {
             }
         }
         stored
+    }
+
+    /// Adds a service of this connector that came to be at this revision.
+    pub fn insert_service(&mut self, id: Id, service: &'a Service, create_revision: i64) {
+        for address in cluster_addresses(service) {
+            let this = || (create_revision, id.clone());
+            let holder = self.holders.entry(address).or_insert_with(this);
+            if create_revision < holder.0 {
+                *holder = this();
+            }
+        }
+        self.services.insert(id, service);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
     aggregator::{MicroService, ServicePort as Port},
     catalog::{AppProtocol, Protocol},
     endpoint_annotation,
-    stored::{Id, REGISTRY_LABEL},
+    stored::{CLUSTER_IPS_ANNOTATION, Id, REGISTRY_LABEL},
 };
 
 /// `CloudSourcedServiceLabel`.
@@ -55,26 +55,37 @@ pub(super) fn service(
     annotations.extend(address_annotations(micro_service));
     annotations.insert(INHERITED_FROM.to_owned(), micro_service.source.clone());
     annotations.insert(MESH_SYNC.to_owned(), "false".to_owned());
-    let cluster_ips: Vec<String> = cluster_ips.iter().map(IpAddr::to_string).collect();
-    Service {
+    let mut service = Service {
         name: id.1.to_string(),
         namespace: id.0.to_string(),
         port: micro_service.ports.iter().map(|(port, speaks)| service_port(*port, *speaks)).collect(),
         // No selector: the endpoints are written here, and nobody else is to find pods for it.
-        cluster_ip: cluster_ips.first().map_or("None", String::as_str).to_owned(),
-        cluster_ips,
         service_type: "ClusterIP".to_owned(),
         labels: labels(registry, (CLOUD_SOURCED, "true")),
         annotations,
         ..Service::default()
-    }
+    };
+    set_cluster_ips(&mut service, cluster_ips);
+    service
 }
 
 /// The same service with nothing behind it.
-pub(super) fn without_endpoints(stored: &Service) -> Service {
+pub(super) fn without_endpoints(stored: &Service, cluster_ips: &[IpAddr]) -> Service {
     let mut service = stored.clone();
     service.annotations.retain(|name, _| endpoint_annotation::address(name).is_none());
+    set_cluster_ips(&mut service, cluster_ips);
     service
+}
+
+/// Writes the addresses where agents read them, and into the annotation from which they are restored.
+fn set_cluster_ips(service: &mut Service, cluster_ips: &[IpAddr]) {
+    service.cluster_ips = cluster_ips.iter().map(IpAddr::to_string).collect();
+    service.cluster_ip = service.cluster_ips.first().map_or("None", String::as_str).to_owned();
+    if cluster_ips.is_empty() {
+        service.annotations.remove(CLUSTER_IPS_ANNOTATION);
+    } else {
+        service.annotations.insert(CLUSTER_IPS_ANNOTATION.to_owned(), service.cluster_ips.join(","));
+    }
 }
 
 pub(super) fn endpoints(id: &Id, registry: &str, micro_service: &MicroService) -> Endpoints {

@@ -36,10 +36,11 @@ fn stored(world: &World) -> Stored<'_> {
         let id: Id = (key.namespace().into(), key.name().into());
         match object {
             Object::Service(service) if service.labels.contains_key(REGISTRY_LABEL) => {
-                stored.services.insert(id, service);
+                stored.insert_service(id, service, 1);
             }
             Object::Service(service) => {
-                stored.foreign_addresses.extend(stored::addresses(service));
+                let addresses = stored::addresses(service).into_iter();
+                stored.foreign_addresses.extend(addresses.map(|address| (address, id.clone())));
                 stored.foreign_services.insert(id);
             }
             Object::Endpoints(endpoints) if endpoints.labels.contains_key(REGISTRY_LABEL) => {

@@ -43,6 +43,9 @@ impl<'a> Wanted<'a> {
                 self.unknown_sources.insert((name, source));
                 continue;
             };
+            for reason in &service.unusable {
+                self.problem(name, source, format!("left out: {reason}"));
+            }
             let yielded = match registry.aggregator.aggregate(source, service) {
                 Ok(yielded) => yielded,
                 Err(reason) => {

@@ -99,8 +99,9 @@ impl Consul {
         let mut handles = BTreeMap::<String, AbortHandle>::new();
         let mut query = BlockingQuery::new("/v1/catalog/services".to_owned());
         loop {
-            let body = query.ask(&follower.client, options, options.wait).await?;
-            let names = answer::services(&body).map_err(|reason| query.error(options, reason))?;
+            let answer = query.ask(&follower.client, options, options.wait).await?;
+            let names = answer::services(&answer.body).map_err(|reason| query.error(options, reason))?;
+            drop(answer);
             let is_taken = |(name, tags): &(String, Vec<String>)| {
                 name != ITSELF && (options.tag.is_empty() || tags.contains(&options.tag))
             };
@@ -165,16 +166,14 @@ impl Follower {
     async fn ask(&self, name: &str, query: &mut BlockingQuery) -> Result<(), RegistryError> {
         let watched = self.watched.load(Ordering::Relaxed);
         let wait = blocking::shared_wait(self.options.wait, watched, self.options.connections);
-        let body = {
+        let answer = {
             let closed = |_| RegistryError::new(name, "no query is allowed any more");
             let _permit = self.permits.acquire().await.map_err(closed)?;
             query.ask(&self.client, &self.options, wait).await?
         };
-        let (service, skipped) = answer::instances(&body, self.options.passing_only)
+        let service = answer::instances(&answer.body, self.options.passing_only)
             .map_err(|reason| query.error(&self.options, reason))?;
-        for reason in skipped {
-            self.publisher.skipped(&query.error(&self.options, reason));
-        }
+        drop(answer);
         self.publisher.publish_service(name, service);
         Ok(())
     }

@@ -80,12 +80,9 @@ impl Dns {
                 let mut fails = false;
                 loop {
                     let wait = match lookup_service(resolver, record).await {
-                        Ok((service, skipped, holds)) => {
+                        Ok((service, holds)) => {
                             if std::mem::take(&mut fails) {
                                 failing.fetch_sub(1, Ordering::Relaxed);
-                            }
-                            for reason in skipped {
-                                publisher.skipped(&RegistryError::new(record, reason));
                             }
                             publisher.publish_service(name, service);
                             backoff.reset();
@@ -139,11 +136,11 @@ impl Registry for Dns {
     }
 }
 
-/// What is behind a name, what of it cannot be used, and how long that holds.
+/// What is behind a name, and how long that holds.
 async fn lookup_service(
     resolver: &TokioResolver,
     record: &str,
-) -> Result<(SourceService, Vec<String>, Duration), RegistryError> {
+) -> Result<(SourceService, Duration), RegistryError> {
     let name = full_name(record).map_err(|reason| RegistryError::new(record, reason))?;
     let found = lookup(resolver, &name, RecordType::SRV).await?;
     let records: Vec<&SRV> = found
@@ -160,7 +157,7 @@ async fn lookup_service(
     let targets =
         join_all(used.map(|srv| async move { (srv.port, addresses(resolver, &srv.target).await) })).await;
     let mut service = SourceService::default();
-    let (mut skipped, mut holds) = (Vec::new(), found.holds);
+    let mut holds = found.holds;
     for (port, addresses) in targets {
         // Half an answer is none: the other targets would get all the traffic.
         let addresses = addresses?;
@@ -172,12 +169,12 @@ async fn lookup_service(
                         .instances
                         .insert(Instance { protocol: protocol(record), ..Instance::new(address, port) }),
                 ),
-                Ok(address) => skipped.push(format!("{address}: 0 is no port")),
-                Err(reason) => skipped.push(reason),
+                Ok(address) => drop(service.unusable.insert(format!("{record}: {address}: 0 is no port"))),
+                Err(reason) => drop(service.unusable.insert(format!("{record}: {reason}"))),
             }
         }
     }
-    Ok((service, skipped, holds.clamp(LEAST, MOST)))
+    Ok((service, holds.clamp(LEAST, MOST)))
 }
 
 async fn addresses(resolver: &TokioResolver, target: &Name) -> Result<Known<Vec<IpAddr>>, RegistryError> {

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Empty};
 use hyper::{HeaderMap, Request, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
@@ -15,12 +15,24 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
-use tokio::time::timeout;
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, timeout_at},
+};
 
 use super::RegistryError;
 
 /// No answer is larger.
 const LARGEST: usize = 64 << 20;
+
+/// Answers of up to this size are read side by side, however many there are.
+const SMALL: usize = 1 << 20;
+
+/// How many larger ones there may be in memory at once, of all registries.
+const LARGE_AT_ONCE: usize = 4;
+
+/// A permit for each larger answer, from when it turns out to be one until it is dropped.
+static LARGE_ANSWERS: Semaphore = Semaphore::const_new(LARGE_AT_ONCE);
 
 /// How much of an error's text is shown.
 const SHOWN: usize = 200;
@@ -41,7 +53,9 @@ pub(super) struct HttpClient {
 /// What a server answered with 200.
 pub(super) struct Answer {
     pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+    pub(super) body: Vec<u8>,
+    /// Held while a large body is in memory.
+    _permit: Option<SemaphorePermit<'static>>,
 }
 
 impl HttpClient {
@@ -89,17 +103,27 @@ impl HttpClient {
             request = request.header(*name, value);
         }
         let request = request.body(Empty::new()).map_err(|error| failed(error.to_string()))?;
-        let exchange = async {
-            let response = self.client.request(request).await.map_err(|error| failed(chain(&error)))?;
-            let (parts, body) = response.into_parts();
-            let body = Limited::new(body, LARGEST).collect().await;
-            let body = body.map_err(|error| failed(error.to_string()))?.to_bytes();
-            Ok((parts, body))
-        };
-        let (parts, body) =
-            timeout(limit, exchange).await.map_err(|_| failed(format!("no answer within {limit:?}")))??;
+        let late = |_| failed(format!("no answer within {limit:?}"));
+        let mut deadline = Instant::now() + limit;
+        let response = timeout_at(deadline, self.client.request(request)).await.map_err(late)?;
+        let (parts, mut incoming) = response.map_err(|error| failed(chain(&error)))?.into_parts();
+        let (mut body, mut permit) = (Vec::new(), None);
+        while let Some(frame) = timeout_at(deadline, incoming.frame()).await.map_err(late)? {
+            let Ok(data) = frame.map_err(|error| failed(chain(&error)))?.into_data() else { continue };
+            let size = body.len() + data.len();
+            if size > LARGEST {
+                return Err(failed(format!("its answer is larger than {} MiB", LARGEST >> 20)));
+            }
+            if size > SMALL && permit.is_none() {
+                let asked = Instant::now();
+                permit = LARGE_ANSWERS.acquire().await.ok();
+                // It is not the server's fault.
+                deadline += asked.elapsed();
+            }
+            body.extend_from_slice(&data);
+        }
         if parts.status == StatusCode::OK {
-            return Ok(Answer { headers: parts.headers, body });
+            return Ok(Answer { headers: parts.headers, body, _permit: permit });
         }
         let text = String::from_utf8_lossy(&body);
         let text: String = text.trim().chars().take(SHOWN).collect();
@@ -138,4 +162,60 @@ fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader, Write},
+        net::{Ipv4Addr, TcpListener},
+        pin::pin,
+        thread,
+    };
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// A server that answers every connection once, with as many bytes as the path says.
+    fn serve() -> String {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                thread::spawn(move || {
+                    let mut line = String::new();
+                    BufReader::new(&stream).read_line(&mut line).unwrap();
+                    let size: usize = line.split(['/', ' ']).nth(2).unwrap().parse().unwrap();
+                    let head =
+                        format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {size}\r\n\r\n");
+                    stream.write_all(head.as_bytes()).unwrap();
+                    // The client may have enough of it.
+                    let _ = stream.write_all(&vec![b'a'; size]);
+                });
+            }
+        });
+        url
+    }
+
+    #[tokio::test]
+    async fn large_answers_wait_until_earlier_ones_are_dropped() {
+        let url = serve();
+        let client = HttpClient::new(&Certificates::default()).unwrap();
+        let get = async |size: usize| client.get(&format!("{url}/{size}"), &[], LIMIT).await;
+        let mut held = Vec::new();
+        for _ in 0..LARGE_AT_ONCE {
+            held.push(get(2 * SMALL).await.unwrap());
+        }
+        let mut waiting = pin!(get(2 * SMALL));
+        assert!(timeout(Duration::from_secs(1), &mut waiting).await.is_err(), "there is no room for it");
+        assert_eq!(get(SMALL).await.unwrap().body.len(), SMALL, "small ones do not wait");
+        held.pop();
+        assert_eq!(waiting.await.unwrap().body.len(), 2 * SMALL);
+        let error = get(LARGEST + 1).await.map(|answer| answer.body.len()).unwrap_err();
+        assert!(error.reason.contains("larger than 64 MiB"), "{error}");
+    }
 }

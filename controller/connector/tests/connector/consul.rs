@@ -1,6 +1,13 @@
 //! Consul, by a server that behaves as it does.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use contiv_connector::{
     Publisher, Sink,
@@ -14,7 +21,7 @@ use contiv_proto::message::service::Service;
 use contiv_store::testing::Authority;
 use tokio::time::{Instant, sleep};
 
-use crate::harness::{Running, SOON};
+use crate::harness::{Running, SOON, Warnings};
 
 fn options(server: &ConsulServer) -> ConsulOptions {
     ConsulOptions { wait: Duration::from_secs(20), ..ConsulOptions::new(&server.url()) }
@@ -54,6 +61,30 @@ async fn services_instances_and_checks_of_a_consul_are_followed() {
     running.wait_until_gone("web").await;
     let left: Vec<String> = running.all::<Service>().await.into_keys().collect();
     assert_eq!(left, ["db"], "a name that no service can have is left out, and Consul's own");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unusable_instance_is_reported_once_and_counted() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let warnings = Warnings { with: "10.0.0.9-0", count: Arc::clone(&count) };
+    tracing::subscriber::set_global_default(warnings).unwrap();
+    let (server, running) = with_web().await;
+    server.register("web", ConsulInstance::new("10.0.0.9", 0, &[]));
+    let mut behind = vec!["10.0.0.1 80".to_owned()];
+    for number in 2..5 {
+        server.register("web", web(number, &[]));
+        behind.push(format!("10.0.0.{number} 80"));
+        let behind: Vec<&str> = behind.iter().map(String::as_str).collect();
+        running.wait_until_behind("web", &behind).await;
+    }
+    assert_eq!((count.load(Ordering::Relaxed), running.metric("connector_problems").as_str()), (1, "1"));
+    server.deregister("web", "10.0.0.9-0");
+    server.register("web", web(5, &[]));
+    behind.push("10.0.0.5 80".to_owned());
+    let behind: Vec<&str> = behind.iter().map(String::as_str).collect();
+    running.wait_until_behind("web", &behind).await;
+    assert_eq!((count.load(Ordering::Relaxed), running.metric("connector_problems").as_str()), (1, "0"));
     running.stop().await;
 }
 

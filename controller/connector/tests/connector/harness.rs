@@ -2,7 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    fmt::Debug,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -26,6 +30,11 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::Field,
+    span::{Attributes, Id, Record},
+};
 
 /// For what must happen. Much more than is needed.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
@@ -214,4 +223,38 @@ pub(crate) fn namespace() -> Namespace {
 /// Long enough for anything that is going to happen.
 pub(crate) async fn settle() {
     sleep(Duration::from_secs(20)).await;
+}
+
+/// Counts the warnings of this process that hold a text. There can be only one.
+pub(crate) struct Warnings {
+    pub(crate) with: &'static str,
+    pub(crate) count: Arc<AtomicUsize>,
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut is_meant = false;
+        event.record(&mut |_: &Field, value: &dyn Debug| {
+            is_meant |= format!("{value:?}").contains(self.with);
+        });
+        if is_meant {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
 }

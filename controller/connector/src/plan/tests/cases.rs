@@ -79,10 +79,91 @@ fn an_address_is_kept_as_long_as_its_range_is_configured() {
     let registries = web();
     registries.sync(&mut world);
     let Some(Object::Service(web)) = world.get_mut(&key(Kind::Service, "web")) else { panic!() };
-    web.cluster_ips = vec!["10.97.0.7".to_owned(), "192.0.2.1".to_owned()];
-    web.cluster_ip = "10.97.0.7".to_owned();
+    // As earlier versions wrote it, with other ranges.
+    web.annotations.remove("contiv.io/cluster-ips");
+    edit_addresses(&mut world, "web", &["10.97.0.7", "192.0.2.1"]);
     registries.sync(&mut world);
     assert_eq!(service(&world, "web").cluster_ips, ["10.97.0.7", "fd00:97::fbee"]);
+}
+
+/// Writes other cluster addresses into a stored service, as an editor would.
+fn edit_addresses(world: &mut World, name: &str, addresses: &[&str]) {
+    let Some(Object::Service(service)) = world.get_mut(&key(Kind::Service, name)) else { panic!("{name}") };
+    service.cluster_ips = addresses.iter().map(|&address| address.to_owned()).collect();
+    service.cluster_ip = addresses[0].to_owned();
+}
+
+#[test]
+fn edited_cluster_address_is_restored() {
+    let mut world = World::new();
+    let mut registries = web();
+    registries.sync(&mut world);
+    let before = world.clone();
+    for edited in [&["10.97.0.7", "fd00:97::7"][..], &["10.97.0.7"], &["192.0.2.1"], &["None"]] {
+        edit_addresses(&mut world, "web", edited);
+        registries.sync(&mut world);
+        assert_eq!(world, before, "{edited:?}");
+    }
+    // Also while nothing is behind it.
+    registries.catalogs[0] = Some(catalog([("web", &[])]));
+    registries.sync(&mut world);
+    let before = world.clone();
+    edit_addresses(&mut world, "web", &["10.97.0.7"]);
+    registries.sync(&mut world);
+    assert_eq!(world, before);
+}
+
+#[test]
+fn cluster_address_taken_by_a_foreign_service_is_reported() {
+    let mut world = World::new();
+    let registries = web();
+    registries.sync(&mut world);
+    world.insert(key(Kind::Service, "thief"), foreign_service("thief", "10.97.251.238"));
+    let plan = registries.sync(&mut world);
+    assert_eq!(plan.changes, [], "clients of the older one keep it");
+    let [Problem { service, reason, .. }] = plan.problems.as_slice() else { panic!("{plan:?}") };
+    assert_eq!(service, "web");
+    assert!(reason.contains("default/thief") && reason.contains("10.97.251.238"), "{reason}");
+    world.remove(&key(Kind::Service, "thief"));
+    assert_eq!(registries.sync(&mut world).problems, []);
+}
+
+#[test]
+fn cluster_address_shared_by_two_services_stays_with_one() {
+    let instances = [instance("10.0.0.1", 80)];
+    let both = catalog([("api", &instances), ("web", &instances)]);
+    let registries = Registries { catalogs: [Some(both), None], ..Registries::default() };
+    let mut world = World::new();
+    registries.sync(&mut world);
+    let taken = service(&world, "api").cluster_ip.clone();
+    // As earlier versions wrote them: the address is said nowhere else.
+    for object in world.values_mut() {
+        if let Object::Service(service) = object {
+            service.annotations.remove("contiv.io/cluster-ips");
+        }
+    }
+    edit_addresses(&mut world, "web", &[&taken]);
+    let plan = registries.sync(&mut world);
+    assert_eq!(service(&world, "api").cluster_ip, taken);
+    assert_ne!(service(&world, "web").cluster_ip, taken);
+    assert_eq!(plan.problems, []);
+}
+
+#[test]
+fn copy_of_a_service_does_not_take_its_cluster_address() {
+    let mut world = World::new();
+    let registries = web();
+    registries.sync(&mut world);
+    let original = service(&world, "web");
+    let copy = Service { name: "a-copy".to_owned(), ..original.clone() };
+    let mut stored = Stored::default();
+    stored.insert_service(("default".into(), "a-copy".into()), &copy, 7);
+    stored.insert_service(("default".into(), "web".into()), original, 5);
+    stored.endpoints.insert(("default".into(), "web".into()), endpoints(&world, "web"));
+    let catalog = registries.catalogs[0].as_ref();
+    let state = RegistryState { name: "a", aggregator: &registries.aggregator, catalog };
+    let plan = plan(&[state], &stored, &target());
+    assert_eq!(plan.changes, [Change::Delete(key(Kind::Service, "a-copy"))]);
 }
 
 #[test]
@@ -105,6 +186,17 @@ fn an_address_that_is_asked_for_is_given_unless_another_service_has_it() {
     assert!(plan.changes.is_empty() && plan.problems[0].reason.contains("192.0.2.1"), "{plan:?}");
     asking("192.0.2.2").sync(&mut world);
     assert_eq!(service(&world, "web").cluster_ips, ["192.0.2.2"]);
+}
+
+#[test]
+fn unusable_instance_is_a_problem_and_the_others_are_stored() {
+    let mut registries = web();
+    let web = registries.catalogs[0].as_mut().unwrap().get_mut("web").unwrap().as_mut().unwrap();
+    Arc::make_mut(web).unusable.insert("instance web2 on node n1: 0 is no port".to_owned());
+    let mut world = World::new();
+    let plan = registries.sync(&mut world);
+    assert_eq!(plan.problems[0].reason, "left out: instance web2 on node n1: 0 is no port");
+    assert_eq!(endpoints(&world, "web").endpoint_subsets[0].addresses.len(), 2);
 }
 
 #[test]

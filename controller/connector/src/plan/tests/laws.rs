@@ -54,6 +54,7 @@ fn without_addresses(world: &World) -> World {
         if let Object::Service(service) = object {
             service.cluster_ips.clear();
             service.cluster_ip.clear();
+            service.annotations.remove(stored::CLUSTER_IPS_ANNOTATION);
         }
     }
     world
@@ -107,6 +108,31 @@ proptest! {
         before.sync(&mut world);
         let silent = Registries { catalogs: [None, None], ..before };
         prop_assert_eq!(silent.plan(&world).changes, vec![]);
+    }
+
+    #[test]
+    fn edited_addresses_are_restored(foreign in foreign(), all in registries(), shift in 0_usize..3) {
+        let mut all = all;
+        for catalog in &mut all.catalogs {
+            catalog.get_or_insert_default().values_mut().for_each(|service| {
+                service.get_or_insert_default();
+            });
+        }
+        let mut world = foreign;
+        all.sync(&mut world);
+        let before = world.clone();
+        let owned: Vec<_> = stored(&before)
+            .services
+            .values()
+            .map(|service| (key(Kind::Service, &service.name), service.cluster_ips.clone()))
+            .collect();
+        // Each gets those of another one.
+        for (i, (key, _)) in owned.iter().enumerate() {
+            let Some(Object::Service(service)) = world.get_mut(key) else { panic!("{key}") };
+            service.cluster_ips.clone_from(&owned[(i + shift) % owned.len()].1);
+        }
+        all.sync(&mut world);
+        prop_assert_eq!(world, before);
     }
 
     #[test]

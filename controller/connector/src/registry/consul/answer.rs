@@ -1,8 +1,14 @@
 //! Consul's answers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer as _,
+    de::{Error as _, SeqAccess, Visitor},
+};
 
 use crate::{
     catalog::{Instance, Protocol, SourceService},
@@ -49,27 +55,68 @@ struct Check {
     status: String,
 }
 
+/// No list of services has more: each is followed by itself.
+const MOST_SERVICES: usize = 50_000;
+
+/// What is kept of one service takes no more bytes, about. A stored object, which is to hold all addresses, is smaller still.
+const MOST_KEPT: usize = 8 << 20;
+
 /// `/v1/catalog/services`: names, and the tags of all instances of each.
 pub(super) fn services(body: &[u8]) -> Result<Vec<(String, Vec<String>)>, String> {
     let services: BTreeMap<String, Option<Vec<String>>> = serde_json::from_slice(body)
         .map_err(|error| format!("its answer is no list of services: {error}"))?;
+    if services.len() > MOST_SERVICES {
+        return Err(format!("it lists {} services; at most {MOST_SERVICES} are followed", services.len()));
+    }
     Ok(services.into_iter().map(|(name, tags)| (name, tags.unwrap_or_default())).collect())
 }
 
 /// `/v1/health/service/<name>`: the instances, and what is wrong with those that cannot be used.
-pub(super) fn instances(body: &[u8], passing_only: bool) -> Result<(SourceService, Vec<String>), String> {
-    let entries: Vec<ServiceEntry> = serde_json::from_slice(body)
-        .map_err(|error| format!("its answer is no list of instances: {error}"))?;
-    let mut service = SourceService::default();
-    let mut skipped = Vec::new();
-    for entry in entries {
-        let name = format!("instance {} on node {}", entry.service.id, entry.node.node);
-        match instance(entry, passing_only) {
-            Ok(instance) => drop(service.instances.insert(instance)),
-            Err(reason) => skipped.push(format!("{name}: {reason}")),
-        }
+pub(super) fn instances(body: &[u8], passing_only: bool) -> Result<SourceService, String> {
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    deserializer
+        .deserialize_seq(InstancesVisitor { passing_only })
+        .and_then(|service| deserializer.end().map(|()| service))
+        .map_err(|error| format!("its list of instances cannot be used: {error}"))
+}
+
+/// Reads one instance after the other, and keeps of each only what counts: an answer can be large.
+struct InstancesVisitor {
+    passing_only: bool,
+}
+
+impl<'de> Visitor<'de> for InstancesVisitor {
+    type Value = SourceService;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of instances")
     }
-    Ok((service, skipped))
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<SourceService, A::Error> {
+        let mut service = SourceService::default();
+        let mut kept = 0;
+        while let Some(entry) = entries.next_element::<ServiceEntry>()? {
+            let name = format!("instance {} on node {}", entry.service.id, entry.node.node);
+            match instance(entry, self.passing_only) {
+                Ok(instance) => {
+                    let tags = instance.tags.iter().map(|tag| tag.len() + size_of::<String>());
+                    kept += size_of::<Instance>() + tags.sum::<usize>();
+                    service.instances.insert(instance);
+                }
+                Err(reason) => {
+                    let line = format!("{name}: {reason}");
+                    kept += size_of::<String>() + line.len();
+                    service.unusable.insert(line);
+                }
+            }
+            if kept > MOST_KEPT {
+                return Err(A::Error::custom(format_args!(
+                    "they take more than {MOST_KEPT} bytes; split the service"
+                )));
+            }
+        }
+        Ok(service)
+    }
 }
 
 fn instance(entry: ServiceEntry, passing_only: bool) -> Result<Instance, String> {
@@ -101,15 +148,15 @@ mod tests {
 
     #[test]
     fn an_instance_has_the_address_of_its_node_unless_it_has_one_of_its_own() {
-        let (service, skipped) = instances(TWO.as_bytes(), true).unwrap();
+        let service = instances(TWO.as_bytes(), true).unwrap();
         let found: Vec<String> = service
             .instances
             .iter()
             .map(|instance| format!("{} {} {}", instance.address, instance.port, instance.ready))
             .collect();
         assert_eq!(found, ["10.0.0.1 80 false", "fd00::2 81 true"]);
-        assert!(skipped.is_empty());
-        let (service, _) = instances(TWO.as_bytes(), false).unwrap();
+        assert!(service.unusable.is_empty());
+        let service = instances(TWO.as_bytes(), false).unwrap();
         assert!(service.instances.iter().all(|instance| instance.ready));
     }
 
@@ -121,10 +168,23 @@ mod tests {
             let body = format!(
                 r#"[{{"Node": {{"Node": "n1", "Address": "{address}"}}, "Service": {{"ID": "web1", "Port": {port}}}}}]"#
             );
-            let (service, skipped) = instances(body.as_bytes(), true).unwrap();
+            let service = instances(body.as_bytes(), true).unwrap();
             assert!(service.instances.is_empty());
-            assert!(skipped[0].starts_with("instance web1 on node n1: "), "{skipped:?}");
+            let reason = service.unusable.first().unwrap();
+            assert!(reason.starts_with("instance web1 on node n1: "), "{reason}");
         }
+    }
+
+    #[test]
+    fn answer_with_too_many_instances_is_refused() {
+        let one = r#"{"Node": {"Node": "n1", "Address": "10.0.0.1"}, "Service": {"ID": "a", "Port": 80}},"#;
+        let body = |count: usize| format!("[{}]", one.repeat(count).trim_end_matches(','));
+        assert_eq!(instances(body(1000).as_bytes(), true).unwrap().instances.len(), 1);
+        let error = instances(body(MOST_KEPT / size_of::<Instance>() + 1).as_bytes(), true).unwrap_err();
+        assert!(error.contains("split the service"), "{error}");
+        let names: Vec<String> = (0..=MOST_SERVICES).map(|number| format!("\"s{number}\": []")).collect();
+        let error = services(format!("{{{}}}", names.join(",")).as_bytes()).unwrap_err();
+        assert!(error.contains("50001 services"), "{error}");
     }
 
     #[test]

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
 
 use super::{ConsulOptions, RegistryError};
-use crate::registry::http::HttpClient;
+use crate::registry::http::{Answer, HttpClient};
 
 /// Between the starts of two queries of one kind: a server whose every answer is new does not keep us busy.
 const LEAST_INTERVAL: Duration = Duration::from_millis(200);
@@ -36,7 +35,7 @@ impl BlockingQuery {
         client: &HttpClient,
         options: &ConsulOptions,
         wait: Duration,
-    ) -> Result<Bytes, RegistryError> {
+    ) -> Result<Answer, RegistryError> {
         if let Some(started) = self.started {
             sleep_until(started + LEAST_INTERVAL).await;
         }
@@ -55,7 +54,7 @@ impl BlockingQuery {
             return Err(self.error(options, "it says no X-Consul-Index; is this Consul's HTTP API?"));
         };
         self.index = next_index(before, index);
-        Ok(answer.body)
+        Ok(answer)
     }
 
     /// An error of this query.
