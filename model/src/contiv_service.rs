@@ -72,7 +72,7 @@ pub struct ContivService {
     pub health_check_node_port: Option<u16>,
     /// Sorted by port, protocol and name.
     pub ports: Vec<ServicePort>,
-    /// Frontends that this service asks for and an older service (the value) holds. Renderers leave them out.
+    /// Frontends that this service asks for and another one (the value) holds: an older one, or of the same age the first by name. Renderers leave them out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<Frontend, ServiceId>,
 }

@@ -43,6 +43,10 @@ impl Services {
         if shows_renderer {
             header.push("RENDERER");
         }
+        let shows_lost = services.iter().any(|(service, _)| !service.lost.is_empty());
+        if shows_lost {
+            header.push("LOST");
+        }
         let items = services.into_iter().map(|(service, value)| {
             let mut cells = row(&service);
             if shows_namespace {
@@ -51,9 +55,12 @@ impl Services {
             if shows_renderer {
                 cells.push(renderer(&service).into());
             }
+            if shows_lost {
+                cells.push(lost(&service));
+            }
             Item { name: service.id.to_string(), value, cells: (cells, wide_cells(&service)) }
         });
-        let wide = vec!["LOCAL", "EXTERNAL-POLICY", "INTERNAL-POLICY", "BALANCE", "AFFINITY", "LOST"];
+        let wide = vec!["LOCAL", "EXTERNAL-POLICY", "INTERNAL-POLICY", "BALANCE", "AFFINITY"];
         Listing { header: (header, wide), items: items.collect() }
     }
 }
@@ -113,14 +120,17 @@ fn wide_cells(service: &ServiceView) -> Vec<Cell> {
         0 => "none".to_owned(),
         seconds => format!("{seconds}s"),
     };
-    let lost = service.lost.iter().map(|(frontend, winner)| format!("{frontend} to {winner}"));
-    let lost = lost.collect::<Vec<_>>().join(",");
     vec![
         local.to_string().into(),
         service.external_policy.clone().into(),
         service.internal_policy.clone().into(),
         service.balance.clone().into(),
         affinity.into(),
-        Cell::toned(lost, Tone::Warning),
     ]
+}
+
+/// What it asks for and another service holds.
+fn lost(service: &ServiceView) -> Cell {
+    let lost = service.lost.iter().map(|(frontend, holder)| format!("{frontend} to {holder}"));
+    Cell::toned(lost.collect::<Vec<_>>().join(","), Tone::Warning)
 }

@@ -25,7 +25,7 @@ const SERVICES: usize = 5;
 /// Print how the running agent is, on one screen
 ///
 /// Exit codes: 0 it is well; 1 it does not answer, or something needs a look: it is not ready, the store cannot be followed, a
-/// renderer fails, objects are in quarantine, or deletions are held; 2 wrong usage.
+/// renderer fails, objects are in quarantine, two services ask for one address, or deletions are held; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Status {
     /// In which form; wide cuts nothing, name is that of the node
@@ -140,6 +140,7 @@ impl Overview {
             && status.store_down.is_none()
             && status.held_deletions.is_none()
             && self.quarantine.is_empty()
+            && self.sizes.services_with_lost_frontends == 0
             && self.renderers.iter().all(|renderer| renderer.failures == 0 && renderer.state != "slow")
     }
 }

@@ -190,6 +190,18 @@ pub(super) struct SizesView {
     pub(super) services_without_backends: usize,
     #[serde(default)]
     pub(super) without_backends: Vec<ServiceId>,
+    #[serde(default)]
+    pub(super) services_with_lost_frontends: usize,
+    #[serde(default)]
+    pub(super) lost_frontends: Vec<LostFrontendView>,
+}
+
+/// A frontend that two services ask for.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct LostFrontendView {
+    pub(super) service: ServiceId,
+    pub(super) frontend: Frontend,
+    pub(super) holder: ServiceId,
 }
 
 /// A renderer.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contiv_model::{ContivService, ObjectKey};
 
-use super::{EventLoop, Query, Sizes, Status};
+use super::{EventLoop, LostFrontend, Query, Sizes, Status};
 
 /// How many services without a backend are named.
 const NAMED: usize = 5;
@@ -93,6 +93,16 @@ impl EventLoop {
                 sizes.services_without_backends += 1;
                 if sizes.without_backends.len() < NAMED {
                     sizes.without_backends.push(id.clone());
+                }
+            }
+            if let Some((frontend, holder)) = service.lost.iter().next() {
+                sizes.services_with_lost_frontends += 1;
+                if sizes.lost_frontends.len() < NAMED {
+                    sizes.lost_frontends.push(LostFrontend {
+                        service: id.clone(),
+                        frontend: *frontend,
+                        holder: holder.clone(),
+                    });
                 }
             }
         }

@@ -62,7 +62,7 @@ pub use history::{HistoryLimits, HistoryQuery, Outcome, Record};
 pub use mirroring::MirrorStatus;
 pub use pods::{PodAddition, PodNotAdded};
 pub use quarantine::Quarantined;
-pub use query::{Query, Reply, Sizes, Status, StoreDown};
+pub use query::{LostFrontend, Query, Reply, Sizes, Status, StoreDown};
 pub use renderers::{LastError, LastReport, RendererSpec, RendererView};
 pub use verifiers::{VerificationConfig, VerificationView};
 

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use contiv_model::{
-    ContivService, InterfaceName, Object, PodId, ServiceId, Snapshot, object::ObjectKind, processor::NodeView,
+    ContivService, Frontend, InterfaceName, Object, PodId, ServiceId, Snapshot, object::ObjectKind,
+    processor::NodeView,
 };
 use contiv_renderer::Description;
 use jiff::Timestamp;
@@ -100,6 +101,21 @@ pub struct Sizes {
     pub services_without_backends: usize,
     /// The first of those, by name.
     pub without_backends: Vec<ServiceId>,
+    /// Services that ask for a frontend that another one holds.
+    pub services_with_lost_frontends: usize,
+    /// The first of those, by name, each with one such frontend.
+    pub lost_frontends: Vec<LostFrontend>,
+}
+
+/// A frontend that two services ask for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LostFrontend {
+    /// The service that does not get it.
+    pub service: ServiceId,
+    /// What it asks for.
+    pub frontend: Frontend,
+    /// The service that holds it.
+    pub holder: ServiceId,
 }
 
 /// Since when the store cannot be followed.

@@ -11,6 +11,7 @@ pub struct SizeMetrics {
     service_ports: Gauge,
     backends: Gauge,
     services_without_backends: Gauge,
+    services_with_lost_frontends: Gauge,
     quarantined: Gauge,
     revision: Gauge,
     ready: Gauge,
@@ -30,6 +31,11 @@ impl SizeMetrics {
                 "services_without_backends",
                 "Services with a port that nothing stands behind",
                 &sizes.services_without_backends,
+            ),
+            (
+                "services_with_lost_frontends",
+                "Services that ask for an address and port, or a node port, that another one holds",
+                &sizes.services_with_lost_frontends,
             ),
             ("quarantined_objects", "Stored objects that cannot be used", &sizes.quarantined),
             ("store_revision", "The newest revision of the store that was taken in", &sizes.revision),
@@ -51,6 +57,7 @@ impl SizeMetrics {
             (&self.service_ports, sizes.service_ports),
             (&self.backends, sizes.backends),
             (&self.services_without_backends, sizes.services_without_backends),
+            (&self.services_with_lost_frontends, sizes.services_with_lost_frontends),
             (&self.quarantined, status.quarantined),
         ] {
             gauge.set(size.try_into().unwrap_or(i64::MAX));

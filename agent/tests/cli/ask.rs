@@ -267,6 +267,30 @@ fn status_is_good_until_something_is_wrong_and_then_says_what() {
 }
 
 #[test]
+fn address_of_two_services_is_told_by_status_services_and_trace() {
+    let folder = folder();
+    fs::write(folder.path().join("manifests/twin.yaml"), web("twin", 7)).unwrap();
+    let agent = Agent::start(folder.path());
+    let status = ask(&agent, &["status"]);
+    assert_eq!(status.code, 1, "{}", status.out);
+    let told = "shop/web does not get 10.96.0.7:80/tcp, which shop/twin holds\n";
+    assert!(status.out.contains(told), "{}", status.out);
+    let services = ask(&agent, &["services", "-n", "shop"]).out;
+    assert!(services.lines().next().unwrap().ends_with("LOST"), "{services}");
+    assert!(services.contains("10.96.0.7:80/tcp to shop/twin"), "{services}");
+    // Neither says when it came to be.
+    let trace = ask(&agent, &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80/tcp"]).out;
+    assert!(trace.contains("shop/twin holds it") && !trace.contains("is older"), "{trace}");
+
+    fs::remove_file(folder.path().join("manifests/twin.yaml")).unwrap();
+    let start = std::time::Instant::now();
+    while ask(&agent, &["status"]).code != 0 {
+        assert!(start.elapsed().as_secs() < 60, "{}", ask(&agent, &["status"]).out);
+    }
+    assert!(!ask(&agent, &["services", "-A"]).out.contains("LOST"));
+}
+
+#[test]
 fn top_says_why_nothing_counts_where_nothing_does() {
     let folder = folder();
     let agent = Agent::start(folder.path());

@@ -43,7 +43,7 @@ pub struct LostClaim {
     pub service: ServiceId,
     /// For what.
     pub frontend: Frontend,
-    /// The older service, which holds it.
+    /// The service that holds it: the older one, or where that cannot be told the first by name.
     pub holder: ServiceId,
 }
 

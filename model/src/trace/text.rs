@@ -32,7 +32,10 @@ impl Display for Trace {
             line(
                 f,
                 "lost",
-                format_args!("{service} asks for {frontend} as well; {holder} is older and holds it"),
+                format_args!(
+                    "{service} asks for {frontend} as well; {holder} holds it: the older one does, or where that cannot be \
+                     told the first by name"
+                ),
             )?;
         }
         match &self.verdict {

@@ -9,7 +9,7 @@ use crate::cli::{
     color::Tone,
     events::milliseconds,
     table::{Cell, Table, printable},
-    views::{EventView, QuarantinedView, RendererStateView, SizesView, StatusView},
+    views::{EventView, LostFrontendView, QuarantinedView, RendererStateView, SizesView, StatusView},
 };
 
 /// How much of what is wrong is shown.
@@ -55,6 +55,15 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
     line(text, "holds", &held, tone, width);
     if sizes.services_without_backends > 0 {
         line(text, "refused", &without_backends(sizes), Tone::Warning, width);
+    }
+    if let Some(lost) = sizes.lost_frontends.first() {
+        let more = match sizes.services_with_lost_frontends {
+            0 | 1 => String::new(),
+            count => format!(", and {} more services: `contiv services -A`", count - 1),
+        };
+        let LostFrontendView { service, frontend, holder } = lost;
+        let conflict = format!("{service} does not get {frontend}, which {holder} holds{more}");
+        line(text, "conflict", &conflict, Tone::Warning, width);
     }
     line(text, "latency", &latency(overview), Tone::Plain, width);
     if status.held_deletions.is_some() {

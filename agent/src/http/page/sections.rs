@@ -48,6 +48,10 @@ pub(super) fn state(content: &Content, page: &mut Page) {
             Box::new("without a backend"),
             Box::new(format!("{} services", sizes.services_without_backends)),
         ],
+        vec![
+            Box::new("asking for what another holds"),
+            Box::new(format!("{} services", sizes.services_with_lost_frontends)),
+        ],
         vec![Box::new("in quarantine"), Box::new(quarantined)],
         vec![Box::new("version"), Box::new(format!("{}, since {:.0}", status.version, status.started))],
     ];

@@ -1,7 +1,7 @@
 use contiv_model::ServiceId;
 
 use super::*;
-use crate::cli::views::SizesView;
+use crate::cli::views::{LostFrontendView, SizesView};
 
 const NOW: &str = "2026-01-02T03:04:05Z";
 
@@ -39,6 +39,14 @@ fn overview(troubles: usize) -> Overview {
             backends: 80_000,
             services_without_backends: troubles,
             without_backends: (0..troubles.min(5)).map(|n| ServiceId::new("shop", format!("web-{n}"))).collect(),
+            services_with_lost_frontends: troubles,
+            lost_frontends: (0..troubles.min(1))
+                .map(|_| LostFrontendView {
+                    service: ServiceId::new("shop", "second"),
+                    frontend: serde_json::from_value("10.96.0.1:80/tcp".into()).unwrap(),
+                    holder: ServiceId::new("shop", "first"),
+                })
+                .collect(),
         },
         renderers: ["nftables", "route", "dry-run"].map(|name| value(renderer(name))).into(),
         quarantine: (0..troubles).map(quarantined).collect(),
@@ -64,6 +72,16 @@ fn note_of_renderer_is_shown() {
     last.notes = vec!["net.ipv4.ip_forward is 0: no clients".to_owned()];
     let text = render(&overview, Some((24, 80)), NOW.parse().unwrap());
     assert!(text.contains("nftables: net.ipv4.ip_forward is 0: no clients\n"), "{text}");
+}
+
+#[test]
+fn frontend_of_two_services_needs_a_look() {
+    let (good, bad) = (overview(0), overview(1));
+    assert!(good.is_good());
+    let conflict = Overview { sizes: bad.sizes, ..overview(0) };
+    assert!(!conflict.is_good());
+    let text = render(&conflict, None, NOW.parse().unwrap());
+    assert!(text.contains("shop/second does not get 10.96.0.1:80/tcp, which shop/first holds\n"), "{text}");
 }
 
 #[test]
