@@ -18,7 +18,7 @@ use contiv_renderer::{
 };
 use contiv_tests::{
     kernel::{Elements, count, read_elements},
-    lab::{LabError, Namespace, Result, isolated},
+    lab::{LabError, Namespace, Result, isolated, load_ruleset},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -42,7 +42,7 @@ fn a_full_table_lists_the_same_whether_nft_loads_its_text_or_netlink_programs_it
             snapshot.node.cluster_ip_masquerade = masquerade;
             resync(&lab.node, &mut Nftables::new(), &snapshot)?;
             lab.node2.exec(&["nft", "flush", "ruleset"])?;
-            lab.node2.exec_with_input(&["nft", "-f", "-"], &dry_run::nft(&snapshot))?;
+            load_ruleset(&lab.node2, &dry_run::nft(&snapshot))?;
             assert_same_listing(&lab.node, &lab.node2)?;
         }
         Ok(())
@@ -169,7 +169,7 @@ fn a_table_of_another_shape_is_replaced() -> Result<()> {
         lab.node.exec_with_input(&["nft", "-f", "-"], other)?;
         let snapshot = snapshot(3, 2);
         resync(&lab.node, &mut Nftables::new(), &snapshot)?;
-        lab.node2.exec_with_input(&["nft", "-f", "-"], &dry_run::nft(&snapshot))?;
+        load_ruleset(&lab.node2, &dry_run::nft(&snapshot))?;
         assert_same_listing(&lab.node, &lab.node2)
     })
 }
@@ -247,7 +247,7 @@ fn a_large_set_is_declared_for_what_it_holds_and_made_anew_when_it_is_outgrown()
         resync(&lab.node2, &mut Nftables::new(), &state)?;
         assert_same_listing(&lab.node, &lab.node2)?;
         lab.node2.exec(&["nft", "flush", "ruleset"])?;
-        lab.node2.exec_with_input(&["nft", "-f", "-"], &dry_run::nft(&state))?;
+        load_ruleset(&lab.node2, &dry_run::nft(&state))?;
         assert_same_listing(&lab.node, &lab.node2)?;
         let before = lab.node.exec(&["nft", "list", "ruleset"])?;
         let report = resync(&lab.node, &mut Nftables::new(), &state)?;

@@ -3,7 +3,7 @@
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
     cluster::{Frontend, Manifests, Service, State, TARGET_PORT},
-    lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated},
+    lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, need_linux},
 };
 
 fn is_answered(lab: &Lab, service: &Service) -> Result<bool> {
@@ -22,6 +22,7 @@ fn with_agent(
     test: impl FnOnce(&Lab, &AgentOptions, Agent<'_>, &Service) -> Result<()>,
 ) -> Result<()> {
     isolated(name, |lab| {
+        need_linux((6, 9), "tables that outlive their owner")?;
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);
