@@ -63,11 +63,11 @@ fn every_change_moves_all_flows(
             break;
         }
     }
-    match stuck.is_empty() {
-        true => Ok(()),
-        // No panic: it would wait for the thread that sends.
-        false => Err(LabError::Unexpected(format!("flows that stay with a backend that is gone: {stuck:?}"))),
+    if stuck.is_empty() {
+        return Ok(());
     }
+    // No panic: it would wait for the thread that sends.
+    Err(LabError::Unexpected(format!("flows that stay with a backend that is gone: {stuck:?}")))
 }
 
 #[test]
