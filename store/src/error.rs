@@ -1,6 +1,6 @@
 //! Errors of stores, and problems with single objects that must not stop the rest.
 
-use std::{fmt, io};
+use std::{fmt, io, time::Duration};
 
 use serde::Serialize;
 use thiserror::Error;
@@ -50,6 +50,15 @@ pub enum StoreError {
         endpoint: String,
         /// What went wrong.
         reason: String,
+    },
+    /// The watch has said nothing for long, and the store, which answers, does not say whether it is alive. Open it again:
+    /// nothing is known to be missed.
+    #[error("the watch at {endpoint} has said nothing for {silence:?}")]
+    Silent {
+        /// What was contacted.
+        endpoint: String,
+        /// For how long.
+        silence: Duration,
     },
     /// The store refused the request; trying again will not help.
     #[error("the store refused to {action}: {reason}")]

@@ -1,6 +1,7 @@
 //! List and watch, for ever: the one place that knows how to follow a store.
 
 mod backoff;
+mod outage;
 
 use std::{collections::VecDeque, convert::Infallible, ops::ControlFlow, sync::Arc};
 
@@ -13,6 +14,7 @@ use tracing::{debug, error, warn};
 
 use crate::{Batch, Position, Preview, Problem, Snapshot, Store, StoreError, WatchEvent, WatchStream};
 use backoff::Backoff;
+use outage::{Outage, Report};
 
 /// What a feed delivers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +26,8 @@ pub enum FeedEvent {
     Changed(Batch),
     /// What the store itself cannot read is now this (the complete list; replaces the one before).
     Problems(Vec<Problem>),
-    /// The store cannot be followed at the moment. Sent once per outage; what was delivered so far still holds.
+    /// The store cannot be followed at the moment. Sent once for each cause of an outage; what was delivered so far still
+    /// holds.
     Down {
         /// What went wrong.
         reason: String,
@@ -67,7 +70,8 @@ pub struct Feed {
     backoff: Backoff,
     /// What was delivered; none when a list is due.
     position: Option<Position>,
-    is_down: bool,
+    /// None while the store is followed.
+    outage: Option<Outage>,
     /// Whether the receiver waits to hear that the store answers.
     is_renewing: bool,
     /// What the receiver knows of what the store cannot read.
@@ -145,7 +149,7 @@ impl Feed {
             renewal,
             backoff: Backoff::default(),
             position: None,
-            is_down: false,
+            outage: None,
             is_renewing: false,
             problems: Vec::new(),
         };
@@ -166,6 +170,8 @@ impl Feed {
                     self.is_renewing = true;
                     ControlFlow::Continue(())
                 }
+                // The store answers, so the watch is opened again, now, and nobody is told.
+                Stop::Failed(StoreError::Silent { .. }) => ControlFlow::Continue(()),
                 Stop::Failed(error) => self.recover(error).await,
             };
             if flow.is_break() {
@@ -183,7 +189,7 @@ impl Feed {
         let store = Arc::clone(&self.store);
         let mut watch = self.unless_stopped(store.follow(&self.prefix, &position)).await??;
         let healthy_since = Instant::now();
-        if self.is_down || self.is_renewing {
+        if self.outage.is_some() || self.is_renewing {
             self.has_answered();
             self.send(FeedEvent::Up).await?;
         }
@@ -223,8 +229,8 @@ impl Feed {
         Ok(position)
     }
 
-    const fn has_answered(&mut self) {
-        (self.is_down, self.is_renewing) = (false, false);
+    fn has_answered(&mut self) {
+        (self.outage, self.is_renewing) = (None, false);
     }
 
     async fn next(&self, watch: &mut WatchStream) -> Result<Result<WatchEvent, StoreError>, Stop> {
@@ -272,7 +278,7 @@ impl Feed {
         (left.len() < self.problems.len()).then_some(left)
     }
 
-    /// Says that the store is down, once, and waits before the next attempt.
+    /// Says what of it is new to the receiver, and waits before the next attempt.
     async fn recover(&mut self, error: StoreError) -> ControlFlow<()> {
         if matches!(error, StoreError::Rewound { .. } | StoreError::Replaced { .. }) {
             error!(%error, "the store has other data than it had; listing it");
@@ -283,14 +289,8 @@ impl Feed {
         } else if matches!(error, StoreError::Compacted { .. } | StoreError::TooLarge { .. }) {
             warn!(%error, "changes were missed; listing again");
             self.position = None;
-        } else if !self.is_down {
-            warn!(%error, "lost the store");
-            self.is_down = true;
-            if self.send(FeedEvent::Down { reason: error.to_string() }).await.is_err() {
-                return ControlFlow::Break(());
-            }
-        } else {
-            debug!(%error, "the store is still lost");
+        } else if self.report_outage(&error).await.is_err() {
+            return ControlFlow::Break(());
         }
         let pause = tokio::time::sleep(self.backoff.next());
         match self.unless_stopped(pause).await {
@@ -300,6 +300,26 @@ impl Feed {
             Ok(()) => {}
         }
         ControlFlow::Continue(())
+    }
+
+    async fn report_outage(&mut self, error: &StoreError) -> Result<(), Stop> {
+        let now = Instant::now();
+        let is_first = self.outage.is_none();
+        let reason = error.to_string();
+        let report = self.outage.get_or_insert_with(|| Outage::begin(now)).add(&reason, now);
+        match report {
+            Report::Cause if is_first => warn!(%error, "lost the store"),
+            Report::Cause => warn!(%error, "the store is still lost, and for another reason"),
+            Report::Lasts(duration) => {
+                let seconds = duration.as_secs();
+                warn!(%error, seconds, "the store has not been followed for a while; what it said last is in force");
+            }
+            Report::Nothing => debug!(%error, "the store is still lost"),
+        }
+        match report {
+            Report::Cause => self.send(FeedEvent::Down { reason }).await,
+            Report::Lasts(_) | Report::Nothing => Ok(()),
+        }
     }
 
     async fn send(&mut self, event: FeedEvent) -> Result<(), Stop> {

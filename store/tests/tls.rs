@@ -32,6 +32,16 @@ async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
     timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap().event
 }
 
+/// The first event that tells of no further cause of an outage.
+async fn after_outage(events: &mut Receiver<Delivery>) -> FeedEvent {
+    loop {
+        match next(events).await {
+            FeedEvent::Down { .. } => {}
+            event => return event,
+        }
+    }
+}
+
 /// The next reason for being down; one may come first from the connection that was lost.
 async fn down(events: &mut Receiver<Delivery>) -> String {
     match next(events).await {
@@ -89,6 +99,15 @@ async fn whoever_cannot_be_trusted_is_refused_with_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn client_certificate_of_x509_version_1_is_refused_by_name() {
+    let authority = Authority::new().unwrap();
+    let etcd = start(&authority).await;
+    authority.use_version_1().unwrap();
+    let error = store(&etcd, authority.access()).list("/").await.unwrap_err().to_string();
+    assert!(error.contains("the client's certificate is of X.509 version 1"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn certificates_that_were_all_replaced_count_without_a_restart() {
     let authority = Authority::new().unwrap();
     let mut etcd = start(&authority).await;
@@ -100,7 +119,7 @@ async fn certificates_that_were_all_replaced_count_without_a_restart() {
         authority.renew().unwrap();
         etcd.start_again().await.unwrap();
         etcd.ctl(&["put", &format!("/{round}"), "1"]).await.unwrap();
-        assert_eq!(next(&mut events).await, FeedEvent::Up);
+        assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
         let FeedEvent::Changed(batch) = next(&mut events).await else { panic!("expected a change") };
         assert!(matches!(batch.changes.as_slice(), [Change::Put(entry)] if entry.key == format!("/{round}")));
     }

@@ -58,13 +58,18 @@ impl EventLoop {
                 self.record("problems", description, None, Vec::new());
             }
             FeedEvent::Down { reason } => {
-                // Why it is down has been logged by the feed.
-                info!("the dataplane stays as it is while the store is down");
                 self.record("store-down", reason.clone(), None, Vec::new());
                 // Of a list that did not come to its end.
                 drop(self.ahead.take().await);
-                self.store.down = Some(StoreDown { since: Timestamp::now(), reason });
-                if !self.store.is_synced {
+                // An outage has several causes at times.
+                let first = self.store.down.take();
+                let since = first.as_ref().map_or_else(Timestamp::now, |first| first.since);
+                self.store.down = Some(StoreDown { since, reason });
+                if first.is_none() {
+                    // Why it is down has been logged by the feed.
+                    info!("the dataplane stays as it is while the store is down");
+                }
+                if first.is_none() && !self.store.is_synced {
                     self.store.awaited_until = None;
                     self.mirror.load();
                 }

@@ -40,6 +40,12 @@ async fn nothing_reaches_a_renderer_before_the_first_snapshot_and_then_everythin
     assert_eq!((status.ready, status.synced, status.store_down.is_some()), (false, false, true));
     assert_eq!(renderer.call_so_far(), None);
 
+    // It is one outage with another cause.
+    harness.say(FeedEvent::Down { reason: "no login".to_owned() }).await;
+    harness.history(|records| records.len() == 4).await;
+    let (first, now) = (status.store_down.unwrap(), harness.status().await.store_down.unwrap());
+    assert_eq!((now.since, &*now.reason), (first.since, "no login"));
+
     harness.say(web()).await;
     assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
     for name in ["test", "dry-run"] {

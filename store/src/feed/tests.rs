@@ -107,6 +107,10 @@ fn lost() -> StoreError {
     StoreError::Unavailable { endpoint: "there".to_owned(), reason: "gone".to_owned() }
 }
 
+fn refused() -> StoreError {
+    StoreError::Refused { action: "read".to_owned(), reason: "no login".to_owned() }
+}
+
 fn down() -> FeedEvent {
     FeedEvent::Down { reason: lost().to_string() }
 }
@@ -161,6 +165,33 @@ async fn a_lost_watch_goes_on_where_it_was_and_is_reported_once() {
     assert_eq!(stage.next().await, FeedEvent::Up);
     watch.send(Err(lost())).unwrap();
     assert_eq!(stage.next().await, down(), "the next outage is another one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn outage_with_a_new_cause_is_told_again() {
+    let (mut stage, watch) = Stage::watching().await;
+    watch.send(Err(lost())).unwrap();
+    assert_eq!(stage.next().await, down());
+    for error in [lost(), refused(), lost(), refused()] {
+        stage.refuse_watch(error).await;
+    }
+    let _watch = stage.answer_watch(5).await;
+    assert_eq!(stage.next().await, FeedEvent::Down { reason: refused().to_string() });
+    assert_eq!(stage.next().await, FeedEvent::Up);
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_watch_is_opened_again_at_once_and_is_no_outage() {
+    let (mut stage, watch) = Stage::watching().await;
+    watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
+    let silence = Duration::from_secs(30);
+    watch.send(Err(StoreError::Silent { endpoint: "there".to_owned(), silence })).unwrap();
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(6)));
+    let start = Instant::now();
+    let watch = stage.answer_watch(6).await;
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    watch.send(Ok(WatchEvent::Changed(batch(7)))).unwrap();
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(7)));
 }
 
 #[tokio::test(start_paused = true)]

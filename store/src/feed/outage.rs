@@ -1,0 +1,83 @@
+//! What is told of an outage: each cause once, and at times that it still lasts.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::time::Instant;
+
+/// How long after its begin an outage is told of again; then after twice as long, and so on,
+const FIRST_REMINDER: Duration = Duration::from_secs(60);
+/// but at least so often.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// How many causes of one outage are told.
+const MOST_CAUSES: usize = 8;
+
+/// A time in which the store cannot be followed.
+#[derive(Debug)]
+pub(super) struct Outage {
+    since: Instant,
+    /// What was told, without digits: those are ports, times and the like.
+    causes: BTreeSet<String>,
+    pause: Duration,
+    next_reminder: Instant,
+}
+
+/// What is to be told after a failed attempt.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    /// A cause that was not told yet.
+    Cause,
+    /// That it has lasted so long.
+    Lasts(Duration),
+    Nothing,
+}
+
+impl Outage {
+    pub(super) fn begin(now: Instant) -> Self {
+        let (pause, next_reminder) = (FIRST_REMINDER, now + FIRST_REMINDER);
+        Self { since: now, causes: BTreeSet::new(), pause, next_reminder }
+    }
+
+    /// Takes in why an attempt has failed.
+    pub(super) fn add(&mut self, reason: &str, now: Instant) -> Report {
+        let cause = reason.chars().filter(|c| !c.is_ascii_digit()).collect();
+        if self.causes.len() < MOST_CAUSES && self.causes.insert(cause) {
+            return Report::Cause;
+        }
+        if now < self.next_reminder {
+            return Report::Nothing;
+        }
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.next_reminder = now + self.pause;
+        Report::Lasts(now - self.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn outage_tells_each_cause_once_and_not_too_many() {
+        let now = Instant::now();
+        let mut outage = Outage::begin(now);
+        assert_eq!(outage.add("refused at port 1", now), Report::Cause);
+        assert_eq!(outage.add("refused at port 2", now), Report::Nothing);
+        assert_eq!(outage.add("no login", now), Report::Cause);
+        assert_eq!(outage.add("refused at port 3", now), Report::Nothing);
+        let others = "abcdefghijk".chars().filter(|c| outage.add(&c.to_string(), now) == Report::Cause);
+        assert_eq!(others.count(), MOST_CAUSES - 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn outage_that_lasts_is_told_of_at_growing_intervals() {
+        let start = Instant::now();
+        let mut outage = Outage::begin(start);
+        outage.add("refused", start);
+        let minutes = (0..=24 * 60).filter(|minute| {
+            let now = start + Duration::from_secs(60 * minute);
+            outage.add("refused", now) == Report::Lasts(now - start)
+        });
+        let minutes: Vec<_> = minutes.take(8).collect();
+        assert_eq!(minutes, [1, 3, 7, 15, 31, 63, 123, 183]);
+    }
+}
