@@ -58,16 +58,15 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// Whether the revision of a list is gone.
+/// Whether the revision of a list is gone. The words count, not the code: `etcd grpc-proxy` passes on the words with the code
+/// "unknown".
 pub(super) fn is_compacted(error: &Error) -> bool {
-    matches!(error, Error::GRpcStatus(status)
-        if i32::from(status.code()) == OUT_OF_RANGE && status.message().contains(COMPACTED))
+    matches!(error, Error::GRpcStatus(status) if status.message().contains(COMPACTED))
 }
 
-/// Whether the revision to read at is not there yet.
+/// Whether the revision to read at is not there yet, by etcd's words as well.
 pub(super) fn is_future(error: &Error) -> bool {
-    matches!(error, Error::GRpcStatus(status)
-        if i32::from(status.code()) == OUT_OF_RANGE && status.message().contains(FUTURE))
+    matches!(error, Error::GRpcStatus(status) if status.message().contains(FUTURE))
 }
 
 /// Whether an answer was larger than this client accepts. tonic says so with "out of range" too.

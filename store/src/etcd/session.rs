@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -43,6 +43,9 @@ pub(super) struct Session {
     client: Client,
     endpoint: String,
     broken: Broken,
+    /// Whether requests for the progress of a watch are answered: `etcd grpc-proxy` 3.4 ignores them. Not set before the
+    /// first one.
+    answers_progress: Arc<OnceLock<bool>>,
 }
 
 impl Session {
@@ -64,7 +67,8 @@ impl Session {
         let client = Client::connect([format!("{scheme}://{endpoint}")], Some(options))
             .await
             .map_err(|error| access.unusable_files(&error))?;
-        let mut session = Self { client, endpoint: endpoint.to_owned(), broken };
+        let answers_progress = Arc::default();
+        let mut session = Self { client, endpoint: endpoint.to_owned(), broken, answers_progress };
         match timeout(PROBE_TIMEOUT, session.begin(access)).await {
             Ok(begun) => begun.map(|()| session).map_err(|error| hint(error, access.tls)),
             Err(_) => Err(session.late(PROBE_TIMEOUT)),
@@ -143,6 +147,21 @@ impl Session {
     /// Why this member is of no use at the moment.
     pub(super) fn unavailable(&self, reason: String) -> StoreError {
         StoreError::Unavailable { endpoint: self.endpoint.clone(), reason }
+    }
+
+    /// Whether requests for the progress of a watch are answered; none if that is not known yet.
+    pub(super) fn answers_progress(&self) -> Option<bool> {
+        self.answers_progress.get().copied()
+    }
+
+    /// Remembers whether a request for progress was answered. The first time counts.
+    pub(super) fn set_answers_progress(&self, is_answered: bool) {
+        let _ = self.answers_progress.set(is_answered);
+    }
+
+    /// Says that a watch was silent for so long while the member answers.
+    pub(super) fn silent(&self, silence: Duration) -> StoreError {
+        StoreError::Silent { endpoint: self.endpoint.clone(), silence }
     }
 
     /// Whoever asks the member next gets a new connection, and asks the others first.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use etcd_client::{ResponseHeader, WatchOptions, WatchResponse, proto::PbEvent};
+use etcd_client::{Error, GetOptions, ResponseHeader, WatchOptions, WatchResponse, proto::PbEvent};
 use futures::{StreamExt, stream};
 use tokio::time::timeout;
 
@@ -23,6 +23,8 @@ const ALL_WATCHES: i64 = -1;
 const SILENCE: Duration = Duration::from_secs(3);
 /// and is dead if it says nothing for so long again. A member that is busy takes a second or two.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+/// Where nobody answers that question, as behind `etcd grpc-proxy`, a watch that says nothing for so long is opened again.
+const SILENCE_WITHOUT_PROGRESS: Duration = Duration::from_secs(30);
 /// To a watch that lags etcd sends up to a thousand revisions as one response, in fragments. What is complete goes on when
 /// it has so many bytes.
 const LARGEST_BATCH: usize = 4 << 20;
@@ -161,17 +163,12 @@ impl Watch {
     ///
     /// Time counts only while somebody waits here: a slow reader is no dead member.
     async fn response(&mut self) -> Result<WatchResponse, StoreError> {
-        let response = match timeout(SILENCE, self.responses.message()).await {
+        let answers_progress = self.session.answers_progress();
+        let silence = if answers_progress == Some(false) { SILENCE_WITHOUT_PROGRESS } else { SILENCE };
+        let response = match timeout(silence, self.responses.message()).await {
             Ok(response) => response,
-            Err(_) => timeout(ANSWER_TIMEOUT, async {
-                self.responses.request_progress().await?;
-                self.responses.message().await
-            })
-            .await
-            .map_err(|_| {
-                let silence = SILENCE + ANSWER_TIMEOUT;
-                self.session.unavailable(format!("the watch has said nothing for {silence:?}"))
-            })?,
+            Err(_) if answers_progress == Some(false) => return Err(self.session.silent(silence)),
+            Err(_) => self.ask_for_progress(answers_progress.is_some()).await?,
         };
         match response {
             Ok(Some(response)) => Ok(response),
@@ -180,6 +177,38 @@ impl Watch {
                 Err(StoreError::TooLarge { limit: LARGEST_RESPONSE })
             }
             Err(error) => Err(self.session.failure(&action(&self.prefix), error).into()),
+        }
+    }
+
+    /// The first response after a request for progress. A member of which it is not known whether it answers such requests
+    /// is asked for something else too.
+    async fn ask_for_progress(
+        &mut self,
+        is_known: bool,
+    ) -> Result<Result<Option<WatchResponse>, Error>, StoreError> {
+        let session = self.session.clone();
+        let response = timeout(ANSWER_TIMEOUT, async {
+            self.responses.request_progress().await?;
+            self.responses.message().await
+        });
+        let probe = timeout(ANSWER_TIMEOUT, async {
+            !is_known && session.probe(GetOptions::new().with_serializable()).await.is_ok()
+        });
+        let (response, is_alive) = tokio::join!(response, probe);
+        let silence = SILENCE + ANSWER_TIMEOUT;
+        match response {
+            Ok(response) => {
+                // A change that comes meanwhile is no answer.
+                if matches!(&response, Ok(Some(response)) if response.watch_id() == ALL_WATCHES) {
+                    session.set_answers_progress(true);
+                }
+                Ok(response)
+            }
+            Err(_) if is_alive == Ok(true) => {
+                session.set_answers_progress(false);
+                Err(session.silent(silence))
+            }
+            Err(_) => Err(session.unavailable(format!("the watch has said nothing for {silence:?}"))),
         }
     }
 }

@@ -1,0 +1,132 @@
+//! Following a store through a real `etcd grpc-proxy`, whose errors have other codes than etcd's and which answers no
+//! requests for progress.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use contiv_store::{
+    Delivery, Feed, FeedEvent, Operation, Snapshot, Store,
+    etcd::{EtcdAccess, EtcdStore},
+    testing::{Etcd, GrpcProxy},
+};
+use tokio::{
+    sync::mpsc::Receiver,
+    time::{sleep, timeout},
+};
+
+const SOON: Duration = Duration::from_secs(60);
+/// Longer than twice the time after which a watch that says nothing is asked and given up.
+const QUIET: Duration = Duration::from_secs(15);
+
+fn store(endpoint: String) -> EtcdStore {
+    EtcdStore::new(&[endpoint], EtcdAccess::default()).unwrap()
+}
+
+async fn put(etcd: &Etcd, key: &str) -> i64 {
+    let write = Operation::Put { key: key.to_owned(), value: Bytes::from_static(b"1") };
+    store(etcd.endpoint()).commit(vec![write]).await.unwrap()
+}
+
+/// Writes what is not followed, then forgets all that was before.
+async fn compact(etcd: &Etcd) {
+    for i in 0..5 {
+        put(etcd, &format!("/theirs/{i}")).await;
+    }
+    let newest = put(etcd, "/theirs/last").await;
+    etcd.ctl(&["compact", &newest.to_string()]).await.unwrap();
+}
+
+fn follow(proxy: &GrpcProxy) -> Receiver<Delivery> {
+    Feed::start(Arc::new(store(proxy.endpoint())), "/ours/").0
+}
+
+async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
+    timeout(SOON, events.recv()).await.unwrap().unwrap().event
+}
+
+async fn snapshot(events: &mut Receiver<Delivery>) -> Snapshot {
+    loop {
+        if let FeedEvent::Snapshot(snapshot) = next(events).await {
+            return snapshot;
+        }
+    }
+}
+
+/// Until `key` is there, by a change or a list.
+async fn until_followed(events: &mut Receiver<Delivery>, key: &str) {
+    loop {
+        let is_there = match next(events).await {
+            FeedEvent::Snapshot(snapshot) => snapshot.entries.iter().any(|entry| entry.key == key),
+            FeedEvent::Changed(batch) => batch.changes.iter().any(|change| change.key() == key),
+            _ => false,
+        };
+        if is_there {
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_watch_through_a_proxy_is_no_outage() {
+    let etcd = Etcd::start().await.unwrap();
+    let proxy = GrpcProxy::start(&etcd.endpoint()).await.unwrap();
+    put(&etcd, "/ours/a").await;
+    let mut events = follow(&proxy);
+    assert_eq!(snapshot(&mut events).await.entries.len(), 1);
+    sleep(QUIET).await;
+    put(&etcd, "/ours/b").await;
+    let event = next(&mut events).await;
+    assert!(matches!(event, FeedEvent::Changed(_)), "nothing was told before: {event:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxy_compacted_while_the_prefix_is_quiet_is_followed_on() {
+    let etcd = Etcd::start().await.unwrap();
+    let proxy = GrpcProxy::start(&etcd.endpoint()).await.unwrap();
+    put(&etcd, "/ours/a").await;
+    let mut events = follow(&proxy);
+    snapshot(&mut events).await;
+    compact(&etcd).await;
+    sleep(QUIET).await;
+    put(&etcd, "/ours/b").await;
+    until_followed(&mut events, "/ours/b").await;
+    put(&etcd, "/ours/c").await;
+    until_followed(&mut events, "/ours/c").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxy_restarted_across_a_compaction_is_followed_on() {
+    let etcd = Etcd::start().await.unwrap();
+    let mut proxy = GrpcProxy::start(&etcd.endpoint()).await.unwrap();
+    put(&etcd, "/ours/a").await;
+    let mut events = follow(&proxy);
+    snapshot(&mut events).await;
+    proxy.kill().await.unwrap();
+    put(&etcd, "/ours/b").await;
+    compact(&etcd).await;
+    proxy.start_again().await.unwrap();
+    until_followed(&mut events, "/ours/b").await;
+    put(&etcd, "/ours/c").await;
+    until_followed(&mut events, "/ours/c").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxy_before_a_restored_etcd_is_listed_again() {
+    let mut etcd = Etcd::start().await.unwrap();
+    let proxy = GrpcProxy::start(&etcd.endpoint()).await.unwrap();
+    put(&etcd, "/ours/a").await;
+    let backup = etcd.back_up().await.unwrap();
+    for key in ["/ours/b", "/ours/c", "/ours/d"] {
+        put(&etcd, key).await;
+    }
+    let mut events = follow(&proxy);
+    assert_eq!(snapshot(&mut events).await.entries.len(), 4);
+    etcd.kill().await.unwrap();
+    etcd.start_restored(&backup).await.unwrap();
+    let listed = snapshot(&mut events).await;
+    assert_eq!(listed.entries.len(), 1, "{listed:?}");
+    put(&etcd, "/ours/e").await;
+    until_followed(&mut events, "/ours/e").await;
+}
