@@ -4,7 +4,8 @@
 //! - A list is complete when every type is listed, page by page. Each type has a version of its own there; a *revision*
 //!   of this store is a number that stands for one version of each, counted since the store was opened. Services are
 //!   listed before their endpoint slices, so that no service is without the slices that it had when it was listed.
-//! - A watch goes on from those versions, type by type. What the API server no longer has is listed again.
+//! - A watch goes on from those versions, type by type. What the API server no longer has is listed again, and so is
+//!   everything if its history is another one than the one that was followed.
 //! - An object that cannot be used has an empty value, which is none that anything can be read from, and is a problem:
 //!   it is there, and must not be taken for a deleted one.
 //! - The files of the kubeconfig are read for each new client: after a failure, and of a token each minute.
@@ -13,6 +14,7 @@ mod address;
 mod client;
 mod failure;
 mod follow;
+mod history;
 mod list;
 mod object;
 mod resource;
@@ -27,7 +29,7 @@ use futures::{
 };
 use tokio::sync::Mutex;
 
-use crate::{Snapshot, Store, StoreError, Transaction, WatchStream};
+use crate::{Position, Snapshot, Store, StoreError, Transaction, WatchStream};
 pub use address::KubeAddress;
 use client::Client;
 use follow::Follow;
@@ -108,8 +110,9 @@ impl KubeStore {
         &self,
         client: &Client,
         prefix: &str,
-        revision: i64,
+        position: &Position,
     ) -> Result<WatchStream, StoreError> {
+        let revision = position.revision();
         let versions = self.inner.tracks.versions(prefix, revision)?;
         let of_scope = self.inner.resources.iter().filter(|resource| resource.meets(prefix));
         let watches = of_scope.map(|resource| {
@@ -117,7 +120,11 @@ impl KubeStore {
             Watch::open(client.clone(), resource.clone(), version, revision)
         });
         let watches = try_join_all(watches).await?;
-        Ok(Follow::new(watches, prefix, versions, Arc::clone(&self.inner.tracks)).into_stream())
+        // After they are open: a server that is exchanged from now on ends them.
+        let confirmed = history::confirm(client, &self.inner.resources, &versions, position).await;
+        confirmed.map_err(|failure| watch::error_of(failure, revision))?;
+        let follow = Follow::new(watches, prefix, versions, Arc::clone(&self.inner.tracks));
+        Ok(follow.after_first_events().await?.into_stream())
     }
 }
 
@@ -127,7 +134,16 @@ impl Store for KubeStore {
     }
 
     fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
-        self.ask(async move |client| self.watch_all(client, prefix, revision).await).boxed()
+        let position = Position::at(revision);
+        async move { self.follow(prefix, &position).await }.boxed()
+    }
+
+    fn follow<'a>(
+        &'a self,
+        prefix: &'a str,
+        position: &'a Position,
+    ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
+        self.ask(async move |client| self.watch_all(client, prefix, position).await).boxed()
     }
 
     fn transact(&self, _: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {

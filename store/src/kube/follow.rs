@@ -1,11 +1,12 @@
 //! The watches of all types as one stream.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream, ReadyChunks, SelectAll, select_all},
 };
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     object::Received,
@@ -16,6 +17,9 @@ use crate::{Batch, Change, Problem, StoreError, WatchEvent, WatchStream};
 
 /// How many events become one batch, if they are there.
 const LARGEST_BATCH: usize = 256;
+/// How long the first events of watches are awaited. That the API server no longer has a version is the first event of an
+/// answer that begins well.
+const FIRST_EVENTS_TIMEOUT: Duration = Duration::from_millis(200);
 
 type Happenings = SelectAll<BoxStream<'static, Result<Happened, StoreError>>>;
 
@@ -40,6 +44,27 @@ impl Follow {
             tracks,
             waiting: VecDeque::new(),
             has_failed: false,
+        }
+    }
+
+    /// Takes in what the watches say at once.
+    ///
+    /// # Errors
+    /// When one of them fails at once: then it has not begun.
+    pub(super) async fn after_first_events(mut self) -> Result<Self, StoreError> {
+        let deadline = Instant::now() + FIRST_EVENTS_TIMEOUT;
+        while let Ok(Some(happened)) = timeout_at(deadline, self.happenings.next()).await {
+            self.take_in(happened);
+            if self.has_failed {
+                break;
+            }
+        }
+        match self.waiting.pop_back() {
+            Some(Err(error)) => Err(error),
+            last => {
+                self.waiting.extend(last);
+                Ok(self)
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use contiv_proto::Key;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -71,6 +73,39 @@ async fn pages(client: &Client, resource: &Resource, limit: u32) -> Result<Liste
     }
 }
 
+/// The newest version of a type.
+pub(super) async fn newest_version(client: &Client, resource: &Resource) -> Result<String, Failure> {
+    let page = client.get_whole(resource.name(), &query(resource, 1, "")).await?;
+    let Page { metadata, .. } = serde_json::from_slice(&page).map_err(|error| {
+        let reason = format!("a list of {}: {error}", resource.name());
+        unavailable(&client.endpoint, reason)
+    })?;
+    Ok(metadata.resource_version)
+}
+
+/// The version that an object has now, or had at a version of its type; none if it is not there.
+pub(super) async fn object_version(
+    client: &Client,
+    resource: &Resource,
+    key: &Key,
+    at: Option<&str>,
+) -> Result<Option<i64>, Failure> {
+    let mut query = format!(
+        "{}?fieldSelector={}",
+        resource.path_of(key.namespace()),
+        escape(&format!("metadata.name={}", key.name()))
+    );
+    if let Some(version) = at {
+        let _ = write!(query, "&resourceVersion={}&resourceVersionMatch=Exact", escape(version));
+    }
+    let page = client.get_whole(resource.name(), &query).await?;
+    let mut listed = Listed::default();
+    add_page(resource, &page, &mut listed).map_err(|reason| {
+        unavailable(&client.endpoint, format!("a list of {}: {reason}", resource.name()))
+    })?;
+    Ok(listed.entries.first().map(|entry| entry.mod_revision))
+}
+
 /// Takes in one page, and returns what to ask the next one with.
 fn add_page(resource: &Resource, page: &[u8], listed: &mut Listed) -> Result<String, String> {
     let Page { metadata, items } = serde_json::from_slice(page).map_err(|error| error.to_string())?;
@@ -98,17 +133,12 @@ fn query(resource: &Resource, limit: u32, next: &str) -> String {
     query
 }
 
-/// Text as part of a query: all but letters, digits and `-._~` as percent and two digits (RFC 3986).
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
+/// What RFC 3986 calls unreserved stays as it is.
+const RESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Text as part of a query.
+pub(super) fn escape(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, &RESERVED)
 }
 
 #[cfg(test)]

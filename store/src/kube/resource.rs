@@ -33,6 +33,16 @@ impl Resource {
         own.starts_with(prefix) || prefix.starts_with(&own)
     }
 
+    /// Where its objects of one namespace are; of a type that has none, all of them.
+    pub(super) fn path_of(&self, namespace: &str) -> String {
+        match self.path.rsplit_once('/') {
+            Some((root, plural)) if !namespace.is_empty() => {
+                format!("{root}/namespaces/{namespace}/{plural}")
+            }
+            _ => self.path.to_owned(),
+        }
+    }
+
     /// As RBAC calls it, for errors.
     pub(super) fn name(&self) -> &'static str {
         self.path.rsplit('/').next().unwrap_or(self.path)

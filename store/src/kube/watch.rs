@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     client::{Answer, Client},
     failure::{Failure, is_gone, unavailable},
+    history::confirm_version,
     list::escape,
     object::{Received, receive, version_of},
     resource::Resource,
@@ -21,8 +22,9 @@ use crate::StoreError;
 /// How long the API server is asked to keep one request, from half of this up; as in client-go, so that the connections
 /// to one of several servers are spread anew at times.
 const LONGEST: u64 = 600;
-/// A server that says nothing for so long has forgotten this watch: it sends a bookmark each minute.
-const SILENCE: Duration = Duration::from_secs(150);
+/// A watch that says nothing for so long is opened anew, in case the server has forgotten it. Most send a bookmark each
+/// minute; one whose etcd does not say how far a quiet type is (3.4) has none to send.
+const SILENCE: Duration = Duration::from_millis(if cfg!(test) { 1200 } else { 150_000 });
 /// A request that ends sooner than this and without a word is a failure, lest it be made again without pause.
 const SHORTEST: Duration = Duration::from_secs(1);
 /// The most that is read of one event.
@@ -104,15 +106,13 @@ impl Watch {
         }
     }
 
-    /// The next line; none when the request is over.
+    /// The next line; none when the request is over, or has said nothing for long.
     async fn line(&mut self) -> Result<Option<String>, StoreError> {
         let failed = |reason: String| unavailable(&self.client.endpoint, reason);
         let mut line = String::new();
         let mut limited = (&mut self.answer).take(LARGEST_EVENT);
-        let size = timeout(SILENCE, limited.read_line(&mut line))
-            .await
-            .map_err(|_| failed(format!("a watch of {} says nothing for {SILENCE:?}", self.resource.name())))?
-            .map_err(|error| failed(error.to_string()))?;
+        let Ok(size) = timeout(SILENCE, limited.read_line(&mut line)).await else { return Ok(None) };
+        let size = size.map_err(|error| failed(error.to_string()))?;
         match size {
             0 => Ok(None),
             _ if line.ends_with('\n') => Ok(Some(line)),
@@ -167,13 +167,26 @@ async fn request(
     if !resource.selector.is_empty() {
         let _ = write!(query, "&fieldSelector={}", escape(&resource.selector));
     }
-    client.get(resource.name(), &query).await.map_err(|failure| match failure {
+    let answer = async {
+        let answer = client.get(resource.name(), &query).await?;
+        confirm_version(client, resource, version).await?;
+        Ok(answer)
+    };
+    answer.await.map_err(|failure| error_of(failure, revision))
+}
+
+/// What a failure means for a watch from this revision of the store.
+pub(super) fn error_of(failure: Failure, revision: i64) -> StoreError {
+    match failure {
         Failure::Gone => gone(revision),
         Failure::Store(error) => error,
-    })
+    }
 }
 
 /// The API server no longer has what happened since this revision.
 const fn gone(revision: i64) -> StoreError {
     StoreError::Compacted { requested: revision, oldest: revision + 1 }
 }
+
+#[cfg(test)]
+mod tests;

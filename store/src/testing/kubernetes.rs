@@ -30,6 +30,10 @@ use cluster::Cluster;
 use resource::Resource;
 use server::Shared;
 
+/// All that an API server had at some moment.
+#[derive(Debug)]
+pub struct ApiServerBackup(Cluster);
+
 /// An API server, on loopback if nobody says otherwise. It ends when this is dropped.
 #[derive(Debug)]
 pub struct ApiServer {
@@ -118,6 +122,21 @@ current-context: here
         Ok(path)
     }
 
+    /// A kubeconfig with the certificate for clients of the authority, and no token.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn kubeconfig_with_certificate(&self) -> io::Result<PathBuf> {
+        let path = self.kubeconfig()?;
+        let Some(authority) = &self.authority else { return Ok(path) };
+        let file = |name| authority.file(name).display().to_string();
+        let certificate =
+            format!("client-certificate: {}, client-key: {}", file("client.pem"), file("client-key.pem"));
+        let token = format!("tokenFile: {}", self.token_file().display());
+        fs::write(&path, fs::read_to_string(&path)?.replace(&token, &certificate))?;
+        Ok(path)
+    }
+
     /// [`ApiServer::kubeconfig_for`] its own endpoint.
     ///
     /// # Errors
@@ -171,6 +190,22 @@ current-context: here
     /// Forgets everything but the present: watches of older versions, and pages of lists that have begun, are gone.
     pub fn expire(&self) {
         self.change(Cluster::expire);
+    }
+
+    /// Saves all objects, with the version.
+    pub fn back_up(&self) -> ApiServerBackup {
+        ApiServerBackup(self.shared.cluster.borrow().clone())
+    }
+
+    /// Goes back to what was saved, as when its etcd is restored and it starts again on that. Cut it before.
+    pub fn restore(&self, backup: ApiServerBackup) {
+        self.change(|cluster| cluster.restore(backup.0));
+    }
+
+    /// Sends the watches of this type, a plural as in `services`, no bookmarks from now on. An API server has none to send as
+    /// long as its etcd does not tell it how far a type without changes is.
+    pub fn withhold_bookmarks(&self, resource: &str) {
+        self.shared.faults.lock().silent.insert(resource.to_owned());
     }
 
     /// Breaks all connections, and new ones at once, until it is mended.

@@ -82,6 +82,18 @@ async fn a_kubeconfig_that_is_missing_counts_as_soon_as_it_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn client_certificate_of_x509_version_1_is_refused_by_name() {
+    let authority = Authority::new().unwrap();
+    authority.use_version_1().unwrap();
+    let server = ApiServer::start_with_tls(authority).unwrap();
+    let url = format!("kube:{}", server.kubeconfig_with_certificate().unwrap().display());
+    let store = contiv_store::open(&url.parse().unwrap(), EtcdAccess::default()).await.unwrap();
+    let error = store.list(ROOT).await.unwrap_err().to_string();
+    assert!(error.contains("the client's certificate is of X.509 version 1"), "{error}");
+    assert!(!error.contains("private key"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_context_that_the_kubeconfig_does_not_have_is_named() {
     let server = ApiServer::start().unwrap();
     let url = format!("{}?context=elsewhere", server.url().unwrap()).parse().unwrap();
@@ -107,6 +119,6 @@ async fn a_server_behind_a_wire_that_is_cut_is_followed_again_when_it_is_mended(
     server.put(service("web", "None")).unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
     wire.mend().await.unwrap();
-    assert_eq!(next(&mut events).await, FeedEvent::Up);
+    assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
     assert!(matches!(change(&mut events).await, Change::Put(entry) if entry.key == key("web")));
 }

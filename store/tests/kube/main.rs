@@ -5,6 +5,8 @@
 mod access;
 mod follow;
 mod list;
+mod outage;
+mod restore;
 
 use std::{sync::Arc, time::Duration};
 
@@ -45,6 +47,16 @@ fn key(name: &str) -> String {
 
 async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
     timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap().event
+}
+
+/// The first event that tells of no further cause of an outage.
+async fn after_outage(events: &mut Receiver<Delivery>) -> FeedEvent {
+    loop {
+        match next(events).await {
+            FeedEvent::Down { .. } => {}
+            event => return event,
+        }
+    }
 }
 
 async fn snapshot(events: &mut Receiver<Delivery>) -> Snapshot {

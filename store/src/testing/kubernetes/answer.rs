@@ -5,6 +5,7 @@ use std::{convert::Infallible, sync::Arc};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use percent_encoding::percent_decode_str;
 use serde_json::json;
 
 use super::{list, resource::Resource, selector::Selector, server::Shared, watch};
@@ -20,6 +21,9 @@ pub(super) struct Query {
     pub(super) version: String,
     pub(super) bookmarks: bool,
     pub(super) timeout_seconds: Option<u64>,
+    /// Whether the objects are asked for as they were at the version.
+    pub(super) is_exact: bool,
+    pub(super) namespace: Option<String>,
     is_watch: bool,
 }
 
@@ -28,7 +32,7 @@ impl Query {
         let mut query = Self::default();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = unescape(value);
+            let value = percent_decode_str(value).decode_utf8_lossy().into_owned();
             let number = || value.parse::<u64>().map_err(|error| format!("{name}: {error}"));
             match name {
                 "watch" => query.is_watch = value == "true",
@@ -36,6 +40,7 @@ impl Query {
                 "limit" => query.limit = usize::try_from(number()?).unwrap_or(usize::MAX),
                 "continue" => query.next = Some(value),
                 "resourceVersion" => query.version = value,
+                "resourceVersionMatch" => query.is_exact = value == "Exact",
                 "timeoutSeconds" => query.timeout_seconds = Some(number()?),
                 "fieldSelector" => query.selector = Selector::parse(&value)?,
                 _ => return Err(format!("this server does not know {name}")),
@@ -63,13 +68,15 @@ pub(super) async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Respo
     if let Some(code) = failure {
         return status(code, reason(code), "as this test wants");
     }
-    let Some(resource) = Resource::of_path(uri.path()) else {
+    let Some((resource, namespace)) = Resource::of_path(uri.path()) else {
         return status(404, "NotFound", "the server could not find the requested resource");
     };
     match Query::parse(uri.query().unwrap_or_default()) {
         Err(problem) => status(400, "BadRequest", &problem),
         Ok(query) if query.is_watch => watch::answer(&shared, resource, query),
-        Ok(query) => list::answer(&shared, resource, &query),
+        Ok(query) => {
+            list::answer(&shared, resource, &Query { namespace: namespace.map(str::to_owned), ..query })
+        }
     }
 }
 
@@ -108,20 +115,4 @@ pub(super) fn with_body(body: Body) -> Response<Body> {
     let json = header::HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     response
-}
-
-fn unescape(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, others)) = rest.split_first() {
-        let digits = others.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        if let (b'%', Some(byte)) = (first, digits.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
-            bytes.push(byte);
-            rest = &others[2..];
-        } else {
-            bytes.push(*first);
-            rest = others;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -12,7 +12,7 @@ pub(super) type Id = (String, String);
 pub(super) type Objects = BTreeMap<Id, Arc<str>>;
 
 /// Everything there is, with one version for all.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Cluster {
     pub(super) version: i64,
     objects: BTreeMap<Resource, Objects>,
@@ -29,6 +29,7 @@ pub(super) struct Cluster {
 pub(super) struct Happened {
     pub(super) version: i64,
     pub(super) resource: Resource,
+    id: Id,
     pub(super) before: Option<Arc<str>>,
     pub(super) after: Option<Arc<str>>,
 }
@@ -74,8 +75,8 @@ impl Cluster {
             }
         }
         let after: Arc<str> = object.to_string().into();
-        let before = self.objects.entry(resource).or_default().insert(id, Arc::clone(&after));
-        self.history.push(Happened { version: self.version, resource, before, after: Some(after) });
+        let before = self.objects.entry(resource).or_default().insert(id.clone(), Arc::clone(&after));
+        self.history.push(Happened { version: self.version, resource, id, before, after: Some(after) });
         self.version
     }
 
@@ -83,8 +84,13 @@ impl Cluster {
         let id = (namespace.to_owned(), name.to_owned());
         let Some(before) = self.objects.entry(resource).or_default().remove(&id) else { return };
         self.version += 1;
-        let before = Some(with_version(&before, self.version));
-        self.history.push(Happened { version: self.version, resource, before, after: None });
+        self.history.push(Happened {
+            version: self.version,
+            resource,
+            id,
+            before: Some(before),
+            after: None,
+        });
     }
 
     pub(super) fn expire(&mut self) {
@@ -97,6 +103,30 @@ impl Cluster {
 
     pub(super) fn objects(&self, resource: Resource) -> Objects {
         self.objects.get(&resource).cloned().unwrap_or_default()
+    }
+
+    /// The objects as they were at a version; none if that is gone.
+    pub(super) fn objects_at(&self, resource: Resource, version: i64) -> Option<Objects> {
+        if version < self.forgotten {
+            return None;
+        }
+        let mut objects = self.objects(resource);
+        let later = self.history.iter().rev().take_while(|happened| happened.version > version);
+        for Happened { id, before, .. } in later.filter(|happened| happened.resource == resource) {
+            match before {
+                Some(before) => objects.insert(id.clone(), Arc::clone(before)),
+                None => objects.remove(id),
+            };
+        }
+        Some(objects)
+    }
+
+    /// Goes back to an earlier state, as a server that starts on a restored etcd: it knows nothing of what was before.
+    pub(super) fn restore(&mut self, earlier: Self) {
+        *self = earlier;
+        self.forgotten = self.version;
+        self.history.clear();
+        self.pages.clear();
     }
 
     /// Keeps what a list goes on with.
@@ -120,7 +150,8 @@ impl Cluster {
     }
 }
 
-fn with_version(json: &str, version: i64) -> Arc<str> {
+/// The last state of a deleted object has the version of its deletion.
+pub(super) fn with_version(json: &str, version: i64) -> Arc<str> {
     let mut object: Value = serde_json::from_str(json).unwrap_or_default();
     object["metadata"]["resourceVersion"] = version.to_string().into();
     object.to_string().into()

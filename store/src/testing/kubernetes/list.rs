@@ -15,6 +15,26 @@ use super::{
 pub(super) fn answer(shared: &Shared, resource: Resource, query: &Query) -> Response<Body> {
     let begun = query.next.as_deref().map(parse_token);
     let (version, objects, after) = match begun {
+        None if query.is_exact => {
+            let Ok(version) = query.version.parse() else {
+                return status(
+                    400,
+                    "BadRequest",
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                );
+            };
+            let cluster = shared.cluster.borrow();
+            if version > cluster.version {
+                let future = "etcdserver: mvcc: required revision is a future revision";
+                return status(500, "InternalError", future);
+            }
+            match cluster.objects_at(resource, version) {
+                Some(objects) => (version, Arc::new(objects), None),
+                None => {
+                    return status(410, "Expired", "The resourceVersion for the provided list is too old");
+                }
+            }
+        }
         None => {
             let cluster = shared.cluster.borrow();
             (cluster.version, Arc::new(cluster.objects(resource)), None)
@@ -56,7 +76,8 @@ fn page(objects: &Objects, query: &Query, after: Option<Id>) -> (Vec<Arc<str>>, 
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let mut page = Vec::new();
     for (id, json) in objects.range((from, Bound::Unbounded)) {
-        if query.selector.matches(json) {
+        let is_of_namespace = query.namespace.as_ref().is_none_or(|namespace| *namespace == id.0);
+        if is_of_namespace && query.selector.matches(json) {
             page.push(Arc::clone(json));
             if page.len() == query.limit {
                 return (page, Some(id.clone()));

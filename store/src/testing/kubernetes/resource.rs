@@ -32,11 +32,16 @@ impl Resource {
             .find(|known| object["apiVersion"] == known.api_version && object["kind"] == known.kind)
     }
 
-    /// That of a path.
-    pub(super) fn of_path(path: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| {
+    /// That of a path, and the namespace if it names one.
+    pub(super) fn of_path(path: &str) -> Option<(Self, Option<&str>)> {
+        Self::ALL.into_iter().find_map(|known| {
             let root = if known.api_version == "v1" { "/api" } else { "/apis" };
-            path == format!("{root}/{}/{}", known.api_version, known.plural)
+            let rest = path.strip_prefix(root)?.strip_prefix('/')?.strip_prefix(known.api_version)?;
+            let rest = rest.strip_prefix('/')?.strip_suffix(known.plural)?;
+            if rest.is_empty() {
+                return Some((known, None));
+            }
+            Some((known, Some(rest.strip_prefix("namespaces/")?.strip_suffix('/')?)))
         })
     }
 }

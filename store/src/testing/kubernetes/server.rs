@@ -1,6 +1,13 @@
 //! Connections.
 
-use std::{collections::VecDeque, convert::Infallible, io, net::TcpListener, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    convert::Infallible,
+    io,
+    net::TcpListener,
+    sync::Arc,
+    time::Duration,
+};
 
 use hyper::{
     rt::{Read, Write},
@@ -36,6 +43,8 @@ pub(super) struct Faults {
     pub(super) delay: Duration,
     pub(super) bookmark_interval: Duration,
     pub(super) longest_watch: Duration,
+    /// The plurals of types whose watches get no bookmarks.
+    pub(super) silent: BTreeSet<String>,
     pub(super) requests: Vec<String>,
 }
 
@@ -47,6 +56,7 @@ impl Default for Shared {
             delay: Duration::ZERO,
             bookmark_interval: Duration::from_secs(60),
             longest_watch: Duration::from_secs(3600),
+            silent: BTreeSet::new(),
             requests: Vec::new(),
         };
         Self {

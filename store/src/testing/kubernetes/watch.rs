@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     answer::{Body, Query, status, status_text, with_body},
-    cluster::{Cluster, Happened},
+    cluster::{Cluster, Happened, with_version},
     list::with_kind,
     resource::Resource,
     selector::Selector,
@@ -30,6 +30,8 @@ struct Watch {
     cluster: Receiver<Cluster>,
     resource: Resource,
     selector: Selector,
+    /// Where it began: no bookmark is sent before something has happened since.
+    begun_at: i64,
     /// Everything up to here has been sent.
     version: i64,
     /// Whether it wants bookmarks.
@@ -49,8 +51,9 @@ pub(super) fn answer(shared: &Arc<Shared>, resource: Resource, query: Query) -> 
         cluster: shared.cluster.subscribe(),
         resource,
         selector: query.selector,
+        begun_at: version,
         version,
-        bookmarks: query.bookmarks,
+        bookmarks: query.bookmarks && !shared.faults.lock().silent.contains(resource.plural),
         until: Instant::now() + wanted.min(longest),
         is_over: false,
     };
@@ -76,7 +79,9 @@ impl Watch {
                 () = tokio::time::sleep(interval), if self.bookmarks => {
                     // Nothing of this type has happened up to the present version.
                     self.version = self.version.max(self.cluster.borrow().version);
-                    return Some(self.bookmark());
+                    if self.version > self.begun_at {
+                        return Some(self.bookmark());
+                    }
                 }
             }
         }
@@ -103,8 +108,8 @@ impl Watch {
                 (true, true) => ("MODIFIED", after),
                 (true, false) => ("DELETED", if after.is_some() { after } else { before }),
             };
-            let json = json.as_deref().unwrap_or("{}");
-            lines.push_str(&line(event, &with_kind(self.resource, json)));
+            let json = with_version(json.as_deref().unwrap_or("{}"), one.version);
+            lines.push_str(&line(event, &with_kind(self.resource, &json)));
         }
         lines
     }

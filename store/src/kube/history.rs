@@ -1,0 +1,56 @@
+//! Whether the API server still has the history that a reader has followed.
+//!
+//! An API server whose etcd was restored from a backup, or exchanged, says nothing of it: to a watch from a version that it
+//! has not reached yet it sends nothing at all. So its version is compared with that of the reader, and what the reader saw
+//! last is read again.
+
+use contiv_proto::Key;
+
+use super::{
+    client::Client,
+    failure::Failure,
+    list::{newest_version, object_version},
+    resource::Resource,
+    tracks::Versions,
+};
+use crate::{Position, StoreError};
+
+/// Fails if the newest version of a type is older than that of the reader.
+pub(super) async fn confirm_version(
+    client: &Client,
+    resource: &Resource,
+    version: &str,
+) -> Result<(), Failure> {
+    // One that is no number cannot be compared.
+    let Ok(requested) = version.parse::<i64>() else { return Ok(()) };
+    match newest_version(client, resource).await?.parse::<i64>() {
+        Ok(newest) if newest < requested => Err(StoreError::Rewound { requested, newest }.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Fails if the object that the reader saw written last, or the one that it saw deleted last, was not so at the versions of
+/// the reader.
+pub(super) async fn confirm(
+    client: &Client,
+    resources: &[Resource],
+    versions: &Versions,
+    position: &Position,
+) -> Result<(), Failure> {
+    let written = position.written().last().map(|written| (written.key.as_str(), Some(written.mod_revision)));
+    let deleted = position.deleted().last().map(|key| (key, None));
+    for (path, expected) in written.into_iter().chain(deleted) {
+        let Ok(Some(key)) = Key::parse(path) else { continue };
+        let followed = resources.iter().find(|resource| resource.kind == key.kind());
+        let Some((resource, version)) = followed.zip(versions.get(&key.kind())) else { continue };
+        // What is still so has not been otherwise. Else it may have changed since, and the past is asked for.
+        if object_version(client, resource, &key, None).await? == expected {
+            continue;
+        }
+        if object_version(client, resource, &key, Some(version)).await? != expected {
+            let replaced = StoreError::Replaced { revision: position.revision(), key: path.to_owned() };
+            return Err(replaced.into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,30 @@
+use serde_json::json;
+
+use super::*;
+use crate::{
+    Feed, FeedEvent, Store,
+    kube::{KubeAddress, KubeStore, Scope},
+    testing::ApiServer,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quiet_type_without_bookmarks_is_watched_anew_without_an_outage() {
+    let server = ApiServer::start().unwrap();
+    server.withhold_bookmarks("nodes");
+    let address = KubeAddress { kubeconfig: Some(server.kubeconfig().unwrap()), ..KubeAddress::default() };
+    let store: std::sync::Arc<dyn Store> =
+        std::sync::Arc::new(KubeStore::new(address, &Scope::node("n1", false)));
+    let (mut events, _handle) = Feed::start(store, "/");
+    assert!(matches!(events.recv().await.unwrap().event, FeedEvent::Snapshot(_)));
+    server.take_requests();
+    let mut watches = 0;
+    while watches < 3 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let requests = server.take_requests();
+        let is_of_nodes = |request: &&String| request.contains("/nodes?watch=true");
+        watches += requests.iter().filter(is_of_nodes).count();
+    }
+    server.put(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n1" } })).unwrap();
+    let event = events.recv().await.unwrap().event;
+    assert!(matches!(event, FeedEvent::Changed(_)), "nothing was told before: {event:?}");
+}

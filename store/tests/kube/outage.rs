@@ -1,0 +1,44 @@
+//! What is told of an outage, and of its end.
+
+use super::*;
+
+async fn down(events: &mut Receiver<Delivery>) -> String {
+    match next(events).await {
+        FeedEvent::Down { reason } => reason,
+        other => panic!("expected an outage: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outage_with_a_new_cause_is_told_again() {
+    let server = ApiServer::start().unwrap();
+    server.require_token("first").unwrap();
+    let mut events = follow(open(&server).await);
+    snapshot(&mut events).await;
+    server.cut();
+    let mut reason = down(&mut events).await;
+    server.accept_token("second");
+    server.mend();
+    // A connection may be refused before, in other words than the one that was cut.
+    while !reason.contains("401") {
+        reason = down(&mut events).await;
+    }
+    server.accept_token("first");
+    assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_version_after_an_outage_is_told_by_the_list_alone() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("a", "None")).unwrap();
+    let mut events = follow(open(&server).await);
+    snapshot(&mut events).await;
+    server.cut();
+    down(&mut events).await;
+    server.put(service("b", "None")).unwrap();
+    server.expire();
+    server.mend();
+    let event = after_outage(&mut events).await;
+    let FeedEvent::Snapshot(listed) = event else { panic!("expected the list: {event:?}") };
+    assert_eq!(keys(&listed), [key("a"), key("b")]);
+}

@@ -1,0 +1,122 @@
+//! An API server whose etcd was restored from a backup.
+
+use std::time::Duration;
+
+use super::*;
+
+/// What comes until the next list, and that list.
+async fn until_listed(events: &mut Receiver<Delivery>) -> (Vec<FeedEvent>, Snapshot) {
+    let mut before = Vec::new();
+    loop {
+        match next(events).await {
+            FeedEvent::Snapshot(listed) => return (before, listed),
+            // Of an outage only the first cause is of interest here.
+            FeedEvent::Down { .. } => {}
+            event => before.push(event),
+        }
+    }
+}
+
+fn is_replaced(events: &[FeedEvent]) -> bool {
+    matches!(events, [FeedEvent::Replaced { .. }])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_server_at_a_lower_version_is_listed_again() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("a", "None")).unwrap();
+    let backup = server.back_up();
+    for name in ["b", "c", "d"] {
+        server.put(service(name, "None")).unwrap();
+    }
+    let mut events = follow(open(&server).await);
+    assert_eq!(keys(&snapshot(&mut events).await).len(), 4);
+    server.cut();
+    assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
+    server.restore(backup);
+    server.put(service("e", "None")).unwrap();
+    server.mend();
+    let (before, listed) = until_listed(&mut events).await;
+    assert!(is_replaced(&before), "{before:?}");
+    assert_eq!(keys(&listed), [key("a"), key("e")]);
+    server.put(service("f", "None")).unwrap();
+    assert_eq!(change(&mut events).await.key(), key("f"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_server_written_past_the_version_is_listed_again() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("a", "None")).unwrap();
+    let backup = server.back_up();
+    server.put(service("b", "None")).unwrap();
+    let mut events = follow(open(&server).await);
+    assert_eq!(keys(&snapshot(&mut events).await), [key("a"), key("b")]);
+    server.cut();
+    assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
+    server.restore(backup);
+    for name in ["c", "d", "e"] {
+        server.put(service(name, "None")).unwrap();
+    }
+    server.mend();
+    let (before, listed) = until_listed(&mut events).await;
+    assert!(is_replaced(&before), "{before:?}");
+    assert_eq!(keys(&listed), ["a", "c", "d", "e"].map(key));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_server_with_a_deleted_object_back_is_listed_again() {
+    let server = ApiServer::start().unwrap();
+    for name in ["a", "b"] {
+        server.put(service(name, "None")).unwrap();
+    }
+    let backup = server.back_up();
+    let mut events = follow(open(&server).await);
+    snapshot(&mut events).await;
+    server.delete("services", "default", "a");
+    assert_eq!(change(&mut events).await, Change::Delete { key: key("a") });
+    server.cut();
+    assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
+    server.restore(backup);
+    // Something else than before has the version of the deletion.
+    server.put(node("n1")).unwrap();
+    server.put(node("n1")).unwrap();
+    server.mend();
+    let (before, listed) = until_listed(&mut events).await;
+    assert!(is_replaced(&before), "{before:?}");
+    assert!(keys(&listed).contains(&&*key("a")), "{listed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_server_is_noticed_when_a_watch_begins_anew_in_its_time() {
+    let server = ApiServer::start().unwrap();
+    server.limit_watches(Duration::from_millis(1100));
+    server.put(service("a", "None")).unwrap();
+    let backup = server.back_up();
+    server.put(service("b", "None")).unwrap();
+    let mut events = follow(open(&server).await);
+    assert_eq!(keys(&snapshot(&mut events).await), [key("a"), key("b")]);
+    server.restore(backup);
+    let (before, listed) = until_listed(&mut events).await;
+    assert!(is_replaced(&before), "{before:?}");
+    assert_eq!(keys(&listed), [key("a")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_with_the_same_history_is_not_listed_again() {
+    let server = ApiServer::start().unwrap();
+    for name in ["a", "b"] {
+        server.put(service(name, "None")).unwrap();
+    }
+    let mut events = follow(open(&server).await);
+    snapshot(&mut events).await;
+    server.delete("services", "default", "a");
+    change(&mut events).await;
+    server.cut();
+    assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
+    // What was known is not as it was any more, but was so at the version of the reader.
+    server.put(service("a", "None")).unwrap();
+    server.delete("services", "default", "b");
+    server.mend();
+    assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
+    assert!(matches!(next(&mut events).await, FeedEvent::Changed(_)));
+}
