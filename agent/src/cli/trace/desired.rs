@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use contiv_model::{Flow, trace};
+use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 use crate::cli::{
     Terminal,
@@ -78,11 +79,8 @@ impl Source<'_> {
 }
 
 /// Whatever could mean something in a query is written by its number.
-fn in_query(text: &str) -> String {
-    let byte = |byte: u8| {
-        if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
-    };
-    text.bytes().map(byte).collect()
+fn in_query(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, NON_ALPHANUMERIC)
 }
 
 #[cfg(test)]
@@ -91,6 +89,6 @@ mod tests {
 
     #[test]
     fn the_name_of_an_interface_cannot_become_another_argument() {
-        assert_eq!(in_query("veth1&to=%"), "veth1%26to%3D%25");
+        assert_eq!(in_query("veth1&to=%").to_string(), "veth1%26to%3D%25");
     }
 }
