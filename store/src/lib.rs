@@ -7,6 +7,7 @@
 //! - [`mirror`] saves the last good state on disk.
 //! - [`manifest`] turns Kubernetes manifests into stored objects and back.
 
+mod certificate;
 pub mod dir;
 pub mod error;
 pub mod etcd;

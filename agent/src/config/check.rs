@@ -2,6 +2,7 @@
 
 use axum::http::Uri;
 use contiv_model::NodePortAddresses;
+use contiv_store::url::without_password;
 
 use super::{Config, etcd};
 
@@ -84,8 +85,9 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
     }
     if !config.otlp_endpoint.is_empty() && !is_http(&config.otlp_endpoint) {
         problems.push(format!(
-            "otlp-endpoint: {:?} is no URL of a collector; as in http://127.0.0.1:4318, without a password",
-            config.otlp_endpoint
+            "otlp-endpoint: {:?} is no URL of a collector; as in http://127.0.0.1:4318, without a password \
+             (OTEL_EXPORTER_OTLP_HEADERS can hold one)",
+            without_password(&config.otlp_endpoint)
         ));
     }
     if let Err(error) = crate::logging::filter(&config.log_level) {
@@ -97,7 +99,7 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
 fn is_http(url: &str) -> bool {
     let uri: Option<Uri> = url.parse().ok();
     let Some(uri) = uri else { return false };
-    // A password would show wherever the configuration does.
-    let has_password = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+    // A password would show wherever the configuration does. One that holds a slash is no part of the authority.
+    let has_password = url.contains('@');
     matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some() && !has_password
 }

@@ -127,9 +127,17 @@ fn the_standard_variable_names_the_collector_too_and_a_wrong_one_is_refused() {
     let good = check("https://collector:4318");
     assert_eq!(good.code, 0, "{}", good.err);
     assert!(good.out.contains("otlp-endpoint = \"https://collector:4318\""), "{}", good.out);
-    for wrong in ["collector:4317", "grpc://collector:4317", "http://", "http://me:secret@collector"] {
+    for wrong in [
+        "collector:4317",
+        "grpc://collector:4317",
+        "http://",
+        "http://me:secret@collector",
+        "http://me:1/secret@collector",
+        "http://me:a secret@collector",
+    ] {
         let run = check(wrong);
         assert_eq!(run.code, 2, "{wrong}");
+        assert!(!run.err.contains("secret") && !run.out.contains("secret"), "{}{}", run.out, run.err);
         assert!(
             run.err.contains("otlp-endpoint: ") && run.err.contains("as in http://127.0.0.1:4318"),
             "{}",

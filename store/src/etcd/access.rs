@@ -8,7 +8,7 @@ use std::{
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 
 use super::failure;
-use crate::StoreError;
+use crate::{StoreError, certificate::version_problem};
 
 /// How to get into an etcd that asks for more than its address.
 ///
@@ -56,9 +56,13 @@ impl EtcdAccess {
 
     /// Says that TLS can do nothing with the files; it does not say with which of them.
     pub(super) fn unusable_files(&self, error: &etcd_client::Error) -> StoreError {
+        let words = failure::words(error);
+        if let (Some(path), Some(problem)) = (&self.cert_file, version_problem(&words)) {
+            return unusable(path, problem);
+        }
         let files = [&self.ca_file, &self.cert_file, &self.key_file].into_iter().flatten();
         let files: Vec<_> = files.map(|file| file.display().to_string()).collect();
-        unusable(Path::new(&files.join(" or ")), &failure::words(error))
+        unusable(Path::new(&files.join(" or ")), &words)
     }
 
     /// What to log in with, if there is a user.

@@ -16,7 +16,7 @@ use super::{
     KubeAddress,
     failure::{self, Failure, chain, unavailable},
 };
-use crate::StoreError;
+use crate::{StoreError, certificate::version_problem};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the API server may take to begin an answer, and to send the whole of a page.
@@ -61,7 +61,10 @@ impl Client {
             return Err(refused("its proxy-url is not supported".to_owned()));
         }
         let endpoint = config.cluster_url.to_string().into();
-        let client = stack(&config).map_err(|error| refused(chain(&error)))?;
+        let client = stack(&config).map_err(|error| {
+            let words = chain(&error);
+            refused(version_problem(&words).map_or(words, str::to_owned))
+        })?;
         Ok(Self { client, endpoint })
     }
 

@@ -7,6 +7,18 @@ use tempfile::TempDir;
 
 use crate::etcd::EtcdAccess;
 
+/// Nobody trusts it.
+const VERSION_1: &str = "-----BEGIN CERTIFICATE-----
+MIIBHjCBxQIUEYYGLBB08REWAnkMfRJHsyEJU1MwCgYIKoZIzj0EAwIwETEPMA0G
+A1UEAwwGY2xpZW50MCAXDTI2MTEyNDEwMjg1MloYDzIxMjYxMDMxMTAyODUyWjAR
+MQ8wDQYDVQQDDAZjbGllbnQwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAASDs6/S
+PKZLxPXW/9MzVLDcruS/YlfdHGCv/hk6NdOR5Bbz30BLD8CqyDCytRbm136JMp5b
+oXeLP2TfkgxraY7fMAoGCCqGSM49BAMCA0gAMEUCIHm4GFRQtHfLY/PisO31WJ+1
+qgfzYsYmCq+DuVPB2DBSAiEAmBftlPEZQxqo65En3Iw5bslavwbXdgQrKs8doLM3
+514=
+-----END CERTIFICATE-----
+";
+
 /// A certificate authority, with one certificate for servers on 127.0.0.1 and one for clients; all in files that go when
 /// this is dropped.
 #[derive(Debug)]
@@ -54,6 +66,14 @@ impl Authority {
             key_file: Some(self.file("client-key.pem")),
             ..EtcdAccess::default()
         }
+    }
+
+    /// Puts a certificate of X.509 version 1, as `openssl x509 -req` makes, in the place of that for clients.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn use_version_1(&self) -> io::Result<()> {
+        fs::write(self.file("client.pem"), VERSION_1)
     }
 
     fn issue(&self, name: &str, issuer: &Issuer<'_, KeyPair>) -> io::Result<()> {
