@@ -20,7 +20,7 @@ pub(crate) struct SourceAndStored {
     pub(crate) state: State,
     wanted: Option<Side>,
     stored: Option<Side>,
-    /// Whether Kubernetes has answered since [SourceAndStored::mark_stale].
+    /// Whether Kubernetes has answered since [`SourceAndStored::mark_stale`].
     is_fresh: bool,
 }
 
