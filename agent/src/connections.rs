@@ -2,7 +2,7 @@
 //! none on which nothing is said.
 
 use std::{
-    io,
+    fs, io,
     net::SocketAddr,
     pin::Pin,
     sync::Arc,
@@ -32,7 +32,24 @@ pub(crate) struct Connections {
     ending: Arc<Notify>,
 }
 
+/// How many files this process may have open.
+pub(crate) fn open_files_limit() -> usize {
+    open_files(&fs::read_to_string("/proc/self/limits"))
+}
+
+/// The same, of a `/proc/PID/limits`. Without: what Linux starts with.
+fn open_files(limits: &io::Result<String>) -> usize {
+    let soft = |line: &str| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok();
+    limits.as_deref().ok().and_then(|limits| limits.lines().find_map(soft)).unwrap_or(1024)
+}
+
 impl Connections {
+    /// At most `most`, and no more than a sixteenth of the files that this process may have open: two HTTP listeners and
+    /// all health checks have so many each, and the agent's own work needs about two dozen.
+    pub(crate) fn of_this_process(most: usize) -> Self {
+        Self::at_most((open_files_limit() / 16).clamp(1, most))
+    }
+
     /// Of more than `most` the oldest ends: nobody can keep all others out.
     pub(crate) fn at_most(most: usize) -> Self {
         Self { slots: Arc::new(Semaphore::new(most)), ending: Arc::default() }

@@ -29,6 +29,15 @@ async fn is_open(stream: &mut TcpStream) -> bool {
     timeout(Duration::from_millis(300), stream.read_u8()).await.is_err()
 }
 
+#[test]
+fn the_limit_of_open_files_is_that_of_the_process_as_it_is_now() {
+    let limits =
+        "Limit  Soft Limit  Hard Limit  Units \nMax open files            1000   524288   files     \n";
+    assert_eq!(open_files(&Ok(limits.to_owned())), 1000);
+    assert_eq!(open_files(&Ok("Max open files unlimited unlimited files".to_owned())), 1024);
+    assert!(open_files_limit() >= 64);
+}
+
 #[tokio::test]
 async fn who_says_nothing_keeps_nobody_out_and_of_too_many_the_oldest_ends() {
     let address = start(3).await;

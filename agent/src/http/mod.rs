@@ -49,7 +49,7 @@ pub use load_balancer::serve_load_balancers;
 
 /// How long a request waits for the event loop, or for a renderer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
-/// Connections of one listener at the same time: more than there are requests, since some wait for the next.
+/// The most connections of one listener at the same time: more than there are requests, since some wait for the next.
 const CONNECTIONS: usize = 100;
 
 /// Every endpoint, with what it is for. The page at `/` lists them.
@@ -177,6 +177,6 @@ pub async fn serve(listener: TcpListener, api: Api, stop: CancellationToken) -> 
 /// The same for the endpoints of others.
 async fn serve_router(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
     let service = router.into_make_service_with_connect_info::<Peer>();
-    let listener = Connections::at_most(CONNECTIONS).on(listener);
+    let listener = Connections::of_this_process(CONNECTIONS).on(listener);
     axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await
 }

@@ -29,7 +29,10 @@ impl Agent {
 
     /// Starts it and waits until it logs this.
     pub(crate) fn start_waiting_for(arguments: &[impl AsRef<OsStr>], logged: &str) -> Self {
-        let mut command = command(arguments);
+        Self::start_command(command(arguments), logged)
+    }
+
+    fn start_command(mut command: Command, logged: &str) -> Self {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap());
         let mut agent = Self { process: Ended(process), log, address: String::new(), healthz: String::new() };
@@ -148,6 +151,34 @@ fn a_changed_manifest_is_rendered_and_a_broken_one_leaves_the_last_good_one_in_f
         assert!(quarantine.contains(part), "{part} is not in: {quarantine}");
     }
     assert!(agent.get("/services/shop/web").contains("10.96.0.7\""));
+}
+
+#[test]
+fn half_open_connections_leave_descriptors_for_the_store() {
+    let folder = folder();
+    let agent = command(&arguments(folder.path(), "127.0.0.1:0"));
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""])
+        .arg(agent.get_program())
+        .args(agent.get_args());
+    let agent = Agent::start_command(limited, "ready: ");
+    let half_open: Vec<_> = [&agent.address, &agent.healthz]
+        .iter()
+        .flat_map(|address| (0..80).map(move |_| TcpStream::connect(address).unwrap()))
+        .map(|mut stream| {
+            // One that was ended already takes no more.
+            let _ = stream.write_all(b"GET / HTTP/1.1\r\n");
+            stream
+        })
+        .collect();
+    for round in 1..=3 {
+        let file = folder.path().join(format!("manifests/new-{round}.yaml"));
+        fs::write(file, web(&format!("new-{round}"), 10 + round)).unwrap();
+        let name = format!("new-{round}");
+        agent.wait_for("/services", |services| services.contains(&name));
+    }
+    drop(half_open);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! One health check on one address.
 
-use std::{fs, io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use axum::{Router, extract::State, response::Response};
 use contiv_model::ServiceId;
@@ -16,7 +16,7 @@ use tokio_util::{
 
 use super::answer::answer;
 use crate::{
-    connections::Connections,
+    connections::{Connections, open_files_limit},
     health::{LocalEndpoints, ProxyHealth},
 };
 
@@ -39,17 +39,8 @@ pub(super) struct Room {
 impl Room {
     /// Leaves half of the file descriptors to everything else.
     pub(super) fn of_this_process(connections: Connections) -> Self {
-        Self {
-            slots: Arc::new(Semaphore::new(open_files(&fs::read_to_string("/proc/self/limits")) / 2)),
-            connections,
-        }
+        Self { slots: Arc::new(Semaphore::new(open_files_limit() / 2)), connections }
     }
-}
-
-/// How many files a process may have open, of its `/proc/PID/limits`. Without: what Linux starts with.
-fn open_files(limits: &io::Result<String>) -> usize {
-    let soft = |line: &str| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok();
-    limits.as_deref().ok().and_then(|limits| limits.lines().find_map(soft)).unwrap_or(1024)
 }
 
 /// What the answer is made of.
@@ -101,18 +92,4 @@ async fn current(State(source): State<Source>) -> Response {
     let local_endpoints = source.local_endpoints.borrow().in_family_of(source.endpoint.ip());
     let is_healthy = source.proxy.borrow().can_be_relied_on(Instant::now());
     answer(&source.service, local_endpoints, is_healthy)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_limit_of_open_files_is_that_of_the_process_as_it_is_now() {
-        let limits =
-            "Limit  Soft Limit  Hard Limit  Units \nMax open files            1000   524288   files     \n";
-        assert_eq!(open_files(&Ok(limits.to_owned())), 1000);
-        assert_eq!(open_files(&Ok("Max open files unlimited unlimited files".to_owned())), 1024);
-        assert!(open_files(&fs::read_to_string("/proc/self/limits")) >= 64);
-    }
 }

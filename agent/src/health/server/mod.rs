@@ -32,7 +32,7 @@ pub use served::{HealthCheckView, ListenerView};
 
 /// After this time it is tried again to listen where that failed; sooner when something changes.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// Connections at the same time, to all health checks: load balancers ask every few seconds and go.
+/// The most connections at the same time, to all health checks: load balancers ask every few seconds and go.
 const CONNECTIONS: usize = 200;
 
 /// The health checks of all services, and what reaches their task.
@@ -61,7 +61,7 @@ impl HealthCheckServer {
             node_ips: BTreeSet::new(),
             services: BTreeMap::new(),
             failed: BTreeSet::new(),
-            room: Room::of_this_process(Connections::at_most(CONNECTIONS)),
+            room: Room::of_this_process(Connections::of_this_process(CONNECTIONS)),
         }
     }
 
