@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, env, ffi::OsStr, time::Duration};
 
 use clap_complete::engine::CompletionCandidate;
 use contiv_model::ServiceId;
+use contiv_proto::Kind;
 use serde::Deserialize;
 
 use super::{agent_argument::DEFAULT_AGENT, http_client};
@@ -20,6 +21,22 @@ pub(super) fn services(current: &OsStr) -> Vec<CompletionCandidate> {
             short.into_iter().chain([id.to_string()])
         }),
     )
+}
+
+/// What `contiv get` and `contiv delete` take: kinds, and after the kind of services their names.
+pub(super) fn resources(current: &OsStr) -> Vec<CompletionCandidate> {
+    // The shell hands the whole line over; what is completed stands last.
+    let words: Vec<String> = env::args().collect();
+    let before = &words[..words.len().saturating_sub(1)];
+    let kind = before.iter().filter_map(|word| word.parse::<Kind>().ok()).next_back();
+    match (kind, current.to_string_lossy().split_once('/')) {
+        (Some(Kind::Service), _) => services(current),
+        (Some(_), _) => Vec::new(),
+        (None, Some((kind, _))) if kind.parse() == Ok(Kind::Service) => {
+            candidates(current, known().iter().map(|id| format!("{kind}/{}", id.name)))
+        }
+        (None, _) => candidates(current, Kind::ALL.map(|kind| kind.keyword().to_owned()).into_iter()),
+    }
 }
 
 /// The namespaces that have services.

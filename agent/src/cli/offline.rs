@@ -6,7 +6,7 @@ use std::{
     net::IpAddr,
 };
 
-use contiv_model::{Event, NodeFacts, Object, Processor, Resync, Snapshot, object::ServiceType, wire};
+use contiv_model::{Event, NodeFacts, Object, Processor, Resync, Snapshot, wire};
 use contiv_proto::Kind;
 use contiv_store::{Problem, manifest::Parsed};
 
@@ -44,8 +44,12 @@ pub(super) fn desire(
     if objects.is_empty() && !is_good {
         return Ok(Desired { snapshot: None, is_good });
     }
-    write!(terminal.err, "{}", other_proxy::note(&left_to_others(&objects, &config)))?;
-    let snapshot = process(objects, &config, local_addresses);
+    let processor = process(objects, &config, local_addresses);
+    let left = processor
+        .services_left_to_others()
+        .map(|service| (service.id.to_string(), service.proxy_name.as_deref().map(str::to_owned)));
+    write!(terminal.err, "{}", other_proxy::note(&left.collect::<Vec<_>>()))?;
+    let snapshot = processor.snapshot();
     let is_named = !names.is_empty() || config.node_name != config::default_node_name()?;
     let is_unknown = is_node_needed && snapshot.node == NodeFacts::default();
     if !names.contains(config.node_name.as_str()) && (is_named || is_unknown) {
@@ -66,32 +70,16 @@ fn print_missing_node(name: &str, nodes: &BTreeSet<&str>, err: &mut impl Write) 
     writeln!(err)
 }
 
-/// The services that are for another proxy by their label, each with the name of that.
-fn left_to_others(objects: &[Object], config: &Config) -> Vec<(String, Option<String>)> {
-    let own = Some(config.service_proxy_name.as_str()).filter(|name| !name.is_empty());
-    let left = objects.iter().filter_map(|object| match object {
-        Object::Service(service)
-            if service.proxy_name.as_deref() != own
-                && !service.headless
-                && service.service_type != ServiceType::ExternalName =>
-        {
-            Some((service.id.to_string(), service.proxy_name.as_deref().map(str::to_owned)))
-        }
-        _ => None,
-    });
-    left.collect()
-}
-
-/// What renderers are told of these objects.
+/// A processor that has these objects.
 pub(super) fn process(
     objects: Vec<Object>,
     config: &Config,
     local_addresses: Option<BTreeSet<IpAddr>>,
-) -> Snapshot {
+) -> Processor {
     let mut processor = Processor::new(config.processor());
     processor.apply(local_addresses.map(Event::LocalAddresses));
     processor.resync(Resync { objects, ..Resync::default() });
-    processor.snapshot()
+    processor
 }
 
 /// What the processor can use, and what is wrong with the rest.

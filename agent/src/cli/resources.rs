@@ -1,16 +1,17 @@
 //! Which stored objects a command is about, in the words of kubectl: kinds and names, namespaces, labels.
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use contiv_proto::{Key, Kind};
 
-use super::{UsageError, name::Name, selector::Selector, suggest::suggest};
+use super::{UsageError, complete, name::Name, selector::Selector, suggest::suggest};
 
 /// Which stored objects.
 #[derive(Debug, Args)]
 pub(super) struct Resources {
     /// What kind of object (svc, endpoints, eps, po, no, …; several with commas between them), and the names of those that
     /// are meant, as NAME or NAMESPACE/NAME; or each as KIND/NAME
-    #[arg(value_name = "KIND [NAME]… | KIND/NAME…")]
+    #[arg(value_name = "KIND [NAME]… | KIND/NAME…", add = ArgValueCompleter::new(complete::resources))]
     words: Vec<String>,
 
     /// In this namespace

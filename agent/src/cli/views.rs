@@ -194,6 +194,8 @@ pub(super) struct SizesView {
     pub(super) services_with_lost_frontends: usize,
     #[serde(default)]
     pub(super) lost_frontends: Vec<LostFrontendView>,
+    #[serde(default)]
+    pub(super) left_to_other_proxies: usize,
 }
 
 /// A frontend that two services ask for.

@@ -84,7 +84,8 @@ impl EventLoop {
 
     /// Counted in one go where they are: nothing is copied for it.
     fn sizes(&self) -> Sizes {
-        let mut sizes = Sizes::default();
+        let left_to_other_proxies = self.processor.services_left_to_others().count();
+        let mut sizes = Sizes { left_to_other_proxies, ..Sizes::default() };
         for (id, service) in self.processor.services() {
             sizes.services += 1;
             sizes.service_ports += service.ports.len();

@@ -105,6 +105,8 @@ pub struct Sizes {
     pub services_with_lost_frontends: usize,
     /// The first of those, by name, each with one such frontend.
     pub lost_frontends: Vec<LostFrontend>,
+    /// Stored services that are left to another proxy by their label.
+    pub left_to_other_proxies: usize,
 }
 
 /// A frontend that two services ask for.

@@ -90,6 +90,7 @@ fn services_left_to_another_proxy_are_mentioned() {
     let note = "note: left to another proxy by the label service.kubernetes.io/service-proxy-name: shop/db (cilium)\n";
     let all = ask(&agent, &["services", "-A"]);
     assert_eq!((all.code, all.err.as_str()), (0, note));
+    assert!(ask(&agent, &["status"]).out.contains("1 service to another proxy by label"));
     let named = ask(&agent, &["services", "shop/db"]);
     assert!(named.code == 1 && named.err.contains(note), "{named:?}");
     assert_eq!(ask(&agent, &["services"]).err.matches("note:").count(), 0, "another namespace");
@@ -124,6 +125,9 @@ fn shell_completes_services_of_the_agent() {
         assert_eq!(complete(words).trim(), "shop/web", "{words:?}");
     }
     assert_eq!(complete(&["services", "-n", "s"]).trim(), "shop");
+    assert_eq!(complete(&["get", "svc", "sh"]).trim(), "shop/web");
+    assert_eq!(complete(&["get", "svc/w"]).trim(), "svc/web");
+    assert_eq!(complete(&["get", "endpoints"]).trim(), "endpoints\nendpointslice");
     assert!(complete(&["serv"]).contains("services"));
 }
 

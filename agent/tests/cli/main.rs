@@ -8,6 +8,7 @@ mod contiv;
 mod documents;
 mod etcd;
 mod help;
+mod kube;
 mod otlp;
 mod render;
 mod service_manager;

@@ -111,8 +111,15 @@ fn is_for_this_proxy(spec: &Service, config: &ProcessorConfig) -> bool {
         || !spec.external_ips.is_empty()
         || !spec.load_balancer_ips.is_empty()
         || spec.ports.iter().any(|port| port.node_port.is_some());
-    spec.service_type != ServiceType::ExternalName
-        && !spec.headless
-        && spec.proxy_name == config.service_proxy_name
-        && has_frontends
+    is_for_a_proxy(spec) && spec.proxy_name == config.service_proxy_name && has_frontends
+}
+
+/// A proxy would serve it, and its label names another one.
+pub(super) fn is_left_to_another_proxy(spec: &Service, config: &ProcessorConfig) -> bool {
+    is_for_a_proxy(spec) && spec.proxy_name != config.service_proxy_name
+}
+
+/// Neither an alias nor headless.
+fn is_for_a_proxy(spec: &Service) -> bool {
+    spec.service_type != ServiceType::ExternalName && !spec.headless
 }

@@ -9,10 +9,10 @@ use std::{
 use ipnetwork::IpNetwork;
 use serde::Serialize;
 
-use super::Processor;
+use super::{Processor, combine::is_left_to_another_proxy};
 use crate::{
     ContivService, InterfaceName, NodeName, Object, ObjectKey, PodId, ServiceId,
-    object::{Node, ObjectKind},
+    object::{Node, ObjectKind, Service},
 };
 
 /// A node with everything that is known of it.
@@ -113,6 +113,11 @@ impl Processor {
             }
         };
         names.into_iter().map(view).collect()
+    }
+
+    /// The services that are left to another proxy by their label, sorted by id.
+    pub fn services_left_to_others(&self) -> impl Iterator<Item = &Service> {
+        self.cache.services.values().filter(|service| is_left_to_another_proxy(service, &self.config))
     }
 
     /// A service as renderers have it; none if it does not exist or is not for this proxy.

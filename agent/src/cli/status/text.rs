@@ -65,6 +65,16 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
         let conflict = format!("{service} does not get {frontend}, which {holder} holds{more}");
         line(text, "conflict", &conflict, Tone::Warning, width);
     }
+    if sizes.left_to_other_proxies > 0 {
+        let left = counted(sizes.left_to_other_proxies, "service");
+        line(
+            text,
+            "left",
+            &format!("{left} to another proxy by label: see `contiv services -A`"),
+            Tone::Plain,
+            width,
+        );
+    }
     line(text, "latency", &latency(overview), Tone::Plain, width);
     if status.held_deletions.is_some() {
         let held = "too many at once: held; `contiv confirm-deletions` lets them count";

@@ -69,7 +69,7 @@ impl Whom {
         if objects.is_empty() && !is_good {
             return Ok((None, is_good));
         }
-        let snapshot = Box::new(process(objects, &config, Some(local_addresses()?)));
+        let snapshot = Box::new(process(objects, &config, Some(local_addresses()?)).snapshot());
         let source = Source::Offline { snapshot, config: Box::new(config) };
         Ok((Some(source), is_good))
     }

@@ -38,6 +38,7 @@ fn overview(troubles: usize) -> Overview {
             service_ports: 20_000,
             backends: 80_000,
             services_without_backends: troubles,
+            left_to_other_proxies: troubles,
             without_backends: (0..troubles.min(5)).map(|n| ServiceId::new("shop", format!("web-{n}"))).collect(),
             services_with_lost_frontends: troubles,
             lost_frontends: (0..troubles.min(1))

@@ -1,0 +1,44 @@
+//! An agent on an API server.
+
+use std::fs;
+
+use contiv_store::testing::ApiServer;
+use serde_json::{Value, json};
+
+use crate::{
+    agent::Agent,
+    contiv::{run, text},
+};
+
+#[test]
+fn bad_service_of_api_server_is_one_entry_of_the_quarantine() {
+    let server = ApiServer::start().unwrap();
+    let service = |cluster_ip: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"clusterIP": cluster_ip, "ports": [{"port": 80}]},
+        })
+    };
+    server.put(service("10.96.0.7")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("state")).unwrap();
+    let (store, state) = (server.url().unwrap(), folder.path().join("state"));
+    let agent = Agent::start_waiting_for(
+        &["agent", "--renderers", "dry-run", "--node-name", "n1", "--listen", "127.0.0.1:0"]
+            .into_iter()
+            .chain(["--store", store.as_str(), "--state-dir", text(&state)])
+            .collect::<Vec<_>>(),
+        "ready: ",
+    );
+    server.put(service("10.96.0.777")).unwrap();
+    let quarantine = agent.wait_for("/quarantine", |answer| answer.contains("spec.clusterIP"));
+    let entries: Vec<Value> = serde_json::from_str(&quarantine).unwrap();
+    assert_eq!(entries.len(), 1, "{quarantine}");
+    let expected = [&json!("the API server"), &json!("Service shop/web"), &json!("last good")];
+    assert_eq!([&entries[0]["source"], &entries[0]["object"], &entries[0]["in_force"]], expected);
+    let status = run(&["status", "--agent", &agent.address]);
+    assert!(status.code == 1 && status.out.contains("1 in quarantine"), "{}", status.out);
+    assert!(status.out.contains("quarantine: Service shop/web: spec.clusterIP: "), "{}", status.out);
+    server.put(service("10.96.0.8")).unwrap();
+    agent.wait_for("/quarantine", |answer| answer == "[]");
+}
