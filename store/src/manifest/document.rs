@@ -1,6 +1,7 @@
 //! YAML documents: where one ends and the next begins, and what one holds.
 
 use serde_json::Value;
+use serde_saphyr::budget::BudgetBreach;
 
 /// Up to which line an error is told with its line in the file: it takes reading the document again, below as many empty lines.
 const NUMBERED_LINES: usize = 20_000;
@@ -59,6 +60,12 @@ pub(super) fn parse(document: &Document<'_>, nodes: usize) -> Result<Option<Valu
 
 /// What is wrong with a document that cannot be read, with line and column in the file.
 pub(super) fn describe(document: &Document<'_>, nodes: usize, error: serde_saphyr::Error) -> String {
+    // A document that has more only by its aliases says so itself.
+    if nodes < document.text.len()
+        && let serde_saphyr::Error::Budget { breach: BudgetBreach::Nodes { .. }, .. } = error
+    {
+        return format!("it has more than {nodes} scalars, lists and maps; split it");
+    }
     match document.line {
         1 => error.to_string(),
         2..=NUMBERED_LINES => {
