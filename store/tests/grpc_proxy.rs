@@ -88,6 +88,9 @@ async fn proxy_compacted_while_the_prefix_is_quiet_is_followed_on() {
     put(&etcd, "/ours/a").await;
     let mut events = follow(&proxy);
     snapshot(&mut events).await;
+    // Then the watch has begun, at the proxy as well.
+    put(&etcd, "/ours/begun").await;
+    until_followed(&mut events, "/ours/begun").await;
     compact(&etcd).await;
     sleep(QUIET).await;
     put(&etcd, "/ours/b").await;
