@@ -154,11 +154,7 @@ impl Expression {
                 conntrack_bits(expressions, expr::CT_STATE, states);
             }
             Self::StatusDnat => conntrack_bits(expressions, expr::CT_STATUS, expr::CT_STATUS_DNAT),
-            Self::StatusDnatUnconfirmed => {
-                let bits = expr::CT_STATUS_CONFIRMED | expr::CT_STATUS_DNAT;
-                conntrack_masked(expressions, expr::CT_STATUS, bits);
-                compare(expressions, expr::CMP_EQ, &expr::CT_STATUS_DNAT.to_ne_bytes());
-            }
+            Self::StatusDnatUnconfirmed => conntrack_dnat_unconfirmed(expressions),
             Self::In(set) => lookup(expressions, &set.name(), |_| ()),
             Self::NotIn(set) => lookup(expressions, &set.name(), |attributes| {
                 attributes.u32(expr::LOOKUP_FLAGS, expr::LOOKUP_FLAG_INV);
@@ -283,6 +279,12 @@ fn conntrack_original(expressions: &mut Writer<'_>, key: u32, at: Register) {
 fn conntrack_bits(expressions: &mut Writer<'_>, key: u32, bits: u32) {
     conntrack_masked(expressions, key, bits);
     compare(expressions, expr::CMP_NEQ, &0u32.to_ne_bytes());
+}
+
+/// Goes on only if the connection is translated and not confirmed yet.
+fn conntrack_dnat_unconfirmed(expressions: &mut Writer<'_>) {
+    conntrack_masked(expressions, expr::CT_STATUS, expr::CT_STATUS_CONFIRMED | expr::CT_STATUS_DNAT);
+    compare(expressions, expr::CMP_EQ, &expr::CT_STATUS_DNAT.to_ne_bytes());
 }
 
 /// These bits of a conntrack field into the register at [`FIRST`].
