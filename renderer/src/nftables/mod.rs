@@ -210,7 +210,7 @@ impl Nftables {
                 let ahead = ahead.map(|ahead| ahead.elements(socket)).transpose()?.flatten();
                 ahead.map_or_else(|| read::elements(socket), Ok)?
             }
-            Some(_) => Elements { foreign: Set::all().collect(), ..Elements::default() },
+            Some(_) => read::remembered_clients_only(socket)?,
         };
         let backends =
             elements.frontends.iter().map(|(frontend, elements)| (*frontend, programmed(elements)));

@@ -141,6 +141,14 @@ pub(crate) fn remembered_clients(socket: &mut Socket, elements: &mut Elements) -
     read_into(elements, socket, Set::all().filter(|set| is_memory(*set)))
 }
 
+/// Only what packets add. All else counts as what the agent cannot have written.
+pub(crate) fn remembered_clients_only(socket: &mut Socket) -> Result<Elements, NetlinkError> {
+    let foreign = Set::all().filter(|set| !is_memory(*set)).collect();
+    let mut elements = Elements { foreign, ..Elements::default() };
+    remembered_clients(socket, &mut elements)?;
+    Ok(elements)
+}
+
 fn is_memory(set: Set) -> bool {
     set.kind.form() == Form::Memory
 }

@@ -1,14 +1,14 @@
-//! Session affinity and flows that nobody answers: their packets come while their backend is taken away.
+//! What the kernel remembers of clients: while a backend that answers nothing is taken away, and over a restart.
 
 use std::{
-    net::{SocketAddr, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
-use contiv_model::{ContivService, Protocol};
-use contiv_tests::lab::{Family, LabError, Namespace, Result, isolated, wait_until};
+use contiv_model::{Backend, ContivService, Protocol};
+use contiv_tests::lab::{Family, LabError, Namespace, Protocol as LabProtocol, Result, isolated, wait_until};
 use socket2::{Domain, Socket, Type};
 
 use crate::gateway::{Gateway, LONG, PORT, address, service};
@@ -20,6 +20,9 @@ const DATAGRAM_CHANGES: usize = 24;
 const CONNECTIONS: usize = 200;
 const CONNECTION_PAUSE: Duration = Duration::from_millis(5);
 const CONNECTION_CHANGES: usize = 2;
+/// So many backends that a table is not compared element by element, and their first address.
+const MANY: u32 = 80_000;
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 
 /// Three hours, as is the default of Kubernetes.
 fn sticky(protocol: Protocol, backends: &[&Namespace]) -> ContivService {
@@ -134,5 +137,43 @@ fn connection_attempts_at_a_silent_backend_that_is_removed_go_elsewhere() -> Res
             all.map_err(|error| LabError::system("begin connections", error))
         })?;
         every_change_moves_all_flows(&mut gateway, Protocol::Tcp, CONNECTION_CHANGES, sockets.len())
+    })
+}
+
+/// The backends that clients are remembered for.
+fn remembered(gateway: &Gateway<'_>) -> Result<Vec<String>> {
+    let listed = gateway.lab.node.exec(&["nft", "list", "map", "inet", "contiv", "affinity4"])?;
+    let after_expires = listed.split(" expires ").skip(1).filter_map(|rest| rest.split(" : ").nth(1));
+    let backend = |text: &str| text.split_whitespace().next().unwrap_or_default().to_owned();
+    Ok(after_expires.map(backend).collect())
+}
+
+#[test]
+fn a_table_too_large_to_compare_keeps_its_clients_over_a_restart() -> Result<()> {
+    isolated("affinity::a_table_too_large_to_compare_keeps_its_clients_over_a_restart", |lab| {
+        let mut gateway = Gateway::start(lab)?;
+        let sticky = |backends: &[&Namespace]| sticky(Protocol::Udp, backends);
+        let mut large = service("large", 2, Protocol::Tcp, &[]);
+        large.cluster_ips = [address(2, Family::V4).ip()].into();
+        let elsewhere =
+            |number| SocketAddr::new(Ipv4Addr::from_bits(ELSEWHERE.to_bits() + number).into(), PORT);
+        large.ports[0].backends = (0..MANY).map(elsewhere).map(Backend::new).collect();
+        let both = sticky(&[&lab.pod2, &lab.pod3]);
+        gateway.restart(&[&both, &large])?;
+        let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;
+        let by = session.ask()?.by;
+        let before = remembered(&gateway)?;
+        assert_eq!(before.len(), 1, "{before:?}");
+        gateway.restart(&[&both, &large])?;
+        assert_eq!(remembered(&gateway)?, before);
+
+        let left = if by == lab.pod2.host.name { &lab.pod3 } else { &lab.pod2 };
+        gateway.restart(&[&sticky(&[left]), &large])?;
+        assert_eq!(
+            remembered(&gateway)?,
+            Vec::<String>::new(),
+            "who is remembered for a backend that is gone"
+        );
+        Ok(())
     })
 }
