@@ -19,10 +19,14 @@ struct Run {
 
 /// Runs it behind these words, with these arguments besides the flow from a pod of the node to a cluster IP.
 fn trace_behind(lab: &Lab, before: &[&str], service: &Service, arguments: &[&str]) -> Result<Run> {
+    trace_from(lab, before, &format!("{}%pod2", lab.pod2.host.v4), service, arguments)
+}
+
+/// The same from another client.
+fn trace_from(lab: &Lab, before: &[&str], from: &str, service: &Service, arguments: &[&str]) -> Result<Run> {
     let to = service.address(lab, Frontend::ClusterIp, Family::V4).to_string();
-    let from = format!("{}%pod2", lab.pod2.host.v4);
     let binary = binary()?.to_string_lossy().into_owned();
-    let command = [before, &[&binary, "trace", "--kernel", "--from", &from, "--to", &to], arguments].concat();
+    let command = [before, &[&binary, "trace", "--kernel", "--from", from, "--to", &to], arguments].concat();
     let output = lab.node.run(|| {
         Command::new(command[0])
             .args(&command[1..])
@@ -72,6 +76,26 @@ fn a_kernel_that_does_what_is_wanted_agrees_with_the_agent_and_with_manifests() 
                 "{json:#}"
             );
         }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_route_that_keeps_the_node_from_a_service_is_told() -> Result<()> {
+    isolated("a_route_that_keeps_the_node_from_a_service_is_told", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&web(lab))?;
+        let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
+        let from_node = || trace_from(lab, &[], &lab.node.host.v4.to_string(), &web(lab), &[]);
+        let before = from_node()?;
+        assert!(before.code == Some(0) && before.out.contains("NO DIFFERENCE"), "{before:?}");
+        let address = web(lab).address(lab, Frontend::ClusterIp, Family::V4).ip().to_string();
+        lab.node.exec(&["ip", "route", "add", "unreachable", &address])?;
+        let after = from_node()?;
+        let told = format!("this node itself has no route to {address}, or one that leads nowhere");
+        assert!(after.code == Some(1) && after.out.contains(&told), "{after:?}");
+        let of_pod = trace(lab, &web(lab), &[])?;
+        assert_eq!(of_pod.code, Some(0), "its packets are translated first: {of_pod:?}");
         Ok(())
     })
 }

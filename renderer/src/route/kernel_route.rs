@@ -39,6 +39,16 @@ pub(super) enum Way {
     Group { id: u32, source: Option<IpAddr> },
 }
 
+impl Way {
+    /// Whether connections get anywhere by it.
+    pub(super) const fn leads_on(self) -> bool {
+        match self {
+            Self::Blackhole | Self::Unreachable => false,
+            Self::Local | Self::Link { .. } | Self::Group { .. } => true,
+        }
+    }
+}
+
 /// What the kernel was found to have of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {

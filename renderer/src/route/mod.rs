@@ -182,8 +182,8 @@ impl Routes {
         let mut report = Report::default();
         let had_direct = state.direct.is_needed();
         let mut problems = state.update_direct(socket, changes, &mut report)?;
-        if state.direct.is_needed() && !had_direct {
-            apply::set_rules(socket, &options, true, &mut report)?;
+        if state.direct.is_needed() != had_direct {
+            apply::set_rules(socket, &options, !had_direct, &mut report)?;
         }
         problems.extend(state.update(socket, &options, touched, &mut report)?);
         self.state = Some(state);

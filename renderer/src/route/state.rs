@@ -107,7 +107,7 @@ impl State {
         report: &mut Report,
     ) -> Result<Vec<String>, NetlinkError> {
         let Self { direct, desired, announcer, .. } = self;
-        direct.update(socket, |wanted| wanted.update(changes, desired.node()), announcer, report)
+        direct.update(socket, changes, desired.node(), announcer, report)
     }
 
     fn execute(

@@ -49,6 +49,16 @@ impl RouteVerifier {
         Ok(found.iter().map(text).collect())
     }
 
+    /// Whether connections of this node itself to an address get as far as to be translated: the kernel looks for a route first.
+    ///
+    /// # Errors
+    /// When the kernel cannot be asked.
+    pub fn leads_on(&mut self, address: IpAddr) -> Result<bool, RenderError> {
+        let found = self.socket().and_then(|socket| socket.look_up(vec![direct::request(address)]));
+        let found = found.map_err(|error| apply::explain("look a route up", &error))?;
+        Ok(found.iter().any(Option::is_some))
+    }
+
     fn socket(&mut self) -> Result<&mut RouteSocket, NetlinkError> {
         match self.socket.take() {
             Some(socket) => Ok(self.socket.insert(socket)),
@@ -66,7 +76,7 @@ impl RouteVerifier {
         let found = apply::found(socket)?;
         let of_direct = found.iter().filter_map(|found| found.route);
         let is_direct = |route: &KernelRoute| direct::is_direct(options.direct, *route);
-        let of_direct: BTreeSet<IpAddr> = of_direct.filter(is_direct).map(|route| route.address).collect();
+        let of_direct = direct::led_on(of_direct.filter(is_direct));
         // Routes of a service that went back to another renderer may stay.
         let direct = Wanted::new(snapshot, |address| of_direct.contains(&address));
         let mut unrouted: BTreeSet<IpAddr> = direct.possible_addresses().collect();

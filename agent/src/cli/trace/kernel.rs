@@ -3,8 +3,14 @@
 use std::{fmt, thread, time::Duration};
 
 use anyhow::Context;
-use contiv_model::{Flow, Trace};
-use contiv_renderer::nftables::{Answer, Inspector, OtherChain, differences};
+use contiv_model::{
+    Flow, Trace,
+    trace::{Client, Verdict},
+};
+use contiv_renderer::{
+    nftables::{Answer, Inspector, OtherChain, differences},
+    route::{RouteOptions, RouteVerifier},
+};
 use serde::Serialize;
 
 use super::desired::Source;
@@ -42,8 +48,26 @@ fn compare_once(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Comparison> 
     let kernel = inspector.ask(flow).context("the kernel was not asked")?;
     let mut all = inspector.rules().to_vec();
     all.extend(differences(&desired, &kernel));
+    all.extend(missing_route(&desired, flow)?);
     let others = inspector.others(flow.to()).context("the kernel was not asked")?;
     Ok(Comparison { desired, kernel, differences: all, others })
+}
+
+/// What keeps a connection of this node itself from the table, which it passes only after the kernel has found a route.
+fn missing_route(desired: &Trace, flow: &Flow) -> anyhow::Result<Option<String>> {
+    let is_translated = matches!(desired.verdict, Verdict::Backends(_));
+    if !is_translated || desired.client != Client::Node {
+        return Ok(None);
+    }
+    let to = flow.to();
+    let leads_on =
+        RouteVerifier::new(RouteOptions::default()).leads_on(to).context("the kernel was not asked")?;
+    Ok((!leads_on).then(|| {
+        format!(
+            "the connection is to reach a backend, and this node itself has no route to {to}, or one that leads nowhere \
+             (`ip route get {to}`): it fails before it is translated"
+        )
+    }))
 }
 
 impl Comparison {
@@ -68,7 +92,7 @@ impl fmt::Display for Comparison {
         differences.iter().try_for_each(|difference| writeln!(f, "- {difference}"))?;
         writeln!(
             f,
-            "Something else changed the table inet contiv, or the agent could not: see its /renderers. `contiv \
+            "Something else changed the table inet contiv or a route, or the agent could not: see its /renderers. `contiv \
              resync` makes it right."
         )
     }

@@ -20,10 +20,12 @@ use std::{
     net::IpAddr,
 };
 
+use contiv_model::{ChangeSet, NodeFacts};
 use numbers::{Group, Hops, Numbers, copies, members};
 use plan::Lead;
 pub(super) use wanted::Wanted;
 use ways::Ways;
+pub(super) use ways::request;
 
 use super::{
     apply::EXISTS,
@@ -75,6 +77,11 @@ pub(super) fn is_direct(options: DirectOptions, route: KernelRoute) -> bool {
     route.table == table(options, route.way)
 }
 
+/// The addresses to which these routes lead on.
+pub(super) fn led_on(routes: impl Iterator<Item = KernelRoute>) -> BTreeSet<IpAddr> {
+    routes.filter(|route| route.way.leads_on()).map(|route| route.address).collect()
+}
+
 /// The table that a route to an address is in.
 const fn table(options: DirectOptions, way: Way) -> u32 {
     match way {
@@ -84,9 +91,9 @@ const fn table(options: DirectOptions, way: Way) -> u32 {
 }
 
 impl Kernel {
-    /// The addresses to which direct mode has routes.
+    /// The addresses to which direct mode has routes that lead on.
     pub(super) fn addresses(&self) -> BTreeSet<IpAddr> {
-        self.routes.iter().map(|route| route.address).collect()
+        led_on(self.routes.iter().copied())
     }
 }
 
@@ -157,15 +164,18 @@ impl Direct {
         (strays, groups.into_keys().chain(leftovers).collect())
     }
 
-    /// Replaces what is wanted in part, and makes the kernel have it.
+    /// Takes changes of services in, and makes the kernel have what is wanted now.
     pub(super) fn update(
         &mut self,
         socket: &mut RouteSocket,
-        update: impl FnOnce(&mut Wanted) -> BTreeSet<IpAddr>,
+        changes: &ChangeSet,
+        node: &NodeFacts,
         announcer: &mut Announcer,
         report: &mut Report,
     ) -> Result<Vec<String>, NetlinkError> {
-        let touched = update(&mut self.wanted);
+        let Self { wanted, routes, .. } = self;
+        let has_route = |address| routes.get(&address).is_some_and(|way| way.leads_on());
+        let touched = wanted.update(changes, node, has_route);
         self.apply(socket, touched, announcer, report)
     }
 

@@ -26,6 +26,16 @@ pub(in crate::route) enum Lead {
     Impossible,
 }
 
+impl Lead {
+    /// Whether connections get anywhere by it.
+    pub(super) const fn leads_on(&self) -> bool {
+        match self {
+            Self::Backends { .. } | Self::Local => true,
+            Self::Unreachable | Self::Blackhole | Self::Impossible => false,
+        }
+    }
+}
+
 /// Where each address of the service leads.
 ///
 /// What arrives for a service on a node with a backend stays there, whatever topology says, because the node that sent it

@@ -26,31 +26,55 @@ pub(in crate::route) struct Wanted {
 }
 
 impl Wanted {
-    /// What a snapshot wants. `has_route` tells of an address whether there is a route to it: a service that is not carried
-    /// by routes keeps those it has.
+    /// What a snapshot wants. `has_route` tells of an address whether there is a route by which connections get anywhere.
+    ///
+    /// A service that is not carried by routes keeps those it has. That an address has one says little where another service has
+    /// that address too; so it must have one to an address of its own, if there is any.
     pub(in crate::route) fn new(snapshot: &Snapshot, has_route: impl Fn(IpAddr) -> bool) -> Self {
+        let translated =
+            || snapshot.services.values().filter(|service| !service.assignment.addresses.routes());
+        let routed: BTreeSet<IpAddr> = translated()
+            .flat_map(|service| service.addresses())
+            .filter(|address| has_route(*address))
+            .collect();
         let mut wanted = Self::default();
-        for service in snapshot.services.values() {
-            let is_routed = service.assignment.addresses.routes();
-            if is_routed || service.addresses().any(&has_route) {
-                wanted.claim(service, &snapshot.node, !is_routed);
+        if !routed.is_empty() {
+            let owners = owners(snapshot);
+            for service in translated() {
+                let mut own =
+                    service.addresses().filter(|address| owners.get(address) == Some(&1)).peekable();
+                if own.peek().is_none() || own.any(|address| routed.contains(&address)) {
+                    wanted.linger(service, &snapshot.node, |address| routed.contains(&address));
+                }
             }
+        }
+        for service in snapshot.services.values().filter(|service| service.assignment.addresses.routes()) {
+            wanted.claim(service, &snapshot.node);
         }
         wanted
     }
 
-    /// Takes changes of services in, and returns the addresses that may lead elsewhere now.
-    pub(in crate::route) fn update(&mut self, changes: &ChangeSet, node: &NodeFacts) -> BTreeSet<IpAddr> {
+    /// Takes changes of services in, and returns the addresses that may lead elsewhere now. `has_route` tells of an address whether
+    /// there is a route by which connections get anywhere.
+    pub(in crate::route) fn update(
+        &mut self,
+        changes: &ChangeSet,
+        node: &NodeFacts,
+        has_route: impl Fn(IpAddr) -> bool,
+    ) -> BTreeSet<IpAddr> {
         let mut touched = BTreeSet::new();
         for (id, change) in &changes.services {
             let before = self.release(id);
             touched.extend(before.iter().flat_map(|plan| plan.leads.keys()));
             let Some(service) = &change.new else { continue };
-            let is_routed = service.assignment.addresses.routes();
-            if is_routed || before.is_some() {
-                self.claim(service, node, !is_routed);
-                touched.extend(self.plans.get(id).into_iter().flat_map(|plan| plan.leads.keys()));
+            if service.assignment.addresses.routes() {
+                self.claim(service, node);
+            } else if let Some(before) = before {
+                self.linger(service, node, |address| {
+                    before.leads.contains_key(&address) && has_route(address)
+                });
             }
+            touched.extend(self.plans.get(id).into_iter().flat_map(|plan| plan.leads.keys()));
         }
         touched
     }
@@ -81,12 +105,25 @@ impl Wanted {
         self.plans.is_empty()
     }
 
-    fn claim(&mut self, service: &ContivService, node: &NodeFacts, lingers: bool) {
-        let leads = leads(service, node);
-        for address in leads.keys() {
-            self.owners.entry(*address).or_default().insert((lingers, service.id.clone()));
+    /// Every address of the service.
+    fn claim(&mut self, service: &ContivService, node: &NodeFacts) {
+        self.insert(service, Plan { lingers: false, leads: leads(service, node) });
+    }
+
+    /// The addresses of the service to which it has routes, as long as they lead on: no connection was made by any other.
+    fn linger(&mut self, service: &ContivService, node: &NodeFacts, has_route: impl Fn(IpAddr) -> bool) {
+        let mut leads = leads(service, node);
+        leads.retain(|address, lead| has_route(*address) && lead.leads_on());
+        if !leads.is_empty() {
+            self.insert(service, Plan { lingers: true, leads });
         }
-        self.plans.insert(service.id.clone(), Plan { lingers, leads });
+    }
+
+    fn insert(&mut self, service: &ContivService, plan: Plan) {
+        for address in plan.leads.keys() {
+            self.owners.entry(*address).or_default().insert((plan.lingers, service.id.clone()));
+        }
+        self.plans.insert(service.id.clone(), plan);
     }
 
     fn release(&mut self, id: &ServiceId) -> Option<Plan> {
@@ -101,6 +138,15 @@ impl Wanted {
         }
         Some(plan)
     }
+}
+
+/// How many services have each address.
+fn owners(snapshot: &Snapshot) -> BTreeMap<IpAddr, usize> {
+    let mut owners = BTreeMap::new();
+    for address in snapshot.services.values().flat_map(|service| service.addresses()) {
+        *owners.entry(address).or_default() += 1;
+    }
+    owners
 }
 
 #[cfg(test)]
@@ -135,7 +181,7 @@ mod tests {
             services: [(ServiceId::new("default", "web"), change)].into(),
             ..ChangeSet::default()
         };
-        wanted.update(&changes, &NodeFacts::default()).len()
+        wanted.update(&changes, &NodeFacts::default(), |_| true).len()
     }
 
     fn backend(wanted: &Wanted) -> Option<IpAddr> {
@@ -170,6 +216,51 @@ mod tests {
     fn after_a_restart_too() {
         let back = snapshot(&[service("web", Carrier::Nftables, 1)]);
         assert_eq!(backend(&Wanted::new(&back, |address| address == ADDRESS)), Some([10, 1, 0, 1].into()));
+    }
+
+    #[test]
+    fn a_route_of_a_service_that_goes_back_does_not_stay_where_it_leads_nowhere() {
+        let mut wanted = Wanted::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
+        let mut without = service("web", Carrier::Nftables, 1);
+        Arc::make_mut(&mut without).ports[0].backends.clear();
+        assert_eq!(update(&mut wanted, Some(Arc::clone(&without))), 1);
+        assert_eq!((wanted.lead(ADDRESS), wanted.is_empty()), (None, true));
+        assert!(Wanted::new(&snapshot(&[without]), |_| true).is_empty(), "after a restart too");
+    }
+
+    #[test]
+    fn a_service_that_goes_back_gets_no_other_routes_than_it_had() {
+        let other = IpAddr::from([10, 96, 0, 2]);
+        let more = |carrier| {
+            let mut service = service("web", carrier, 1);
+            Arc::make_mut(&mut service).external_ips = [other].into();
+            service
+        };
+        let mut wanted = Wanted::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
+        update(&mut wanted, Some(more(Carrier::Nftables)));
+        assert_eq!(wanted.addresses().collect::<Vec<_>>(), [ADDRESS]);
+        let again = Wanted::new(&snapshot(&[more(Carrier::Nftables)]), |address| address == ADDRESS);
+        assert_eq!(again, wanted, "after a restart too");
+    }
+
+    #[test]
+    fn a_route_to_a_shared_address_stays_with_who_had_it_after_a_restart() {
+        let shared = IpAddr::from([192, 0, 2, 1]);
+        let with = |name, cluster_ip: IpAddr, backend| {
+            let mut service = service(name, Carrier::Nftables, backend);
+            let changed = Arc::make_mut(&mut service);
+            changed.cluster_ips = [cluster_ip].into();
+            changed.external_ips = [shared].into();
+            service
+        };
+        // The other one comes first by name, and never had a route.
+        let services = [with("web", ADDRESS, 1), with("api", [10, 96, 0, 2].into(), 2)];
+        let wanted = Wanted::new(&snapshot(&services), |address| [ADDRESS, shared].contains(&address));
+        assert_eq!(wanted.addresses().collect::<Vec<_>>(), [ADDRESS, shared]);
+        for address in [ADDRESS, shared] {
+            let Some(Lead::Backends { weights, .. }) = wanted.lead(address) else { panic!("{address}") };
+            assert_eq!(weights.keys().copied().collect::<Vec<_>>(), [IpAddr::from([10, 1, 0, 1])]);
+        }
     }
 
     #[test]

@@ -59,7 +59,8 @@ impl Ways {
     }
 }
 
-fn request(address: IpAddr) -> RouteMessage {
+/// Asks for the route that the kernel takes to an address.
+pub(in crate::route) fn request(address: IpAddr) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = family(address.is_ipv4());
     message.header.destination_prefix_length = host_length(address);

@@ -3,6 +3,7 @@
 mod changes;
 mod delivery;
 mod others;
+mod shared;
 mod switch;
 
 use std::net::SocketAddr;
