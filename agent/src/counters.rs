@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use contiv_model::{ContivService, Frontend, ServiceId};
-use contiv_renderer::nftables::counters;
+use contiv_renderer::nftables::counters::{self, Connections};
 use serde::Serialize;
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
@@ -15,11 +15,13 @@ pub struct ServiceConnections {
     /// New connections since the kernel began to count, which is not the same time for all: a frontend whose number of
     /// backends changes begins anew.
     pub connections: u64,
-    /// The same by frontend.
+    /// New connections that no backend could serve, over all frontends.
+    pub refused: u64,
+    /// The served ones by frontend.
     pub frontends: BTreeMap<Frontend, u64>,
 }
 
-type Read = dyn Fn() -> Result<BTreeMap<Frontend, u64>, String> + Send + Sync;
+type Read = dyn Fn() -> Result<Connections, String> + Send + Sync;
 
 /// Reads the counters, for one caller at a time. Clones share the turn.
 #[derive(Clone)]
@@ -40,9 +42,7 @@ impl ConnectionCounters {
     }
 
     /// Whatever `read` gives. It may block.
-    pub(crate) fn new(
-        read: impl Fn() -> Result<BTreeMap<Frontend, u64>, String> + Send + Sync + 'static,
-    ) -> Self {
+    pub(crate) fn new(read: impl Fn() -> Result<Connections, String> + Send + Sync + 'static) -> Self {
         Self { read: Arc::new(read), turn: Arc::new(Semaphore::new(1)) }
     }
 
@@ -68,13 +68,23 @@ impl fmt::Debug for ConnectionCounters {
 }
 
 /// Gives each count to the service that holds the frontend.
-fn attribute(counts: &BTreeMap<Frontend, u64>, services: &[Arc<ContivService>]) -> Vec<ServiceConnections> {
+fn attribute(counts: &Connections, services: &[Arc<ContivService>]) -> Vec<ServiceConnections> {
     let of_service = |service: &Arc<ContivService>| {
-        let held = service.frontends().into_iter().filter(|frontend| !service.lost.contains_key(frontend));
-        let frontends: BTreeMap<Frontend, u64> =
-            held.filter_map(|frontend| Some((frontend, *counts.get(&frontend)?))).collect();
+        let of_frontends = |counts: &BTreeMap<Frontend, u64>| {
+            let held =
+                service.frontends().into_iter().filter(|frontend| !service.lost.contains_key(frontend));
+            let counted = held.filter_map(|frontend| Some((frontend, *counts.get(&frontend)?)));
+            counted.collect::<BTreeMap<Frontend, u64>>()
+        };
+        let frontends = of_frontends(&counts.served);
         let connections = frontends.values().sum();
-        (connections > 0).then(|| ServiceConnections { service: service.id.clone(), connections, frontends })
+        let refused = of_frontends(&counts.refused).values().sum();
+        (connections > 0 || refused > 0).then(|| ServiceConnections {
+            service: service.id.clone(),
+            connections,
+            refused,
+            frontends,
+        })
     };
     let mut found: Vec<ServiceConnections> = services.iter().filter_map(of_service).collect();
     found.sort_by(|a, b| b.connections.cmp(&a.connections).then_with(|| a.service.cmp(&b.service)));
@@ -112,10 +122,15 @@ mod tests {
         let mut loser = service("loser", 2, Some(30080));
         loser.lost = [(node_port, ServiceId::new("shop", "web"))].into();
         let services = [loser, service("quiet", 3, None), service("web", 1, Some(30080))].map(Arc::new);
-        let counts = [(address(1), 5), (address(2), 5), (node_port, 4), (address(9), 7)].into();
+        let counts = Connections {
+            served: [(address(1), 5), (address(2), 5), (node_port, 4), (address(9), 7)].into(),
+            refused: [(address(2), 3), (address(3), 2), (node_port, 1)].into(),
+        };
         let found = attribute(&counts, &services);
-        let shown: Vec<_> = found.iter().map(|of| (of.service.to_string(), of.connections)).collect();
-        assert_eq!(shown, [("shop/web".to_owned(), 9), ("shop/loser".to_owned(), 5)]);
+        let shown: Vec<_> =
+            found.iter().map(|of| (of.service.to_string(), of.connections, of.refused)).collect();
+        let expected = [("shop/web", 9, 1), ("shop/loser", 5, 3), ("shop/quiet", 0, 2)];
+        assert_eq!(shown, expected.map(|(name, served, refused)| (name.to_owned(), served, refused)));
         assert_eq!(found[0].frontends, [(address(1), 5), (node_port, 4)].into());
     }
 }

@@ -44,3 +44,28 @@ fn a_service_without_backends_refuses_at_once(lab: &Lab, state: &dyn State) -> R
     }
     Ok(())
 }
+
+#[test]
+fn refused_connections_are_counted() -> Result<()> {
+    isolated("refused_connections_are_counted", |lab| {
+        let state = Manifests::new(lab)?;
+        let empty = Service::new("empty", 80, &[]);
+        state.put(&empty)?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        for frontend in [Frontend::ClusterIp, Frontend::NodePort] {
+            for family in Family::BOTH {
+                for _ in 0..5 {
+                    lab.pod1.ask(Protocol::Tcp, empty.address(lab, frontend, family))?.refusal()?;
+                }
+            }
+        }
+        let counters = agent.http("GET", "/counters")?.json()?;
+        let of_service = &counters["services"][0];
+        assert_eq!(
+            (&of_service["service"], &of_service["connections"]),
+            (&"default/empty".into(), &0.into())
+        );
+        assert_eq!((&of_service["refused"], &counters["refused"]), (&20.into(), &20.into()), "{counters}");
+        agent.stop().map(drop)
+    })
+}

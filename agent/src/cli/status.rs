@@ -57,6 +57,8 @@ struct Overview {
     renderers: Vec<RendererStateView>,
     quarantine: Vec<QuarantinedView>,
     connections: Result<Vec<(ServiceId, u64)>, String>,
+    /// New connections that no backend could serve.
+    refused: u64,
     history: Vec<EventView>,
 }
 
@@ -104,12 +106,13 @@ impl Answers {
         fn read<'a, T: Deserialize<'a>>(value: &'a Value) -> Result<T, serde_json::Error> {
             T::deserialize(value)
         }
-        let connections = match &self.counters {
+        let (connections, refused) = match &self.counters {
             Ok(value) => {
                 let counters: CountersView = read(value)?;
-                Ok(counters.services.into_iter().map(|of| (of.service, of.connections)).collect())
+                let served = counters.services.into_iter().filter(|of| of.connections > 0);
+                (Ok(served.map(|of| (of.service, of.connections)).collect()), counters.refused)
             }
-            Err(error) => Err(error.clone()),
+            Err(error) => (Err(error.clone()), 0),
         };
         Ok(Overview {
             status: read(&self.status)?,
@@ -117,6 +120,7 @@ impl Answers {
             renderers: read(&self.renderers)?,
             quarantine: read(&self.quarantine)?,
             connections,
+            refused,
             history: read(&self.history)?,
         })
     }

@@ -122,8 +122,10 @@ impl Top {
         let at = Timestamp::now();
         let events: Vec<EventView> = self.agent.get(&format!("/controller/event-history?last={EVENTS}"))?;
         let matcher = self.filter.matcher(&self.agent)?;
-        let counted = counters.services.into_iter().filter(|of| matcher.matches(&of.service));
-        let connections = counted.map(|of| (of.service, of.connections)).collect();
-        Ok(Sample { at, connections, events })
+        let counted: Vec<_> =
+            counters.services.into_iter().filter(|of| matcher.matches(&of.service)).collect();
+        let refused = counted.iter().map(|of| (of.service.clone(), of.refused)).collect();
+        let connections = counted.into_iter().map(|of| (of.service, of.connections)).collect();
+        Ok(Sample { at, connections, refused, events })
     }
 }

@@ -259,6 +259,8 @@ pub(super) struct QuarantinedView {
 /// New connections by service.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct CountersView {
+    #[serde(default)]
+    pub(super) refused: u64,
     pub(super) services: Vec<ConnectionsView>,
 }
 
@@ -267,4 +269,6 @@ pub(super) struct CountersView {
 pub(super) struct ConnectionsView {
     pub(super) service: ServiceId,
     pub(super) connections: u64,
+    #[serde(default)]
+    pub(super) refused: u64,
 }

@@ -29,14 +29,16 @@ pub(super) struct CountersView {
     at: Timestamp,
     /// How long that took.
     took_ms: f64,
+    /// New connections that no backend could serve, of all services.
+    refused: u64,
     /// Those that had any, the most first.
     services: Vec<ServiceConnections>,
 }
 
 impl CountersView {
-    /// Services by name, and their connections.
-    pub(super) fn connections(&self) -> Vec<(String, u64)> {
-        self.services.iter().map(|of| (of.service.to_string(), of.connections)).collect()
+    /// Services by name, and their connections: those that were served, and those that were refused.
+    pub(super) fn connections(&self) -> Vec<(String, u64, u64)> {
+        self.services.iter().map(|of| (of.service.to_string(), of.connections, of.refused)).collect()
     }
 }
 
@@ -54,8 +56,14 @@ pub(super) async fn read(api: &Api, top: Option<usize>) -> Result<CountersView, 
     let services = api.ask(Query::Services).await?;
     let start = Instant::now();
     let mut services = api.counters.by_service(services).await.map_err(ApiError::NoCounters)?;
+    let refused = services.iter().map(|of| of.refused).sum();
     services.truncate(top.unwrap_or(usize::MAX));
-    Ok(CountersView { at: Timestamp::now(), took_ms: start.elapsed().as_secs_f64() * 1000.0, services })
+    Ok(CountersView {
+        at: Timestamp::now(),
+        took_ms: start.elapsed().as_secs_f64() * 1000.0,
+        refused,
+        services,
+    })
 }
 
 pub(super) async fn sizes(State(api): State<Api>) -> Result<Json<Sizes>, ApiError> {

@@ -53,7 +53,7 @@ impl Metrics {
         metrics.renderers.set_progress("nftables", 0, 0);
         metrics.renderers.set_damped("nftables", false);
         metrics.renderers.verified("nftables", 0);
-        metrics.services.set(&[("shop/web".to_owned(), 0)]);
+        metrics.services.set(&[("shop/web".to_owned(), 0, 0)]);
         metrics
     }
 
@@ -78,7 +78,7 @@ mod tests {
         metrics.events.count("change");
         metrics.renderers.applied("nftables", Duration::from_micros(150));
         metrics.renderers.failed("nftables");
-        metrics.services.set(&[("shop/web".to_owned(), 5), ("shop/cart".to_owned(), 4)]);
+        metrics.services.set(&[("shop/web".to_owned(), 5, 2), ("shop/cart".to_owned(), 4, 0)]);
         let text = metrics.text().unwrap();
         for expected in [
             concat!("contiv_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
@@ -89,6 +89,7 @@ mod tests {
             "contiv_sync_proxy_rules_duration_seconds_bucket{le=\"0.0002\",renderer=\"nftables\"} 1",
             "contiv_sync_proxy_rules_duration_seconds_count{renderer=\"nftables\"} 1",
             "contiv_service_connections_total{service=\"shop/web\"} 5",
+            "contiv_service_refused_connections_total{service=\"shop/web\"} 2",
             "contiv_services 0",
             "contiv_store_revision 0",
         ] {

@@ -13,6 +13,7 @@ use prometheus_client::{
 pub struct ServiceMetrics {
     bound: usize,
     connections: Family<ServiceLabel, Counter>,
+    refused: Family<ServiceLabel, Counter>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -22,11 +23,16 @@ struct ServiceLabel {
 
 impl ServiceMetrics {
     pub(super) fn register(bound: usize, registry: &mut Registry) -> Self {
-        let metrics = Self { bound, connections: Family::default() };
+        let metrics = Self { bound, connections: Family::default(), refused: Family::default() };
         registry.register(
             "service_connections",
             "New connections of a service, by the kernel's count; the most used ones, as many as service-counters says",
             metrics.connections.clone(),
+        );
+        registry.register(
+            "service_refused_connections",
+            "New connections of the same services that no backend could serve, by the kernel's count",
+            metrics.refused.clone(),
         );
         metrics
     }
@@ -37,12 +43,14 @@ impl ServiceMetrics {
     }
 
     /// Sets the counts of services, the most used first; those beyond the bound are left out.
-    pub fn set(&self, connections: &[(String, u64)]) {
+    pub fn set(&self, connections: &[(String, u64, u64)]) {
         self.connections.clear();
-        for (service, count) in connections.iter().take(self.bound) {
+        self.refused.clear();
+        for (service, served, refused) in connections.iter().take(self.bound) {
             let label = ServiceLabel { service: service.clone() };
             // The kernel counts, and may begin anew, as counters of Prometheus may.
-            self.connections.get_or_create(&label).inner().store(*count, Ordering::Relaxed);
+            self.connections.get_or_create(&label).inner().store(*served, Ordering::Relaxed);
+            self.refused.get_or_create(&label).inner().store(*refused, Ordering::Relaxed);
         }
     }
 }

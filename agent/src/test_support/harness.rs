@@ -1,14 +1,13 @@
 //! An event loop that runs on what the test says its store says.
 
 use std::{
-    collections::BTreeMap,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use contiv_model::{Frontend, NodeName, ProcessorConfig, Protocol};
-use contiv_renderer::dry_run::DryRun;
+use contiv_renderer::{dry_run::DryRun, nftables::counters::Connections};
 use contiv_store::{
     Delivery, Feed, FeedEvent, FeedHandle, Snapshot, Store, StoreError, Transaction, WatchStream,
 };
@@ -183,9 +182,9 @@ impl Harness {
 }
 
 /// What the kernel of the test has counted: 5 connections to the service `web` of the test.
-fn counted() -> BTreeMap<Frontend, u64> {
+fn counted() -> Connections {
     let web = Frontend::Address { address: [10, 96, 0, 1].into(), protocol: Protocol::Tcp, port: 80 };
-    [(web, 5)].into()
+    Connections { served: [(web, 5)].into(), ..Connections::default() }
 }
 
 /// The handle of a feed that tells of each list, and of nothing else.

@@ -7,13 +7,22 @@ use contiv_model::Frontend;
 use super::{
     InspectError,
     element::{FrontendKey, Key},
-    layout::{Form, Set, TABLE},
+    layout::{Form, Set, SetKind, TABLE},
     netlink::{
         Attributes, Socket, Writer,
         constants::{LIST_ELEM, counter, elem, msg, rule},
     },
     read,
 };
+
+/// New connections by frontend.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// Those that a backend was picked for.
+    pub served: BTreeMap<Frontend, u64>,
+    /// Those that no backend could serve: refused or dropped. Each packet of a client that tries again counts.
+    pub refused: BTreeMap<Frontend, u64>,
+}
 
 /// New connections by frontend, as the kernel of this network namespace has counted them. Frontends without any are
 /// left out. A frontend counts from zero again when its number of slots changes, since that replaces its element, and when
@@ -24,12 +33,12 @@ use super::{
 ///
 /// # Errors
 /// When there is no table, or it cannot be read.
-pub fn connections() -> Result<BTreeMap<Frontend, u64>, InspectError> {
+pub fn connections() -> Result<Connections, InspectError> {
     let mut socket = Socket::open()?;
     if read::found(&mut socket)?.is_none() {
         return Err(InspectError::NoTable);
     }
-    let mut connections: BTreeMap<Frontend, u64> = BTreeMap::new();
+    let mut connections = Connections::default();
     for set in Set::all().filter(|set| set.kind.form() == (Form::Verdicts { counter: true })) {
         // An element that comes twice counts once.
         let mut counts = BTreeMap::new();
@@ -43,8 +52,12 @@ pub fn connections() -> Result<BTreeMap<Frontend, u64>, InspectError> {
             let counted = elements.filter_map(|(_, element)| counted(set, Attributes(element)));
             counts.extend(counted.filter(|(_, packets)| *packets > 0));
         })?;
+        let of_kind = match set.kind {
+            SetKind::Unserved => &mut connections.refused,
+            _ => &mut connections.served,
+        };
         for (frontend, packets) in counts {
-            *connections.entry(frontend).or_default() += packets;
+            *of_kind.entry(frontend).or_default() += packets;
         }
     }
     Ok(connections)
@@ -76,7 +89,7 @@ mod tests {
 
     use super::*;
     use crate::nftables::{
-        layout::{Family, SetKind},
+        layout::Family,
         netlink::{
             Writer,
             constants::{data, verdict},

@@ -54,7 +54,7 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
     let tone = if status.quarantined > 0 { Tone::Warning } else { Tone::Plain };
     line(text, "holds", &held, tone, width);
     if sizes.services_without_backends > 0 {
-        line(text, "refused", &without_backends(sizes), Tone::Warning, width);
+        line(text, "refused", &without_backends(sizes, overview.refused), Tone::Warning, width);
     }
     if let Some(lost) = sizes.lost_frontends.first() {
         let more = match sizes.services_with_lost_frontends {
@@ -82,14 +82,19 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
     }
 }
 
-/// The services that lack backends: the first by name, and how many more.
-fn without_backends(sizes: &SizesView) -> String {
+/// The services that lack backends: the first by name, and how many more; and how many connections were refused for that.
+fn without_backends(sizes: &SizesView, refused: u64) -> String {
     let names: Vec<String> = sizes.without_backends.iter().map(ToString::to_string).collect();
     let more = match sizes.services_without_backends.saturating_sub(names.len()) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("no backend behind {}{more}", names.join(", "))
+    let so_far = match refused {
+        0 => String::new(),
+        1 => "1 connection so far; ".to_owned(),
+        count => format!("{count} connections so far; "),
+    };
+    format!("{so_far}no backend behind {}{more}", names.join(", "))
 }
 
 fn store(status: &StatusView, now: Timestamp) -> (String, Tone) {

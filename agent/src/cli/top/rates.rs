@@ -14,6 +14,8 @@ pub(super) struct Sample {
     pub(super) at: Timestamp,
     /// New connections so far.
     pub(super) connections: BTreeMap<ServiceId, u64>,
+    /// New connections so far that no backend could serve.
+    pub(super) refused: BTreeMap<ServiceId, u64>,
     /// The newest events, oldest first.
     pub(super) events: Vec<EventView>,
 }
@@ -26,6 +28,8 @@ pub(super) struct Usage {
     pub(super) connections_per_second: f64,
     /// Since the kernel counts.
     pub(super) connections: u64,
+    /// Those that no backend could serve, since the kernel counts.
+    pub(super) refused: u64,
 }
 
 /// From the store's word of a change to the kernel, over the events that are known, in milliseconds.
@@ -55,7 +59,12 @@ impl Rates {
                 let before = self.known.get(service).copied().unwrap_or(0);
                 // The kernel counts from zero again where an element was replaced.
                 let new = if connections >= before { connections - before } else { connections };
-                Usage { service: service.clone(), connections_per_second: as_f64(new) / seconds, connections }
+                Usage {
+                    service: service.clone(),
+                    connections_per_second: as_f64(new) / seconds,
+                    connections,
+                    refused: sample.refused.get(service).copied().unwrap_or(0),
+                }
             };
             self.usages = sample.connections.iter().map(usage).collect();
             let newest = last.events.last().map_or(0, |event| event.seq_num);
@@ -132,6 +141,7 @@ mod tests {
                 .iter()
                 .map(|(name, count)| (ServiceId::new("shop", *name), *count))
                 .collect(),
+            refused: BTreeMap::new(),
             events: changed.iter().enumerate().map(event).collect(),
         }
     }

@@ -41,13 +41,14 @@ pub(super) fn render(rates: &Rates, services: usize, size: Option<(usize, usize)
         return text;
     }
     let most = busiest.iter().map(|usage| usage.connections_per_second).fold(0.0, f64::max);
-    let mut table = Table::new(&["SERVICE", "NEW/S", "", "NEW CONNECTIONS"]);
+    let mut table = Table::new(&["SERVICE", "NEW/S", "", "NEW CONNECTIONS", "REFUSED"]);
     for usage in busiest {
         table.push(vec![
             usage.service.to_string().into(),
             Cell::from(rate(usage.connections_per_second)),
             Cell::toned(bar(usage.connections_per_second, most), Tone::Good),
             usage.connections.to_string().into(),
+            usage.refused.to_string().into(),
         ]);
     }
     let _ = write!(text, "\n{}", table.within(size.map(|(_, columns)| columns)));

@@ -194,8 +194,8 @@ impl SetKind {
 
     pub(crate) const fn form(self) -> Form {
         match self {
-            Self::Services | Self::NodePorts => Form::Verdicts { counter: true },
-            Self::Unserved | Self::Sticky => Form::Verdicts { counter: false },
+            Self::Services | Self::NodePorts | Self::Unserved => Form::Verdicts { counter: true },
+            Self::Sticky => Form::Verdicts { counter: false },
             Self::Backends | Self::BackendsOutside => Form::Slots,
             Self::MasqueradeAlways | Self::MasqueradeOwn | Self::Restricted => Form::Frontends,
             Self::ClusterIps | Self::NodeIps => Form::Addresses,

@@ -52,6 +52,7 @@ fn overview(troubles: usize) -> Overview {
         renderers: ["nftables", "route", "dry-run"].map(|name| value(renderer(name))).into(),
         quarantine: (0..troubles).map(quarantined).collect(),
         connections: Ok((0..9).map(|n| (ServiceId::new("shop", format!("web-{n}")), n)).collect()),
+        refused: 0,
         history: Vec::new(),
     }
 }
