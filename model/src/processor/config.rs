@@ -73,7 +73,7 @@ impl ProcessorConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodePortAddresses {
     /// Those the node is known by: the first internal one of each family of its Node object, or else the first external
-    /// one; or as configured. Without loopback.
+    /// one; or as configured.
     Primary,
     /// Those of its interfaces, whatever they are; without loopback, and without link-local ones, of which each pod's
     /// interface has one.

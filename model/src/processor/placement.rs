@@ -180,7 +180,7 @@ fn node_port_ips(
     let mut ips = BTreeSet::new();
     for addresses in &config.node_port_addresses {
         match addresses {
-            NodePortAddresses::Primary => ips.extend(primary.iter().filter(|ip| !ip.is_loopback())),
+            NodePortAddresses::Primary => ips.extend(primary),
             NodePortAddresses::All => ips.extend(of_interfaces(&|ip| !is_link_local(ip))),
             NodePortAddresses::Within(range) => ips.extend(of_interfaces(&|ip| range.contains(*ip))),
         }

@@ -79,13 +79,6 @@ fn primary_is_the_first_internal_address_of_each_family() {
 }
 
 #[test]
-fn node_known_by_loopback_has_no_node_ports() {
-    let mut processor = Processor::new(config());
-    processor.apply([put(mk_node(MASTER, &["127.0.0.1", "::1"], &[]))]);
-    assert_eq!(processor.snapshot().node.node_ips, ips(&[]));
-}
-
-#[test]
 fn node_ports_answer_on_loopback_only_on_demand() {
     let facts = facts(ProcessorConfig { node_ports_on_loopback: true, ..config() });
     assert_eq!(facts.node_ips, ips(&["192.168.1.1", "127.0.0.1"]));
