@@ -106,6 +106,13 @@ impl ContivService {
         self.cluster_ips.iter().chain(others).copied()
     }
 
+    /// The service lives in the families of its cluster addresses; one without any lives in both. Backends of another family
+    /// are of no use to it.
+    pub fn is_in_family_of(&self, address: IpAddr) -> bool {
+        let mut families = self.cluster_ips.iter();
+        self.cluster_ips.is_empty() || families.any(|own| own.is_ipv4() == address.is_ipv4())
+    }
+
     /// Everything that clients can connect to by this service, whether or not another service holds it; each once, even
     /// where an external address is a cluster address too.
     pub fn frontends(&self) -> BTreeSet<Frontend> {

@@ -1,5 +1,7 @@
 //! `contiv services`
 
+use std::{collections::BTreeSet, net::IpAddr};
+
 use clap::Args;
 use contiv_model::BackendState;
 use serde_json::Value;
@@ -10,7 +12,7 @@ use super::{
     listing::{Item, Listing},
     service_question::ServiceQuestion,
     table::Cell,
-    views::{BackendView, ServiceView},
+    views::{BackendView, PortView, ServiceView},
 };
 
 /// Carries what no other renderer does.
@@ -18,7 +20,8 @@ const DEFAULT_RENDERER: &str = "nftables";
 
 /// Print the services as the running agent has them: their addresses, and how many backends stand behind them
 ///
-/// BACKENDS is how many are ready, and after a + how many terminate and still serve. Exit codes: 0 all is well; 1 the agent
+/// BACKENDS is how many are ready, and after a + how many terminate and still serve: each address once, whatever its ports,
+/// and only of address families that the service has. Exit codes: 0 all is well; 1 the agent
 /// does not answer, or has no service of a name that was given; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(alias = "service")]
@@ -71,7 +74,7 @@ fn renderer(service: &ServiceView) -> &str {
 }
 
 fn row(service: &ServiceView) -> Vec<Cell> {
-    let joined = |addresses: &std::collections::BTreeSet<String>| {
+    let joined = |addresses: &BTreeSet<String>| {
         if addresses.is_empty() {
             "<none>".to_owned()
         } else {
@@ -92,30 +95,34 @@ fn row(service: &ServiceView) -> Vec<Cell> {
     ]
 }
 
-/// The backends of the ports, each address once for each port.
-fn all_backends(service: &ServiceView) -> impl Iterator<Item = &BackendView> {
-    service.ports.iter().flat_map(|port| &port.backends)
+/// The addresses of the backends that are meant, each once, whatever its ports; only of families that the service lives in.
+fn addresses(service: &ServiceView, is_meant: impl Fn(&BackendView) -> bool) -> BTreeSet<IpAddr> {
+    let backends = service.ports.iter().flat_map(|port| &port.backends);
+    let counted = backends.filter(|backend| service.is_in_family_of(backend.address) && is_meant(backend));
+    counted.map(|backend| backend.address).collect()
 }
 
 fn backends(service: &ServiceView) -> Cell {
-    let is_ready = |backend: &&BackendView| backend.state == BackendState::Ready;
-    let (ready, terminating): (Vec<_>, Vec<_>) = all_backends(service).partition(is_ready);
-    let without = service.ports.iter().filter(|port| port.backends.is_empty()).count();
-    let text = match (ready.len(), terminating.len()) {
+    let ready = addresses(service, |backend| backend.state == BackendState::Ready);
+    let all = addresses(service, |_| true);
+    let is_served =
+        |port: &PortView| port.backends.iter().any(|backend| service.is_in_family_of(backend.address));
+    let text = match (ready.len(), all.len() - ready.len()) {
         (ready, 0) => ready.to_string(),
+        // Those that are ready at no port.
         (ready, terminating) => format!("{ready}+{terminating}"),
     };
-    let tone = match (ready.is_empty(), without) {
+    let tone = match (ready.is_empty(), service.ports.iter().all(is_served)) {
         (true, _) => Tone::Bad,
-        (false, 0) => Tone::Plain,
+        (false, true) => Tone::Plain,
         // Some port has none.
-        (false, _) => Tone::Warning,
+        (false, false) => Tone::Warning,
     };
     Cell::toned(text, tone)
 }
 
 fn wide_cells(service: &ServiceView) -> Vec<Cell> {
-    let local = all_backends(service).filter(|backend| backend.local).count();
+    let local = addresses(service, |backend| backend.local).len();
     let affinity = match service.session_affinity_timeout {
         0 => "none".to_owned(),
         seconds => format!("{seconds}s"),
@@ -133,4 +140,53 @@ fn wide_cells(service: &ServiceView) -> Vec<Cell> {
 fn lost(service: &ServiceView) -> Cell {
     let lost = service.lost.iter().map(|(frontend, holder)| format!("{frontend} to {holder}"));
     Cell::toned(lost.collect::<Vec<_>>().join(","), Tone::Warning)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn service(cluster_ips: &[&str], ports: &[&[(&str, &str)]]) -> ServiceView {
+        let backend = |(address, state): &(&str, &str)| json!({"address": address, "port": 8080, "state": state, "local": true});
+        let port = |backends: &&[(&str, &str)]| {
+            let backends: Vec<Value> = backends.iter().map(backend).collect();
+            json!({"port": 80, "protocol": "TCP", "backends": backends})
+        };
+        let ports: Vec<Value> = ports.iter().map(port).collect();
+        serde_json::from_value(json!({"id": "default/web", "cluster_ips": cluster_ips, "ports": ports}))
+            .unwrap()
+    }
+
+    #[test]
+    fn backends_count_once_whatever_their_ports() {
+        let (one, other) = (("10.1.0.1", "Ready"), ("10.1.0.2", "Ready"));
+        let ending = |(address, _): (&'static str, &str)| (address, "Terminating");
+        for (ports, expected, tone) in [
+            (&[&[one][..], &[one]][..], "1", Tone::Plain),
+            (&[&[one, other], &[one]], "2", Tone::Plain),
+            (&[&[one, ending(other)], &[one, ending(other)]], "1+1", Tone::Plain),
+            (&[&[ending(one)], &[one]], "1", Tone::Plain),
+            (&[&[one], &[]], "1", Tone::Warning),
+            (&[&[]], "0", Tone::Bad),
+        ] {
+            let service = service(&["10.96.0.1"], ports);
+            assert_eq!(backends(&service), Cell::toned(expected.to_owned(), tone), "{ports:?}");
+        }
+        let service = service(&["10.96.0.1"], &[&[one], &[one]]);
+        assert_eq!(wide_cells(&service)[0], Cell::from("1"));
+    }
+
+    #[test]
+    fn backends_of_another_family_do_not_count() {
+        let ports: &[&[(&str, &str)]] = &[&[("10.1.0.1", "Ready"), ("10.1.0.2", "Ready")]];
+        for (cluster_ips, expected, tone) in [
+            (&["fd00::1"][..], "0", Tone::Bad),
+            (&["10.96.0.1", "fd00::1"], "2", Tone::Plain),
+            (&[], "2", Tone::Plain),
+        ] {
+            assert_eq!(backends(&service(cluster_ips, ports)), Cell::toned(expected.to_owned(), tone));
+        }
+    }
 }

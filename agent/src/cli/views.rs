@@ -36,6 +36,14 @@ pub(super) struct ServiceView {
     pub(super) assignment: Option<AssignmentView>,
 }
 
+impl ServiceView {
+    /// As [`contiv_model::ContivService::is_in_family_of`].
+    pub(super) fn is_in_family_of(&self, address: std::net::IpAddr) -> bool {
+        let is_ipv6 = |own: &String| own.contains(':');
+        self.cluster_ips.is_empty() || self.cluster_ips.iter().any(|own| is_ipv6(own) == address.is_ipv6())
+    }
+}
+
 /// A service as it is stored.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct StoredServiceView {

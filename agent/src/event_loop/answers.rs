@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use contiv_model::{ContivService, ObjectKey};
+use contiv_model::{ContivService, ObjectKey, ServicePort};
 
 use super::{EventLoop, LostFrontend, Query, Sizes, Status};
 
@@ -90,7 +90,10 @@ impl EventLoop {
             sizes.services += 1;
             sizes.service_ports += service.ports.len();
             sizes.backends += service.ports.iter().map(|port| port.backends.len()).sum::<usize>();
-            if service.ports.iter().any(|port| port.backends.is_empty()) {
+            let is_served = |port: &ServicePort| {
+                port.backends.iter().any(|backend| service.is_in_family_of(backend.address))
+            };
+            if !service.ports.iter().all(is_served) {
                 sizes.services_without_backends += 1;
                 if sizes.without_backends.len() < NAMED {
                     sizes.without_backends.push(id.clone());

@@ -60,6 +60,8 @@ pub enum Verdict {
 pub enum Rejected {
     /// The port has no backend of this family anywhere that is ready, or terminating and still serving.
     NoBackends,
+    /// The port has backends, and all are of the other family: nothing translates from one family to the other.
+    BackendsOfOtherFamily,
     /// The cluster IP is of this service, which has no such port.
     UnknownPort(ServiceId),
 }
@@ -112,6 +114,8 @@ fn of_service(claim: &Claim<'_>, flow: &Flow, client: Client, node: &NodeFacts) 
     match rule {
         Rule::InternalLocal if is_served_elsewhere => Verdict::Dropped(Dropped::InternalPolicyLocal),
         Rule::ExternalLocal if is_served_elsewhere => Verdict::Dropped(Dropped::ExternalPolicyLocal),
+        // None of the flow's family.
+        _ if !port.backends.is_empty() => Verdict::Rejected(Rejected::BackendsOfOtherFamily),
         _ => Verdict::Rejected(Rejected::NoBackends),
     }
 }

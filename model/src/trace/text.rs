@@ -172,6 +172,10 @@ impl Display for Rejected {
             Self::NoBackends => f.write_str(
                 "no backend anywhere is ready, or terminating and still serving; look at the endpoints and their probes",
             ),
+            Self::BackendsOfOtherFamily => f.write_str(
+                "all backends are of the other address family, IPv4 or IPv6; look at ipFamilies of the service and at what \
+                 its pods have",
+            ),
             Self::UnknownPort(service) => {
                 write!(f, "the address is the cluster IP of {service}, which has no such port and protocol")
             }

@@ -64,8 +64,12 @@ fn backends_of_the_other_family_are_neither_candidates_nor_a_reason_to_drop() {
     let v6 = Backend::new("[fd00::1]:8080".parse().unwrap());
     let both = delivery(web(vec![there(), v6.clone()]), POD, CLUSTER_IP);
     assert_eq!(endpoints(&both), [THERE]);
-    let service = ContivService { internal_policy: Local, ..web(vec![v6]) };
-    assert_eq!(verdict(service, POD, CLUSTER_IP), Verdict::Rejected(Rejected::NoBackends));
+    for internal_policy in [Cluster, Local] {
+        let service = ContivService { internal_policy, ..web(vec![v6.clone()]) };
+        let expected = Rejected::BackendsOfOtherFamily;
+        assert!(expected.to_string().starts_with("all backends are of the other address family"));
+        assert_eq!(verdict(service, POD, CLUSTER_IP), Verdict::Rejected(expected));
+    }
 }
 
 #[test]
