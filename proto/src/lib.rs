@@ -1,8 +1,9 @@
-//! Wire messages of contiv, their JSON form and the etcd key schema. Nothing else.
+//! Wire messages of contiv, their JSON form, how addresses are written in them, and the etcd key schema. Nothing else.
 //!
 //! The messages carry Contiv's field numbers, so that the data of an existing cluster can be read as it is; what
 //! Kubernetes says beyond them has new numbers.
 
+pub mod address;
 pub mod annotation;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;

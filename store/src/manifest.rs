@@ -54,6 +54,8 @@ pub struct ManifestObject {
     /// Whether it says anything in `status`, which is written by somebody else than the rest as a rule. Empty maps, as
     /// programs print them, say nothing.
     pub has_status: bool,
+    /// Values that an API server of today would refuse, and that mean nothing to contiv.
+    pub unknown_values: Vec<Problem>,
 }
 
 /// What was found in one or more files.
@@ -79,6 +81,14 @@ impl Parsed {
     pub fn append(&mut self, next: Self) {
         self.extend(next);
         self.drop_duplicates();
+    }
+
+    /// Takes out the objects with unknown values, which are problems then: for whoever is in the place of an API server.
+    pub fn refuse_unknown_values(&mut self) {
+        for object in self.objects.extract_if(.., |object| !object.unknown_values.is_empty()) {
+            self.broken.insert(object.key);
+            self.problems.extend(object.unknown_values);
+        }
     }
 
     fn extend(&mut self, next: Self) {

@@ -50,7 +50,8 @@ impl Verdict {
 
 impl Apply {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        let parsed = self.manifests.read()?;
+        let mut parsed = self.manifests.read()?;
+        parsed.refuse_unknown_values();
         self.manifests.report(&parsed, &mut terminal.err)?;
         let is_good = parsed.problems.is_empty();
         if parsed.objects.is_empty() {
@@ -75,7 +76,7 @@ async fn apply(
     let progress = Progress::of_objects(total);
     let mut chunk = Chunk::default();
     let mut without_status = Vec::new();
-    for ManifestObject { source, key, object, has_status } in objects {
+    for ManifestObject { source, key, object, has_status, .. } in objects {
         let Comparison { verdict, object, condition } = compare(&key, object, has_status, &stored);
         if verdict == Verdict::Created && key.kind() == Kind::ExternalWorkload && !has_status {
             without_status.push(title(&key));

@@ -6,7 +6,10 @@ use std::{
     net::IpAddr,
 };
 
-use contiv_model::{Event, NodeFacts, Object, Processor, Resync, Snapshot, wire};
+use contiv_model::{
+    Event, NodeFacts, Object, Processor, Resync, Snapshot,
+    wire::{self, FieldError},
+};
 use contiv_proto::Kind;
 use contiv_store::{Problem, manifest::Parsed};
 
@@ -38,8 +41,7 @@ pub(super) fn desire(
     let nodes = parsed.objects.iter().filter(|object| object.key.kind() == Kind::Node);
     let names: BTreeSet<&str> = nodes.map(|object| object.key.name()).collect();
     let NodeConfig { config, local_addresses } = settings.of_one_of(&names, &mut terminal.err)?;
-    let (objects, problems) = validate(parsed);
-    print_problems(&problems, &mut terminal.err)?;
+    let (objects, problems) = validate(parsed, &mut terminal.err)?;
     let is_good = parsed.problems.is_empty() && problems.is_empty();
     if objects.is_empty() && !is_good {
         return Ok(Desired { snapshot: None, is_good });
@@ -82,21 +84,29 @@ pub(super) fn process(
     processor
 }
 
-/// What the processor can use, and what is wrong with the rest.
-pub(super) fn validate(parsed: &Parsed) -> (Vec<Object>, Vec<Problem>) {
+/// What the processor can use, and what is wrong with the rest, which is printed. So are the values that are not used as they
+/// are written.
+pub(super) fn validate(parsed: &Parsed, err: &mut impl Write) -> io::Result<(Vec<Object>, Vec<Problem>)> {
     let mut objects = Vec::new();
     let mut problems = Vec::new();
     for found in &parsed.objects {
+        let problem = |error: FieldError| Problem {
+            source: found.source.clone(),
+            object: Some(found.key.to_string()),
+            field: Some(error.field),
+            reason: error.problem,
+        };
         // No store, so none was there before the others: of two that claim one address the smaller id wins.
         match wire::validate(&found.object, 0) {
-            Ok(object) => objects.extend(object),
-            Err(fields) => problems.extend(fields.into_iter().map(|error| Problem {
-                source: found.source.clone(),
-                object: Some(found.key.to_string()),
-                field: Some(error.field),
-                reason: error.problem,
-            })),
+            Ok((object, warnings)) => {
+                objects.extend(object);
+                for warning in warnings {
+                    writeln!(err, "warning: {}", problem(warning))?;
+                }
+            }
+            Err(fields) => problems.extend(fields.into_iter().map(problem)),
         }
     }
-    (objects, problems)
+    print_problems(&problems, err)?;
+    Ok((objects, problems))
 }

@@ -4,7 +4,10 @@ mod list;
 
 use std::collections::BTreeSet;
 
-use contiv_model::{Event, ObjectKey, wire};
+use contiv_model::{
+    Event, ObjectKey,
+    wire::{self, Decoded, FieldError},
+};
 use contiv_proto::Key;
 use contiv_store::{Change, Entry};
 use jiff::Timestamp;
@@ -23,13 +26,15 @@ pub(super) struct BadValue {
     pub(super) object: Option<ObjectKey>,
     /// What is wrong.
     pub(super) reason: String,
+    /// The value is used all the same, but for what is wrong.
+    pub(super) is_used: bool,
 }
 
 /// What one entry or change comes to.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    /// And when it was triggered, if it says so.
-    Good(Event, Option<String>),
+    /// And when it was triggered, if it says so; and what of it is not used as it is written, if anything.
+    Good(Event, Option<String>, Option<BadValue>),
     /// Of no consequence to the processor.
     Ignored,
     Bad(BadValue),
@@ -51,6 +56,8 @@ pub(super) struct Intake {
 pub(super) enum Verdict {
     /// The value of this key is good, or gone.
     Good(String),
+    /// But for a part of it.
+    Partly(BadValue),
     Bad(BadValue),
     /// A later value of the same key is good, so this one was not read.
     Superseded,
@@ -71,7 +78,7 @@ pub(super) fn changes(changes: &[Change], start: Timestamp) -> Intake {
             Change::Delete { key } => (key, decode_deletion(key)),
         };
         match decoded {
-            Outcome::Good(event, triggered) => {
+            Outcome::Good(event, triggered, partly) => {
                 // Most changes come alone, and have nothing before them.
                 if changes.len() > 1 {
                     settled.insert(change.key());
@@ -80,7 +87,7 @@ pub(super) fn changes(changes: &[Change], start: Timestamp) -> Intake {
                 let triggered = triggered.and_then(|time| time.parse().ok()).filter(|time| *time >= start);
                 intake.triggered = intake.triggered.into_iter().chain(triggered).min();
                 intake.events.push(event);
-                intake.verdicts.push(Verdict::Good(key.clone()));
+                intake.verdicts.push(partly.map_or_else(|| Verdict::Good(key.clone()), Verdict::Partly));
             }
             Outcome::Ignored => intake.verdicts.push(Verdict::Good(key.clone())),
             Outcome::Bad(bad) => intake.verdicts.push(Verdict::Bad(bad)),
@@ -92,7 +99,9 @@ pub(super) fn changes(changes: &[Change], start: Timestamp) -> Intake {
 }
 
 fn decode(entry: &Entry) -> Outcome {
-    let bad = |object, reason: String| Outcome::Bad(BadValue { key: entry.key.clone(), object, reason });
+    let bad = |object, reason: String| {
+        Outcome::Bad(BadValue { key: entry.key.clone(), object, reason, is_used: false })
+    };
     let key = match Key::parse(&entry.key) {
         Ok(Some(key)) => key,
         Ok(None) => return Outcome::Ignored,
@@ -103,17 +112,30 @@ fn decode(entry: &Entry) -> Outcome {
         let reason = format!("the value has {size} bytes; at most {LARGEST_VALUE} are read");
         return bad(wire::object_key(&key), reason);
     }
-    match wire::decode_triggered(&key, &entry.value, entry.create_revision) {
-        Ok((Some(object), triggered)) => Outcome::Good(Event::Put(object), triggered),
-        Ok((None, _)) => Outcome::Ignored,
+    match wire::decode_all(&key, &entry.value, entry.create_revision) {
+        Ok(Decoded { object: Some(object), warnings, triggered }) => {
+            let partly = (!warnings.is_empty()).then(|| BadValue {
+                key: entry.key.clone(),
+                object: Some(object.key()),
+                reason: join(&key, &warnings),
+                is_used: true,
+            });
+            Outcome::Good(Event::Put(object), triggered, partly)
+        }
+        Ok(Decoded { object: None, .. }) => Outcome::Ignored,
         Err(error) => bad(wire::object_key(&key), error.to_string()),
     }
+}
+
+fn join(key: &Key, warnings: &[FieldError]) -> String {
+    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    format!("{key}: {}", warnings.join("; "))
 }
 
 /// A key that names no object held none, so its end changes nothing.
 fn decode_deletion(key: &str) -> Outcome {
     let object = Key::parse(key).ok().flatten().and_then(|key| wire::object_key(&key));
-    object.map_or(Outcome::Ignored, |object| Outcome::Good(Event::Delete(object), None))
+    object.map_or(Outcome::Ignored, |object| Outcome::Good(Event::Delete(object), None, None))
 }
 
 #[cfg(test)]
@@ -188,6 +210,23 @@ mod tests {
         assert!(matches!(&intake.verdicts[4..], [Verdict::Good(_), Verdict::Bad(_), Verdict::Bad(_)]));
         assert_eq!(changes(&[first, delete.clone()], Timestamp::MIN).events, alone(&delete));
         assert_eq!(changes(&[delete, second.clone()], Timestamp::MIN).events, alone(&second));
+    }
+
+    #[test]
+    fn value_with_an_unknown_word_is_used_and_reported() {
+        let value = r#"{"cluster_ip":"10.96.0.041","external_traffic_policy":"Near"}"#;
+        let entry = entry("web", value);
+        let intake = changes(&[Change::Put(entry.clone())], Timestamp::MIN);
+        assert!(matches!(&intake.events[..], [Event::Put(object)] if object.key() == web()));
+        let [Verdict::Partly(partly)] = intake.verdicts.as_slice() else { panic!("{:?}", intake.verdicts) };
+        assert!(partly.is_used && partly.object == Some(web()));
+        for part in ["cluster_ip: \"10.96.0.041\"", "10.96.0.41", "external_traffic_policy: \"Near\""] {
+            assert!(partly.reason.contains(part), "{}", partly.reason);
+        }
+        let list = Snapshot { entries: vec![entry], ..Snapshot::default() };
+        let (resync, reported) = snapshot(&list, &mut Ahead::default());
+        assert_eq!((resync.objects.len(), resync.undecodable.len()), (1, 0));
+        assert_eq!(reported, std::slice::from_ref(partly));
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub(super) struct Quarantine {
 struct BadEntry {
     object: Option<ObjectKey>,
     reason: String,
+    is_used: bool,
     since: Timestamp,
 }
 
@@ -59,7 +60,7 @@ pub struct Quarantined {
     pub reason: String,
     /// Since when.
     pub since: Timestamp,
-    /// What is used meanwhile: `last good` or `nothing`. None where the object cannot be told.
+    /// What is used meanwhile: `last good`, `nothing`, or `the rest` of the object. None where the object cannot be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_force: Option<&'static str>,
 }
@@ -87,7 +88,7 @@ impl Quarantine {
         let mut news = Vec::new();
         for verdict in verdicts {
             match verdict {
-                Verdict::Bad(bad) => news.extend(self.insert(bad, now)),
+                Verdict::Bad(bad) | Verdict::Partly(bad) => news.extend(self.insert(bad, now)),
                 Verdict::Good(key) => self.remove(&key),
                 Verdict::Superseded => {}
             }
@@ -108,13 +109,13 @@ impl Quarantine {
 
     /// Takes a value in. Its key, if it is new or wrong in another way than before.
     fn insert(&mut self, bad: BadValue, now: Timestamp) -> Option<String> {
-        let BadValue { key, object, reason } = bad;
+        let BadValue { key, object, reason, is_used } = bad;
         let since = match self.values.get(&key) {
             Some(known) if known.reason == reason => return None,
             Some(known) => known.since,
             None => now,
         };
-        self.values.insert(key.clone(), BadEntry { object, reason, since });
+        self.values.insert(key.clone(), BadEntry { object, reason, is_used, since });
         Some(key)
     }
 
@@ -130,10 +131,14 @@ impl Quarantine {
         for (key, entry) in keys.iter().filter_map(|key| self.values.get_key_value(key)) {
             if self.voice.may_speak() {
                 let reason = &entry.reason;
-                warn!(
-                    key,
-                    reason, "a stored value cannot be used; what was known of it before stays in force"
-                );
+                if entry.is_used {
+                    warn!(key, reason, "a part of a stored value is not used as it is written; the rest is");
+                } else {
+                    warn!(
+                        key,
+                        reason, "a stored value cannot be used; what was known of it before stays in force"
+                    );
+                }
             }
         }
     }
@@ -192,7 +197,7 @@ impl Quarantine {
     /// What is in it, [`LISTED`] at most, without the first `skip`. `is_known` tells whether something of an object is in force.
     pub(super) fn list(&self, skip: usize, is_known: impl Fn(&ObjectKey) -> bool) -> Vec<Quarantined> {
         let in_force = |object: &ObjectKey| if is_known(object) { "last good" } else { "nothing" };
-        let values = self.own_values().map(|(key, BadEntry { object, reason, since })| {
+        let values = self.own_values().map(|(key, BadEntry { object, reason, is_used, since })| {
             let title = object.as_ref().map(ToString::to_string);
             Quarantined {
                 source: self.place(key, title.as_ref()),
@@ -200,7 +205,7 @@ impl Quarantine {
                 field: None,
                 reason: reason.clone(),
                 since: *since,
-                in_force: object.as_ref().map(in_force),
+                in_force: if *is_used { Some("the rest") } else { object.as_ref().map(in_force) },
             }
         });
         let problems = self.problems.iter().map(|(problem, since)| Quarantined {

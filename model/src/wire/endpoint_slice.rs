@@ -6,7 +6,7 @@ use contiv_proto::{label, message::endpointslice as proto};
 
 use super::{
     endpoints::{self, with_no_more_room},
-    error::{FieldError, Problems},
+    error::{Problems, Validated},
     field,
 };
 use crate::{
@@ -22,15 +22,14 @@ const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 const ADDRESS_TYPES: [(&str, AddressType); 3] =
     [("IPv4", AddressType::Ipv4), ("IPv6", AddressType::Ipv6), ("FQDN", AddressType::Fqdn)];
 
-pub(super) fn validate(message: &proto::EndpointSlice) -> Result<EndpointSlice, Vec<FieldError>> {
+pub(super) fn validate(message: &proto::EndpointSlice) -> Validated<EndpointSlice> {
     let mut problems = Problems::default();
     problems.check("namespace", field::name(&message.namespace));
     problems.check("name", field::name(&message.name));
 
     let id = EndpointSliceId::new(message.namespace.as_str(), message.name.as_str());
-    let address_type = problems
-        .check("address_type", field::word(&message.address_type, &ADDRESS_TYPES))
-        .unwrap_or(AddressType::Fqdn);
+    let address_type =
+        problems.word("address_type", &message.address_type, &ADDRESS_TYPES, AddressType::Fqdn);
     let usable = address_type != AddressType::Fqdn;
     let endpoints =
         message.endpoints.iter().enumerate().filter(|_| usable).filter_map(|(e, endpoint)| {
@@ -79,7 +78,8 @@ fn endpoint(
         return None;
     };
     let path = format_args!("endpoints[{index}].addresses[0]");
-    let ip = problems.check(path, field::routable_ip(first).and_then(|ip| of_type(ip, address_type)))?;
+    let ip = problems
+        .address(path, first, |text| field::routable_ip(text).and_then(|ip| of_type(ip, address_type)))?;
     let said = endpoint.conditions.unwrap_or_default();
     Some(SliceEndpoint {
         address: endpoints::address(ip, &endpoint.node_name, endpoint.target_ref.as_ref(), namespace),
@@ -115,6 +115,6 @@ fn port(index: usize, port: &proto::endpoint_slice::Port, problems: &mut Problem
         None | Some(0) => None,
         Some(number) => problems.check(format_args!("{path}.port"), field::port(number)),
     };
-    let protocol = problems.check(format_args!("{path}.protocol"), field::protocol(&port.protocol));
+    let protocol = problems.known(format_args!("{path}.protocol"), field::protocol(&port.protocol));
     Some(EndpointPort { name: name?.into(), protocol: protocol?, port: number? })
 }

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use contiv_proto::message::endpoints as proto;
 
 use super::{
-    error::{FieldError, Problems},
+    error::{Problems, Validated},
     field,
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     object::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints},
 };
 
-pub(super) fn validate(message: &proto::Endpoints) -> Result<Endpoints, Vec<FieldError>> {
+pub(super) fn validate(message: &proto::Endpoints) -> Validated<Endpoints> {
     let mut problems = Problems::default();
     problems.check("namespace", field::name(&message.namespace));
     problems.check("name", field::name(&message.name));
@@ -24,15 +24,18 @@ pub(super) fn validate(message: &proto::Endpoints) -> Result<Endpoints, Vec<Fiel
     for (s, subset) in message.endpoint_subsets.iter().enumerate() {
         let path = format_args!("endpoint_subsets[{s}]");
         let addresses = subset.addresses.iter().enumerate().filter_map(|(a, address)| {
-            let ip =
-                problems.check(format_args!("{path}.addresses[{a}].ip"), field::routable_ip(&address.ip))?;
+            let ip = problems.address(
+                format_args!("{path}.addresses[{a}].ip"),
+                &address.ip,
+                field::routable_ip,
+            )?;
             Some(self::address(ip, &address.node_name, address.target_ref.as_ref(), &id.namespace))
         });
         let addresses: Vec<EndpointAddress> = with_no_more_room(subset.addresses.len(), addresses);
         let ports = subset.ports.iter().enumerate().filter_map(|(p, port)| {
             let path = format_args!("{path}.ports[{p}]");
             let number = problems.check(format_args!("{path}.port"), field::port(port.port));
-            let protocol = problems.check(format_args!("{path}.protocol"), field::protocol(&port.protocol));
+            let protocol = problems.known(format_args!("{path}.protocol"), field::protocol(&port.protocol));
             Some(EndpointPort { name: port.name.as_str().into(), protocol: protocol?, port: number? })
         });
         let ports: Vec<EndpointPort> = with_no_more_room(subset.ports.len(), ports);

@@ -3,7 +3,7 @@
 use contiv_proto::message::ipalloc as proto;
 
 use super::{
-    error::{FieldError, Problems},
+    error::{Problems, Validated},
     field,
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     object::{CustomInterface, IpAllocation},
 };
 
-pub(super) fn validate(message: &proto::CustomIpAllocation) -> Result<IpAllocation, Vec<FieldError>> {
+pub(super) fn validate(message: &proto::CustomIpAllocation) -> Validated<IpAllocation> {
     let mut problems = Problems::default();
     problems.check("pod_namespace", field::name(&message.pod_namespace));
     problems.check("pod_name", field::name(&message.pod_name));
@@ -29,7 +29,7 @@ pub(super) fn validate(message: &proto::CustomIpAllocation) -> Result<IpAllocati
                 None
             }
             "" => None,
-            text => problems.check(format_args!("{path}.ip_address"), field::ip_of_interface(text)),
+            text => problems.address(format_args!("{path}.ip_address"), text, field::ip_of_interface),
         };
         interfaces.push(CustomInterface {
             name: InterfaceName::new(interface.name.as_str()),

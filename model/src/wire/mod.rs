@@ -1,7 +1,8 @@
 //! From stored messages to validated objects, one file per type. The only place that names [`contiv_proto`].
 //!
 //! Validation is strict: an object with one invalid field is refused whole, and whatever was known of it before stays in
-//! force. Accepted is all that real clusters contain, such as a load balancer that has a host name and no address.
+//! force. Accepted is all that real clusters contain, such as a load balancer that has a host name and no address; addresses with
+//! leading zeros, and words that are not known here and that kube-proxy ignores, are warnings.
 
 mod annotations;
 mod endpoint_slice;
@@ -31,27 +32,35 @@ pub use error::{FieldError, WireError};
 /// When the value is not the message it should be, names another object than the key does, or has invalid fields; all
 /// of these are named. An error is never a deletion.
 pub fn decode(key: &Key, value: &[u8], create_revision: i64) -> Result<Option<Object>, WireError> {
-    Ok(decode_triggered(key, value, create_revision)?.0)
+    Ok(decode_all(key, value, create_revision)?.object)
 }
 
-/// The same, and what an endpoint slice says of when its last change was triggered, unread.
+/// What a value holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decoded {
+    /// None for the types of no consequence to the processor.
+    pub object: Option<Object>,
+    /// Fields that do not keep the object from being used: those with leading zeros in an address, and those whose value is
+    /// not known here and ignored.
+    pub warnings: Vec<FieldError>,
+    /// What an endpoint slice says of when its last change was triggered, unread.
+    pub triggered: Option<String>,
+}
+
+/// The same, with all that is not part of the object.
 ///
 /// # Errors
 /// As [`decode`].
-pub fn decode_triggered(
-    key: &Key,
-    value: &[u8],
-    create_revision: i64,
-) -> Result<(Option<Object>, Option<String>), WireError> {
+pub fn decode_all(key: &Key, value: &[u8], create_revision: i64) -> Result<Decoded, WireError> {
     let mut message = contiv_proto::Object::decode(key, value)
         .map_err(|source| WireError::Undecodable { object: key.to_string(), source })?;
     let triggered = match &mut message {
         contiv_proto::Object::EndpointSlice(slice) => slice.annotations.remove(LAST_CHANGE_TRIGGER_TIME),
         _ => None,
     };
-    let object = validate(&message, create_revision)
+    let (object, warnings) = validate(&message, create_revision)
         .map_err(|problems| WireError::Invalid { object: key.to_string(), problems })?;
-    Ok((object, triggered))
+    Ok(Decoded { object, warnings, triggered })
 }
 
 /// Which object a key names. None for the types of no consequence to the processor.
@@ -83,31 +92,33 @@ pub const fn object_kind(kind: Kind) -> Option<ObjectKind> {
     })
 }
 
-/// Validates a message that is decoded already, such as one made of a manifest.
+/// Validates a message that is decoded already, such as one made of a manifest. With the object come the fields that do not
+/// keep it from being used.
 ///
 /// # Errors
 /// Every invalid field.
 pub fn validate(
     message: &contiv_proto::Object,
     create_revision: i64,
-) -> Result<Option<Object>, Vec<FieldError>> {
-    let object = match message {
-        contiv_proto::Object::Service(message) => {
-            Object::Service(service::validate(message, create_revision)?)
-        }
-        contiv_proto::Object::Endpoints(message) => Object::Endpoints(endpoints::validate(message)?),
-        contiv_proto::Object::EndpointSlice(message) => {
-            Object::EndpointSlice(endpoint_slice::validate(message)?)
-        }
-        contiv_proto::Object::Pod(message) => Object::Pod(pod::validate(message)?),
-        contiv_proto::Object::Node(message) => Object::Node(node::validate(message)?),
-        contiv_proto::Object::VppNode(message) => Object::VppNode(vpp_node::validate(message)?),
-        contiv_proto::Object::IpAllocation(message) => {
-            Object::IpAllocation(ip_allocation::validate(message)?)
-        }
-        contiv_proto::Object::ExternalWorkload(_) | contiv_proto::Object::Namespace(_) => return Ok(None),
-    };
-    Ok(Some(object))
+) -> Result<(Option<Object>, Vec<FieldError>), Vec<FieldError>> {
+    use contiv_proto::Object as Message;
+    Ok(match message {
+        Message::Service(message) => wrapped(service::validate(message, create_revision)?, Object::Service),
+        Message::Endpoints(message) => wrapped(endpoints::validate(message)?, Object::Endpoints),
+        Message::EndpointSlice(message) => wrapped(endpoint_slice::validate(message)?, Object::EndpointSlice),
+        Message::Pod(message) => wrapped(pod::validate(message)?, Object::Pod),
+        Message::Node(message) => wrapped(node::validate(message)?, Object::Node),
+        Message::VppNode(message) => wrapped(vpp_node::validate(message)?, Object::VppNode),
+        Message::IpAllocation(message) => wrapped(ip_allocation::validate(message)?, Object::IpAllocation),
+        Message::ExternalWorkload(_) | Message::Namespace(_) => (None, Vec::new()),
+    })
+}
+
+fn wrapped<T>(
+    (object, warnings): (T, Vec<FieldError>),
+    wrap: fn(T) -> Object,
+) -> (Option<Object>, Vec<FieldError>) {
+    (Some(wrap(object)), warnings)
 }
 
 #[cfg(test)]

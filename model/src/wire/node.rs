@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use contiv_proto::message::node::{self as proto, node_address::Type};
 
 use super::{
-    error::{FieldError, Problems},
+    error::{Problems, Validated},
     field,
 };
 use crate::{NodeName, object::Node};
 
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
-pub(super) fn validate(message: &proto::Node) -> Result<Node, Vec<FieldError>> {
+pub(super) fn validate(message: &proto::Node) -> Validated<Node> {
     let mut problems = Problems::default();
     problems.check("name", field::name(&message.name));
 
@@ -24,14 +24,14 @@ pub(super) fn validate(message: &proto::Node) -> Result<Node, Vec<FieldError>> {
             // The other types are names.
             _ => continue,
         };
-        ips.extend(problems.check(format_args!("addresses[{i}].address"), field::ip(&address.address)));
+        ips.extend(problems.address(format_args!("addresses[{i}].address"), &address.address, field::ip));
     }
     let mut pod_cidrs = BTreeSet::new();
     if !message.pod_cidr.is_empty() {
-        pod_cidrs.extend(problems.check("pod_CIDR", field::cidr(&message.pod_cidr)));
+        pod_cidrs.extend(problems.address("pod_CIDR", &message.pod_cidr, field::cidr));
     }
     for (i, cidr) in message.pod_cidrs.iter().enumerate() {
-        pod_cidrs.extend(problems.check(format_args!("pod_cidrs[{i}]"), field::cidr(cidr)));
+        pod_cidrs.extend(problems.address(format_args!("pod_cidrs[{i}]"), cidr, field::cidr));
     }
     let zone = message.labels.get(ZONE_LABEL).filter(|zone| !zone.is_empty());
     problems.finish(Node {

@@ -12,7 +12,7 @@ use ipnetwork::IpNetwork;
 
 use super::{
     annotations,
-    error::{FieldError, Problems},
+    error::{Problems, Validated},
     field,
 };
 use crate::{
@@ -39,23 +39,24 @@ const POLICIES: [(&str, TrafficPolicy); 3] =
 
 const AFFINITIES: [(&str, bool); 3] = [("None", false), ("ClientIP", true), ("", false)];
 
+const FAMILIES: [(&str, ()); 2] = [("IPv4", ()), ("IPv6", ())];
+
 const IP_MODES: [(&str, bool); 3] = [("VIP", true), ("Proxy", false), ("", true)];
 
-pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Result<Service, Vec<FieldError>> {
+pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Validated<Service> {
     let mut problems = Problems::default();
     problems.check("namespace", field::name(&message.namespace));
     problems.check("name", field::name(&message.name));
 
-    let service_type = problems
-        .check("service_type", field::word(&message.service_type, &SERVICE_TYPES))
-        .unwrap_or_default();
-    let affinity = problems
-        .check("session_affinity", field::word(&message.session_affinity, &AFFINITIES))
-        .unwrap_or(false);
-    let external_policy =
-        problems.check("external_traffic_policy", field::word(&message.external_traffic_policy, &POLICIES));
-    let internal_policy =
-        problems.check("internal_traffic_policy", field::word(&message.internal_traffic_policy, &POLICIES));
+    let service_type =
+        problems.word("service_type", &message.service_type, &SERVICE_TYPES, ServiceType::default());
+    let affinity = problems.word("session_affinity", &message.session_affinity, &AFFINITIES, false);
+    let mut policy = |field, text| problems.word(field, text, &POLICIES, TrafficPolicy::default());
+    let external_policy = policy("external_traffic_policy", &message.external_traffic_policy);
+    let internal_policy = policy("internal_traffic_policy", &message.internal_traffic_policy);
+    for (i, family) in message.ip_families.iter().enumerate() {
+        problems.word(format_args!("ip_families[{i}]"), family, &FAMILIES, ());
+    }
 
     // A port of an alias means nothing to a proxy, and none is required to make sense.
     let ports =
@@ -68,8 +69,8 @@ pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Result
         external_ips: external_ips(message, &mut problems),
         load_balancer_ips: load_balancer_ips(message, service_type, &mut problems),
         ports,
-        external_policy: external_policy.unwrap_or_default(),
-        internal_policy: internal_policy.unwrap_or_default(),
+        external_policy,
+        internal_policy,
         source_ranges: source_ranges(message, service_type, &mut problems),
         health_check_node_port: health_check_node_port(message, service_type, external_policy, &mut problems),
         session_affinity_timeout: match (affinity, message.session_affinity_timeout) {
@@ -100,7 +101,7 @@ fn cluster_ips(message: &proto::Service, problems: &mut Problems) -> Addresses {
         if matches!(text.as_str(), "" | "None") {
             continue;
         }
-        let Some(ip) = problems.check(&path, field::routable_ip(text)) else { continue };
+        let Some(ip) = problems.address(&path, text, field::routable_ip) else { continue };
         match ips.iter().find(|other: &&IpAddr| other.is_ipv4() == ip.is_ipv4() && **other != ip) {
             Some(other) => problems.add(
                 path,
@@ -125,11 +126,10 @@ impl fmt::Display for ClusterIpPath {
 }
 
 fn external_ips(message: &proto::Service, problems: &mut Problems) -> Addresses {
-    let checked = message
-        .external_ips
-        .iter()
-        .enumerate()
-        .filter_map(|(i, ip)| problems.check(format_args!("external_ips[{i}]"), field::routable_ip(ip)));
+    let checked =
+        message.external_ips.iter().enumerate().filter_map(|(i, ip)| {
+            problems.address(format_args!("external_ips[{i}]"), ip, field::routable_ip)
+        });
     checked.collect()
 }
 
@@ -142,15 +142,16 @@ fn load_balancer_ips(
     let mut ips = BTreeSet::new();
     if message.load_balancer_ingress.is_empty() {
         for (i, ip) in message.lb_ingress_ips.iter().enumerate().filter(|(_, ip)| !ip.is_empty()) {
-            ips.extend(problems.check(format_args!("lb_ingress_ips[{i}]"), field::routable_ip(ip)));
+            ips.extend(problems.address(format_args!("lb_ingress_ips[{i}]"), ip, field::routable_ip));
         }
     }
     for (i, ingress) in message.load_balancer_ingress.iter().enumerate().filter(|(_, ing)| !ing.ip.is_empty())
     {
         let path = format_args!("load_balancer_ingress[{i}]");
-        let ip = problems.check(format_args!("{path}.ip"), field::routable_ip(&ingress.ip));
-        let vip = problems.check(format_args!("{path}.ip_mode"), field::word(&ingress.ip_mode, &IP_MODES));
-        ips.extend(ip.filter(|_| vip == Some(true)));
+        let ip = problems.address(format_args!("{path}.ip"), &ingress.ip, field::routable_ip);
+        // As in kube-proxy: whatever another mode means, nodes need not answer for the address.
+        let is_vip = problems.word(format_args!("{path}.ip_mode"), &ingress.ip_mode, &IP_MODES, false);
+        ips.extend(ip.filter(|_| is_vip));
     }
     // The status of a service that was a load balancer once may still have them.
     if service_type == ServiceType::LoadBalancer { ips.into() } else { Addresses::new() }
@@ -163,7 +164,7 @@ fn source_ranges(
     problems: &mut Problems,
 ) -> BTreeSet<IpNetwork> {
     let ranges = message.loadbalancer_source_ranges.iter().enumerate().filter_map(|(i, range)| {
-        problems.check(format_args!("loadbalancer_source_ranges[{i}]"), field::cidr(range))
+        problems.address(format_args!("loadbalancer_source_ranges[{i}]"), range, field::cidr)
     });
     let ranges = ranges.collect();
     if service_type == ServiceType::LoadBalancer { ranges } else { BTreeSet::new() }
@@ -173,15 +174,14 @@ fn source_ranges(
 fn health_check_node_port(
     message: &proto::Service,
     service_type: ServiceType,
-    external_policy: Option<TrafficPolicy>,
+    external_policy: TrafficPolicy,
     problems: &mut Problems,
 ) -> Option<u16> {
     if message.health_check_node_port == 0 {
         return None;
     }
     let port = problems.check("health_check_node_port", field::port(message.health_check_node_port));
-    let is_needed =
-        service_type == ServiceType::LoadBalancer && external_policy == Some(TrafficPolicy::Local);
+    let is_needed = service_type == ServiceType::LoadBalancer && external_policy == TrafficPolicy::Local;
     port.filter(|_| is_needed)
 }
 
@@ -193,7 +193,7 @@ fn ports(message: &proto::Service, problems: &mut Problems) -> Vec<ServicePortSp
         let path = format_args!("port[{i}]");
         problems.check(format_args!("{path}.name"), field::label(&port.name));
         let number = problems.check(format_args!("{path}.port"), field::port(port.port));
-        let protocol = problems.check(format_args!("{path}.protocol"), field::protocol(&port.protocol));
+        let protocol = problems.known(format_args!("{path}.protocol"), field::protocol(&port.protocol));
         let node_port = match port.node_port {
             0 => Some(None),
             number => problems.check(format_args!("{path}.node_port"), field::port(number)).map(Some),

@@ -5,22 +5,22 @@ use std::collections::BTreeSet;
 use contiv_proto::message::vppnode as proto;
 
 use super::{
-    error::{FieldError, Problems},
+    error::{Problems, Validated},
     field,
 };
 use crate::{NodeName, object::VppNode};
 
-pub(super) fn validate(message: &proto::VppNode) -> Result<VppNode, Vec<FieldError>> {
+pub(super) fn validate(message: &proto::VppNode) -> Validated<VppNode> {
     let mut problems = Problems::default();
     problems.check("name", field::name(&message.name));
 
     let mut ips = BTreeSet::new();
     for (i, ip) in message.ip_addresses.iter().enumerate() {
-        ips.extend(problems.check(format_args!("ip_addresses[{i}]"), field::ip_of_interface(ip)));
+        ips.extend(problems.address(format_args!("ip_addresses[{i}]"), ip, field::ip_of_interface));
     }
     // Obsolete, and counted as one more, as Contiv does.
     if !message.ip_address.is_empty() {
-        ips.extend(problems.check("ip_address", field::ip_of_interface(&message.ip_address)));
+        ips.extend(problems.address("ip_address", &message.ip_address, field::ip_of_interface));
     }
     problems.finish(VppNode { id: message.id, name: NodeName::new(message.name.as_str()), ips })
 }

@@ -2,6 +2,7 @@
 
 use std::{fmt::Arguments, net::IpAddr};
 
+use contiv_proto::address::without_leading_zeros;
 use ipnetwork::IpNetwork;
 use jiff::Timestamp;
 
@@ -10,17 +11,22 @@ use jiff::Timestamp;
 pub(super) struct Check {
     /// Field and reason, in the order in which they were found.
     pub(super) findings: Vec<(String, String)>,
+    /// One of them is more than a value that is not known: the object is not to be used.
+    pub(super) is_refused: bool,
 }
 
 impl Check {
     /// Notes what is wrong with a field.
     pub(super) fn refuse(&mut self, field: Arguments<'_>, reason: impl Into<String>) {
         self.findings.push((field.to_string(), reason.into()));
+        self.is_refused = true;
     }
 
     /// An IPv4 or IPv6 address.
     pub(super) fn address(&mut self, field: Arguments<'_>, text: &str) {
-        if let Err(reason) = parse_address(text) {
+        if parse_address(&without_leading_zeros(text)).is_err()
+            && let Err(reason) = parse_address(text)
+        {
             self.refuse(field, reason);
         }
     }
@@ -28,14 +34,16 @@ impl Check {
     /// An address that other hosts can send to: Kubernetes' rule for the addresses of services and endpoints
     /// (`ValidateNonSpecialIP`). It keeps who writes endpoints from reaching into the loopback of a node.
     pub(super) fn routable_address(&mut self, field: Arguments<'_>, text: &str) {
-        if let Err(reason) = routable_address(text) {
+        if routable_address(&without_leading_zeros(text)).is_err()
+            && let Err(reason) = routable_address(text)
+        {
             self.refuse(field, reason);
         }
     }
 
     /// An address, with a prefix length or without.
     pub(super) fn address_of_interface(&mut self, field: Arguments<'_>, text: &str) {
-        if text.parse::<IpNetwork>().is_err() {
+        if without_leading_zeros(text).parse::<IpNetwork>().is_err() {
             self.refuse(field, format!("{text:?} is not an address of an interface, as in 192.168.16.2/24"));
         }
     }
@@ -64,7 +72,7 @@ impl Check {
 
     /// An address and a prefix length.
     pub(super) fn network(&mut self, field: Arguments<'_>, text: &str) {
-        if !text.contains('/') || text.parse::<IpNetwork>().is_err() {
+        if !text.contains('/') || without_leading_zeros(text).parse::<IpNetwork>().is_err() {
             self.refuse(field, format!("{text:?} is not an address range, as in 10.0.0.0/16 or fd00::/64"));
         }
     }
@@ -97,10 +105,17 @@ impl Check {
         }
     }
 
-    /// As [`Check::one_of`]; empty stands for the default.
-    pub(super) fn one_of_or_empty(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
+    /// One of a few words, of which later versions of Kubernetes may have more: the object is used without another one.
+    pub(super) fn known(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
+        if !words.contains(&word) {
+            self.findings.push((field.to_string(), format!("{word:?} is none of {}", words.join(", "))));
+        }
+    }
+
+    /// As [`Check::known`]; empty stands for the default.
+    pub(super) fn known_or_empty(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
         if !word.is_empty() {
-            self.one_of(field, word, words);
+            self.known(field, word, words);
         }
     }
 
@@ -119,7 +134,7 @@ impl Check {
         if protocol.is_empty() {
             return "TCP".to_owned();
         }
-        self.one_of(field, &protocol, &["TCP", "UDP", "SCTP"]);
+        self.known(field, &protocol, &["TCP", "UDP", "SCTP"]);
         protocol
     }
 }

@@ -205,13 +205,14 @@ impl Reader<'_> {
         };
         let mut check = Check::default();
         let object = accept(manifest, self.kind, &mut check);
-        if !check.findings.is_empty() {
+        if check.is_refused {
             return Err(self.failure(check.findings));
         }
         match object.key() {
             Ok(key) => {
                 let has_status = self.value.get("status").is_some_and(says_something);
-                Ok(ManifestObject { source: self.source.to_owned(), key, object, has_status })
+                let unknown_values = self.problems(check.findings);
+                Ok(ManifestObject { source: self.source.to_owned(), key, object, has_status, unknown_values })
             }
             Err(error) => Err(self.failure(vec![("metadata.name".to_owned(), error.problem)])),
         }

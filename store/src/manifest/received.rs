@@ -43,7 +43,7 @@ fn direct<M: Manifest>(kind: Kind, json: &str) -> Option<Object> {
     let manifest: M = serde_json::from_str(json).ok()?;
     let mut check = Check::default();
     let object = object::accept(manifest, kind, &mut check);
-    check.findings.is_empty().then_some(object)
+    (!check.is_refused).then_some(object)
 }
 
 /// The way of manifests: it takes `null` for a field, as empty lists are sent, and says where a fault is.

@@ -8,6 +8,13 @@ fn parse(text: &str) -> Parsed {
     parse_file("web.yaml", text)
 }
 
+/// As for an API server.
+fn refused(text: &str) -> Parsed {
+    let mut parsed = parse(text);
+    parsed.refuse_unknown_values();
+    parsed
+}
+
 /// The only object of a manifest without problems.
 fn object(text: &str) -> Object {
     let mut parsed = parse(text);
@@ -18,7 +25,7 @@ fn object(text: &str) -> Object {
 
 /// The problems as people see them.
 fn problems(text: &str) -> Vec<String> {
-    parse(text).problems.iter().map(ToString::to_string).collect()
+    refused(text).problems.iter().map(ToString::to_string).collect()
 }
 
 const SERVICE: &str = "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}";

@@ -14,7 +14,7 @@ use crate::{
         Terminal,
         agent_argument::AgentArgument,
         http_client,
-        input::{self, print_findings, print_problems},
+        input::{self, print_findings},
         node_settings::{NodeSettings, local_addresses},
         offline::{process, validate},
         store,
@@ -82,8 +82,7 @@ impl Whom {
 
 fn of_manifests(parsed: &Parsed, terminal: &mut Terminal) -> anyhow::Result<(Vec<Object>, bool)> {
     print_findings(parsed, &mut terminal.err)?;
-    let (objects, problems) = validate(parsed);
-    print_problems(&problems, &mut terminal.err)?;
+    let (objects, problems) = validate(parsed, &mut terminal.err)?;
     Ok((objects, parsed.problems.is_empty() && problems.is_empty()))
 }
 

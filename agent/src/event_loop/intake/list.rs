@@ -99,7 +99,8 @@ pub(in crate::event_loop) fn snapshot(snapshot: &Snapshot, ahead: &mut Ahead) ->
         resync.objects.extend(objects);
         bad_values.extend(bad);
     }
-    resync.undecodable = bad_values.iter().filter_map(|bad| bad.object.clone()).collect();
+    let unused = bad_values.iter().filter(|bad| !bad.is_used);
+    resync.undecodable = unused.filter_map(|bad| bad.object.clone()).collect();
     (resync, bad_values)
 }
 
@@ -136,14 +137,15 @@ fn pieces<'a>(entries: &'a [Entry], ahead: Vec<Part>) -> Vec<Piece<'a>> {
     pieces
 }
 
-/// The objects, and what is no good. Objects share `names`.
+/// The objects, and what is no good, or not all of it. Objects share `names`.
 fn decode_all(entries: &[Entry], names: &mut Names) -> Decoded {
     let mut decoded = Decoded { objects: Vec::with_capacity(entries.len()), bad: Vec::new() };
     for entry in entries {
         match decode(entry) {
-            Outcome::Good(Event::Put(mut object), _) => {
+            Outcome::Good(Event::Put(mut object), _, partly) => {
                 names.share(&mut object);
                 decoded.objects.push(object);
+                decoded.bad.extend(partly);
             }
             Outcome::Good(..) | Outcome::Ignored => {}
             Outcome::Bad(bad) => decoded.bad.push(bad),

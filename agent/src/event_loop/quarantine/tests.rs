@@ -8,7 +8,7 @@ fn at(second: i64) -> Timestamp {
 
 fn bad(key: &str, reason: &str) -> BadValue {
     let object = Some(ObjectKey::Service(ServiceId::new("default", key)));
-    BadValue { key: key.to_owned(), object, reason: reason.to_owned() }
+    BadValue { key: key.to_owned(), object, reason: reason.to_owned(), is_used: false }
 }
 
 fn problem(reason: &str) -> Problem {
@@ -42,7 +42,7 @@ fn object_of_api_server_is_listed_once_by_its_name() {
     let key = "/vnf-agent/contiv-ksr/k8s/service/web/namespace/default";
     let object = Some(ObjectKey::Service(ServiceId::new("default", "web")));
     // The store passes on a value that it cannot use as an empty one, and says beside it what is wrong.
-    let empty = BadValue { key: key.to_owned(), object, reason: "is not JSON".to_owned() };
+    let empty = BadValue { key: key.to_owned(), object, reason: "is not JSON".to_owned(), is_used: false };
     quarantine.judge(vec![Verdict::Bad(empty)], at(1));
     let field = Some("spec.clusterIP".to_owned());
     let problem = Problem { source: key.to_owned(), field, ..problem("10.96.0.999 is no address") };

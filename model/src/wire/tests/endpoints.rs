@@ -96,15 +96,35 @@ fn invalid_slices_are_named() {
             "ports":[{"name":"a","port":-1},{"name":"b","port":1,"protocol":"?"}]}"#,
     );
     let fields = problems.iter().map(|problem| problem.split(": ").next().unwrap());
-    let expected = [
-        "endpoints[0].addresses",
-        "endpoints[1].addresses[0]",
-        "endpoints[2].addresses[0]",
-        "ports[0].port",
-        "ports[1].protocol",
-    ];
+    let expected =
+        ["endpoints[0].addresses", "endpoints[1].addresses[0]", "endpoints[2].addresses[0]", "ports[0].port"];
     assert!(fields.eq(expected), "{problems:#?}");
-    assert!(self::problems(Kind::EndpointSlice, "{}")[0].contains("IPv4, IPv6, FQDN"));
+}
+
+#[test]
+fn slice_with_unknown_words_keeps_the_rest() {
+    let ports = r#""ports":[{"name":"a","port":1,"protocol":"?"},{"name":"b","port":2}]"#;
+    let (object, warnings) = read_all(
+        Kind::EndpointSlice,
+        &format!(r#"{{"address_type":"IPv4","endpoints":[{{"addresses":["10.001.0.07"]}}],{ports}}}"#),
+    );
+    let Object::EndpointSlice(slice) = object else { panic!("{object:?}") };
+    assert_eq!(slice.endpoints[0].address.ip, "10.1.0.7".parse::<IpAddr>().unwrap());
+    assert_eq!(slice.ports.iter().map(|port| port.port).collect::<Vec<_>>(), [2]);
+    assert!(warnings[0].starts_with("endpoints[0].addresses[0]: \"10.001.0.07\" has leading zeros"));
+    assert!(warnings[1].starts_with("ports[0].protocol: \"?\" is not a known protocol"), "{warnings:?}");
+
+    let (object, warnings) = read_all(Kind::EndpointSlice, r#"{"address_type":"IPv5"}"#);
+    let Object::EndpointSlice(slice) = object else { panic!("{object:?}") };
+    assert_eq!(slice.address_type, AddressType::Fqdn, "of no use to a proxy");
+    assert!(warnings[0].contains("IPv4, IPv6, FQDN"), "{warnings:?}");
+
+    let ports = r#""ports":[{"port":1,"protocol":"?"},{"port":2}]"#;
+    let addresses = r#""addresses":[{"ip":"10.001.0.07"}]"#;
+    let (object, warnings) =
+        read_all(Kind::Endpoints, &format!(r#"{{"endpoint_subsets":[{{{addresses},{ports}}}]}}"#));
+    let Object::Endpoints(endpoints) = object else { panic!("{object:?}") };
+    assert_eq!((endpoints.subsets[0].ports.len(), warnings.len()), (1, 2), "{warnings:?}");
 }
 
 #[test]

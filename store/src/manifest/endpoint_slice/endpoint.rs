@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use contiv_proto::message::endpointslice::endpoint_slice as wire;
+use contiv_proto::{address::without_leading_zeros, message::endpointslice::endpoint_slice as wire};
 use serde::{Deserialize, Serialize};
 
 use super::super::{check::Check, reference::ObjectReference};
@@ -97,7 +97,8 @@ impl Endpoint {
 
 fn check_family(i: usize, j: usize, address: &str, address_type: &str, check: &mut Check) {
     let field = format_args!("endpoints[{i}].addresses[{j}]");
-    let family = address.parse::<IpAddr>().map(|address| address.to_canonical().is_ipv4());
+    let family =
+        without_leading_zeros(address).parse::<IpAddr>().map(|address| address.to_canonical().is_ipv4());
     let is_right = match address_type {
         "IPv4" => family == Ok(true),
         "IPv6" => family == Ok(false),

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
+use contiv_proto::address::without_leading_zeros;
+
 use super::{Check, Spec};
 
 /// The `clusterIP` of a service that has none.
@@ -30,15 +32,15 @@ impl Spec {
     /// Notes what the API server would refuse, apart from what concerns one port only.
     pub(super) fn check(&self, check: &mut Check) {
         let types = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"];
-        check.one_of(format_args!("spec.type"), &self.service_type, &types);
-        check.one_of(format_args!("spec.sessionAffinity"), &self.session_affinity, &[NONE, "ClientIP"]);
+        check.known(format_args!("spec.type"), &self.service_type, &types);
+        check.known(format_args!("spec.sessionAffinity"), &self.session_affinity, &[NONE, "ClientIP"]);
         let policies = ["Cluster", "Local"];
         let (external, internal) = (&self.external_traffic_policy, &self.internal_traffic_policy);
-        check.one_of_or_empty(format_args!("spec.externalTrafficPolicy"), external, &policies);
-        check.one_of_or_empty(format_args!("spec.internalTrafficPolicy"), internal, &policies);
+        check.known_or_empty(format_args!("spec.externalTrafficPolicy"), external, &policies);
+        check.known_or_empty(format_args!("spec.internalTrafficPolicy"), internal, &policies);
         for (i, family) in self.ip_families.iter().enumerate() {
             let field = format_args!("spec.ipFamilies[{i}]");
-            check.one_of(field, family, &["IPv4", "IPv6"]);
+            check.known(field, family, &["IPv4", "IPv6"]);
             if self.ip_families[..i].contains(family) {
                 check.refuse(field, format!("{family:?} is named twice"));
             }
@@ -77,7 +79,7 @@ impl Spec {
     fn check_families(&self, check: &mut Check) {
         let mut families = BTreeMap::new();
         for (i, address) in self.cluster_ips.iter().enumerate() {
-            let Ok(address) = address.parse::<IpAddr>() else { continue };
+            let Ok(address) = without_leading_zeros(address).parse::<IpAddr>() else { continue };
             if let Some(first) = families.insert(address.to_canonical().is_ipv4(), i) {
                 let reason =
                     format!("{address} is of the family of spec.clusterIPs[{first}]; one of each is allowed");

@@ -81,7 +81,10 @@ fn every_bad_field_of_a_service_is_named() {
         let expected = format!("web.yaml: Service prod/web: {expected}");
         assert_eq!(found.len(), 1, "{spec}: {found:?}");
         assert!(found[0].starts_with(&expected), "{spec}:\n{}\n{expected}", found[0]);
-        assert_eq!(parse(&text).broken.iter().map(Key::to_string).collect::<Vec<_>>(), ["service prod/web"]);
+        assert_eq!(
+            refused(&text).broken.iter().map(Key::to_string).collect::<Vec<_>>(),
+            ["service prod/web"]
+        );
     }
 }
 
@@ -90,7 +93,7 @@ fn all_that_is_wrong_with_an_object_is_said_at_once() {
     let text = "{apiVersion: v1, kind: Service, metadata: {name: a}, \
                 spec: {clusterIP: x, ports: [{port: 0, protocol: y}]}, \
                 status: {loadBalancer: {ingress: [{ip: z}, {ip: 1.2.3.4, ipMode: vip}]}}}";
-    let fields: Vec<_> = parse(text).problems.into_iter().filter_map(|problem| problem.field).collect();
+    let fields: Vec<_> = refused(text).problems.into_iter().filter_map(|problem| problem.field).collect();
     let expected = [
         "spec.clusterIP",
         "spec.ports[0].protocol",
@@ -192,7 +195,7 @@ fn bad_fields_of_the_other_kinds_are_named() {
     ] {
         let metadata = if manifest.contains("metadata") { "" } else { ", metadata: {name: a}" };
         let text = format!("{{apiVersion: {manifest}{metadata}}}");
-        let parsed = parse(&text);
+        let parsed = refused(&text);
         let fields: Vec<_> = parsed.problems.iter().filter_map(|problem| problem.field.as_deref()).collect();
         assert_eq!(fields, [expected], "{manifest}: {:?}", parsed.problems);
         assert_eq!(parsed.objects, vec![], "{manifest}");
@@ -300,5 +303,43 @@ fn every_bad_field_of_an_external_workload_is_named() {
         let expected = format!("web.yaml: ExternalWorkload prod/vm: {expected}");
         assert_eq!(found.len(), 1, "{spec}: {found:?}");
         assert!(found[0].starts_with(&expected), "{spec}:\n{}\n{expected}", found[0]);
+    }
+}
+
+#[test]
+fn object_with_an_unknown_value_is_used_without_it() {
+    let service = "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {type: Balancer, \
+                   externalTrafficPolicy: Near, ipFamilies: [IPv5], \
+                   ports: [{name: a, port: 80, protocol: MPTCP}, {name: b, port: 81}]}, \
+                   status: {loadBalancer: {ingress: [{ip: 203.0.113.1, ipMode: Tunnel}]}}}";
+    let slice = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: web-1}, addressType: IPv5, \
+                 endpoints: [{addresses: [x]}]}";
+    for (text, expected) in [(service, 5), (slice, 1)] {
+        let parsed = parse(text);
+        assert_eq!((parsed.problems.len(), parsed.objects.len()), (0, 1), "{:?}", parsed.problems);
+        assert_eq!(
+            parsed.objects[0].unknown_values.len(),
+            expected,
+            "{:?}",
+            parsed.objects[0].unknown_values
+        );
+        let refused = refused(text);
+        assert_eq!((refused.problems.len(), refused.objects.len(), refused.broken.len()), (expected, 0, 1));
+    }
+}
+
+#[test]
+fn addresses_with_leading_zeros_are_accepted() {
+    for text in [
+        "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {clusterIP: 172.30.0.041, \
+         clusterIPs: [172.30.0.041, 'fd00::00010'], externalIPs: [192.0.02.1], \
+         loadBalancerSourceRanges: [203.0.113.000/025], ports: [{port: 80}]}}",
+        "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: web-1}, addressType: IPv4, \
+         endpoints: [{addresses: [10.01.0.09]}]}",
+        "{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {podCIDR: 10.01.0.0/024}, \
+         status: {addresses: [{type: InternalIP, address: 192.168.01.1}]}}",
+    ] {
+        object(text);
+        assert_eq!(problems(text), Vec::<String>::new());
     }
 }
