@@ -5,7 +5,7 @@ mod tests;
 
 use std::time::Duration;
 
-use contiv_model::{ChangeSet, NodeName, ObjectKey, Processor};
+use contiv_model::{ChangeSet, Processor};
 use tokio::{sync::mpsc::error::TrySendError, time::Instant};
 
 use crate::health::{HealthOutputs, HealthUpdate, ProxyHealth};
@@ -17,8 +17,6 @@ const FULL: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct HealthReporter {
     outputs: HealthOutputs,
-    node: ObjectKey,
-    node_was_there: bool,
     node_eligible: bool,
     /// What the server had no room for.
     unsent: Option<HealthUpdate>,
@@ -26,9 +24,8 @@ pub(super) struct HealthReporter {
 
 impl HealthReporter {
     /// Tells the addresses that are known without the store.
-    pub(super) fn new(outputs: HealthOutputs, node: NodeName, processor: &Processor) -> Self {
-        let node = ObjectKey::Node(node);
-        let mut reporter = Self { outputs, node, node_was_there: false, node_eligible: true, unsent: None };
+    pub(super) fn new(outputs: HealthOutputs, processor: &Processor) -> Self {
+        let mut reporter = Self { outputs, node_eligible: true, unsent: None };
         let node_ips = Some(processor.snapshot().node.node_ips);
         reporter.send(HealthUpdate { services: Vec::new(), node_ips });
         reporter
@@ -46,11 +43,9 @@ impl HealthReporter {
         }
     }
 
-    /// Looks whether the Node object of this node is there.
-    pub(super) fn look_for_node(&mut self, processor: &Processor) {
-        let is_there = processor.object(&self.node).is_some();
-        self.node_was_there |= is_there;
-        self.node_eligible = is_there || !self.node_was_there;
+    /// Takes in whether this node is to get traffic: not when its Node object is gone.
+    pub(super) const fn set_node_eligible(&mut self, is_eligible: bool) {
+        self.node_eligible = is_eligible;
     }
 
     /// Tells how the renderer is.

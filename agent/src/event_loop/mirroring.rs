@@ -92,12 +92,16 @@ impl Mirroring {
         handle.replace(revision, entries, bad);
     }
 
-    /// Saves the changes that are good; there is one verdict for each. Deletions that are held are not saved.
-    pub(super) fn apply(&mut self, batch: Batch, verdicts: &[Verdict], with_deletions: bool) {
+    /// Saves the changes that are good; there is one verdict for each. Deletions that are held are not saved, nor ever that
+    /// of the key `kept`.
+    pub(super) fn apply(&mut self, batch: Batch, verdicts: &[Verdict], with_deletions: bool, kept: &str) {
         let Some((handle, _)) = &mut self.mirror else { return };
         let good = |(change, verdict): (Change, &Verdict)| {
-            let counts = with_deletions || matches!(change, Change::Put(_));
-            (counts && matches!(verdict, Verdict::Good(_))).then_some(change)
+            let counts = match &change {
+                Change::Put(_) => true,
+                Change::Delete { key } => with_deletions && key != kept,
+            };
+            (counts && matches!(verdict, Verdict::Good(_) | Verdict::Partly(_))).then_some(change)
         };
         let changes = batch.changes.into_iter().zip(verdicts).filter_map(good).collect();
         handle.apply(Batch { revision: batch.revision, changes });
@@ -131,10 +135,11 @@ impl EventLoop {
     }
 
     /// Before the first list counts, recalls what was in force when the agent stopped, where the list leaves doubt: values
-    /// that are no good keep what was saved of them, and it is noticed if too much is gone.
+    /// that are no good keep what was saved of them, as does this node's object, and it is noticed if too much is gone.
     /// Returns what that changed, which is everything that was recalled: nobody has been told of it.
     pub(super) async fn remember(&mut self, list: &Snapshot, bad: &[BadValue]) -> ChangeSet {
-        let saved = self.mirror.saved_for(list.entries.len(), !bad.is_empty()).await;
+        let needs_saved = bad.iter().any(|bad| !bad.is_used) || !self.own_node.is_listed(&list.entries);
+        let saved = self.mirror.saved_for(list.entries.len(), needs_saved).await;
         let Some(Saved { revision, entries }) = saved else { return ChangeSet::default() };
         self.recall(&Snapshot { revision, entries, ..Snapshot::default() }).0
     }

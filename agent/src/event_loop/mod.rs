@@ -16,6 +16,7 @@ mod history;
 mod inputs;
 mod intake;
 mod mirroring;
+mod own_node;
 mod pods;
 mod quarantine;
 mod query;
@@ -48,6 +49,7 @@ use health::HealthReporter;
 use history::{Covers, Happening, History, Moment};
 use inputs::Inputs;
 use mirroring::Mirroring;
+use own_node::OwnNode;
 use pods::PodAdditions;
 use quarantine::Quarantine;
 use renderers::{PATIENCE, Renderers, Settled};
@@ -87,6 +89,7 @@ pub struct EventLoop {
     processor: Processor,
     quarantine: Quarantine,
     guard: DeletionGuard,
+    own_node: OwnNode,
     handover: Handover,
     history: History,
     renderers: Renderers,
@@ -145,7 +148,8 @@ impl EventLoop {
             node: node.to_string(),
             quarantine: Quarantine::of_store(&config.store),
             store_name: config.store,
-            health: HealthReporter::new(health, node, &processor),
+            health: HealthReporter::new(health, &processor),
+            own_node: OwnNode::new(node),
             processor,
             guard: DeletionGuard::new(config.guard),
             handover: Handover::default(),
@@ -195,7 +199,7 @@ impl EventLoop {
         match event {
             Event::Store(delivery) => {
                 self.take_in(delivery).await;
-                self.health.look_for_node(&self.processor);
+                self.health.set_node_eligible(!self.own_node.is_deleted());
             }
             Event::Renderer(done) => {
                 if let Some(settled) = self.renderers.finish(done) {

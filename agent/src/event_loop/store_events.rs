@@ -95,9 +95,14 @@ impl EventLoop {
         let mut changes =
             if self.store.is_synced { ChangeSet::default() } else { self.remember(&snapshot, &bad).await };
         let judgement = self.guard.judge_list(&self.processor, &mut resync);
+        self.own_node.keep_in_list(&self.processor, &mut resync);
         let Snapshot { revision, entries, problems } = snapshot;
         self.report_held(&judgement);
-        let bad_keys: BTreeSet<String> = bad.iter().map(|bad| bad.key.clone()).collect();
+        let mut bad_keys: BTreeSet<String> =
+            bad.iter().filter(|bad| !bad.is_used).map(|bad| bad.key.clone()).collect();
+        if self.own_node.is_deleted() {
+            bad_keys.insert(self.own_node.path().to_owned());
+        }
         // Nobody else needs it now. To save it keeps another processor busy for a while: so that is done last, unless it is large.
         let is_large = entries.iter().map(Entry::size).sum::<usize>() > KEPT_BYTES;
         let mut save = (judgement == Judgement::Pass).then_some((entries, bad_keys));
@@ -151,9 +156,11 @@ impl EventLoop {
         let bad = intake.verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Bad(_))).count();
         let named = named(&intake.events);
         let more = intake.events.len() - named.len();
+        self.own_node.keep_in_changes(&self.processor, &mut intake.events);
         let changes = self.processor.apply(intake.events);
         self.hand_out("change", || describe(&named, more, bad), changes, moment).await;
-        self.mirror.apply(batch, &intake.verdicts, judgement == Judgement::Pass);
+        let kept = self.own_node.path();
+        self.mirror.apply(batch, &intake.verdicts, judgement == Judgement::Pass, kept);
         self.quarantine.judge(intake.verdicts, moment.start);
     }
 

@@ -1,10 +1,14 @@
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
 
+use super::super::{Query, Request};
 use crate::{
     health::ProxyHealth,
     test_support::{
@@ -63,6 +67,63 @@ async fn health_is_that_of_the_renderer_and_counts_from_the_oldest_change() {
     harness.status().await;
     let health = wait_for(&mut harness.proxy_health, |_| true).await;
     assert_eq!((health.in_sync, health.unapplied_since), (true, since.unapplied_since));
+}
+
+/// The addresses this node is known by, as of this revision.
+async fn node_ips(harness: &Harness, revision: i64) -> Vec<IpAddr> {
+    let is_there = async || harness.status().await.revision == revision;
+    while !is_there().await {
+        tokio::task::yield_now().await;
+    }
+    let snapshot = harness.ask(Query::Snapshot).await.expect("the store has been read");
+    snapshot.node.primary_ips.into_iter().collect()
+}
+
+#[tokio::test]
+async fn deleted_node_keeps_its_addresses_until_there_is_a_new_one() {
+    let harness = Harness::start(vec![], vec![snapshot(7, vec![node(loopback(21)), service("web", 1)])]);
+    harness.renderer("dry-run", |view| view.ready).await;
+    harness.say(batch(8, vec![delete(node(loopback(21)))])).await;
+    assert_eq!(node_ips(&harness, 8).await, [loopback(21)], "after its deletion");
+    harness.say(snapshot(9, vec![service("web", 1)])).await;
+    assert_eq!(node_ips(&harness, 9).await, [loopback(21)], "after a list without it");
+    harness.say(batch(10, vec![put(node(loopback(22)))])).await;
+    assert_eq!(node_ips(&harness, 10).await, [loopback(22)], "after a new one");
+    let replaced = vec![delete(node(loopback(22))), put(node(loopback(23)))];
+    harness.say(batch(11, replaced)).await;
+    assert_eq!(node_ips(&harness, 11).await, [loopback(23)], "after both at once");
+}
+
+/// The agent stops; of what it saved all is there for the next one.
+async fn stop(harness: Harness, revision: i64) {
+    while harness.status().await.mirror.and_then(|mirror| mirror.revision) != Some(revision) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    harness.requests.send(Request::Shutdown).await.expect("the loop runs");
+    harness.task.await.expect("no panic").expect("the loop ends well");
+}
+
+#[tokio::test]
+async fn deleted_node_keeps_its_addresses_over_restarts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // More than are held against what was saved for their number alone.
+    let services = || (0..1100).map(|number| service(&format!("s{number:04}"), 1)).collect::<Vec<_>>();
+    let with_node = || {
+        let mut entries = [services(), vec![node(loopback(24))]].concat();
+        entries.sort_by(|one, other| one.key.cmp(&other.key));
+        entries
+    };
+    let harness = Harness::start_with_mirror(vec![], folder.path());
+    harness.say(snapshot(7, with_node())).await;
+    harness.say(batch(8, vec![delete(node(loopback(24)))])).await;
+    timeout(LIMIT, stop(harness, 8)).await.expect("it is saved");
+    for revision in [9, 10] {
+        let mut harness = Harness::start_with_mirror(vec![], folder.path());
+        harness.say(snapshot(revision, services())).await;
+        assert_eq!(node_ips(&harness, revision).await, [loopback(24)], "{revision}");
+        wait_for(&mut harness.proxy_health, |health| !health.node_eligible).await;
+        timeout(LIMIT, stop(harness, revision)).await.expect("it is saved");
+    }
 }
 
 #[tokio::test]
