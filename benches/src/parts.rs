@@ -26,7 +26,7 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-fn undecodable(error: UndecodableValue) -> LabError {
+fn undecodable(error: &UndecodableValue) -> LabError {
     LabError::Unexpected(error.to_string())
 }
 

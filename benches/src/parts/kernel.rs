@@ -35,7 +35,7 @@ struct Times {
 
 /// In the namespace of the node.
 pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
-    let mut processor = workload.processor().map_err(undecodable)?;
+    let mut processor = workload.processor().map_err(|error| undecodable(&error))?;
     let snapshot = processor.snapshot();
     let replaced = changes(workload, &mut processor, Variant::Replaced)?;
     let restored = restore(workload, &mut processor)?;
@@ -84,7 +84,7 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
 
 /// What the kernel alone needs for everything.
 pub(super) fn cold_floor(lab: &Lab, workload: Workload) -> Result<Duration> {
-    let snapshot = workload.processor().map_err(undecodable)?.snapshot();
+    let snapshot = workload.processor().map_err(|error| undecodable(&error))?.snapshot();
     let mut times = Vec::new();
     for _ in 0..repetitions(workload.services) {
         let kernel = lab.node2.run(Kernel::open)?;
@@ -135,7 +135,9 @@ fn changes(
     variant: impl Fn(u32) -> Variant,
 ) -> Result<Vec<ChangeSet>> {
     let change = |number| {
-        let event = workload.change(changed(workload, number), variant(number)).map_err(undecodable)?;
+        let event = workload
+            .change(changed(workload, number), variant(number))
+            .map_err(|error| undecodable(&error))?;
         Ok(processor.apply([event]))
     };
     (0..count(workload)).map(change).collect()
@@ -143,8 +145,9 @@ fn changes(
 
 /// What undoes all changes.
 fn restore(workload: Workload, processor: &mut Processor) -> Result<ChangeSet> {
-    let original =
-        |number| workload.change(changed(workload, number), Variant::Original).map_err(undecodable);
+    let original = |number| {
+        workload.change(changed(workload, number), Variant::Original).map_err(|error| undecodable(&error))
+    };
     Ok(processor.apply((0..count(workload)).map(original).collect::<Result<Vec<_>>>()?))
 }
 

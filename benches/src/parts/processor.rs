@@ -22,15 +22,18 @@ pub(super) fn measure(workload: Workload) -> Result<Vec<Figure>> {
         let values: Vec<_> = workload.values().collect();
         let (duration, resync) = timed(|| Workload::decode(&values));
         decode.push(duration);
-        let (resync, mut processor) =
-            (resync.map_err(undecodable)?, Processor::new(ProcessorConfig::new(NodeName::new("node"))));
+        let (resync, mut processor) = (
+            resync.map_err(|error| undecodable(&error))?,
+            Processor::new(ProcessorConfig::new(NodeName::new("node"))),
+        );
         combine.push(timed(|| processor.resync(resync)).0);
     }
-    let mut processor = workload.processor().map_err(undecodable)?;
+    let mut processor = workload.processor().map_err(|error| undecodable(&error))?;
     let mut one = Vec::new();
     for number in 0..CHANGES {
         let service = number as usize * 7919 % workload.services;
-        let event = workload.change(service, Variant::Replaced(number)).map_err(undecodable)?;
+        let event =
+            workload.change(service, Variant::Replaced(number)).map_err(|error| undecodable(&error))?;
         one.push(timed(|| processor.apply([event])).0);
     }
     Ok(vec![
