@@ -34,7 +34,7 @@ pub(super) struct BadValue {
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     /// And when it was triggered, if it says so; and what of it is not used as it is written, if anything.
-    Good(Event, Option<String>, Option<BadValue>),
+    Good(Event, Option<String>, Option<Box<BadValue>>),
     /// Of no consequence to the processor.
     Ignored,
     Bad(BadValue),
@@ -87,7 +87,9 @@ pub(super) fn changes(changes: &[Change], start: Timestamp) -> Intake {
                 let triggered = triggered.and_then(|time| time.parse().ok()).filter(|time| *time >= start);
                 intake.triggered = intake.triggered.into_iter().chain(triggered).min();
                 intake.events.push(event);
-                intake.verdicts.push(partly.map_or_else(|| Verdict::Good(key.clone()), Verdict::Partly));
+                intake
+                    .verdicts
+                    .push(partly.map_or_else(|| Verdict::Good(key.clone()), |bad| Verdict::Partly(*bad)));
             }
             Outcome::Ignored => intake.verdicts.push(Verdict::Good(key.clone())),
             Outcome::Bad(bad) => intake.verdicts.push(Verdict::Bad(bad)),
@@ -114,11 +116,13 @@ fn decode(entry: &Entry) -> Outcome {
     }
     match wire::decode_all(&key, &entry.value, entry.create_revision) {
         Ok(Decoded { object: Some(object), warnings, triggered }) => {
-            let partly = (!warnings.is_empty()).then(|| BadValue {
-                key: entry.key.clone(),
-                object: Some(object.key()),
-                reason: join(&key, &warnings),
-                is_used: true,
+            let partly = (!warnings.is_empty()).then(|| {
+                Box::new(BadValue {
+                    key: entry.key.clone(),
+                    object: Some(object.key()),
+                    reason: join(&key, &warnings),
+                    is_used: true,
+                })
             });
             Outcome::Good(Event::Put(object), triggered, partly)
         }

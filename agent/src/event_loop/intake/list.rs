@@ -145,7 +145,7 @@ fn decode_all(entries: &[Entry], names: &mut Names) -> Decoded {
             Outcome::Good(Event::Put(mut object), _, partly) => {
                 names.share(&mut object);
                 decoded.objects.push(object);
-                decoded.bad.extend(partly);
+                decoded.bad.extend(partly.map(|bad| *bad));
             }
             Outcome::Good(..) | Outcome::Ignored => {}
             Outcome::Bad(bad) => decoded.bad.push(bad),
