@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_store::{Batch, Entry, Mirror, MirrorError, Saved, SetAside, dir::Recall};
+use contiv_store::{Batch, Entry, Mirror, MirrorError, MirrorSummary, Saved, SetAside, dir::Recall};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 
@@ -71,8 +71,8 @@ pub(crate) enum MirrorReport {
 #[derive(Debug)]
 pub(crate) struct MirrorHandle {
     jobs: SyncSender<Job>,
-    /// How many entries were saved when the agent started.
-    count: Option<oneshot::Receiver<usize>>,
+    /// How much was saved when the agent started.
+    summary: Option<oneshot::Receiver<MirrorSummary>>,
     /// How many bytes of changes the thread has not taken up.
     waiting: Arc<AtomicUsize>,
     /// A job was lost; only a replacement can come next.
@@ -80,37 +80,38 @@ pub(crate) struct MirrorHandle {
 }
 
 impl MirrorHandle {
-    /// Starts the thread, which tries again after `retry_after` when it has failed and nothing changes. It ends, with everything written, when the handle is dropped; the receiver says when.
+    /// Starts the thread, which says at once how much is saved and whether `key` is, and which tries again after `retry_after` when it has failed and nothing changes. It ends, with everything written, when the handle is dropped; the receiver says when.
     ///
     /// # Errors
     /// When there can be no thread.
     pub(crate) fn start(
         folder: PathBuf,
         source: String,
+        key: String,
         reports: mpsc::Sender<MirrorReport>,
         retry_after: Duration,
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let (jobs, work) = sync_channel(CAPACITY);
         let (done, ended) = oneshot::channel();
-        let (counted, count) = oneshot::channel();
+        let (told, summary) = oneshot::channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         let taken = Arc::clone(&waiting);
         let thread = thread::Builder::new().name("mirror".to_owned());
         thread.spawn(move || {
             // While the store is being listed.
-            let _ = counted.send(Mirror::count(&folder));
+            let _ = told.send(Mirror::summary(&folder, &key));
             Writer { folder, source, reports, retry_after, taken, mirror: None, gap: None }.run(&work);
             // Nobody may wait for it.
             let _ = done.send(());
         })?;
-        Ok((Self { jobs, count: Some(count), waiting, is_behind: false }, ended))
+        Ok((Self { jobs, summary: Some(summary), waiting, is_behind: false }, ended))
     }
 
-    /// One whose disk never tells what was saved, nor how much but by `count`. It lasts as long as what is returned beside it.
+    /// One whose disk never tells what was saved, nor how much but by `summary`. It lasts as long as what is returned beside it.
     #[cfg(test)]
-    pub(crate) fn on_silent_disk(count: oneshot::Receiver<usize>) -> (Self, impl Sized) {
+    pub(crate) fn on_silent_disk(summary: oneshot::Receiver<MirrorSummary>) -> (Self, impl Sized) {
         let (jobs, work) = sync_channel(CAPACITY);
-        (Self { jobs, count: Some(count), waiting: Arc::default(), is_behind: false }, work)
+        (Self { jobs, summary: Some(summary), waiting: Arc::default(), is_behind: false }, work)
     }
 
     /// Saves that this is everything there is. Of the keys in `keep` the store has values that are no good: what is
@@ -138,10 +139,10 @@ impl MirrorHandle {
         answer
     }
 
-    /// How many entries were saved when the agent started; told once.
-    pub(crate) async fn count(&mut self) -> usize {
-        let Some(count) = self.count.take() else { return 0 };
-        count.await.unwrap_or_default()
+    /// How much was saved when the agent started; told once.
+    pub(crate) async fn summary(&mut self) -> MirrorSummary {
+        let Some(summary) = self.summary.take() else { return MirrorSummary::default() };
+        summary.await.unwrap_or_default()
     }
 
     fn give(&mut self, job: Job) {

@@ -25,7 +25,7 @@ pub mod url;
 
 pub use error::{Problem, StoreError};
 pub use feed::{Delivery, Feed, FeedEvent, FeedHandle};
-pub use mirror::{Mirror, MirrorError, Saved, SetAside};
+pub use mirror::{Mirror, MirrorError, MirrorSummary, Saved, SetAside};
 pub use position::{Position, Written};
 pub use store::{
     Batch, Change, Condition, Entry, Fill, LeaseId, Leases, Operation, Preview, Snapshot, Store,

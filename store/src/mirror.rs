@@ -79,6 +79,15 @@ pub struct SetAside {
     pub reason: String,
 }
 
+/// What can be told of a mirror without reading all of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MirrorSummary {
+    /// How many entries were saved.
+    pub entries: usize,
+    /// Whether the key that was asked for is among them.
+    pub has_key: bool,
+}
+
 /// An opened mirror.
 #[derive(Debug)]
 pub struct Mirror {
@@ -113,17 +122,19 @@ impl Mirror {
         Ok((Self { database }, Some(set_aside)))
     }
 
-    /// How many entries were saved, without reading them: 0 if that cannot be told.
-    pub fn count(folder: &Path) -> usize {
+    /// How much was saved, and whether this key was, without reading the rest. Nothing where that cannot be told.
+    pub fn summary(folder: &Path, key: &str) -> MirrorSummary {
         let path = folder.join(FILE);
         if !path.exists() {
-            return 0;
+            return MirrorSummary::default();
         }
-        let count = guarded("read", || {
+        let summary = guarded("read", || {
             let database = Database::builder().set_cache_size(CACHE_BYTES).open(path)?;
-            Ok(state(&database)?.map_or(0, |(_, _, count, _)| count))
+            let Some((_, _, count, _)) = state(&database)? else { return Ok(MirrorSummary::default()) };
+            let has_key = database.begin_read()?.open_table(ENTRIES)?.get(key)?.is_some();
+            Ok(MirrorSummary { entries: count.try_into().unwrap_or(usize::MAX), has_key })
         });
-        count.ok().and_then(|count| count.try_into().ok()).unwrap_or_default()
+        summary.unwrap_or_default()
     }
 
     /// What was saved in a folder in which nothing can be written, as on a disk that is full or can only be read. The file

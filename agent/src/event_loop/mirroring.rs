@@ -49,10 +49,14 @@ pub(super) struct Mirroring {
 }
 
 impl Mirroring {
-    pub(super) fn start(config: Option<MirrorConfig>) -> io::Result<(Self, mpsc::Receiver<MirrorReport>)> {
+    /// `own_node` is the key of this node's object, of which the mirror says whether it has it.
+    pub(super) fn start(
+        config: Option<MirrorConfig>,
+        own_node: &str,
+    ) -> io::Result<(Self, mpsc::Receiver<MirrorReport>)> {
         let (reports, receiver) = mpsc::channel(REPORTS);
         let start = |MirrorConfig { folder, source }| {
-            MirrorHandle::start(folder, source, reports.clone(), RETRY_AFTER)
+            MirrorHandle::start(folder, source, own_node.to_owned(), reports.clone(), RETRY_AFTER)
         };
         let mirror = config.map(start).transpose()?;
         Ok((Self { mirror, reports, status: MirrorStatus::default() }, receiver))
@@ -76,11 +80,14 @@ impl Mirroring {
 
     /// What was saved, where a first list of so many entries leaves doubt. It is waited for: without it, things would be taken out
     /// of the kernel that must stay. But only once, whatever the disk has to be asked.
-    async fn saved_for(&mut self, entries: usize, has_bad: bool) -> Option<Saved> {
+    async fn saved_for(&mut self, entries: usize, has_bad: bool, has_own_node: bool) -> Option<Saved> {
         let (handle, _) = self.mirror.as_mut()?;
         let answer = async {
-            let is_suspicious = entries < SMALL || handle.count().await >= entries + guard::LEAST;
-            if has_bad || is_suspicious { handle.load().await.ok()? } else { None }
+            let needs_saved = has_bad || entries < SMALL || {
+                let saved = handle.summary().await;
+                saved.entries >= entries + guard::LEAST || (saved.has_key && !has_own_node)
+            };
+            if needs_saved { handle.load().await.ok()? } else { None }
         };
         timeout(LOAD_LIMIT, answer).await.ok()?
     }
@@ -138,8 +145,9 @@ impl EventLoop {
     /// that are no good keep what was saved of them, as does this node's object, and it is noticed if too much is gone.
     /// Returns what that changed, which is everything that was recalled: nobody has been told of it.
     pub(super) async fn remember(&mut self, list: &Snapshot, bad: &[BadValue]) -> ChangeSet {
-        let needs_saved = bad.iter().any(|bad| !bad.is_used) || !self.own_node.is_listed(&list.entries);
-        let saved = self.mirror.saved_for(list.entries.len(), needs_saved).await;
+        let has_bad = bad.iter().any(|bad| !bad.is_used);
+        let has_own_node = self.own_node.is_listed(&list.entries);
+        let saved = self.mirror.saved_for(list.entries.len(), has_bad, has_own_node).await;
         let Some(Saved { revision, entries }) = saved else { return ChangeSet::default() };
         self.recall(&Snapshot { revision, entries, ..Snapshot::default() }).0
     }
@@ -188,16 +196,33 @@ impl EventLoop {
 
 #[cfg(test)]
 mod tests {
+    use contiv_store::MirrorSummary;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn saved_state_on_a_silent_disk_is_waited_for_once() {
         let (_counted, count) = oneshot::channel();
         let (handle, _jobs) = MirrorHandle::on_silent_disk(count);
-        let (mut mirroring, _reports) = Mirroring::start(None).unwrap();
+        let (mut mirroring, _reports) = Mirroring::start(None, "").unwrap();
         mirroring.mirror = Some((handle, oneshot::channel().1));
         let start = Instant::now();
-        assert_eq!(mirroring.saved_for(SMALL, true).await, None);
+        assert_eq!(mirroring.saved_for(SMALL, true, true).await, None);
         assert_eq!(start.elapsed(), LOAD_LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn saved_state_is_read_for_the_own_node_only_where_it_has_it() {
+        for has_key in [false, true] {
+            let (told, summary) = oneshot::channel();
+            let (handle, _jobs) = MirrorHandle::on_silent_disk(summary);
+            told.send(MirrorSummary { entries: SMALL, has_key }).unwrap();
+            let (mut mirroring, _reports) = Mirroring::start(None, "").unwrap();
+            mirroring.mirror = Some((handle, oneshot::channel().1));
+            let start = Instant::now();
+            assert_eq!(mirroring.saved_for(SMALL, false, false).await, None);
+            let expected = if has_key { LOAD_LIMIT } else { Duration::ZERO };
+            assert_eq!(start.elapsed(), expected, "has_key: {has_key}");
+        }
     }
 }

@@ -140,7 +140,8 @@ impl EventLoop {
         let node = config.processor.node_name.clone();
         let mut processor = Processor::new(config.processor);
         processor.apply([contiv_model::Event::LocalAddresses(config.local_addresses)]);
-        let (mirror, mirror_reports) = Mirroring::start(config.mirror)?;
+        let own_node = OwnNode::new(node.clone());
+        let (mirror, mirror_reports) = Mirroring::start(config.mirror, own_node.path())?;
         let (verifiers, looks) = Verifiers::start(&renderers, config.verification.interval)?;
         let (renderers, reports, notices) = Renderers::start(renderers, metrics.renderers)?;
         let started = Instant::now();
@@ -149,7 +150,7 @@ impl EventLoop {
             quarantine: Quarantine::of_store(&config.store),
             store_name: config.store,
             health: HealthReporter::new(health, &processor),
-            own_node: OwnNode::new(node),
+            own_node,
             processor,
             guard: DeletionGuard::new(config.guard),
             handover: Handover::default(),

@@ -22,7 +22,8 @@ struct Started {
 
 fn start(folder: &std::path::Path) -> Started {
     let (sender, reports) = mpsc::channel(16);
-    let (handle, ended) = MirrorHandle::start(folder.to_owned(), "dir:/x".to_owned(), sender, RETRY).unwrap();
+    let (handle, ended) =
+        MirrorHandle::start(folder.to_owned(), "dir:/x".to_owned(), "/a".to_owned(), sender, RETRY).unwrap();
     Started { handle, ended, reports }
 }
 

@@ -230,17 +230,19 @@ fn keys() -> impl Strategy<Value = BTreeSet<String>> {
 #[test]
 fn what_was_saved_can_be_counted_without_reading_it_and_recalled_without_writing() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(Mirror::count(folder.path()), 0);
+    assert_eq!(Mirror::summary(folder.path(), "/a"), MirrorSummary::default());
     assert_eq!(Mirror::recall(folder.path(), SOURCE_URL).unwrap(), None);
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "no file is made");
     let whole = filled(folder.path());
     let path = folder.path().join(FILE);
     let bytes = fs::read(&path).unwrap();
-    assert_eq!(Mirror::recall(folder.path(), SOURCE_URL).unwrap(), Some(whole));
+    assert_eq!(Mirror::recall(folder.path(), SOURCE_URL).unwrap().as_ref(), Some(&whole));
     assert!(Mirror::recall(folder.path(), "dir:/elsewhere").unwrap_err().to_string().contains("is not of"));
     assert!(fs::read(&path).unwrap() == bytes, "the file stays as it is");
-    assert_eq!(Mirror::count(folder.path()), 500);
+    let saved = &whole.entries[7].key;
+    assert_eq!(Mirror::summary(folder.path(), saved), MirrorSummary { entries: 500, has_key: true });
+    assert_eq!(Mirror::summary(folder.path(), "/no/such"), MirrorSummary { entries: 500, has_key: false });
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    assert_eq!(Mirror::count(folder.path()), 0);
+    assert_eq!(Mirror::summary(folder.path(), saved), MirrorSummary::default());
     assert!(Mirror::recall(folder.path(), SOURCE_URL).is_err(), "what is damaged is not trusted");
 }
