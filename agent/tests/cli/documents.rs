@@ -29,7 +29,7 @@ const ELSEWHERE: [(&str, &str); 13] = [
     ("sed -i ", "the same"),
     ("echo ", "the same: it writes to a file of the machine"),
     ("nft ", "the same: it changes the kernel"),
-    ("ip ", "tests/tests/routes asks the kernel for the same"),
+    ("ip ", "tests/tests/packets/routes asks the kernel for the same"),
     ("install target/release/contiv ", "scripts/package-test installs the package"),
     ("target/release/contiv agent ", "scripts/package-test starts it by its unit"),
     ("cargo ", "scripts/test runs cargo; that the names exist is tested here"),
@@ -128,11 +128,13 @@ fn look_at(command: &str) -> Option<String> {
     }
     let after = |flag| words.iter().position(|word| *word == flag).and_then(|at| words.get(at + 1).copied());
     let has_test = |name: &str| {
-        let tests = root().join("tests/tests");
-        tests.join(format!("{name}.rs")).exists() || tests.join(name).join("main.rs").exists()
+        let packages = ["tests", "store", "agent"].iter();
+        packages
+            .into_iter()
+            .any(|package| root().join(package).join("tests").join(name).join("main.rs").exists())
     };
     if let Some(package) =
-        after("-p").filter(|package| *package != "contiv-agent" && *package != "contiv-tests")
+        after("-p").filter(|package| !["contiv-agent", "contiv-store", "contiv-tests"].contains(package))
     {
         return Some(format!("there is no package {package}"));
     }

@@ -49,7 +49,7 @@ fn headless_and_alias_services_and_those_of_another_proxy_are_not_rendered() {
 }
 
 #[test]
-fn complaint_18_a_proxy_with_a_name_of_its_own_serves_the_services_with_that_label_and_no_others() {
+fn a_proxy_with_a_name_of_its_own_serves_the_services_with_that_label_and_no_others() {
     let labelled = |name: Option<&str>| {
         let proxy_name = name.map(Into::into);
         Service { proxy_name, ..mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"]) }

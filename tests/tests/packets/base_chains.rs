@@ -1,0 +1,181 @@
+//! Base chains that are in the kernel only where something needs them: packets do not pass what no service has.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use contiv_model::{
+    Addresses, Backend, ChangeSet, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot,
+};
+use contiv_renderer::{Renderer, nftables::Nftables};
+use contiv_tests::lab::{LabError, Namespace, Result, isolated};
+
+/// Where every table hangs.
+const ALWAYS: [&str; 6] =
+    ["filter-forward", "filter-input", "filter-output", "nat-output", "nat-postrouting", "nat-prerouting"];
+
+/// What a service can have besides a cluster IP.
+#[derive(Default, Clone, Copy)]
+struct Features {
+    sticky: bool,
+    external: External,
+    on_loopback: bool,
+}
+
+/// Whether it has an external address.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum External {
+    #[default]
+    No,
+    Open,
+    /// For some sources only.
+    Restricted,
+}
+
+impl Features {
+    const ALL: Self = Self { sticky: true, external: External::Restricted, on_loopback: true };
+
+    fn snapshot(self) -> Snapshot {
+        let address = |is_there: bool, last| -> Addresses {
+            is_there.then(|| IpAddr::from([192, 0, 2, last])).into_iter().collect()
+        };
+        let service = ContivService {
+            cluster_ips: [IpAddr::from([10, 96, 0, 1])].into(),
+            external_ips: address(self.external != External::No, 1),
+            load_balancer_ips: address(self.external == External::Restricted, 1),
+            source_ranges: "198.51.100.0/24".parse().into_iter().collect(),
+            session_affinity_timeout: if self.sticky { 600 } else { 0 },
+            ports: vec![ServicePort {
+                port: 80,
+                protocol: Protocol::Tcp,
+                name: "main".into(),
+                node_port: None,
+                backends: vec![Backend::new((IpAddr::from([10, 244, 0, 1]), 8080).into())],
+            }],
+            ..ContivService::new(ServiceId::new("default", "web"))
+        };
+        let node_ips = self.on_loopback.then(|| IpAddr::from([127, 0, 0, 1])).into_iter().collect();
+        Snapshot {
+            services: BTreeMap::from([(service.id.clone(), Arc::new(service))]),
+            node: NodeFacts { node_ips, ..NodeFacts::default() },
+            ..Snapshot::default()
+        }
+    }
+
+    /// The base chains that there must be beside those of every table.
+    fn chains(self) -> BTreeSet<String> {
+        let of = |is_needed: bool, chains: &'static [&str]| if is_needed { chains } else { &[] };
+        [
+            &ALWAYS[..],
+            of(self.sticky, &["learn-prerouting", "learn-output"]),
+            of(self.external != External::No, &["external-postrouting"]),
+            of(self.external == External::Restricted, &["firewall-prerouting", "firewall-output"]),
+            of(self.on_loopback, &["loopback-prerouting"]),
+        ]
+        .concat()
+        .into_iter()
+        .map(str::to_owned)
+        .collect()
+    }
+}
+
+/// The base chains of the table that nft lists, with all that is in them.
+fn base_chains(namespace: &Namespace) -> Result<BTreeMap<String, String>> {
+    let listed = namespace.exec(&["nft", "list", "table", "inet", "contiv"])?;
+    let parts = listed.split("\n\tchain ").skip(1).filter_map(|part| part.split_once(" {\n"));
+    let base = parts.filter(|(_, rules)| rules.trim_start().starts_with("type "));
+    Ok(base
+        .map(|(name, rules)| (name.to_owned(), rules.trim_end_matches("\n}\n").trim_end().to_owned()))
+        .collect())
+}
+
+/// Their names.
+fn names(namespace: &Namespace) -> Result<BTreeSet<String>> {
+    base_chains(namespace).map(|chains| chains.into_keys().collect())
+}
+
+fn call<T: Send, E: ToString + Send>(
+    namespace: &Namespace,
+    work: impl FnOnce() -> Result<T, E> + Send,
+) -> Result<T> {
+    namespace.run(|| work().map_err(|error| LabError::Unexpected(error.to_string())))
+}
+
+#[test]
+fn each_is_there_from_the_first_element_that_needs_it_to_the_resync_after_the_last() -> Result<()> {
+    isolated(
+        "base_chains::each_is_there_from_the_first_element_that_needs_it_to_the_resync_after_the_last",
+        |lab| {
+            let none = Features::default();
+            for features in [
+                Features { sticky: true, ..none },
+                Features { external: External::Open, ..none },
+                Features { external: External::Restricted, ..none },
+                Features { on_loopback: true, ..none },
+                Features::ALL,
+            ] {
+                let (without, with) = (none.snapshot(), features.snapshot());
+                let mut renderer = Nftables::new();
+                call(&lab.node, || renderer.resync(&without))?;
+                assert_eq!(names(&lab.node)?, none.chains());
+                call(&lab.node, || renderer.update(&ChangeSet::between(&without, &with)))?;
+                assert_eq!(names(&lab.node)?, features.chains());
+                call(&lab.node2, || Nftables::new().resync(&with))?;
+                assert_eq!(base_chains(&lab.node)?, base_chains(&lab.node2)?, "as from nothing");
+                call(&lab.node, || renderer.update(&ChangeSet::between(&with, &without)))?;
+                assert_eq!(names(&lab.node)?, features.chains(), "the next service may need it");
+                call(&lab.node, || renderer.resync(&without))?;
+                assert_eq!(names(&lab.node)?, none.chains());
+            }
+            Ok(())
+        },
+    )
+}
+
+/// The kernel takes no new base chain in a transaction that gives the table another owner, or wakes it up.
+#[test]
+fn they_come_into_a_table_that_has_lost_its_owner_or_sleeps() -> Result<()> {
+    isolated("base_chains::they_come_into_a_table_that_has_lost_its_owner_or_sleeps", |lab| {
+        let none = Features::default();
+        call(&lab.node, || Nftables::owning().resync(&none.snapshot()))?;
+        assert_eq!(names(&lab.node)?, none.chains());
+        let handle = || lab.node.exec(&["nft", "-a", "list", "tables"]);
+        let before = handle()?;
+        call(&lab.node, || Nftables::owning().resync(&Features::ALL.snapshot()))?;
+        assert_eq!(names(&lab.node)?, Features::ALL.chains());
+        assert_eq!(handle()?, before, "the same table");
+
+        call(&lab.node2, || Nftables::new().resync(&none.snapshot()))?;
+        lab.node2.exec(&["nft", "add", "table", "inet", "contiv", "{ flags dormant; }"])?;
+        call(&lab.node2, || Nftables::new().resync(&Features::ALL.snapshot()))?;
+        assert_eq!(names(&lab.node2)?, Features::ALL.chains());
+        assert!(!lab.node2.exec(&["nft", "list", "table", "inet", "contiv"])?.contains("dormant"));
+        Ok(())
+    })
+}
+
+#[test]
+fn one_that_was_not_needed_when_the_rules_were_mended_has_its_rules_when_it_is_needed_again() -> Result<()> {
+    isolated(
+        "base_chains::one_that_was_not_needed_when_the_rules_were_mended_has_its_rules_when_it_is_needed_again",
+        |lab| {
+            let (without, with) = (Features::default().snapshot(), Features::ALL.snapshot());
+            let mut renderer = Nftables::new();
+            let mut watch =
+                call(&lab.node, || renderer.watch())?.unwrap_or_else(|| panic!("it can be heard"));
+            call(&lab.node, || renderer.resync(&with))?;
+            let right = base_chains(&lab.node)?;
+            call(&lab.node, || renderer.update(&ChangeSet::between(&with, &without)))?;
+            lab.node.exec(&["nft", "flush", "chain", "inet", "contiv", "services-v4"])?;
+            let heard = watch.next().map_err(|error| LabError::Unexpected(error.to_string()))?;
+            assert!(heard.is_some_and(|change| change.to_string().contains("services-v4")));
+            call(&lab.node, || renderer.heal(&without))?;
+            assert_eq!(names(&lab.node)?, Features::default().chains());
+            call(&lab.node, || renderer.update(&ChangeSet::between(&without, &with)))?;
+            assert_eq!(base_chains(&lab.node)?, right);
+            Ok(())
+        },
+    )
+}

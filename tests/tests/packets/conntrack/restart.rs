@@ -1,0 +1,50 @@
+//! What went while no renderer was running.
+
+use contiv_model::Protocol;
+use contiv_tests::lab::{Family, Protocol as LabProtocol, Result, Session, isolated};
+
+use crate::conntrack::gateway::{Gateway, address, service};
+
+#[test]
+fn a_restart_deletes_what_went_meanwhile_and_nothing_else() -> Result<()> {
+    isolated("conntrack::restart::a_restart_deletes_what_went_meanwhile_and_nothing_else", |lab| {
+        let mut gateway = Gateway::start(lab)?;
+        let [changed, removed, same] = [("changed", 1), ("removed", 2), ("same", 3)]
+            .map(|(name, number)| service(name, number, Protocol::Udp, &[&lab.pod3]));
+        gateway.program(&[&changed, &removed, &same])?;
+        let open = |number| -> Result<Session> {
+            let mut session = lab.pod1.open(LabProtocol::Udp, address(number, Family::V4))?;
+            assert_eq!(session.ask()?.by, "pod3");
+            Ok(session)
+        };
+        let (mut to_changed, to_removed, to_same) = (open(1)?, open(2)?, open(3)?);
+        let flow_of = |gateway: &Gateway<'_>, session: &Session| gateway.flow_of(&lab.pod1, session);
+        let before = flow_of(&gateway, &to_same)?;
+        assert!(before.is_some());
+
+        gateway.restart(&[&service("changed", 1, Protocol::Udp, &[&lab.pod2]), &same])?;
+        gateway.wait_for_deletions(2)?;
+        assert_eq!(flow_of(&gateway, &to_changed)?, None);
+        assert_eq!(flow_of(&gateway, &to_removed)?, None);
+        assert_eq!(flow_of(&gateway, &to_same)?, before, "a flow that is right outlives the restart");
+        assert_eq!(to_changed.ask()?.by, "pod2");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_flow_from_before_a_service_without_backends_is_refused_after_a_restart() -> Result<()> {
+    isolated(
+        "conntrack::restart::a_flow_from_before_a_service_without_backends_is_refused_after_a_restart",
+        |lab| {
+            let mut gateway = Gateway::start(lab)?;
+            let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;
+            gateway.send(&lab.pod1, &session)?;
+            gateway.restart(&[&service("empty", 1, Protocol::Udp, &[])])?;
+            gateway.wait_for_deletions(1)?;
+            let refusal = session.ask().map_err(|error| error.to_string()).err().unwrap_or_default();
+            assert!(refusal.contains("refused"), "{refusal}");
+            Ok(())
+        },
+    )
+}

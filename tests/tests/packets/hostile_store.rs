@@ -1,0 +1,179 @@
+//! A store that does what it can to fill the agent's memory: the agent takes in what is of use, within bounds.
+//!
+//! `CONTIV_HOSTILE_KEYS`, `CONTIV_HOSTILE_CHANGES` and `CONTIV_HOSTILE_HUGE` make it worse.
+
+use std::{
+    env, fs,
+    net::TcpStream,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions},
+    cluster::{Etcd, Frontend, ROOT, Service, State, TARGET_PORT},
+    lab::{Family, Lab, LabError, Protocol, Responder, Result, isolated_within},
+};
+
+const LIMIT: Duration = Duration::from_secs(900);
+/// The agent must not need more, whatever the store holds. Without all that is hostile it needs about 30 MiB.
+const MOST_MEBIBYTES: u64 = 400;
+/// It has about 25 when at rest, and one for each connection to its debug HTTP, of which there are at most 100.
+const MOST_DESCRIPTORS: u64 = 140;
+/// etcd takes 1.5 MiB in one request.
+const HUGE: usize = 1 << 20;
+const WRITERS: usize = 16;
+
+fn number(name: &str, default: usize) -> usize {
+    env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// The most that was seen of a process.
+#[derive(Debug, Default)]
+struct Peak {
+    mebibytes: AtomicU64,
+    descriptors: AtomicU64,
+}
+
+impl Peak {
+    fn look(&self, process: u32) {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        let kibibytes =
+            status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        let kibibytes: u64 = kibibytes.and_then(|number| number.parse().ok()).unwrap_or_default();
+        let open = fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count);
+        self.mebibytes.fetch_max(kibibytes / 1024, Ordering::Relaxed);
+        self.descriptors.fetch_max(open.try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+/// Ends the watch, also when the test panics.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Looks at the agent again and again while something is done to its store, and says the most that it took up.
+#[expect(clippy::print_stdout, reason = "how much it was is part of the result")]
+fn under_watch(agent: &Agent<'_>, what: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let (peak, done) = (Peak::default(), AtomicBool::new(false));
+    let outcome = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                peak.look(agent.id());
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let _end = Done(&done);
+        work()
+    });
+    println!("{what}: at most {peak:?}");
+    assert!(peak.mebibytes.into_inner() <= MOST_MEBIBYTES, "too much memory: {what}");
+    assert!(peak.descriptors.into_inner() <= MOST_DESCRIPTORS, "too many descriptors: {what}");
+    outcome
+}
+
+/// A service is taken in, and answers.
+fn assert_it_works(lab: &Lab, etcd: &Etcd<'_>, agent: &Agent<'_>, service: &Service) -> Result<()> {
+    etcd.put(service)?;
+    agent.wait_until_applied(service)?;
+    let address = service.address(lab, Frontend::ClusterIp, Family::V4);
+    let answer = lab.pod2.ask_within(Protocol::Tcp, address, Duration::from_secs(10))?.answer()?;
+    assert_eq!(answer.by, service.backends[0].name);
+    Ok(())
+}
+
+#[test]
+fn huge_values_foreign_keys_and_a_key_that_never_rests_cost_bounded_memory_and_nothing_else() -> Result<()> {
+    let test = "hostile_store::huge_values_foreign_keys_and_a_key_that_never_rests_cost_bounded_memory_and_nothing_else";
+    isolated_within(LIMIT, test, |lab| {
+        let (keys, changes) =
+            (number("CONTIV_HOSTILE_KEYS", 100_000), number("CONTIV_HOSTILE_CHANGES", 5_000));
+        let restless = number("CONTIV_HOSTILE_HUGE", 40);
+        let huge = "x".repeat(HUGE);
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let etcd = Etcd::start(lab)?;
+        let web = |pod: usize| Service::new("web", 80, &[lab.pods()[pod].host]);
+        let options = AgentOptions::with_store(etcd.url());
+        let agent = Agent::start(lab, &options)?;
+        assert_it_works(lab, &etcd, &agent, &web(0))?;
+
+        under_watch(&agent, &format!("{keys} foreign keys"), || {
+            let of_nobody = |number| (format!("/vnf-agent/contiv-ksr/foreign/{number:08}"), "x".to_owned());
+            etcd.put_values(&(0..keys).map(of_nobody).collect::<Vec<_>>())?;
+            assert_it_works(lab, &etcd, &agent, &web(1))
+        })?;
+        under_watch(&agent, "64 values of 1 MiB", || {
+            for number in 0..64 {
+                let key = format!("{ROOT}/service/huge{number}/namespace/default");
+                etcd.put_long_value(&key, &huge)?;
+            }
+            assert_it_works(lab, &etcd, &agent, &web(2))
+        })?;
+        let bad = agent.http("GET", "/quarantine")?.json()?;
+        assert_eq!(bad.as_array().map(Vec::len), Some(64), "each is named");
+        under_watch(&agent, &format!("a key changed {changes} times"), || {
+            let left = AtomicU64::new(changes.try_into().unwrap_or(u64::MAX));
+            let take = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            let restless = Service::new("restless", 81, &[lab.pod1.host]);
+            etcd.put(&restless)?;
+            thread::scope(|scope| {
+                let writers: Vec<_> = (0..WRITERS)
+                    .map(|writer| {
+                        let (take, client) = (&take, etcd.client());
+                        let host = lab.pods()[writer % 4].host;
+                        scope.spawn(move || {
+                            let restless = Service::new("restless", 81, &[host]);
+                            while take().is_ok() {
+                                client.put_slice_at_once(0, &restless, Family::V4)?;
+                            }
+                            Ok::<_, LabError>(())
+                        })
+                    })
+                    .collect();
+                writers.into_iter().try_for_each(|writer| {
+                    writer.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+                })
+            })?;
+            assert_it_works(lab, &etcd, &agent, &web(3))
+        })?;
+
+        under_watch(&agent, &format!("{restless} times a value of 1 MiB"), || {
+            // All at once, so that they come faster than the agent reads them.
+            thread::scope(|scope| {
+                let writers: Vec<_> = (0..4)
+                    .map(|writer| {
+                        let (client, huge) = (etcd.client(), &huge);
+                        scope.spawn(move || {
+                            let key = format!("{ROOT}/service/huge{writer}/namespace/default");
+                            (0..restless / 4).try_for_each(|_| client.put_long_value(&key, huge))
+                        })
+                    })
+                    .collect();
+                writers.into_iter().try_for_each(|writer| {
+                    writer.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+                })
+            })?;
+            assert_it_works(lab, &etcd, &agent, &web(0))
+        })?;
+        under_watch(&agent, "connections on which nothing is said", || {
+            let silent = lab.node.run(|| -> Result<Vec<TcpStream>> {
+                let open = |error| LabError::system("connect to the agent", error);
+                (0..500).map(|_| TcpStream::connect("127.0.0.1:9999").map_err(open)).collect()
+            })?;
+            assert_it_works(lab, &etcd, &agent, &web(1))?;
+            drop(silent);
+            Ok(())
+        })?;
+
+        // All of it at once: the first list of the next agent.
+        agent.stop()?;
+        let agent = Agent::start_on(&lab.node, "next", &options)?;
+        under_watch(&agent, "a start over all of that", || assert_it_works(lab, &etcd, &agent, &web(0)))?;
+        agent.stop().map(drop)
+    })
+}

@@ -1,0 +1,282 @@
+//! `contiv trace --kernel` as whoever is on call meets it: what is wanted, what the kernel holds, and what differs.
+
+use std::process::{Command, Output};
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions, binary},
+    cluster::{Frontend, Manifests, Service, ServiceManifest, State, TARGET_PORT},
+    lab::{Family, Lab, LabError, Protocol, Responder, Result, isolated},
+};
+use serde_json::Value;
+
+/// What a run of `contiv trace --kernel` on the node printed, and its exit code.
+#[derive(Debug)]
+struct Run {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+/// Runs it behind these words, with these arguments besides the flow from a pod of the node to a cluster IP.
+fn trace_behind(lab: &Lab, before: &[&str], service: &Service, arguments: &[&str]) -> Result<Run> {
+    trace_from(lab, before, &format!("{}%pod2", lab.pod2.host.v4), service, arguments)
+}
+
+/// The same from another client.
+fn trace_from(lab: &Lab, before: &[&str], from: &str, service: &Service, arguments: &[&str]) -> Result<Run> {
+    let to = service.address(lab, Frontend::ClusterIp, Family::V4).to_string();
+    let binary = binary()?.to_string_lossy().into_owned();
+    let command = [before, &[&binary, "trace", "--kernel", "--from", from, "--to", &to], arguments].concat();
+    let output = lab.node.run(|| {
+        Command::new(command[0])
+            .args(&command[1..])
+            .env_remove("CONTIV_NODE_NAME")
+            .output()
+            .map_err(|error| LabError::Unexpected(format!("{command:?}: {error}")))
+    });
+    let Output { status, stdout, stderr } = output?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Run { code: status.code(), out: text(stdout), err: text(stderr) })
+}
+
+fn trace(lab: &Lab, service: &Service, arguments: &[&str]) -> Result<Run> {
+    trace_behind(lab, &[], service, arguments)
+}
+
+/// A service with a backend on this node and one elsewhere.
+fn web(lab: &Lab) -> Service {
+    Service::new("web", 80, &[lab.pod1.host, lab.pod3.host])
+}
+
+#[test]
+fn a_kernel_that_does_what_is_wanted_agrees_with_the_agent_and_with_manifests() -> Result<()> {
+    isolated(
+        "kernel_trace::a_kernel_that_does_what_is_wanted_agrees_with_the_agent_and_with_manifests",
+        |lab| {
+            let state = Manifests::new(lab)?;
+            state.put(&web(lab))?;
+            let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
+            let folder = state.folder();
+            for whom in [&[][..], &["--node-name", lab.node.host.name, "-f", &folder]] {
+                let run = trace(lab, &web(lab), whom)?;
+                assert_eq!((run.code, run.err.as_str()), (Some(0), ""), "{run:?}");
+                for part in [
+                    "WANTED\nflow      10.244.1.11%pod2 to 10.96.0.80:80/tcp",
+                    "IN THE KERNEL\nclient    a pod of this node, by its address\nverdict   SERVED by one of 2 backends\n",
+                    "backend   10.244.1.10:8080  50.0 %, 1 slot, source kept",
+                    "NO DIFFERENCE",
+                ] {
+                    assert!(run.out.contains(part), "{part} is not in:\n{}", run.out);
+                }
+                let run = trace(lab, &web(lab), &[whom, &["-o", "json"]].concat())?;
+                let json: Value = serde_json::from_str(&run.out)
+                    .map_err(|error| LabError::Unexpected(error.to_string()))?;
+                assert_eq!((run.code, &json["differences"]), (Some(0), &Value::Array(vec![])), "{json:#}");
+                assert_eq!(json["desired"]["hit"]["service"], "default/web", "{json:#}");
+                assert_eq!(
+                    json["kernel"]["shares"][1]["ending"]["served"]["backend"], "10.244.2.10:8080",
+                    "{json:#}"
+                );
+            }
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn a_route_that_keeps_the_node_from_a_service_is_told() -> Result<()> {
+    isolated("kernel_trace::a_route_that_keeps_the_node_from_a_service_is_told", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&web(lab))?;
+        let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
+        let from_node = || trace_from(lab, &[], &lab.node.host.v4.to_string(), &web(lab), &[]);
+        let before = from_node()?;
+        assert!(before.code == Some(0) && before.out.contains("NO DIFFERENCE"), "{before:?}");
+        let address = web(lab).address(lab, Frontend::ClusterIp, Family::V4).ip().to_string();
+        lab.node.exec(&["ip", "route", "add", "unreachable", &address])?;
+        let after = from_node()?;
+        let told = format!("this node itself has no route to {address}, or one that leads nowhere");
+        assert!(after.code == Some(1) && after.out.contains(&told), "{after:?}");
+        let of_pod = trace(lab, &web(lab), &[])?;
+        assert_eq!(of_pod.code, Some(0), "its packets are translated first: {of_pod:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn the_backend_that_the_kernel_remembers_for_a_client_is_told() -> Result<()> {
+    isolated("kernel_trace::the_backend_that_the_kernel_remembers_for_a_client_is_told", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let state = Manifests::new(lab)?;
+        state.put_manifest(&ServiceManifest { affinity: Some(600), ..ServiceManifest::new(web(lab)) })?;
+        let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
+        let before = trace(lab, &web(lab), &[])?;
+        assert!(before.code == Some(0) && !before.out.contains("remembered:"), "{before:?}");
+
+        let address = web(lab).address(lab, Frontend::ClusterIp, Family::V4);
+        let answer = lab.pod2.ask(Protocol::Tcp, address)?.answer()?;
+        let pods = lab.pods();
+        let by = pods.iter().find(|pod| pod.host.name == answer.by).map(|pod| pod.host.v4);
+        let told = by.map(|by| format!("this client is remembered: its next connection goes to {by}:8080"));
+        let after = trace(lab, &web(lab), &[])?;
+        assert!(after.code == Some(0) && told.is_some_and(|told| after.out.contains(&told)), "{after:?}");
+        Ok(())
+    })
+}
+
+/// What is done to the table by hand, and what must be said of it.
+type Damage = (&'static [&'static str], &'static [&'static str]);
+
+const DAMAGES: [Damage; 9] = [
+    (
+        &["delete element inet contiv services4 { 10.96.0.80 . tcp . 80 }"],
+        &["- the connection is to reach a backend, and is rejected by an element of cluster-ips4"],
+    ),
+    (
+        &[
+            "delete element inet contiv backends4 { 10.96.0.80 . tcp . 80 . 1 }",
+            "add element inet contiv backends4 { 10.96.0.80 . tcp . 80 . 1 : 192.0.2.1 . 80 }",
+        ],
+        &[
+            "- no connection reaches 10.244.2.10:8080, which is to get 50.0 % of them",
+            "- 50.0 % of connections go to 192.0.2.1:80, which is not to get any",
+        ],
+    ),
+    (
+        &["flush set inet contiv keep-source4"],
+        &["- 10.244.1.10:8080 sees this node's address, and is to see the client's"],
+    ),
+    (
+        &[
+            "delete element inet contiv services4 { 10.96.0.80 . tcp . 80 }",
+            "add element inet contiv services4 { 10.96.0.80 . tcp . 80 : jump reject-now }",
+        ],
+        &["ends nobody knows how: services4 has an element for it that contiv never writes"],
+    ),
+    (
+        &["flush table inet contiv"],
+        &[
+            "- chain services-v4 holds 0 rules, and is to hold 2",
+            "- chain pick-v4-2 holds 0 rules, and is to hold 1",
+        ],
+    ),
+    (
+        &["insert rule inet contiv nat-prerouting accept"],
+        &["- chain nat-prerouting holds 3 rules, and is to hold 2"],
+    ),
+    (
+        &[
+            "flush chain inet contiv unknown-port",
+            "add rule inet contiv unknown-port ip daddr @cluster-ips4 goto reject-now",
+            "add rule inet contiv unknown-port ip6 daddr @cluster-ips6 goto reject-now",
+            "add rule inet contiv unknown-port ip daddr != @service-cidrs4 drop",
+            "add rule inet contiv unknown-port ip6 daddr @service-cidrs6 drop",
+        ],
+        &["- rule 3 of chain unknown-port is not the one that contiv writes"],
+    ),
+    (&["delete chain inet contiv external-postrouting"], &["- chain external-postrouting is missing"]),
+    (&["add chain inet contiv mine"], &["- chain mine in the table is not one of contiv's"]),
+];
+
+#[test]
+fn whatever_is_done_to_the_table_by_hand_is_named() -> Result<()> {
+    isolated("kernel_trace::whatever_is_done_to_the_table_by_hand_is_named", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&web(lab))?;
+        let folder = state.folder();
+        let manifests = ["--node-name", lab.node.host.name, "-f", &folder];
+        for (damage, expected) in DAMAGES {
+            // Each start makes the table right again. Nobody mends it after the agent has stopped.
+            Agent::start(lab, &AgentOptions::with_open_table(state.url()))?.stop()?;
+            let before = trace(lab, &web(lab), &manifests)?;
+            assert_eq!(before.code, Some(0), "before {damage:?}: {before:?}");
+            lab.node.exec_with_input(&["nft", "-f", "-"], &damage.join("\n"))?;
+            let run = trace(lab, &web(lab), &manifests)?;
+            assert_eq!((run.code, run.err.as_str()), (Some(1), ""), "{damage:?}: {run:?}");
+            for words in expected {
+                assert!(run.out.contains(words), "{damage:?}: {words} is not in:\n{}", run.out);
+            }
+            assert!(run.out.contains("`contiv resync` makes it right"), "{}", run.out);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn without_a_table_or_the_right_to_read_it_that_is_said_and_what_to_do() -> Result<()> {
+    isolated("kernel_trace::without_a_table_or_the_right_to_read_it_that_is_said_and_what_to_do", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&web(lab))?;
+        let folder = state.folder();
+        let manifests = ["--node-name", lab.node.host.name, "-f", &folder];
+        let fails = |run: &Run, parts: &[&str]| {
+            assert_eq!((run.code, run.out.as_str()), (Some(1), ""), "{run:?}");
+            for part in parts {
+                assert!(run.err.contains(part), "{part} is not in: {}", run.err);
+            }
+        };
+        let parts = ["no table inet contiv", "does the agent run", "POST /controller/resync"];
+        fails(&trace(lab, &web(lab), &manifests)?, &parts);
+        lab.node.exec(&["nft", "add", "table", "inet", "contiv"])?;
+        fails(&trace(lab, &web(lab), &manifests)?, &["other sets or base chains", "POST /controller/resync"]);
+        let unprivileged = ["setpriv", "--bounding-set", "-net_admin"];
+        fails(
+            &trace_behind(lab, &unprivileged, &web(lab), &manifests)?,
+            &["run as root or with CAP_NET_ADMIN"],
+        );
+        Ok(())
+    })
+}
+
+#[test]
+fn a_change_on_its_way_to_the_kernel_is_no_difference() -> Result<()> {
+    isolated("kernel_trace::a_change_on_its_way_to_the_kernel_is_no_difference", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&web(lab))?;
+        let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
+        let rest = Service::new("web", 80, &[lab.pod3.host]);
+        for service in [&rest, &web(lab)].into_iter().cycle().take(8) {
+            state.put(service)?;
+            // The agent may know of it already, and the kernel not yet.
+            let run = trace(lab, service, &[])?;
+            assert_eq!(run.code, Some(0), "{run:?}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn tables_of_others_that_packets_pass_are_told_and_whether_they_drop_anything() -> Result<()> {
+    isolated(
+        "kernel_trace::tables_of_others_that_packets_pass_are_told_and_whether_they_drop_anything",
+        |lab| {
+            let state = Manifests::new(lab)?;
+            state.put(&web(lab))?;
+            let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
+            let run = trace(lab, &web(lab), &[])?;
+            assert!(run.code == Some(0) && !run.out.contains("OTHER TABLES"), "{run:?}");
+
+            let firewall = "
+            table inet firewall {
+                chain checked { tcp dport 8080 drop; udp dport 53 reject; ct state invalid drop; };
+                chain forward { type filter hook forward priority -5; policy accept; jump checked; };
+            }
+            table ip strict { chain out { type filter hook postrouting priority 7; policy drop; accept; }; }
+            table inet counters { chain in { type filter hook prerouting priority -200; counter; }; }
+            table ip6 six { chain in { type filter hook prerouting priority 0; drop; }; }
+            table inet none { chain idle { drop; }; }";
+            lab.node.exec_with_input(&["nft", "-f", "-"], firewall)?;
+            let run = trace(lab, &web(lab), &[])?;
+            assert_eq!(run.code, Some(0), "what others do is no difference: {run:?}");
+            let told = "
+OTHER TABLES that packets may pass, before and after contiv's:
+  prerouting    -200  table inet counters, chain in: drops nothing
+  forward         -5  table inet firewall, chain forward: 3 rules of its table may drop or reject
+  postrouting      7  table ip strict, chain out: drops by its policy
+
+NO DIFFERENCE";
+            assert!(run.out.contains(told), "{}", run.out);
+            Ok(())
+        },
+    )
+}

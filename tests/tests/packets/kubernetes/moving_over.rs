@@ -1,0 +1,116 @@
+//! From kube-proxy to contiv on a running node, and back, while connections are opened all the time.
+
+use std::{thread, time::Duration};
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions, binary},
+    cluster::{Frontend, Service, TARGET_PORT},
+    lab::{Family, Lab, Protocol, Responder, Result, Session, isolated},
+};
+
+use crate::kubernetes::{cluster::Kubernetes, kube_proxy};
+
+/// How long each stage lasts, so that many connections are opened in it.
+const STAGE: Duration = Duration::from_millis(700);
+
+/// A connection that stays open, and who answered first.
+struct Lasting {
+    session: Session,
+    by: String,
+}
+
+/// Opens connections that stay open, from outside, from a pod and from the node.
+fn open(lab: &Lab, service: &Service) -> Result<Vec<Lasting>> {
+    let mut open = Vec::new();
+    for family in Family::BOTH {
+        for (from, frontend) in [
+            (&lab.client, Frontend::NodePort),
+            (&lab.client, Frontend::LoadBalancer),
+            (&lab.pod2, Frontend::ClusterIp),
+            (&lab.node, Frontend::ClusterIp),
+        ] {
+            let mut session = from.open(Protocol::Tcp, service.address(lab, frontend, family))?;
+            let by = session.ask()?.by;
+            open.push(Lasting { session, by });
+        }
+    }
+    Ok(open)
+}
+
+/// Each is where it was, and works.
+fn check(open: &mut [Lasting], stage: &str) -> Result<()> {
+    for Lasting { session, by } in open {
+        assert_eq!(session.ask()?.by, *by, "an open connection stays with its backend: {stage}");
+    }
+    Ok(())
+}
+
+/// The tables of both proxies that there are.
+fn tables(lab: &Lab) -> Result<Vec<String>> {
+    let listed = lab.node.exec(&["nft", "list", "tables"])?;
+    let mut tables: Vec<String> = listed.lines().map(str::to_owned).collect();
+    tables.sort();
+    Ok(tables)
+}
+
+#[test]
+fn a_node_moves_over_from_kube_proxy_and_back_and_no_connection_fails() -> Result<()> {
+    let test = "kubernetes::moving_over::a_node_moves_over_from_kube_proxy_and_back_and_no_connection_fails";
+    isolated(test, |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
+        let kubernetes = Kubernetes::start(lab)?;
+        kubernetes.put(&web)?;
+        let options = AgentOptions::with_store(kubernetes.url()?);
+        let both = ["table inet contiv", "table ip kube-proxy", "table ip6 kube-proxy"];
+        let (ours, theirs) = both.split_at(1);
+        kube_proxy::load(lab, &web)?;
+        let mut open_before = open(lab, &web)?;
+        let moves = || -> Result<()> {
+            thread::sleep(STAGE);
+            let agent = Agent::start(lab, &options)?;
+            assert_eq!(tables(lab)?, both);
+            let mut open_beside = open(lab, &web)?;
+            thread::sleep(STAGE);
+            kube_proxy::remove(lab)?;
+            assert_eq!(tables(lab)?, ours);
+            check(&mut open_before, "opened under kube-proxy, now under contiv")?;
+            check(&mut open_beside, "opened under both, now under contiv")?;
+            let mut open_after = open(lab, &web)?;
+            thread::sleep(STAGE);
+
+            kube_proxy::load(lab, &web)?;
+            assert_eq!(tables(lab)?, both);
+            thread::sleep(STAGE);
+            assert!(agent.stop()?.success());
+            lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"])?;
+            assert_eq!(tables(lab)?, theirs);
+            thread::sleep(STAGE);
+            check(&mut open_before, "opened under kube-proxy, there and back")?;
+            check(&mut open_beside, "opened under both, back under kube-proxy")?;
+            check(&mut open_after, "opened under contiv, now under kube-proxy")
+        };
+        let address = |frontend, family| web.address(lab, frontend, family);
+        let mut answered = [0; 4];
+        let [outside4, outside6, pod, node] = &mut answered;
+        *outside4 = lab.client.ask_while(Protocol::Tcp, address(Frontend::NodePort, Family::V4), || {
+            *outside6 =
+                lab.client.ask_while(Protocol::Tcp, address(Frontend::ExternalIp, Family::V6), || {
+                    *pod = lab.pod2.ask_while(
+                        Protocol::Tcp,
+                        address(Frontend::ClusterIp, Family::V4),
+                        || {
+                            let cluster_ip = address(Frontend::ClusterIp, Family::V6);
+                            *node = lab.node.ask_while(Protocol::Tcp, cluster_ip, moves)?;
+                            Ok(())
+                        },
+                    )?;
+                    Ok(())
+                })?;
+            Ok(())
+        })?;
+        println!("{answered:?} new connections from outside, a pod and the node, and none failed");
+        assert!(answered.iter().all(|answered| *answered > 100), "too few were tried: {answered:?}");
+        Ok(())
+    })
+}

@@ -1,0 +1,110 @@
+//! What Kubernetes says, and who answers.
+
+use std::time::Duration;
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions},
+    cluster::{Etcd, Frontend, Service, State, TARGET_PORT},
+    lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, wait_until},
+};
+
+use crate::kubernetes::cluster::{Kubernetes, start_reflector};
+
+/// For what must happen. Much more than is needed.
+const SOON: Duration = Duration::from_secs(40);
+
+/// Who answers a client outside, at each address of a service and by each family.
+fn answers(lab: &Lab, service: &Service) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for family in Family::BOTH {
+        for frontend in Frontend::ALL {
+            let outcome = lab.client.ask(Protocol::Tcp, service.address(lab, frontend, family))?;
+            all.push(match outcome {
+                Outcome::Answered { answer, .. } => answer.by,
+                other => format!("{other:?}"),
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// Everything that can happen while an agent and an API server run. `agent` follows it, in whatever way.
+fn follow(lab: &Lab, kubernetes: &Kubernetes<'_>, agent: &Agent<'_>) -> Result<()> {
+    let [web, gone] = [("web", 80), ("gone", 81)].map(|(name, n)| Service::new(name, n, &[lab.pod1.host]));
+    for service in [&web, &gone] {
+        agent.wait_until_applied(service)?;
+        assert_eq!(answers(lab, service)?, ["pod1"; 8]);
+    }
+    let moved = Service { backends: vec![lab.pod3.host], ..web.clone() };
+    kubernetes.put(&moved)?;
+    agent.wait_until_applied(&moved)?;
+    assert_eq!(answers(lab, &web)?, ["pod3"; 8]);
+
+    kubernetes.server.cut();
+    kubernetes.delete(&gone);
+    let moved = Service { backends: vec![lab.pod4.host], ..web.clone() };
+    kubernetes.put(&moved)?;
+    kubernetes.server.expire();
+    // Nobody knows yet, and the last state stays in force.
+    assert_eq!(answers(lab, &web)?, ["pod3"; 8]);
+    assert_eq!(answers(lab, &gone)?, ["pod1"; 8]);
+    kubernetes.server.mend();
+    agent.wait_until_applied(&moved)?;
+    agent.wait_until_gone(&gone)?;
+    assert_eq!(answers(lab, &web)?, ["pod4"; 8]);
+    assert!(answers(lab, &gone)?.iter().all(|answer| answer != "pod1"));
+    Ok(())
+}
+
+fn start(lab: &Lab) -> Result<Kubernetes<'_>> {
+    let kubernetes = Kubernetes::start(lab)?;
+    for (name, number) in [("web", 80), ("gone", 81)] {
+        kubernetes.put(&Service::new(name, number, &[lab.pod1.host]))?;
+    }
+    Ok(kubernetes)
+}
+
+#[test]
+fn an_agent_reads_kubernetes_itself_and_follows_it_over_an_outage_in_which_things_vanish() -> Result<()> {
+    let test = "kubernetes::packets::an_agent_reads_kubernetes_itself_and_follows_it_over_an_outage_in_which_things_vanish";
+    isolated(test, |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let kubernetes = start(lab)?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(kubernetes.url()?))?;
+        follow(lab, &kubernetes, &agent)?;
+        let requests = kubernetes.server.take_requests();
+        let is_needed = |request: &String| {
+            ["/services?", "/endpointslices?"].iter().any(|path| request.contains(path))
+                || request.contains("/nodes?") && request.contains("metadata.name%3Dnode")
+        };
+        let others: Vec<_> = requests.iter().filter(|request| !is_needed(request)).collect();
+        assert!(others.is_empty(), "more is read than kube-proxy reads: {others:?}");
+        agent.stop().map(drop)
+    })
+}
+
+#[test]
+fn the_reflector_brings_kubernetes_into_etcd_and_from_there_to_the_agent() -> Result<()> {
+    let test = "kubernetes::packets::the_reflector_brings_kubernetes_into_etcd_and_from_there_to_the_agent";
+    isolated(test, |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let kubernetes = start(lab)?;
+        let etcd = Etcd::start(lab)?;
+        let _controller = start_reflector(lab, &kubernetes, &etcd.url())?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
+        follow(lab, &kubernetes, &agent)?;
+        // What somebody takes away is put back, and what is somebody else's stays.
+        let web = Service::new("web", 80, &[lab.pod4.host]);
+        etcd.delete(&web)?;
+        let theirs = r#"{"name":"theirs","labels":{"contiv.io/managed-by":"me"}}"#;
+        etcd.put_value(&format!("{}/service/theirs/namespace/default", contiv_tests::cluster::ROOT), theirs)?;
+        wait_until("the service is back", SOON, || {
+            etcd.etcdctl(&["get", "--print-value-only", &Etcd::key(&web)])
+                .is_ok_and(|value| !value.is_empty())
+        })?;
+        agent.wait_until_applied(&web)?;
+        let keys = etcd.etcdctl(&["get", "--prefix", "--keys-only", contiv_tests::cluster::ROOT])?;
+        assert!(keys.contains("/service/theirs/"), "{keys}");
+        agent.stop().map(drop)
+    })
+}

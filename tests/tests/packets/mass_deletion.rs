@@ -1,0 +1,124 @@
+//! A store that loses most of its content does not take the services of the node with it.
+
+use std::time::Duration;
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions},
+    cluster::{Etcd, Frontend, ROOT, Service, State, TARGET_PORT},
+    lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, wait_until},
+};
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(20);
+const NAMES: [&str; 12] =
+    ["web0", "web1", "web2", "web3", "web4", "web5", "web6", "web7", "web8", "web9", "web10", "web11"];
+
+fn services(lab: &Lab) -> Vec<Service> {
+    (1..).zip(NAMES).map(|(number, name)| Service::new(name, number, &[lab.pod1.host])).collect()
+}
+
+fn answering(lab: &Lab) -> Result<usize> {
+    let mut count = 0;
+    for service in services(lab) {
+        let address = service.address(lab, Frontend::NodePort, Family::V4);
+        count += usize::from(matches!(lab.client.ask(Protocol::Tcp, address)?, Outcome::Answered { .. }));
+    }
+    Ok(count)
+}
+
+fn status(agent: &Agent<'_>) -> Result<Value> {
+    agent.http("GET", "/status")?.json()
+}
+
+fn wait_until_held(agent: &Agent<'_>) -> Result<()> {
+    wait_until("deletions are held", SOON, || {
+        status(agent).is_ok_and(|status| status["held_deletions"]["objects"].is_u64())
+    })
+    .map(drop)
+}
+
+/// With a store that has everything, and an agent that has applied it.
+fn start<'lab>(lab: &'lab Lab, etcd: &Etcd<'_>, flags: &[&str]) -> Result<Agent<'lab>> {
+    let flags = flags.iter().map(ToString::to_string).collect();
+    Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(etcd.url()) })
+}
+
+#[test]
+fn what_is_gone_at_once_stays_in_force_until_it_is_confirmed_and_changes_go_on() -> Result<()> {
+    isolated(
+        "mass_deletion::what_is_gone_at_once_stays_in_force_until_it_is_confirmed_and_changes_go_on",
+        |lab| {
+            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+            let etcd = Etcd::start(lab)?;
+            services(lab).iter().try_for_each(|service| etcd.put(service))?;
+            let agent = start(lab, &etcd, &["--mass-deletion-wait=1h"])?;
+            assert_eq!(answering(lab)?, 12);
+            etcd.etcdctl(&["del", "--prefix", "/vnf-agent/contiv-ksr/k8s/service/"])?;
+            wait_until_held(&agent)?;
+            let new = Service::new("new", 80, &[lab.pod3.host]);
+            etcd.put(&new)?;
+            agent.wait_until_applied(&new)?;
+            assert_eq!(answering(lab)?, 12, "they stay");
+            wait_until("everything is saved", SOON, || {
+                status(&agent).is_ok_and(|status| status["mirror"]["revision"] == status["revision"])
+            })?;
+            // Neither another list nor a restart changes that.
+            agent.http("POST", "/controller/resync")?;
+            agent.kill()?;
+            let agent = start(lab, &etcd, &["--mass-deletion-wait=1h"])?;
+            wait_until_held(&agent)?;
+            assert_eq!(answering(lab)?, 12, "what was saved of them stays");
+
+            assert_eq!(agent.http("POST", "/controller/confirm-deletions")?.status, 202);
+            services(lab).iter().try_for_each(|service| agent.wait_until_gone(service))?;
+            assert_eq!(answering(lab)?, 0);
+            assert_eq!(status(&agent)?.get("held_deletions"), None);
+            assert_eq!(agent.http("POST", "/controller/confirm-deletions")?.status, 200, "none are held");
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn after_its_time_what_is_gone_is_gone_and_what_came_back_in_time_was_never_away() -> Result<()> {
+    isolated(
+        "mass_deletion::after_its_time_what_is_gone_is_gone_and_what_came_back_in_time_was_never_away",
+        |lab| {
+            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+            let etcd = Etcd::start(lab)?;
+            services(lab).iter().try_for_each(|service| etcd.put(service))?;
+            let agent = start(lab, &etcd, &["--mass-deletion-wait=5s"])?;
+            etcd.etcdctl(&["del", "--prefix", "/vnf-agent/contiv-ksr/k8s/service/"])?;
+            wait_until_held(&agent)?;
+            let services = services(lab);
+            let (back, gone) = services.split_at(6);
+            back.iter().try_for_each(|service| etcd.put(service))?;
+            gone.iter().try_for_each(|service| agent.wait_until_gone(service))?;
+            assert_eq!(answering(lab)?, 6);
+            let history = agent.http("GET", "/controller/event-history")?.body;
+            assert!(history.contains("held long enough"), "{history}");
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn what_a_large_store_lost_while_the_agent_was_stopped_stays_in_force_too() -> Result<()> {
+    isolated("mass_deletion::what_a_large_store_lost_while_the_agent_was_stopped_stays_in_force_too", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let etcd = Etcd::start(lab)?;
+        services(lab).iter().try_for_each(|service| etcd.put(service))?;
+        let node = |number| (format!("{ROOT}/nodeinfo/large{number}"), "{}".to_owned());
+        etcd.put_values(&(0..3000).map(node).collect::<Vec<_>>())?;
+        let agent = start(lab, &etcd, &["--mass-deletion-wait=1h"])?;
+        wait_until("everything is saved", SOON, || {
+            status(&agent).is_ok_and(|status| status["mirror"]["revision"] == status["revision"])
+        })?;
+        agent.kill()?;
+        etcd.etcdctl(&["del", "--prefix", "/vnf-agent/contiv-ksr/k8s/service/"])?;
+        let agent = start(lab, &etcd, &["--mass-deletion-wait=1h"])?;
+        wait_until_held(&agent)?;
+        assert_eq!(answering(lab)?, 12);
+        Ok(())
+    })
+}

@@ -1,0 +1,260 @@
+//! What the store said last is on disk, and in force while the store cannot be reached.
+
+use std::time::Duration;
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions, binary},
+    cluster::{Etcd, Frontend, Manifests, Service, State, TARGET_PORT},
+    lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, scratch, wait_until},
+};
+use serde_json::Value;
+
+/// For what must happen. Much more than is needed.
+const SOON: Duration = Duration::from_secs(20);
+
+fn ask(lab: &Lab, service: &Service) -> Result<Outcome> {
+    lab.client.ask(Protocol::Tcp, service.address(lab, Frontend::NodePort, Family::V4))
+}
+
+fn is_answered(lab: &Lab, service: &Service, by: &str) -> bool {
+    ask(lab, service)
+        .is_ok_and(|outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.by == by))
+}
+
+fn status(agent: &Agent<'_>) -> Result<Value> {
+    agent.http("GET", "/status")?.json()
+}
+
+fn wait_until_saved(agent: &Agent<'_>) -> Result<()> {
+    wait_until("everything is saved", SOON, || {
+        status(agent).is_ok_and(|status| {
+            status["revision"].is_i64() && status["mirror"]["revision"] == status["revision"]
+        })
+    })
+    .map(drop)
+}
+
+/// Takes everything of the agent's out of the kernel, as a reboot would.
+fn forget_everything(lab: &Lab) -> Result<()> {
+    lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"]).map(drop)
+}
+
+#[test]
+fn without_the_store_the_agent_starts_with_what_was_saved_and_follows_the_store_when_it_is_back() -> Result<()>
+{
+    let test = "mirror::without_the_store_the_agent_starts_with_what_was_saved_and_follows_the_store_when_it_is_back";
+    isolated(test, |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let mut etcd = Etcd::start(lab)?;
+        let [web, gone] =
+            [("web", 80), ("gone", 81)].map(|(name, n)| Service::new(name, n, &[lab.pod1.host]));
+        etcd.put(&web)?;
+        etcd.put(&gone)?;
+        let options = AgentOptions::with_store(etcd.url());
+        let agent = Agent::start(lab, &options)?;
+        wait_until_saved(&agent)?;
+        // A change after the first list is saved too.
+        let moved = Service { backends: vec![lab.pod3.host], ..web.clone() };
+        etcd.put(&moved)?;
+        agent.wait_until_applied(&moved)?;
+        wait_until_saved(&agent)?;
+        agent.kill()?;
+        etcd.kill()?;
+        forget_everything(lab)?;
+        assert!(!is_answered(lab, &web, "pod3"));
+
+        let agent = Agent::start(lab, &options)?;
+        assert!(is_answered(lab, &web, "pod3") && is_answered(lab, &gone, "pod1"));
+        let said = status(&agent)?;
+        assert_eq!((&said["from_mirror"], &said["ready"]), (&true.into(), &true.into()), "{said}");
+        assert!(said["store_down"]["reason"].is_string(), "{said}");
+
+        etcd.start_again()?;
+        etcd.delete(&gone)?;
+        let back = Service { backends: vec![lab.pod4.host], ..web.clone() };
+        etcd.put(&back)?;
+        agent.wait_until_applied(&back)?;
+        agent.wait_until_gone(&gone)?;
+        assert!(is_answered(lab, &web, "pod4") && !is_answered(lab, &gone, "pod1"));
+        let said = status(&agent)?;
+        assert_eq!((&said["from_mirror"], said.get("store_down")), (&false.into(), None), "{said}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_value_that_became_bad_while_the_agent_was_stopped_leaves_the_last_good_one_in_force() -> Result<()> {
+    let test =
+        "mirror::a_value_that_became_bad_while_the_agent_was_stopped_leaves_the_last_good_one_in_force";
+    isolated(test, |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let etcd = Etcd::start(lab)?;
+        let web = Service::new("web", 80, &[lab.pod1.host]);
+        etcd.put(&web)?;
+        let options = AgentOptions::with_store(etcd.url());
+        let agent = Agent::start(lab, &options)?;
+        wait_until_saved(&agent)?;
+        agent.stop()?;
+        etcd.put_value(&Etcd::key(&web), r#"{"name":"web","port":[{"#)?;
+        for _ in 0..2 {
+            let agent = Agent::start(lab, &options)?;
+            assert!(is_answered(lab, &web, "pod1"), "it stays in force over every start");
+            let quarantine = agent.http("GET", "/quarantine")?.body;
+            assert!(
+                quarantine.contains(&Etcd::key(&web)) && quarantine.contains("last good"),
+                "{quarantine}"
+            );
+            wait_until_saved(&agent)?;
+            agent.stop()?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_damaged_mirror_is_set_aside_and_is_no_obstacle() -> Result<()> {
+    isolated("mirror::a_damaged_mirror_is_set_aside_and_is_no_obstacle", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let mut etcd = Etcd::start(lab)?;
+        let web = Service::new("web", 80, &[lab.pod1.host]);
+        etcd.put(&web)?;
+        let options = AgentOptions::with_store(etcd.url());
+        let agent = Agent::start(lab, &options)?;
+        wait_until_saved(&agent)?;
+        agent.stop()?;
+        let folder = scratch("agent-state")?;
+        let file = folder.join("mirror.redb");
+        lab.node.exec(&["truncate", "--size=-5000", &file.to_string_lossy()])?;
+
+        // With the store it is not even needed; without, there is nothing to go on with, and nothing is made up.
+        let agent = Agent::start(lab, &options)?;
+        assert!(is_answered(lab, &web, "pod1"));
+        wait_until_saved(&agent)?;
+        assert!(folder.join("mirror.redb.damaged").exists());
+        agent.stop()?;
+        etcd.kill()?;
+        forget_everything(lab)?;
+        let agent = Agent::start(lab, &options)?;
+        assert!(is_answered(lab, &web, "pod1"), "the new one is as good as the old one was");
+        agent.stop().map(drop)
+    })
+}
+
+#[test]
+fn on_a_disk_that_is_full_or_can_only_be_read_the_agent_starts_with_what_was_saved() -> Result<()> {
+    isolated(
+        "mirror::on_a_disk_that_is_full_or_can_only_be_read_the_agent_starts_with_what_was_saved",
+        |lab| {
+            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+            let mut etcd = Etcd::start(lab)?;
+            let web = Service::new("web", 80, &[lab.pod1.host]);
+            etcd.put(&web)?;
+            let folder = scratch("agent-state")?.to_string_lossy().into_owned();
+            let (fill, lock) = (format!("{folder}/fill"), format!("{folder}/agent.lock"));
+            lab.node.exec(&["mkdir", "-p", &folder])?;
+            lab.node.exec(&["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", &folder])?;
+            let options = AgentOptions::with_store(etcd.url());
+            let agent = Agent::start(lab, &options)?;
+            wait_until_saved(&agent)?;
+            // So that the file needs a repair too.
+            agent.kill()?;
+            etcd.kill()?;
+
+            let start_from_the_mirror = |what: &str| {
+                forget_everything(lab)?;
+                let agent = Agent::start(lab, &options)?;
+                assert_eq!(status(&agent)?["from_mirror"], true, "{what}");
+                assert!(is_answered(lab, &web, "pod1"), "{what}");
+                Ok::<_, contiv_tests::lab::LabError>(agent)
+            };
+            lab.node.exec(&["rm", &lock])?;
+            lab.node.exec(&["sh", "-c", &format!("cat /dev/zero > {fill} || true")])?;
+            start_from_the_mirror("full")?.kill()?;
+            lab.node.exec(&["rm", &fill])?;
+            lab.node.exec(&["mount", "-o", "remount,ro", &folder])?;
+            start_from_the_mirror("read-only")?.kill()?;
+            lab.node.exec(&["mount", "-o", "remount,rw", &folder])?;
+            lab.node.exec(&["rm", &lock])?;
+            lab.node.exec(&["mount", "-o", "remount,ro", &folder])?;
+            let agent = start_from_the_mirror("read-only, without a lock file")?;
+            let contiv = binary()?.to_string_lossy().into_owned();
+            let second = ["timeout", "10", &contiv, "agent", "--listen=127.0.0.1:0", "--state-dir", &folder];
+            let refusal = lab.node.exec(&second).expect_err("one is running").to_string();
+            assert!(refusal.contains("another agent"), "{refusal}");
+
+            etcd.start_again()?;
+            let moved = Service { backends: vec![lab.pod3.host], ..web.clone() };
+            etcd.put(&moved)?;
+            agent.wait_until_applied(&moved)?;
+            wait_until("it is said that nothing is saved", SOON, || {
+                status(&agent).is_ok_and(|status| status["mirror"]["error"].is_string())
+            })?;
+            lab.node.exec(&["mount", "-o", "remount,rw", &folder])?;
+            etcd.put(&web)?;
+            wait_until_saved(&agent)?;
+            assert!(!std::path::Path::new(&format!("{folder}/mirror.redb.damaged")).exists(), "it never was");
+            agent.stop().map(drop)
+        },
+    )
+}
+
+#[test]
+fn manifests_broken_while_stopped_keep_what_was_saved() -> Result<()> {
+    isolated("mirror::manifests_broken_while_stopped_keep_what_was_saved", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let manifests = Manifests::new(lab)?;
+        let [web, api] = [("web", 80), ("api", 81)].map(|(name, n)| Service::new(name, n, &[lab.pod1.host]));
+        manifests.put(&web)?;
+        manifests.put(&api)?;
+        let options = AgentOptions::with_store(manifests.url());
+        let agent = Agent::start(lab, &options)?;
+        wait_until_saved(&agent)?;
+        agent.stop()?;
+        // One of which nothing can be told, and one in which only the service is wrong.
+        manifests.write("web.yaml", "kind: [")?;
+        let broken = "{apiVersion: v1, kind: Service, metadata: {name: api}, spec: {clusterIP: nowhere}}";
+        manifests.write("api.yaml", broken)?;
+        for _ in 0..2 {
+            forget_everything(lab)?;
+            let agent = Agent::start(lab, &options)?;
+            assert!(is_answered(lab, &web, "pod1"), "it stays in force over every start");
+            let api = agent.http("GET", "/services/default/api")?;
+            assert_eq!(api.status, 200, "{}", api.body);
+            let quarantine = agent.http("GET", "/quarantine")?.body;
+            assert!(quarantine.contains("web.yaml") && quarantine.contains("api.yaml"), "{quarantine}");
+            wait_until_saved(&agent)?;
+            agent.stop()?;
+        }
+
+        let agent = Agent::start(lab, &options)?;
+        let moved = Service { backends: vec![lab.pod3.host], ..web.clone() };
+        manifests.put(&moved)?;
+        agent.wait_until_applied(&moved)?;
+        manifests.write("api.yaml", "")?;
+        agent.wait_until_gone(&api)?;
+        assert!(is_answered(lab, &web, "pod3"));
+        agent.stop().map(drop)
+    })
+}
+
+#[test]
+fn services_on_one_address_keep_their_winner_over_a_restart() -> Result<()> {
+    isolated("mirror::services_on_one_address_keep_their_winner_over_a_restart", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let manifests = Manifests::new(lab)?;
+        let web = Service::new("web", 80, &[lab.pod1.host]);
+        let api = Service { name: "api", backends: vec![lab.pod3.host], ..web.clone() };
+        manifests.put(&web)?;
+        let options = AgentOptions::with_store(manifests.url());
+        let agent = Agent::start(lab, &options)?;
+        assert!(is_answered(lab, &web, "pod1"));
+        manifests.put(&api)?;
+        agent.wait_until_applied(&api)?;
+        // Neither says when it came to be, so the smaller name counts.
+        assert!(is_answered(lab, &web, "pod3"));
+        agent.stop()?;
+        let agent = Agent::start(lab, &options)?;
+        assert!(is_answered(lab, &web, "pod3"));
+        agent.stop().map(drop)
+    })
+}

@@ -1,0 +1,561 @@
+//! What the nftables renderer leaves in a real kernel, held against readers that know nothing of it: the `nft` command
+//! and the crate `nftables`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use contiv_model::{
+    Addresses, Backend, BackendState, Balance, ChangeSet, ClusterIpMasquerade, ContivService, NodeFacts,
+    Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy,
+};
+use contiv_renderer::{
+    Renderer, Report, Verifier, dry_run,
+    faulty::{FaultSwitch, NetlinkFaults},
+    nftables::{Nftables, TableVerifier},
+};
+use contiv_tests::{
+    kernel::{Elements, count, read_elements},
+    lab::{LabError, Namespace, Result, isolated, load_ruleset},
+};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+#[test]
+fn the_skeleton_lists_the_same_whether_nft_loads_it_or_netlink_programs_it() -> Result<()> {
+    isolated(
+        "nftables_kernel::the_skeleton_lists_the_same_whether_nft_loads_it_or_netlink_programs_it",
+        |lab| {
+            resync(&lab.node, &mut Nftables::new(), &Snapshot::default())?;
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../renderer/src/nftables/skeleton.nft");
+            lab.node2.exec(&["nft", "-f", file])?;
+            assert_same_listing(&lab.node, &lab.node2)
+        },
+    )
+}
+
+#[test]
+fn a_full_table_lists_the_same_whether_nft_loads_its_text_or_netlink_programs_it() -> Result<()> {
+    isolated(
+        "nftables_kernel::a_full_table_lists_the_same_whether_nft_loads_its_text_or_netlink_programs_it",
+        |lab| {
+            let mut snapshot = snapshot(6, 3);
+            for masquerade in
+                [ClusterIpMasquerade::AllButPods, ClusterIpMasquerade::All, ClusterIpMasquerade::None]
+            {
+                snapshot.node.cluster_ip_masquerade = masquerade;
+                resync(&lab.node, &mut Nftables::new(), &snapshot)?;
+                lab.node2.exec(&["nft", "flush", "ruleset"])?;
+                load_ruleset(&lab.node2, &dry_run::nft(&snapshot))?;
+                assert_same_listing(&lab.node, &lab.node2)?;
+            }
+            Ok(())
+        },
+    )
+}
+
+/// nft 1.0.6 writes one to `meta l4proto` in the key of an interval set, with a size and a length that hardened kernels refuse.
+#[test]
+fn rendered_table_loads_without_byteorder_expressions() -> Result<()> {
+    isolated("nftables_kernel::rendered_table_loads_without_byteorder_expressions", |lab| {
+        let ruleset = dry_run::nft(&snapshot(6, 3));
+        let messages = lab.node.exec_with_input(&["nft", "--debug=netlink", "-f", "-"], &ruleset)?;
+        assert!(messages.contains("[ lookup reg 1 set source-ranges4"), "{messages}");
+        let conversions: Vec<&str> = messages.lines().filter(|line| line.contains("byteorder")).collect();
+        assert!(conversions.is_empty(), "{conversions:#?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn what_remembers_ipv6_clients_can_be_listed_although_this_nft_cannot_load_it() -> Result<()> {
+    isolated(
+        "nftables_kernel::what_remembers_ipv6_clients_can_be_listed_although_this_nft_cannot_load_it",
+        |lab| {
+            let mut sticky = service(1, 3);
+            sticky.session_affinity_timeout = 600;
+            let services = BTreeMap::from([(sticky.id.clone(), Arc::new(sticky))]);
+            resync(&lab.node, &mut Nftables::new(), &Snapshot { services, ..snapshot(0, 0) })?;
+            let listing = lab.node.exec(&["nft", "list", "chain", "inet", "contiv", "learn-v6-600"])?;
+            let rule = "update @affinity6 { ct original ip6 daddr . meta l4proto . ct original proto-dst . ip6 saddr \
+                    timeout 10m : ip6 daddr . th dport }";
+            assert!(listing.contains(rule), "{listing}");
+            lab.node.exec(&["nft", "-j", "list", "ruleset"])?;
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn another_reader_finds_exactly_the_elements_that_are_desired() -> Result<()> {
+    isolated("nftables_kernel::another_reader_finds_exactly_the_elements_that_are_desired", |lab| {
+        let mut renderer = Nftables::new();
+        let mut state = snapshot(0, 0);
+        resync(&lab.node, &mut renderer, &state)?;
+        // A walk through states that differ in services, backends, policies and node addresses.
+        for step in [(4, 1), (4, 2), (6, 5), (6, 3), (2, 3), (2, 0), (5, 7)] {
+            let next = snapshot(step.0, step.1);
+            let changes = ChangeSet::between(&state, &next);
+            state = next;
+            lab.node.run(|| renderer.update(&changes).map_err(unexpected))?;
+            let listed = read_elements(&lab.node)?;
+            assert_eq!(listed, desired_elements(&state), "after {step:?}");
+            assert_eq!(verifier_elements(&lab.node)?, listed, "after {step:?}");
+            let verification = lab.node.run(|| TableVerifier::new().verify(&state).map_err(unexpected))?;
+            assert!(verification.drift.is_empty(), "after {step:?}: {:#?}", verification.drift);
+            assert!(verification.checked > 100, "{}", verification.checked);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_resync_writes_nothing_where_all_is_right_and_counters_live_on() -> Result<()> {
+    isolated("nftables_kernel::a_resync_writes_nothing_where_all_is_right_and_counters_live_on", |lab| {
+        let snapshot = snapshot(4, 3);
+        resync(&lab.node, &mut Nftables::new(), &snapshot)?;
+        count_a_connection_by_hand(&lab.node)?;
+        let before = lab.node.exec(&["nft", "list", "ruleset"])?;
+        assert!(before.contains("counter packets 7 bytes 700"), "{before}");
+        let report = resync(&lab.node, &mut Nftables::new(), &snapshot)?;
+        // Pods are told from others, and not masqueraded, each by ranges and by interfaces; those in both families.
+        let pods = 2 * snapshot.node.pod_cidrs.len() + 4 * snapshot.node.pod_interfaces.len();
+        let loopback = 2;
+        assert_eq!(
+            (report.added, report.removed),
+            (pods + loopback, 0),
+            "only the few ranges are written anew"
+        );
+        assert_eq!(lab.node.exec(&["nft", "list", "ruleset"])?, before);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_resync_undoes_whatever_others_did_to_the_table() -> Result<()> {
+    isolated("nftables_kernel::a_resync_undoes_whatever_others_did_to_the_table", |lab| {
+        let snapshot = snapshot(5, 4);
+        resync(&lab.node, &mut Nftables::new(), &snapshot)?;
+        let right = lab.node.exec(&["nft", "list", "ruleset"])?;
+        let damages: [&[&str]; 12] = [
+            &["nft", "flush", "ruleset"],
+            &["nft", "flush", "chain", "inet", "contiv", "services-v4"],
+            &["nft", "insert", "rule", "inet", "contiv", "nat-prerouting", "accept"],
+            &["nft", "flush", "map", "inet", "contiv", "backends4"],
+            &["nft", "delete", "element", "inet", "contiv", "cluster-ips4", "{ 10.96.0.1 }"],
+            &["nft", "add", "element", "inet", "contiv", "cluster-ips4", "{ 192.0.2.1 }"],
+            &[
+                "nft",
+                "add",
+                "element",
+                "inet",
+                "contiv",
+                "services4",
+                "{ 192.0.2.1 . tcp . 80 : jump reject-now }",
+            ],
+            &["nft", "add", "element", "inet", "contiv", "hairpin6", "{ fd00::1 . fd00::2 }"],
+            &["nft", "add", "element", "inet", "contiv", "pods4", "{ 192.0.2.0/24 }"],
+            &["nft", "add", "chain", "inet", "contiv", "foreign"],
+            &["nft", "add", "set", "inet", "contiv", "foreign", "{ type ipv4_addr; }"],
+            &["nft", "add", "chain", "inet", "contiv", "pick-v4-99"],
+        ];
+        for damage in damages {
+            lab.node.exec(damage)?;
+            assert_ne!(lab.node.exec(&["nft", "list", "ruleset"])?, right, "{damage:?} damages nothing");
+            resync(&lab.node, &mut Nftables::new(), &snapshot)?;
+            assert_eq!(sorted(&lab.node.exec(&["nft", "list", "ruleset"])?), sorted(&right), "{damage:?}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_table_of_another_shape_is_replaced() -> Result<()> {
+    isolated("nftables_kernel::a_table_of_another_shape_is_replaced", |lab| {
+        let other = "table inet contiv { set pods4 { type inet_service; }\n chain nat-output { type nat hook output \
+                     priority 0; }\n chain x { tcp dport @pods4 accept; }\n }";
+        lab.node.exec_with_input(&["nft", "-f", "-"], other)?;
+        let snapshot = snapshot(3, 2);
+        resync(&lab.node, &mut Nftables::new(), &snapshot)?;
+        load_ruleset(&lab.node2, &dry_run::nft(&snapshot))?;
+        assert_same_listing(&lab.node, &lab.node2)
+    })
+}
+
+#[test]
+fn chains_that_no_service_needs_any_more_are_kept_for_the_next_one_until_a_resync() -> Result<()> {
+    isolated(
+        "nftables_kernel::chains_that_no_service_needs_any_more_are_kept_for_the_next_one_until_a_resync",
+        |lab| {
+            let mut renderer = Nftables::new();
+            let (many, few) = (snapshot(3, 7), snapshot(3, 2));
+            let chains = |namespace: &Namespace| {
+                namespace.exec(&["nft", "list", "chains", "inet"]).map(|listed| sorted(&listed))
+            };
+            resync(&lab.node, &mut renderer, &many)?;
+            let with_many = chains(&lab.node)?;
+            lab.node.run(|| renderer.update(&ChangeSet::between(&many, &few)).map_err(unexpected))?;
+            let kept = chains(&lab.node)?;
+            assert!(with_many.iter().all(|chain| kept.contains(chain)), "{kept:?}");
+            resync(&lab.node, &mut renderer, &few)?;
+            resync(&lab.node2, &mut Nftables::new(), &few)?;
+            assert_eq!(chains(&lab.node)?, chains(&lab.node2)?);
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn cleanup_removes_the_table_and_leaves_others_alone() -> Result<()> {
+    isolated("nftables_kernel::cleanup_removes_the_table_and_leaves_others_alone", |lab| {
+        let foreign = "table inet contiv-other { chain c { tcp dport 22 accept; }\n }\ntable ip contiv { }";
+        lab.node.exec_with_input(&["nft", "-f", "-"], foreign)?;
+        let before = lab.node.exec(&["nft", "list", "ruleset"])?;
+        resync(&lab.node, &mut Nftables::new(), &snapshot(3, 3))?;
+        assert_ne!(lab.node.exec(&["nft", "list", "ruleset"])?, before);
+        for removed in [1, 0] {
+            let report = lab.node.run(|| Nftables::new().cleanup().map_err(unexpected))?;
+            assert_eq!(report.removed, removed, "a second cleanup finds nothing to do");
+            assert_eq!(lab.node.exec(&["nft", "list", "ruleset"])?, before);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn thousands_of_services_go_in_although_the_send_buffer_is_small() -> Result<()> {
+    isolated("nftables_kernel::thousands_of_services_go_in_although_the_send_buffer_is_small", |lab| {
+        let snapshot = snapshot(4000, 3);
+        let mut renderer = Nftables::new();
+        let report = resync(&lab.node, &mut renderer, &snapshot)?;
+        // Outside the first user namespace the kernel caps the send buffer, so the batch must have been cut.
+        assert!(report.transactions > 1, "{report:?}");
+        assert_eq!(read_elements(&lab.node)?, desired_elements(&snapshot));
+        Ok(())
+    })
+}
+
+#[test]
+fn a_large_set_is_declared_for_what_it_holds_and_made_anew_when_it_is_outgrown() -> Result<()> {
+    isolated(
+        "nftables_kernel::a_large_set_is_declared_for_what_it_holds_and_made_anew_when_it_is_outgrown",
+        |lab| {
+            let declared = || lab.node.exec(&["nft", "list", "map", "inet", "contiv", "backends4"]);
+            let mut renderer = Nftables::new();
+            let mut state = wide(&[1200]);
+            resync(&lab.node, &mut renderer, &state)?;
+            assert!(declared()?.contains("size 2400"));
+            for (services, size, is_planned_anew) in
+                [(wide(&[1200, 700]), "size 2400", false), (wide(&[1200, 700, 800]), "size 5400", true)]
+            {
+                let changes = ChangeSet::between(&state, &services);
+                state = services;
+                let report = lab.node.run(|| renderer.update(&changes).map_err(unexpected))?;
+                assert_eq!(report.rejected, []);
+                assert_eq!(report.added > 2000, is_planned_anew, "{report:?}");
+                assert!(declared()?.contains(size), "{size}");
+                assert_eq!(verifier_elements(&lab.node)?, desired_elements(&state));
+            }
+            // As from nothing, in netlink's words and in nft's.
+            resync(&lab.node2, &mut Nftables::new(), &state)?;
+            assert_same_listing(&lab.node, &lab.node2)?;
+            lab.node2.exec(&["nft", "flush", "ruleset"])?;
+            load_ruleset(&lab.node2, &dry_run::nft(&state))?;
+            assert_same_listing(&lab.node, &lab.node2)?;
+            let before = lab.node.exec(&["nft", "list", "ruleset"])?;
+            let report = resync(&lab.node, &mut Nftables::new(), &state)?;
+            assert!(report.added < 10, "{report:?}");
+            assert_eq!(lab.node.exec(&["nft", "list", "ruleset"])?, before);
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn what_was_read_before_the_first_resync_counts_unless_something_has_changed_since() -> Result<()> {
+    isolated(
+        "nftables_kernel::what_was_read_before_the_first_resync_counts_unless_something_has_changed_since",
+        |lab| {
+            let state = wide(&[1200, 3]);
+            resync(&lab.node, &mut Nftables::new(), &state)?;
+            let list = || lab.node.exec(&["nft", "list", "ruleset"]);
+            let right = list()?;
+            // What others do meanwhile, and whether much has to be put back.
+            for (change, is_much) in [
+                ("list tables", false),
+                ("add table inet other; delete table inet other", false),
+                ("flush map inet contiv backends4", true),
+                ("add element inet contiv cluster-ips4 { 192.0.2.9 }", false),
+                ("flush ruleset", true),
+            ] {
+                let mut renderer = Nftables::new();
+                lab.node.run(|| {
+                    renderer.prepare();
+                    Ok(())
+                })?;
+                lab.node.exec(&["nft", change])?;
+                let report = resync(&lab.node, &mut renderer, &state)?;
+                assert_eq!(report.added > 1000, is_much, "{change}: {report:?}");
+                assert_eq!(list()?, right, "{change}");
+            }
+            // And for another state than was there.
+            let next = wide(&[1200, 2, 5]);
+            let mut renderer = Nftables::new();
+            lab.node.run(|| {
+                renderer.prepare();
+                Ok(())
+            })?;
+            let report = resync(&lab.node, &mut renderer, &next)?;
+            assert!((5..30).contains(&report.added), "{report:?}");
+            assert_eq!(verifier_elements(&lab.node)?, desired_elements(&next));
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn an_update_before_a_resync_is_refused_and_a_failed_call_asks_for_a_resync() -> Result<()> {
+    isolated(
+        "nftables_kernel::an_update_before_a_resync_is_refused_and_a_failed_call_asks_for_a_resync",
+        |lab| {
+            let (old, new) = (snapshot(3, 2), snapshot(3, 3));
+            let changes = ChangeSet::between(&old, &new);
+            let mut renderer = Nftables::new();
+            lab.node.run(|| {
+                assert!(renderer.update(&changes).is_err());
+                renderer.resync(&old).map_err(unexpected)?;
+                Ok(())
+            })?;
+            lab.node.exec(&["nft", "delete", "table", "inet", "contiv"])?;
+            let refused = lab.node.run(|| Ok(renderer.update(&changes)))?;
+            let message = refused.map_err(|error| error.to_string()).err();
+            assert!(message.as_ref().is_some_and(|message| message.contains("No such file")), "{message:?}");
+            assert!(
+                lab.node.run(|| Ok(renderer.update(&changes)))?.is_err(),
+                "what is in the kernel is not known"
+            );
+            resync(&lab.node, &mut renderer, &new)?;
+            assert_eq!(read_elements(&lab.node)?, desired_elements(&new));
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn netlink_that_fails_by_seed_never_leaves_the_kernel_wrong_without_saying_so() -> Result<()> {
+    isolated(
+        "nftables_kernel::netlink_that_fails_by_seed_never_leaves_the_kernel_wrong_without_saying_so",
+        |lab| {
+            let (mut done, mut failed) = (0, 0);
+            for seed in 1..=8 {
+                let mut random = StdRng::seed_from_u64(seed);
+                let switch = FaultSwitch::default();
+                let mut renderer = Nftables::new().failing(NetlinkFaults::new(0.02, seed, switch.clone()));
+                // What the kernel has, if that is known.
+                let mut state = None;
+                for step in 0..25 {
+                    if step == 24 {
+                        switch.turn_off();
+                    }
+                    let next = snapshot(random.random_range(0..8), random.random_range(0..6));
+                    let outcome = lab.node.run(|| {
+                        Ok(match &state {
+                            Some(state) => renderer.update(&ChangeSet::between(state, &next)),
+                            None => renderer.resync(&next),
+                        })
+                    })?;
+                    state = outcome.is_ok().then(|| next.clone());
+                    if outcome.is_err() {
+                        failed += 1;
+                        continue;
+                    }
+                    done += 1;
+                    assert_eq!(
+                        read_elements(&lab.node)?,
+                        desired_elements(&next),
+                        "seed {seed}, step {step}"
+                    );
+                    let found = lab.node.run(|| TableVerifier::new().verify(&next).map_err(unexpected))?;
+                    assert!(found.drift.is_empty(), "seed {seed}, step {step}: {:#?}", found.drift);
+                }
+                assert!(state.is_some(), "seed {seed}: the last call cannot have failed");
+            }
+            assert!(done > 20 && failed > 20, "{done} calls went through, {failed} failed");
+            Ok(())
+        },
+    )
+}
+
+/// Some `services`, all different, with up to `backends` backends each: both families, three protocols, node ports,
+/// policies, weights, services without backends.
+fn snapshot(services: u16, backends: u16) -> Snapshot {
+    let services = (1..=services).map(|number| service(number, backends));
+    Snapshot {
+        services: services.map(|service| (service.id.clone(), Arc::new(service))).collect(),
+        node: NodeFacts {
+            node_ips: addresses(["172.31.0.1", "fd00:172:31::1", "127.0.0.1", "::1"]),
+            pod_interfaces: ["cni0", "veth*"].iter().flat_map(|name| name.parse()).collect(),
+            pod_cidrs: ["10.244.1.0/24", "10.244.9.0/24", "fd00:10:244:1::/64"]
+                .iter()
+                .flat_map(|range| range.parse())
+                .collect(),
+            ..NodeFacts::default()
+        },
+        ..Snapshot::default()
+    }
+}
+
+/// A service for each of `backends`, with so many of them.
+fn wide(backends: &[u16]) -> Snapshot {
+    let service = |(number, backends): (u8, &u16)| {
+        let backend = |backend: u16| {
+            let [high, low] = backend.to_be_bytes();
+            Backend::new((IpAddr::from([10, number, high, low]), 8080).into())
+        };
+        let port = ServicePort {
+            port: 80,
+            protocol: Protocol::Tcp,
+            name: "".into(),
+            node_port: None,
+            backends: (0..*backends).map(backend).collect(),
+        };
+        let service = ContivService {
+            cluster_ips: [IpAddr::from([10, 96, 0, number])].into(),
+            ports: vec![port],
+            ..ContivService::new(ServiceId::new("default", format!("wide-{number}")))
+        };
+        (service.id.clone(), Arc::new(service))
+    };
+    Snapshot { services: (1..).zip(backends).map(service).collect(), ..Snapshot::default() }
+}
+
+fn service(number: u16, backends: u16) -> ContivService {
+    let [high, low] = number.to_be_bytes();
+    let policy = |local| if local { TrafficPolicy::Local } else { TrafficPolicy::Cluster };
+    let protocol = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp][usize::from(number % 3)];
+    let mut external_ips = Addresses::from([IpAddr::from([203, 0, high, low]), v6(0x2001, number)]);
+    let mut cluster_ips = Addresses::from([IpAddr::from([10, 96, high, low]), v6(0xfd00, number)]);
+    // nft 1.0.6 cannot load what remembers IPv6 clients; that has a test of its own.
+    let sticky = number == 3;
+    // A thousand elements for each address: few addresses, so that nft's batch fits the small send buffer.
+    let by_client = number == 4;
+    if sticky || by_client {
+        cluster_ips = cluster_ips.iter().copied().filter(IpAddr::is_ipv4).collect();
+    }
+    if by_client {
+        external_ips = Addresses::new();
+    }
+    ContivService {
+        external_policy: policy(number.is_multiple_of(2)),
+        internal_policy: policy(number.is_multiple_of(5)),
+        cluster_ips,
+        load_balancer_ips: external_ips.clone(),
+        external_ips,
+        session_affinity_timeout: if sticky { 10_800 } else { 0 },
+        balance: if by_client { Balance::ClientAddress } else { Balance::Random },
+        source_ranges: ["192.0.2.0/24", "198.51.100.7/32", "2001:db8::/32"]
+            .iter()
+            .filter_map(|range| range.parse().ok().filter(|_| number == 2))
+            .collect(),
+        source_ranges_on_node_ports: true,
+        ports: vec![ServicePort {
+            port: 80,
+            protocol,
+            name: "main".into(),
+            node_port: (number <= 2000 && !by_client).then_some(30_000 + number),
+            // Every third service has fewer, so that several numbers of slots are in use.
+            backends: (0..backends.saturating_sub(number % 3))
+                .flat_map(|backend| both_families(number, backend))
+                .collect(),
+        }],
+        ..ContivService::new(ServiceId::new("default", format!("s{number}")))
+    }
+}
+
+fn both_families(service: u16, backend: u16) -> [Backend; 2] {
+    let [high, low] = service.to_be_bytes();
+    #[allow(clippy::cast_possible_truncation)]
+    let addresses =
+        [IpAddr::from([10, 128 + high, low, 1 + backend as u8]), v6(0xfd01, service * 16 + backend)];
+    addresses.map(|address| Backend {
+        local: backend.is_multiple_of(2),
+        weight: 1 + backend % 2,
+        state: if backend < 5 { BackendState::Ready } else { BackendState::Terminating },
+        ..Backend::new(SocketAddr::new(address, 8080))
+    })
+}
+
+fn v6(prefix: u16, number: u16) -> IpAddr {
+    IpAddr::from([prefix, 0, 0, 0, 0, 0, 0, number])
+}
+
+fn addresses<const N: usize>(texts: [&str; N]) -> BTreeSet<IpAddr> {
+    texts.iter().flat_map(|text| text.parse()).collect()
+}
+
+fn resync(namespace: &Namespace, renderer: &mut Nftables, snapshot: &Snapshot) -> Result<Report> {
+    namespace.run(|| renderer.resync(snapshot).map_err(unexpected))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in for a closure in map_err")]
+fn unexpected(error: impl ToString) -> LabError {
+    LabError::Unexpected(error.to_string())
+}
+
+/// The kernel lists elements of a hash in no order of ours, so lines are compared as sets of lines.
+fn assert_same_listing(ours: &Namespace, theirs: &Namespace) -> Result<()> {
+    let ours = ours.exec(&["nft", "list", "ruleset"])?;
+    let theirs = theirs.exec(&["nft", "list", "ruleset"])?;
+    assert!(ours.contains("chain nat-prerouting"), "{ours}");
+    let (ours, theirs) = (sorted(&ours), sorted(&theirs));
+    let only = |these: &[String], those: &[String]| -> Vec<String> {
+        these.iter().filter(|line| !those.contains(line)).cloned().collect()
+    };
+    assert_eq!(only(&ours, &theirs), only(&theirs, &ours));
+    assert_eq!(ours, theirs);
+    Ok(())
+}
+
+/// The lines in order, without what only depends on the place of an element in its list.
+fn sorted(listing: &str) -> Vec<String> {
+    let line = |line: &str| {
+        line.trim().trim_start_matches("elements = { ").trim_end_matches([',', '}', ' ']).to_owned()
+    };
+    let mut lines: Vec<String> = listing.lines().map(line).collect();
+    lines.sort();
+    lines
+}
+
+/// Gives one element a counter that a new element would not have.
+fn count_a_connection_by_hand(namespace: &Namespace) -> Result<()> {
+    let script = "delete element inet contiv services4 { 10.96.0.1 . udp . 80 }\nadd element inet contiv services4 { \
+                  10.96.0.1 . udp . 80 counter packets 7 bytes 700 : goto pick-v4-3 }\n";
+    namespace.exec_with_input(&["nft", "-f", "-"], script)?;
+    Ok(())
+}
+
+/// What the verifier reads: without `nft`, and by other code than that which programs.
+fn verifier_elements(namespace: &Namespace) -> Result<Elements> {
+    let read = namespace.run(|| TableVerifier::new().elements().map_err(unexpected))?;
+    let mut elements = Elements::new();
+    for (set, texts) in read.into_iter().flatten() {
+        for text in texts {
+            count(&mut elements, &set, text.replace('"', ""));
+        }
+    }
+    Ok(elements)
+}
+
+fn desired_elements(snapshot: &Snapshot) -> Elements {
+    let json = dry_run::json(snapshot);
+    let sets = json["elements"].as_object().into_iter().flatten();
+    let mut elements = Elements::new();
+    for (set, texts) in sets {
+        for text in texts.as_array().into_iter().flatten().filter_map(serde_json::Value::as_str) {
+            // nft has names of interfaces in quotes, the crate has not.
+            count(&mut elements, set, text.replace('"', ""));
+        }
+    }
+    elements
+}

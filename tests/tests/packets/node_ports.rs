@@ -1,0 +1,281 @@
+//! On which of this node's addresses node ports answer, while addresses come and go; and on loopback.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    time::Duration,
+};
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions, binary},
+    cluster::{Manifests, Service, ServiceManifest, State, TARGET_PORT},
+    lab::{Family, Lab, LabError, Outcome, Protocol, Responder, Result, isolated, wait_until},
+};
+
+/// When nothing has come back after this, nothing will. Answers take a few milliseconds.
+const NO_ANSWER: Duration = Duration::from_secs(1);
+/// For a change to be followed. Much more than is needed.
+const SOON: Duration = Duration::from_secs(10);
+/// Addresses that come to an interface of the node; the client has a route to them.
+const ADDED: [&str; 2] = ["203.0.113.9", "2001:db8:9::9"];
+/// Lets loopback addresses leave the node, and come in.
+const SWITCH: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn start<'lab>(lab: &'lab Lab, state: &Manifests, flags: &[&str]) -> Result<Agent<'lab>> {
+    let flags = flags.iter().map(ToString::to_string).collect();
+    Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(state.url()) })
+}
+
+/// Puts an address on the node or takes it away, with no word to the agent.
+fn change(lab: &Lab, verb: &str, address: &str) -> Result<()> {
+    let nodad: &[&str] = if verb == "add" && address.contains(':') { &["nodad"] } else { &[] };
+    let width = if address.contains(':') { 128 } else { 32 };
+    let address = format!("{address}/{width}");
+    lab.node.exec(&[&["ip", "address", verb, &address, "dev", "eth0"], nodad].concat()).map(drop)
+}
+
+fn bind(address: SocketAddr) -> Result<UdpSocket> {
+    let bind = || {
+        let socket = UdpSocket::bind(address)?;
+        socket.set_read_timeout(Some(NO_ANSWER))?;
+        Ok(socket)
+    };
+    bind().map_err(|error: std::io::Error| LabError::system(format!("bind to {address}"), error))
+}
+
+/// By how many of the protocols the client outside gets an answer from a backend.
+fn answers(lab: &Lab, address: &str, port: u16) -> Result<usize> {
+    let address: IpAddr = address.parse().map_err(|_| LabError::Unexpected(address.to_owned()))?;
+    let mut count = 0;
+    for protocol in Protocol::ALL {
+        let outcome = lab.client.ask_within(protocol, (address, port).into(), NO_ANSWER)?;
+        let answered = matches!(outcome, Outcome::Answered { answer, .. } if answer.by.starts_with("pod"));
+        count += usize::from(answered);
+    }
+    Ok(count)
+}
+
+fn prepare(lab: &Lab) -> Result<(Manifests, Service)> {
+    for address in ADDED {
+        let family = if address.contains(':') { Family::V6 } else { Family::V4 };
+        let via = lab.node.host.address(family).to_string();
+        lab.client.exec(&["ip", "route", "add", address, "via", &via])?;
+    }
+    let state = Manifests::new(lab)?;
+    let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
+    state.put(&web)?;
+    Ok((state, web))
+}
+
+#[test]
+fn node_ports_follow_the_addresses_of_interfaces_without_a_restart() -> Result<()> {
+    isolated("node_ports::node_ports_follow_the_addresses_of_interfaces_without_a_restart", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let (state, web) = prepare(lab)?;
+        let _agent = start(lab, &state, &["--node-port-addresses=all"])?;
+        let port = web.node_port();
+        for address in Family::BOTH.map(|family| lab.node.host.address(family).to_string()) {
+            assert_eq!(answers(lab, &address, port)?, Protocol::ALL.len(), "{address}");
+        }
+        for address in ADDED {
+            for round in 0..3 {
+                change(lab, "add", address)?;
+                let answering =
+                    || answers(lab, address, port).is_ok_and(|count| count == Protocol::ALL.len());
+                wait_until(&format!("{address} answers, round {round}"), SOON, answering)?;
+                change(lab, "del", address)?;
+                let is_gone = || {
+                    let sets = lab.node.exec(&["nft", "list", "table", "inet", "contiv"]);
+                    sets.is_ok_and(|sets| !sets.contains(address))
+                };
+                wait_until(&format!("{address} is gone, round {round}"), SOON, is_gone)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn node_ports_answer_only_on_the_addresses_that_are_configured() -> Result<()> {
+    isolated("node_ports::node_ports_answer_only_on_the_addresses_that_are_configured", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let (state, web) = prepare(lab)?;
+        ADDED.iter().try_for_each(|address| change(lab, "add", address))?;
+        let primary = Family::BOTH.map(|family| lab.node.host.address(family).to_string());
+        let [primary4, primary6] = [primary[0].as_str(), primary[1].as_str()];
+        // They are the node's own too, as those that the internet reaches it by.
+        state.write("node-node.yaml", &node_with_external_ips(lab))?;
+        let cases: [(&str, &[&str]); 5] = [
+            ("primary", &[primary4, primary6]),
+            ("all", &[primary4, primary6, ADDED[0], ADDED[1]]),
+            ("203.0.113.0/24,2001:db8:9::/48", &ADDED),
+            ("primary,203.0.113.0/24", &[primary4, primary6, ADDED[0]]),
+            // Of the other family nothing is said: all of its addresses.
+            ("203.0.113.0/24", &[ADDED[0], primary6, ADDED[1]]),
+        ];
+        for (addresses, expected) in cases {
+            let agent = start(lab, &state, &[&format!("--node-port-addresses={addresses}")])?;
+            let expected: BTreeSet<&str> = expected.iter().copied().collect();
+            let mut found = BTreeSet::new();
+            for address in [primary4, primary6, ADDED[0], ADDED[1]] {
+                let count = answers(lab, address, web.node_port())?;
+                assert!([0, Protocol::ALL.len()].contains(&count), "{address}: protocols differ");
+                if count > 0 {
+                    found.insert(address);
+                }
+            }
+            assert_eq!(found, expected, "{addresses}");
+            agent.stop()?;
+        }
+        Ok(())
+    })
+}
+
+/// The node with the addresses [`ADDED`] as its external ones.
+fn node_with_external_ips(lab: &Lab) -> String {
+    let [internal4, internal6] = Family::BOTH.map(|family| lab.node.host.address(family));
+    let [external4, external6] = ADDED;
+    format!(
+        "apiVersion: v1
+kind: Node
+metadata: {{name: {name}}}
+status:
+  addresses:
+  - {{type: ExternalIP, address: {external4}}}
+  - {{type: InternalIP, address: {internal4}}}
+  - {{type: ExternalIP, address: '{external6}'}}
+  - {{type: InternalIP, address: '{internal6}'}}
+",
+        name = lab.node.host.name,
+    )
+}
+
+#[test]
+fn health_checks_answer_on_primary_addresses_only() -> Result<()> {
+    isolated("node_ports::health_checks_answer_on_primary_addresses_only", |lab| {
+        let (state, _web) = prepare(lab)?;
+        ADDED.iter().try_for_each(|address| change(lab, "add", address))?;
+        state.write("node-node.yaml", &node_with_external_ips(lab))?;
+        state.write(
+            "balanced.yaml",
+            "apiVersion: v1
+kind: Service
+metadata: {name: balanced, namespace: default}
+spec:
+  type: LoadBalancer
+  clusterIP: 10.96.0.77
+  externalTrafficPolicy: Local
+  healthCheckNodePort: 31111
+  ports: [{port: 80, nodePort: 30077}]
+",
+        )?;
+        let _agent = start(lab, &state, &[])?;
+        let answers = |address: IpAddr| lab.client.http("GET", (address, 31111).into(), "/").is_ok();
+        for family in Family::BOTH {
+            let address = lab.node.host.address(family);
+            wait_until(&format!("the health check answers on {address}"), SOON, || answers(address))?;
+        }
+        for address in ADDED {
+            assert!(!answers(address.parse().unwrap()), "{address}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn node_ports_answer_on_loopback_where_that_is_configured() -> Result<()> {
+    isolated("node_ports::node_ports_answer_on_loopback_where_that_is_configured", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let state = Manifests::new(lab)?;
+        let [cluster, local] = [("cluster", 80), ("local", 81)].map(|(name, number)| {
+            let service = Service::new(name, number, &[lab.pod1.host, lab.pod3.host]);
+            ServiceManifest { external_local: name == "local", ..ServiceManifest::new(service) }
+        });
+        state.put_manifest(&cluster)?;
+        state.put_manifest(&local)?;
+        let ports = [&cluster, &local].map(|manifest| manifest.service.node_port());
+        let ask_all = |expected: bool| -> Result<()> {
+            for port in ports {
+                for protocol in Protocol::ALL {
+                    let mut seen = BTreeSet::new();
+                    // So many that both backends are met, but for one run in a million.
+                    for _ in 0..20 {
+                        match lab.node.ask_within(protocol, (LOOPBACK, port).into(), NO_ANSWER)? {
+                            Outcome::Answered { answer, .. } => seen.insert(answer.by),
+                            _ => break,
+                        };
+                    }
+                    let all = if expected { vec!["pod1", "pod3"] } else { vec![] };
+                    assert_eq!(seen.into_iter().collect::<Vec<_>>(), all, "{port} {protocol:?}");
+                }
+            }
+            Ok(())
+        };
+        start(lab, &state, &[])?.stop()?;
+        ask_all(false)?;
+        let agent = start(lab, &state, &["--node-ports-on-loopback"])?;
+        ask_all(true)?;
+        agent.stop().map(drop)
+    })
+}
+
+#[test]
+fn nobody_elsewhere_reaches_loopback_while_node_ports_answer_there() -> Result<()> {
+    isolated("node_ports::nobody_elsewhere_reaches_loopback_while_node_ports_answer_there", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
+        let before = lab.node.exec(&["cat", SWITCH])?;
+        let secret = lab.node.run(|| bind((LOOPBACK, 0).into()))?;
+        let port = secret.local_addr().map_err(|error| LabError::system("read its address", error))?.port();
+        // The client takes 127.0.0.1 for an address behind the node, as an attacker would.
+        lab.client.exec(&["sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet"])?;
+        lab.client.exec(&["ip", "route", "del", "local", "127.0.0.0/8", "table", "local"])?;
+        lab.client.exec(&["ip", "route", "flush", "table", "local", "match", "127.0.0.1/32"])?;
+        let via = lab.node.host.address(Family::V4).to_string();
+        lab.client.exec(&["ip", "route", "add", "127.0.0.0/8", "via", &via])?;
+        let attacker = lab.client.run(|| bind(lab.client.host.socket(Family::V4, 0)))?;
+        let gets_in = || -> Result<bool> {
+            let sent = attacker.send_to(b"attack", (LOOPBACK, port));
+            sent.map_err(|error| LabError::system("send to loopback", error))?;
+            Ok(secret.recv(&mut [0; 16]).is_ok())
+        };
+        let agent = start(lab, &state, &["--node-ports-on-loopback", "--own-table=false"])?;
+        assert_eq!(lab.node.exec(&["cat", SWITCH])?.trim(), "1", "without it node ports cannot answer there");
+        assert!(!gets_in()?, "the guard holds");
+        // The attack works where nobody guards, and no agent is there to mend that.
+        agent.stop()?;
+        lab.node.exec(&["nft", "flush", "set", "inet", "contiv", "loopback4"])?;
+        assert!(gets_in()?, "the test would see a way in");
+        start(lab, &state, &["--node-ports-on-loopback"])?.stop()?;
+        assert!(!gets_in()?, "the guard is back");
+
+        start(lab, &state, &[])?.stop()?;
+        assert_eq!(lab.node.exec(&["cat", SWITCH])?, before, "nobody needs it any more");
+        assert!(!gets_in()?);
+        start(lab, &state, &["--node-ports-on-loopback"])?.stop()?;
+        lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"])?;
+        assert_eq!(lab.node.exec(&["cat", SWITCH])?, before, "cleanup takes it back too");
+        assert!(!gets_in()?);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_switch_that_others_have_turned_on_stays_on_where_node_ports_do_not_answer_on_loopback() -> Result<()> {
+    isolated(
+        "node_ports::a_switch_that_others_have_turned_on_stays_on_where_node_ports_do_not_answer_on_loopback",
+        |lab| {
+            let state = Manifests::new(lab)?;
+            start(lab, &state, &[])?.stop()?;
+            lab.node.exec(&["sh", "-c", &format!("echo 1 > {SWITCH}")])?;
+            start(lab, &state, &[])?.stop()?;
+            assert_eq!(lab.node.exec(&["cat", SWITCH])?.trim(), "1");
+            // What was turned on here is turned off again.
+            start(lab, &state, &["--node-ports-on-loopback"])?.stop()?;
+            start(lab, &state, &[])?.stop()?;
+            assert_eq!(lab.node.exec(&["cat", SWITCH])?.trim(), "0");
+            Ok(())
+        },
+    )
+}

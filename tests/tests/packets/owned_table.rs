@@ -1,0 +1,106 @@
+//! A table that belongs to the agent: nobody else changes it or takes it away, and it outlives every agent.
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions, binary},
+    cluster::{Frontend, Manifests, Service, State, TARGET_PORT},
+    lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, need_linux},
+};
+
+fn is_answered(lab: &Lab, service: &Service) -> Result<bool> {
+    let outcome = lab.client.ask(Protocol::Tcp, service.address(lab, Frontend::NodePort, Family::V4))?;
+    Ok(matches!(outcome, Outcome::Answered { .. }))
+}
+
+fn foreign_changes(agent: &Agent<'_>) -> Result<u64> {
+    let renderers = agent.http("GET", "/renderers")?.json()?;
+    Ok(renderers[0]["foreign_changes"].as_u64().unwrap_or(u64::MAX))
+}
+
+/// A service, its backend, and an agent with the defaults.
+fn with_agent(
+    name: &str,
+    test: impl FnOnce(&Lab, &AgentOptions, Agent<'_>, &Service) -> Result<()>,
+) -> Result<()> {
+    isolated(name, |lab| {
+        need_linux((6, 9), "tables that outlive their owner")?;
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let state = Manifests::new(lab)?;
+        let web = Service::new("web", 80, &[lab.pod1.host]);
+        state.put(&web)?;
+        let options = AgentOptions::with_store(state.url());
+        let agent = Agent::start(lab, &options)?;
+        assert!(is_answered(lab, &web)?);
+        test(lab, &options, agent, &web)
+    })
+}
+
+#[test]
+fn others_cannot_change_the_table_and_a_flush_of_the_ruleset_passes_over_it() -> Result<()> {
+    let name = "owned_table::others_cannot_change_the_table_and_a_flush_of_the_ruleset_passes_over_it";
+    with_agent(name, |lab, _, agent, web| {
+        lab.node.exec(&["nft", "add", "table", "inet", "other"])?;
+        let before = lab.node.exec(&["nft", "--stateless", "list", "table", "inet", "contiv"])?;
+        lab.node.exec(&["nft", "flush", "ruleset"])?;
+        for refused in [
+            &["delete", "table", "inet", "contiv"][..],
+            &["flush", "map", "inet", "contiv", "services4"],
+            &["add", "element", "inet", "contiv", "cluster-ips4", "{ 192.0.2.1 }"],
+            &["insert", "rule", "inet", "contiv", "nat-prerouting", "accept"],
+        ] {
+            let error = lab.node.exec(&[&["nft"], refused].concat()).unwrap_err().to_string();
+            assert!(error.contains("Operation not permitted"), "{refused:?}: {error}");
+        }
+        assert_eq!(lab.node.exec(&["nft", "--stateless", "list", "table", "inet", "contiv"])?, before);
+        assert!(!lab.node.exec(&["nft", "list", "tables"])?.contains("other"), "the flush was real");
+        assert!(is_answered(lab, web)?);
+        assert_eq!(foreign_changes(&agent)?, 0);
+        Ok(())
+    })
+}
+
+#[test]
+fn the_table_outlives_the_agent_and_the_next_one_takes_it_over_as_it_is() -> Result<()> {
+    with_agent(
+        "owned_table::the_table_outlives_the_agent_and_the_next_one_takes_it_over_as_it_is",
+        |lab, options, agent, web| {
+            // Connections were counted, and a table that is replaced counts from nothing.
+            let counters = || lab.node.exec(&["nft", "list", "map", "inet", "contiv", "node-ports4"]);
+            let before = counters()?;
+            assert!(before.contains("packets 1"), "{before}");
+            agent.kill()?;
+            assert_eq!(counters()?, before);
+            let agent = Agent::start(lab, options)?;
+            assert_eq!(counters()?, before);
+            assert!(
+                lab.node.exec(&["nft", "delete", "table", "inet", "contiv"]).is_err(),
+                "it has an owner again"
+            );
+            agent.stop()?;
+            assert!(is_answered(lab, web)?, "it serves without any agent");
+            lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"])?;
+            assert!(!lab.node.exec(&["nft", "list", "tables"])?.contains("contiv"));
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn an_open_table_becomes_owned_and_an_owned_one_stays_usable_when_nobody_wants_to_own_it() -> Result<()> {
+    let name =
+        "owned_table::an_open_table_becomes_owned_and_an_owned_one_stays_usable_when_nobody_wants_to_own_it";
+    with_agent(name, |lab, owning, agent, web| {
+        agent.stop()?;
+        let open = AgentOptions::with_open_table(owning.store.clone());
+        let flush = || lab.node.exec(&["nft", "flush", "map", "inet", "contiv", "services4"]);
+        for _ in 0..2 {
+            let agent = Agent::start(lab, &open)?;
+            assert!(is_answered(lab, web)? && flush().is_ok(), "anyone may");
+            agent.stop()?;
+            let agent = Agent::start(lab, owning)?;
+            assert!(is_answered(lab, web)? && flush().is_err(), "only the agent may");
+            agent.stop()?;
+            lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"])?;
+        }
+        Ok(())
+    })
+}

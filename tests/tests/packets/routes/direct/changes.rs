@@ -1,0 +1,109 @@
+//! Backends that come and go: what becomes of connections to the others.
+
+use contiv_tests::{
+    cluster::{Frontend, Manifests},
+    lab::{Family, Lab, LabError, Protocol, Result, Session, isolated, wait_until},
+};
+
+use super::{Backend, answering, expect, put, start, web};
+use crate::routes::LONG;
+
+const SESSIONS: usize = 20;
+
+/// Connections to the cluster IPs, each with the name of its backend.
+fn open(lab: &Lab) -> Result<Vec<(Session, String)>> {
+    let mut sessions = Vec::new();
+    for family in Family::BOTH {
+        let address = web(&[]).service.address(lab, Frontend::ClusterIp, family);
+        for _ in 0..SESSIONS {
+            let mut session = lab.client.open(Protocol::Tcp, address)?;
+            let by = session.ask()?.by;
+            sessions.push((session, by));
+        }
+    }
+    Ok(sessions)
+}
+
+/// Each connection to this host is still answered by it.
+fn go_on(sessions: &mut [(Session, String)], name: &str, when: &str) -> Result<()> {
+    for (session, by) in sessions.iter_mut().filter(|(_, by)| by == name) {
+        let answer = session.ask().map_err(|error| {
+            LabError::Unexpected(format!("{when}: {by}, {:?}: {error}", session.local_address()))
+        })?;
+        expect(answer.by == *by, &format!("a connection to {by} went to {}", answer.by))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn connections_to_a_backend_are_unharmed_when_others_come_and_go() -> Result<()> {
+    isolated(
+        "routes::direct::changes::connections_to_a_backend_are_unharmed_when_others_come_and_go",
+        |lab| {
+            let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod2)?];
+            let state = Manifests::new(lab)?;
+            let agent = start(&lab.node, &state, &[])?;
+            put(&state, &[&agent], &web(&[lab.pod1.host, lab.pod2.host]), "route")?;
+            let mut sessions = open(lab)?;
+            let to = |name| sessions.iter().filter(|(_, by)| by == name).count();
+            assert!(to("pod1") > 0 && to("pod2") > 0, "both have connections");
+            put(&state, &[&agent], &web(&[lab.pod1.host]), "route")?;
+            go_on(&mut sessions, "pod1", "after the other one went")?;
+            for family in Family::BOTH {
+                let address = web(&[]).service.address(lab, Frontend::ClusterIp, family);
+                for _ in 0..SESSIONS {
+                    assert_eq!(answering(&lab.client, address)?, "pod1");
+                }
+            }
+            let mut more = open(lab)?;
+            put(&state, &[&agent], &web(&[lab.pod1.host, lab.pod2.host]), "route")?;
+            go_on(&mut sessions, "pod1", "after the other one came back")?;
+            go_on(&mut more, "pod1", "after another one came")
+        },
+    )
+}
+
+#[test]
+fn a_new_backend_gets_connections_as_soon_as_others_are_idle() -> Result<()> {
+    isolated("routes::direct::changes::a_new_backend_gets_connections_as_soon_as_others_are_idle", |lab| {
+        let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod2)?];
+        let state = Manifests::new(lab)?;
+        let agent = start(&lab.node, &state, &["--route-nexthop-idle=1s"])?;
+        put(&state, &[&agent], &web(&[lab.pod1.host]), "route")?;
+        put(&state, &[&agent], &web(&[lab.pod1.host, lab.pod2.host]), "route")?;
+        for family in Family::BOTH {
+            let address = web(&[]).service.address(lab, Frontend::ClusterIp, family);
+            wait_until("the new backend answers", LONG, || {
+                answering(&lab.client, address).is_ok_and(|by| by == "pod2")
+            })?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_link_that_goes_and_comes_back_has_its_connections_again() -> Result<()> {
+    isolated("routes::direct::changes::a_link_that_goes_and_comes_back_has_its_connections_again", |lab| {
+        let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod2)?];
+        let state = Manifests::new(lab)?;
+        let agent = start(&lab.node, &state, &[])?;
+        put(&state, &[&agent], &web(&[lab.pod1.host, lab.pod2.host]), "route")?;
+        let address = web(&[]).service.address(lab, Frontend::ClusterIp, Family::V4);
+        let members = |count: usize| {
+            let routes = lab.node.exec(&["ip", "route", "show", "table", "69", &address.ip().to_string()]);
+            // Each backend is there twice.
+            routes.is_ok_and(|routes| routes.matches(" dev pod").count() == 2 * count)
+        };
+        assert!(members(2));
+        lab.node.exec(&["ip", "link", "set", "pod1", "down"])?;
+        wait_until("only the other one is left", LONG, || members(1))?;
+        // The node's default route is no way to a pod of its own.
+        for _ in 0..SESSIONS {
+            assert_eq!(answering(&lab.client, address)?, "pod2");
+        }
+        assert!(!lab.node.exec(&["ip", "route", "show", "table", "69"])?.contains("dev eth0"));
+        lab.node.exec(&["ip", "link", "set", "pod1", "up"])?;
+        lab.node.exec(&["ip", "route", "replace", "10.244.1.10/32", "dev", "pod1"])?;
+        wait_until("both are there again", LONG, || members(2)).map(drop)
+    })
+}

@@ -1,0 +1,140 @@
+//! Routes of others, and what others do to ours.
+
+use std::collections::BTreeSet;
+
+use contiv_tests::{
+    agent::{Agent, binary},
+    cluster::{Manifests, Service, State},
+    lab::{Lab, Result, isolated, wait_until},
+};
+use serde_json::Value;
+
+use super::{ADVERTISED, FROM_NODE, LONG, addresses, routes, start};
+
+/// The external address of service 80 in the documents' network.
+fn external() -> String {
+    contiv_tests::lab::ranges::EXTERNAL_IPS.address(contiv_tests::lab::Family::V4, 80).to_string()
+}
+
+fn rejected(agent: &Agent<'_>) -> Result<Value> {
+    let renderers = agent.http("GET", "/renderers")?.json()?;
+    let all = renderers.as_array().cloned().unwrap_or_default();
+    let route = all.into_iter().find(|one| one["name"] == "route").unwrap_or_default();
+    Ok(route["last_report"]["rejected"].clone())
+}
+
+fn rules(lab: &Lab) -> Result<String> {
+    Ok(lab.node.exec(&["ip", "-4", "rule"])? + &lab.node.exec(&["ip", "-6", "rule"])?)
+}
+
+/// All routes and rules of the node.
+fn everything(lab: &Lab) -> Result<(BTreeSet<String>, String)> {
+    let mut all = BTreeSet::new();
+    for family in ["-4", "-6"] {
+        let listed = lab.node.exec(&["ip", "-o", family, "route", "show", "table", "all"])?;
+        all.extend(listed.lines().map(|line| line.trim().to_owned()));
+    }
+    Ok((all, rules(lab)?))
+}
+
+#[test]
+fn a_route_of_others_stays_and_is_reported_and_ours_comes_when_it_goes() -> Result<()> {
+    isolated("routes::others::a_route_of_others_stays_and_is_reported_and_ours_comes_when_it_goes", |lab| {
+        let foreign = ["unreachable", &external(), "table", ADVERTISED, "metric", "1024", "proto", "static"];
+        lab.node.exec(&[&["ip", "route", "add"], &foreign[..]].concat())?;
+        let theirs = routes(&lab.node, ADVERTISED)?;
+        let state = Manifests::new(lab)?;
+        state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
+        let agent = start(lab, &state, &[])?;
+        let listed = routes(&lab.node, ADVERTISED)?;
+        assert!(listed.len() == 4 && listed.is_superset(&theirs), "{listed:?}");
+        let report = rejected(&agent)?.to_string();
+        assert!(report.contains(&external()) && report.contains("route-advertise-table"), "{report}");
+        // Neither does the end of the service harm it.
+        state.delete(&Service::new("web", 80, &[]))?;
+        wait_until("ours are gone", LONG, || routes(&lab.node, ADVERTISED).is_ok_and(|left| left == theirs))?;
+        state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
+        lab.node.exec(&[&["ip", "route", "del"], &foreign[..]].concat())?;
+        wait_until("ours is there", LONG, || {
+            addresses(&lab.node, ADVERTISED)
+                .is_ok_and(|found| found.len() == 4 && found.contains(&external()))
+                && rejected(&agent).is_ok_and(|rejected| rejected.is_null())
+        })
+        .map(drop)
+    })
+}
+
+#[test]
+fn what_others_delete_is_back_at_once() -> Result<()> {
+    isolated("routes::others::what_others_delete_is_back_at_once", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
+        let _agent = start(lab, &state, &[])?;
+        let before = everything(lab)?;
+        for damage in [
+            vec!["ip", "route", "flush", "table", ADVERTISED],
+            vec!["ip", "-6", "route", "flush", "table", FROM_NODE],
+            vec!["ip", "rule", "del", "table", FROM_NODE],
+            vec!["ip", "-6", "rule", "del", "table", FROM_NODE],
+        ] {
+            lab.node.exec(&damage)?;
+            let what = format!("`{}` is undone", damage.join(" "));
+            wait_until(&what, LONG, || everything(lab).is_ok_and(|now| now == before))?;
+        }
+        // What is put there in our name goes.
+        lab.node.exec(&[
+            "ip",
+            "route",
+            "add",
+            "blackhole",
+            "203.0.113.99",
+            "table",
+            ADVERTISED,
+            "proto",
+            "67",
+        ])?;
+        wait_until("the route in our name is gone", LONG, || everything(lab).is_ok_and(|now| now == before))
+            .map(drop)
+    })
+}
+
+#[test]
+fn routes_of_others_survive_the_agent_and_its_cleanup_and_nothing_of_ours_does() -> Result<()> {
+    isolated(
+        "routes::others::routes_of_others_survive_the_agent_and_its_cleanup_and_nothing_of_ours_does",
+        |lab| {
+            for route in [
+                &["203.0.113.0/24", "via", "172.31.0.2", "table", ADVERTISED][..],
+                &["10.96.0.80", "via", "172.31.0.2", "table", FROM_NODE, "metric", "5"],
+                &["10.96.0.80", "via", "172.31.0.2", "proto", "static"],
+            ] {
+                lab.node.exec(&[&["ip", "route", "add"], route].concat())?;
+            }
+            lab.node.exec(&[
+                "ip",
+                "rule",
+                "add",
+                "priority",
+                "32768",
+                "from",
+                "192.0.2.9",
+                "table",
+                FROM_NODE,
+            ])?;
+            let before = everything(lab)?;
+            let state = Manifests::new(lab)?;
+            state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
+            let agent = start(lab, &state, &[])?;
+            let (with_ours, _) = everything(lab)?;
+            assert!(with_ours.is_superset(&before.0) && with_ours.len() > before.0.len());
+            agent.stop()?;
+            assert_eq!(everything(lab)?.0, with_ours, "SIGTERM leaves the routes in place");
+            lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup", "--renderers=route"])?;
+            assert_eq!(everything(lab)?, before);
+            // Nothing to do is no error.
+            let said = lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup", "--renderers=route"])?;
+            assert!(said.contains("nothing to remove"), "{said}");
+            Ok(())
+        },
+    )
+}

@@ -1,0 +1,220 @@
+//! The kernel read back and compared: as the command `contiv verify` does it, and as the agent does it at intervals.
+
+use std::{
+    process::{Command, Output},
+    time::{Duration, Instant},
+};
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions, binary},
+    cluster::{Etcd, Manifests, Service, ServiceManifest, State},
+    lab::{Lab, LabError, Result, isolated},
+};
+use serde_json::Value;
+
+/// Much more than is needed, so that a busy machine fails no test.
+const LONG: Duration = Duration::from_secs(30);
+
+/// What a run of `contiv verify` on the node printed, and its exit code.
+#[derive(Debug)]
+struct Run {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn verify_behind(lab: &Lab, before: &[&str], arguments: &[&str]) -> Result<Run> {
+    let binary = binary()?.to_string_lossy().into_owned();
+    let command = [before, &[&binary, "verify"], arguments].concat();
+    let output = lab.node.run(|| {
+        let output = Command::new(command[0]).args(&command[1..]).output();
+        output.map_err(|error| LabError::Unexpected(format!("{command:?}: {error}")))
+    });
+    let Output { status, stdout, stderr } = output?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Run { code: status.code(), out: text(stdout), err: text(stderr) })
+}
+
+/// Without an agent, from a folder of manifests.
+fn verify_offline(lab: &Lab, state: &Manifests, arguments: &[&str]) -> Result<Run> {
+    let folder = state.folder();
+    verify_behind(lab, &[], &[&["--node-name", lab.node.host.name, "-f", &folder], arguments].concat())
+}
+
+/// What there is of a renderer at `/renderers`.
+fn renderer(agent: &Agent<'_>, name: &str) -> Result<Value> {
+    let all = agent.http("GET", "/renderers")?.json()?;
+    let found = all.as_array().into_iter().flatten().find(|renderer| renderer["name"] == name);
+    Ok(found.cloned().unwrap_or_default())
+}
+
+#[test]
+fn every_kind_of_damage_is_named_with_its_service_while_no_agent_runs() -> Result<()> {
+    isolated("verify::every_kind_of_damage_is_named_with_its_service_while_no_agent_runs", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]))?;
+        let sticky = ServiceManifest {
+            affinity: Some(600),
+            source_ranges: vec!["203.0.113.0/24".to_owned()],
+            external_local: true,
+            ..ServiceManifest::new(Service::new("db", 81, &[lab.pod1.host]))
+        };
+        state.put_manifest(&sticky)?;
+        let options = AgentOptions::with_open_table(state.url());
+        Agent::start(lab, &options)?.stop()?;
+        let clean = verify_offline(lab, &state, &[])?;
+        assert_eq!(clean.code, Some(0), "{clean:?}");
+        assert!(clean.out.starts_with("nftables: ") && clean.out.ends_with(" compared, all as it must be\n"));
+        let frontend = "10.96.0.80 . tcp . 80";
+        let damages: [(&str, [&str; 3]); 14] = [
+            (
+                &format!("delete element inet contiv services4 {{ {frontend} }}"),
+                ["missing", "default/web", "map services4"],
+            ),
+            (
+                &format!("delete element inet contiv backends4 {{ {frontend} . 1 }}"),
+                ["missing", "default/web", "map backends4"],
+            ),
+            ("add element inet contiv cluster-ips4 { 192.0.2.1 }", ["foreign", "-", "set cluster-ips4"]),
+            (
+                "add element inet contiv services4 { 192.0.2.1 . tcp . 80 : drop }",
+                ["foreign", "-", "map services4"],
+            ),
+            (
+                "add element inet contiv affinity4 { 10.96.0.81 . tcp . 80 . 10.0.0.1 : 192.0.2.9 . 80 }",
+                ["foreign", "default/db", "map affinity4"],
+            ),
+            ("flush set inet contiv source-ranges4", ["missing", "default/db", "set source-ranges4"]),
+            ("flush set inet contiv pods4", ["missing", "-", "set pods4"]),
+            ("add element inet contiv pods4 { 198.51.100.0/24 }", ["foreign", "-", "set pods4"]),
+            ("flush chain inet contiv services-v4", ["different", "-", "chain services-v4"]),
+            ("insert rule inet contiv check-v4 accept", ["different", "-", "chain check-v4"]),
+            ("add chain inet contiv theirs", ["foreign", "-", "chains"]),
+            ("add set inet contiv theirs { type ipv4_addr; }", ["foreign", "-", "sets"]),
+            ("add table inet contiv { flags dormant; }", ["different", "-", "table inet contiv"]),
+            ("delete table inet contiv", ["missing", "-", "tables"]),
+        ];
+        for (damage, words) in damages {
+            lab.node.exec_with_input(&["nft", "-f", "-"], damage)?;
+            let run = verify_offline(lab, &state, &[])?;
+            assert_eq!(run.code, Some(1), "{damage}: {run:?}");
+            let is_told = |line: &str| {
+                let columns: Vec<&str> =
+                    line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+                columns.get(..3) == Some(&words[..])
+            };
+            assert!(run.out.lines().any(is_told), "{damage}: {words:?} is not in\n{}", run.out);
+            // An agent makes it right again, and leaves it so.
+            Agent::start(lab, &options)?.stop()?;
+            let clean = verify_offline(lab, &state, &[])?;
+            assert_eq!(clean.code, Some(0), "after {damage}: {clean:?}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn routes_are_verified_too_where_the_agent_programs_them() -> Result<()> {
+    isolated("verify::routes_are_verified_too_where_the_agent_programs_them", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
+        let store = state.url();
+        let flags = ["--renderers=route", "--route-reach-from-node=true"].map(str::to_owned).to_vec();
+        let agent = Agent::start(lab, &AgentOptions { store: store.clone(), flags })?;
+        let run = verify_behind(lab, &[], &["-o", "json"])?;
+        let told: Value = serde_json::from_str(&run.out)
+            .map_err(|error| LabError::Unexpected(format!("{error}: {run:?}")))?;
+        assert_eq!(run.code, Some(0), "{run:?}");
+        let routes = told.as_array().into_iter().flatten().find(|verified| verified["renderer"] == "route");
+        assert!(routes.is_some_and(|routes| routes["checked"].as_u64() > Some(3)), "{told:#}");
+        agent.stop()?;
+        state.write("agent.toml", "renderers = [\"route\"]\nroute-reach-from-node = true\n")?;
+        let config = format!("{}/agent.toml", state.folder());
+        let offline = ["--config", config.as_str()];
+        assert_eq!(verify_offline(lab, &state, &offline)?.code, Some(0));
+        lab.node.exec(&["ip", "route", "del", "10.96.0.80", "table", "68", "proto", "67"])?;
+        lab.node.exec(&[
+            "ip",
+            "route",
+            "add",
+            "blackhole",
+            "192.0.2.99",
+            "table",
+            "67",
+            "proto",
+            "67",
+            "metric",
+            "1024",
+        ])?;
+        lab.node.exec(&["ip", "rule", "del", "pref", "32768"])?;
+        let run = verify_offline(lab, &state, &offline)?;
+        assert_eq!(run.code, Some(1), "{run:?}");
+        for (what, service, element) in [
+            ("missing", "default/web", "10.96.0.80 dev "),
+            ("foreign", "-", "blackhole 192.0.2.99"),
+            ("missing", "-", "the rule to table 68"),
+        ] {
+            let is_told =
+                |line: &str| line.starts_with(what) && line.contains(service) && line.contains(element);
+            assert!(run.out.lines().any(is_told), "{what} {element} is not in\n{}", run.out);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn what_is_on_its_way_is_no_drift_however_much_changes() -> Result<()> {
+    isolated("verify::what_is_on_its_way_is_no_drift_however_much_changes", |lab| {
+        let etcd = Etcd::start(lab)?;
+        let hosts = [lab.pod1.host, lab.pod2.host, lab.pod3.host];
+        let services: Vec<Service> = ["a", "b", "c", "d"]
+            .into_iter()
+            .zip(90..)
+            .map(|(name, number)| Service::new(name, number, &hosts))
+            .collect();
+        for service in &services {
+            etcd.put(service)?;
+        }
+        let flags = vec!["--verify-interval=1s".to_owned()];
+        let agent = Agent::start(lab, &AgentOptions { store: etcd.url(), flags })?;
+        let start = Instant::now();
+        let mut changes = 0;
+        let mut verifications = 0;
+        while verifications < 3 && start.elapsed() < LONG {
+            for (number, service) in services.iter().enumerate() {
+                let mut service = service.clone();
+                service.backends = hosts[..=(changes + number) % 3].to_vec();
+                etcd.put(&service)?;
+                changes += 1;
+            }
+            let view = renderer(&agent, "nftables")?;
+            assert_eq!(view["verification"]["drift"], 0, "{view:#}");
+            verifications = view["verification"]["verifications"].as_u64().unwrap_or_default();
+        }
+        println!("{changes} changes, {verifications} verifications");
+        assert!(verifications >= 3, "{:#}", renderer(&agent, "nftables")?);
+        let run = verify_behind(lab, &[], &[])?;
+        assert_eq!(run.code, Some(0), "{run:?}");
+        let history = agent.http("GET", "/controller/event-history")?.body;
+        assert!(!history.contains("\"drift\""), "{history}");
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn what_cannot_be_asked_is_no_drift_and_no_good_news() -> Result<()> {
+    isolated("verify::what_cannot_be_asked_is_no_drift_and_no_good_news", |lab| {
+        let nobody = verify_behind(lab, &[], &[])?;
+        assert_eq!(nobody.code, Some(1), "{nobody:?}");
+        assert!(nobody.err.contains("no agent at http://127.0.0.1:9999"), "{nobody:?}");
+        let state = Manifests::new(lab)?;
+        let folder = state.folder();
+        let unprivileged = ["setpriv", "--bounding-set", "-net_admin"];
+        let run = verify_behind(lab, &unprivileged, &["-f", &folder])?;
+        assert!(run.code == Some(1) && run.err.contains("CAP_NET_ADMIN"), "{run:?}");
+        let usage = verify_behind(lab, &[], &["-f", &folder, "--agent", "http://127.0.0.1:9999"])?;
+        assert_eq!(usage.code, Some(2), "{usage:?}");
+        Ok(())
+    })
+}

@@ -1,0 +1,194 @@
+//! Holds the arrows between the crates, as `docs/architecture.md` draws them.
+#![expect(clippy::expect_used, reason = "what is not as expected fails the test")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+/// Each crate of the workspace, and the crates of the workspace that it may depend on.
+const ARROWS: [(&str, &[&str]); 12] = [
+    ("contiv-proto", &[]),
+    ("contiv-model", &["contiv-proto"]),
+    ("contiv-store", &["contiv-proto"]),
+    ("contiv-controller", &["contiv-store"]),
+    ("contiv-reflector", &["contiv-controller", "contiv-store", "contiv-proto"]),
+    ("contiv-connector", &["contiv-controller", "contiv-store", "contiv-proto"]),
+    ("contiv-external-workloads", &["contiv-controller", "contiv-store", "contiv-proto"]),
+    ("contiv-renderer", &["contiv-model"]),
+    (
+        "contiv-agent",
+        &[
+            "contiv-renderer",
+            "contiv-connector",
+            "contiv-external-workloads",
+            "contiv-reflector",
+            "contiv-controller",
+            "contiv-store",
+            "contiv-model",
+            "contiv-proto",
+        ],
+    ),
+    // Of the connector only the registries for tests.
+    (
+        "contiv-tests",
+        &["contiv-renderer", "contiv-connector", "contiv-store", "contiv-model", "contiv-proto"],
+    ),
+    ("contiv-workload", &["contiv-renderer", "contiv-model", "contiv-proto"]),
+    (
+        "contiv-benches",
+        &[
+            "contiv-tests",
+            "contiv-workload",
+            "contiv-renderer",
+            "contiv-store",
+            "contiv-model",
+            "contiv-proto",
+        ],
+    ),
+];
+
+/// Crates from outside that only some crates of ours may name. A `*` at the end stands for anything.
+const RESERVED: [(&str, &[&str]); 7] = [
+    ("etcd-client", &["contiv-store"]),
+    ("kube", &["contiv-store"]),
+    ("netlink-*", &["contiv-renderer"]),
+    ("rtnetlink", &["contiv-renderer"]),
+    // The tests may use it as an independent reader.
+    ("nftables", &["contiv-renderer", "contiv-tests"]),
+    ("axum", &["contiv-agent"]),
+    ("clap", &["contiv-agent", "contiv-benches"]),
+];
+
+/// What each crate depends on, in any way: to run, to build, or for its tests.
+type Dependencies = BTreeMap<String, BTreeSet<String>>;
+
+/// Every arrow that is not allowed, as a sentence.
+fn violations(dependencies: &Dependencies) -> Vec<String> {
+    let mut found = Vec::new();
+    for (krate, needed) in dependencies {
+        let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| name == krate) else {
+            found.push(format!("{krate} is new: say in ARROWS what it may depend on"));
+            continue;
+        };
+        for dependency in needed {
+            // A crate may turn on its own features for its tests.
+            let ours = dependency != krate && ARROWS.iter().any(|(name, _)| name == dependency);
+            if ours && !allowed.contains(&dependency.as_str()) {
+                found.push(format!("{krate} must not depend on {dependency}"));
+            }
+            let reserved = RESERVED.iter().find(|(pattern, _)| matches(pattern, dependency));
+            if let Some((_, owners)) = reserved
+                && !owners.contains(&krate.as_str())
+            {
+                found.push(format!("{krate} must not name {dependency}: that is for {}", owners.join(", ")));
+            }
+        }
+    }
+    found
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == name, |start| name.starts_with(start))
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace").to_owned()
+}
+
+/// What Cargo says of the workspace; nothing is downloaded for it.
+fn dependencies() -> Dependencies {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(workspace())
+        .output()
+        .expect("cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let names = |values: &Value| {
+        let values = values.as_array().expect("a list");
+        values.iter().map(|value| value["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    let packages = metadata["packages"].as_array().expect("a list of packages");
+    packages
+        .iter()
+        .map(|package| {
+            (package["name"].as_str().expect("a name").to_owned(), names(&package["dependencies"]))
+        })
+        .collect()
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    entries
+        .flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
+}
+
+#[test]
+fn every_arrow_between_crates_is_one_of_those_drawn() {
+    let dependencies = dependencies();
+    assert!(dependencies.len() >= 6, "these are not all crates: {:?}", dependencies.keys());
+    assert_eq!(violations(&dependencies), Vec::<String>::new());
+}
+
+#[test]
+fn in_the_model_only_the_wire_module_names_the_wire_messages() {
+    let source = workspace().join("model/src");
+    let naming: Vec<PathBuf> = rust_files(&source)
+        .into_iter()
+        .filter(|path| fs::read_to_string(path).expect("a source file").contains("contiv_proto"))
+        .filter(|path| !path.starts_with(source.join("wire")) && *path != source.join("wire.rs"))
+        .collect();
+    assert_eq!(naming, Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_wrong_arrow_is_found_whatever_its_kind() {
+    let depends =
+        |krate: &str, on: &str| Dependencies::from([(krate.to_owned(), BTreeSet::from([on.to_owned()]))]);
+    for (krate, on) in [
+        ("contiv-model", "contiv-store"),
+        ("contiv-tests", "contiv-agent"),
+        ("contiv-renderer", "contiv-proto"),
+        ("contiv-agent", "etcd-client"),
+        ("contiv-agent", "netlink-sys"),
+        ("contiv-tests", "netlink-packet-core"),
+        ("contiv-store", "nftables"),
+        ("contiv-renderer", "clap"),
+        ("contiv-new", "serde"),
+    ] {
+        assert_eq!(violations(&depends(krate, on)).len(), 1, "{krate} -> {on}");
+    }
+    for (krate, on) in [
+        ("contiv-store", "contiv-store"),
+        ("contiv-store", "etcd-client"),
+        ("contiv-renderer", "netlink-sys"),
+        ("contiv-tests", "nftables"),
+        ("contiv-agent", "contiv-controller"),
+        ("contiv-model", "serde"),
+    ] {
+        assert_eq!(violations(&depends(krate, on)), Vec::<String>::new(), "{krate} -> {on}");
+    }
+}
+
+/// A file that no `mod` names is not compiled, and its tests never run.
+#[test]
+fn test_files_are_all_modules_of_their_target() {
+    for target in ["tests/tests/packets", "tests/tests/repository", "store/tests/etcd"] {
+        let folder = workspace().join(target);
+        let main = fs::read_to_string(folder.join("main.rs")).expect("the root of a test target");
+        let missing: Vec<String> = fs::read_dir(&folder)
+            .expect("a folder")
+            .filter_map(|entry| Some(entry.expect("an entry").path().file_stem()?.to_str()?.to_owned()))
+            .filter(|name| name != "main" && !main.contains(&format!("mod {name};")))
+            .collect();
+        assert_eq!(missing, Vec::<String>::new(), "{target}/main.rs has no `mod` for them");
+    }
+}

@@ -1,0 +1,5 @@
+//! The repository held against itself: crates and modules, documents, systemd units.
+
+mod architecture;
+mod documents;
+mod units;
