@@ -23,7 +23,7 @@ const fn count(workload: Workload) -> u32 {
     if workload.services > 20_000 { 60 } else { 200 }
 }
 /// The kernel frees what was deleted, and lets a hash table grow, behind everyone's back. That is not to be measured.
-const DEBOUNCE: Duration = Duration::from_millis(300);
+const KERNEL_SETTLE_TIME: Duration = Duration::from_millis(300);
 
 /// Times of one way of doing it all.
 #[derive(Default)]
@@ -55,7 +55,7 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
         drop(batches);
         let mut renderer = Nftables::new();
         ours.cold.push(call(|| renderer.resync(&snapshot))?);
-        thread::sleep(DEBOUNCE);
+        thread::sleep(KERNEL_SETTLE_TIME);
         for (changes, encode, floor, ours) in [
             (&replaced, &mut encode.replaced, &mut floor.replaced, &mut ours.replaced),
             (&resized, &mut encode.resized, &mut floor.resized, &mut ours.resized),
@@ -163,6 +163,6 @@ fn call<T, E: std::fmt::Display>(work: impl FnOnce() -> Result<T, E>) -> Result<
 
 fn remove_table() -> Result<()> {
     run(&["nft", "delete table inet contiv"])?;
-    thread::sleep(DEBOUNCE);
+    thread::sleep(KERNEL_SETTLE_TIME);
     Ok(())
 }

@@ -9,7 +9,7 @@ use contiv_tests::{
 };
 
 /// What a person would not notice. A client that gets no answer at all waits for minutes.
-const AT_ONCE: Duration = Duration::from_millis(500);
+const AT_ONCE: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_service_without_backends_refuses_at_once_with_state_in_manifests() -> Result<()> {
