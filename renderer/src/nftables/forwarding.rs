@@ -4,30 +4,66 @@
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
-use contiv_model::{ContivService, NodeFacts, ServiceId, ServicePort};
+use contiv_model::{ChangeSet, ContivService, NodeFacts, ServiceId, ServicePort};
 
 use super::layout::Family;
 
 /// The families in which no interface forwards.
-pub(super) fn disabled() -> Vec<Family> {
-    Family::ALL.into_iter().filter(|family| !forwards(*family)).collect()
+#[derive(Debug, Default)]
+pub(super) struct Forwarding(Vec<Disabled>);
+
+#[derive(Debug)]
+struct Disabled {
+    family: Family,
+    /// A service that needs it, if there is any.
+    missed_by: Option<ServiceId>,
 }
 
-/// What to tell the administrator, one note for each of these families in which a service needs forwarding.
-pub(super) fn notes(
-    disabled: &[Family],
-    services: &BTreeMap<ServiceId, Arc<ContivService>>,
-    node: &NodeFacts,
-) -> Vec<String> {
-    let missed = |family: &Family| {
-        let service = services.values().find(|service| needs_forwarding(service, node, *family))?;
-        let setting = setting(*family);
-        Some(format!(
-            "{setting} is 0: pods and clients outside do not reach backends of {} and others; run `sysctl -w {setting}=1`",
-            service.id
-        ))
-    };
-    disabled.iter().filter_map(missed).collect()
+impl Forwarding {
+    /// Looks at the kernel's settings and at all services.
+    pub(super) fn read(services: &Services, node: &NodeFacts) -> Self {
+        let disabled = Family::ALL.into_iter().filter(|family| !forwards(*family));
+        Self::of(disabled, services, node)
+    }
+
+    fn of(disabled: impl Iterator<Item = Family>, services: &Services, node: &NodeFacts) -> Self {
+        Self(disabled.map(|family| Disabled { family, missed_by: first(services, node, family) }).collect())
+    }
+
+    /// Looks again after changes: only at the services in them, unless what was found before is among them; and at the kernel's
+    /// setting only where a service misses it. `services` are those after the changes.
+    pub(super) fn update(&mut self, changes: &ChangeSet, services: &Services, node: &NodeFacts) {
+        self.0.retain(|disabled| disabled.missed_by.is_none() || is_off(&conf(disabled.family).join("all")));
+        for Disabled { family, missed_by } in &mut self.0 {
+            let is_changed = |id: &ServiceId| changes.services.contains_key(id);
+            if changes.node.is_some() || missed_by.as_ref().is_some_and(is_changed) {
+                *missed_by = first(services, node, *family);
+            } else if missed_by.is_none() {
+                let new = changes.services.values().filter_map(|change| change.new.as_ref());
+                let found = { new }.find(|service| needs_forwarding(service, node, *family));
+                *missed_by = found.map(|service| service.id.clone());
+            }
+        }
+    }
+
+    /// What to tell the administrator, one note for each family that a service misses.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let note = |disabled: &Disabled| {
+            let (setting, service) = (setting(disabled.family), disabled.missed_by.as_ref()?);
+            Some(format!(
+                "{setting} is 0: pods and clients outside do not reach backends of {service} and others; run `sysctl -w {setting}=1`"
+            ))
+        };
+        self.0.iter().filter_map(note).collect()
+    }
+}
+
+type Services = BTreeMap<ServiceId, Arc<ContivService>>;
+
+/// The first service that needs forwarding.
+fn first(services: &Services, node: &NodeFacts, family: Family) -> Option<ServiceId> {
+    let service = services.values().find(|service| needs_forwarding(service, node, family))?;
+    Some(service.id.clone())
 }
 
 const fn setting(family: Family) -> &'static str {
@@ -50,13 +86,7 @@ fn needs_forwarding(service: &ContivService, node: &NodeFacts, family: Family) -
 
 /// Whether all interfaces forward, or some do by a setting of their own. Where that cannot be read, they are taken to.
 fn forwards(family: Family) -> bool {
-    let conf = match family {
-        Family::V4 => Path::new("/proc/sys/net/ipv4/conf"),
-        Family::V6 => Path::new("/proc/sys/net/ipv6/conf"),
-    };
-    let is_off = |interface: &Path| {
-        fs::read_to_string(interface.join("forwarding")).is_ok_and(|value| value.trim() == "0")
-    };
+    let conf = conf(family);
     if !is_off(&conf.join("all")) {
         return true;
     }
@@ -66,9 +96,21 @@ fn forwards(family: Family) -> bool {
     !interfaces.all(|interface| is_off(&interface))
 }
 
+/// Where the kernel has the settings of interfaces.
+fn conf(family: Family) -> &'static Path {
+    Path::new(match family {
+        Family::V4 => "/proc/sys/net/ipv4/conf",
+        Family::V6 => "/proc/sys/net/ipv6/conf",
+    })
+}
+
+fn is_off(interface: &Path) -> bool {
+    fs::read_to_string(interface.join("forwarding")).is_ok_and(|value| value.trim() == "0")
+}
+
 #[cfg(test)]
 mod tests {
-    use contiv_model::{Backend, Protocol};
+    use contiv_model::{Backend, Protocol, Snapshot};
 
     use super::*;
 
@@ -96,11 +138,30 @@ mod tests {
             (Some(30_080), "[fd00::1]:8080", &pods, None),
         ] {
             let services = service(node_port, backend);
-            let notes = notes(&[Family::V4], &services, node);
+            let notes = Forwarding::of([Family::V4].into_iter(), &services, node).notes();
             assert_eq!(notes.first().map(String::as_str), expected, "{node_port:?} {backend}");
         }
         let services = service(Some(30_080), "[fd00::1]:8080");
-        assert!(notes(&Family::ALL, &services, &pods)[0].contains("net.ipv6.conf.all.forwarding=1"));
-        assert!(notes(&[], &services, &pods).is_empty(), "nothing is off");
+        let notes = Forwarding::of(Family::ALL.into_iter(), &services, &pods).notes();
+        assert!(notes[0].contains("net.ipv6.conf.all.forwarding=1"));
+        assert!(Forwarding::of([].into_iter(), &services, &pods).notes().is_empty(), "nothing is off");
+    }
+
+    #[test]
+    fn service_that_comes_and_misses_forwarding_is_named() {
+        let node = NodeFacts::default();
+        let change = |before: &Services, after: &Services| {
+            let snapshot =
+                |services: &Services| Snapshot { services: services.clone(), ..Snapshot::default() };
+            ChangeSet::between(&snapshot(before), &snapshot(after))
+        };
+        // No setting of this machine is read: no service has missed the family before.
+        let (before, after) = (Services::new(), service(Some(30_080), "10.244.2.1:8080"));
+        let mut forwarding = Forwarding::of([Family::V4].into_iter(), &before, &node);
+        assert!(forwarding.notes().is_empty());
+        forwarding.update(&change(&before, &after), &after, &node);
+        assert_eq!(forwarding.notes().len(), 1);
+        let named = forwarding.0.remove(0).missed_by.unwrap();
+        assert_eq!(named, ServiceId::new("shop", "web"));
     }
 }

@@ -42,6 +42,7 @@ use contiv_model::{ChangeSet, ContivService, ServicePort, Snapshot};
 
 use self::{
     ahead::ReadAhead,
+    forwarding::Forwarding,
     layout::{KernelModule, Set},
     netlink::{Batch, NetlinkError, Socket},
     ownership::Ownership,
@@ -90,7 +91,7 @@ pub struct Nftables {
     /// The optional modules that the kernel lacks; none until it is known that it has all others.
     missing: Option<Vec<KernelModule>>,
     /// The families in which the machine forwarded no packets at the last resync.
-    not_forwarding: Vec<Family>,
+    forwarding: Forwarding,
     /// Others are to be kept from the table; whether the kernel can do that has not been asked yet.
     keeps_others_out: bool,
     ownership: Ownership,
@@ -146,9 +147,7 @@ impl Nftables {
 
     /// The report with what the administrator should know.
     fn with_notes(&self, mut report: Report) -> Report {
-        if let Some(table) = self.table.as_ref().filter(|_| !self.not_forwarding.is_empty()) {
-            report.notes = forwarding::notes(&self.not_forwarding, table.services(), table.node());
-        }
+        report.notes = self.forwarding.notes();
         report
     }
 
@@ -293,7 +292,7 @@ impl Renderer for Nftables {
         }
         let result = self.resync_accepted(snapshot, &last_good);
         let report = result.map_err(|error| self.failed("resync the table", &error))?;
-        self.not_forwarding = forwarding::disabled();
+        self.forwarding = Forwarding::read(&snapshot.services, &snapshot.node);
         Ok(self.with_notes(Report { rejected: self.refused.list(), ..report }))
     }
 
@@ -318,8 +317,8 @@ impl Renderer for Nftables {
             Err(error) => Err(error),
         };
         let report = result.map_err(|error| self.failed("update the table", &error))?;
-        if !self.not_forwarding.is_empty() {
-            self.not_forwarding = forwarding::disabled();
+        if let Some(table) = &self.table {
+            self.forwarding.update(changes, table.services(), table.node());
         }
         Ok(self.with_notes(Report { rejected: self.refused.list(), ..report }))
     }

@@ -64,15 +64,15 @@ impl Wanted {
     ) -> BTreeSet<IpAddr> {
         let mut touched = BTreeSet::new();
         for (id, change) in &changes.services {
+            // What another one has, it has no route to.
+            let had: BTreeSet<IpAddr> = self.held_by(id).collect();
             let before = self.release(id);
             touched.extend(before.iter().flat_map(|plan| plan.leads.keys()));
             let Some(service) = &change.new else { continue };
             if service.assignment.addresses.routes() {
                 self.claim(service, node);
-            } else if let Some(before) = before {
-                self.linger(service, node, |address| {
-                    before.leads.contains_key(&address) && has_route(address)
-                });
+            } else if before.is_some() {
+                self.linger(service, node, |address| had.contains(&address) && has_route(address));
             }
             touched.extend(self.plans.get(id).into_iter().flat_map(|plan| plan.leads.keys()));
         }
@@ -117,6 +117,15 @@ impl Wanted {
         if !leads.is_empty() {
             self.insert(service, Plan { lingers: true, leads });
         }
+    }
+
+    /// The addresses that this service has, of those it asks for.
+    fn held_by(&self, id: &ServiceId) -> impl Iterator<Item = IpAddr> {
+        let asked = self.plans.get(id).into_iter().flat_map(|plan| plan.leads.keys().copied());
+        asked.filter(move |address| {
+            let first = self.owners.get(address).and_then(BTreeSet::first);
+            first.is_some_and(|(_, owner)| owner == id)
+        })
     }
 
     fn insert(&mut self, service: &ContivService, plan: Plan) {
@@ -241,6 +250,20 @@ mod tests {
         assert_eq!(wanted.addresses().collect::<Vec<_>>(), [ADDRESS]);
         let again = Wanted::new(&snapshot(&[more(Carrier::Nftables)]), |address| address == ADDRESS);
         assert_eq!(again, wanted, "after a restart too");
+    }
+
+    #[test]
+    fn a_service_that_goes_back_keeps_no_address_that_another_one_had() {
+        let shared = service("api", Carrier::Route, 2);
+        let mut wanted = Wanted::new(&snapshot(&[service("web", Carrier::Route, 1), shared]), |_| false);
+        assert_eq!(wanted.owner(ADDRESS).unwrap().to_string(), "default/api");
+        update(&mut wanted, Some(service("web", Carrier::Nftables, 1)));
+        let gone = ChangeSet {
+            services: [(ServiceId::new("default", "api"), ServiceChange { old: None, new: None })].into(),
+            ..ChangeSet::default()
+        };
+        wanted.update(&gone, &NodeFacts::default(), |_| true);
+        assert!(wanted.is_empty(), "{wanted:?}");
     }
 
     #[test]
