@@ -51,12 +51,12 @@ pub struct Assignment {
     pub node_ports: Option<Carrier>,
     /// Why routes do not carry its addresses though that is asked for: for people, and not read back.
     #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
-    pub reason: Option<Obstacle>,
+    pub reason: Option<DirectRoutingBlocker>,
 }
 
 /// Why routes cannot carry a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Obstacle {
+pub enum DirectRoutingBlocker {
     /// The agent runs without that renderer.
     NoRenderer,
     /// A service port leads to another port of its backends.
@@ -104,25 +104,25 @@ fn obstacle(
     service: &ContivService,
     route_runs: bool,
     shared: Option<(IpAddr, ServiceId)>,
-) -> Option<Obstacle> {
+) -> Option<DirectRoutingBlocker> {
     if !route_runs {
-        return Some(Obstacle::NoRenderer);
+        return Some(DirectRoutingBlocker::NoRenderer);
     }
     if service.session_affinity_timeout != 0 {
-        return Some(Obstacle::Affinity);
+        return Some(DirectRoutingBlocker::Affinity);
     }
     if service.balance == Balance::ClientAddress {
-        return Some(Obstacle::ClientBalance);
+        return Some(DirectRoutingBlocker::ClientBalance);
     }
     if !service.source_ranges.is_empty() {
-        return Some(Obstacle::SourceRanges);
+        return Some(DirectRoutingBlocker::SourceRanges);
     }
     if let Some((address, other)) = shared {
-        return Some(Obstacle::SharedAddress(address, other));
+        return Some(DirectRoutingBlocker::SharedAddress(address, other));
     }
     let other_port = service.ports.iter().find_map(|port| {
         let other = port.backends.iter().find(|backend| backend.port != port.port)?;
-        Some(Obstacle::OtherPort { port: port.port, target: other.port })
+        Some(DirectRoutingBlocker::OtherPort { port: port.port, target: other.port })
     });
     if other_port.is_some() {
         return other_port;
@@ -131,14 +131,14 @@ fn obstacle(
     if let Some(first) = backends.next() {
         let first: BTreeMap<IpAddr, _> = first;
         if backends.any(|other| other != first) {
-            return Some(Obstacle::BackendsDiffer);
+            return Some(DirectRoutingBlocker::BackendsDiffer);
         }
     }
     let is_mixed = |ipv4: bool| {
         let local = here(&service.ports, ipv4);
         local.iter().any(|backend| backend.host_network) && local.iter().any(|backend| !backend.host_network)
     };
-    (is_mixed(true) || is_mixed(false)).then_some(Obstacle::PodsAndNode)
+    (is_mixed(true) || is_mixed(false)).then_some(DirectRoutingBlocker::PodsAndNode)
 }
 
 /// What a route makes of a backend: its port is none of it.
@@ -152,7 +152,7 @@ fn here(ports: &[ServicePort], ipv4: bool) -> BTreeSet<&Backend> {
     ports.iter().flat_map(ServicePort::local_backends).filter(of_family).collect()
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for DirectRoutingBlocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRenderer => f.write_str("the renderer route does not run; name it in renderers"),
@@ -175,7 +175,7 @@ impl fmt::Display for Obstacle {
     }
 }
 
-impl Serialize for Obstacle {
+impl Serialize for DirectRoutingBlocker {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }

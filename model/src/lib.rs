@@ -17,7 +17,7 @@ pub mod trace;
 pub mod wire;
 
 pub use addresses::Addresses;
-pub use assignment::{Assignment, Carrier, Obstacle};
+pub use assignment::{Assignment, Carrier, DirectRoutingBlocker};
 pub use backend::{Backend, BackendState};
 pub use change::{ChangeSet, InterfaceChange, ServiceChange, Snapshot};
 pub use contiv_service::{Balance, ContivService, ServicePort, TrafficPolicy};

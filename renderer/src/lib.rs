@@ -3,7 +3,6 @@
 //! Planning is pure: a service becomes ordered values. Values are compared with what was applied before. Only an applier
 //! does I/O.
 
-pub mod bisecting;
 mod conntrack;
 pub mod dry_run;
 pub mod error;
@@ -14,6 +13,7 @@ pub mod fuzz;
 pub mod local_addresses;
 mod netlink;
 pub mod nftables;
+pub mod poison_isolator;
 pub mod registry;
 pub mod renderer;
 pub mod route;

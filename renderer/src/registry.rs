@@ -2,9 +2,9 @@
 
 use crate::{
     Renderer,
-    bisecting::Bisecting,
     dry_run::DryRun,
     nftables::Nftables,
+    poison_isolator::PoisonIsolator,
     route::{RouteOptions, Routes},
 };
 
@@ -23,8 +23,8 @@ pub struct Options {
 /// A new renderer by its name; none if there is no such renderer.
 pub fn create(name: &str, options: Options) -> Option<Box<dyn Renderer>> {
     match name {
-        "nftables" if options.own_table => Some(Box::new(Bisecting::new(Nftables::owning()))),
-        "nftables" => Some(Box::new(Bisecting::new(Nftables::new()))),
+        "nftables" if options.own_table => Some(Box::new(PoisonIsolator::new(Nftables::owning()))),
+        "nftables" => Some(Box::new(PoisonIsolator::new(Nftables::new()))),
         "route" => Some(Box::new(Routes::new(options.route))),
         "dry-run" => Some(Box::new(DryRun::new())),
         _ => None,

@@ -12,7 +12,7 @@ mod loopback;
 mod page;
 mod pods;
 mod protection;
-mod room;
+mod response_budget;
 mod trace;
 mod views;
 

@@ -16,7 +16,7 @@ use axum::{
 };
 use tokio::{sync::Semaphore, time::timeout};
 
-use super::{error::ApiError, room::Room};
+use super::{error::ApiError, response_budget::ResponseBudget};
 
 /// The longest answer takes a tenth of that.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -29,14 +29,14 @@ const PROBED: [&str; 4] = ["/liveness", "/readiness", "/metrics", "/status"];
 
 /// Puts the protection around all endpoints.
 pub(super) fn protect(router: Router) -> Router {
-    let (slots, room) = (Arc::new(Semaphore::new(REQUESTS)), Room::new());
+    let (slots, room) = (Arc::new(Semaphore::new(REQUESTS)), ResponseBudget::new());
     router.layer(DefaultBodyLimit::max(BODY_LIMIT)).layer(from_fn(move |request: Request, next: Next| {
         let (slots, room) = (Arc::clone(&slots), room.clone());
         async move { check_and_run(&slots, &room, request, next).await }
     }))
 }
 
-async fn check_and_run(slots: &Semaphore, room: &Room, request: Request, next: Next) -> Response {
+async fn check_and_run(slots: &Semaphore, room: &ResponseBudget, request: Request, next: Next) -> Response {
     if let Err(error) = check(request.method(), request.headers()) {
         return error.into_response();
     }

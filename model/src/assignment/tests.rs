@@ -19,7 +19,7 @@ fn service() -> ContivService {
     }
 }
 
-fn reason(service: &ContivService) -> Option<Obstacle> {
+fn reason(service: &ContivService) -> Option<DirectRoutingBlocker> {
     let assignment = assign(service, true, true, None);
     assert_eq!(assignment.addresses.routes(), assignment.reason.is_none(), "never half: {assignment:?}");
     assignment.reason
@@ -30,7 +30,10 @@ fn routes_carry_what_is_asked_for_and_nothing_else() {
     assert_eq!(assign(&service(), true, true, None).addresses, Carrier::Route);
     assert_eq!(assign(&service(), false, true, None), Assignment::default());
     let without = assign(&service(), true, false, None);
-    assert_eq!((without.addresses, without.reason), (Carrier::Nftables, Some(Obstacle::NoRenderer)));
+    assert_eq!(
+        (without.addresses, without.reason),
+        (Carrier::Nftables, Some(DirectRoutingBlocker::NoRenderer))
+    );
 }
 
 #[test]
@@ -49,13 +52,13 @@ fn each_thing_that_routes_cannot_do_leaves_the_service_to_nftables_with_its_name
     assert_eq!(reason(&service()), None);
     let mut other_port = service();
     other_port.ports[0].backends[1].port = 8080;
-    assert_eq!(reason(&other_port), Some(Obstacle::OtherPort { port: 80, target: 8080 }));
+    assert_eq!(reason(&other_port), Some(DirectRoutingBlocker::OtherPort { port: 80, target: 8080 }));
     let sticky = ContivService { session_affinity_timeout: 1, ..service() };
-    assert_eq!(reason(&sticky), Some(Obstacle::Affinity));
+    assert_eq!(reason(&sticky), Some(DirectRoutingBlocker::Affinity));
     let by_client = ContivService { balance: Balance::ClientAddress, ..service() };
-    assert_eq!(reason(&by_client), Some(Obstacle::ClientBalance));
+    assert_eq!(reason(&by_client), Some(DirectRoutingBlocker::ClientBalance));
     let ranges = ContivService { source_ranges: ["192.0.2.0/24".parse().unwrap()].into(), ..service() };
-    assert_eq!(reason(&ranges), Some(Obstacle::SourceRanges));
+    assert_eq!(reason(&ranges), Some(DirectRoutingBlocker::SourceRanges));
     let shared = (IpAddr::from([10, 96, 0, 1]), ServiceId::new("default", "other"));
     let text = assign(&service(), true, true, Some(shared)).reason.unwrap().to_string();
     assert_eq!(text, "default/other has the address 10.96.0.1 too; a route leads to one service");
@@ -67,7 +70,7 @@ fn all_ports_must_have_the_same_backends() {
     service.ports.push(port(443, vec![backend(2, 443), backend(1, 443)]));
     assert_eq!(reason(&service), None);
     service.ports[1].backends.pop();
-    assert_eq!(reason(&service), Some(Obstacle::BackendsDiffer));
+    assert_eq!(reason(&service), Some(DirectRoutingBlocker::BackendsDiffer));
 }
 
 #[test]
@@ -78,7 +81,7 @@ fn this_node_and_its_pods_are_not_mixed_but_elsewhere_they_may_be() {
     for backend in &mut service.ports[0].backends {
         backend.local = true;
     }
-    assert_eq!(reason(&service), Some(Obstacle::PodsAndNode));
+    assert_eq!(reason(&service), Some(DirectRoutingBlocker::PodsAndNode));
     service.ports[0].backends[0].state = BackendState::Terminating;
     assert_eq!(reason(&service), None, "no new connection goes to the node");
 }

@@ -10,7 +10,7 @@ use super::{
     cache::Cache,
     placement::Placement,
     sources::Sources,
-    topology::{self, Hinted},
+    topology::{self, TopologyHint},
 };
 use crate::{
     Backend, BackendState, PodId,
@@ -36,7 +36,7 @@ struct Candidate<'a> {
 struct Endpoint<'a> {
     ip: IpAddr,
     conditions: Conditions,
-    hinted: Hinted,
+    hinted: TopologyHint,
     local: bool,
     host_network: bool,
     /// That of the pod behind it.
@@ -60,17 +60,16 @@ pub(super) fn collect<'a>(
     for slice in slices {
         is_replaced |= !slice.is_supplement;
         let endpoints = slice.endpoints.iter().map(|endpoint| {
-            let hinted = Hinted::new(endpoint.hints.as_deref(), placement);
+            let hinted = TopologyHint::new(endpoint.hints.as_deref(), placement);
             Endpoint::new(&endpoint.address, endpoint.conditions, hinted, cache, placement)
         });
         add(&mut candidates, spec, endpoints, &slice.ports);
     }
     if !is_replaced {
         for subset in endpoints.into_iter().flat_map(|endpoints| &endpoints.subsets) {
-            let endpoints = subset
-                .addresses
-                .iter()
-                .map(|address| Endpoint::new(address, Conditions::READY, Hinted::NOT, cache, placement));
+            let endpoints = subset.addresses.iter().map(|address| {
+                Endpoint::new(address, Conditions::READY, TopologyHint::NOT, cache, placement)
+            });
             add(&mut candidates, spec, endpoints, &subset.ports);
         }
     }
@@ -87,7 +86,7 @@ impl<'a> Endpoint<'a> {
     fn new(
         address: &'a EndpointAddress,
         conditions: Conditions,
-        hinted: Hinted,
+        hinted: TopologyHint,
         cache: &Cache,
         placement: &Placement,
     ) -> Self {
@@ -130,7 +129,7 @@ fn merge(
     mut candidates: Vec<Candidate<'_>>,
     local_weight: u16,
     local_pods: &mut BTreeSet<PodId>,
-) -> Vec<(Backend, Hinted)> {
+) -> Vec<(Backend, TopologyHint)> {
     let key = |Candidate { port, endpoint }: &Candidate<'_>| (endpoint.ip, *port);
     candidates.sort_by_key(|candidate| (key(candidate), Reverse(rank(candidate.endpoint.conditions))));
     let mut backends = Vec::with_capacity(candidates.len());
@@ -152,7 +151,10 @@ fn merge(
             state,
             ..Backend::new(SocketAddr::new(best.ip, port))
         };
-        backends.push((backend, best_ones().map(|endpoint| endpoint.hinted).fold(Hinted::NOT, Hinted::and)));
+        backends.push((
+            backend,
+            best_ones().map(|endpoint| endpoint.hinted).fold(TopologyHint::NOT, TopologyHint::and),
+        ));
     }
     backends
 }

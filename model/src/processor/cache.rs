@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use super::{SERVICES_PER_THREAD, names::Names, relation::Relation};
+use super::{SERVICES_PER_THREAD, multi_index::MultiIndex, string_interner::StringInterner};
 use crate::{
     EndpointSliceId, NodeName, Object, ObjectKey, PodId, ServiceId,
     object::{EndpointAddress, EndpointSlice, Endpoints, IpAllocation, Node, Pod, Service, VppNode},
@@ -19,13 +19,13 @@ pub(super) struct Cache {
     pub(super) nodes: BTreeMap<NodeName, Node>,
     pub(super) vpp_nodes: BTreeMap<u32, VppNode>,
     pub(super) ip_allocations: BTreeMap<PodId, IpAllocation>,
-    pub(super) slices_of: Relation<ServiceId, EndpointSliceId>,
-    names: Names,
+    pub(super) slices_of: MultiIndex<ServiceId, EndpointSliceId>,
+    names: StringInterner,
 }
 
 /// What has to be looked at again after changes to the cache.
 #[derive(Debug, Default)]
-pub(super) struct Touched {
+pub(super) struct DirtySet {
     /// These services.
     pub(super) services: BTreeSet<ServiceId>,
     /// The endpoints of these pods, which have come to the host network or left it, or have another weight.
@@ -41,7 +41,7 @@ impl Cache {
     ///
     /// The same comes of putting one after the other into an empty cache. But maps that are collected are made many times
     /// faster, and are full; those filled in the order of their keys are little more than half full.
-    pub(super) fn of(objects: impl IntoIterator<Item = Object>, names: Names) -> Self {
+    pub(super) fn of(objects: impl IntoIterator<Item = Object>, names: StringInterner) -> Self {
         let mut cache = Self { names, ..Self::default() };
         let (mut services, mut endpoints) = (Vec::new(), Vec::new());
         let (mut slices, mut pods) = (Vec::new(), Vec::new());
@@ -52,7 +52,7 @@ impl Cache {
                 Object::EndpointSlice(slice) => slices.push((slice.id.clone(), slice)),
                 Object::Pod(pod) => pods.push((pod.id.clone(), pod)),
                 few @ (Object::Node(_) | Object::VppNode(_) | Object::IpAllocation(_)) => {
-                    cache.put(few, &mut Touched::default());
+                    cache.put(few, &mut DirtySet::default());
                 }
             }
         }
@@ -71,7 +71,7 @@ impl Cache {
     }
 
     /// Takes in a new or changed object.
-    pub(super) fn put(&mut self, mut object: Object, touched: &mut Touched) {
+    pub(super) fn put(&mut self, mut object: Object, touched: &mut DirtySet) {
         self.names.share(&mut object);
         match object {
             Object::Service(service) => self.set_service(&service.id.clone(), Some(service), touched),
@@ -93,7 +93,7 @@ impl Cache {
     }
 
     /// Forgets an object.
-    pub(super) fn delete(&mut self, key: &ObjectKey, touched: &mut Touched) {
+    pub(super) fn delete(&mut self, key: &ObjectKey, touched: &mut DirtySet) {
         match key {
             ObjectKey::Service(id) => self.set_service(id, None, touched),
             ObjectKey::Endpoints(id) => self.set_endpoints(id, None, touched),
@@ -161,19 +161,19 @@ impl Cache {
         self.services.values().filter(|service| !service.source_ranges.is_empty()).map(|it| it.id.clone())
     }
 
-    fn set_service(&mut self, id: &ServiceId, new: Option<Service>, touched: &mut Touched) {
+    fn set_service(&mut self, id: &ServiceId, new: Option<Service>, touched: &mut DirtySet) {
         if replace(&mut self.services, id, new).is_some() {
             touched.services.insert(id.clone());
         }
     }
 
-    fn set_endpoints(&mut self, id: &ServiceId, new: Option<Endpoints>, touched: &mut Touched) {
+    fn set_endpoints(&mut self, id: &ServiceId, new: Option<Endpoints>, touched: &mut DirtySet) {
         if replace(&mut self.endpoints, id, new).is_some() {
             touched.services.insert(id.clone());
         }
     }
 
-    fn set_slice(&mut self, id: &EndpointSliceId, new: Option<EndpointSlice>, touched: &mut Touched) {
+    fn set_slice(&mut self, id: &EndpointSliceId, new: Option<EndpointSlice>, touched: &mut DirtySet) {
         let new_service = new.as_ref().and_then(|slice| slice.service.clone());
         let Some(old) = replace(&mut self.endpoint_slices, id, new) else { return };
         // An update can move the slice to another service: both are touched.
@@ -189,7 +189,7 @@ impl Cache {
         touched.services.extend(old_service.into_iter().chain(new_service));
     }
 
-    fn set_pod(&mut self, id: &PodId, new: Option<Pod>, touched: &mut Touched) {
+    fn set_pod(&mut self, id: &PodId, new: Option<Pod>, touched: &mut DirtySet) {
         let Some(old) = replace(&mut self.pods, id, new) else { return };
         if as_backend(old.as_ref()) != as_backend(self.pods.get(id)) {
             touched.pods.insert(id.clone());
@@ -200,7 +200,7 @@ impl Cache {
         }
     }
 
-    fn set_ip_allocation(&mut self, pod: &PodId, new: Option<IpAllocation>, touched: &mut Touched) {
+    fn set_ip_allocation(&mut self, pod: &PodId, new: Option<IpAllocation>, touched: &mut DirtySet) {
         if replace(&mut self.ip_allocations, pod, new).is_some() {
             touched.placement = true;
             touched.interfaces = true;
@@ -266,11 +266,11 @@ mod tests {
             Object::EndpointSlice(moved)
         };
         let objects = [slice("web", &[]), pod("a", true), slice("db", &[]), moved, pod("b", false)];
-        let (mut one_by_one, mut touched) = (Cache::default(), Touched::default());
+        let (mut one_by_one, mut touched) = (Cache::default(), DirtySet::default());
         for object in objects.clone() {
             one_by_one.put(object, &mut touched);
         }
-        let at_once = Cache::of(objects, Names::default());
+        let at_once = Cache::of(objects, StringInterner::default());
         let slices = |cache: &Cache| cache.endpoint_slices.clone();
         assert_eq!(slices(&at_once), slices(&one_by_one));
         assert_eq!(at_once.pods, one_by_one.pods);
@@ -288,7 +288,7 @@ mod tests {
     fn a_change_of_zone_concerns_services_with_hints_for_zones_only() {
         let mut cache = Cache::default();
         for object in [slice("hinted", &["z1"]), slice("known", &["z1"]), slice("plain", &[])] {
-            cache.put(object, &mut Touched::default());
+            cache.put(object, &mut DirtySet::default());
         }
         let known = BTreeSet::from([ServiceId::new("default", "known")]);
         assert_eq!(cache.services_with_zone_hints(&known), [ServiceId::new("default", "hinted")]);

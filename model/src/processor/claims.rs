@@ -5,7 +5,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::relation::{Least, Relation};
+use super::multi_index::{MinKey, MultiIndex};
 use crate::{Frontend, Protocol, ServiceId, object::Seniority};
 
 /// A service that asks for frontends. The least holds what several ask for: the oldest, then the smallest id.
@@ -15,7 +15,7 @@ pub(super) struct Claimant {
     pub(super) service: ServiceId,
 }
 
-impl Least for Claimant {
+impl MinKey for Claimant {
     fn least() -> Self {
         Self { seniority: Seniority::OLDEST, service: ServiceId::least() }
     }
@@ -24,7 +24,7 @@ impl Least for Claimant {
 /// Every frontend with the services that ask for it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Claims {
-    claims: Relation<Frontend, Claimant>,
+    claims: MultiIndex<Frontend, Claimant>,
     /// Frontends whose claimants have changed since the last [`Claims::take_affected`], with their holder before.
     before: BTreeMap<Frontend, Option<ServiceId>>,
 }

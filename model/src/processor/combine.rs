@@ -16,7 +16,7 @@ use crate::{
 
 /// A service as renderers get it, with what the processor remembers of it.
 #[derive(Debug, Clone)]
-pub(super) struct Combined {
+pub(super) struct ServiceRecord {
     pub(super) service: Arc<ContivService>,
     pub(super) seniority: Seniority,
     /// Whether routes are to carry it, if they can.
@@ -34,7 +34,7 @@ pub(super) fn combine<'a>(
     cache: &Cache,
     placement: &Placement,
     config: &ProcessorConfig,
-) -> Option<Combined> {
+) -> Option<ServiceRecord> {
     let spec = sources.service;
     if !is_for_this_proxy(spec, config) {
         return None;
@@ -74,7 +74,7 @@ pub(super) fn combine<'a>(
         ports,
         lost: BTreeMap::new(),
     };
-    Some(Combined {
+    Some(ServiceRecord {
         service: Arc::new(service),
         seniority: spec.seniority,
         asks_for_routes: spec.options.routed.unwrap_or(config.route_all),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{cache::Cache, placement::Placement, relation::Relation};
+use super::{cache::Cache, multi_index::MultiIndex, placement::Placement};
 use crate::{InterfaceName, PodId, ServiceId};
 
 /// The two sets of interfaces that renderers get.
@@ -18,7 +18,7 @@ impl Interfaces {
     /// Derives both sets from the attached pods, so that the order of events cannot matter.
     pub(super) fn derive(
         attached: &BTreeMap<PodId, InterfaceName>,
-        serving: &Relation<PodId, ServiceId>,
+        serving: &MultiIndex<PodId, ServiceId>,
         cache: &Cache,
         placement: &Placement,
     ) -> Self {

@@ -12,10 +12,10 @@ mod config;
 mod event;
 mod interfaces;
 mod introspection;
-mod names;
+mod multi_index;
 mod placement;
-mod relation;
 mod sources;
+mod string_interner;
 mod topology;
 
 use std::{
@@ -29,18 +29,18 @@ use crate::{
     ServiceChange, ServiceId, Snapshot, assignment::assign, change::services_between,
     object::EndpointAddress, parallel::in_shares,
 };
-use cache::{Cache, Touched};
+use cache::{Cache, DirtySet};
 use claims::{Claimant, Claims};
-use combine::{Combined, combine};
+use combine::{ServiceRecord, combine};
 use interfaces::Interfaces;
+use multi_index::MultiIndex;
 use placement::Placement;
-use relation::Relation;
 use sources::Sources;
 
 pub use config::{LocalDetect, NodePortAddresses, ProcessorConfig};
 pub use event::{Event, Resync};
 pub use introspection::NodeView;
-pub use names::Names;
+pub use string_interner::StringInterner;
 
 /// Below this many services another thread costs more than it gains.
 const SERVICES_PER_THREAD: usize = 256;
@@ -55,10 +55,10 @@ pub struct Processor {
     /// Addresses of this node's interfaces.
     local_ips: BTreeSet<IpAddr>,
     placement: Placement,
-    combined: BTreeMap<ServiceId, Combined>,
+    combined: BTreeMap<ServiceId, ServiceRecord>,
     claims: Claims,
     /// Which services each pod of this node stands behind.
-    serving: Relation<PodId, ServiceId>,
+    serving: MultiIndex<PodId, ServiceId>,
     interfaces: Interfaces,
 }
 
@@ -76,7 +76,7 @@ impl Processor {
             placement,
             combined: BTreeMap::new(),
             claims: Claims::default(),
-            serving: Relation::default(),
+            serving: MultiIndex::default(),
             interfaces: Interfaces::default(),
         }
     }
@@ -84,7 +84,7 @@ impl Processor {
     /// Replaces all objects, and derives everything anew. Attached pods and this node's interfaces are no part of the
     /// store, and stay.
     pub fn resync(&mut self, mut resync: Resync) -> ChangeSet {
-        let mut names = Names::default();
+        let mut names = StringInterner::default();
         for object in &mut resync.objects {
             names.share(object);
         }
@@ -92,7 +92,7 @@ impl Processor {
     }
 
     /// As [`Self::resync`], with objects that hold `names` already.
-    pub fn resync_sharing(&mut self, resync: Resync, mut names: Names) -> ChangeSet {
+    pub fn resync_sharing(&mut self, resync: Resync, mut names: StringInterner) -> ChangeSet {
         // First what was known of the unreadable ones: where an object was read after all, it counts.
         let kept = resync.undecodable.iter().filter_map(|key: &ObjectKey| self.cache.get(key));
         let mut kept: Vec<Object> = kept.collect();
@@ -113,14 +113,14 @@ impl Processor {
 
     /// Takes in changes and tells what they come to, taken together.
     pub fn apply(&mut self, events: impl IntoIterator<Item = Event>) -> ChangeSet {
-        let mut touched = Touched::default();
+        let mut touched = DirtySet::default();
         for event in events {
             self.take_in(event, &mut touched);
         }
         self.settle(touched)
     }
 
-    fn take_in(&mut self, event: Event, touched: &mut Touched) {
+    fn take_in(&mut self, event: Event, touched: &mut DirtySet) {
         match event {
             Event::Put(object) => self.cache.put(object, touched),
             Event::Delete(key) => self.cache.delete(&key, touched),
@@ -169,7 +169,7 @@ impl Processor {
     }
 
     /// Derives anew what has been touched.
-    fn settle(&mut self, mut touched: Touched) -> ChangeSet {
+    fn settle(&mut self, mut touched: DirtySet) -> ChangeSet {
         let mut changes = ChangeSet { node: self.locate(&mut touched), ..ChangeSet::default() };
         let mut results = self.combine_all(touched.services);
         for (id, new) in &results {
@@ -212,12 +212,12 @@ impl Processor {
             let combined = share
                 .iter()
                 .map(|it| combine(it.to_be_combined(), &self.cache, &self.placement, &self.config));
-            combined.flatten().collect::<Vec<Combined>>()
+            combined.flatten().collect::<Vec<ServiceRecord>>()
         };
         let shares = in_shares(&self.cache.all_sources(&slices), SERVICES_PER_THREAD, combine_share);
-        let all: Vec<Combined> = shares.into_iter().flatten().collect();
+        let all: Vec<ServiceRecord> = shares.into_iter().flatten().collect();
         self.claims = Claims::of(all.iter().map(claim));
-        let serving = |combined: &Combined| {
+        let serving = |combined: &ServiceRecord| {
             let id = &combined.service.id;
             combined.local_pods.iter().map(|pod| (pod.clone(), id.clone())).collect::<Vec<_>>()
         };
@@ -234,7 +234,7 @@ impl Processor {
         self.interfaces = Interfaces::derive(&self.attached, &self.serving, &self.cache, &self.placement);
     }
 
-    fn combine_all(&self, ids: BTreeSet<ServiceId>) -> BTreeMap<ServiceId, Option<Combined>> {
+    fn combine_all(&self, ids: BTreeSet<ServiceId>) -> BTreeMap<ServiceId, Option<ServiceRecord>> {
         let combine =
             |id: &ServiceId| combine(self.cache.sources(id)?, &self.cache, &self.placement, &self.config);
         if ids.len() < SERVICES_PER_THREAD {
@@ -251,7 +251,7 @@ impl Processor {
     }
 
     /// Touches the services with an endpoint that is now elsewhere. Returns the facts about this node if they differ.
-    fn locate(&mut self, touched: &mut Touched) -> Option<NodeFacts> {
+    fn locate(&mut self, touched: &mut DirtySet) -> Option<NodeFacts> {
         if !touched.pods.is_empty() {
             let of_pod = |address: &EndpointAddress| {
                 address.pod.as_ref().is_some_and(|pod| touched.pods.contains(pod))
@@ -279,7 +279,7 @@ impl Processor {
     }
 
     /// `is_affected`: some of its frontends may have changed hands, even if it asks for the same as before.
-    fn with_lost_frontends(&self, mut combined: Combined, is_affected: bool) -> Combined {
+    fn with_lost_frontends(&self, mut combined: ServiceRecord, is_affected: bool) -> ServiceRecord {
         let id = &combined.service.id;
         let lost = match self.combined.get(id) {
             Some(old) if !is_affected && claim_the_same(Some(old), Some(&combined)) => {
@@ -294,8 +294,8 @@ impl Processor {
     }
 
     /// The other services at addresses that these came to or left: whether routes can carry them may have changed.
-    fn neighbours(&self, results: &BTreeMap<ServiceId, Option<Combined>>) -> BTreeSet<ServiceId> {
-        let addresses = |combined: Option<&Combined>| -> BTreeSet<IpAddr> {
+    fn neighbours(&self, results: &BTreeMap<ServiceId, Option<ServiceRecord>>) -> BTreeSet<ServiceId> {
+        let addresses = |combined: Option<&ServiceRecord>| -> BTreeSet<IpAddr> {
             // One without ports asks for nothing.
             let asking = combined.filter(|combined| !combined.service.ports.is_empty());
             asking.map(|combined| combined.service.addresses().collect()).unwrap_or_default()
@@ -308,7 +308,7 @@ impl Processor {
         changed.flat_map(at).filter(|id| !results.contains_key(id)).collect()
     }
 
-    fn with_assignment(&self, mut combined: Combined) -> Combined {
+    fn with_assignment(&self, mut combined: ServiceRecord) -> ServiceRecord {
         let service = &combined.service;
         let asked = combined.asks_for_routes;
         let may_share = asked && self.config.route_runs && !service.ports.is_empty();
@@ -331,7 +331,7 @@ impl Processor {
     }
 
     /// Makes a result the current one. None if it is what was there.
-    fn commit(&mut self, id: &ServiceId, new: Option<Combined>) -> Option<ServiceChange> {
+    fn commit(&mut self, id: &ServiceId, new: Option<ServiceRecord>) -> Option<ServiceChange> {
         let old = self.combined.get(id).map(|combined| combined.service.clone());
         match new {
             None => {
@@ -361,7 +361,7 @@ impl Processor {
 }
 
 /// Whether both ask for the same frontends with the same seniority; at times false although they do.
-fn claim_the_same(one: Option<&Combined>, other: Option<&Combined>) -> bool {
+fn claim_the_same(one: Option<&ServiceRecord>, other: Option<&ServiceRecord>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => {
             one.seniority == other.seniority && one.service.has_frontends_of(&other.service)
@@ -371,17 +371,17 @@ fn claim_the_same(one: Option<&Combined>, other: Option<&Combined>) -> bool {
     }
 }
 
-fn claim(combined: &Combined) -> (Claimant, BTreeSet<Frontend>) {
+fn claim(combined: &ServiceRecord) -> (Claimant, BTreeSet<Frontend>) {
     let ContivService { id, .. } = &*combined.service;
     (Claimant { seniority: combined.seniority, service: id.clone() }, combined.service.frontends())
 }
 
 /// Notes which pods a service now has on this node. True if that differs from before.
 fn update_serving(
-    serving: &mut Relation<PodId, ServiceId>,
+    serving: &mut MultiIndex<PodId, ServiceId>,
     id: &ServiceId,
-    old: Option<&Combined>,
-    new: Option<&Combined>,
+    old: Option<&ServiceRecord>,
+    new: Option<&ServiceRecord>,
 ) -> bool {
     let none = BTreeSet::new();
     let old = old.map_or(&none, |combined| &combined.local_pods);

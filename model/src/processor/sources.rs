@@ -86,7 +86,7 @@ mod tests {
     use crate::{
         Addresses, EndpointSliceId, Object, TrafficPolicy,
         object::{Seniority, ServiceOptions, ServiceType},
-        processor::names::Names,
+        processor::string_interner::StringInterner,
     };
 
     fn service(name: &str) -> Object {
@@ -131,7 +131,7 @@ mod tests {
                 })
             });
             let services = services.into_iter().map(|name| service(&name));
-            let cache = Cache::of(services.chain(endpoints).chain(slices), Names::default());
+            let cache = Cache::of(services.chain(endpoints).chain(slices), StringInterner::default());
             let slices = cache.slices_by_service();
             let all = cache.all_sources(&slices);
             prop_assert_eq!(all.len(), cache.services.len());

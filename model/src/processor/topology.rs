@@ -5,7 +5,7 @@ use crate::{Backend, BackendState, object::Hints};
 
 /// What the hints of an endpoint come to on this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Hinted {
+pub(super) struct TopologyHint {
     node: Hint,
     zone: Hint,
 }
@@ -31,7 +31,7 @@ impl Hint {
     }
 }
 
-impl Hinted {
+impl TopologyHint {
     /// Without hints.
     pub(super) const NOT: Self = Self { node: Hint::Absent, zone: Hint::Absent };
 
@@ -56,7 +56,7 @@ impl Hinted {
 ///
 /// With `prefer_local` they are the local ones, if there are any. Otherwise hints decide, those for nodes before those for
 /// zones, but only where all have them and one of them is for this node. So no family with ready backends is left without.
-pub(super) fn steer(backends: &mut [(Backend, Hinted)], prefer_local: bool) {
+pub(super) fn steer(backends: &mut [(Backend, TopologyHint)], prefer_local: bool) {
     for family in backends.chunk_by_mut(|(a, _), (b, _)| a.address.is_ipv4() == b.address.is_ipv4()) {
         let Some(is_for_this_node) = mode(family, prefer_local) else { continue };
         for (backend, hinted) in family {
@@ -66,9 +66,12 @@ pub(super) fn steer(backends: &mut [(Backend, Hinted)], prefer_local: bool) {
 }
 
 /// How backends are told that are for this node; none if all are.
-fn mode(family: &[(Backend, Hinted)], prefer_local: bool) -> Option<fn(&Backend, Hinted) -> bool> {
+fn mode(
+    family: &[(Backend, TopologyHint)],
+    prefer_local: bool,
+) -> Option<fn(&Backend, TopologyHint) -> bool> {
     let ready = || family.iter().filter(|(backend, _)| backend.state == BackendState::Ready);
-    let decides = |hint: fn(Hinted) -> Hint| {
+    let decides = |hint: fn(TopologyHint) -> Hint| {
         let mut hints = ready().map(|(_, hinted)| hint(*hinted));
         hints.clone().all(|hint| hint != Hint::Absent) && hints.any(|hint| hint == Hint::Here)
     };

@@ -9,7 +9,7 @@ use crate::{ContivService, Frontend, Protocol, ServiceId, ServicePort, Snapshot}
 
 /// The port of a service that a flow hits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hit {
+pub struct MatchedPort {
     /// The service.
     pub service: ServiceId,
     /// The name of its port; empty for the only one.
@@ -56,9 +56,9 @@ pub(super) struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    pub(super) fn hit(&self) -> Hit {
+    pub(super) fn hit(&self) -> MatchedPort {
         let ServicePort { name, port, protocol, .. } = self.port;
-        Hit {
+        MatchedPort {
             service: self.service.id.clone(),
             name: Arc::clone(name),
             port: *port,

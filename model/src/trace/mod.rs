@@ -19,7 +19,7 @@ use lookup::{Claim, find};
 
 pub use delivery::{Affinity, Candidate, Delivery, Masquerade, Pool, Rule};
 pub use flow::{Client, Detection, Flow, MixedFamilies};
-pub use lookup::{FrontendKind, Hit, LostClaim};
+pub use lookup::{FrontendKind, LostClaim, MatchedPort};
 
 /// What becomes of a flow and why. As text it is for people, as JSON for programs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct Trace {
     /// Whether pods of this node can be told from other clients.
     pub detection: Detection,
     /// What it hits; none if no service answers there.
-    pub hit: Option<Hit>,
+    pub hit: Option<MatchedPort>,
     /// Who asks for the same and does not get it.
     pub lost: Vec<LostClaim>,
     /// What becomes of it.

@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::{
-    Affinity, Candidate, Client, Delivery, Detection, Dropped, FrontendKind, Hit, Masquerade, Pool, Rejected,
-    Rule, Trace, Verdict,
+    Affinity, Candidate, Client, Delivery, Detection, Dropped, FrontendKind, Masquerade, MatchedPort, Pool,
+    Rejected, Rule, Trace, Verdict,
 };
 use crate::BackendState;
 
@@ -63,7 +63,7 @@ fn line(f: &mut Formatter<'_>, label: &str, sentence: impl Display) -> fmt::Resu
     writeln!(f, "{label:<9} {sentence}")
 }
 
-impl Display for Hit {
+impl Display for MatchedPort {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}, port {}/{}", self.service, self.port, self.protocol)?;
         if !self.name.is_empty() {

@@ -1,7 +1,7 @@
 //! Which services are left to routes.
 
 use contiv_model::{
-    Carrier, NodeName, Obstacle, Processor, ProcessorConfig,
+    Carrier, DirectRoutingBlocker, NodeName, Processor, ProcessorConfig,
     object::{Service, ServiceOptions},
 };
 
@@ -48,7 +48,7 @@ fn an_address_that_two_services_have_is_translated_as_long_as_both_have_it() {
     assert_eq!(changed(&changes), ["a/one", "a/two"], "also the one that was there already");
     let one = processor.service(&service_id("a/one")).unwrap().assignment.clone();
     assert_eq!(one.addresses, Carrier::Nftables);
-    assert_eq!(one.reason, Some(Obstacle::SharedAddress(ip("10.96.0.1"), service_id("a/two"))));
+    assert_eq!(one.reason, Some(DirectRoutingBlocker::SharedAddress(ip("10.96.0.1"), service_id("a/two"))));
     let changes = processor.apply([delete_service("a/two")]);
     assert_eq!(changed(&changes), ["a/one", "a/two"]);
     assert_eq!(carrier(&processor, "a/one"), Carrier::Route);
@@ -65,5 +65,5 @@ fn with_whom_an_address_is_shared_does_not_depend_on_ports_that_changed_in_betwe
     ]);
     processor.apply([put(sharing("b/three", "ssh:22/tcp"))]);
     let reason = processor.service(&service_id("a/one")).unwrap().assignment.reason.clone();
-    assert_eq!(reason, Some(Obstacle::SharedAddress(ip("10.96.0.1"), service_id("a/two"))));
+    assert_eq!(reason, Some(DirectRoutingBlocker::SharedAddress(ip("10.96.0.1"), service_id("a/two"))));
 }

@@ -4,19 +4,19 @@
 //! the flow times out, and each of them puts that off.
 //!
 //! ```text
-//! programmed changes ─ cleaner ═► worker (a thread) ─ stale ─► suspects ─ netlink ─► dump, compare, delete
+//! programmed changes ─ reaper ═► worker (a thread) ─ stale ─► suspects ─ netlink ─► dump, compare, delete
 //! ```
 
-mod cleaner;
 mod constants;
 mod flow;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod netlink;
+mod reaper;
+mod seqlock;
 mod serving;
 mod stale;
-mod turns;
 mod worker;
 
-pub(crate) use cleaner::Cleaner;
+pub(crate) use reaper::StaleFlowReaper;
 pub(crate) use serving::programmed;

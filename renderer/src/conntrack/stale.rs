@@ -15,7 +15,7 @@ use crate::nftables::{Family, FrontendKey};
 
 /// Frontends with flows that may be stale.
 #[derive(Debug, Default)]
-pub(super) struct Suspects {
+pub(super) struct StaleFlowFilter {
     frontends: BTreeMap<FrontendKey, Suspicion>,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Scope {
     All,
 }
 
-impl Suspects {
+impl StaleFlowFilter {
     pub(super) fn is_empty(&self) -> bool {
         self.frontends.is_empty()
     }

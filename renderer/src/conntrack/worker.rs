@@ -16,10 +16,10 @@ use std::{
 use contiv_model::{Protocol, ServiceChange};
 
 use super::{
-    cleaner::{Request, Services, Totals},
     netlink::FlowTable,
-    stale::{Scope, Suspects},
-    turns::Turns,
+    reaper::{Request, Services, Totals},
+    seqlock::ProgrammingSeqlock,
+    stale::{Scope, StaleFlowFilter},
 };
 use crate::{netlink::NetlinkError, nftables::Family};
 
@@ -43,7 +43,7 @@ pub(super) struct Worker {
     requests: Receiver<Request>,
     state: State,
     table: Option<FlowTable>,
-    turns: Arc<Turns>,
+    seqlock: Arc<ProgrammingSeqlock>,
     totals: Arc<Totals>,
 }
 
@@ -53,15 +53,19 @@ struct State {
     services: Services,
     node_ips: BTreeSet<IpAddr>,
     /// Searched for now.
-    current: Suspects,
+    current: StaleFlowFilter,
     /// Those of the next search.
-    next: Suspects,
+    next: StaleFlowFilter,
 }
 
 impl Worker {
     /// A worker that has nothing to do yet.
-    pub(super) fn new(requests: Receiver<Request>, turns: Arc<Turns>, totals: Arc<Totals>) -> Self {
-        Self { requests, state: State::default(), table: None, turns, totals }
+    pub(super) fn new(
+        requests: Receiver<Request>,
+        seqlock: Arc<ProgrammingSeqlock>,
+        totals: Arc<Totals>,
+    ) -> Self {
+        Self { requests, state: State::default(), table: None, seqlock, totals }
     }
 
     /// Serves requests until nobody can send one any more.
@@ -70,9 +74,9 @@ impl Worker {
             self.state.take_in(request);
             self.state.take_in_all(&self.requests);
             while !self.state.next.is_empty() {
-                self.pause(GATHER, Suspects::are_urgent);
-                let turns = Arc::clone(&self.turns);
-                let took = turns.search(|| {
+                self.pause(GATHER, StaleFlowFilter::are_urgent);
+                let seqlock = Arc::clone(&self.seqlock);
+                let took = seqlock.search(|| {
                     let start = Instant::now();
                     self.search();
                     start.elapsed()
@@ -107,7 +111,7 @@ impl Worker {
                 }
             }
         }
-        self.state.current = Suspects::default();
+        self.state.current = StaleFlowFilter::default();
     }
 
     fn delete_stale(
@@ -130,7 +134,7 @@ impl Worker {
     }
 
     /// Only takes in requests for a while: until the time or something else is over, or no more can come.
-    fn pause(&mut self, length: Duration, is_over: impl Fn(&Suspects) -> bool) {
+    fn pause(&mut self, length: Duration, is_over: impl Fn(&StaleFlowFilter) -> bool) {
         let end = Instant::now() + length;
         loop {
             let is_open = self.state.take_in_all(&self.requests);

@@ -13,7 +13,7 @@ use super::{
         Batch, NetlinkError, Socket,
         constants::{chain, msg, rule, set, table as table_attribute},
     },
-    read::{self, Existing, Found},
+    read::{self, ExistingTable, TableHeader},
     table::Table,
     transaction::{Group, Transaction},
 };
@@ -32,7 +32,7 @@ pub(super) fn write_fresh(batch: &mut Batch, replace: bool, flags: u32, sizes: &
 
 /// Gives the table that is there these flags: one that was put to sleep wakes up, and one that has lost its owner gets another.
 /// By itself, since the kernel takes no new base chain in a transaction that does so: `nf_tables_addchain` since Linux 6.9.
-pub(super) fn set_flags(socket: &mut Socket, found: &Found, flags: u32) -> Result<(), NetlinkError> {
+pub(super) fn set_flags(socket: &mut Socket, found: &TableHeader, flags: u32) -> Result<(), NetlinkError> {
     if found.flags != flags {
         let mut batch = Batch::new();
         write_table(&mut batch, flags);
@@ -43,7 +43,7 @@ pub(super) fn set_flags(socket: &mut Socket, found: &Found, flags: u32) -> Resul
 
 /// All rules of a usable table anew: they are few, and whoever changed one is undone. Sets and elements stay, but for sets that
 /// are made anew, for so many elements; these are empty then.
-pub(super) fn write_repair(batch: &mut Batch, existing: &Existing, anew: &Sizes) {
+pub(super) fn write_repair(batch: &mut Batch, existing: &ExistingTable, anew: &Sizes) {
     batch.delete(msg::DELRULE, "all rules", |message| message.text(rule::TABLE, TABLE));
     // No rule looks into them now.
     for (set, size) in anew {
@@ -105,7 +105,12 @@ fn commit_in_pieces(
 
 /// Removes chains that nothing needs any more. Before 6.2 the kernel notices only late that a chain is free, and
 /// refuses; such a chain does no harm and goes the next time.
-pub(super) fn remove_leftovers(socket: &mut Socket, existing: &Existing, table: &Table, report: &mut Report) {
+pub(super) fn remove_leftovers(
+    socket: &mut Socket,
+    existing: &ExistingTable,
+    table: &Table,
+    report: &mut Report,
+) {
     let used: Vec<_> = table.chains().collect();
     let unused: Vec<_> = existing.on_demand.iter().filter(|chain| !used.contains(chain)).copied().collect();
     let _ = remove_chains(socket, &unused, report);

@@ -12,7 +12,7 @@ use super::{
     element::{Element, FrontendKey, Key, Value},
     layout::{Choice, DemandChain, Family, LearnChain, PickChain, Set, SetKind},
     plan::{self, FrontendPlan, Masquerade, Outside, Serving, Shares},
-    programmed::of_slot,
+    programmed_elements::of_slot,
     slots,
 };
 

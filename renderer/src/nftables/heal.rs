@@ -7,7 +7,7 @@ use super::{
     COMPARE_LIMIT, Nftables, apply,
     capacity::Sizes,
     netlink::{Batch, NetlinkError},
-    read::{self, Existing},
+    read::{self, ExistingTable},
     table::Table,
     transaction::{Group, Transaction},
     watch::{DAMAGES, Damage, Touched},
@@ -35,7 +35,7 @@ impl Nftables {
         let ownership = self.ownership;
         let socket = self.socket()?;
         let mut batch = Batch::new();
-        let mut existing = Existing::default();
+        let mut existing = ExistingTable::default();
         let transaction = match repair {
             Repair::Elements(elements) => elements,
             Repair::Rules(elements) => {

@@ -9,6 +9,7 @@ mod apply;
 mod capacity;
 mod carriers;
 pub mod counters;
+mod desired_elements;
 mod element;
 mod elements;
 mod encode;
@@ -25,8 +26,7 @@ mod netlink;
 pub mod offline;
 mod ownership;
 mod plan;
-mod planned;
-mod programmed;
+mod programmed_elements;
 mod read;
 mod refused;
 mod slots;
@@ -46,7 +46,7 @@ use self::{
     layout::{KernelModule, Set},
     netlink::{Batch, NetlinkError, Socket},
     ownership::Ownership,
-    read::{Elements, Found},
+    read::{Elements, TableHeader},
     refused::{LastGood, Refused},
     table::Table,
     watch::{Damage, TableWatch},
@@ -63,7 +63,7 @@ pub use self::{
 };
 use crate::{
     Description, RenderError, Renderer, Report, Verifier, Watch,
-    conntrack::{Cleaner, programmed},
+    conntrack::{StaleFlowReaper, programmed},
 };
 
 /// A resync with more elements than this replaces them all instead of comparing them with the kernel's: dumping a large
@@ -87,7 +87,7 @@ pub struct Nftables {
     damages: Option<Receiver<Damage>>,
     /// What the kernel did not take.
     refused: Refused,
-    cleaner: Cleaner,
+    reaper: StaleFlowReaper,
     /// The optional modules that the kernel lacks; none until it is known that it has all others.
     missing: Option<Vec<KernelModule>>,
     /// The families in which the machine forwarded no packets at the last resync.
@@ -188,7 +188,7 @@ impl Nftables {
         let ahead = self.ahead.take();
         // All of it is seen now.
         self.damages.iter().flat_map(Receiver::try_iter).for_each(drop);
-        let _programming = self.cleaner.coming(snapshot.services.values());
+        let _programming = self.reaper.coming(snapshot.services.values());
         let ownership = self.ownership()?;
         let socket = self.socket()?;
         let found = read::found(socket)?;
@@ -236,7 +236,7 @@ impl Nftables {
         let mut report = apply::commit(socket, batch, transaction)?;
         loopback::open(&snapshot.node);
         apply::remove_leftovers(socket, &usable.unwrap_or_default(), &table, &mut report);
-        self.cleaner.reconciled(snapshot, before);
+        self.reaper.reconciled(snapshot, before);
         self.table = Some(table);
         Ok(report)
     }
@@ -244,7 +244,7 @@ impl Nftables {
     fn try_update(&mut self, table: &mut Table, changes: &ChangeSet) -> Result<Report, NetlinkError> {
         let transaction = table.update(changes);
         let _programming =
-            self.cleaner.coming(changes.services.values().filter_map(|change| change.new.as_ref()));
+            self.reaper.coming(changes.services.values().filter_map(|change| change.new.as_ref()));
         let mut report = Report::default();
         if !transaction.is_empty() {
             let socket = self.socket()?;
@@ -254,7 +254,7 @@ impl Nftables {
                 table.forget_unused_chains();
             }
         }
-        self.cleaner.changed(changes, table.services());
+        self.reaper.changed(changes, table.services());
         Ok(report)
     }
 
@@ -335,7 +335,7 @@ impl Renderer for Nftables {
             Ok(Some(report)) if self.refused.is_empty() => {
                 if report.transactions > 0 {
                     // Flows may have begun meanwhile that no rule has seen.
-                    self.cleaner.reconciled(snapshot, Vec::new());
+                    self.reaper.reconciled(snapshot, Vec::new());
                 }
                 Ok(self.with_notes(report))
             }
@@ -353,7 +353,7 @@ impl Renderer for Nftables {
         let Some(table) = &self.table else { return Description::default() };
         let elements = table.elements();
         let size = |set: Set| (set.name(), elements.iter().filter(|element| element.set == set).count());
-        let flows = self.cleaner.totals().map(|(name, total)| (name.to_owned(), total));
+        let flows = self.reaper.totals().map(|(name, total)| (name.to_owned(), total));
         Description {
             services: table.services().len(),
             sizes: Set::all().map(size).chain(flows).collect(),
@@ -367,7 +367,7 @@ impl Renderer for Nftables {
 }
 
 /// The kernel would say only that it is not permitted.
-fn refuse_a_table_of_others(found: Option<Found>, port: u32) -> Result<(), NetlinkError> {
+fn refuse_a_table_of_others(found: Option<TableHeader>, port: u32) -> Result<(), NetlinkError> {
     match found.and_then(|found| found.owner).filter(|owner| *owner != port) {
         None => Ok(()),
         Some(owner) => Err(NetlinkError::Socket {

@@ -13,7 +13,7 @@ use super::{
         Batch, NetlinkError, Socket,
         constants::{msg, table},
     },
-    read::Found,
+    read::TableHeader,
 };
 
 /// A table that exists for no longer than it takes to ask for it.
@@ -49,7 +49,7 @@ impl Ownership {
     }
 
     /// The flags that the table is written with. `found` is the one that is there and stays.
-    pub(super) const fn flags(self, found: Option<&Found>) -> u32 {
+    pub(super) const fn flags(self, found: Option<&TableHeader>) -> u32 {
         match (self, found) {
             (Self::Owned, _) => table::OWNED,
             (Self::Shared, None) => 0,
@@ -59,7 +59,7 @@ impl Ownership {
     }
 
     /// The table that is there can stay. One that is shared can never become owned, and is replaced.
-    pub(super) const fn accepts(self, found: &Found) -> bool {
+    pub(super) const fn accepts(self, found: &TableHeader) -> bool {
         match self {
             Self::Shared => true,
             Self::Owned => found.flags & table::FLAG_PERSIST != 0,

@@ -20,7 +20,7 @@ use super::{
 
 /// The table as the kernel has it, without its rules.
 #[derive(Debug, Default)]
-pub(crate) struct Existing {
+pub(crate) struct ExistingTable {
     /// Chains made on demand, used or not.
     pub(crate) on_demand: BTreeSet<DemandChain>,
     /// Chains that are not the agent's.
@@ -35,17 +35,17 @@ pub(crate) struct Existing {
 
 /// The table that is there.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct TableHeader {
     pub(crate) flags: u32,
     /// The port of the socket that owns it.
     pub(crate) owner: Option<u32>,
 }
 
 /// The table, if it is there.
-pub(crate) fn found(socket: &mut Socket) -> Result<Option<Found>, NetlinkError> {
+pub(crate) fn found(socket: &mut Socket) -> Result<Option<TableHeader>, NetlinkError> {
     let dump = socket.dump(msg::GETTABLE, |_| ())?;
     let of_inet = |object: &Attributes<'_>| object.text(table::NAME) == Some(TABLE);
-    let found = dump.objects().find(of_inet).map(|object| Found {
+    let found = dump.objects().find(of_inet).map(|object| TableHeader {
         flags: object.u32(table::FLAGS).unwrap_or_default(),
         owner: object.u32(table::OWNER),
     });
@@ -53,8 +53,8 @@ pub(crate) fn found(socket: &mut Socket) -> Result<Option<Found>, NetlinkError> 
 }
 
 /// What there is besides elements and rules.
-pub(crate) fn existing(socket: &mut Socket) -> Result<Existing, NetlinkError> {
-    let mut existing = Existing { usable: true, ..Existing::default() };
+pub(crate) fn existing(socket: &mut Socket) -> Result<ExistingTable, NetlinkError> {
+    let mut existing = ExistingTable { usable: true, ..ExistingTable::default() };
     let wanted = chains();
     let mut hooks = 0;
     let dump = socket.dump(msg::GETCHAIN, |_| ())?;

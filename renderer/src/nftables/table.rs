@@ -11,12 +11,12 @@ use contiv_model::{ChangeSet, ContivService, NodeFacts, ServiceId, Snapshot};
 
 use super::{
     capacity::{self, Counts, Sizes},
+    desired_elements::{DesiredElements, shared_elements},
     element::{Element, FrontendKey, Key, Value},
     elements, encode,
     layout::{DemandChain, Family, Set, SetKind},
     plan::{self, FrontendPlan, plan},
-    planned::{Planned, shared_elements},
-    programmed::Programmed,
+    programmed_elements::ProgrammedElements,
     read::Elements,
     transaction::{Group, Transaction},
 };
@@ -27,7 +27,7 @@ pub(crate) struct Table {
     services: BTreeMap<ServiceId, Arc<ContivService>>,
     node: NodeFacts,
     /// The elements of each frontend.
-    frontends: BTreeMap<FrontendKey, Programmed>,
+    frontends: BTreeMap<FrontendKey, ProgrammedElements>,
     /// Addresses that several services can ask for, and how many do.
     shared: BTreeMap<Element, usize>,
     /// Every chain made on demand that exists, and how many elements need it.
@@ -46,7 +46,7 @@ impl Table {
         let mut transaction = Transaction { flush: kernel.foreign, ..Transaction::default() };
         let (mut shared, mut planned) = (Vec::new(), Vec::new());
         let services: Vec<&Arc<ContivService>> = snapshot.services.values().collect();
-        for part in Planned::of_all(&services, &found) {
+        for part in DesiredElements::of_all(&services, &found) {
             shared.extend(part.shared);
             planned.extend(part.frontends);
         }
@@ -54,7 +54,7 @@ impl Table {
         for (frontend, before, after) in in_one_order(found, planned) {
             transaction.forget.extend(forgotten(frontend, &before, &after));
             if !after.is_empty() {
-                programmed.push((frontend, Programmed::new(&after)));
+                programmed.push((frontend, ProgrammedElements::new(&after)));
             }
             table.change(Group::between(&before, after), &mut transaction);
         }
@@ -225,7 +225,7 @@ impl Table {
 
     /// How many elements there are besides those that come from the node.
     pub(crate) fn len(&self) -> usize {
-        self.frontends.values().map(Programmed::len).sum::<usize>() + self.shared.len()
+        self.frontends.values().map(ProgrammedElements::len).sum::<usize>() + self.shared.len()
     }
 
     /// Whether a client may still be sent to the backend that the kernel remembers for it.
@@ -252,7 +252,7 @@ impl Table {
         if after.is_empty() {
             self.frontends.remove(&frontend);
         } else {
-            self.frontends.insert(frontend, Programmed::new(&after));
+            self.frontends.insert(frontend, ProgrammedElements::new(&after));
         }
         self.change(Group::between(before, after), transaction);
     }

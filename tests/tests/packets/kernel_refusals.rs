@@ -13,9 +13,9 @@ use std::{
 use contiv_model::{Backend, Balance, ChangeSet, ContivService, Protocol, ServiceId, ServicePort, Snapshot};
 use contiv_renderer::{
     RenderError, Renderer, Report,
-    bisecting::Bisecting,
     faulty::{FaultSwitch, MissingModule, NetlinkFaults},
     nftables::Nftables,
+    poison_isolator::PoisonIsolator,
 };
 use contiv_tests::{
     agent::binary,
@@ -42,9 +42,9 @@ const MODULES: [(&str, MissingModule); 8] = [
 const HASH: MissingModule = (EXPRESSION, "hash");
 
 /// The renderer as an agent has it, on a kernel that lacks these modules until the switch is turned off.
-fn renderer(missing: &[MissingModule], switch: &FaultSwitch) -> Bisecting<Nftables> {
+fn renderer(missing: &[MissingModule], switch: &FaultSwitch) -> PoisonIsolator<Nftables> {
     let faults = NetlinkFaults::missing_modules(missing.to_vec(), switch.clone());
-    Bisecting::new(Nftables::owning().failing(faults))
+    PoisonIsolator::new(Nftables::owning().failing(faults))
 }
 
 fn service(number: u8, balance: Balance) -> ContivService {

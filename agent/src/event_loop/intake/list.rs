@@ -2,7 +2,7 @@
 
 use std::{hash::BuildHasher as _, mem};
 
-use contiv_model::{Event, Object, Resync, parallel::in_shares, processor::Names};
+use contiv_model::{Event, Object, Resync, parallel::in_shares, processor::StringInterner};
 use contiv_store::{Entry, Snapshot};
 
 use super::{BadValue, Outcome, decode};
@@ -25,7 +25,7 @@ pub(in crate::event_loop) struct Ahead {
     parts: Vec<Part>,
     /// Those that the objects share. Names that many objects hold would be in memory many times, and leave holes when they are
     /// shared later.
-    pub(in crate::event_loop) names: Names,
+    pub(in crate::event_loop) names: StringInterner,
 }
 
 impl Ahead {
@@ -52,7 +52,7 @@ struct Part {
 
 impl Part {
     /// Decodes these. Objects share `names`.
-    fn decode(entries: &[Entry], names: &mut Names) -> Self {
+    fn decode(entries: &[Entry], names: &mut StringInterner) -> Self {
         Self {
             first: entries.first().map(|entry| entry.key.clone()).unwrap_or_default(),
             count: entries.len(),
@@ -80,7 +80,7 @@ pub(in crate::event_loop) fn snapshot(snapshot: &Snapshot, ahead: &mut Ahead) ->
     let pieces = pieces(&snapshot.entries, mem::take(&mut ahead.parts));
     let open: Vec<&[Entry]> = pieces.iter().filter_map(Piece::open).collect();
     let decode_share = |share: &[&[Entry]]| {
-        let mut names = Names::default();
+        let mut names = StringInterner::default();
         share.iter().map(|entries| decode_all(entries, &mut names)).collect::<Vec<_>>()
     };
     let mut rest = in_shares(&open, PIECES_PER_THREAD, decode_share).into_iter().flatten();
@@ -138,7 +138,7 @@ fn pieces<'a>(entries: &'a [Entry], ahead: Vec<Part>) -> Vec<Piece<'a>> {
 }
 
 /// The objects, and what is no good, or not all of it. Objects share `names`.
-fn decode_all(entries: &[Entry], names: &mut Names) -> Decoded {
+fn decode_all(entries: &[Entry], names: &mut StringInterner) -> Decoded {
     let mut decoded = Decoded { objects: Vec::with_capacity(entries.len()), bad: Vec::new() };
     for entry in entries {
         match decode(entry) {

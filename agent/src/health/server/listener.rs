@@ -30,13 +30,13 @@ pub(super) struct Listener {
 
 /// What all listeners share.
 #[derive(Debug, Clone)]
-pub(super) struct Room {
+pub(super) struct SharedListeners {
     /// One for each listener: what the store holds must not take all file descriptors.
     pub(super) slots: Arc<Semaphore>,
     pub(super) connections: Connections,
 }
 
-impl Room {
+impl SharedListeners {
     /// Leaves half of the file descriptors to everything else.
     pub(super) fn of_this_process(connections: Connections) -> Self {
         Self { slots: Arc::new(Semaphore::new(open_files_limit() / 2)), connections }
@@ -62,7 +62,7 @@ impl Listener {
         service: &ServiceId,
         local_endpoints: watch::Receiver<LocalEndpoints>,
         proxy: watch::Receiver<ProxyHealth>,
-        room: Room,
+        room: SharedListeners,
     ) -> io::Result<Self> {
         let full =
             |_| io::Error::other("there are too many health checks for the open files that are allowed");

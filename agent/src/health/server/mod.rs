@@ -25,7 +25,7 @@ use tracing::{info, warn};
 
 use super::{HealthCheck, HealthUpdate, ProxyHealth};
 use crate::{connections::Connections, event_loop::Reply};
-use listener::{Listener, Room};
+use listener::{Listener, SharedListeners};
 use served::Served;
 
 pub use served::{HealthCheckView, ListenerView};
@@ -45,7 +45,7 @@ pub struct HealthCheckServer {
     services: BTreeMap<ServiceId, Served>,
     /// Where listening failed.
     failed: BTreeSet<(ServiceId, IpAddr)>,
-    room: Room,
+    room: SharedListeners,
 }
 
 impl HealthCheckServer {
@@ -61,7 +61,7 @@ impl HealthCheckServer {
             node_ips: BTreeSet::new(),
             services: BTreeMap::new(),
             failed: BTreeSet::new(),
-            room: Room::of_this_process(Connections::of_this_process(CONNECTIONS)),
+            room: SharedListeners::of_this_process(Connections::of_this_process(CONNECTIONS)),
         }
     }
 

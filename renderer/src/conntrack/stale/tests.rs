@@ -30,8 +30,8 @@ fn change(old: Option<&ContivService>, new: Option<&ContivService>) -> ServiceCh
     ServiceChange { old: arc(old), new: arc(new) }
 }
 
-fn suspects(changes: &[ServiceChange]) -> Suspects {
-    let mut suspects = Suspects::default();
+fn suspects(changes: &[ServiceChange]) -> StaleFlowFilter {
+    let mut suspects = StaleFlowFilter::default();
     suspects.add(changes.iter());
     suspects
 }
@@ -41,11 +41,11 @@ fn flow(protocol: Protocol, destination: &str, backend: &str, answered: bool) ->
     Flow { protocol, destination, backend, answered, identity: Identity { tuple: &[], id: &[] } }
 }
 
-fn stale(suspects: &Suspects, flow: &Flow<'_>) -> bool {
+fn stale(suspects: &StaleFlowFilter, flow: &Flow<'_>) -> bool {
     suspects.is_stale(flow, &BTreeSet::from([NODE_IP.parse().unwrap()]))
 }
 
-fn stale_udp(suspects: &Suspects, destination: &str, backend: &str) -> bool {
+fn stale_udp(suspects: &StaleFlowFilter, destination: &str, backend: &str) -> bool {
     stale(suspects, &flow(Protocol::Udp, destination, backend, true))
 }
 
@@ -208,7 +208,7 @@ proptest! {
                 Some(service(Protocol::Udp, &names.iter().map(String::as_str).collect::<Vec<_>>()))
             })
             .collect();
-        let mut suspects = Suspects::default();
+        let mut suspects = StaleFlowFilter::default();
         for pair in services.windows(2) {
             suspects.add([change(pair[0].as_ref(), pair[1].as_ref())].iter());
         }

@@ -11,11 +11,14 @@ use crate::nftables::{
         Attributes, NetlinkError, Socket,
         constants::{LIST_ELEM, data, elem, expr, msg, rule},
     },
-    read::{self, Existing},
+    read::{self, ExistingTable},
 };
 
 /// What is wrong with the chains, in words.
-pub(super) fn differences(socket: &mut Socket, existing: &Existing) -> Result<Vec<String>, NetlinkError> {
+pub(super) fn differences(
+    socket: &mut Socket,
+    existing: &ExistingTable,
+) -> Result<Vec<String>, NetlinkError> {
     let rules = compare(&read(socket)?, existing);
     let foreign = existing.foreign_chains.iter();
     let foreign = foreign.map(|name| format!("chain {name} in the table is not one of contiv's"));
@@ -25,7 +28,7 @@ pub(super) fn differences(socket: &mut Socket, existing: &Existing) -> Result<Ve
 }
 
 /// Base chains without which elements that are there mean nothing.
-fn missing(socket: &mut Socket, existing: &Existing) -> Result<Vec<BaseChain>, NetlinkError> {
+fn missing(socket: &mut Socket, existing: &ExistingTable) -> Result<Vec<BaseChain>, NetlinkError> {
     let is_there = |chain: &BaseChain| existing.on_demand.contains(&DemandChain::Base(*chain));
     let mut missing = Vec::new();
     for chain in BaseChain::ALL.into_iter().filter(|chain| !is_there(chain)) {
@@ -58,7 +61,7 @@ impl fmt::Display for WrongRule {
 }
 
 /// The rules that are not as they must be, in the chains of the skeleton and in those on demand that exist.
-pub(in crate::nftables) fn compare(held: &Rules, existing: &Existing) -> Vec<WrongRule> {
+pub(in crate::nftables) fn compare(held: &Rules, existing: &ExistingTable) -> Vec<WrongRule> {
     let skeleton = chains().into_iter().map(|chain| (chain.name.to_owned(), chain.written_rules()));
     let on_demand = existing.on_demand.iter().map(|chain| (chain.to_string(), chain.written_rules()));
     let mut differences = Vec::new();

@@ -27,7 +27,7 @@ use super::{
     explain, inspect,
     layout::{DemandChain, TABLE},
     netlink::{NetlinkError, Socket},
-    read::Existing,
+    read::ExistingTable,
 };
 use crate::{
     RenderError,
@@ -96,7 +96,7 @@ impl TableVerifier {
         let mut verification = compare::compare(&wanted, &found);
         // Of a chain that is not there no rule can be; and one that waits to be used must be right too.
         let on_demand = found.chains.keys().filter_map(|name| DemandChain::by_name(name)).collect();
-        let existing = Existing { on_demand, ..Existing::default() };
+        let existing = ExistingTable { on_demand, ..ExistingTable::default() };
         let rules = inspect::rules::read(self.socket()?)?;
         for wrong in inspect::rules::compare(&rules, &existing) {
             if found.chains.contains_key(&wrong.chain) {

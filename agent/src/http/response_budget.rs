@@ -26,12 +26,12 @@ const UNREAD: usize = 64 << 20;
 
 /// The room that answers share.
 #[derive(Debug, Clone)]
-pub(super) struct Room {
+pub(super) struct ResponseBudget {
     making: Arc<Semaphore>,
     unread: Arc<Semaphore>,
 }
 
-impl Room {
+impl ResponseBudget {
     pub(super) fn new() -> Self {
         Self { making: Arc::new(Semaphore::new(MAKING)), unread: Arc::new(Semaphore::new(UNREAD / UNIT)) }
     }
@@ -58,21 +58,22 @@ impl Room {
         };
         let (head, body) = answer.into_parts();
         match to_bytes(body, usize::MAX).await {
-            Ok(bytes) => {
-                Response::from_parts(head, Body::from(Bytes::from_owner(Held { bytes, _room: room })))
-            }
+            Ok(bytes) => Response::from_parts(
+                head,
+                Body::from(Bytes::from_owner(BudgetedResponse { bytes, _room: room })),
+            ),
             Err(error) => ApiError::NoAnswer(error.to_string()).into_response(),
         }
     }
 }
 
 /// An answer in its room. What is left of it to be sent keeps both.
-struct Held {
+struct BudgetedResponse {
     bytes: Bytes,
     _room: OwnedSemaphorePermit,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for BudgetedResponse {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -92,7 +93,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_that_nobody_reads_take_up_bounded_memory_and_small_ones_are_always_given() {
-        let room = Room::new();
+        let room = ResponseBudget::new();
         let size = UNREAD / 8;
         let mut unread = Vec::new();
         for number in 0..20 {
@@ -118,7 +119,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn so_many_answers_are_made_at_a_time_and_the_others_wait_for_their_turn_but_not_for_ever() {
-        let (room, making, most) = (Room::new(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (room, making, most) = (ResponseBudget::new(), AtomicUsize::new(0), AtomicUsize::new(0));
         let counted = |time: Duration| {
             let (making, most) = (&making, &most);
             room.make(async move {

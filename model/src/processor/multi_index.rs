@@ -5,18 +5,18 @@ use std::{collections::BTreeSet, sync::Arc};
 use crate::{EndpointSliceId, ServiceId};
 
 /// A value that no other value of its type comes before, to begin a search with.
-pub(super) trait Least {
+pub(super) trait MinKey {
     fn least() -> Self;
 }
 
 // Empty text of an `Arc` is in memory once: nothing is allocated.
-impl Least for ServiceId {
+impl MinKey for ServiceId {
     fn least() -> Self {
         Self { namespace: Arc::default(), name: Arc::default() }
     }
 }
 
-impl Least for EndpointSliceId {
+impl MinKey for EndpointSliceId {
     fn least() -> Self {
         Self { namespace: Arc::default(), name: Arc::default() }
     }
@@ -25,23 +25,23 @@ impl Least for EndpointSliceId {
 /// Pairs, found by the first part. One flat set takes a fraction of the memory of a set for each key, because most keys
 /// have a single value.
 #[derive(Debug, Clone)]
-pub(super) struct Relation<K, V> {
+pub(super) struct MultiIndex<K, V> {
     pairs: BTreeSet<(K, V)>,
 }
 
-impl<K, V> Default for Relation<K, V> {
+impl<K, V> Default for MultiIndex<K, V> {
     fn default() -> Self {
         Self { pairs: BTreeSet::new() }
     }
 }
 
-impl<K: Ord, V: Ord> FromIterator<(K, V)> for Relation<K, V> {
+impl<K: Ord, V: Ord> FromIterator<(K, V)> for MultiIndex<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         Self { pairs: pairs.into_iter().collect() }
     }
 }
 
-impl<K: Ord + Clone, V: Ord + Least> Relation<K, V> {
+impl<K: Ord + Clone, V: Ord + MinKey> MultiIndex<K, V> {
     /// All pairs, in their order.
     pub(super) fn pairs(&self) -> impl Iterator<Item = &(K, V)> {
         self.pairs.iter()

@@ -8,14 +8,14 @@ use super::{
 
 /// The elements of one frontend. Of those that hold a backend only the backend is kept: set and key follow from its place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Programmed {
+pub(crate) struct ProgrammedElements {
     slots: Box<[Endpoint]>,
     outside: Box<[Endpoint]>,
     /// All others, sorted.
     rest: Box<[Element]>,
 }
 
-impl Programmed {
+impl ProgrammedElements {
     /// Keeps what [`super::elements::of_frontend`] has made: sorted, and without a hole among the slots.
     pub(crate) fn new(elements: &[Element]) -> Self {
         let slots = |kind| {

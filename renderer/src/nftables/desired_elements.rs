@@ -15,14 +15,14 @@ const SERVICES_PER_THREAD: usize = 256;
 
 /// The elements that some services ask for.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Planned {
+pub(crate) struct DesiredElements {
     /// Those of each frontend.
     pub(crate) frontends: Vec<(FrontendKey, Vec<Element>)>,
     /// Those that other services may ask for too, as often as they are asked for.
     pub(crate) shared: Vec<Element>,
 }
 
-impl Planned {
+impl DesiredElements {
     /// Of all services, in their order. `before` is what frontends have now, so that slots stay where they are.
     pub(crate) fn of_all(
         services: &[&Arc<ContivService>],
@@ -79,9 +79,9 @@ mod tests {
         let services: Vec<_> = (0..3 * 1000 + 7).map(service).collect();
         let services: Vec<_> = services.iter().collect();
         let nothing = BTreeMap::new();
-        let one_by_one = Planned::of(&services, &nothing);
-        let mut together = Planned::default();
-        for planned in Planned::of_all(&services, &nothing) {
+        let one_by_one = DesiredElements::of(&services, &nothing);
+        let mut together = DesiredElements::default();
+        for planned in DesiredElements::of_all(&services, &nothing) {
             together.frontends.extend(planned.frontends);
             together.shared.extend(planned.shared);
         }

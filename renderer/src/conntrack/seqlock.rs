@@ -14,11 +14,11 @@ use std::{
 };
 
 /// Most changes are programmed in less than this.
-const GLANCE: Duration = Duration::from_micros(200);
+const SPIN_INTERVAL: Duration = Duration::from_micros(200);
 
 /// What the two know of each other.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct ProgrammingSeqlock {
     /// How often programming has begun or ended: odd while it goes on.
     programming: AtomicUsize,
     searching: AtomicBool,
@@ -27,9 +27,9 @@ pub(super) struct Turns {
 /// Something is being programmed as long as this lives.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Programming(Arc<Turns>);
+pub(crate) struct Programming(Arc<ProgrammingSeqlock>);
 
-impl Turns {
+impl ProgrammingSeqlock {
     /// Programming begins, of which there is one at a time. True if a search goes on, which must hear what comes.
     pub(super) fn program(self: &Arc<Self>) -> (Programming, bool) {
         // Sequentially consistent, as all here: otherwise each could miss that the other has begun.
@@ -42,7 +42,7 @@ impl Turns {
         self.searching.store(true, Ordering::SeqCst);
         let now = self.programming.load(Ordering::SeqCst);
         while now % 2 == 1 && self.programming.load(Ordering::SeqCst) == now {
-            thread::sleep(GLANCE);
+            thread::sleep(SPIN_INTERVAL);
         }
         let result = search();
         self.searching.store(false, Ordering::SeqCst);
@@ -64,44 +64,44 @@ mod tests {
 
     #[test]
     fn a_search_waits_for_what_is_being_programmed_and_not_for_what_comes_after() {
-        let turns = Arc::new(Turns::default());
-        let (programming, is_searching) = turns.program();
+        let seqlock = Arc::new(ProgrammingSeqlock::default());
+        let (programming, is_searching) = seqlock.program();
         assert!(!is_searching, "nothing has to be announced");
         let (begun, begins) = channel();
         let (end, ended) = channel::<()>();
         let search = thread::spawn({
-            let turns = Arc::clone(&turns);
+            let seqlock = Arc::clone(&seqlock);
             move || {
-                turns.search(|| {
+                seqlock.search(|| {
                     begun.send(()).unwrap();
                     let _ = ended.recv();
                 });
             }
         });
-        assert_eq!(begins.recv_timeout(20 * GLANCE), Err(RecvTimeoutError::Timeout));
+        assert_eq!(begins.recv_timeout(20 * SPIN_INTERVAL), Err(RecvTimeoutError::Timeout));
         drop(programming);
         begins.recv().unwrap();
         for _ in 0..2 {
-            assert!(turns.program().1, "what comes during the search is announced");
+            assert!(seqlock.program().1, "what comes during the search is announced");
         }
         drop(end);
         search.join().unwrap();
-        assert!(!turns.program().1, "the search is over");
+        assert!(!seqlock.program().1, "the search is over");
     }
 
     #[test]
     fn programming_without_a_pause_holds_no_search_up() {
-        let turns = Arc::new(Turns::default());
-        let (first, _) = turns.program();
+        let seqlock = Arc::new(ProgrammingSeqlock::default());
+        let (first, _) = seqlock.program();
         let search = thread::spawn({
-            let turns = Arc::clone(&turns);
-            move || turns.search(|| ())
+            let seqlock = Arc::clone(&seqlock);
+            move || seqlock.search(|| ())
         });
         let mut programming = first;
         while !search.is_finished() {
             // One begins right when the other has ended.
             drop(programming);
-            programming = turns.program().0;
+            programming = seqlock.program().0;
             thread::yield_now();
         }
         search.join().unwrap();

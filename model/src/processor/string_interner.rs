@@ -13,7 +13,7 @@ use crate::{
 
 /// Every name that is in use, and some that were.
 #[derive(Debug, Clone, Default)]
-pub struct Names {
+pub struct StringInterner {
     /// Few, and looked up for each endpoint.
     common: HashSet<Arc<str>, RandomState>,
     services: HashSet<Arc<str>, RandomState>,
@@ -21,7 +21,7 @@ pub struct Names {
     kept: usize,
 }
 
-impl Names {
+impl StringInterner {
     /// Makes an object hold the names that others hold already.
     pub fn share(&mut self, object: &mut Object) {
         match object {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn slices_of_one_service_hold_one_name() {
-        let mut names = Names::default();
+        let mut names = StringInterner::default();
         let [a, b] = ["a", "b"].map(|name| {
             let mut object = slice(name, "web");
             names.share(&mut object);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn names_that_nobody_holds_do_not_pile_up() {
-        let mut names = Names::default();
+        let mut names = StringInterner::default();
         for number in 0..10_000 {
             names.share(&mut slice("a", &format!("service-{number}")));
         }

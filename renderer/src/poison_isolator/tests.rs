@@ -12,9 +12,9 @@ fn is_poison(service: &ContivService) -> bool {
     service.session_affinity_timeout == 666
 }
 
-fn bisecting(rates: FaultRates, seed: u64) -> Bisecting<Faulty<DryRun>> {
+fn bisecting(rates: FaultRates, seed: u64) -> PoisonIsolator<Faulty<DryRun>> {
     let faulty = Faulty::new(DryRun::new(), "faulty", rates, seed, FaultSwitch::default());
-    Bisecting::new(faulty.poisoned_by(is_poison))
+    PoisonIsolator::new(faulty.poisoned_by(is_poison))
 }
 
 /// A service in some version; one that is poisonous.
@@ -119,7 +119,7 @@ impl Renderer for LackingModule {
 #[test]
 fn missing_module_blames_no_service() {
     let is_missing = |result: Result<Report, RenderError>| matches!(result, Err(RenderError::MissingModules { modules }) if modules == ["nft_numgen"]);
-    let mut renderer = Bisecting::new(LackingModule(DryRun::new()));
+    let mut renderer = PoisonIsolator::new(LackingModule(DryRun::new()));
     let wanted = snapshot(10, 1, &[]);
     for _ in 0..2 * STUBBORN {
         assert!(is_missing(renderer.resync(&wanted)), "nothing is in force");

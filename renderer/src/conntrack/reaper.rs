@@ -14,8 +14,8 @@ use std::{
 use contiv_model::{ChangeSet, ContivService, ServiceChange, ServiceId, Snapshot};
 
 use super::{
+    seqlock::{Programming, ProgrammingSeqlock},
     serving::Backends,
-    turns::{Programming, Turns},
     worker::Worker,
 };
 use crate::nftables::FrontendKey;
@@ -55,16 +55,16 @@ pub(super) struct Totals {
 /// Starts the thread with the first request, in the network namespace of the caller. Dropped, it lets the thread finish
 /// what it was asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Cleaner {
+pub(crate) struct StaleFlowReaper {
     queue: Option<SyncSender<Request>>,
     node_ips: BTreeSet<IpAddr>,
     /// A look at what changed does not do any more: the next request must be about everything.
     incomplete: bool,
-    turns: Arc<Turns>,
+    seqlock: Arc<ProgrammingSeqlock>,
     totals: Arc<Totals>,
 }
 
-impl Cleaner {
+impl StaleFlowReaper {
     /// Before these services are programmed, which lasts until what is returned is dropped: a search that goes on meanwhile can
     /// meet flows to their backends before it hears that they are programmed.
     ///
@@ -73,7 +73,7 @@ impl Cleaner {
         &mut self,
         services: impl Iterator<Item = &'a Arc<ContivService>>,
     ) -> Programming {
-        let (programming, is_searching) = self.turns.program();
+        let (programming, is_searching) = self.seqlock.program();
         if is_searching {
             let services: Vec<_> = services.cloned().collect();
             let incomplete = self.incomplete;
@@ -129,7 +129,7 @@ impl Cleaner {
 
     fn start(&mut self) -> Option<SyncSender<Request>> {
         let (queue, requests) = sync_channel(QUEUE);
-        let worker = Worker::new(requests, Arc::clone(&self.turns), Arc::clone(&self.totals));
+        let worker = Worker::new(requests, Arc::clone(&self.seqlock), Arc::clone(&self.totals));
         match thread::Builder::new().name("stale-flows".to_owned()).spawn(move || worker.run()) {
             Ok(_) => Some(queue),
             Err(error) => {
@@ -150,10 +150,10 @@ mod tests {
 
     use super::*;
 
-    /// A cleaner whose thread is the test, with room for one request.
-    fn cleaner() -> (Cleaner, Receiver<Request>) {
+    /// A reaper whose thread is the test, with room for one request.
+    fn reaper() -> (StaleFlowReaper, Receiver<Request>) {
         let (queue, requests) = sync_channel(1);
-        (Cleaner { queue: Some(queue), ..Cleaner::default() }, requests)
+        (StaleFlowReaper { queue: Some(queue), ..StaleFlowReaper::default() }, requests)
     }
 
     fn state() -> (ChangeSet, Services) {
@@ -165,54 +165,54 @@ mod tests {
 
     #[test]
     fn after_a_full_queue_the_next_request_is_about_everything() {
-        let (mut cleaner, requests) = cleaner();
+        let (mut reaper, requests) = reaper();
         let (changes, services) = state();
-        cleaner.changed(&changes, &services);
-        cleaner.changed(&changes, &services);
+        reaper.changed(&changes, &services);
+        reaper.changed(&changes, &services);
         assert!(matches!(requests.try_recv(), Ok(Request::Changed(_))));
         assert!(requests.try_recv().is_err(), "the second did not fit");
         // An announcement goes through, and does not make up for what was lost.
-        Arc::clone(&cleaner.turns).search(|| drop(cleaner.coming(services.values())));
+        Arc::clone(&reaper.seqlock).search(|| drop(reaper.coming(services.values())));
         assert!(matches!(requests.try_recv(), Ok(Request::Coming(_))));
-        cleaner.changed(&ChangeSet::default(), &services);
+        reaper.changed(&ChangeSet::default(), &services);
         let Ok(Request::Reconciled { services: all, .. }) = requests.try_recv() else {
             panic!("not everything")
         };
         assert_eq!(all, services);
-        cleaner.changed(&changes, &services);
+        reaper.changed(&changes, &services);
         assert!(matches!(requests.try_recv(), Ok(Request::Changed(_))), "now all is known again");
     }
 
     #[test]
     fn what_comes_is_announced_only_while_something_is_searched_for() {
-        let (mut cleaner, requests) = cleaner();
+        let (mut reaper, requests) = reaper();
         let (_, services) = state();
-        drop(cleaner.coming(services.values()));
+        drop(reaper.coming(services.values()));
         assert!(requests.try_recv().is_err(), "no search goes on");
-        Arc::clone(&cleaner.turns).search(|| drop(cleaner.coming(services.values())));
+        Arc::clone(&reaper.seqlock).search(|| drop(reaper.coming(services.values())));
         assert!(matches!(requests.try_recv(), Ok(Request::Coming(_))));
     }
 
     #[test]
     fn other_addresses_for_node_ports_make_everything_suspect_and_other_facts_nothing() {
-        let (mut cleaner, requests) = cleaner();
+        let (mut reaper, requests) = reaper();
         let facts = |address: &str| NodeFacts {
             node_ips: BTreeSet::from([address.parse().unwrap()]),
             ..NodeFacts::default()
         };
         for (address, expected) in [("172.31.0.1", true), ("172.31.0.1", false), ("172.31.0.2", true)] {
             let changes = ChangeSet { node: Some(facts(address)), ..ChangeSet::default() };
-            cleaner.changed(&changes, &Services::new());
+            reaper.changed(&changes, &Services::new());
             assert_eq!(matches!(requests.try_recv(), Ok(Request::Reconciled { .. })), expected, "{address}");
         }
     }
 
     #[test]
     fn a_thread_that_is_gone_is_left_to_the_next_request_which_is_about_everything() {
-        let (mut cleaner, requests) = cleaner();
+        let (mut reaper, requests) = reaper();
         drop(requests);
         let (changes, services) = state();
-        cleaner.changed(&changes, &services);
-        assert!(cleaner.queue.is_none() && cleaner.incomplete);
+        reaper.changed(&changes, &services);
+        assert!(reaper.queue.is_none() && reaper.incomplete);
     }
 }

@@ -23,7 +23,7 @@ const STUBBORN: u32 = 5;
 
 /// A renderer without the services that make it fail.
 #[derive(Debug)]
-pub struct Bisecting<R> {
+pub struct PoisonIsolator<R> {
     inner: R,
     /// What was applied last, and is where a search begins; none if nothing was.
     in_force: Option<Snapshot>,
@@ -35,7 +35,7 @@ pub struct Bisecting<R> {
 
 type Services = BTreeMap<ServiceId, ServiceChange>;
 
-impl<R: Renderer> Bisecting<R> {
+impl<R: Renderer> PoisonIsolator<R> {
     /// Puts the search in front of a renderer.
     pub const fn new(inner: R) -> Self {
         Self { inner, in_force: None, refused: BTreeMap::new(), failures: 0 }
@@ -156,7 +156,7 @@ fn add(report: &mut Report, later: Report) {
     report.rejected = later.rejected;
 }
 
-impl<R: Renderer> Renderer for Bisecting<R> {
+impl<R: Renderer> Renderer for PoisonIsolator<R> {
     fn name(&self) -> &'static str {
         self.inner.name()
     }
