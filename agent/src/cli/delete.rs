@@ -11,7 +11,7 @@ use super::{
     Outcome, Terminal, UsageError,
     input::{self, print_problems},
     progress::Progress,
-    resources::{Resources, Which},
+    resources::{ObjectSelector, Resources},
     store::{StoreArgument, read, title},
     stored::{fetch, print_missing, print_none},
 };
@@ -54,7 +54,7 @@ impl Delete {
         }
         let wanted = self.resources.wanted()?;
         // A slip of the finger must not empty the store.
-        if wanted.iter().any(|wanted| matches!(wanted.which, Which::All { selector: None, .. })) {
+        if wanted.iter().any(|wanted| matches!(wanted.which, ObjectSelector::All { selector: None, .. })) {
             return Err(
                 UsageError("name the objects, or choose them by their labels with -l".to_owned()).into()
             );
@@ -64,8 +64,8 @@ impl Delete {
             for wanted in &wanted {
                 let keys = match &wanted.which {
                     // What cannot be read can be deleted too.
-                    Which::Keys(keys) => keys.clone(),
-                    Which::All { .. } => {
+                    ObjectSelector::Keys(keys) => keys.clone(),
+                    ObjectSelector::All { .. } => {
                         let found = fetch(wanted, &*store, &mut terminal.err).await?;
                         is_good &= found.is_good;
                         found.objects.into_iter().map(|(key, _)| key).collect()

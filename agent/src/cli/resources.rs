@@ -29,14 +29,14 @@ pub(super) struct Resources {
 
 /// Objects of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct ResourceRequest {
     pub(super) kind: Kind,
-    pub(super) which: Which,
+    pub(super) which: ObjectSelector,
 }
 
 /// Which of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum ObjectSelector {
     /// These.
     Keys(Vec<Key>),
     /// All of this namespace, or of every one, that have these labels.
@@ -64,7 +64,7 @@ impl Resources {
     ///
     /// # Errors
     /// When the words do not go together, with what was probably meant.
-    pub(super) fn wanted(&self) -> Result<Vec<Wanted>, UsageError> {
+    pub(super) fn wanted(&self) -> Result<Vec<ResourceRequest>, UsageError> {
         let Some((first, names)) = self.words.split_first() else {
             let kinds = Kind::ALL.map(Kind::keyword).join(", ");
             return Err(UsageError(format!("name a kind: {kinds}; or objects, as in service/web")));
@@ -81,11 +81,13 @@ impl Resources {
                 let which = if names.is_empty() {
                     let namespace =
                         (kind.is_namespaced() && !self.all_namespaces).then(|| self.namespace.clone());
-                    Which::All { namespace, selector: self.selector.clone() }
+                    ObjectSelector::All { namespace, selector: self.selector.clone() }
                 } else {
-                    Which::Keys(names.iter().map(|name| self.key(kind, name)).collect::<Result<_, _>>()?)
+                    ObjectSelector::Keys(
+                        names.iter().map(|name| self.key(kind, name)).collect::<Result<_, _>>()?,
+                    )
                 };
-                Ok(Wanted { kind, which })
+                Ok(ResourceRequest { kind, which })
             })
             .collect()
     }
@@ -107,8 +109,8 @@ impl Resources {
         Err(UsageError(problem.to_owned()))
     }
 
-    fn of_pairs(&self, pairs: &[(&str, &str)]) -> Result<Vec<Wanted>, UsageError> {
-        let mut wanted: Vec<Wanted> = Vec::new();
+    fn of_pairs(&self, pairs: &[(&str, &str)]) -> Result<Vec<ResourceRequest>, UsageError> {
+        let mut wanted: Vec<ResourceRequest> = Vec::new();
         for (word, name) in pairs {
             if name.is_empty() {
                 return Err(UsageError(format!(
@@ -118,8 +120,8 @@ impl Resources {
             let kind = kind(word)?;
             let key = self.key(kind, name)?;
             match wanted.iter_mut().find(|wanted| wanted.kind == kind) {
-                Some(Wanted { which: Which::Keys(keys), .. }) => keys.push(key),
-                _ => wanted.push(Wanted { kind, which: Which::Keys(vec![key]) }),
+                Some(ResourceRequest { which: ObjectSelector::Keys(keys), .. }) => keys.push(key),
+                _ => wanted.push(ResourceRequest { kind, which: ObjectSelector::Keys(vec![key]) }),
             }
         }
         Ok(wanted)
@@ -162,9 +164,9 @@ mod tests {
     fn wanted(line: &str) -> Result<Vec<String>, String> {
         let words = std::iter::once("contiv").chain(line.split(' '));
         let Cli { resources } = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
-        let text = |Wanted { kind, which }| match which {
-            Which::Keys(keys) => keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
-            Which::All { namespace, selector } => {
+        let text = |ResourceRequest { kind, which }| match which {
+            ObjectSelector::Keys(keys) => keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            ObjectSelector::All { namespace, selector } => {
                 let labels = if selector.is_some() { " with labels" } else { "" };
                 format!("{kind}s of {}{labels}", namespace.as_deref().unwrap_or("all"))
             }

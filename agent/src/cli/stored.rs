@@ -7,7 +7,7 @@ use contiv_store::{Entry, Store, manifest};
 
 use super::{
     input::print_problems,
-    resources::{Wanted, Which},
+    resources::{ObjectSelector, ResourceRequest},
     selector::{Labels, Selector},
     store::read,
     suggest::suggest,
@@ -23,10 +23,14 @@ pub(super) struct Found {
 }
 
 /// Reads what is wanted. What is missing or cannot be read is printed.
-pub(super) async fn fetch(wanted: &Wanted, store: &dyn Store, err: &mut impl Write) -> anyhow::Result<Found> {
+pub(super) async fn fetch(
+    wanted: &ResourceRequest,
+    store: &dyn Store,
+    err: &mut impl Write,
+) -> anyhow::Result<Found> {
     let kind = wanted.kind;
     let (entries, mut is_good) = match &wanted.which {
-        Which::Keys(keys) => {
+        ObjectSelector::Keys(keys) => {
             let mut stored = read(store, keys).await?;
             let entries: Vec<Entry> = keys.iter().filter_map(|key| stored.remove(&key.to_path())).collect();
             let found: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
@@ -35,7 +39,7 @@ pub(super) async fn fetch(wanted: &Wanted, store: &dyn Store, err: &mut impl Wri
             print_missing(&missing, store, err).await?;
             (entries, missing.is_empty())
         }
-        Which::All { .. } => {
+        ObjectSelector::All { .. } => {
             let snapshot = store.list(&Key::prefix(kind)).await?;
             print_problems(&snapshot.problems, err)?;
             (snapshot.entries, snapshot.problems.is_empty())
@@ -59,7 +63,7 @@ pub(super) async fn fetch(wanted: &Wanted, store: &dyn Store, err: &mut impl Wri
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn decode(entry: &Entry, wanted: &Wanted) -> Result<Option<(Key, Object)>, String> {
+pub(super) fn decode(entry: &Entry, wanted: &ResourceRequest) -> Result<Option<(Key, Object)>, String> {
     let Some(key) = Key::parse(&entry.key).map_err(|error| error.to_string())? else { return Ok(None) };
     if !wanted.has_key(&key) {
         return Ok(None);
@@ -69,12 +73,12 @@ pub(super) fn decode(entry: &Entry, wanted: &Wanted) -> Result<Option<(Key, Obje
     Ok(is_meant.then_some((key, object)))
 }
 
-impl Wanted {
+impl ResourceRequest {
     fn has_key(&self, key: &Key) -> bool {
         key.kind() == self.kind
             && match &self.which {
-                Which::Keys(keys) => keys.contains(key),
-                Which::All { namespace, .. } => {
+                ObjectSelector::Keys(keys) => keys.contains(key),
+                ObjectSelector::All { namespace, .. } => {
                     namespace.as_ref().is_none_or(|namespace| namespace == key.namespace())
                 }
             }
@@ -82,8 +86,8 @@ impl Wanted {
 
     const fn selector(&self) -> Option<&Selector> {
         match &self.which {
-            Which::Keys(_) => None,
-            Which::All { selector, .. } => selector.as_ref(),
+            ObjectSelector::Keys(_) => None,
+            ObjectSelector::All { selector, .. } => selector.as_ref(),
         }
     }
 }
@@ -123,8 +127,10 @@ pub(super) async fn print_missing(
 }
 
 /// That nothing was found is worth a line.
-pub(super) fn print_none(wanted: &Wanted, err: &mut impl Write) -> io::Result<()> {
-    let Wanted { kind, which: Which::All { namespace, selector } } = wanted else { return Ok(()) };
+pub(super) fn print_none(wanted: &ResourceRequest, err: &mut impl Write) -> io::Result<()> {
+    let ResourceRequest { kind, which: ObjectSelector::All { namespace, selector } } = wanted else {
+        return Ok(());
+    };
     let which = if selector.is_some() { " with these labels" } else { "" };
     match namespace {
         None => writeln!(err, "no {kind}{which} found"),

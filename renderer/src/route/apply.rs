@@ -289,12 +289,12 @@ pub(super) fn explain(action: &str, error: &NetlinkError) -> RenderError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::{Way, plan::Purpose};
+    use crate::route::{NextHop, plan::Purpose};
 
     #[test]
     fn only_a_refusal_that_no_notification_follows_is_a_failure() {
         let address = [198, 51, 100, 1].into();
-        let route = KernelRoute { table: 67, address, way: Way::Blackhole };
+        let route = KernelRoute { table: 67, address, way: NextHop::Blackhole };
         assert_eq!(outcome(&route, None), Outcome::Added);
         assert_eq!(outcome(&route, Some(EXISTS)), Outcome::Conflict);
         assert_eq!(outcome(&route, Some(ENETDOWN)), Outcome::Waits(ENETDOWN));

@@ -21,12 +21,12 @@ const LOOPBACK: u32 = 1;
 pub(super) struct KernelRoute {
     pub(super) table: u32,
     pub(super) address: IpAddr,
-    pub(super) way: Way,
+    pub(super) way: NextHop,
 }
 
 /// Where a route leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
+pub(super) enum NextHop {
     /// Nowhere: it is there to be read.
     Blackhole,
     /// Nowhere, and whoever sends there is told.
@@ -39,7 +39,7 @@ pub(super) enum Way {
     Group { id: u32, source: Option<IpAddr> },
 }
 
-impl Way {
+impl NextHop {
     /// Whether connections get anywhere by it.
     pub(super) const fn leads_on(self) -> bool {
         match self {
@@ -66,14 +66,14 @@ impl KernelRoute {
             destination_prefix_length: host_length(self.address),
             protocol: RouteProtocol::Other(PROTOCOL),
             kind: match self.way {
-                Way::Blackhole => RouteType::BlackHole,
-                Way::Unreachable => RouteType::Unreachable,
-                Way::Local => RouteType::Local,
-                Way::Link { .. } | Way::Group { .. } => RouteType::Unicast,
+                NextHop::Blackhole => RouteType::BlackHole,
+                NextHop::Unreachable => RouteType::Unreachable,
+                NextHop::Local => RouteType::Local,
+                NextHop::Link { .. } | NextHop::Group { .. } => RouteType::Unicast,
             },
             scope: match self.way {
-                Way::Link { .. } if self.address.is_ipv4() => RouteScope::Link,
-                Way::Local if self.address.is_ipv4() => RouteScope::Host,
+                NextHop::Link { .. } if self.address.is_ipv4() => RouteScope::Link,
+                NextHop::Local if self.address.is_ipv4() => RouteScope::Host,
                 _ => RouteScope::Universe,
             },
             ..RouteHeader::default()
@@ -84,10 +84,10 @@ impl KernelRoute {
             RouteAttribute::Priority(METRIC),
         ];
         let (interface, group, source) = match self.way {
-            Way::Blackhole | Way::Unreachable => (None, None, None),
-            Way::Local => (Some(LOOPBACK), None, None),
-            Way::Link { interface, source } => (Some(interface), None, Some(source)),
-            Way::Group { id, source } => (None, Some(id), source),
+            NextHop::Blackhole | NextHop::Unreachable => (None, None, None),
+            NextHop::Local => (Some(LOOPBACK), None, None),
+            NextHop::Link { interface, source } => (Some(interface), None, Some(source)),
+            NextHop::Group { id, source } => (None, Some(id), source),
         };
         message.attributes.extend(interface.map(RouteAttribute::Oif));
         message.attributes.extend(group.map(RouteAttribute::NhId));
@@ -185,12 +185,12 @@ fn read(message: &RouteMessage) -> Option<KernelRoute> {
     }
     let way = match message.header.kind {
         // The kernel names the loopback interface with IPv6.
-        RouteType::BlackHole => Way::Blackhole,
-        RouteType::Unreachable => Way::Unreachable,
-        RouteType::Local => Way::Local,
+        RouteType::BlackHole => NextHop::Blackhole,
+        RouteType::Unreachable => NextHop::Unreachable,
+        RouteType::Local => NextHop::Local,
         RouteType::Unicast => match group {
-            Some(id) => Way::Group { id, source },
-            None => Way::Link { interface: interface?, source: source? },
+            Some(id) => NextHop::Group { id, source },
+            None => NextHop::Link { interface: interface?, source: source? },
         },
         _ => return None,
     };
@@ -225,13 +225,13 @@ impl fmt::Display for KernelRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, address, way } = self;
         match way {
-            Way::Blackhole => write!(f, "blackhole {address} table {table}")?,
-            Way::Unreachable => write!(f, "unreachable {address} table {table}")?,
-            Way::Local => write!(f, "local {address} dev lo table {table}")?,
-            Way::Link { interface, source } => {
+            NextHop::Blackhole => write!(f, "blackhole {address} table {table}")?,
+            NextHop::Unreachable => write!(f, "unreachable {address} table {table}")?,
+            NextHop::Local => write!(f, "local {address} dev lo table {table}")?,
+            NextHop::Link { interface, source } => {
                 write!(f, "{address} dev if{interface} table {table} src {source}")?;
             }
-            Way::Group { id, source } => {
+            NextHop::Group { id, source } => {
                 write!(f, "{address} nhid {id} table {table}")?;
                 if let Some(source) = source {
                     write!(f, " src {source}")?;
@@ -248,17 +248,21 @@ mod tests {
 
     fn routes() -> [KernelRoute; 8] {
         let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
-        let link = |source: &str| Way::Link { interface: 7, source: ip(source) };
+        let link = |source: &str| NextHop::Link { interface: 7, source: ip(source) };
         [
-            KernelRoute { table: 67, address: ip("198.51.100.1"), way: Way::Blackhole },
-            KernelRoute { table: 67, address: ip("2001:db8::1"), way: Way::Blackhole },
-            KernelRoute { table: 69, address: ip("198.51.100.1"), way: Way::Unreachable },
-            KernelRoute { table: 69, address: ip("198.51.100.1"), way: Way::Local },
-            KernelRoute { table: 69, address: ip("2001:db8::1"), way: Way::Group { id: 7, source: None } },
+            KernelRoute { table: 67, address: ip("198.51.100.1"), way: NextHop::Blackhole },
+            KernelRoute { table: 67, address: ip("2001:db8::1"), way: NextHop::Blackhole },
+            KernelRoute { table: 69, address: ip("198.51.100.1"), way: NextHop::Unreachable },
+            KernelRoute { table: 69, address: ip("198.51.100.1"), way: NextHop::Local },
+            KernelRoute {
+                table: 69,
+                address: ip("2001:db8::1"),
+                way: NextHop::Group { id: 7, source: None },
+            },
             KernelRoute {
                 table: 69,
                 address: ip("198.51.100.1"),
-                way: Way::Group { id: 7, source: Some(ip("192.0.2.1")) },
+                way: NextHop::Group { id: 7, source: Some(ip("192.0.2.1")) },
             },
             KernelRoute { table: 100_068, address: ip("10.96.0.1"), way: link("192.0.2.1") },
             KernelRoute { table: 100_068, address: ip("fd00:96::1"), way: link("fd00::1") },

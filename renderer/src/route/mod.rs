@@ -29,7 +29,7 @@ use tokio::sync::watch::Sender;
 
 use self::{
     desired::Desired,
-    kernel_route::{Found, KernelRoute, Way},
+    kernel_route::{Found, KernelRoute, NextHop},
     plan::{Destination, Purpose},
     socket::RouteSocket,
     state::State,
@@ -58,8 +58,8 @@ pub struct Routes {
 /// Where this node's own connections leave from, and as whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Links {
-    v4: Option<Way>,
-    v6: Option<Way>,
+    v4: Option<NextHop>,
+    v6: Option<NextHop>,
 }
 
 impl Links {
@@ -75,7 +75,7 @@ impl Links {
         let interfaces = apply::interfaces(socket)?;
         let link = |ipv4| {
             let source = desired.source(ipv4)?;
-            interfaces.get(&source).map(|interface| Way::Link { interface: *interface, source })
+            interfaces.get(&source).map(|interface| NextHop::Link { interface: *interface, source })
         };
         Ok(Self { v4: link(true), v6: link(false) })
     }
@@ -85,7 +85,7 @@ impl Links {
         let Destination { purpose, address } = destination;
         Some(match purpose {
             Purpose::Advertise => {
-                KernelRoute { table: options.advertise_table, address, way: Way::Blackhole }
+                KernelRoute { table: options.advertise_table, address, way: NextHop::Blackhole }
             }
             Purpose::Reach => KernelRoute {
                 table: options.node_table,

@@ -18,7 +18,7 @@ use rtnetlink::{
 use tokio::sync::watch::{Receiver, Sender, channel};
 
 use super::{
-    Links, Way, apply, kernel_route, kernel_rule,
+    Links, NextHop, apply, kernel_route, kernel_rule,
     message::Message,
     nexthop::Action,
     options::RouteOptions,
@@ -58,7 +58,7 @@ pub(super) struct Interest {
 impl Interest {
     pub(super) fn new(options: &RouteOptions, links: Links) -> Self {
         let link = |way| match way {
-            Way::Link { interface, source } => Some((interface, source)),
+            NextHop::Link { interface, source } => Some((interface, source)),
             _ => None,
         };
         let links = || [links.v4, links.v6].into_iter().flatten().filter_map(link);
@@ -230,7 +230,7 @@ mod tests {
 
     fn interest() -> Interest {
         let source = "192.0.2.1".parse().unwrap();
-        let links = Links { v4: Some(Way::Link { interface: 7, source }), v6: None };
+        let links = Links { v4: Some(NextHop::Link { interface: 7, source }), v6: None };
         Interest::new(&RouteOptions::default(), links)
     }
 
@@ -242,7 +242,7 @@ mod tests {
     fn only_routes_and_rules_of_our_tables_matter() {
         let route = |table, protocol| {
             let address = "198.51.100.1".parse().unwrap();
-            let mut message = KernelRoute { table, address, way: Way::Blackhole }.message();
+            let mut message = KernelRoute { table, address, way: NextHop::Blackhole }.message();
             message.header.protocol = protocol;
             RouteNetlinkMessage::DelRoute(message)
         };

@@ -11,7 +11,7 @@ use crate::cli::{
     Outcome, Terminal, UsageError,
     input::print_problems,
     listing::Output,
-    resources::{Wanted, Which},
+    resources::{ObjectSelector, ResourceRequest},
     store::title,
     stored::{decode, print_missing},
     table::{Layout, Table},
@@ -40,13 +40,17 @@ type Changed = Vec<(Happened, Key, Object)>;
 
 /// What was printed last of each object that is there.
 struct Known<'a> {
-    wanted: &'a Wanted,
+    wanted: &'a ResourceRequest,
     objects: BTreeMap<Key, Object>,
 }
 
 impl Get {
     /// Prints until it is stopped.
-    pub(super) fn follow(&self, wanted: &[Wanted], terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+    pub(super) fn follow(
+        &self,
+        wanted: &[ResourceRequest],
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<Outcome> {
         let [wanted] = wanted else {
             return Err(UsageError("--watch follows one kind; start one for each".to_owned()).into());
         };
@@ -62,7 +66,7 @@ impl Get {
                         print_problems(&snapshot.problems, &mut terminal.err)?;
                         stream.print(&known.snapshot(&snapshot, &mut terminal.err)?, terminal)?;
                         if std::mem::take(&mut is_first)
-                            && let Which::Keys(keys) = &wanted.which
+                            && let ObjectSelector::Keys(keys) = &wanted.which
                         {
                             let is_missing = |key: &&Key| !known.objects.contains_key(key);
                             let missing: Vec<&Key> = keys.iter().filter(is_missing).collect();

@@ -16,9 +16,9 @@ use crate::cli::{
     views::ServiceView,
 };
 
-/// Whom to ask.
+/// Which agent, or which store and manifests, is asked.
 #[derive(Debug, Args)]
-pub(super) struct Whom {
+pub(super) struct TraceTarget {
     #[command(flatten)]
     agent: AgentArgument,
 
@@ -37,7 +37,7 @@ pub(super) enum Source<'a> {
     Manifests(Box<contiv_model::Snapshot>),
 }
 
-impl Whom {
+impl TraceTarget {
     /// The source, and whether all of its input was good; no source if none of it was.
     pub(super) fn open(&self, terminal: &mut Terminal) -> anyhow::Result<(Option<Source<'_>>, bool)> {
         self.settings.check(&self.agent, !self.files.is_empty())?;

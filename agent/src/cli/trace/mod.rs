@@ -13,7 +13,7 @@ use contiv_model::Flow;
 use serde_json::Value;
 
 use self::{
-    desired::Whom,
+    desired::TraceTarget,
     ends::{Destination, Source, Target},
     resolve::resolve,
 };
@@ -44,7 +44,7 @@ pub(super) struct Trace {
     output: Output,
 
     #[command(flatten)]
-    whom: Whom,
+    whom: TraceTarget,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

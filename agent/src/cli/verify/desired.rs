@@ -22,9 +22,9 @@ use crate::{
     config::{Config, EtcdFlags, RendererName, file},
 };
 
-/// Whom to ask.
+/// Which agent, or which store and manifests, is asked.
 #[derive(Debug, Args)]
-pub(super) struct Whom {
+pub(super) struct VerifyTarget {
     #[command(flatten)]
     agent: AgentArgument,
 
@@ -44,7 +44,7 @@ pub(super) struct Whom {
 }
 
 /// Where the answers come from.
-pub(super) trait Desire {
+pub(super) trait DesiredStateSource {
     /// The renderers whose dataplanes are to be verified.
     fn renderers(&mut self) -> anyhow::Result<Vec<RendererName>>;
     /// What they must hold now.
@@ -53,7 +53,7 @@ pub(super) trait Desire {
     fn routes(&mut self) -> anyhow::Result<RouteOptions>;
 }
 
-impl Whom {
+impl VerifyTarget {
     /// The source, and whether all of its input was good; no source if none of it was.
     pub(super) fn open(&self, terminal: &mut Terminal) -> anyhow::Result<(Option<Source<'_>>, bool)> {
         let has_input = !self.files.is_empty() || self.store.is_some();
@@ -135,7 +135,7 @@ impl Source<'_> {
     }
 }
 
-impl Desire for Source<'_> {
+impl DesiredStateSource for Source<'_> {
     fn renderers(&mut self) -> anyhow::Result<Vec<RendererName>> {
         Ok(self.config()?.renderers)
     }

@@ -9,7 +9,7 @@ use contiv_renderer::{Confirmation, Drift, Verifier, nftables::TableVerifier, ro
 use serde::Serialize;
 use serde_json::Value;
 
-use self::desired::{Desire, Whom};
+use self::desired::{DesiredStateSource, VerifyTarget};
 use super::{
     Outcome, Terminal,
     color::Tone,
@@ -39,7 +39,7 @@ pub(super) struct Verify {
     table: TableOptions,
 
     #[command(flatten)]
-    whom: Whom,
+    whom: VerifyTarget,
 }
 
 /// How one dataplane is.
@@ -101,7 +101,7 @@ impl Verify {
 }
 
 /// Looks until nothing is wrong, or until it is confirmed. None for a renderer that programs nothing.
-fn verify(renderer: RendererName, source: &mut impl Desire) -> anyhow::Result<Option<Verified>> {
+fn verify(renderer: RendererName, source: &mut impl DesiredStateSource) -> anyhow::Result<Option<Verified>> {
     let mut verifier: Box<dyn Verifier> = match renderer {
         RendererName::NFTABLES => {
             let progress = Progress::of_elements();

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, fs};
 
-use super::{Direct, numbers::Group, table};
+use super::{Direct, id_allocator::Group, table};
 use crate::{
     Rejected,
     renderer::LEFT_TO_NFTABLES,

@@ -9,11 +9,11 @@
 //! comes or goes changes the group and not the route, and a resilient group moves only the flows that must move.
 
 mod describe;
-mod numbers;
+mod id_allocator;
+mod next_hop_resolver;
 mod plan;
 mod program;
 mod wanted;
-mod ways;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,15 +21,15 @@ use std::{
 };
 
 use contiv_model::{ChangeSet, NodeFacts};
-use numbers::{Group, Hops, Numbers, copies, members};
-use plan::Lead;
+use id_allocator::{Group, Hops, IdAllocator, copies, members};
+use next_hop_resolver::NextHopResolver;
+pub(super) use next_hop_resolver::request;
+use plan::RouteTarget;
 pub(super) use wanted::Wanted;
-use ways::Ways;
-pub(super) use ways::request;
 
 use super::{
     apply::EXISTS,
-    kernel_route::{KernelRoute, LOCAL_TABLE, Way},
+    kernel_route::{KernelRoute, LOCAL_TABLE, NextHop},
     nexthop::{Grouping, Member, Nexthop, NexthopMessage},
     socket::RouteSocket,
     watch::Announcer,
@@ -56,11 +56,11 @@ pub(super) struct Direct {
     options: DirectOptions,
     sources: Sources,
     wanted: Wanted,
-    ways: Ways,
-    routes: BTreeMap<IpAddr, Way>,
+    ways: NextHopResolver,
+    routes: BTreeMap<IpAddr, NextHop>,
     groups: BTreeMap<IpAddr, Group>,
     hops: Hops,
-    numbers: Numbers,
+    numbers: IdAllocator,
     /// Addresses to which there is no route of ours, or none that is right, and why.
     refused: BTreeMap<IpAddr, String>,
 }
@@ -83,9 +83,9 @@ pub(super) fn led_on(routes: impl Iterator<Item = KernelRoute>) -> BTreeSet<IpAd
 }
 
 /// The table that a route to an address is in.
-const fn table(options: DirectOptions, way: Way) -> u32 {
+const fn table(options: DirectOptions, way: NextHop) -> u32 {
     match way {
-        Way::Local => LOCAL_TABLE,
+        NextHop::Local => LOCAL_TABLE,
         _ => options.table,
     }
 }
@@ -113,11 +113,11 @@ impl Direct {
             options,
             sources,
             wanted,
-            ways: Ways::default(),
+            ways: NextHopResolver::default(),
             routes: BTreeMap::new(),
             groups: BTreeMap::new(),
             hops: Hops::default(),
-            numbers: Numbers::new(used),
+            numbers: IdAllocator::new(used),
             refused: BTreeMap::new(),
         };
         let (strays, leftovers) = direct.adopt(kernel);
@@ -153,7 +153,7 @@ impl Direct {
                 continue;
             }
             self.routes.insert(route.address, route.way);
-            if let Way::Group { id, .. } = route.way
+            if let NextHop::Group { id, .. } = route.way
                 && let Some(mut members) = groups.remove(&id)
             {
                 members.sort_unstable();
@@ -230,7 +230,7 @@ impl Direct {
         let grouping = self.options.grouping;
         let mut missing = BTreeSet::new();
         for lead in touched.iter().filter_map(|address| self.wanted.lead(*address)) {
-            if let Lead::Backends { local, weights } = lead {
+            if let RouteTarget::Backends { local, weights } = lead {
                 let hops = weights.keys().filter_map(|backend| self.ways.hop(*backend, *local));
                 let all = hops.flat_map(|hop| copies(grouping).map(move |copy| (hop, copy)));
                 missing.extend(all.filter(|(hop, copy)| self.hops.id(*hop, *copy).is_none()));
@@ -260,13 +260,13 @@ impl Direct {
     fn goal(&self, address: IpAddr) -> Result<Option<Goal>, String> {
         Ok(match self.wanted.lead(address) {
             None => None,
-            Some(Lead::Impossible) => {
+            Some(RouteTarget::Impossible) => {
                 return Err(format!("{address} is an address of this node, or one that means no host"));
             }
-            Some(Lead::Local) => Some(Goal::Way(Way::Local)),
-            Some(Lead::Unreachable) => Some(Goal::Way(Way::Unreachable)),
-            Some(Lead::Blackhole) => Some(Goal::Way(Way::Blackhole)),
-            Some(Lead::Backends { local, weights }) => {
+            Some(RouteTarget::Local) => Some(Goal::NextHop(NextHop::Local)),
+            Some(RouteTarget::Unreachable) => Some(Goal::NextHop(NextHop::Unreachable)),
+            Some(RouteTarget::Blackhole) => Some(Goal::NextHop(NextHop::Blackhole)),
+            Some(RouteTarget::Backends { local, weights }) => {
                 let mut shares: BTreeMap<u32, u32> = BTreeMap::new();
                 for (backend, weight) in weights {
                     let hop = self.ways.hop(*backend, *local);
@@ -291,10 +291,10 @@ impl Direct {
     fn steer(&mut self, address: IpAddr, goal: Option<Goal>, batch: &mut Batch) {
         let way = match goal {
             None => None,
-            Some(Goal::Way(way)) => Some(way),
+            Some(Goal::NextHop(way)) => Some(way),
             Some(Goal::Members(members)) => {
                 let source = self.sources[usize::from(address.is_ipv6())];
-                self.gather(address, members, batch).map(|id| Way::Group { id, source })
+                self.gather(address, members, batch).map(|id| NextHop::Group { id, source })
             }
         };
         let route = |way| KernelRoute { table: table(self.options, way), address, way };
@@ -312,7 +312,7 @@ impl Direct {
             Some(way) => self.routes.insert(address, way),
             None => self.routes.remove(&address),
         };
-        if !matches!(way, Some(Way::Group { .. }))
+        if !matches!(way, Some(NextHop::Group { .. }))
             && let Some(group) = self.groups.remove(&address)
         {
             self.hops.regroup(&group.members, &[]);
@@ -352,6 +352,6 @@ impl Direct {
 /// Where an address is to lead.
 #[derive(Debug)]
 enum Goal {
-    Way(Way),
+    NextHop(NextHop),
     Members(Vec<Member>),
 }

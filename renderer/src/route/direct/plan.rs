@@ -8,7 +8,7 @@ use crate::route::plan::is_routable;
 
 /// Where an address leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::route) enum Lead {
+pub(in crate::route) enum RouteTarget {
     /// To these backends.
     Backends {
         /// They are on this node, all of them.
@@ -26,7 +26,7 @@ pub(in crate::route) enum Lead {
     Impossible,
 }
 
-impl Lead {
+impl RouteTarget {
     /// Whether connections get anywhere by it.
     pub(super) const fn leads_on(&self) -> bool {
         match self {
@@ -40,7 +40,7 @@ impl Lead {
 ///
 /// What arrives for a service on a node with a backend stays there, whatever topology says, because the node that sent it
 /// here sees no backend of its own: else two nodes could send it to each other. Source: Contiv's `ipv6route` renderer.
-pub(in crate::route) fn leads(service: &ContivService, node: &NodeFacts) -> BTreeMap<IpAddr, Lead> {
+pub(in crate::route) fn leads(service: &ContivService, node: &NodeFacts) -> BTreeMap<IpAddr, RouteTarget> {
     // Kubernetes: a service lives in the families of its cluster IPs; one without any lives in both.
     let clusters = &service.cluster_ips;
     let is_in_family =
@@ -51,9 +51,9 @@ pub(in crate::route) fn leads(service: &ContivService, node: &NodeFacts) -> BTre
     all.map(|(address, policy)| (address, lead(service, node, address, policy))).collect()
 }
 
-fn lead(service: &ContivService, node: &NodeFacts, address: IpAddr, policy: TrafficPolicy) -> Lead {
+fn lead(service: &ContivService, node: &NodeFacts, address: IpAddr, policy: TrafficPolicy) -> RouteTarget {
     if node.is_own(address) || !is_routable(address) {
-        return Lead::Impossible;
+        return RouteTarget::Impossible;
     }
     let backends = service.ports.iter().flat_map(|port| &port.backends);
     let of_family: Vec<&Backend> =
@@ -74,13 +74,16 @@ fn lead(service: &ContivService, node: &NodeFacts, address: IpAddr, policy: Traf
     };
     let chosen = order.into_iter().map(|(state, local)| of(state, local)).find(|chosen| !chosen.is_empty());
     match chosen {
-        None if of_family.is_empty() => Lead::Unreachable,
-        None => Lead::Blackhole,
-        Some(chosen) if chosen.iter().any(|backend| is_this_node(backend, node)) => Lead::Local,
+        None if of_family.is_empty() => RouteTarget::Unreachable,
+        None => RouteTarget::Blackhole,
+        Some(chosen) if chosen.iter().any(|backend| is_this_node(backend, node)) => RouteTarget::Local,
         Some(chosen) => {
             // Every port has the same ones.
             let weights = chosen.iter().map(|backend| (backend.address, u32::from(backend.weight.max(1))));
-            Lead::Backends { local: chosen.iter().all(|backend| backend.local), weights: weights.collect() }
+            RouteTarget::Backends {
+                local: chosen.iter().all(|backend| backend.local),
+                weights: weights.collect(),
+            }
         }
     }
 }
@@ -118,14 +121,17 @@ mod tests {
     }
 
     /// Where the cluster IP leads.
-    fn of(backends: Vec<Backend>) -> Lead {
+    fn of(backends: Vec<Backend>) -> RouteTarget {
         leads(&service(backends), &NodeFacts::default()).remove(&ip("10.96.0.1")).unwrap()
     }
 
     /// Backends in 10.1.0.0/16 are on this node.
-    fn to(addresses: &[(&str, u32)]) -> Lead {
+    fn to(addresses: &[(&str, u32)]) -> RouteTarget {
         let weights = addresses.iter().map(|(address, weight)| (ip(address), *weight)).collect();
-        Lead::Backends { local: addresses.iter().all(|(address, _)| address.starts_with("10.1.")), weights }
+        RouteTarget::Backends {
+            local: addresses.iter().all(|(address, _)| address.starts_with("10.1.")),
+            weights,
+        }
     }
 
     #[test]
@@ -142,7 +148,7 @@ mod tests {
             let expected = backends[0].address.to_string();
             assert_eq!(of(backends), to(&[(&expected, 1)]));
         }
-        assert_eq!(of(vec![]), Lead::Unreachable);
+        assert_eq!(of(vec![]), RouteTarget::Unreachable);
     }
 
     #[test]
@@ -169,14 +175,14 @@ mod tests {
         service.external_policy = TrafficPolicy::Local;
         let leads = leads(&service, &NodeFacts::default());
         assert_eq!(leads[&ip("10.96.0.1")], to(&[("10.2.0.1", 1)]));
-        assert_eq!(leads[&ip("198.51.100.1")], Lead::Blackhole);
+        assert_eq!(leads[&ip("198.51.100.1")], RouteTarget::Blackhole);
         assert!(!leads.contains_key(&ip("2001:db8::1")), "not a family of the service");
     }
 
     #[test]
     fn a_backend_on_the_network_of_this_node_is_this_node() {
         let host = |local| Backend { host_network: true, ..backend("192.0.2.1", local, BackendState::Ready) };
-        assert_eq!(of(vec![host(true)]), Lead::Local);
+        assert_eq!(of(vec![host(true)]), RouteTarget::Local);
         assert_eq!(of(vec![host(false)]), to(&[("192.0.2.1", 1)]));
     }
 
@@ -184,7 +190,7 @@ mod tests {
     fn an_address_of_this_node_cannot_be_routed() {
         let node = NodeFacts { local_ips: [ip("10.96.0.1")].into(), ..NodeFacts::default() };
         let leads = leads(&service(vec![]), &node);
-        assert_eq!(leads[&ip("10.96.0.1")], Lead::Impossible);
-        assert_eq!(leads[&ip("198.51.100.1")], Lead::Unreachable);
+        assert_eq!(leads[&ip("10.96.0.1")], RouteTarget::Impossible);
+        assert_eq!(leads[&ip("198.51.100.1")], RouteTarget::Unreachable);
     }
 }

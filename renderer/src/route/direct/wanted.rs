@@ -7,14 +7,14 @@ use std::{
 
 use contiv_model::{ChangeSet, ContivService, NodeFacts, ServiceId, Snapshot};
 
-use super::plan::{Lead, leads};
+use super::plan::{RouteTarget, leads};
 
 /// What one service asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Plan {
     /// It has gone back to `nftables`. Its routes stay, so that connections go on that were made by them.
     lingers: bool,
-    leads: BTreeMap<IpAddr, Lead>,
+    leads: BTreeMap<IpAddr, RouteTarget>,
 }
 
 /// What is wanted, and by whom.
@@ -80,7 +80,7 @@ impl Wanted {
     }
 
     /// Where an address leads; none if no route is wanted.
-    pub(in crate::route) fn lead(&self, address: IpAddr) -> Option<&Lead> {
+    pub(in crate::route) fn lead(&self, address: IpAddr) -> Option<&RouteTarget> {
         let (_, owner) = self.owners.get(&address)?.first()?;
         self.plans.get(owner)?.leads.get(&address)
     }
@@ -98,7 +98,7 @@ impl Wanted {
 
     /// The same without those that no route can be right for.
     pub(in crate::route) fn possible_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.addresses().filter(|address| self.lead(*address) != Some(&Lead::Impossible))
+        self.addresses().filter(|address| self.lead(*address) != Some(&RouteTarget::Impossible))
     }
 
     pub(in crate::route) fn is_empty(&self) -> bool {
@@ -195,7 +195,7 @@ mod tests {
 
     fn backend(wanted: &Wanted) -> Option<IpAddr> {
         match wanted.lead(ADDRESS)? {
-            Lead::Backends { weights, .. } => weights.keys().next().copied(),
+            RouteTarget::Backends { weights, .. } => weights.keys().next().copied(),
             _ => None,
         }
     }
@@ -281,7 +281,9 @@ mod tests {
         let wanted = Wanted::new(&snapshot(&services), |address| [ADDRESS, shared].contains(&address));
         assert_eq!(wanted.addresses().collect::<Vec<_>>(), [ADDRESS, shared]);
         for address in [ADDRESS, shared] {
-            let Some(Lead::Backends { weights, .. }) = wanted.lead(address) else { panic!("{address}") };
+            let Some(RouteTarget::Backends { weights, .. }) = wanted.lead(address) else {
+                panic!("{address}")
+            };
             assert_eq!(weights.keys().copied().collect::<Vec<_>>(), [IpAddr::from([10, 1, 0, 1])]);
         }
     }

@@ -7,7 +7,7 @@ use std::{
 
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteType, RouteVia};
 
-use super::plan::Lead;
+use super::plan::RouteTarget;
 use crate::{
     netlink::NetlinkError,
     route::{
@@ -23,19 +23,19 @@ use crate::{
 /// For a pod on this node it is the pod itself on its own link. For one elsewhere it is what the network of the pods sends
 /// it by: the address of its node, directly or in a tunnel.
 #[derive(Debug, Default)]
-pub(super) struct Ways(BTreeMap<IpAddr, Option<Hop>>);
+pub(super) struct NextHopResolver(BTreeMap<IpAddr, Option<Hop>>);
 
-impl Ways {
+impl NextHopResolver {
     /// Asks the kernel for the ways to all backends that have not been asked for.
     pub(super) fn look_up<'a>(
         &mut self,
         socket: &mut RouteSocket,
-        leads: impl Iterator<Item = &'a Lead>,
+        leads: impl Iterator<Item = &'a RouteTarget>,
         announcer: &mut Announcer,
     ) -> Result<(), NetlinkError> {
         let mut unknown = BTreeSet::new();
         for lead in leads {
-            if let Lead::Backends { weights, .. } = lead {
+            if let RouteTarget::Backends { weights, .. } = lead {
                 unknown.extend(weights.keys().filter(|backend| !self.0.contains_key(backend)));
             }
         }
@@ -117,7 +117,7 @@ mod tests {
     fn a_backend_on_this_node_is_not_looked_for_behind_another_router() {
         let [direct, behind] = [[10, 1, 0, 2], [10, 1, 0, 3]].map(IpAddr::from);
         let to = |gateway| Some(Hop { gateway, interface: 7 });
-        let ways = Ways([(direct, to(direct)), (behind, to([192, 0, 2, 2].into()))].into());
+        let ways = NextHopResolver([(direct, to(direct)), (behind, to([192, 0, 2, 2].into()))].into());
         assert_eq!(ways.hop(direct, true), to(direct));
         assert_eq!(ways.hop(behind, true), None);
         assert_eq!(ways.hop(behind, false), to([192, 0, 2, 2].into()));

@@ -90,13 +90,13 @@ impl Hops {
 
 /// Gives numbers out, each only once, so that one that was freed is not met by what still knows it.
 #[derive(Debug)]
-pub(super) struct Numbers {
+pub(super) struct IdAllocator {
     next: u32,
     /// In use, by whomever.
     used: BTreeSet<u32>,
 }
 
-impl Numbers {
+impl IdAllocator {
     /// Those in use now, of all there are.
     pub(super) fn new(used: impl IntoIterator<Item = u32>) -> Self {
         let used: BTreeSet<u32> = used.into_iter().filter(|id| (FIRST_ID..END_ID).contains(id)).collect();
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn numbers_of_others_are_passed_over_and_freed_ones_come_last() {
-        let mut numbers = Numbers::new([5, FIRST_ID, END_ID - 1]);
+        let mut numbers = IdAllocator::new([5, FIRST_ID, END_ID - 1]);
         assert_eq!(numbers.take(), Some(FIRST_ID + 1), "after the end comes the start");
         numbers.free(FIRST_ID + 1);
         assert_eq!(numbers.take(), Some(FIRST_ID + 2));
