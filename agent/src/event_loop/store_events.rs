@@ -100,7 +100,8 @@ impl EventLoop {
         self.report_held(&judgement);
         let mut bad_keys: BTreeSet<String> =
             bad.iter().filter(|bad| !bad.is_used).map(|bad| bad.key.clone()).collect();
-        if self.own_node.is_deleted() {
+        // What was saved of it stays, even where that could not be recalled.
+        if !self.own_node.is_listed(&entries) {
             bad_keys.insert(self.own_node.path().to_owned());
         }
         // Nobody else needs it now. To save it keeps another processor busy for a while: so that is done last, unless it is large.
