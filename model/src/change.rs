@@ -98,6 +98,11 @@ impl ChangeSet {
     /// Adds changes that come after these. What ends where it began is dropped; only the node facts, whose value before
     /// is not kept, stay once they have changed.
     pub fn merge(&mut self, later: Self) {
+        // At a start that is everything.
+        if self.is_empty() {
+            *self = later;
+            return;
+        }
         for (id, change) in later.services {
             match self.services.entry(id) {
                 Entry::Vacant(entry) => {
