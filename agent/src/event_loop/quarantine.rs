@@ -34,6 +34,8 @@ pub(super) struct Quarantine {
     problems: BTreeMap<Problem, Timestamp>,
     /// Services that a renderer could not render, by its name.
     rejected: BTreeMap<(Arc<str>, ServiceId), (Rejected, Timestamp)>,
+    /// How many of the values have a problem too, and so are counted and listed as that alone.
+    with_problem: usize,
     voice: Voice,
 }
 
@@ -77,6 +79,11 @@ impl Quarantine {
         if is_key { API_SERVER.to_owned() } else { source.to_owned() }
     }
 
+    /// A problem with its place in the words of [`Quarantine::place`].
+    pub(super) fn placed(&self, problem: &Problem) -> Problem {
+        Problem { source: self.place(&problem.source, problem.object.as_ref()), ..problem.clone() }
+    }
+
     /// The store itself has said what is wrong with the value of this key.
     fn has_problem_of(&self, key: &str) -> bool {
         let first = Problem { source: key.to_owned(), object: None, field: None, reason: String::new() };
@@ -115,14 +122,22 @@ impl Quarantine {
             Some(known) => known.since,
             None => now,
         };
-        self.values.insert(key.clone(), BadEntry { object, reason, is_used, since });
+        let known = self.values.insert(key.clone(), BadEntry { object, reason, is_used, since });
+        if known.is_none() && self.has_problem_of(&key) {
+            self.with_problem += 1;
+        }
         Some(key)
     }
 
     /// Lets a value go: it is good, or gone.
     fn remove(&mut self, key: &str) {
-        if self.values.remove(key).is_some() && self.voice.may_speak() {
-            info!(key, "left the quarantine");
+        let Some(BadEntry { object, .. }) = self.values.remove(key) else { return };
+        if self.has_problem_of(key) {
+            self.with_problem -= 1;
+        }
+        if self.voice.may_speak() {
+            let object = object.map(|object| object.to_string());
+            info!(source = self.place(key, object.as_ref()), object, "left the quarantine");
         }
     }
 
@@ -130,13 +145,19 @@ impl Quarantine {
     fn announce(&mut self, keys: &[String]) {
         for (key, entry) in keys.iter().filter_map(|key| self.values.get_key_value(key)) {
             if self.voice.may_speak() {
-                let reason = &entry.reason;
+                let (reason, object) = (&entry.reason, entry.object.as_ref().map(ToString::to_string));
+                let source = self.place(key, object.as_ref());
                 if entry.is_used {
-                    warn!(key, reason, "a part of a stored value is not used as it is written; the rest is");
+                    warn!(
+                        source,
+                        object, reason, "a part of a stored value is not used as it is written; the rest is"
+                    );
                 } else {
                     warn!(
-                        key,
-                        reason, "a stored value cannot be used; what was known of it before stays in force"
+                        source,
+                        object,
+                        reason,
+                        "a stored value cannot be used; what was known of it before stays in force"
                     );
                 }
             }
@@ -149,17 +170,21 @@ impl Quarantine {
         for problem in problems {
             let since = before.get(&problem).copied();
             if since.is_none() && self.voice.may_speak() {
-                let place = self.place(&problem.source, problem.object.as_ref());
-                let problem = Problem { source: place, ..problem.clone() };
+                let problem = self.placed(&problem);
                 warn!(%problem, "a manifest cannot be used; what was known of it before stays in force");
             }
             self.problems.insert(problem, since.unwrap_or(now));
         }
         for problem in before.keys().filter(|problem| !self.problems.contains_key(problem)) {
             if self.voice.may_speak() {
-                info!(source = problem.source, object = problem.object, "left the quarantine");
+                let Problem { source, object, .. } = self.placed(problem);
+                info!(source, object, "left the quarantine");
             }
         }
+        let mut sources: Vec<&String> = self.problems.keys().map(|problem| &problem.source).collect();
+        // They are in order.
+        sources.dedup();
+        self.with_problem = sources.iter().filter(|source| self.values.contains_key(**source)).count();
     }
 
     /// Makes these the only services that a renderer could not render.
@@ -191,7 +216,7 @@ impl Quarantine {
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.own_values().count() + self.problems.len() + self.rejected.len()
+        self.values.len() - self.with_problem + self.problems.len() + self.rejected.len()
     }
 
     /// What is in it, [`LISTED`] at most, without the first `skip`. `is_known` tells whether something of an object is in force.

@@ -53,7 +53,9 @@ impl EventLoop {
             FeedEvent::Snapshot(snapshot) => self.take_in_snapshot(snapshot, received).await,
             FeedEvent::Changed(batch) => self.take_in_changes(batch, received).await,
             FeedEvent::Problems(problems) => {
-                let description = describe_problems(&problems);
+                let placed: Vec<Problem> =
+                    problems.iter().map(|problem| self.quarantine.placed(problem)).collect();
+                let description = describe_problems(&placed);
                 self.quarantine.replace_problems(problems, Timestamp::now());
                 self.record("problems", description, None, Vec::new());
             }

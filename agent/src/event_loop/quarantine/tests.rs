@@ -51,6 +51,12 @@ fn object_of_api_server_is_listed_once_by_its_name() {
     let shown: Vec<_> = listed.iter().map(|entry| (entry.source.as_str(), entry.object.as_deref())).collect();
     assert_eq!(shown, [("the API server", Some("Service default/web"))]);
     assert_eq!((quarantine.len(), listed[0].in_force), (1, Some("last good")));
+    // A problem can also be known before its value.
+    quarantine.replace_values(Vec::new(), at(2));
+    assert_eq!(quarantine.len(), 1);
+    quarantine.judge(vec![Verdict::Bad(bad(key, "is not JSON")), Verdict::Bad(bad("other", "no"))], at(2));
+    assert_eq!((quarantine.len(), quarantine.list(0, |_| true).len()), (2, 2));
+    quarantine.judge(vec![Verdict::Good("other".to_owned())], at(2));
     quarantine.replace_problems(Vec::new(), at(2));
     quarantine.judge(vec![Verdict::Good(key.to_owned())], at(2));
     assert_eq!(quarantine.len(), 0);
