@@ -46,7 +46,7 @@ impl ConnectionCounters {
         Self { read: Arc::new(read), turn: Arc::new(Semaphore::new(1)) }
     }
 
-    /// The services that had connections, those with the most first, and then by name.
+    /// The services that had connections, those with the most first, served or refused, and then by name.
     ///
     /// # Errors
     /// When the kernel cannot be read; in words.
@@ -87,7 +87,8 @@ fn attribute(counts: &Connections, services: &[Arc<ContivService>]) -> Vec<Servi
         })
     };
     let mut found: Vec<ServiceConnections> = services.iter().filter_map(of_service).collect();
-    found.sort_by(|a, b| b.connections.cmp(&a.connections).then_with(|| a.service.cmp(&b.service)));
+    let all = |of: &ServiceConnections| of.connections.saturating_add(of.refused);
+    found.sort_by(|a, b| all(b).cmp(&all(a)).then_with(|| a.service.cmp(&b.service)));
     found
 }
 
@@ -124,12 +125,12 @@ mod tests {
         let services = [loser, service("quiet", 3, None), service("web", 1, Some(30080))].map(Arc::new);
         let counts = Connections {
             served: [(address(1), 5), (address(2), 5), (node_port, 4), (address(9), 7)].into(),
-            refused: [(address(2), 3), (address(3), 2), (node_port, 1)].into(),
+            refused: [(address(2), 3), (address(3), 9), (node_port, 1)].into(),
         };
         let found = attribute(&counts, &services);
         let shown: Vec<_> =
             found.iter().map(|of| (of.service.to_string(), of.connections, of.refused)).collect();
-        let expected = [("shop/web", 9, 1), ("shop/loser", 5, 3), ("shop/quiet", 0, 2)];
+        let expected = [("shop/web", 9, 1), ("shop/quiet", 0, 9), ("shop/loser", 5, 3)];
         assert_eq!(shown, expected.map(|(name, served, refused)| (name.to_owned(), served, refused)));
         assert_eq!(found[0].frontends, [(address(1), 5), (node_port, 4)].into());
     }

@@ -30,6 +30,26 @@ pub(super) struct Usage {
     pub(super) connections: u64,
     /// Those that no backend could serve, since the kernel counts.
     pub(super) refused: u64,
+    /// And in the last interval.
+    pub(super) refused_per_second: f64,
+}
+
+impl Sample {
+    fn refused_of(&self, service: &ServiceId) -> u64 {
+        self.refused.get(service).copied().unwrap_or(0)
+    }
+}
+
+impl Usage {
+    /// New connections in a second, served or refused.
+    fn rate(&self) -> f64 {
+        self.connections_per_second + self.refused_per_second
+    }
+
+    /// All connections so far, served or refused.
+    const fn all(&self) -> u64 {
+        self.connections.saturating_add(self.refused)
+    }
 }
 
 /// From the store's word of a change to the kernel, over the events that are known, in milliseconds.
@@ -40,12 +60,15 @@ pub(super) struct Latency {
     pub(super) worst: f64,
 }
 
+/// Connections of a service so far: served, and refused.
+type Counts = (u64, u64);
+
 /// What the samples so far come to.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     last: Option<Sample>,
     /// Counts of services that were not in the last sample too.
-    known: BTreeMap<ServiceId, u64>,
+    known: BTreeMap<ServiceId, Counts>,
     usages: Vec<Usage>,
     changes: f64,
 }
@@ -56,14 +79,14 @@ impl Rates {
         if let Some(last) = &self.last {
             let seconds = sample.at.duration_since(last.at).as_secs_f64().max(0.001);
             let usage = |(service, &connections): (&ServiceId, &u64)| {
-                let before = self.known.get(service).copied().unwrap_or(0);
-                // The kernel counts from zero again where an element was replaced.
-                let new = if connections >= before { connections - before } else { connections };
+                let before = self.known.get(service).copied().unwrap_or_default();
+                let refused = sample.refused_of(service);
                 Usage {
                     service: service.clone(),
-                    connections_per_second: as_f64(new) / seconds,
+                    connections_per_second: as_f64(new(before.0, connections)) / seconds,
                     connections,
-                    refused: sample.refused.get(service).copied().unwrap_or(0),
+                    refused,
+                    refused_per_second: as_f64(new(before.1, refused)) / seconds,
                 }
             };
             self.usages = sample.connections.iter().map(usage).collect();
@@ -72,16 +95,19 @@ impl Rates {
             let changed: usize = new.map(|event| event.changed).sum();
             self.changes = as_f64(changed as u64) / seconds;
         }
-        self.known.extend(sample.connections.iter().map(|(service, count)| (service.clone(), *count)));
+        let counts =
+            |(service, count): (&ServiceId, &u64)| (service.clone(), (*count, sample.refused_of(service)));
+        self.known.extend(sample.connections.iter().map(counts));
         self.last = Some(sample);
     }
 
-    /// Services with the most new connections in the last interval; those that had none, by all they ever had.
+    /// Services with the most new connections in the last interval, served or refused; those that had none, by all they ever
+    /// had.
     pub(super) fn busiest(&self, count: usize) -> Vec<Usage> {
         let mut usages = self.usages.clone();
         usages.sort_by(|a, b| {
-            let by_rate = b.connections_per_second.total_cmp(&a.connections_per_second);
-            by_rate.then_with(|| b.connections.cmp(&a.connections)).then_with(|| a.service.cmp(&b.service))
+            let by_rate = b.rate().total_cmp(&a.rate());
+            by_rate.then_with(|| b.all().cmp(&a.all())).then_with(|| a.service.cmp(&b.service))
         });
         usages.truncate(count);
         usages
@@ -108,6 +134,11 @@ impl Rates {
         };
         Some(Latency { p50: at(50)?, p99: at(99)?, worst: *sent.last()? })
     }
+}
+
+/// How many came since there were so many. The kernel counts from zero again where an element was replaced.
+const fn new(before: u64, now: u64) -> u64 {
+    if now >= before { now - before } else { now }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of a second are far below 2^52")]
@@ -160,6 +191,20 @@ mod tests {
         let shown =
             rates(vec![sample(0, &[("a", 10), ("b", 7)], &[]), sample(2, &[("a", 10), ("b", 27)], &[])]);
         assert_eq!(shown, [("b".to_owned(), 10.0), ("a".to_owned(), 0.0)]);
+    }
+
+    #[test]
+    fn service_that_refuses_everything_is_among_the_busiest() {
+        let refusing = |second, refused| Sample {
+            refused: [(ServiceId::new("shop", "z"), refused)].into(),
+            ..sample(second, &[("a", 1000 + second.unsigned_abs()), ("z", 0)], &[])
+        };
+        let mut rates = Rates::default();
+        rates.take(refusing(0, 10));
+        rates.take(refusing(2, 30));
+        let busiest = rates.busiest(1);
+        assert_eq!((&*busiest[0].service.name, busiest[0].refused), ("z", 30));
+        assert!((busiest[0].refused_per_second - 10.0).abs() < 1e-9);
     }
 
     #[test]
