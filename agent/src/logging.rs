@@ -115,38 +115,41 @@ pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
 /// When the level is not understood, logging has been started before, or there can be no thread.
 pub fn start(format: LogFormat, level: &str) -> anyhow::Result<(LogLevel, LogLines)> {
     let out = LogLines::to_standard_error().context("failed to start the thread that writes the log")?;
-    let writer = out.clone();
-    let lines = fmt().with_env_filter(filter(level)?);
-    let (started, log_level) = match format {
+    let (writer, filter) = (out.clone(), filter(level)?);
+    let (started, log_level, unfiltered) = match format {
         LogFormat::Text if journal::reads_standard_error() => {
             // The journal knows the time, and has no use for colours.
-            let lines = lines
-                .with_writer(Journal::new(writer))
-                .without_time()
-                .with_ansi(false)
-                .with_filter_reloading();
+            let lines = || fmt().with_writer(Journal::new(writer.clone())).without_time().with_ansi(false);
+            let unfiltered = lines().with_max_level(LevelFilter::ERROR).into();
+            let lines = lines().with_env_filter(filter).with_filter_reloading();
             let handle = lines.reload_handle();
-            (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)))
+            (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)), unfiltered)
         }
         LogFormat::Text => {
             // Colours only for a person who looks on.
             let has_colours = io::IsTerminal::is_terminal(&io::stderr());
-            let lines = lines
-                .with_writer(move || OneLine::new(writer.clone(), has_colours))
-                .with_ansi(has_colours)
-                .with_filter_reloading();
+            let lines = || {
+                let writer = writer.clone();
+                fmt().with_writer(move || OneLine::new(writer.clone(), has_colours)).with_ansi(has_colours)
+            };
+            let unfiltered = lines().with_max_level(LevelFilter::ERROR).into();
+            let lines = lines().with_env_filter(filter).with_filter_reloading();
             let handle = lines.reload_handle();
-            (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)))
+            (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)), unfiltered)
         }
         LogFormat::Json => {
-            let lines =
-                lines.with_writer(move || writer.clone()).json().flatten_event(true).with_filter_reloading();
+            let lines = || {
+                let writer = writer.clone();
+                fmt().with_writer(move || writer.clone()).json().flatten_event(true)
+            };
+            let unfiltered = lines().with_max_level(LevelFilter::ERROR).into();
+            let lines = lines().with_env_filter(filter).with_filter_reloading();
             let handle = lines.reload_handle();
-            (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)))
+            (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)), unfiltered)
         }
     };
     started.map_err(|error| anyhow::anyhow!("failed to start logging: {error}"))?;
-    panics::log();
+    panics::log(unfiltered, out.clone());
     Ok((log_level, out))
 }
 

@@ -46,7 +46,7 @@ impl LogLines {
         Self::start(File::from(io::stderr().as_fd().try_clone_to_owned()?))
     }
 
-    fn start(out: impl Write + Send + 'static) -> io::Result<Self> {
+    pub(super) fn start(out: impl Write + Send + 'static) -> io::Result<Self> {
         let (messages, receiver) = channel();
         let lines = Self { messages, waiting: Arc::default(), lost: Arc::default() };
         let (waiting, lost) = (Arc::clone(&lines.waiting), Arc::clone(&lines.lost));

@@ -3,15 +3,24 @@
 use std::{
     any::Any,
     backtrace::{Backtrace, BacktraceStatus},
+    io::Write,
     panic::{self, PanicHookInfo},
     thread,
 };
 
-use tracing::error;
+use tracing::{Dispatch, dispatcher, error};
 
-/// From now on.
-pub(super) fn log() {
-    panic::set_hook(Box::new(log_panic));
+use super::LogLines;
+
+/// From now on, to a subscriber that writes to these lines whatever the level of the log is.
+pub(super) fn log(subscriber: Dispatch, lines: LogLines) {
+    panic::set_hook(Box::new(move |panic| log_to(&subscriber, &lines, panic)));
+}
+
+fn log_to(subscriber: &Dispatch, lines: &LogLines, panic: &PanicHookInfo<'_>) {
+    dispatcher::with_default(subscriber, || log_panic(panic));
+    // The process may end before anybody else flushes. Whoever reads may be too slow.
+    let _ = lines.clone().flush();
 }
 
 fn log_panic(panic: &PanicHookInfo<'_>) {
@@ -36,27 +45,34 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, pipe};
+    use std::fs::{self, File};
+
+    use tracing_subscriber::filter::LevelFilter;
 
     use super::*;
 
     #[test]
-    fn panic_is_logged_with_its_thread_and_place() {
-        let (mut reader, writer) = pipe().unwrap();
-        let lines =
-            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.try_clone().unwrap());
-        let subscriber = lines.finish();
+    fn panic_is_written_whatever_the_level_is_before_it_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let lines = LogLines::start(File::create(&path).unwrap()).unwrap();
+        let writer = lines.clone();
+        let unfiltered = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .with_max_level(LevelFilter::ERROR)
+            .into();
         // Other tests panic as they are used to.
         let (own, others) = (thread::current().id(), panic::take_hook());
         panic::set_hook(Box::new(move |panic| {
-            if thread::current().id() == own { log_panic(panic) } else { others(panic) }
+            if thread::current().id() == own { log_to(&unfiltered, &lines, panic) } else { others(panic) }
         }));
-        tracing::subscriber::with_default(subscriber, || {
+        let off = tracing_subscriber::fmt().with_max_level(LevelFilter::OFF).finish();
+        tracing::subscriber::with_default(off, || {
             panic::catch_unwind(|| panic!("as the test wants it")).unwrap_err();
         });
-        let mut text = String::new();
-        reader.read_to_string(&mut text).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains("ERROR") && text.contains("panicked: as the test wants it"), "{text}");
-        assert!(text.contains("panic_is_logged") && text.contains("panics.rs:"), "{text}");
+        assert!(text.contains("panic_is_written") && text.contains("panics.rs:"), "{text}");
     }
 }
