@@ -78,7 +78,9 @@ impl FromStr for Target {
         let head = text.split([':', '/']).next().unwrap_or_default();
         let is_label = !head.is_empty() && head.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
         let is_address = head.parse::<IpAddr>().is_ok() || text.parse::<IpAddr>().is_ok();
-        if text.parse::<Destination>().is_ok() || !is_label || is_address {
+        // An IPv6 address without its brackets.
+        let has_colons = text.split('/').next().unwrap_or_default().matches(':').count() > 1;
+        if text.parse::<Destination>().is_ok() || !is_label || is_address || has_colons {
             return text.parse().map(Self::Address).map_err(|error| {
                 format!("{error}; a service is named as in web, shop/web or shop/web:80/tcp")
             });
@@ -136,7 +138,8 @@ mod tests {
             ("10.96.0.1/tcp", "10.96.0.1:443"),
             ("10.96.0.1:80/icmp", "icmp"),
             ("a/b/c", "NAMESPACE/NAME"),
-            ("::1", ""),
+            ("::1", "[fd00::1]:53"),
+            ("fd00::1:80/tcp", "[fd00::1]:53"),
         ] {
             assert!(parsed(wrong).unwrap_err().contains(expected), "{wrong}: {:?}", parsed(wrong));
         }
