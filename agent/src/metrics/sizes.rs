@@ -37,7 +37,11 @@ impl SizeMetrics {
                 "Services that ask for an address and port, or a node port, that another one holds",
                 &sizes.services_with_lost_frontends,
             ),
-            ("quarantined_objects", "Stored objects that cannot be used", &sizes.quarantined),
+            (
+                "quarantined_objects",
+                "Stored objects that cannot be used, or only in part",
+                &sizes.quarantined,
+            ),
             ("store_revision", "The newest revision of the store that was taken in", &sizes.revision),
             ("ready", "1 when every renderer has applied its first snapshot", &sizes.ready),
             ("store_up", "1 when the store is followed", &sizes.store_up),
