@@ -114,6 +114,7 @@ impl KubeStore {
     ) -> Result<WatchStream, StoreError> {
         let revision = position.revision();
         let versions = self.inner.tracks.versions(prefix, revision)?;
+        let is_just_listed = self.inner.tracks.is_just_listed(prefix, revision);
         let of_scope = self.inner.resources.iter().filter(|resource| resource.meets(prefix));
         let watches = of_scope.map(|resource| {
             let version = versions.get(&resource.kind).cloned().unwrap_or_default();
@@ -124,7 +125,9 @@ impl KubeStore {
         let confirmed = history::confirm(client, &self.inner.resources, &versions, position).await;
         confirmed.map_err(|failure| watch::error_of(failure, revision))?;
         let follow = Follow::new(watches, prefix, versions, Arc::clone(&self.inner.tracks));
-        Ok(follow.after_first_events().await?.into_stream())
+        // What was listed a moment ago is not gone yet.
+        let follow = if is_just_listed { follow } else { follow.after_first_events().await? };
+        Ok(follow.into_stream())
     }
 }
 

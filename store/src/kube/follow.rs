@@ -29,8 +29,22 @@ pub(super) struct Follow {
     versions: Versions,
     tracks: Arc<Tracks>,
     /// What comes next, before anything is read.
-    waiting: VecDeque<Result<WatchEvent, StoreError>>,
+    waiting: VecDeque<Next>,
     has_failed: bool,
+}
+
+/// What is to be told.
+enum Next {
+    /// Some changes. They have a revision when they are told: of those nobody was told of nobody needs one.
+    Changes {
+        changes: Vec<Change>,
+        /// Each key that changed, with what is wrong with it.
+        news: Vec<(String, Vec<Problem>)>,
+        /// How far each type is then.
+        versions: Versions,
+    },
+    Problems(Vec<Problem>),
+    Failure(StoreError),
 }
 
 impl Follow {
@@ -47,20 +61,20 @@ impl Follow {
         }
     }
 
-    /// Takes in what the watches say at once.
+    /// Waits for what the watches say at once.
     ///
     /// # Errors
     /// When one of them fails at once: then it has not begun.
     pub(super) async fn after_first_events(mut self) -> Result<Self, StoreError> {
         let deadline = Instant::now() + FIRST_EVENTS_TIMEOUT;
         while let Ok(Some(happened)) = timeout_at(deadline, self.happenings.next()).await {
-            self.take_in(happened);
+            self.handle(happened);
             if self.has_failed {
                 break;
             }
         }
         match self.waiting.pop_back() {
-            Some(Err(error)) => Err(error),
+            Some(Next::Failure(error)) => Err(error),
             last => {
                 self.waiting.extend(last);
                 Ok(self)
@@ -79,14 +93,24 @@ impl Follow {
                 let Some(happened) = follow.happenings.next().await else {
                     return std::future::pending().await;
                 };
-                follow.take_in(happened);
+                follow.handle(happened);
             }
-            let next = follow.waiting.pop_front()?;
+            let next = match follow.waiting.pop_front()? {
+                Next::Changes { changes, news, versions } => {
+                    let (revision, problems) = follow.tracks.advance(&follow.prefix, versions, news);
+                    if let Some(problems) = problems {
+                        follow.waiting.push_front(Next::Problems(problems));
+                    }
+                    Ok(WatchEvent::Changed(Batch { revision, changes }))
+                }
+                Next::Problems(problems) => Ok(WatchEvent::Problems(problems)),
+                Next::Failure(error) => Err(error),
+            };
             Some((next, follow))
         })
     }
 
-    fn take_in(&mut self, happened: Vec<Result<Happened, StoreError>>) {
+    fn handle(&mut self, happened: Vec<Result<Happened, StoreError>>) {
         let mut changes = Vec::new();
         let mut news = Vec::new();
         let mut failure = None;
@@ -106,12 +130,10 @@ impl Follow {
                 }
             }
         }
-        let (revision, problems) = self.tracks.advance(&self.prefix, self.versions.clone(), news);
         // Without changes it says how far everything has been told.
-        self.waiting.push_back(Ok(WatchEvent::Changed(Batch { revision, changes })));
-        self.waiting.extend(problems.map(|problems| Ok(WatchEvent::Problems(problems))));
+        self.waiting.push_back(Next::Changes { changes, news, versions: self.versions.clone() });
         self.has_failed = failure.is_some();
-        self.waiting.extend(failure.map(Err));
+        self.waiting.extend(failure.map(Next::Failure));
     }
 }
 

@@ -106,7 +106,7 @@ pub(super) async fn object_version(
     Ok(listed.entries.first().map(|entry| entry.mod_revision))
 }
 
-/// Takes in one page, and returns what to ask the next one with.
+/// Adds one page, and returns what to ask the next one with.
 fn add_page(resource: &Resource, page: &[u8], listed: &mut Listed) -> Result<String, String> {
     let Page { metadata, items } = serde_json::from_slice(page).map_err(|error| error.to_string())?;
     for item in items.into_iter().flatten() {

@@ -30,6 +30,8 @@ struct Track {
     revisions: VecDeque<(i64, Versions)>,
     /// What cannot be used now, by key.
     problems: BTreeMap<String, Vec<Problem>>,
+    /// The revision of the last list, until it is followed.
+    listed: Option<i64>,
 }
 
 impl Tracks {
@@ -41,7 +43,16 @@ impl Tracks {
         for problem in problems {
             track.problems.entry(problem.source.clone()).or_default().push(problem.clone());
         }
-        state.push(prefix, versions)
+        let revision = state.push(prefix, versions);
+        state.tracks.entry(prefix.to_owned()).or_default().listed = Some(revision);
+        revision
+    }
+
+    /// Whether this is the first time that the revision of the last list is followed.
+    pub(super) fn is_just_listed(&self, prefix: &str, revision: i64) -> bool {
+        let mut state = self.0.lock();
+        let track = state.tracks.get_mut(prefix);
+        track.is_some_and(|track| track.listed.take() == Some(revision))
     }
 
     /// A revision for what has just come to be, and what cannot be used from now on, if that is more than before: `news`

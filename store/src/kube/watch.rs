@@ -75,7 +75,8 @@ impl Watch {
         version: String,
         revision: i64,
     ) -> Result<Self, StoreError> {
-        let answer = request(&client, &resource, &version, revision).await?;
+        let answer = request(&client, &resource, &version).await.map_err(|it| error_of(it, revision))?;
+        confirm_version(&client, &resource, &version).await.map_err(|it| error_of(it, revision))?;
         Ok(Self { client, resource, version, revision, answer, opened: Instant::now(), has_spoken: false })
     }
 
@@ -100,9 +101,19 @@ impl Watch {
                 let reason = format!("a watch of {} ends as soon as it begins", self.resource.name());
                 return Err(unavailable(&self.client.endpoint, reason));
             }
-            self.answer = request(&self.client, &self.resource, &self.version, self.revision).await?;
+            self.renew().await.map_err(|failure| error_of(failure, self.revision))?;
             self.opened = Instant::now();
             self.has_spoken = false;
+        }
+    }
+
+    /// Asks for what happens after the version that was reached. The API server answers that from its cache; where its etcd does not
+    /// answer, whether it still has this version is asked again the next time.
+    async fn renew(&mut self) -> Result<(), Failure> {
+        self.answer = request(&self.client, &self.resource, &self.version).await?;
+        match confirm_version(&self.client, &self.resource, &self.version).await {
+            Err(rewound @ Failure::Store(StoreError::Rewound { .. })) => Err(rewound),
+            _ => Ok(()),
         }
     }
 
@@ -152,12 +163,7 @@ impl Watch {
     }
 }
 
-async fn request(
-    client: &Client,
-    resource: &Resource,
-    version: &str,
-    revision: i64,
-) -> Result<Answer, StoreError> {
+async fn request(client: &Client, resource: &Resource, version: &str) -> Result<Answer, Failure> {
     let seconds = rand::rng().random_range(LONGEST / 2..=LONGEST);
     let mut query = format!(
         "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={}",
@@ -167,12 +173,7 @@ async fn request(
     if !resource.selector.is_empty() {
         let _ = write!(query, "&fieldSelector={}", escape(&resource.selector));
     }
-    let answer = async {
-        let answer = client.get(resource.name(), &query).await?;
-        confirm_version(client, resource, version).await?;
-        Ok(answer)
-    };
-    answer.await.map_err(|failure| error_of(failure, revision))
+    client.get(resource.name(), &query).await
 }
 
 /// What a failure means for a watch from this revision of the store.

@@ -223,6 +223,11 @@ current-context: here
         self.shared.faults.lock().failures.extend(std::iter::repeat_n(code, requests));
     }
 
+    /// Answers all lists with this code, and watches as before: so does one with a cache whose etcd has no leader.
+    pub fn fail_lists(&self, code: Option<u16>) {
+        self.shared.faults.lock().list_failure = code;
+    }
+
     /// Waits so long before each answer.
     pub fn delay_answers(&self, delay: Duration) {
         self.shared.faults.lock().delay = delay;

@@ -98,6 +98,44 @@ async fn a_watch_that_ends_in_its_time_goes_on_where_it_was_without_an_outage() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn watch_renewed_while_lists_fail_goes_on_without_an_outage() {
+    let server = ApiServer::start().unwrap();
+    server.limit_watches(Duration::from_millis(1100));
+    server.put(service("a", "None")).unwrap();
+    let (mut events, _handle) = Feed::start(open(&server).await, Key::prefix(Kind::Service));
+    snapshot(&mut events).await;
+    // The watch has begun, with lists.
+    server.put(service("b", "None")).unwrap();
+    assert_eq!(put_key(&change(&mut events).await), key("b"));
+    server.fail_lists(Some(500));
+    server.take_requests();
+    let mut requests = Vec::new();
+    while requests.len() < 3 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        requests.extend(server.take_requests().into_iter().filter(|request| request.contains("watch=true")));
+    }
+    server.put(service("c", "None")).unwrap();
+    assert_eq!(put_key(&change(&mut events).await), key("c"), "no outage was told before");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backlog_of_many_batches_is_followed_from_where_it_was_told() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("a", "None")).unwrap();
+    let store = open(&server).await;
+    let prefix = Key::prefix(Kind::Service);
+    let listed = store.list(&prefix).await.unwrap();
+    // Only what follows a list directly is not waited for.
+    let _first = store.watch(&prefix, listed.revision).await.unwrap();
+    for _ in 0..17 * 256 {
+        server.put(service("b", "None")).unwrap();
+    }
+    for _ in 0..2 {
+        drop(store.watch(&prefix, listed.revision).await.expect("nobody was told of the backlog"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bookmarks_carry_a_quiet_type_over_what_is_forgotten() {
     let server = ApiServer::start().unwrap();
     server.set_bookmark_interval(Duration::from_millis(10));

@@ -53,10 +53,10 @@ impl Query {
 /// Answers one request.
 pub(super) async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Response<Body> {
     let uri = request.uri();
-    let (failure, delay, token) = {
+    let (failure, list_failure, delay, token) = {
         let mut faults = shared.faults.lock();
         faults.requests.push(uri.to_string());
-        (faults.failures.pop_front(), faults.delay, faults.token.clone())
+        (faults.failures.pop_front(), faults.list_failure, faults.delay, faults.token.clone())
     };
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
@@ -75,6 +75,9 @@ pub(super) async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Respo
         Err(problem) => status(400, "BadRequest", &problem),
         Ok(query) if query.is_watch => watch::answer(&shared, resource, query),
         Ok(query) => {
+            if let Some(code) = list_failure {
+                return status(code, reason(code), "as this test wants");
+            }
             list::answer(&shared, resource, &Query { namespace: namespace.map(str::to_owned), ..query })
         }
     }

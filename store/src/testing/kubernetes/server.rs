@@ -40,6 +40,8 @@ pub(super) struct Shared {
 pub(super) struct Faults {
     pub(super) token: Option<String>,
     pub(super) failures: VecDeque<u16>,
+    /// With what all lists fail.
+    pub(super) list_failure: Option<u16>,
     pub(super) delay: Duration,
     pub(super) bookmark_interval: Duration,
     pub(super) longest_watch: Duration,
@@ -53,6 +55,7 @@ impl Default for Shared {
         let faults = Faults {
             token: None,
             failures: VecDeque::new(),
+            list_failure: None,
             delay: Duration::ZERO,
             bookmark_interval: Duration::from_secs(60),
             longest_watch: Duration::from_secs(3600),
