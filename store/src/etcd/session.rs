@@ -2,8 +2,8 @@
 
 use std::{
     sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        Arc,
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
     time::Duration,
 };
@@ -43,10 +43,18 @@ pub(super) struct Session {
     client: Client,
     endpoint: String,
     broken: Broken,
-    /// Whether requests for the progress of a watch are answered: `etcd grpc-proxy` 3.4 ignores them. Not set before the
-    /// first one.
-    answers_progress: Arc<OnceLock<bool>>,
+    /// What became of requests for the progress of a watch, as one of the constants below: `etcd grpc-proxy` 3.4 ignores them.
+    progress: Arc<AtomicU8>,
 }
+
+/// Nothing is known of requests for progress.
+const UNKNOWN: u8 = 0;
+/// The last one was not answered, as by a member that was busy.
+const MISSED: u8 = 1;
+/// Nor was the one before.
+const UNANSWERED: u8 = 2;
+/// One was answered.
+const ANSWERED: u8 = 3;
 
 impl Session {
     /// Reads the files, connects, logs in if there is a user, and makes sure that the member answers.
@@ -67,8 +75,8 @@ impl Session {
         let client = Client::connect([format!("{scheme}://{endpoint}")], Some(options))
             .await
             .map_err(|error| access.unusable_files(&error))?;
-        let answers_progress = Arc::default();
-        let mut session = Self { client, endpoint: endpoint.to_owned(), broken, answers_progress };
+        let progress = Arc::new(AtomicU8::new(UNKNOWN));
+        let mut session = Self { client, endpoint: endpoint.to_owned(), broken, progress };
         match timeout(PROBE_TIMEOUT, session.begin(access)).await {
             Ok(begun) => begun.map(|()| session).map_err(|error| hint(error, access.tls)),
             Err(_) => Err(session.late(PROBE_TIMEOUT)),
@@ -151,12 +159,18 @@ impl Session {
 
     /// Whether requests for the progress of a watch are answered; none if that is not known yet.
     pub(super) fn answers_progress(&self) -> Option<bool> {
-        self.answers_progress.get().copied()
+        answers_progress(self.progress.load(Ordering::Relaxed))
     }
 
-    /// Remembers whether a request for progress was answered. The first time counts.
-    pub(super) fn set_answers_progress(&self, is_answered: bool) {
-        let _ = self.answers_progress.set(is_answered);
+    /// Remembers that a request for progress was answered.
+    pub(super) fn progress_answered(&self) {
+        self.progress.store(ANSWERED, Ordering::Relaxed);
+    }
+
+    /// Remembers that a request for progress was not answered by a member that answers others.
+    pub(super) fn progress_unanswered(&self) {
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.progress.fetch_update(set, get, |progress| Some(after_silence(progress)));
     }
 
     /// Says that a watch was silent for so long while the member answers.
@@ -170,6 +184,20 @@ impl Session {
     }
 }
 
+/// What `progress` says of requests for it; nothing before two in a row were not answered, or one was.
+const fn answers_progress(progress: u8) -> Option<bool> {
+    match progress {
+        ANSWERED => Some(true),
+        UNANSWERED => Some(false),
+        _ => None,
+    }
+}
+
+/// What is known of requests for progress after another one was not answered.
+const fn after_silence(progress: u8) -> u8 {
+    if progress == UNKNOWN || progress == ANSWERED { MISSED } else { UNANSWERED }
+}
+
 /// A member that does not accept a client only closes the connection; the reason may be lost on the way.
 fn hint(mut error: StoreError, tls: bool) -> StoreError {
     if let StoreError::Unavailable { reason, .. } = &mut error
@@ -179,4 +207,17 @@ fn hint(mut error: StoreError, tls: bool) -> StoreError {
         *reason = format!("{reason} ({hint})");
     }
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_unanswered_once_decides_nothing() {
+        let once = after_silence(UNKNOWN);
+        assert_eq!(answers_progress(once), None);
+        assert_eq!(answers_progress(after_silence(once)), Some(false));
+        assert_eq!(answers_progress(after_silence(ANSWERED)), None);
+    }
 }

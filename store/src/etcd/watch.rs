@@ -1,10 +1,14 @@
 //! What changes after a revision, without a gap.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use bytes::Bytes;
 use etcd_client::{Error, GetOptions, ResponseHeader, WatchOptions, WatchResponse, proto::PbEvent};
-use futures::{StreamExt, stream};
+use futures::{
+    StreamExt,
+    future::{Either, select},
+    stream,
+};
 use tokio::time::timeout;
 
 use super::{
@@ -23,8 +27,8 @@ const ALL_WATCHES: i64 = -1;
 const SILENCE: Duration = Duration::from_secs(3);
 /// and is dead if it says nothing for so long again. A member that is busy takes a second or two.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-/// Where nobody answers that question, as behind `etcd grpc-proxy`, a watch that says nothing for so long is opened again.
-const SILENCE_WITHOUT_PROGRESS: Duration = Duration::from_secs(30);
+/// Where nobody has answered that question, as behind `etcd grpc-proxy`, it is opened again after so long.
+const ANSWER_TIMEOUT_WITHOUT_PROGRESS: Duration = Duration::from_secs(27);
 /// To a watch that lags etcd sends up to a thousand revisions as one response, in fragments. What is complete goes on when
 /// it has so many bytes.
 const LARGEST_BATCH: usize = 4 << 20;
@@ -163,15 +167,18 @@ impl Watch {
     ///
     /// Time counts only while somebody waits here: a slow reader is no dead member.
     async fn response(&mut self) -> Result<WatchResponse, StoreError> {
-        let answers_progress = self.session.answers_progress();
-        let silence = if answers_progress == Some(false) { SILENCE_WITHOUT_PROGRESS } else { SILENCE };
-        let response = match timeout(silence, self.responses.message()).await {
+        let response = match timeout(SILENCE, self.responses.message()).await {
             Ok(response) => response,
-            Err(_) if answers_progress == Some(false) => return Err(self.session.silent(silence)),
-            Err(_) => self.ask_for_progress(answers_progress.is_some()).await?,
+            Err(_) => self.ask_for_progress().await?,
         };
         match response {
-            Ok(Some(response)) => Ok(response),
+            Ok(Some(response)) => {
+                // A change that comes meanwhile is no answer.
+                if response.watch_id() == ALL_WATCHES {
+                    self.session.progress_answered();
+                }
+                Ok(response)
+            }
             Ok(None) => Err(self.session.unavailable("the watch was closed".to_owned())),
             Err(error) if failure::is_too_large(&error) => {
                 Err(StoreError::TooLarge { limit: LARGEST_RESPONSE })
@@ -181,31 +188,32 @@ impl Watch {
     }
 
     /// The first response after a request for progress. A member of which it is not known whether it answers such requests
-    /// is asked for something else too.
-    async fn ask_for_progress(
-        &mut self,
-        is_known: bool,
-    ) -> Result<Result<Option<WatchResponse>, Error>, StoreError> {
+    /// is asked for something else too; one that answered none before may answer this one.
+    async fn ask_for_progress(&mut self) -> Result<Result<Option<WatchResponse>, Error>, StoreError> {
         let session = self.session.clone();
-        let response = timeout(ANSWER_TIMEOUT, async {
+        let answers_progress = session.answers_progress();
+        let patience = match answers_progress {
+            Some(false) => ANSWER_TIMEOUT_WITHOUT_PROGRESS,
+            _ => ANSWER_TIMEOUT,
+        };
+        let silence = SILENCE + patience;
+        let response = pin!(timeout(patience, async {
             self.responses.request_progress().await?;
             self.responses.message().await
-        });
-        let probe = timeout(ANSWER_TIMEOUT, async {
-            !is_known && session.probe(GetOptions::new().with_serializable()).await.is_ok()
-        });
-        let (response, is_alive) = tokio::join!(response, probe);
-        let silence = SILENCE + ANSWER_TIMEOUT;
+        }));
+        let probe = pin!(timeout(ANSWER_TIMEOUT, async {
+            answers_progress.is_none() && session.probe(GetOptions::new().with_serializable()).await.is_ok()
+        }));
+        let (response, is_alive) = match select(response, probe).await {
+            Either::Left((Ok(response), _)) => return Ok(response),
+            Either::Left((silent, probe)) => (silent, probe.await),
+            Either::Right((is_alive, response)) => (response.await, is_alive),
+        };
         match response {
-            Ok(response) => {
-                // A change that comes meanwhile is no answer.
-                if matches!(&response, Ok(Some(response)) if response.watch_id() == ALL_WATCHES) {
-                    session.set_answers_progress(true);
-                }
-                Ok(response)
-            }
+            Ok(response) => Ok(response),
+            Err(_) if answers_progress == Some(false) => Err(session.silent(silence)),
             Err(_) if is_alive == Ok(true) => {
-                session.set_answers_progress(false);
+                session.progress_unanswered();
                 Err(session.silent(silence))
             }
             Err(_) => Err(session.unavailable(format!("the watch has said nothing for {silence:?}"))),
