@@ -99,10 +99,9 @@ impl File {
         Self { holds_more: true, is_incomplete: true, ..Self::default() }
     }
 
-    /// The objects that the file may hold without a definition here.
+    /// Whether the file may hold an object of which no file has a definition.
     pub(super) fn may_hold(&self, key: &Key) -> bool {
-        (self.is_incomplete || self.broken.contains(key))
-            && self.definitions.iter().all(|definition| definition.key != *key)
+        self.is_incomplete || self.broken.contains(key)
     }
 
     /// Whether an earlier run may know more of the file than this one.

@@ -67,6 +67,15 @@ pub(super) enum Refreshed {
     Absent,
 }
 
+/// What a file is when it is looked at.
+enum Found {
+    /// As it was read before.
+    AsBefore,
+    /// There is none.
+    Nothing,
+    File(File),
+}
+
 impl Folder {
     pub(super) fn new(root: &Path, links: Links) -> Self {
         Self {
@@ -95,15 +104,30 @@ impl Folder {
     /// Reads one file again. A file that is gone is not forgotten here, because the next moment it may be there again. One
     /// that is empty is not believed at once either: whoever writes a file anew empties it first.
     pub(super) fn refresh(&mut self, path: &Path) -> Refreshed {
+        let found = self.read(path);
+        self.apply_file(path, found)
+    }
+
+    /// What is in a file now.
+    fn read(&self, path: &Path) -> Found {
         let before = self.files.get(path);
         if before.is_some_and(|before| !before.is_stale(path)) {
-            self.emptied.remove(path);
-            return Refreshed::Done;
+            return Found::AsBefore;
         }
         let budget = (self.limit + before.map_or(0, File::size)).saturating_sub(self.size);
-        let Ok(now) = File::read(path, &self.root, self.links, budget, before) else {
-            return Refreshed::Absent;
+        File::read(path, &self.root, self.links, budget, before).map_or(Found::Nothing, Found::File)
+    }
+
+    fn apply_file(&mut self, path: &Path, found: Found) -> Refreshed {
+        let now = match found {
+            Found::AsBefore => {
+                self.emptied.remove(path);
+                return Refreshed::Done;
+            }
+            Found::Nothing => return Refreshed::Absent,
+            Found::File(now) => now,
         };
+        let before = self.files.get(path);
         let had_objects = before.is_some_and(|before| !before.definitions.is_empty());
         match now.emptied() {
             Some(fingerprint) if had_objects => {
@@ -167,29 +191,33 @@ impl Folder {
         }
     }
 
-    /// Takes in what a walk found: reads what may have changed, and forgets what is gone. Files for which `is_untouchable` says so
-    /// stay as they are.
-    pub(super) fn take_in(&mut self, found: &Walk, is_untouchable: impl Fn(&Path) -> bool) {
+    /// Applies what a walk found: reads what may have changed, and forgets what is gone. Files for which `is_untouchable` says so
+    /// stay as they are; it is asked after a file was read, and before one is forgotten, because a writer may have begun just then.
+    pub(super) async fn apply(&mut self, found: &Walk, mut is_untouchable: impl AsyncFnMut(&Path) -> bool) {
         self.unreadable = found
             .unreadable
             .iter()
             .flat_map(|(folder, error)| manifest::unreadable(folder, error).problems)
             .collect();
-        for path in found.files.iter().filter(|path| !is_untouchable(path)) {
-            self.refresh(path);
+        for path in &found.files {
+            let file = self.read(path);
+            if !is_untouchable(path).await {
+                self.apply_file(path, file);
+            }
         }
         let is_gone = |path: &PathBuf| {
             !found.files.contains(path)
-                && !is_untouchable(path)
                 && !found.unreadable.iter().any(|(folder, _)| path.starts_with(folder))
         };
         for path in self.files.keys().filter(|path| is_gone(path)).cloned().collect::<Vec<_>>() {
-            self.forget(&path);
+            if !is_untouchable(&path).await {
+                self.forget(&path);
+            }
         }
     }
 
     /// The folder itself cannot be read: everything stays as it was, and that is one of the problems.
-    pub(super) fn take_in_failure(&mut self, error: &io::Error) {
+    pub(super) fn apply_failure(&mut self, error: &io::Error) {
         self.unreadable = manifest::unreadable(&self.root, error).problems;
     }
 
@@ -198,7 +226,7 @@ impl Folder {
         !self.unreadable.is_empty() || self.files.values().any(File::is_in_doubt)
     }
 
-    /// Takes in what an earlier run saved, as far as it may be in what could not be read. What is saved of an object does not say in
+    /// Applies what an earlier run saved, as far as it may be in what could not be read. What is saved of an object does not say in
     /// which file it was: until all of them can be read, it is not known to be gone. Returns the number of objects.
     pub(super) fn recall(&mut self, found: &Walk, saved: impl IntoIterator<Item = Entry>) -> usize {
         for (folder, _) in &found.unreadable {

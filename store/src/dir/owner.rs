@@ -11,6 +11,7 @@ use futures::FutureExt;
 use tokio::{
     runtime,
     sync::{mpsc, oneshot},
+    task::yield_now,
     time::{Instant, sleep_until},
 };
 use tracing::{debug, warn};
@@ -54,7 +55,7 @@ pub(super) async fn start(root: &Path, options: DirOptions) -> Result<mpsc::Send
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
             Ok(runtime) => runtime.block_on(async move {
-                match Owner::open(&root, options, receiver) {
+                match Owner::open(&root, options, receiver).await {
                     Ok(owner) => {
                         let _ = reply.send(Ok(()));
                         owner.run().await;
@@ -87,7 +88,7 @@ struct Owner {
 }
 
 impl Owner {
-    fn open(
+    async fn open(
         root: &Path,
         DirOptions { links, recall }: DirOptions,
         commands: mpsc::Receiver<Command>,
@@ -103,7 +104,7 @@ impl Owner {
             commands,
             retry: None,
         };
-        let found = owner.rescan().map_err(|error| ("read", error))?;
+        let found = owner.rescan().await.map_err(|error| ("read", error))?;
         owner.folder.publish();
         if owner.folder.is_in_doubt() {
             owner.recall(&found, recall);
@@ -130,7 +131,8 @@ impl Owner {
     async fn run(mut self) {
         loop {
             let emptied = self.emptied().map(|(_, until)| until);
-            let due = self.pending.deadline().into_iter().chain(self.retry).chain(emptied).min();
+            let due =
+                self.pending.deadline(Instant::now()).into_iter().chain(self.retry).chain(emptied).min();
             let timer = async {
                 match due {
                     Some(at) => sleep_until(at).await,
@@ -139,39 +141,22 @@ impl Owner {
             };
             tokio::select! {
                 command = self.commands.recv() => match command {
-                    Some(command) => self.answer(command),
+                    Some(command) => self.answer(command).await,
                     None => return,
                 },
                 signal = self.watcher.next() => {
-                    self.note(signal);
+                    note(&mut self.pending, signal);
                     // Whatever else has happened by now is read together.
-                    self.note_all();
+                    note_all(&mut self.watcher, &mut self.pending).await;
                 }
                 () = timer => {}
             }
-            self.work();
+            self.work(false).await;
         }
     }
 
-    fn note_all(&mut self) {
-        while let Some(signal) = self.watcher.next().now_or_never() {
-            self.note(signal);
-        }
-    }
-
-    fn note(&mut self, signal: io::Result<Option<Signal>>) {
-        match signal {
-            Ok(Some(signal)) => self.pending.note(signal, Instant::now()),
-            Ok(None) => {}
-            Err(error) => {
-                warn!(%error, "inotify failed; looking at the whole folder");
-                self.pending.note(Signal::Lost, Instant::now());
-            }
-        }
-    }
-
-    /// Reads what is due, and publishes what changed.
-    fn work(&mut self) {
+    /// Reads what is due, and the whole folder if that is wanted, and publishes what changed.
+    async fn work(&mut self, wants_rescan: bool) {
         let now = Instant::now();
         let work = self.pending.take(now);
         for path in &work.written {
@@ -192,8 +177,8 @@ impl Owner {
             }
         }
         let retry_is_due = self.retry.is_some_and(|at| at <= now);
-        if work.rescan || retry_is_due {
-            self.rescan_or_retry();
+        if work.rescan || retry_is_due || wants_rescan {
+            self.rescan_or_retry().await;
         }
         let is_due = |(path, until): (&PathBuf, Instant)| (until <= now).then(|| path.clone());
         for path in self.emptied().filter_map(is_due).collect::<Vec<_>>() {
@@ -207,9 +192,9 @@ impl Owner {
         self.publish();
     }
 
-    fn rescan_or_retry(&mut self) {
+    async fn rescan_or_retry(&mut self) {
         self.retry = None;
-        if let Err(error) = self.rescan() {
+        if let Err(error) = self.rescan().await {
             warn!(folder = %self.folder.root.display(), %error, "cannot read the folder; its last state stays");
             self.retry = Some(Instant::now() + RETRY);
         }
@@ -222,7 +207,7 @@ impl Owner {
     }
 
     /// Looks at the whole folder. Everything is watched before it is read, so that no change falls between the two.
-    fn rescan(&mut self) -> io::Result<Walk> {
+    async fn rescan(&mut self) -> io::Result<Walk> {
         let Self { folder, watcher, pending, .. } = self;
         let mut renewal = watcher.renew();
         let found = walk(&folder.root, folder.links, |path| renewal.folder(path));
@@ -233,19 +218,23 @@ impl Owner {
             pending.move_folder(&from, to.as_deref());
         }
         match &found {
-            Ok(found) => folder.take_in(found, |path| pending.is_untouchable(path)),
-            Err(error) => folder.take_in_failure(error),
+            Ok(found) => {
+                let is_untouchable = async |path: &Path| {
+                    note_all(watcher, pending).await;
+                    pending.is_untouchable(path)
+                };
+                folder.apply(found, is_untouchable).await;
+            }
+            Err(error) => folder.apply_failure(error),
         }
         found
     }
 
     /// Looks at the whole folder because somebody wants to know what is there: inotify does not tell of everything.
-    fn look_again(&mut self) {
+    async fn look_again(&mut self) {
         // A file that is being replaced at this moment is not to be missed.
-        self.note_all();
-        self.work();
-        self.rescan_or_retry();
-        self.publish();
+        note_all(&mut self.watcher, &mut self.pending).await;
+        self.work(true).await;
     }
 
     fn publish(&mut self) {
@@ -255,11 +244,11 @@ impl Owner {
         }
     }
 
-    fn answer(&mut self, command: Command) {
+    async fn answer(&mut self, command: Command) {
         // An answer that nobody waits for any more is no error.
         match command {
             Command::List { prefix, reply } => {
-                self.look_again();
+                self.look_again().await;
                 drop(reply.send(self.folder.snapshot(&prefix)));
             }
             Command::Watch { prefix, revision, reply } => {
@@ -280,6 +269,26 @@ impl Owner {
         }
         self.publish();
         self.folder.revision()
+    }
+}
+
+/// Notes whatever has happened by now.
+async fn note_all(watcher: &mut Watcher, pending: &mut Pending) {
+    // What the runtime does not know yet it learns when nothing else runs.
+    yield_now().await;
+    while let Some(signal) = watcher.next().now_or_never() {
+        note(pending, signal);
+    }
+}
+
+fn note(pending: &mut Pending, signal: io::Result<Option<Signal>>) {
+    match signal {
+        Ok(Some(signal)) => pending.note(signal, Instant::now()),
+        Ok(None) => {}
+        Err(error) => {
+            warn!(%error, "inotify failed; looking at the whole folder");
+            pending.note(Signal::Lost, Instant::now());
+        }
     }
 }
 

@@ -113,9 +113,10 @@ impl Pending {
         }
     }
 
-    /// When there is something to do without a further signal.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.in_question.values().copied().chain(self.rescan_at).min()
+    /// When there is something to do, at `now` or later, without a further signal.
+    pub(super) fn deadline(&self, now: Instant) -> Option<Instant> {
+        let is_due = self.rescan || !self.complete.is_empty() || !self.written.is_empty();
+        self.in_question.values().copied().chain(self.rescan_at).chain(is_due.then_some(now)).min()
     }
 
     /// Takes what is to be read now.
@@ -171,9 +172,12 @@ impl Pending {
         self.in_question.contains_key(path)
     }
 
-    /// Whether nothing must be read from the file, or concluded from its absence, at the moment.
+    /// Whether nothing must be read from the file, or concluded from its absence, at the moment. One that is complete since this
+    /// was last taken is read soon.
     pub(super) fn is_untouchable(&self, path: &Path) -> bool {
-        self.being_written.contains_key(path) || self.in_question.contains_key(path)
+        self.being_written.contains_key(path)
+            || self.in_question.contains_key(path)
+            || self.complete.contains(path)
     }
 }
 

@@ -143,7 +143,7 @@ fn meanings(path: PathBuf, mask: EventMask) -> Vec<Signal> {
     let has_links = may_get_link
         && is_manifest(&path)
         && fs::symlink_metadata(&path).is_ok_and(|of| of.is_file() && of.nlink() > 1);
-    meaning(path, mask).into_iter().chain(has_links.then_some(Signal::Moved)).collect()
+    meaning(path, mask).into_iter().chain(has_links.then_some(Signal::MaybeMoved)).collect()
 }
 
 /// The first thing that an event on something in a watched folder means.

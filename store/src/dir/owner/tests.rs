@@ -18,31 +18,52 @@ async fn file_truncated_without_being_closed_is_forgotten() {
     let path = root.path().join("web.yaml");
     fs::write(&path, WEB).unwrap();
     let (_commands, receiver) = mpsc::channel(1);
-    let mut owner = Owner::open(root.path(), DirOptions::default(), receiver).unwrap();
+    let mut owner = Owner::open(root.path(), DirOptions::default(), receiver).await.unwrap();
 
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(0).unwrap();
     let signal = owner.watcher.next().await;
-    owner.note(signal);
-    owner.note_all();
-    owner.work();
+    note(&mut owner.pending, signal);
+    note_all(&mut owner.watcher, &mut owner.pending).await;
+    owner.work(false).await;
     assert_eq!(count(&owner), 1);
     let (_, until) = owner.emptied().next().expect("it is to be looked at");
     // A writer that waits for what it is going to write has time.
     advance(Duration::from_secs(30)).await;
-    owner.work();
-    owner.look_again();
+    owner.work(false).await;
+    owner.look_again().await;
     assert_eq!(count(&owner), 1);
     advance(until.duration_since(Instant::now())).await;
-    owner.work();
+    owner.work(false).await;
     assert_eq!(count(&owner), 0);
 
     // Filled again at last, it is read as any other.
     fs::write(&path, WEB).unwrap();
     drop(file);
     let signal = owner.watcher.next().await;
-    owner.note(signal);
-    owner.note_all();
-    owner.work();
+    note(&mut owner.pending, signal);
+    note_all(&mut owner.watcher, &mut owner.pending).await;
+    owner.work(false).await;
     assert_eq!(count(&owner), 1);
+}
+
+/// The file that is being replaced: gone when the folder is walked, or half written when it is read.
+#[tokio::test]
+async fn file_in_flux_during_a_rescan_is_left_alone() {
+    let root = TempDir::new().unwrap();
+    let (gone, half) = (root.path().join("gone.yaml"), root.path().join("half.yaml"));
+    fs::write(&gone, WEB).unwrap();
+    fs::write(&half, WEB.replace("web", "other")).unwrap();
+    let (_commands, receiver) = mpsc::channel(1);
+    let mut owner = Owner::open(root.path(), DirOptions::default(), receiver).await.unwrap();
+    assert_eq!(count(&owner), 2);
+
+    fs::remove_file(&gone).unwrap();
+    let mut writer = fs::File::create(&half).unwrap();
+    std::io::Write::write_all(&mut writer, b"apiVersion: v1\nkind: Serv").unwrap();
+    // As if all that had happened after the events were read.
+    owner.rescan().await.unwrap();
+    owner.publish();
+    assert_eq!(count(&owner), 2);
+    assert!(owner.folder.snapshot("/").problems.is_empty());
 }
