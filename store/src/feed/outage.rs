@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::Instant;
 
-/// How long after its begin an outage is told of again; then after twice as long, and so on,
+/// How long after its begin an outage is told of again. Each further pause is twice as long as the one before.
 const FIRST_REMINDER: Duration = Duration::from_secs(60);
-/// but at least so often.
+/// The longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// How many causes of one outage are told.
 const MOST_CAUSES: usize = 8;
@@ -37,7 +37,7 @@ impl Outage {
         Self { since: now, causes: BTreeSet::new(), pause, next_reminder }
     }
 
-    /// Takes in why an attempt has failed.
+    /// Notes why an attempt has failed.
     pub(super) fn add(&mut self, reason: &str, now: Instant) -> Report {
         let cause = reason.chars().filter(|c| !c.is_ascii_digit()).collect();
         if self.causes.len() < MOST_CAUSES && self.causes.insert(cause) {

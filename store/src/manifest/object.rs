@@ -65,7 +65,7 @@ pub(super) fn read(source: &str, mut value: Value, parsed: &mut Parsed) {
         match strict::meant_kind(&api_version, &kind) {
             Some((meant, field, reason)) => {
                 let reader = Reader { source, kind: meant, title: &kind, value };
-                take_in_failure(reader.failure(vec![(field, reason)]), parsed);
+                add_failure(reader.failure(vec![(field, reason)]), parsed);
             }
             None => parsed.skipped.push(format!("{source}: {}", kind::title_of(&kind, &namespace, &name))),
         }
@@ -75,7 +75,7 @@ pub(super) fn read(source: &str, mut value: Value, parsed: &mut Parsed) {
     parsed.warnings.extend(reader.warnings(&api_version));
     match reader.read(&api_version) {
         Ok(object) => parsed.objects.push(object),
-        Err(failure) => take_in_failure(failure, parsed),
+        Err(failure) => add_failure(failure, parsed),
     }
 }
 
@@ -90,7 +90,7 @@ fn problems(source: &str, object: &str, findings: Vec<(String, String)>) -> Vec<
     findings.into_iter().map(problem).collect()
 }
 
-fn take_in_failure(failure: Failure, parsed: &mut Parsed) {
+fn add_failure(failure: Failure, parsed: &mut Parsed) {
     match failure.key {
         Some(key) => drop(parsed.broken.insert(key)),
         None => parsed.is_incomplete = true,

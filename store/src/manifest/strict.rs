@@ -222,7 +222,7 @@ fn look_into(
     let end = path.len();
     for (name, value) in object {
         let dot = if end == 0 { "" } else { "." };
-        // Text never fails to take more.
+        // Writing to a `String` cannot fail.
         let _ = write!(path, "{dot}{name}");
         match (fields.nested.iter().find(|(known, _)| known == name), value) {
             (Some((_, One(inner))), Value::Object(object)) => look_into(inner, &[], object, path, found),
