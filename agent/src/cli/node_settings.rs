@@ -6,11 +6,15 @@ use std::{
     ffi::OsString,
     io::{self, Write},
     net::IpAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use anyhow::Context;
-use clap::{ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
+use clap::{
+    ArgMatches, Args, Command, Error, FromArgMatches, ValueHint,
+    builder::{OsStringValueParser, Resettable, TypedValueParser as _},
+    parser::ValueSource,
+};
 use contiv_model::NodePortAddresses;
 use contiv_renderer::LocalAddresses;
 
@@ -41,19 +45,33 @@ const PROCESS_KEYS: [&str; 16] = [
 #[derive(Debug, Args)]
 pub(super) struct NodeSettings {
     /// Without an agent: the configuration it would have [default: /etc/contiv/agent.toml, if it exists]
-    #[arg(long, env = "CONTIV_CONFIG", value_name = "FILE")]
+    // An empty one stands for none.
+    #[arg(
+        long,
+        env = "CONTIV_CONFIG",
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        value_parser = OsStringValueParser::new().map(PathBuf::from)
+    )]
     config: Option<PathBuf>,
 
     #[command(flatten)]
     flags: NodeFlags,
 }
 
-/// The flags and the environment of the agent, as far as they decide what becomes of services.
+/// The flags of the agent that decide what becomes of services, as they are on the command line. The environment is read
+/// where the settings are: a running agent is asked whatever it holds.
 #[derive(Debug)]
 struct NodeFlags {
-    flags: ConfigFlags<Config>,
-    /// One of them is on the command line.
-    is_given: bool,
+    given: Vec<OsString>,
+}
+
+impl NodeFlags {
+    /// With the environment.
+    fn read(&self) -> Result<ConfigFlags<Config>, UsageError> {
+        ConfigFlags::of_environment(self.given.iter().cloned(), is_offered)
+            .map_err(|error| usage_of_flag(&error))
+    }
 }
 
 /// A configuration, and what is known of the machine that it is for.
@@ -70,7 +88,7 @@ impl NodeSettings {
     /// # Errors
     /// [`UsageError`].
     pub(super) fn check(&self, agent: &AgentArgument, has_input: bool) -> Result<(), UsageError> {
-        let problem = match (has_input, agent.is_given(), self.flags.is_given) {
+        let problem = match (has_input, agent.is_given(), !self.flags.given.is_empty()) {
             (true, true, _) => {
                 "--agent: an agent is not asked where -f or --store says what there is; give one of them"
             }
@@ -82,12 +100,16 @@ impl NodeSettings {
         Err(UsageError(problem.to_owned()))
     }
 
+    fn file(&self) -> Option<&Path> {
+        self.config.as_deref().filter(|path| !path.as_os_str().is_empty())
+    }
+
     /// The settings of the agent of this machine.
     ///
     /// # Errors
     /// [`UsageError`]: everything that is wrong with them.
     pub(super) fn of_this_machine(&self) -> anyhow::Result<Config> {
-        Ok(Config::load(self.config.as_deref(), &self.flags.flags).map_err(usage)?)
+        Ok(Config::load(self.file(), &self.flags.read()?).map_err(usage)?)
     }
 
     /// The settings for one of these nodes: the one that is set; else this machine, if it is one of them; else the first by
@@ -100,7 +122,7 @@ impl NodeSettings {
         nodes: &BTreeSet<&str>,
         err: &mut impl Write,
     ) -> anyhow::Result<NodeConfig> {
-        let mut config = Config::read(self.config.as_deref(), &self.flags.flags).map_err(usage)?;
+        let mut config = Config::read(self.file(), &self.flags.read()?).map_err(usage)?;
         if config.node_name.is_empty() {
             config.node_name = choose(nodes, config::default_node_name().map_err(usage)?, err)?;
         }
@@ -123,8 +145,9 @@ impl NodeSettings {
 
     /// The name that an agent would have here without flags.
     fn name_of_this_machine(&self) -> anyhow::Result<String> {
-        let environment = ConfigFlags::of_environment([]).map_err(|error| usage_of_flag(&error))?;
-        let config = Config::read(self.config.as_deref(), &environment).map_err(usage)?;
+        let environment =
+            ConfigFlags::of_environment([], is_offered).map_err(|error| usage_of_flag(&error))?;
+        let config = Config::read(self.file(), &environment).map_err(usage)?;
         let is_set = !config.node_name.is_empty();
         Ok(if is_set { config.node_name } else { config::default_node_name().map_err(usage)? })
     }
@@ -164,10 +187,11 @@ fn usage_of_flag(error: &Error) -> UsageError {
 fn keys() -> impl Iterator<Item = clap::Arg> {
     let command = Config::augment_args_for_update(Command::new("settings"));
     let arguments: Vec<clap::Arg> = command.get_arguments().cloned().collect();
-    arguments.into_iter().filter(|argument| {
-        let key = argument.get_long().unwrap_or_default();
-        !key.starts_with("etcd-") && !PROCESS_KEYS.contains(&key)
-    })
+    arguments.into_iter().filter(|argument| argument.get_long().is_some_and(is_offered))
+}
+
+fn is_offered(key: &str) -> bool {
+    !key.starts_with("etcd-") && !PROCESS_KEYS.contains(&key)
 }
 
 impl Args for NodeFlags {
@@ -175,6 +199,12 @@ impl Args for NodeFlags {
         // The name of the node is often needed, the rest mostly comes from the file.
         let argument = |argument: clap::Arg| {
             let is_name = argument.get_long() == Some("node-name");
+            let help = match (argument.get_help(), argument.get_env()) {
+                (Some(help), Some(env)) => format!("{help} [env: {}]", env.display()),
+                (help, _) => help.map(ToString::to_string).unwrap_or_default(),
+            };
+            // The parser would check the environment even if an agent is asked.
+            let argument = argument.env(Resettable::Reset).help(help);
             argument.hide_short_help(!is_name).help_heading("Settings of the node (without an agent)")
         };
         command.args(keys().map(argument))
@@ -199,8 +229,7 @@ impl FromArgMatches for NodeFlags {
                 flag
             }));
         }
-        let is_given = !given.is_empty();
-        Ok(Self { flags: ConfigFlags::of_environment(given)?, is_given })
+        Ok(Self { given })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {

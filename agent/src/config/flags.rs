@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, marker::PhantomData};
 
-use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches, builder::Resettable};
 
 use super::{Config, ConfigError};
 
@@ -19,12 +19,23 @@ impl<C: Args> ConfigFlags<C> {
 }
 
 impl<C: Args> ConfigFlags<C> {
-    /// Those of the environment, with the `given` ones of a command line over them, as in `--node-name=n1`.
+    /// Those of the environment whose keys are `wanted`, with the `given` ones of a command line over them, as in
+    /// `--node-name=n1`.
     ///
     /// # Errors
     /// When a value has not the form of its key.
-    pub(crate) fn of_environment(given: impl IntoIterator<Item = OsString>) -> Result<Self, Error> {
+    pub(crate) fn of_environment(
+        given: impl IntoIterator<Item = OsString>,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<Self, Error> {
         let command = C::augment_args_for_update(Command::new("contiv").no_binary_name(true));
+        let command = command.mut_args(|argument| {
+            if argument.get_long().is_some_and(&is_wanted) {
+                argument
+            } else {
+                argument.env(Resettable::Reset)
+            }
+        });
         Ok(Self(Some(command.try_get_matches_from(given)?), PhantomData))
     }
 }

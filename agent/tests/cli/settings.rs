@@ -105,3 +105,19 @@ fn settings_beside_an_agent_are_refused() {
         assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments:?}: {}", run.err);
     }
 }
+
+#[test]
+fn environment_of_the_agent_counts_only_where_its_key_does() {
+    let ask = ["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80"];
+    let mut asked = command(&[&ask[..], &["--agent", "http://127.0.0.1:1"]].concat());
+    asked.envs([("CONTIV_LISTEN", "foo"), ("CONTIV_MASQUERADE_ALL", "foo"), ("CONTIV_CONFIG", "")]);
+    let run = finish(asked);
+    assert!(run.err.contains("failed to ask the agent"), "{}: {}", run.code, run.err);
+
+    let folder = folder("");
+    let run = preview(folder.path(), &ask, &[("CONTIV_LISTEN", "foo"), ("CONTIV_CONFIG", "")]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let run = preview(folder.path(), &ask, &[("CONTIV_MASQUERADE_ALL", "foo")]);
+    assert_eq!(run.code, 2, "{}", run.err);
+    assert!(run.err.contains("masquerade-all"), "{}", run.err);
+}
