@@ -3,6 +3,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     str::FromStr,
+    time::Duration,
 };
 
 use clap::Args;
@@ -94,11 +95,13 @@ fn field(value: &Value, steps: &[String]) -> String {
     }
 }
 
-/// A text as people expect it to be sorted: addresses and numbers by their value, before all others.
+/// A text as people expect it to be sorted: addresses, times and numbers by their value, before all others; a list of
+/// addresses by the first, and then as text.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SortValue {
-    Address(IpAddr),
-    Endpoint(SocketAddr),
+    Address(IpAddr, String),
+    Endpoint(SocketAddr, String),
+    Time(Duration),
     /// The number that it begins with, and all of it.
     Number(u64, String),
     Text(String),
@@ -107,13 +110,45 @@ enum SortValue {
 impl From<String> for SortValue {
     fn from(text: String) -> Self {
         let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
-        match (text.parse(), text.parse(), text[..end].parse()) {
-            (Ok(address), _, _) => Self::Address(address),
-            (_, Ok(endpoint), _) => Self::Endpoint(endpoint),
-            (_, _, Ok(number)) => Self::Number(number, text),
-            _ => Self::Text(text),
+        let first = text.split(',').next().unwrap_or_default();
+        if let Ok(address) = first.parse::<IpAddr>() {
+            Self::Address(address, text)
+        } else if let Ok(endpoint) = first.parse::<SocketAddr>() {
+            Self::Endpoint(endpoint, text)
+        } else if let Some(time) = time(&text) {
+            Self::Time(time)
+        } else if let Ok(number) = text[..end].parse() {
+            Self::Number(number, text)
+        } else {
+            Self::Text(text)
         }
     }
+}
+
+/// A time as tables show it: `5d`, `2.0ms`, `3h20m`.
+fn time(text: &str) -> Option<Duration> {
+    let mut total = None;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let unit_at = rest.find(|character: char| !character.is_ascii_digit() && character != '.')?;
+        let (number, after) = rest.split_at(unit_at);
+        let unit_end = after.find(|character: char| !character.is_ascii_alphabetic()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        let seconds = match unit {
+            "us" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            "y" => 31_536_000.0,
+            _ => return None,
+        };
+        let part = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
+        total = Some(total.unwrap_or(Duration::ZERO).checked_add(part)?);
+        rest = after;
+    }
+    total
 }
 
 #[cfg(test)]
@@ -147,6 +182,16 @@ mod tests {
             ("{.name}", ["a", "b", "c"]),
         ] {
             assert_eq!(sorted(key, &items).unwrap(), expected, "{key}");
+        }
+        for (cells, expected) in [
+            (["5d", "<unknown>", "12m"], ["c", "a", "b"]),
+            (["2.0ms", "1.5s", "900us"], ["c", "a", "b"]),
+            (["3h20m", "100s", "3h5m"], ["b", "c", "a"]),
+            (["10.96.0.10,fd00::2", "10.96.0.9,fd00::1", "10.96.0.100"], ["b", "a", "c"]),
+        ] {
+            let items: Vec<Value> =
+                ["a", "b", "c"].iter().zip(cells).map(|(name, ip)| json!({"name": name, "ip": ip})).collect();
+            assert_eq!(sorted("cluster-ip", &items).unwrap(), expected, "{cells:?}");
         }
         assert!(sorted("type", &items).unwrap_err().contains("known are name, cluster-ip"));
         assert!(sorted("..", &items).is_err());
