@@ -23,7 +23,6 @@
 //! # }
 //! ```
 
-mod backoff;
 mod dependencies;
 mod progress;
 mod supervisor;

@@ -1,9 +1,8 @@
 //! List and watch, for ever: the one place that knows how to follow a store.
 
-mod backoff;
 mod outage;
 
-use std::{collections::VecDeque, convert::Infallible, ops::ControlFlow, sync::Arc};
+use std::{collections::VecDeque, convert::Infallible, ops::ControlFlow, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt};
 use tokio::{
@@ -12,9 +11,14 @@ use tokio::{
 };
 use tracing::{debug, error, warn};
 
-use crate::{Batch, Position, Preview, Problem, Snapshot, Store, StoreError, WatchEvent, WatchStream};
-use backoff::Backoff;
+use crate::{
+    Backoff, Batch, Position, Preview, Problem, Snapshot, Store, StoreError, WatchEvent, WatchStream,
+};
 use outage::{Outage, Report};
+
+/// Between two attempts to follow the store.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// What a feed delivers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,7 +151,7 @@ impl Feed {
             sizes: VecDeque::new(),
             resync,
             renewal,
-            backoff: Backoff::default(),
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
             position: None,
             outage: None,
             is_renewing: false,
@@ -202,7 +206,10 @@ impl Feed {
                 Err(error) => break error,
             }
         };
-        self.backoff.reset_after(healthy_since.elapsed());
+        // Less does not count, or a watch that always opens and always fails would be opened again without pause.
+        if healthy_since.elapsed() >= LONGEST_PAUSE {
+            self.backoff.reset();
+        }
         Err(error.into())
     }
 
@@ -292,7 +299,7 @@ impl Feed {
         } else if self.report_outage(&error).await.is_err() {
             return ControlFlow::Break(());
         }
-        let pause = tokio::time::sleep(self.backoff.next());
+        let pause = tokio::time::sleep(self.backoff.next(rand::random()));
         match self.unless_stopped(pause).await {
             Err(Stop::ReceiverGone) => return ControlFlow::Break(()),
             Err(Stop::Renewal) => self.is_renewing = true,

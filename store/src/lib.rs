@@ -7,6 +7,7 @@
 //! - [`mirror`] saves the last good state on disk.
 //! - [`manifest`] turns Kubernetes manifests into stored objects and back.
 
+mod backoff;
 mod certificate;
 pub mod dir;
 pub mod error;
@@ -23,6 +24,7 @@ pub mod store;
 pub mod testing;
 pub mod url;
 
+pub use backoff::Backoff;
 pub use error::{Problem, StoreError};
 pub use feed::{Delivery, Feed, FeedEvent, FeedHandle};
 pub use mirror::{Mirror, MirrorError, MirrorSummary, Saved, SetAside};

@@ -3,14 +3,14 @@
 //! A registry follows its source and publishes what that says. It never says that something is gone because it could
 //! not be asked: then it fails, what it said before stays, and it is followed again after a while.
 
-mod backoff;
 pub mod consul;
 pub mod dns;
 pub mod file;
 mod http;
 
-use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc};
+use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use contiv_store::Backoff;
 use futures::{FutureExt, future::BoxFuture};
 use thiserror::Error;
 use tokio::time::sleep;
@@ -21,7 +21,6 @@ use crate::{
     metrics::ConnectorMetrics,
     sink::Sink,
 };
-pub(crate) use backoff::Backoff;
 
 /// Why a registry cannot be followed at the moment.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -121,9 +120,14 @@ impl Publisher {
     }
 }
 
+/// Between two attempts to ask a registry that failed.
+pub(crate) const fn backoff() -> Backoff {
+    Backoff::new(Duration::from_millis(500), Duration::from_secs(30))
+}
+
 /// Follows a registry for ever.
 pub(crate) async fn follow(registry: NamedRegistry, publisher: Publisher) {
-    let mut backoff = Backoff::default();
+    let mut backoff = backoff();
     loop {
         let answers = publisher.answers();
         let followed = AssertUnwindSafe(registry.registry.follow(&publisher)).catch_unwind().await;
@@ -132,7 +136,7 @@ pub(crate) async fn follow(registry: NamedRegistry, publisher: Publisher) {
             backoff.reset();
         }
         publisher.failed(&error);
-        sleep(backoff.next()).await;
+        sleep(backoff.next(rand::random())).await;
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{future::pending, sync::Arc, time::Duration};
 
 use contiv_controller::{BoxError, WriteError, Writer};
+use contiv_store::Backoff;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
@@ -11,7 +12,7 @@ use crate::{
     source_and_stored::SourceAndStored,
 };
 
-/// How long to wait after a write that failed; twice as long each time, up to the longest. Contiv's times.
+/// Between two tries of a write that fails. Contiv's times.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// When a key that was parked is tried again if nothing is heard of it: then the store is listed anew, too.
@@ -24,7 +25,7 @@ pub(crate) struct KindMirror {
     writer: Writer,
     /// How many writes go together: all, or one while it is to be found out which one the store refuses.
     limit: usize,
-    pause: Duration,
+    backoff: Backoff,
     /// Nothing is written before.
     not_before: Option<Instant>,
     /// When to try again what was parked.
@@ -39,7 +40,7 @@ impl KindMirror {
             sides,
             writer,
             limit: LARGEST,
-            pause: FIRST_PAUSE,
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
             not_before: None,
             retry: None,
             was_synced: false,
@@ -114,7 +115,7 @@ impl KindMirror {
                     self.sides.stats.wrote(self.sides.kind, *action);
                 }
                 self.sides.state.written(&planned, revision.unwrap_or_default());
-                self.pause = FIRST_PAUSE;
+                self.backoff.reset();
             }
             Err(error) => self.recover(&planned, error)?,
         }
@@ -144,8 +145,8 @@ impl KindMirror {
             WriteError::Store(error) => {
                 failed(&self.sides);
                 warn!(kind = %self.sides.kind, %error, "failed to write; trying again");
-                self.not_before = Some(Instant::now() + self.pause);
-                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                // No jitter: only the leader writes.
+                self.not_before = Some(Instant::now() + self.backoff.next(1.0));
                 // What was written of it is seen then.
                 self.sides.resync_stored();
             }

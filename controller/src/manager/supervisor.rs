@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use contiv_store::Store;
+use contiv_store::{Backoff, Store};
 use tokio::{
     task::{JoinError, JoinHandle},
     time::{Instant, sleep, timeout},
@@ -10,7 +10,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use super::{Queues, backoff::Backoff};
+use super::Queues;
 use crate::{
     controller::{AnyController, Environment, RunError, Standby},
     lease::{Lease, LeaseTerm},
@@ -20,6 +20,10 @@ use crate::{
 
 /// Between two tries to fill the caches of a standby.
 const STANDBY_PAUSE: Duration = Duration::from_secs(1);
+/// After a run that took longer, a controller is started again at once; else after a pause. As consul's supervisor.
+const LONG_RUN: Duration = Duration::from_secs(2);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 pub(super) struct Supervisor {
     pub(super) controller: Arc<dyn AnyController>,
@@ -31,6 +35,15 @@ pub(super) struct Supervisor {
     pub(super) stop: CancellationToken,
 }
 
+/// How long to wait after a run of this length.
+fn pause_after(run: Duration, backoff: &mut Backoff) -> Duration {
+    if run > LONG_RUN {
+        backoff.reset();
+        return Duration::ZERO;
+    }
+    backoff.next(rand::random())
+}
+
 /// Why a run is over.
 enum Over {
     Stopped,
@@ -40,7 +53,7 @@ enum Over {
 
 impl Supervisor {
     pub(super) async fn run(mut self) {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let stop = self.stop.clone();
         while let Some((term, standby)) = stop.run_until_cancelled(self.wait()).await {
             let start = Instant::now();
@@ -48,7 +61,7 @@ impl Supervisor {
                 Over::Stopped => return,
                 Over::LeaseLost => backoff.reset(),
                 Over::ByItself => {
-                    let pause = backoff.after(start.elapsed());
+                    let pause = pause_after(start.elapsed(), &mut backoff);
                     tokio::select! {
                         () = sleep(pause) => {}
                         () = stop.cancelled() => return,
@@ -125,5 +138,19 @@ impl Supervisor {
             Ok(Err(problem)) => error!(controller = name, %problem, "failed"),
             Err(problem) => error!(controller = name, %problem, "panicked"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_that_was_long_is_started_again_at_once() {
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        assert!(pause_after(LONG_RUN, &mut backoff) <= FIRST_PAUSE);
+        assert!(pause_after(Duration::ZERO, &mut backoff) >= FIRST_PAUSE);
+        assert_eq!(pause_after(LONG_RUN + Duration::from_millis(1), &mut backoff), Duration::ZERO);
+        assert!(pause_after(LONG_RUN, &mut backoff) <= FIRST_PAUSE);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use contiv_store::Backoff;
 use tokio::time::Instant;
 
 /// How retries are spread: for each key twice as long after each failure, and for all keys together a token bucket.
@@ -40,13 +41,6 @@ impl Default for RetryPolicy {
     }
 }
 
-impl RetryPolicy {
-    /// The delay after so many failures, the one just seen not included.
-    fn backoff(&self, failures: u32) -> Duration {
-        self.base.saturating_mul(2_u32.saturating_pow(failures)).min(self.longest)
-    }
-}
-
 /// What became of a key that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
@@ -60,7 +54,7 @@ pub enum Retry {
 #[derive(Debug)]
 pub(super) struct Retries<K> {
     policy: RetryPolicy,
-    failures: BTreeMap<K, u32>,
+    failures: BTreeMap<K, Backoff>,
     /// When the bucket will be full again. Before that it lacks what flows in until then.
     full_at: Option<Instant>,
 }
@@ -72,13 +66,15 @@ impl<K: Ord + Clone> Retries<K> {
 
     /// A key has failed.
     pub(super) fn failed(&mut self, key: &K, now: Instant) -> Retry {
-        let failures = self.failures.get(key).copied().unwrap_or(0);
-        if self.policy.budget.is_some_and(|budget| failures >= budget) {
+        if self.policy.budget.is_some_and(|budget| self.count(key) >= budget) {
             self.failures.remove(key);
             return Retry::Dropped;
         }
-        self.failures.insert(key.clone(), failures.saturating_add(1));
-        Retry::After(self.policy.backoff(failures).max(self.reserve(now)))
+        let (base, longest) = (self.policy.base, self.policy.longest);
+        let backoff = self.failures.entry(key.clone()).or_insert_with(|| Backoff::new(base, longest));
+        // No jitter: the token bucket spreads the keys.
+        let delay = backoff.next(1.0);
+        Retry::After(delay.max(self.reserve(now)))
     }
 
     /// Takes a token, and returns how long it is until there is one.
@@ -95,7 +91,7 @@ impl<K: Ord + Clone> Retries<K> {
     }
 
     pub(super) fn count(&self, key: &K) -> u32 {
-        self.failures.get(key).copied().unwrap_or(0)
+        self.failures.get(key).map_or(0, Backoff::failures)
     }
 }
 

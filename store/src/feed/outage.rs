@@ -4,6 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::Instant;
 
+use crate::Backoff;
+
 /// How long after its begin an outage is told of again. Each further pause is twice as long as the one before.
 const FIRST_REMINDER: Duration = Duration::from_secs(60);
 /// The longest of these pauses.
@@ -17,7 +19,7 @@ pub(super) struct Outage {
     since: Instant,
     /// What was told, without digits: those are ports, times and the like.
     causes: BTreeSet<String>,
-    pause: Duration,
+    reminders: Backoff,
     next_reminder: Instant,
 }
 
@@ -33,8 +35,9 @@ pub(super) enum Report {
 
 impl Outage {
     pub(super) fn begin(now: Instant) -> Self {
-        let (pause, next_reminder) = (FIRST_REMINDER, now + FIRST_REMINDER);
-        Self { since: now, causes: BTreeSet::new(), pause, next_reminder }
+        let mut reminders = Backoff::new(FIRST_REMINDER, LONGEST_PAUSE);
+        let next_reminder = now + reminders.next(1.0);
+        Self { since: now, causes: BTreeSet::new(), reminders, next_reminder }
     }
 
     /// Notes why an attempt has failed.
@@ -46,8 +49,7 @@ impl Outage {
         if now < self.next_reminder {
             return Report::Nothing;
         }
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        self.next_reminder = now + self.pause;
+        self.next_reminder = now + self.reminders.next(1.0);
         Report::Lasts(now - self.since)
     }
 }

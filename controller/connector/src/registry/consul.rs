@@ -28,7 +28,7 @@ use tokio::{
 };
 
 pub use super::http::Certificates;
-use super::{Backoff, Publisher, Registry, RegistryError, http::HttpClient};
+use super::{Publisher, Registry, RegistryError, backoff, http::HttpClient};
 use crate::catalog::Catalog;
 use blocking::BlockingQuery;
 
@@ -143,7 +143,7 @@ impl Follower {
     async fn watch(self, name: String) {
         let path = format!("/v1/health/service/{}", utf8_percent_encode(&name, NON_ALPHANUMERIC));
         let mut query = BlockingQuery::new(path);
-        let mut backoff = Backoff::default();
+        let mut backoff = backoff();
         let mut failures: u32 = 0;
         loop {
             match self.ask(&name, &mut query).await {
@@ -157,7 +157,7 @@ impl Follower {
                     if failures == 2 {
                         self.publisher.partly_failed(&error);
                     }
-                    sleep(backoff.next()).await;
+                    sleep(backoff.next(rand::random())).await;
                 }
             }
         }

@@ -26,7 +26,7 @@ use hickory_resolver::{
 };
 use tokio::time::sleep;
 
-use super::{Backoff, Publisher, Registry, RegistryError, address};
+use super::{Publisher, Registry, RegistryError, address, backoff};
 use crate::catalog::{Instance, Protocol, SourceService};
 
 /// No name is asked for more often.
@@ -76,7 +76,7 @@ impl Dns {
         let following = self.options.services.iter().map(|(name, record)| {
             let (resolver, failing) = (&resolver, &failing);
             async move {
-                let mut backoff = Backoff::default();
+                let mut backoff = backoff();
                 let mut fails = false;
                 loop {
                     let wait = match lookup_service(resolver, record).await {
@@ -98,7 +98,7 @@ impl Dns {
                             } else if is_first {
                                 publisher.partly_failed(&error);
                             }
-                            backoff.next()
+                            backoff.next(rand::random())
                         }
                     };
                     sleep(wait).await;

@@ -1,0 +1,84 @@
+//! How long to wait before something that failed is tried again. Pure: the random number is an argument.
+
+use std::time::Duration;
+
+/// Exponential backoff with equal jitter: each pause is twice as long as the one before, up to the longest, and between
+/// half of that and all of it, so that many clients with one cause do not try at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backoff {
+    first: Duration,
+    longest: Duration,
+    failures: u32,
+}
+
+impl Backoff {
+    /// From the full pause after the first failure to the longest one.
+    pub const fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, failures: 0 }
+    }
+
+    /// The pause after one more failure. `random` is from 0 (half of the pause) to 1 (all of it), such as
+    /// `rand::random()` gives; anything else is 1.
+    pub fn next(&mut self, random: f64) -> Duration {
+        let full = self.first.saturating_mul(2_u32.saturating_pow(self.failures)).min(self.longest);
+        self.failures = self.failures.saturating_add(1);
+        let random = if (0.0..=1.0).contains(&random) { random } else { 1.0 };
+        full.saturating_sub((full / 2).mul_f64(1.0 - random))
+    }
+
+    /// Back to the first pause, after a success.
+    pub const fn reset(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Failures since the last success.
+    pub const fn failures(&self) -> u32 {
+        self.failures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Duration = Duration::from_millis(50);
+    const LONGEST: Duration = Duration::from_secs(5);
+
+    fn pauses(random: f64) -> Vec<u128> {
+        let mut backoff = Backoff::new(FIRST, LONGEST);
+        (0..9).map(|_| backoff.next(random).as_millis()).collect()
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        assert_eq!(pauses(1.0), [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+    }
+
+    #[test]
+    fn jitter_takes_at_most_half_of_a_pause() {
+        assert_eq!(pauses(0.0), [25, 50, 100, 200, 400, 800, 1600, 2500, 2500]);
+        assert_eq!(pauses(0.5), [37, 75, 150, 300, 600, 1200, 2400, 3750, 3750]);
+        for other in [-1.0, 2.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(pauses(other), pauses(1.0), "{other}");
+        }
+    }
+
+    #[test]
+    fn reset_starts_over() {
+        let mut backoff = Backoff::new(FIRST, LONGEST);
+        backoff.next(1.0);
+        backoff.next(1.0);
+        assert_eq!(backoff.failures(), 2);
+        backoff.reset();
+        assert_eq!((backoff.failures(), backoff.next(1.0)), (0, FIRST));
+    }
+
+    #[test]
+    fn thousand_failures_do_not_overflow() {
+        let mut backoff = Backoff::new(FIRST, Duration::MAX);
+        for _ in 0..1000 {
+            backoff.next(0.0);
+        }
+        assert!(backoff.next(0.0) >= backoff.next(1.0) / 2 && backoff.failures() == 1002);
+    }
+}
