@@ -3,12 +3,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use serde_json::Value;
+
+use crate::workspace;
 
 /// Each crate of the workspace, and the crates of the workspace that it may depend on.
 const ARROWS: [(&str, &[&str]); 12] = [
@@ -96,31 +97,17 @@ fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |start| name.starts_with(start))
 }
 
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace").to_owned()
-}
-
-/// What Cargo says of the workspace; nothing is downloaded for it.
+/// What Cargo says of the workspace.
 fn dependencies() -> Dependencies {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
-        .current_dir(workspace())
-        .output()
-        .expect("cargo starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
     let names = |values: &Value| {
         let values = values.as_array().expect("a list");
         values.iter().map(|value| value["name"].as_str().expect("a name").to_owned()).collect()
     };
-    let packages = metadata["packages"].as_array().expect("a list of packages");
-    packages
-        .iter()
-        .map(|package| {
-            (package["name"].as_str().expect("a name").to_owned(), names(&package["dependencies"]))
-        })
-        .collect()
+    let packages = workspace::packages();
+    let entry = |package: &Value| {
+        (package["name"].as_str().expect("a name").to_owned(), names(&package["dependencies"]))
+    };
+    packages.iter().map(entry).collect()
 }
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
@@ -140,7 +127,7 @@ fn every_arrow_between_crates_is_one_of_those_drawn() {
 
 #[test]
 fn in_the_model_only_the_wire_module_names_the_wire_messages() {
-    let source = workspace().join("model/src");
+    let source = workspace::root().join("model/src");
     let naming: Vec<PathBuf> = rust_files(&source)
         .into_iter()
         .filter(|path| fs::read_to_string(path).expect("a source file").contains("contiv_proto"))
@@ -206,6 +193,6 @@ fn test_files_are_all_modules_of_their_target() {
         "tests/tests/packets",
         "tests/tests/repository",
     ] {
-        assert_eq!(undeclared(&workspace().join(target), "main.rs"), Vec::<PathBuf>::new());
+        assert_eq!(undeclared(&workspace::root().join(target), "main.rs"), Vec::<PathBuf>::new());
     }
 }

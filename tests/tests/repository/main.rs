@@ -2,4 +2,6 @@
 
 mod architecture;
 mod documents;
+mod imports;
 mod units;
+mod workspace;
