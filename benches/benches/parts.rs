@@ -6,7 +6,7 @@
 //! ```
 
 use contiv_model::{ChangeSet, Event, NodeName, Processor, ProcessorConfig};
-use contiv_renderer::nftables::offline::Offline;
+use contiv_renderer::nftables::offline::OfflineTable;
 use contiv_workload::{Variant, Workload};
 use divan::{Bencher, counter::ItemsCount};
 
@@ -50,7 +50,7 @@ fn combine_everything(bencher: Bencher<'_, '_>, services: usize) {
 #[divan::bench(args = SIZES)]
 fn plan_and_encode_everything(bencher: Bencher<'_, '_>, services: usize) {
     let snapshot = processor(services).snapshot();
-    bencher.counter(ItemsCount::new(services)).bench(|| Offline::resync(&snapshot, BATCH_LIMIT));
+    bencher.counter(ItemsCount::new(services)).bench(|| OfflineTable::resync(&snapshot, BATCH_LIMIT));
 }
 
 #[divan::bench(args = SIZES)]
@@ -74,7 +74,7 @@ fn plan_and_encode_one_backend_less(bencher: Bencher<'_, '_>, services: usize) {
 /// A change and what undoes it, in turn.
 fn plan_and_encode(bencher: Bencher<'_, '_>, services: usize, variant: Variant) {
     let mut processor = processor(services);
-    let (mut offline, _) = Offline::resync(&processor.snapshot(), BATCH_LIMIT);
+    let (mut offline, _) = OfflineTable::resync(&processor.snapshot(), BATCH_LIMIT);
     let there: ChangeSet = processor.apply([change(services, variant)]);
     let back: ChangeSet = processor.apply([change(services, Variant::Original)]);
     let mut is_there = false;

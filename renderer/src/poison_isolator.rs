@@ -16,10 +16,10 @@ use tracing::warn;
 use crate::{Description, Rejected, RenderError, Renderer, Report, Verifier, Watch};
 
 /// More than that is no matter of single services.
-const MOST_FAILURES: usize = 200;
+const MAX_ISOLATED_SERVICES: usize = 200;
 /// So often a first resync must have failed in a row before services are looked for. There is nothing to go back to then:
 /// what an earlier run left in place goes until its service is found to be good.
-const STUBBORN: u32 = 5;
+const FAILED_RESYNCS_BEFORE_ISOLATION: u32 = 5;
 
 /// A renderer without the services that make it fail.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl<R: Renderer> PoisonIsolator<R> {
                 Err(reason) => reason,
             };
             failures += 1;
-            if failures > MOST_FAILURES {
+            if failures > MAX_ISOLATED_SERVICES {
                 return Err(error);
             }
             // Should this fail, it is no matter of services.
@@ -185,7 +185,7 @@ impl<R: Renderer> Renderer for PoisonIsolator<R> {
             }
             (Err(error), None) => {
                 self.failures += 1;
-                if self.failures < STUBBORN {
+                if self.failures < FAILED_RESYNCS_BEFORE_ISOLATION {
                     return Err(error);
                 }
                 let nothing = Snapshot { services: BTreeMap::new(), ..snapshot.clone() };

@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 use contiv_model::{ChangeSet, Processor};
 use contiv_renderer::{
     Renderer,
-    nftables::{Nftables, offline::Offline},
+    nftables::{Nftables, offline::OfflineTable},
 };
 use contiv_tests::lab::{Lab, LabError, Result};
 
@@ -49,7 +49,8 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
         // A namespace of its own for the floor: so the two take turns, and a machine that becomes slower or faster meanwhile
         // does so for both.
         let kernel = lab.node2.run(Kernel::open)?;
-        let (duration, (mut offline, batches)) = timed(|| Offline::resync(&snapshot, kernel.batch_limit));
+        let (duration, (mut offline, batches)) =
+            timed(|| OfflineTable::resync(&snapshot, kernel.batch_limit));
         encode.cold.push(duration);
         floor.cold.push(kernel.commit(&batches)?);
         drop(batches);
@@ -88,7 +89,7 @@ pub(super) fn cold_floor(lab: &Lab, workload: Workload) -> Result<Duration> {
     let mut times = Vec::new();
     for _ in 0..repetitions(workload.services) {
         let kernel = lab.node2.run(Kernel::open)?;
-        let (_, batches) = Offline::resync(&snapshot, kernel.batch_limit);
+        let (_, batches) = OfflineTable::resync(&snapshot, kernel.batch_limit);
         times.push(kernel.commit(&batches)?);
         lab.node2.run(remove_table)?;
     }

@@ -16,12 +16,12 @@ use crate::nftables::{Family, FrontendKey};
 /// Frontends with flows that may be stale.
 #[derive(Debug, Default)]
 pub(super) struct StaleFlowFilter {
-    frontends: BTreeMap<FrontendKey, Suspicion>,
+    frontends: BTreeMap<FrontendKey, StaleFlowCriteria>,
 }
 
 /// What tells the stale flows of one frontend from the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Suspicion {
+struct StaleFlowCriteria {
     /// Who serves the frontend: flows to anyone else are stale. None if the frontend is gone; then others may use its
     /// address, and only flows to backends that are known to be gone are stale.
     serving: Option<Backends>,
@@ -31,7 +31,7 @@ struct Suspicion {
     reset: bool,
 }
 
-impl Suspicion {
+impl StaleFlowCriteria {
     /// Which flows of its frontend must be looked at.
     const fn scope(&self, protocol: Protocol) -> Scope {
         if matches!(protocol, Protocol::Udp) || self.reset { Scope::All } else { Scope::Unanswered }
@@ -150,7 +150,7 @@ impl StaleFlowFilter {
     }
 
     /// The frontend that a flow came in by: first the very address, then the node ports, as in the rules.
-    fn of(&self, flow: &Flow<'_>, node_ips: &BTreeSet<IpAddr>) -> Option<&Suspicion> {
+    fn of(&self, flow: &Flow<'_>, node_ips: &BTreeSet<IpAddr>) -> Option<&StaleFlowCriteria> {
         let (address, port, protocol) = (flow.destination.ip(), flow.destination.port(), flow.protocol);
         let node_port = || {
             let key = FrontendKey::node_port(Family::of(&address), protocol, port);

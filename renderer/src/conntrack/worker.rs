@@ -25,16 +25,16 @@ use crate::{netlink::NetlinkError, nftables::Family};
 
 /// After a search the thread rests this many times as long as that took, so that constant change on a node with millions of
 /// flows costs a fifth of one core and not all of it.
-const REST: u32 = 4;
+const REST_FACTOR: u32 = 4;
 const MAX_REST: Duration = Duration::from_secs(1);
 /// How long suspects wait for others where only connections are among them that nobody has answered: their clients try again
 /// after a second. A search takes ten milliseconds even if there is no flow at all, where the kernel's hash table of flows has 262,144
 /// buckets: it goes through all of them.
-const GATHER: Duration = Duration::from_millis(50);
+const GATHER_DELAY: Duration = Duration::from_millis(50);
 /// So long requests are left in the queue. Woken up by each of them, the thread would take the processor from what is programmed
 /// next.
-const UNDISTURBED: Duration = Duration::from_millis(5);
-const TRIES: u32 = 3;
+const WAKE_UP_DELAY: Duration = Duration::from_millis(5);
+const MAX_ATTEMPTS: u32 = 3;
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// What the thread owns.
@@ -74,14 +74,14 @@ impl Worker {
             self.state.take_in(request);
             self.state.take_in_all(&self.requests);
             while !self.state.next.is_empty() {
-                self.pause(GATHER, StaleFlowFilter::are_urgent);
+                self.pause(GATHER_DELAY, StaleFlowFilter::are_urgent);
                 let seqlock = Arc::clone(&self.seqlock);
                 let took = seqlock.search(|| {
                     let start = Instant::now();
                     self.search();
                     start.elapsed()
                 });
-                self.pause((took * REST).min(MAX_REST), |_| false);
+                self.pause((took * REST_FACTOR).min(MAX_REST), |_| false);
             }
         }
     }
@@ -91,7 +91,7 @@ impl Worker {
         self.state.current = mem::take(&mut self.state.next);
         for ((family, protocol), scope) in self.state.current.scopes() {
             let mut outcome = self.delete_stale(family, protocol, scope);
-            for attempt in 1..TRIES {
+            for attempt in 1..MAX_ATTEMPTS {
                 if outcome.is_ok() {
                     break;
                 }
@@ -142,7 +142,7 @@ impl Worker {
             if !is_open || left.is_zero() || is_over(&self.state.next) {
                 return;
             }
-            thread::sleep(left.min(UNDISTURBED));
+            thread::sleep(left.min(WAKE_UP_DELAY));
         }
     }
 }

@@ -69,7 +69,7 @@ fn addresses(service: &ContivService, port: &ServicePort) -> Vec<Line> {
 
 /// The first few backends that a client outside of this node gets from an address of this family with this policy.
 fn backends(port: &ServicePort, ipv4: Option<bool>, policy: TrafficPolicy) -> String {
-    const SHOWN: usize = 4;
+    const MAX_SHOWN_BACKENDS: usize = 4;
     let of_family = |backend: &&Backend| ipv4.is_none_or(|ipv4| backend.address.is_ipv4() == ipv4);
     let for_policy = match policy {
         TrafficPolicy::Cluster => port.cluster_backends(),
@@ -81,9 +81,9 @@ fn backends(port: &ServicePort, ipv4: Option<bool>, policy: TrafficPolicy) -> St
         return if is_elsewhere { "none on this node: dropped" } else { "none: rejected" }.to_owned();
     }
     let mut shown: Vec<String> =
-        all.iter().take(SHOWN).map(|backend| backend.endpoint().to_string()).collect();
-    if all.len() > SHOWN {
-        shown.push(format!("and {} more", all.len() - SHOWN));
+        all.iter().take(MAX_SHOWN_BACKENDS).map(|backend| backend.endpoint().to_string()).collect();
+    if all.len() > MAX_SHOWN_BACKENDS {
+        shown.push(format!("and {} more", all.len() - MAX_SHOWN_BACKENDS));
     }
     shown.join(", ")
 }

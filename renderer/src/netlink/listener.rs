@@ -47,7 +47,7 @@ pub(crate) struct Membership {
 
 /// What a listener has heard.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum ListenerEvent {
     /// Notifications of others.
     Notifications(Vec<u8>),
     /// Notifications were lost: anything may have changed.
@@ -89,7 +89,7 @@ impl Listener {
     }
 
     /// Waits for something to hear, for at most `timeout`.
-    pub(crate) fn hear(&mut self, timeout: PollTimeout) -> Result<Heard, NetlinkError> {
+    pub(crate) fn next_event(&mut self, timeout: PollTimeout) -> Result<ListenerEvent, NetlinkError> {
         let failed =
             |source| NetlinkError::Socket { action: "listen to notifications of the kernel", source };
         let mut ready = [
@@ -107,15 +107,17 @@ impl Listener {
         // What was said before the end still counts, so the end comes last.
         if notifications {
             return match self.receive() {
-                Ok(received) => Ok(Heard::Notifications(received)),
-                Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => Ok(Heard::Overflow),
+                Ok(received) => Ok(ListenerEvent::Notifications(received)),
+                Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => {
+                    Ok(ListenerEvent::Overflow)
+                }
                 Err(error) => Err(failed(error)),
             };
         }
         if writer {
-            return self.hear_writer().map_err(failed);
+            return self.read_writer().map_err(failed);
         }
-        Ok(Heard::Silence)
+        Ok(ListenerEvent::Silence)
     }
 
     fn receive(&self) -> io::Result<Vec<u8>> {
@@ -124,12 +126,12 @@ impl Listener {
         Ok(received)
     }
 
-    fn hear_writer(&mut self) -> io::Result<Heard> {
+    fn read_writer(&mut self) -> io::Result<ListenerEvent> {
         let mut said = [0; 64];
         match io::Read::read(&mut self.writer, &mut said) {
-            Ok(0) => Ok(Heard::End),
-            Ok(_) => Ok(Heard::Missed),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Heard::Silence),
+            Ok(0) => Ok(ListenerEvent::End),
+            Ok(_) => Ok(ListenerEvent::Missed),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(ListenerEvent::Silence),
             Err(error) => Err(error),
         }
     }

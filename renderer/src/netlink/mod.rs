@@ -8,5 +8,5 @@ pub(crate) mod message;
 mod socket;
 
 pub(crate) use attributes::{Attributes, Writer};
-pub(crate) use listener::{Heard, Listener, Membership};
+pub(crate) use listener::{Listener, ListenerEvent, Membership};
 pub(crate) use socket::{NetlinkError, Refusal, Socket};

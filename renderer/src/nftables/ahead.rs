@@ -9,12 +9,12 @@ use super::{
 
 /// Elements as they were at a generation of the rules.
 #[derive(Debug)]
-pub(super) struct ReadAhead {
+pub(super) struct PrefetchedElements {
     generation: u32,
     elements: Elements,
 }
 
-impl ReadAhead {
+impl PrefetchedElements {
     /// Reads the elements; none where that is not worth it, or something changed meanwhile.
     pub(super) fn read(socket: &mut Socket) -> Result<Option<Self>, NetlinkError> {
         let generation = socket.generation()?;

@@ -131,12 +131,12 @@ pub(super) fn remove_leftovers(
 /// client: entries time out by themselves, and a batch that names one which just did is refused whole; and a packet that
 /// found its entry right before that was removed writes it once more.
 fn forget(socket: &mut Socket, gone: &BTreeSet<(FrontendKey, SocketAddr)>) -> Result<(), NetlinkError> {
-    const TRIES: usize = 3;
+    const MAX_ATTEMPTS: usize = 3;
     let families: BTreeSet<Family> = gone.iter().map(|(frontend, _)| frontend.family()).collect();
     for family in families {
         let memory = Set::new(SetKind::Affinity, family);
         let mut last = Ok(());
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let is_gone = |element: &Element| match (element.key, element.value) {
                 (Key::Client(frontend, _), Value::Backend(backend)) => {
                     gone.contains(&(frontend, backend.into()))

@@ -16,11 +16,11 @@ pub(crate) type Counts = BTreeMap<Set, usize>;
 pub(crate) type Sizes = BTreeMap<Set, u32>;
 
 /// Smaller sets are not worth a bound: they grow in no time.
-const WORTH_A_BOUND: usize = 1024;
+const MIN_BOUNDED_SIZE: usize = 1024;
 
 /// What to declare for sets that hold so many: twice as many, so that they seldom have to be made anew.
 pub(crate) fn sizes(counts: &Counts) -> Sizes {
-    let bounded = counts.iter().filter(|(set, count)| can_be_bounded(**set) && **count >= WORTH_A_BOUND);
+    let bounded = counts.iter().filter(|(set, count)| can_be_bounded(**set) && **count >= MIN_BOUNDED_SIZE);
     bounded.map(|(set, count)| (*set, u32::try_from(2 * count).unwrap_or(u32::MAX))).collect()
 }
 

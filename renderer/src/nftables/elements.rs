@@ -11,7 +11,7 @@ use ipnetwork::IpNetwork;
 use super::{
     element::{Element, FrontendKey, Key, Value},
     layout::{Choice, DemandChain, Family, LearnChain, PickChain, Set, SetKind},
-    plan::{self, FrontendPlan, Masquerade, Outside, Serving, Shares},
+    plan::{self, ConnectionAction, FrontendPlan, Masquerade, Outside, Shares},
     programmed_elements::of_slot,
     slots,
 };
@@ -29,17 +29,17 @@ pub(crate) fn of_frontend(frontend: FrontendKey, plan: &FrontendPlan, before: &[
         Masquerade::Own => put(SetKind::MasqueradeOwn, Value::None),
     }
     match &plan.serving {
-        Serving::Backends(_) => (),
-        Serving::Reject => put(SetKind::Unserved, Value::Reject),
-        Serving::Drop => put(SetKind::Unserved, Value::Drop),
+        ConnectionAction::Backends(_) => (),
+        ConnectionAction::Reject => put(SetKind::Unserved, Value::Reject),
+        ConnectionAction::Drop => put(SetKind::Unserved, Value::Drop),
         // Cluster IPs that the node does not know would be dropped.
-        Serving::Pass => put(SetKind::Unserved, Value::Accept),
+        ConnectionAction::Pass => put(SetKind::Unserved, Value::Accept),
     }
     if let Some(ranges) = &plan.sources {
         put(SetKind::Restricted, Value::None);
         elements.extend(of_sources(frontend, ranges));
     }
-    if let Serving::Backends(shares) = &plan.serving {
+    if let ConnectionAction::Backends(shares) = &plan.serving {
         elements.extend(of_backends(frontend, shares, plan, before));
         elements.extend(of_memory(frontend, plan.choice));
     }

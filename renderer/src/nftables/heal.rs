@@ -10,7 +10,7 @@ use super::{
     read::{self, ExistingTable},
     table::Table,
     transaction::{Group, Transaction},
-    watch::{DAMAGES, Damage, Touched},
+    watch::{ChangedElements, ForeignTableChange, MAX_PENDING_CHANGES},
 };
 use crate::Report;
 
@@ -29,8 +29,8 @@ impl Nftables {
     pub(super) fn try_heal(&mut self) -> Result<Option<Report>, NetlinkError> {
         // Taken out, so that it is gone if anything fails.
         let Some(mut table) = self.table.take() else { return Ok(None) };
-        let damages = self.damages.iter().flat_map(Receiver::try_iter).collect();
-        let Some(repair) = repair(&table, damages) else { return Ok(None) };
+        let foreign_changes = self.foreign_changes.iter().flat_map(Receiver::try_iter).collect();
+        let Some(repair) = repair(&table, foreign_changes) else { return Ok(None) };
         let is_written_anew = !matches!(repair, Repair::Elements(_));
         let ownership = self.ownership;
         let socket = self.socket()?;
@@ -70,25 +70,25 @@ impl Nftables {
 }
 
 /// What undoes the damage. None if there may be more of it. Pure.
-fn repair(table: &Table, damages: Vec<Damage>) -> Option<Repair> {
+fn repair(table: &Table, foreign_changes: Vec<ForeignTableChange>) -> Option<Repair> {
     // So many that more may not have found room.
-    if damages.len() >= DAMAGES {
+    if foreign_changes.len() >= MAX_PENDING_CHANGES {
         return None;
     }
-    let mut touched: Touched = BTreeMap::new();
+    let mut touched: ChangedElements = BTreeMap::new();
     let mut rules = false;
-    for damage in damages {
+    for damage in foreign_changes {
         match damage {
-            Damage::Elements(elements) => touched.extend(elements),
-            Damage::Rules(elements) => {
+            ForeignTableChange::Elements(elements) => touched.extend(elements),
+            ForeignTableChange::Rules(elements) => {
                 touched.extend(elements);
                 rules = true;
             }
-            Damage::Table => return Some(Repair::Table),
+            ForeignTableChange::Table => return Some(Repair::Table),
             // It costs too much to compare all whenever somebody else has changed a table of his own. What is usually
             // done to ours is undone by this.
-            Damage::Missed if table.len() > COMPARE_LIMIT => rules = true,
-            Damage::Missed | Damage::Anything => return None,
+            ForeignTableChange::Missed if table.len() > COMPARE_LIMIT => rules = true,
+            ForeignTableChange::Missed | ForeignTableChange::Anything => return None,
         }
     }
     let mut group = Group::default();
@@ -144,8 +144,8 @@ mod tests {
         Table::resync(&Snapshot { services, ..Snapshot::default() }, Elements::default()).0
     }
 
-    fn now(element: Element, is_there: bool) -> Damage {
-        Damage::Elements([((element.set, element.key), is_there.then_some(element))].into())
+    fn now(element: Element, is_there: bool) -> ForeignTableChange {
+        ForeignTableChange::Elements([((element.set, element.key), is_there.then_some(element))].into())
     }
 
     fn foreign() -> Element {
@@ -177,18 +177,25 @@ mod tests {
         let theirs = Element { value: Value::Drop, ..ours };
         let group = Group { remove: vec![theirs], add: vec![ours] };
         let expected = Transaction { groups: vec![group], ..Transaction::default() };
-        let damages = vec![now(ours, false), now(theirs, true)];
-        assert_eq!(repair(&table, damages), Some(Repair::Elements(expected)));
+        let foreign_changes = vec![now(ours, false), now(theirs, true)];
+        assert_eq!(repair(&table, foreign_changes), Some(Repair::Elements(expected)));
     }
 
     #[test]
     fn where_there_may_be_more_damage_all_is_compared() {
         let table = table();
-        assert_eq!(repair(&table, vec![Damage::Elements(Touched::new()), Damage::Anything]), None);
-        let many = (0..DAMAGES).map(|_| Damage::Elements(Touched::new())).collect();
+        assert_eq!(
+            repair(
+                &table,
+                vec![ForeignTableChange::Elements(ChangedElements::new()), ForeignTableChange::Anything]
+            ),
+            None
+        );
+        let many =
+            (0..MAX_PENDING_CHANGES).map(|_| ForeignTableChange::Elements(ChangedElements::new())).collect();
         assert_eq!(repair(&table, many), None);
-        assert_eq!(repair(&table, vec![Damage::Missed]), None, "such a small table");
-        assert_eq!(repair(&table, vec![Damage::Table]), Some(Repair::Table));
+        assert_eq!(repair(&table, vec![ForeignTableChange::Missed]), None, "such a small table");
+        assert_eq!(repair(&table, vec![ForeignTableChange::Table]), Some(Repair::Table));
     }
 
     #[test]

@@ -41,7 +41,7 @@ use std::sync::{Arc, mpsc::Receiver};
 use contiv_model::{ChangeSet, ContivService, ServicePort, Snapshot};
 
 use self::{
-    ahead::ReadAhead,
+    ahead::PrefetchedElements,
     forwarding::Forwarding,
     layout::{KernelModule, Set},
     netlink::{Batch, NetlinkError, Socket},
@@ -49,7 +49,7 @@ use self::{
     read::{Elements, TableHeader},
     refused::{LastGood, Refused},
     table::Table,
-    watch::{Damage, TableWatch},
+    watch::{ForeignTableChange, TableWatch},
 };
 pub(crate) use self::{
     element::{Element, FrontendKey, Value},
@@ -57,7 +57,7 @@ pub(crate) use self::{
     plan::plan,
 };
 pub use self::{
-    evaluate::{Answer, Choice, Client, Ending, PodBy, Share, differences},
+    evaluate::{Choice, Client, Evaluation, FlowOutcome, PodDetection, Share, differences},
     inspect::{InspectError, Inspector, OtherChain},
     verify::TableVerifier,
 };
@@ -80,11 +80,11 @@ const SPARE_CHAINS: usize = 64;
 pub struct Nftables {
     socket: Option<Socket>,
     /// What was read before the first resync, and for it.
-    ahead: Option<ReadAhead>,
+    ahead: Option<PrefetchedElements>,
     /// None until the first resync, and after a failure: then the kernel's state is not known.
     table: Option<Table>,
     /// What others did since it was last looked at.
-    damages: Option<Receiver<Damage>>,
+    foreign_changes: Option<Receiver<ForeignTableChange>>,
     /// What the kernel did not take.
     refused: Refused,
     reaper: StaleFlowReaper,
@@ -160,18 +160,18 @@ impl Nftables {
         Ok(self.ownership)
     }
 
-    fn read_ahead(&mut self) -> Result<Option<ReadAhead>, NetlinkError> {
+    fn read_ahead(&mut self) -> Result<Option<PrefetchedElements>, NetlinkError> {
         // These are transactions, after which nothing would count that was read before.
         self.missing_modules()?;
         self.ownership()?;
-        ReadAhead::read(self.socket()?)
+        PrefetchedElements::read(self.socket()?)
     }
 
     /// Resyncs without what the kernel refuses; `last_good` was in force before, and stays so for services that are refused.
     fn resync_accepted(&mut self, wanted: &Snapshot, last_good: &LastGood) -> Result<Report, NetlinkError> {
         let missing = self.missing_modules()?.to_vec();
         self.refused.leave_out_without(&missing, wanted, last_good);
-        for _ in 0..refused::TRIES {
+        for _ in 0..refused::MAX_ATTEMPTS {
             let replaced = (!self.refused.is_empty()).then(|| self.refused.replace_in(wanted));
             let snapshot = replaced.as_ref().unwrap_or(wanted);
             match self.try_resync(snapshot) {
@@ -187,7 +187,7 @@ impl Nftables {
         self.table = None;
         let ahead = self.ahead.take();
         // All of it is seen now.
-        self.damages.iter().flat_map(Receiver::try_iter).for_each(drop);
+        self.foreign_changes.iter().flat_map(Receiver::try_iter).for_each(drop);
         let _programming = self.reaper.coming(snapshot.services.values());
         let ownership = self.ownership()?;
         let socket = self.socket()?;
@@ -325,8 +325,9 @@ impl Renderer for Nftables {
 
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
         let started = self.socket().and_then(TableWatch::start);
-        let (watch, damages) = started.map_err(|error| explain("listen to changes of the table", &error))?;
-        self.damages = Some(damages);
+        let (watch, foreign_changes) =
+            started.map_err(|error| explain("listen to changes of the table", &error))?;
+        self.foreign_changes = Some(foreign_changes);
         Ok(Some(Box::new(watch)))
     }
 

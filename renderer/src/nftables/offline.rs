@@ -6,7 +6,7 @@ use super::{apply, encode, netlink::Batch, read::Elements, table::Table, transac
 
 /// A table that is programmed nowhere.
 #[derive(Debug)]
-pub struct Offline {
+pub struct OfflineTable {
     table: Table,
     batch_limit: usize,
 }
@@ -14,7 +14,7 @@ pub struct Offline {
 /// Netlink batches, each to be sent in one piece, in their order. The kernel acknowledges the last message of each.
 pub type Batches = Vec<Vec<u8>>;
 
-impl Offline {
+impl OfflineTable {
     /// A table for `snapshot`, and what makes it in a kernel that has none. No batch exceeds `batch_limit` bytes, but for
     /// one that holds a single frontend.
     pub fn resync(snapshot: &Snapshot, batch_limit: usize) -> (Self, Batches) {

@@ -31,7 +31,7 @@ pub(crate) struct ServicePlan {
 /// How one frontend is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FrontendPlan {
-    pub(crate) serving: Serving,
+    pub(crate) serving: ConnectionAction,
     pub(crate) outside: Outside,
     pub(crate) masquerade: Masquerade,
     pub(crate) choice: Choice,
@@ -52,7 +52,7 @@ pub(crate) enum Choice {
 
 /// What happens to a new connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Serving {
+pub(crate) enum ConnectionAction {
     /// It goes to one of these; never empty.
     Backends(Shares),
     /// It is refused at once: no backend anywhere.
@@ -163,7 +163,7 @@ fn frontend_plan(
 ) -> FrontendPlan {
     if !key.is_node_port() && !service.assignment.addresses.translates() {
         return FrontendPlan {
-            serving: Serving::Pass,
+            serving: ConnectionAction::Pass,
             outside: Outside::Same,
             masquerade: Masquerade::ClusterIp,
             choice: Choice::Random,
@@ -176,13 +176,19 @@ fn frontend_plan(
     };
     let everywhere = of_family(port.cluster_backends());
     let here = || of_family(port.local_backends());
-    let serve = |shares: Shares| if shares.is_empty() { Serving::Reject } else { Serving::Backends(shares) };
+    let serve = |shares: Shares| {
+        if shares.is_empty() { ConnectionAction::Reject } else { ConnectionAction::Backends(shares) }
+    };
     let (serving, outside, masquerade) = match (external, service.internal_policy, service.external_policy) {
         (false, TrafficPolicy::Cluster, _) => (serve(everywhere), Outside::Same, Masquerade::ClusterIp),
         (false, TrafficPolicy::Local, _) => {
             let here = here();
             let none_here = here.is_empty() && !everywhere.is_empty();
-            (if none_here { Serving::Drop } else { serve(here) }, Outside::Same, Masquerade::ClusterIp)
+            (
+                if none_here { ConnectionAction::Drop } else { serve(here) },
+                Outside::Same,
+                Masquerade::ClusterIp,
+            )
         }
         (true, _, TrafficPolicy::Cluster) => (serve(everywhere), Outside::Same, Masquerade::Always),
         (true, _, TrafficPolicy::Local) => {

@@ -18,7 +18,7 @@ use crate::{Rejected, netlink::message::messages};
 
 /// How often a resync is tried without those that were refused the time before. The kernel judges every message, so one
 /// try finds many.
-pub(super) const TRIES: usize = 16;
+pub(super) const MAX_ATTEMPTS: usize = 16;
 
 /// The services that the kernel refuses.
 #[derive(Debug, Default)]

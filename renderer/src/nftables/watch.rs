@@ -4,7 +4,7 @@
 //! generation that names the process. Only transactions of others come in here; those that leave our table alone are
 //! passed over.
 
-mod damage;
+mod foreign_change;
 mod summary;
 
 use std::{
@@ -15,8 +15,8 @@ use std::{
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::poll::PollTimeout;
 
-pub(super) use self::damage::{Damage, Touched};
-use self::{damage::DamagedElements, summary::Summary};
+pub(super) use self::foreign_change::{ChangedElements, ForeignTableChange};
+use self::{foreign_change::ForeignChangeCollector, summary::Summary};
 use super::{
     explain,
     layout::TABLE,
@@ -27,41 +27,41 @@ use super::{
 };
 use crate::{
     ForeignChange, Process, RenderError, Watch,
-    netlink::{Heard, Listener, message::messages},
+    netlink::{Listener, ListenerEvent, message::messages},
 };
 
 /// The generation follows its transaction at once. Should it not come, the change is told without it after these
 /// milliseconds.
 const GENERATION_TIMEOUT: u8 = 20;
 /// How many changes are told to the renderer in detail before it looks at everything anyway.
-pub(super) const DAMAGES: usize = 64;
+pub(super) const MAX_PENDING_CHANGES: usize = 64;
 
 /// Hears what others do to the table, and tells the renderer in detail.
 pub(super) struct TableWatch {
     listener: Listener,
     transaction: Summary,
-    damage: DamagedElements,
+    foreign_change: ForeignChangeCollector,
     /// What is complete, and not yet handed out.
-    heard: VecDeque<ForeignChange>,
-    renderer: SyncSender<Damage>,
+    pending: VecDeque<ForeignChange>,
+    renderer: SyncSender<ForeignTableChange>,
 }
 
 impl TableWatch {
     /// Listens from now on to what others do than the owner of `socket`.
-    pub(super) fn start(socket: &mut Socket) -> Result<(Self, Receiver<Damage>), NetlinkError> {
+    pub(super) fn start(socket: &mut Socket) -> Result<(Self, Receiver<ForeignTableChange>), NetlinkError> {
         let (listener, membership) = Listener::join(NETLINK_NETFILTER, &[NFNLGRP_NFTABLES], socket.port())?;
         socket.membership = Some(membership);
-        let (renderer, damages) = sync_channel(DAMAGES);
+        let (renderer, foreign_changes) = sync_channel(MAX_PENDING_CHANGES);
         // What was done before is not known. There is room for this.
-        let _ = renderer.try_send(Damage::Anything);
+        let _ = renderer.try_send(ForeignTableChange::Anything);
         let watch = Self {
             listener,
             transaction: Summary::default(),
-            damage: DamagedElements::default(),
-            heard: VecDeque::new(),
+            foreign_change: ForeignChangeCollector::default(),
+            pending: VecDeque::new(),
             renderer,
         };
-        Ok((watch, damages))
+        Ok((watch, foreign_changes))
     }
 
     fn take(&mut self, received: &[u8]) {
@@ -73,7 +73,7 @@ impl TableWatch {
                 self.complete(process(object));
             } else if family == Some(NFPROTO_INET) && object.text(table::NAME) == Some(TABLE) {
                 // The name of the table has the same number in all kinds of objects.
-                if self.damage.take(kind, object) {
+                if self.foreign_change.take(kind, object) {
                     self.transaction.take(kind, object);
                 }
             }
@@ -82,42 +82,43 @@ impl TableWatch {
 
     /// The transaction is complete: if it had something to do with the table, that is told.
     fn complete(&mut self, by: Option<Process>) {
-        let (transaction, damage) = (std::mem::take(&mut self.transaction), std::mem::take(&mut self.damage));
+        let (transaction, foreign_change) =
+            (std::mem::take(&mut self.transaction), std::mem::take(&mut self.foreign_change));
         if let Some(what) = transaction.text() {
-            self.tell(ForeignChange { what, by }, damage.into());
+            self.tell(ForeignChange { what, by }, foreign_change.into());
         }
     }
 
-    fn tell_unknown(&mut self, when: &str, damage: Damage) {
+    fn tell_unknown(&mut self, when: &str, foreign_change: ForeignTableChange) {
         let what = format!("may have changed something while {when}");
-        self.tell(ForeignChange { what, by: None }, damage);
+        self.tell(ForeignChange { what, by: None }, foreign_change);
     }
 
-    fn tell(&mut self, change: ForeignChange, damage: Damage) {
+    fn tell(&mut self, change: ForeignChange, foreign_change: ForeignTableChange) {
         // If there is no room the renderer looks at everything.
-        let _ = self.renderer.try_send(damage);
-        self.heard.push_back(change);
+        let _ = self.renderer.try_send(foreign_change);
+        self.pending.push_back(change);
     }
 }
 
 impl Watch for TableWatch {
     fn next(&mut self) -> Result<Option<ForeignChange>, RenderError> {
         loop {
-            if let Some(change) = self.heard.pop_front() {
+            if let Some(change) = self.pending.pop_front() {
                 return Ok(Some(change));
             }
             let timeout =
                 if self.transaction.is_empty() { PollTimeout::NONE } else { GENERATION_TIMEOUT.into() };
-            match self.listener.hear(timeout) {
-                Ok(Heard::Notifications(received)) => self.take(&received),
-                Ok(Heard::Silence) => self.complete(None),
-                Ok(Heard::Overflow) => {
-                    self.tell_unknown("notifications were lost", Damage::Anything);
+            match self.listener.next_event(timeout) {
+                Ok(ListenerEvent::Notifications(received)) => self.take(&received),
+                Ok(ListenerEvent::Silence) => self.complete(None),
+                Ok(ListenerEvent::Overflow) => {
+                    self.tell_unknown("notifications were lost", ForeignTableChange::Anything);
                 }
-                Ok(Heard::Missed) => {
-                    self.tell_unknown("a large transaction was committed", Damage::Missed);
+                Ok(ListenerEvent::Missed) => {
+                    self.tell_unknown("a large transaction was committed", ForeignTableChange::Missed);
                 }
-                Ok(Heard::End) => return Ok(None),
+                Ok(ListenerEvent::End) => return Ok(None),
                 Err(error) => return Err(explain("tell what others do to the table", &error)),
             }
         }
@@ -132,15 +133,15 @@ fn process(object: Attributes<'_>) -> Option<Process> {
 /// What these notifications tell, all of them as one transaction.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn told(received: &[u8]) -> Option<String> {
-    let (mut summary, mut damage) = (Summary::default(), DamagedElements::default());
+    let (mut summary, mut foreign_change) = (Summary::default(), ForeignChangeCollector::default());
     for message in messages(received) {
         let [_, kind] = message.kind.to_be_bytes();
         let Some(object) = message.object(NFNL_SUBSYS_NFTABLES) else { continue };
-        if damage.take(kind, object) {
+        if foreign_change.take(kind, object) {
             summary.take(kind, object);
         }
         let _ = process(object);
     }
-    let _ = Damage::from(damage);
+    let _ = ForeignTableChange::from(foreign_change);
     summary.text()
 }

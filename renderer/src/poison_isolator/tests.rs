@@ -75,7 +75,7 @@ fn poison_among_many_changes_is_found_and_the_rest_is_applied() {
 fn with_nothing_in_force_poison_is_looked_for_when_the_resync_failed_again_and_again() {
     let mut renderer = bisecting(NONE, 1);
     let wanted = snapshot(64, 1, &[63]);
-    for _ in 1..STUBBORN {
+    for _ in 1..FAILED_RESYNCS_BEFORE_ISOLATION {
         assert!(renderer.resync(&wanted).is_err());
     }
     assert_eq!(refused(&renderer.resync(&wanted).unwrap()), [("s063".to_owned(), "nothing")]);
@@ -121,12 +121,12 @@ fn missing_module_blames_no_service() {
     let is_missing = |result: Result<Report, RenderError>| matches!(result, Err(RenderError::MissingModules { modules }) if modules == ["nft_numgen"]);
     let mut renderer = PoisonIsolator::new(LackingModule(DryRun::new()));
     let wanted = snapshot(10, 1, &[]);
-    for _ in 0..2 * STUBBORN {
+    for _ in 0..2 * FAILED_RESYNCS_BEFORE_ISOLATION {
         assert!(is_missing(renderer.resync(&wanted)), "nothing is in force");
     }
     let empty = snapshot(0, 1, &[]);
     assert_eq!(renderer.resync(&empty).unwrap().rejected, []);
-    for _ in 0..2 * STUBBORN {
+    for _ in 0..2 * FAILED_RESYNCS_BEFORE_ISOLATION {
         assert!(is_missing(renderer.update(&ChangeSet::between(&empty, &wanted))), "something is in force");
         assert!(is_missing(renderer.resync(&wanted)), "something is in force");
     }
@@ -135,7 +135,7 @@ fn missing_module_blames_no_service() {
 #[test]
 fn what_fails_for_other_reasons_blames_no_service() {
     let mut renderer = bisecting(FaultRates { error: 1.0, ..NONE }, 1);
-    for _ in 0..2 * STUBBORN {
+    for _ in 0..2 * FAILED_RESYNCS_BEFORE_ISOLATION {
         assert!(renderer.resync(&snapshot(10, 1, &[])).is_err());
     }
     assert!(renderer.refused.is_empty());

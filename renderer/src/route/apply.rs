@@ -11,7 +11,7 @@ use rtnetlink::packet_route::{
 
 use super::{
     direct,
-    kernel_route::{self, Found, KernelRoute, family},
+    kernel_route::{self, FoundRoute, KernelRoute, family},
     kernel_rule,
     nexthop::{Nexthop, NexthopMessage},
     options::RouteOptions,
@@ -112,7 +112,7 @@ pub(super) fn outcome(route: &KernelRoute, errno: Option<i32>) -> Outcome {
 }
 
 /// All routes of ours, in all tables.
-pub(super) fn found(socket: &mut RouteSocket) -> Result<Vec<Found>, NetlinkError> {
+pub(super) fn found(socket: &mut RouteSocket) -> Result<Vec<FoundRoute>, NetlinkError> {
     let mut found = Vec::new();
     for ipv4 in FAMILIES {
         for message in socket.dump(kernel_route::dump_request(ipv4))? {
@@ -120,7 +120,7 @@ pub(super) fn found(socket: &mut RouteSocket) -> Result<Vec<Found>, NetlinkError
             if let RouteNetlinkMessage::NewRoute(route) = message
                 && route.header.address_family == family(ipv4)
             {
-                found.extend(Found::new(route));
+                found.extend(FoundRoute::new(route));
             }
         }
     }
@@ -185,10 +185,10 @@ pub(super) fn remove_from(socket: &mut RouteSocket, table: u32) -> Result<Report
 
 fn remove<'a>(
     socket: &mut RouteSocket,
-    found: impl Iterator<Item = &'a Found>,
+    found: impl Iterator<Item = &'a FoundRoute>,
     report: &mut Report,
 ) -> Result<(), NetlinkError> {
-    let plan = Plan { remove: found.map(Found::deletion).collect(), add: Vec::new() };
+    let plan = Plan { remove: found.map(FoundRoute::deletion).collect(), add: Vec::new() };
     let mut problems = Vec::new();
     execute(socket, plan, report, &mut problems)?;
     match problems.into_iter().next() {

@@ -2,7 +2,7 @@
 
 use rtnetlink::{packet_core::NetlinkPayload, packet_route::RouteNetlinkMessage};
 
-use super::{apply, kernel_route::Found, kernel_rule, message::Message, socket};
+use super::{apply, kernel_route::FoundRoute, kernel_rule, message::Message, socket};
 
 /// A route of ours is read as it is written.
 pub(crate) fn messages(input: &[u8]) {
@@ -11,10 +11,10 @@ pub(crate) fn messages(input: &[u8]) {
         let Message::Route(message) = message else { continue };
         match *message {
             RouteNetlinkMessage::NewRoute(route) => {
-                let Some(found) = Found::new(route) else { continue };
+                let Some(found) = FoundRoute::new(route) else { continue };
                 let _ = found.deletion();
                 if let Some(route) = found.route {
-                    assert_eq!(Found::new(route.message()).and_then(|found| found.route), Some(route));
+                    assert_eq!(FoundRoute::new(route.message()).and_then(|found| found.route), Some(route));
                 }
             }
             RouteNetlinkMessage::NewRule(rule) => {

@@ -51,7 +51,7 @@ impl NextHop {
 
 /// What the kernel was found to have of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundRoute {
     /// None if it is not of the form that ours have, and so of an older version or made by others in our name.
     pub(super) route: Option<KernelRoute>,
     message: RouteMessage,
@@ -96,7 +96,7 @@ impl KernelRoute {
     }
 }
 
-impl Found {
+impl FoundRoute {
     /// Takes a message that the kernel sent; none if the route is not ours.
     pub(super) fn new(message: RouteMessage) -> Option<Self> {
         is_ours(&message).then(|| Self { route: read(&message), message })
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn what_is_sent_is_recognized_when_it_is_read() {
         for route in routes() {
-            assert_eq!(Found::new(route.message()).unwrap().route, Some(route));
+            assert_eq!(FoundRoute::new(route.message()).unwrap().route, Some(route));
         }
     }
 
@@ -280,7 +280,7 @@ mod tests {
     fn a_route_of_others_is_not_ours_whatever_else_it_says() {
         let mut message = routes()[0].message();
         message.header.protocol = RouteProtocol::Bird;
-        assert_eq!(Found::new(message), None);
+        assert_eq!(FoundRoute::new(message), None);
     }
 
     #[test]
@@ -289,7 +289,7 @@ mod tests {
         let changed = |route: KernelRoute, change: fn(&mut RouteMessage)| {
             let mut message = route.message();
             change(&mut message);
-            Found::new(message).unwrap().route
+            FoundRoute::new(message).unwrap().route
         };
         assert_eq!(changed(blackhole, |message| message.header.destination_prefix_length = 24), None);
         assert_eq!(changed(blackhole, |message| message.header.kind = RouteType::Prohibit), None);
@@ -297,13 +297,13 @@ mod tests {
         let gateway = RouteAttribute::Gateway(RouteAddress::Inet6(1.into()));
         let mut message = link.message();
         message.attributes.push(gateway);
-        assert_eq!(Found::new(message).unwrap().route, None);
+        assert_eq!(FoundRoute::new(message).unwrap().route, None);
     }
 
     #[test]
     fn a_deletion_names_the_table_the_address_the_metric_and_our_protocol() {
         let [.., link] = routes();
-        let deletion = Found::new(link.message()).unwrap().deletion();
+        let deletion = FoundRoute::new(link.message()).unwrap().deletion();
         assert_eq!(deletion.header.protocol, RouteProtocol::Other(PROTOCOL));
         assert_eq!((table(&deletion), destination(&deletion)), (link.table, Some(link.address)));
         assert!(deletion.attributes.contains(&RouteAttribute::Priority(METRIC)));

@@ -24,12 +24,12 @@ mod verify;
 mod watch;
 
 use contiv_model::{ChangeSet, Snapshot};
-use direct::{Direct, Kernel, Wanted};
+use direct::{DesiredServices, Direct, Kernel};
 use tokio::sync::watch::Sender;
 
 use self::{
     desired::Desired,
-    kernel_route::{Found, KernelRoute, NextHop},
+    kernel_route::{FoundRoute, KernelRoute, NextHop},
     plan::{Destination, Purpose},
     socket::RouteSocket,
     state::State,
@@ -144,12 +144,12 @@ impl Routes {
         let socket = self.socket()?;
         let found = apply::found(socket)?;
         let is_direct =
-            |found: &Found| found.route.is_some_and(|route| direct::is_direct(options.direct, route));
+            |found: &FoundRoute| found.route.is_some_and(|route| direct::is_direct(options.direct, route));
         let (of_direct, found): (Vec<_>, Vec<_>) = found.into_iter().partition(is_direct);
         let routes = of_direct.into_iter().filter_map(|found| found.route).collect();
         let kernel = Kernel { routes, nexthops: socket.dump_nexthops()? };
         let addresses = kernel.addresses();
-        let wanted = Wanted::new(snapshot, |address| keeps && addresses.contains(&address));
+        let wanted = DesiredServices::new(snapshot, |address| keeps && addresses.contains(&address));
         let mut report = Report::default();
         apply::set_rules(socket, &options, !wanted.is_empty(), &mut report)?;
         let (direct, mut problems) = Direct::resync(

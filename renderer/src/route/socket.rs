@@ -61,7 +61,7 @@ pub(super) enum Change {
 
 /// What became of a batch.
 #[derive(Debug, Default)]
-pub(super) struct Sent {
+pub(super) struct BatchResult {
     /// The error number for each change, in order; none for one that was made.
     pub(super) results: Vec<Option<i32>>,
     pub(super) pieces: usize,
@@ -182,8 +182,8 @@ impl RouteSocket {
     }
 
     /// Makes these changes, one after the other. One that is refused does not keep the others from being made.
-    pub(super) fn change(&mut self, changes: Vec<Change>) -> Result<Sent, NetlinkError> {
-        let mut sent = Sent { results: Vec::with_capacity(changes.len()), ..Sent::default() };
+    pub(super) fn change(&mut self, changes: Vec<Change>) -> Result<BatchResult, NetlinkError> {
+        let mut sent = BatchResult { results: Vec::with_capacity(changes.len()), ..BatchResult::default() };
         let mut changes = changes.into_iter().peekable();
         let mut bytes = Vec::new();
         while changes.peek().is_some() {

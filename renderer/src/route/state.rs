@@ -9,7 +9,7 @@ use super::{
     apply::{self, Outcome, Plan},
     desired::Desired,
     direct::Direct,
-    kernel_route::{Found, KernelRoute},
+    kernel_route::{FoundRoute, KernelRoute},
     plan::{Destination, Purpose},
     socket::RouteSocket,
     watch::Announcer,
@@ -38,7 +38,7 @@ impl State {
         desired: Desired,
         direct: Direct,
         announcer: Announcer,
-        found: Vec<Found>,
+        found: Vec<FoundRoute>,
         report: &mut Report,
     ) -> Result<(Self, Vec<String>), NetlinkError> {
         let mut state = Self {

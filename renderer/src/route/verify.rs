@@ -10,8 +10,8 @@ use contiv_model::Snapshot;
 use super::{
     Links, RouteOptions, apply,
     desired::Desired,
-    direct::{self, Wanted},
-    kernel_route::{Found, KernelRoute},
+    direct::{self, DesiredServices},
+    kernel_route::{FoundRoute, KernelRoute},
     kernel_rule,
     plan::Destination,
     socket::RouteSocket,
@@ -42,7 +42,7 @@ impl RouteVerifier {
     pub fn routes(&mut self) -> Result<Vec<String>, RenderError> {
         let found = self.socket().and_then(apply::found);
         let found = found.map_err(|error| apply::explain("read the routes", &error))?;
-        let text = |route: &Found| match route.route {
+        let text = |route: &FoundRoute| match route.route {
             Some(route) => route.to_string(),
             None => format!("[a route of another form in table {}]", route.table()),
         };
@@ -78,7 +78,7 @@ impl RouteVerifier {
         let is_direct = |route: &KernelRoute| direct::is_direct(options.direct, *route);
         let of_direct = direct::led_on(of_direct.filter(is_direct));
         // Routes of a service that went back to another renderer may stay.
-        let direct = Wanted::new(snapshot, |address| of_direct.contains(&address));
+        let direct = DesiredServices::new(snapshot, |address| of_direct.contains(&address));
         let mut unrouted: BTreeSet<IpAddr> = direct.possible_addresses().collect();
         let checked = wanted.len() + unrouted.len();
         let mut verification = Verification { checked, ..Verification::default() };

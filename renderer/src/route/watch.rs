@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     ForeignChange, RenderError, Watch,
-    netlink::{Heard, Listener, NetlinkError},
+    netlink::{Listener, ListenerEvent, NetlinkError},
 };
 
 /// The groups of notifications. Source: the kernel's `include/uapi/linux/rtnetlink.h`.
@@ -125,7 +125,7 @@ pub(super) struct RouteWatch {
     renderer: Receiver<Interest>,
     /// Whether an interface that matters was last seen to be up.
     is_up: BTreeMap<u32, bool>,
-    heard: VecDeque<ForeignChange>,
+    pending: VecDeque<ForeignChange>,
 }
 
 impl RouteWatch {
@@ -137,7 +137,7 @@ impl RouteWatch {
         let (listener, membership) = Listener::join(NETLINK_ROUTE, &group::ALL, socket.port())?;
         socket.membership = Some(membership);
         let (sender, renderer) = channel(Interest::new(options, Links::default()));
-        let watch = Self { listener, renderer, is_up: BTreeMap::new(), heard: VecDeque::new() };
+        let watch = Self { listener, renderer, is_up: BTreeMap::new(), pending: VecDeque::new() };
         Ok((watch, sender))
     }
 
@@ -148,7 +148,7 @@ impl RouteWatch {
             if let NetlinkPayload::InnerMessage(message) = message.payload
                 && let Some(what) = what_matters(&message, &interest, &mut self.is_up)
             {
-                self.heard.push_back(ForeignChange { what, by: None });
+                self.pending.push_back(ForeignChange { what, by: None });
             }
         }
     }
@@ -157,18 +157,18 @@ impl RouteWatch {
 impl Watch for RouteWatch {
     fn next(&mut self) -> Result<Option<ForeignChange>, RenderError> {
         loop {
-            if let Some(change) = self.heard.pop_front() {
+            if let Some(change) = self.pending.pop_front() {
                 return Ok(Some(change));
             }
-            match self.listener.hear(PollTimeout::NONE) {
-                Ok(Heard::Notifications(received)) => self.take(&received),
-                Ok(Heard::Overflow) => {
+            match self.listener.next_event(PollTimeout::NONE) {
+                Ok(ListenerEvent::Notifications(received)) => self.take(&received),
+                Ok(ListenerEvent::Overflow) => {
                     let what = "may have changed something while notifications were lost".to_owned();
-                    self.heard.push_back(ForeignChange { what, by: None });
+                    self.pending.push_back(ForeignChange { what, by: None });
                 }
                 // The renderer never leaves the groups, and no time limit was set.
-                Ok(Heard::Missed | Heard::Silence) => {}
-                Ok(Heard::End) => return Ok(None),
+                Ok(ListenerEvent::Missed | ListenerEvent::Silence) => {}
+                Ok(ListenerEvent::End) => return Ok(None),
                 Err(error) => return Err(apply::explain("tell what others do to routes", &error)),
             }
         }
@@ -234,7 +234,7 @@ mod tests {
         Interest::new(&RouteOptions::default(), links)
     }
 
-    fn heard(message: &RouteNetlinkMessage) -> Option<String> {
+    fn pending(message: &RouteNetlinkMessage) -> Option<String> {
         what_matters(&message.clone().into(), &interest(), &mut BTreeMap::new())
     }
 
@@ -246,12 +246,12 @@ mod tests {
             message.header.protocol = protocol;
             RouteNetlinkMessage::DelRoute(message)
         };
-        let of_table_67 = heard(&route(67, RouteProtocol::Static)).unwrap();
+        let of_table_67 = pending(&route(67, RouteProtocol::Static)).unwrap();
         assert_eq!(of_table_67, "deleted the route to 198.51.100.1 in table 67");
-        assert_eq!(heard(&route(254, RouteProtocol::Static)), None);
+        assert_eq!(pending(&route(254, RouteProtocol::Static)), None);
         // Under our number it is taken for ours, wherever it is.
-        assert!(heard(&route(254, RouteProtocol::Other(kernel_route::PROTOCOL))).is_some());
-        assert!(heard(&RouteNetlinkMessage::DelRule(kernel_rule::rule(true, 68))).is_some());
+        assert!(pending(&route(254, RouteProtocol::Other(kernel_route::PROTOCOL))).is_some());
+        assert!(pending(&RouteNetlinkMessage::DelRule(kernel_rule::rule(true, 68))).is_some());
     }
 
     #[test]
@@ -261,8 +261,8 @@ mod tests {
             message.attributes.push(AddressAttribute::Local(text.parse().unwrap()));
             RouteNetlinkMessage::NewAddress(message)
         };
-        assert!(heard(&address("192.0.2.1")).is_some());
-        assert_eq!(heard(&address("192.0.2.2")), None);
+        assert!(pending(&address("192.0.2.1")).is_some());
+        assert_eq!(pending(&address("192.0.2.2")), None);
     }
 
     #[test]
@@ -274,10 +274,10 @@ mod tests {
             Message::from(RouteNetlinkMessage::NewLink(message))
         };
         let (interest, mut is_up) = (interest(), BTreeMap::new());
-        let mut heard = |index, flags| what_matters(&link(index, flags), &interest, &mut is_up).is_some();
-        assert!(!heard(8, LinkFlags::empty()));
-        assert!(heard(7, LinkFlags::empty()));
-        assert!(heard(7, LinkFlags::Up));
-        assert!(!heard(7, LinkFlags::Up | LinkFlags::Promisc), "nothing that routes depend on");
+        let mut pending = |index, flags| what_matters(&link(index, flags), &interest, &mut is_up).is_some();
+        assert!(!pending(8, LinkFlags::empty()));
+        assert!(pending(7, LinkFlags::empty()));
+        assert!(pending(7, LinkFlags::Up));
+        assert!(!pending(7, LinkFlags::Up | LinkFlags::Promisc), "nothing that routes depend on");
     }
 }

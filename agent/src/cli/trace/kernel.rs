@@ -8,7 +8,7 @@ use contiv_model::{
     trace::{Client, Verdict},
 };
 use contiv_renderer::{
-    nftables::{Answer, Inspector, OtherChain, differences},
+    nftables::{Evaluation, Inspector, OtherChain, differences},
     route::{RouteOptions, RouteVerifier},
 };
 use serde::Serialize;
@@ -23,7 +23,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 #[derive(Debug, Serialize)]
 pub(super) struct Comparison {
     desired: Trace,
-    kernel: Answer,
+    kernel: Evaluation,
     differences: Vec<String>,
     /// What other tables may do to the packets. Nobody can say more of it than that it is there.
     others: Vec<OtherChain>,

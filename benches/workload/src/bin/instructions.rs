@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use contiv_model::{ChangeSet, Event, Processor};
-use contiv_renderer::nftables::offline::Offline;
+use contiv_renderer::nftables::offline::OfflineTable;
 use contiv_workload::{UndecodableValue, Variant, Workload};
 
 const WORKLOAD: Workload = Workload { services: 1000, backends: 4 };
@@ -19,13 +19,13 @@ fn combine_one_change(processor: &mut Processor, event: Event) -> ChangeSet {
 
 /// Plan, compare and encode.
 #[inline(never)]
-fn encode_one_change(offline: &mut Offline, changes: &ChangeSet) -> Vec<Vec<u8>> {
+fn encode_one_change(offline: &mut OfflineTable, changes: &ChangeSet) -> Vec<Vec<u8>> {
     offline.update(changes)
 }
 
 fn main() -> Result<(), UndecodableValue> {
     let mut processor = WORKLOAD.processor()?;
-    let (mut offline, _) = Offline::resync(&processor.snapshot(), BATCH_LIMIT);
+    let (mut offline, _) = OfflineTable::resync(&processor.snapshot(), BATCH_LIMIT);
     let event = WORKLOAD.change(WORKLOAD.services / 2, Variant::Replaced(1))?;
     let changes = combine_one_change(&mut processor, event);
     black_box(encode_one_change(&mut offline, &changes));

@@ -8,7 +8,7 @@ use super::Client;
 
 /// What becomes of a new connection, by the elements of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Answer {
+pub struct Evaluation {
     /// Who its client is to the rules.
     pub client: Client,
     /// How a slot is chosen; none where no element sends the flow to any.
@@ -16,7 +16,7 @@ pub struct Answer {
     /// How it may end, and by how many of the slots; never empty.
     pub shares: Vec<Share>,
     /// How it ends because this client is remembered, and for as long as it is; no slot is drawn then.
-    pub remembered: Option<Ending>,
+    pub remembered: Option<FlowOutcome>,
 }
 
 /// One way in which a flow may end.
@@ -25,7 +25,7 @@ pub struct Share {
     /// How many slots lead there.
     pub slots: u32,
     /// Where.
-    pub ending: Ending,
+    pub ending: FlowOutcome,
 }
 
 /// How a slot is chosen.
@@ -46,7 +46,7 @@ pub enum Choice {
 /// How a flow ends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ending {
+pub enum FlowOutcome {
     /// It reaches a backend.
     Served {
         /// Which.
@@ -74,9 +74,9 @@ pub enum Ending {
 }
 
 /// Slots by how they end.
-pub(super) type Endings = BTreeMap<Ending, u32>;
+pub(super) type SlotsByOutcome = BTreeMap<FlowOutcome, u32>;
 
-impl Answer {
+impl Evaluation {
     /// All slots.
     pub(super) fn slots(&self) -> u32 {
         self.shares.iter().map(|share| share.slots).sum()

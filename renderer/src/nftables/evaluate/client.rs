@@ -10,7 +10,7 @@ use crate::nftables::{element::Key, layout::SetKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Client {
     /// By what it is a pod of this node; none if it is not.
-    pub pod: Option<PodBy>,
+    pub pod: Option<PodDetection>,
     /// Its address is one of this node: `fib saddr type local`.
     pub is_own: bool,
     /// Its address or interface is in one of the `keep-source…` sets: it is seen as itself behind cluster IPs.
@@ -20,7 +20,7 @@ pub struct Client {
 /// By what a pod is told from other clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum PodBy {
+pub enum PodDetection {
     /// Its address is in `pods4`, or `pods6`.
     Address,
     /// Its packets come in by an interface in `pod-interfaces4`, or `pod-interfaces6`.
@@ -41,8 +41,8 @@ impl Client {
             Ok((by_address, by_interface == Some(true)))
         };
         let pod = match has(SetKind::Pods, SetKind::PodInterfaces)? {
-            (true, _) => Some(PodBy::Address),
-            (false, true) => Some(PodBy::Interface),
+            (true, _) => Some(PodDetection::Address),
+            (false, true) => Some(PodDetection::Interface),
             (false, false) => None,
         };
         let kept = has(SetKind::KeepSource, SetKind::KeepSourceInterfaces)?;
@@ -57,7 +57,7 @@ impl Client {
 
     /// The node itself, at an address that is no pod's.
     pub(super) const fn is_node(self) -> bool {
-        self.is_own && !matches!(self.pod, Some(PodBy::Address))
+        self.is_own && !matches!(self.pod, Some(PodDetection::Address))
     }
 
     /// The same in the terms of the model.

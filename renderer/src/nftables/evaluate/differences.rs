@@ -10,7 +10,7 @@ use contiv_model::{
     trace::{Affinity, Client, Delivery, Verdict},
 };
 
-use super::{Answer, Choice, Ending};
+use super::{Choice, Evaluation, FlowOutcome};
 
 /// Shares of slots are the weights in lowest terms, so nothing but rounding may lie between them.
 const TOLERANCE: f64 = 0.05;
@@ -18,17 +18,17 @@ const TOLERANCE: f64 = 0.05;
 const TOLERANCE_BY_CLIENT: f64 = 10.0;
 
 /// Every difference between what is wanted and what the table makes of it; empty if they agree.
-pub fn differences(wanted: &Trace, found: &Answer) -> Vec<String> {
+pub fn differences(wanted: &Trace, found: &Evaluation) -> Vec<String> {
     let mut differences = match &wanted.verdict {
         Verdict::Backends(delivery) => of_delivery(delivery, found),
         Verdict::Rejected(_) => {
-            of_verdict("is to be rejected", found, |ending| matches!(ending, Ending::Rejected { .. }))
+            of_verdict("is to be rejected", found, |ending| matches!(ending, FlowOutcome::Rejected { .. }))
         }
         Verdict::Dropped(_) => {
-            of_verdict("is to be dropped", found, |ending| matches!(ending, Ending::Dropped { .. }))
+            of_verdict("is to be dropped", found, |ending| matches!(ending, FlowOutcome::Dropped { .. }))
         }
         Verdict::Routed | Verdict::Untouched => {
-            of_verdict("is to be left alone", found, |ending| *ending == Ending::Untouched)
+            of_verdict("is to be left alone", found, |ending| *ending == FlowOutcome::Untouched)
         }
     };
     let client = found.client.kind();
@@ -51,7 +51,7 @@ const fn words(client: Client) -> &'static str {
 }
 
 /// Where no backend is wanted.
-fn of_verdict(wanted: &str, found: &Answer, is_wanted: impl Fn(&Ending) -> bool) -> Vec<String> {
+fn of_verdict(wanted: &str, found: &Evaluation, is_wanted: impl Fn(&FlowOutcome) -> bool) -> Vec<String> {
     let wrong = found.shares.iter().filter(|share| !is_wanted(&share.ending));
     wrong.map(|share| format!("the connection {wanted}, and {}", share.ending)).collect()
 }
@@ -59,7 +59,7 @@ fn of_verdict(wanted: &str, found: &Answer, is_wanted: impl Fn(&Ending) -> bool)
 /// The endings with a backend, as the part of new connections in percent, and whether their source is hidden.
 type Backends = BTreeMap<SocketAddr, (f64, bool)>;
 
-fn of_delivery(wanted: &Delivery, found: &Answer) -> Vec<String> {
+fn of_delivery(wanted: &Delivery, found: &Evaluation) -> Vec<String> {
     let candidates = wanted.candidates.iter();
     let wanted_backends: Backends = candidates
         .map(|it| (it.endpoint(), (it.share, it.hairpin || wanted.masquerade.is_hidden())))
@@ -69,7 +69,7 @@ fn of_delivery(wanted: &Delivery, found: &Answer) -> Vec<String> {
     for share in &found.shares {
         let percent = found.percent(share.slots);
         match &share.ending {
-            Ending::Served { backend, masqueraded } => {
+            FlowOutcome::Served { backend, masqueraded } => {
                 found_backends.insert(*backend, (percent, *masqueraded));
             }
             other => {
@@ -140,10 +140,10 @@ fn of_choice(wanted: Affinity, found: Option<Choice>) -> Option<String> {
 }
 
 /// What is remembered of the client must still be right.
-fn of_memory(wanted: &Backends, found: &Answer) -> Vec<String> {
+fn of_memory(wanted: &Backends, found: &Evaluation) -> Vec<String> {
     match &found.remembered {
         None => Vec::new(),
-        Some(Ending::Served { backend, masqueraded }) => match wanted.get(backend) {
+        Some(FlowOutcome::Served { backend, masqueraded }) => match wanted.get(backend) {
             Some((_, hidden)) => of_source(*backend, *hidden, *masqueraded).into_iter().collect(),
             None => {
                 vec![format!("this client is remembered with {backend}, which is not to get its connections")]

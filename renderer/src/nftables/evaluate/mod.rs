@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 
 use contiv_model::Flow;
 
-use self::{answer::Endings, tables::Lookup};
+use self::{answer::SlotsByOutcome, tables::Lookup};
 use super::{
     element::{FrontendKey, Key, Value},
     layout::{self, DemandChain, Family, PickChain, Set, SetKind},
@@ -24,26 +24,26 @@ use super::{
 
 #[cfg(test)]
 pub(crate) use self::rendered::Rendered;
-pub(crate) use self::tables::{Held, Tables};
+pub(crate) use self::tables::{SetLookup, Tables};
 pub use self::{
-    answer::{Answer, Choice, Ending, Share},
-    client::{Client, PodBy},
+    answer::{Choice, Evaluation, FlowOutcome, Share},
+    client::{Client, PodDetection},
     differences::differences,
 };
 
 /// What becomes of the flow.
-pub(crate) fn evaluate<T: Tables>(tables: &mut T, flow: &Flow) -> Result<Answer, T::Error> {
+pub(crate) fn evaluate<T: Tables>(tables: &mut T, flow: &Flow) -> Result<Evaluation, T::Error> {
     let mut lookup = Lookup::new(tables, Family::of(&flow.to()));
     let client = Client::of(&mut lookup, flow)?;
     let mut walk = Walk { lookup, flow, client };
-    let mut answer = Answer { client, choice: None, shares: Vec::new(), remembered: None };
+    let mut answer = Evaluation { client, choice: None, shares: Vec::new(), remembered: None };
     // As a key the unspecified address means the node ports; no packet has it.
-    let untouched = BTreeMap::from([(Ending::Untouched, 1)]);
+    let untouched = BTreeMap::from([(FlowOutcome::Untouched, 1)]);
     let endings = if flow.to().is_unspecified() { untouched } else { walk.endings(&mut answer)? };
     answer.shares = endings.into_iter().map(|(ending, slots)| Share { slots, ending }).collect();
     // A verdict or value that is not the agent's says nothing that could be relied on.
     if let Some(set) = walk.lookup.foreign() {
-        answer.shares = vec![Share { slots: 1, ending: Ending::Foreign { set: set.name() } }];
+        answer.shares = vec![Share { slots: 1, ending: FlowOutcome::Foreign { set: set.name() } }];
     }
     Ok(answer)
 }
@@ -56,13 +56,13 @@ struct Walk<'a, T> {
 }
 
 impl<T: Tables> Walk<'_, T> {
-    fn endings(&mut self, answer: &mut Answer) -> Result<Endings, T::Error> {
+    fn endings(&mut self, answer: &mut Evaluation) -> Result<SlotsByOutcome, T::Error> {
         let to = SocketAddr::new(self.flow.to(), self.flow.port());
         if let Some(ending) = self.firewall(to)? {
             return Ok(BTreeMap::from([(ending, 1)]));
         }
         let Some((chain, key)) = self.services(to)? else {
-            return Ok(BTreeMap::from([(self.filter(to)?.unwrap_or(Ending::Untouched), 1)]));
+            return Ok(BTreeMap::from([(self.filter(to)?.unwrap_or(FlowOutcome::Untouched), 1)]));
         };
         let is_outside = self.client.is_outside();
         let (backends, slots) = chain.slots_of(is_outside);
@@ -77,13 +77,13 @@ impl<T: Tables> Walk<'_, T> {
                 answer.remembered = Some(self.translated(to, backend.into())?);
             }
         }
-        let mut endings = Endings::new();
+        let mut endings = SlotsByOutcome::new();
         for (backend, slots) in self.lookup.slots(backends, key, slots)? {
             let ending = match backend {
                 Some(backend) => self.translated(to, backend)?,
                 None if backends.kind == SetKind::BackendsOutside => self.dropped(backends.kind),
                 // The lookup fails, and the packet goes on as it came.
-                None => self.filter(to)?.unwrap_or(Ending::Untouched),
+                None => self.filter(to)?.unwrap_or(FlowOutcome::Untouched),
             };
             *endings.entry(ending).or_default() += slots;
         }
@@ -91,7 +91,7 @@ impl<T: Tables> Walk<'_, T> {
     }
 
     /// `loopback-prerouting`, and `firewall-v4` behind `firewall-prerouting` and `firewall-output`
-    fn firewall(&mut self, to: SocketAddr) -> Result<Option<Ending>, T::Error> {
+    fn firewall(&mut self, to: SocketAddr) -> Result<Option<FlowOutcome>, T::Error> {
         // What the node sends to itself comes in by loopback.
         if !self.client.is_own && self.lookup.has(SetKind::Loopback, Key::Address(to.ip()))? {
             return Ok(Some(self.dropped(SetKind::Loopback)));
@@ -142,12 +142,12 @@ impl<T: Tables> Walk<'_, T> {
     }
 
     /// A packet that was sent to `to` and translated to `backend`: the filter chains let it pass, then `masquerade-v4`.
-    fn translated(&mut self, to: SocketAddr, backend: SocketAddr) -> Result<Ending, T::Error> {
-        Ok(Ending::Served { backend, masqueraded: self.is_masqueraded(to, backend)? })
+    fn translated(&mut self, to: SocketAddr, backend: SocketAddr) -> Result<FlowOutcome, T::Error> {
+        Ok(FlowOutcome::Served { backend, masqueraded: self.is_masqueraded(to, backend)? })
     }
 
     /// `check-v4`, `check-node-ports-v4` and `unknown-port`, for what was not translated.
-    fn filter(&mut self, to: SocketAddr) -> Result<Option<Ending>, T::Error> {
+    fn filter(&mut self, to: SocketAddr) -> Result<Option<FlowOutcome>, T::Error> {
         for key in self.keys(to)? {
             let key = Key::Frontend(key);
             match self.lookup.value(SetKind::Unserved, key)? {
@@ -208,12 +208,12 @@ impl<T: Tables> Walk<'_, T> {
         FrontendKey::node_port(Family::of(&to.ip()), self.flow.protocol(), to.port())
     }
 
-    fn rejected(&self, kind: SetKind) -> Ending {
-        Ending::Rejected { set: self.set(kind).name() }
+    fn rejected(&self, kind: SetKind) -> FlowOutcome {
+        FlowOutcome::Rejected { set: self.set(kind).name() }
     }
 
-    fn dropped(&self, kind: SetKind) -> Ending {
-        Ending::Dropped { set: self.set(kind).name() }
+    fn dropped(&self, kind: SetKind) -> FlowOutcome {
+        FlowOutcome::Dropped { set: self.set(kind).name() }
     }
 
     const fn set(&self, kind: SetKind) -> Set {

@@ -8,7 +8,7 @@ use std::{
 
 use contiv_model::{NodeFacts, Protocol, Snapshot};
 
-use super::{Held, Tables};
+use super::{SetLookup, Tables};
 use crate::nftables::{
     element::{FrontendKey, Key, Value},
     layout::{Family, Form, Set},
@@ -56,7 +56,7 @@ impl Rendered {
 impl Tables for Rendered {
     type Error = Infallible;
 
-    fn held(&mut self, set: Set, key: Key) -> Result<Held, Infallible> {
+    fn look_up(&mut self, set: Set, key: Key) -> Result<SetLookup, Infallible> {
         let value = match (set.kind.form(), key) {
             (Form::Ranges, Key::Address(address)) => {
                 self.find(set, |key| matches!(key, Key::Range(range) if range.contains(address)))
@@ -70,7 +70,7 @@ impl Tables for Rendered {
             ),
             _ => self.elements.get(&(set, key)),
         };
-        Ok(value.map_or(Held::Nothing, |value| Held::Value(*value)))
+        Ok(value.map_or(SetLookup::Nothing, |value| SetLookup::Value(*value)))
     }
 
     fn is_own(&self, address: IpAddr) -> bool {

@@ -12,7 +12,7 @@ use crate::nftables::{
 
 /// What a set holds under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum SetLookup {
     /// No element.
     Nothing,
     /// An element with this value.
@@ -27,7 +27,7 @@ pub(crate) trait Tables {
     type Error;
 
     /// The element for a key. An address also stands for the range it is in, and a client for the source range.
-    fn held(&mut self, set: Set, key: Key) -> Result<Held, Self::Error>;
+    fn look_up(&mut self, set: Set, key: Key) -> Result<SetLookup, Self::Error>;
 
     /// Whether the kernel counts the address as one of this node: `fib … type local`.
     fn is_own(&self, address: IpAddr) -> bool;
@@ -41,9 +41,9 @@ pub(crate) trait Tables {
     ) -> Result<BTreeMap<Option<SocketAddr>, u32>, Self::Error> {
         let mut slots = BTreeMap::new();
         for slot in 0..count {
-            let backend = match self.held(backends, Key::Slot(frontend, slot))? {
-                Held::Value(Value::Backend(backend)) => Some(backend.into()),
-                Held::Value(_) | Held::Nothing | Held::Foreign => None,
+            let backend = match self.look_up(backends, Key::Slot(frontend, slot))? {
+                SetLookup::Value(Value::Backend(backend)) => Some(backend.into()),
+                SetLookup::Value(_) | SetLookup::Nothing | SetLookup::Foreign => None,
             };
             *slots.entry(backend).or_default() += 1;
         }
@@ -74,10 +74,10 @@ impl<'a, T: Tables> Lookup<'a, T> {
 
     pub(super) fn value(&mut self, kind: SetKind, key: Key) -> Result<Option<Value>, T::Error> {
         let set = Set::new(kind, self.family);
-        Ok(match self.tables.held(set, key)? {
-            Held::Nothing => None,
-            Held::Value(value) => Some(value),
-            Held::Foreign => {
+        Ok(match self.tables.look_up(set, key)? {
+            SetLookup::Nothing => None,
+            SetLookup::Value(value) => Some(value),
+            SetLookup::Foreign => {
                 self.foreign.get_or_insert(set);
                 None
             }

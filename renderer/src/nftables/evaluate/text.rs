@@ -2,12 +2,13 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Answer, Choice, Client, Ending, PodBy};
+use super::{Choice, Client, Evaluation, FlowOutcome, PodDetection};
 
-impl Display for Answer {
+impl Display for Evaluation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         line(f, "client", self.client)?;
-        let served = self.shares.iter().filter(|share| matches!(share.ending, Ending::Served { .. })).count();
+        let served =
+            self.shares.iter().filter(|share| matches!(share.ending, FlowOutcome::Served { .. })).count();
         match served {
             0 => (),
             1 => line(f, "verdict", "SERVED by one backend")?,
@@ -16,7 +17,7 @@ impl Display for Answer {
         for share in &self.shares {
             let percent = self.percent(share.slots);
             let verdict = match &share.ending {
-                Ending::Served { backend, masqueraded } => {
+                FlowOutcome::Served { backend, masqueraded } => {
                     let source = if *masqueraded { "masqueraded" } else { "source kept" };
                     let slots = if share.slots == 1 { "slot" } else { "slots" };
                     line(
@@ -26,10 +27,10 @@ impl Display for Answer {
                     )?;
                     continue;
                 }
-                Ending::Rejected { .. } => "REJECTED",
-                Ending::Dropped { .. } => "DROPPED",
-                Ending::Untouched => "UNTOUCHED",
-                Ending::Foreign { .. } => "UNKNOWN",
+                FlowOutcome::Rejected { .. } => "REJECTED",
+                FlowOutcome::Dropped { .. } => "DROPPED",
+                FlowOutcome::Untouched => "UNTOUCHED",
+                FlowOutcome::Foreign { .. } => "UNKNOWN",
             };
             if share.slots == self.slots() {
                 line(f, "verdict", format_args!("{verdict}: {}", share.ending))?;
@@ -42,7 +43,7 @@ impl Display for Answer {
         }
         match &self.remembered {
             None => Ok(()),
-            Some(Ending::Served { backend, .. }) => line(
+            Some(FlowOutcome::Served { backend, .. }) => line(
                 f,
                 "memory",
                 format_args!("this client is remembered: its next connection goes to {backend}"),
@@ -61,8 +62,8 @@ fn line(f: &mut Formatter<'_>, label: &str, sentence: impl Display) -> fmt::Resu
 impl Display for Client {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self { pod: Some(PodBy::Address), .. } => "a pod of this node, by its address",
-            Self { pod: Some(PodBy::Interface), .. } => "a pod of this node, by its interface",
+            Self { pod: Some(PodDetection::Address), .. } => "a pod of this node, by its address",
+            Self { pod: Some(PodDetection::Interface), .. } => "a pod of this node, by its interface",
             Self { is_own: true, .. } => "this node itself",
             Self { .. } => "outside: neither this node nor one of its pods",
         })
@@ -70,7 +71,7 @@ impl Display for Client {
 }
 
 /// As the end of "the connection …".
-impl Display for Ending {
+impl Display for FlowOutcome {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Served { backend, .. } => write!(f, "goes to {backend}"),

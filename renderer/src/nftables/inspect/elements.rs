@@ -7,7 +7,7 @@ use nix::{ifaddrs::getifaddrs, sys::socket::SockaddrStorage};
 use crate::nftables::{
     element::{Key, Value},
     encode,
-    evaluate::{Held, Tables},
+    evaluate::{SetLookup, Tables},
     layout::{Form, Set},
     netlink::{
         Attributes, NetlinkError, Socket, Writer,
@@ -43,20 +43,20 @@ fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
 impl Tables for Kernel {
     type Error = NetlinkError;
 
-    fn held(&mut self, set: Set, key: Key) -> Result<Held, NetlinkError> {
+    fn look_up(&mut self, set: Set, key: Key) -> Result<SetLookup, NetlinkError> {
         let read = |answer: Attributes<'_>| {
             let mut list = answer.nested(elem::LIST_ELEMENTS)?.iter();
             let (_, element) = list.find(|(kind, _)| *kind == LIST_ELEM)?;
             Some(match set.kind.form() {
                 // The kernel found the range, so it is the right one, however it is cut.
-                Form::Ranges | Form::Interfaces | Form::Sources => Held::Value(Value::None),
+                Form::Ranges | Form::Interfaces | Form::Sources => SetLookup::Value(Value::None),
                 _ => read::parse_element(set, Attributes(element))
-                    .map_or(Held::Foreign, |element| Held::Value(element.value)),
+                    .map_or(SetLookup::Foreign, |element| SetLookup::Value(element.value)),
             })
         };
         let question = |message: &mut Writer<'_>| encode::write_question(set, &key, message);
         let answer = self.socket.get(msg::GETSETELEM, question, read)?;
-        Ok(answer.flatten().unwrap_or(Held::Nothing))
+        Ok(answer.flatten().unwrap_or(SetLookup::Nothing))
     }
 
     fn is_own(&self, address: IpAddr) -> bool {

@@ -12,7 +12,7 @@ use thiserror::Error;
 use self::elements::Kernel;
 pub use self::others::OtherChain;
 use super::{
-    evaluate::{Answer, evaluate},
+    evaluate::{Evaluation, evaluate},
     explain,
     layout::TABLE,
     netlink::{
@@ -84,9 +84,9 @@ impl Inspector {
     ///
     /// # Errors
     /// When the kernel refuses, or its tables change too often.
-    pub fn ask(&mut self, flow: &Flow) -> Result<Answer, InspectError> {
-        const TRIES: usize = 10;
-        for _ in 0..TRIES {
+    pub fn ask(&mut self, flow: &Flow) -> Result<Evaluation, InspectError> {
+        const MAX_ATTEMPTS: usize = 10;
+        for _ in 0..MAX_ATTEMPTS {
             let before = self.generation()?;
             let answer = evaluate(&mut self.kernel, flow)?;
             if self.generation()? == before {

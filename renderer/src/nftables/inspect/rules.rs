@@ -61,20 +61,20 @@ impl fmt::Display for WrongRule {
 }
 
 /// The rules that are not as they must be, in the chains of the skeleton and in those on demand that exist.
-pub(in crate::nftables) fn compare(held: &Rules, existing: &ExistingTable) -> Vec<WrongRule> {
+pub(in crate::nftables) fn compare(look_up: &Rules, existing: &ExistingTable) -> Vec<WrongRule> {
     let skeleton = chains().into_iter().map(|chain| (chain.name.to_owned(), chain.written_rules()));
     let on_demand = existing.on_demand.iter().map(|chain| (chain.to_string(), chain.written_rules()));
     let mut differences = Vec::new();
     for (name, wanted) in skeleton.chain(on_demand) {
         let none = Vec::new();
-        let found = held.rules.get(&name).unwrap_or(&none);
+        let found = look_up.rules.get(&name).unwrap_or(&none);
         if found.len() != wanted.len() {
             let detail = format!("holds {} rules, and is to hold {}", found.len(), wanted.len());
             differences.push(WrongRule { chain: name, number: None, detail });
             continue;
         }
         let pairs = wanted.iter().zip(found).zip(1..);
-        let wrong = pairs.filter(|((wanted, found), _)| !held.is_same_rule(wanted, found));
+        let wrong = pairs.filter(|((wanted, found), _)| !look_up.is_same_rule(wanted, found));
         differences.extend(wrong.map(|(_, number)| {
             let detail = "is not the one that contiv writes".to_owned();
             WrongRule { chain: name.clone(), number: Some(number), detail }
@@ -116,8 +116,8 @@ pub(in crate::nftables) fn read(socket: &mut Socket) -> Result<Rules, NetlinkErr
         let lists = dump.objects().filter_map(|object| object.nested(elem::LIST_ELEMENTS));
         let elements = lists.flat_map(Attributes::iter).filter(|(kind, _)| *kind == LIST_ELEM);
         let key = |element| Attributes(element).nested(elem::KEY)?.get(data::VALUE)?.first().copied();
-        let held: Option<BTreeSet<u8>> = elements.map(|(_, element)| key(element)).collect();
-        if held.as_ref() == Some(&wanted) {
+        let look_up: Option<BTreeSet<u8>> = elements.map(|(_, element)| key(element)).collect();
+        if look_up.as_ref() == Some(&wanted) {
             read.protocol_sets.insert(name);
         }
     }

@@ -138,7 +138,7 @@ pub(crate) fn chains() -> Vec<Chain> {
 }
 
 /// The names of the chains that exist once per family.
-pub(super) struct Names {
+pub(super) struct ChainNames {
     services: &'static str,
     node_ports: &'static str,
     check: &'static str,
@@ -151,9 +151,9 @@ pub(super) struct Names {
     learn_node_ports: &'static str,
 }
 
-pub(super) const fn names(family: Family) -> Names {
+pub(super) const fn names(family: Family) -> ChainNames {
     match family {
-        Family::V4 => Names {
+        Family::V4 => ChainNames {
             services: "services-v4",
             node_ports: "node-ports-v4",
             check: "check-v4",
@@ -165,7 +165,7 @@ pub(super) const fn names(family: Family) -> Names {
             learn: "learn-v4",
             learn_node_ports: "learn-node-ports-v4",
         },
-        Family::V6 => Names {
+        Family::V6 => ChainNames {
             services: "services-v6",
             node_ports: "node-ports-v6",
             check: "check-v6",

@@ -12,13 +12,13 @@ use crate::netlink::{
 };
 
 /// A batch of more bytes than this is committed with nobody of ours listening.
-const LOUD: usize = 64 << 10;
+const UNHEARD_BATCH_BYTES: usize = 64 << 10;
 
 impl Socket {
     /// Sends a batch and waits for the verdict. Returns the bytes sent.
     pub(crate) fn commit(&mut self, batch: Batch) -> Result<usize, NetlinkError> {
         let result = match &self.membership {
-            Some(_) if batch.len() > LOUD => self.commit_unheard(batch),
+            Some(_) if batch.len() > UNHEARD_BATCH_BYTES => self.commit_unheard(batch),
             _ => self.commit_heard(batch),
         };
         self.drained(result)

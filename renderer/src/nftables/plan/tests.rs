@@ -48,7 +48,7 @@ fn plans(service: &ContivService) -> (FrontendPlan, FrontendPlan) {
 }
 
 /// A plan of a service without affinity and without source ranges.
-fn expected(serving: Serving, outside: Outside, masquerade: Masquerade) -> FrontendPlan {
+fn expected(serving: ConnectionAction, outside: Outside, masquerade: Masquerade) -> FrontendPlan {
     FrontendPlan { serving, outside, masquerade, choice: Choice::Random, sources: None }
 }
 
@@ -59,7 +59,7 @@ const THERE: &str = "10.244.2.10";
 fn with_policy_cluster_everyone_reaches_all_backends_and_external_traffic_is_masqueraded() {
     let backends = vec![ready(HERE, true), ready(THERE, false)];
     let (cluster, external) = plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, backends));
-    let serving = Serving::Backends(equal_shares(&[HERE, THERE]));
+    let serving = ConnectionAction::Backends(equal_shares(&[HERE, THERE]));
     assert_eq!(cluster, expected(serving.clone(), Outside::Same, Masquerade::ClusterIp));
     assert_eq!(external, expected(serving, Outside::Same, Masquerade::Always));
 }
@@ -68,7 +68,7 @@ fn with_policy_cluster_everyone_reaches_all_backends_and_external_traffic_is_mas
 fn with_external_policy_local_the_outside_reaches_only_local_backends_and_keeps_its_address() {
     let backends = vec![ready(HERE, true), ready(THERE, false)];
     let (cluster, external) = plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, backends));
-    let serving = Serving::Backends(equal_shares(&[HERE, THERE]));
+    let serving = ConnectionAction::Backends(equal_shares(&[HERE, THERE]));
     assert_eq!(cluster.serving, serving);
     let outside = Outside::Backends(equal_shares(&[HERE]));
     assert_eq!(external, expected(serving, outside, Masquerade::Own));
@@ -78,7 +78,7 @@ fn with_external_policy_local_the_outside_reaches_only_local_backends_and_keeps_
 fn with_external_policy_local_and_no_local_backend_the_outside_is_dropped_and_the_inside_served() {
     let (_, external) =
         plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, vec![ready(THERE, false)]));
-    let serving = Serving::Backends(equal_shares(&[THERE]));
+    let serving = ConnectionAction::Backends(equal_shares(&[THERE]));
     assert_eq!(external, expected(serving, Outside::Drop, Masquerade::Own));
 }
 
@@ -86,15 +86,15 @@ fn with_external_policy_local_and_no_local_backend_the_outside_is_dropped_and_th
 fn with_internal_policy_local_the_cluster_address_reaches_only_local_backends() {
     let backends = vec![ready(HERE, true), ready(THERE, false)];
     let (cluster, external) = plans(&service(TrafficPolicy::Local, TrafficPolicy::Cluster, backends));
-    assert_eq!(cluster.serving, Serving::Backends(equal_shares(&[HERE])));
-    assert_eq!(external.serving, Serving::Backends(equal_shares(&[HERE, THERE])));
+    assert_eq!(cluster.serving, ConnectionAction::Backends(equal_shares(&[HERE])));
+    assert_eq!(external.serving, ConnectionAction::Backends(equal_shares(&[HERE, THERE])));
 }
 
 #[test]
 fn with_internal_policy_local_and_no_local_backend_the_cluster_address_is_dropped() {
     let (cluster, _) =
         plans(&service(TrafficPolicy::Local, TrafficPolicy::Cluster, vec![ready(THERE, false)]));
-    assert_eq!(cluster.serving, Serving::Drop);
+    assert_eq!(cluster.serving, ConnectionAction::Drop);
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn without_any_backend_every_address_rejects_whatever_the_policies() {
     for internal in [TrafficPolicy::Cluster, TrafficPolicy::Local] {
         for external in [TrafficPolicy::Cluster, TrafficPolicy::Local] {
             let (cluster, external) = plans(&service(internal, external, vec![]));
-            assert_eq!((cluster.serving, cluster.outside), (Serving::Reject, Outside::Same));
-            assert_eq!((external.serving, external.outside), (Serving::Reject, Outside::Same));
+            assert_eq!((cluster.serving, cluster.outside), (ConnectionAction::Reject, Outside::Same));
+            assert_eq!((external.serving, external.outside), (ConnectionAction::Reject, Outside::Same));
         }
     }
 }
@@ -112,7 +112,7 @@ fn without_any_backend_every_address_rejects_whatever_the_policies() {
 fn terminating_backends_serve_only_where_no_ready_one_is_left_separately_here_and_everywhere() {
     let backends = vec![backend(HERE, true, BackendState::Terminating), ready(THERE, false)];
     let (_, external) = plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, backends));
-    assert_eq!(external.serving, Serving::Backends(equal_shares(&[THERE])));
+    assert_eq!(external.serving, ConnectionAction::Backends(equal_shares(&[THERE])));
     assert_eq!(external.outside, Outside::Backends(equal_shares(&[HERE])));
 }
 
@@ -124,7 +124,7 @@ fn a_service_answers_only_in_the_families_of_its_cluster_addresses() {
     let keys: Vec<String> = plan.frontends.keys().map(ToString::to_string).collect();
     assert_eq!(keys, [":: . tcp . 30080", "fd00:10:96::1 . tcp . 80"]);
     assert!(
-        plan.frontends.values().all(|frontend| frontend.serving == Serving::Reject),
+        plan.frontends.values().all(|frontend| frontend.serving == ConnectionAction::Reject),
         "no backend is IPv6"
     );
 }

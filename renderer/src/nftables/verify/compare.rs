@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    reader::{Held, KernelSet, KernelTable},
-    wanted::{Wanted, WantedSet},
+    reader::{KernelSet, KernelTable, StoredEntry},
+    wanted::{DesiredSet, DesiredTable},
 };
 use crate::{
     nftables::{
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Every difference but for those of rules.
-pub(super) fn compare(wanted: &Wanted, found: &KernelTable) -> Verification {
+pub(super) fn compare(wanted: &DesiredTable, found: &KernelTable) -> Verification {
     let mut comparison = Comparison { wanted, found: Verification::default() };
     if found.flags & table::FLAG_DORMANT != 0 {
         comparison.different("table inet contiv", "", "dormant: no rule of it counts");
@@ -34,7 +34,7 @@ pub(super) fn compare(wanted: &Wanted, found: &KernelTable) -> Verification {
 }
 
 struct Comparison<'a> {
-    wanted: &'a Wanted,
+    wanted: &'a DesiredTable,
     found: Verification,
 }
 
@@ -66,7 +66,7 @@ impl Comparison<'_> {
         }
     }
 
-    fn set(&mut self, name: &str, wanted: &WantedSet, found: &KernelSet) {
+    fn set(&mut self, name: &str, wanted: &DesiredSet, found: &KernelSet) {
         let [flags, key_type, key_len, data_type, data_len] = found.declaration;
         let is_declared = Set::by_name(name).is_some_and(|ours| {
             let ours = ours.declaration();
@@ -97,12 +97,20 @@ impl Comparison<'_> {
     }
 
     /// Which slot a backend has depends on what was there before, unless it is fixed; how many it has does not.
-    fn held(&mut self, place: &str, key: &str, wanted: &BTreeSet<Held>, found: &BTreeSet<Held>, fixed: bool) {
+    fn held(
+        &mut self,
+        place: &str,
+        key: &str,
+        wanted: &BTreeSet<StoredEntry>,
+        found: &BTreeSet<StoredEntry>,
+        fixed: bool,
+    ) {
         let has_slots = wanted.iter().any(|(slot, _)| slot.is_some());
         if fixed || !has_slots {
-            let text = |held: &BTreeSet<Held>| held.iter().map(text).collect::<Vec<_>>().join(", ");
-            let of =
-                |all: &BTreeSet<Held>, but: &BTreeSet<Held>| text(&all.difference(but).cloned().collect());
+            let text = |held: &BTreeSet<StoredEntry>| held.iter().map(text).collect::<Vec<_>>().join(", ");
+            let of = |all: &BTreeSet<StoredEntry>, but: &BTreeSet<StoredEntry>| {
+                text(&all.difference(but).cloned().collect())
+            };
             return self.different(place, key, is_and_must_be(&of(found, wanted), &of(wanted, found)));
         }
         let (is, must) = (slots_by_value(found), slots_by_value(wanted));
@@ -138,7 +146,7 @@ impl Comparison<'_> {
     }
 }
 
-fn slots_by_value(held: &BTreeSet<Held>) -> BTreeMap<&str, usize> {
+fn slots_by_value(held: &BTreeSet<StoredEntry>) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for (_, value) in held {
         *counts.entry(value.as_str()).or_default() += 1;
@@ -146,7 +154,7 @@ fn slots_by_value(held: &BTreeSet<Held>) -> BTreeMap<&str, usize> {
     counts
 }
 
-fn text((slot, value): &Held) -> String {
+fn text((slot, value): &StoredEntry) -> String {
     match slot {
         Some(slot) => format!("{value} in slot {slot}"),
         None => value.clone(),

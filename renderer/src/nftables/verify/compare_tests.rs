@@ -4,7 +4,7 @@ use contiv_model::{Backend, ContivService, NodeFacts, Protocol, ServiceId, Servi
 use proptest::prelude::*;
 
 use super::*;
-use crate::nftables::verify::wanted::Wanted;
+use crate::nftables::verify::wanted::DesiredTable;
 
 /// `default/web` on 10.96.0.1:80 and `default/db` on 10.96.0.2:80, with so many backends each.
 fn snapshot(backends: u8) -> Snapshot {
@@ -26,8 +26,8 @@ fn snapshot(backends: u8) -> Snapshot {
 }
 
 /// A kernel that holds just what is wanted.
-fn kernel(wanted: &Wanted) -> KernelTable {
-    let set = |(name, wanted): (&String, &WantedSet)| {
+fn kernel(wanted: &DesiredTable) -> KernelTable {
+    let set = |(name, wanted): (&String, &DesiredSet)| {
         let ours = Set::by_name(name).unwrap().declaration();
         let (data_type, data_len) = ours.data.unwrap_or_default();
         let declaration = [ours.flags, ours.key_type, ours.key_len, data_type, data_len];
@@ -39,7 +39,7 @@ fn kernel(wanted: &Wanted) -> KernelTable {
 
 /// The drift after `damage` to a kernel with 3 backends for each service: service, element, what is wrong.
 fn drift(damage: impl FnOnce(&mut KernelTable)) -> Vec<(String, String, String)> {
-    let wanted = Wanted::new(&snapshot(3));
+    let wanted = DesiredTable::new(&snapshot(3));
     let mut kernel = kernel(&wanted);
     damage(&mut kernel);
     let told = |drift: Drift| {
@@ -56,7 +56,7 @@ fn told(service: &str, element: &str, deviation: &str) -> (String, String, Strin
 
 const WEB: &str = "10.96.0.1 . tcp . 80";
 
-fn set<'a>(kernel: &'a mut KernelTable, name: &str) -> &'a mut BTreeMap<String, BTreeSet<Held>> {
+fn set<'a>(kernel: &'a mut KernelTable, name: &str) -> &'a mut BTreeMap<String, BTreeSet<StoredEntry>> {
     &mut kernel.sets.get_mut(name).unwrap().elements
 }
 
@@ -151,10 +151,10 @@ fn the_kernel_remembers_clients_only_for_backends_that_their_frontend_has() {
 proptest! {
     #[test]
     fn any_order_of_slots_is_right_and_any_other_backend_is_not(order in Just((0..6_u8).collect::<Vec<_>>()).prop_shuffle(), damaged in 0..6_usize) {
-        let wanted = Wanted::new(&snapshot(6));
+        let wanted = DesiredTable::new(&snapshot(6));
         let mut kernel = kernel(&wanted);
         let backend = |n: u8| format!("10.244.1.{} . 8080", n + 1);
-        let slots: BTreeSet<Held> = order.iter().zip(0..).map(|(n, slot)| (Some(slot), backend(*n))).collect();
+        let slots: BTreeSet<StoredEntry> = order.iter().zip(0..).map(|(n, slot)| (Some(slot), backend(*n))).collect();
         set(&mut kernel, "backends4").insert(WEB.to_owned(), slots.clone());
         prop_assert!(compare(&wanted, &kernel).drift.is_empty());
         let slot = u32::try_from(damaged).unwrap();

@@ -21,7 +21,7 @@ use contiv_model::Snapshot;
 pub(super) use self::reader::hook_name;
 use self::{
     reader::{KernelSet, KernelTable},
-    wanted::Wanted,
+    wanted::DesiredTable,
 };
 use super::{
     explain, inspect,
@@ -87,7 +87,7 @@ impl TableVerifier {
     }
 
     fn try_verify(&mut self, snapshot: &Snapshot) -> Result<Verification, NetlinkError> {
-        let wanted = Wanted::new(snapshot);
+        let wanted = DesiredTable::new(snapshot);
         let Some(found) = self.read(wanted.count())? else {
             let (place, element) = ("tables".to_owned(), format!("inet {TABLE}"));
             let drift = Drift { service: None, place, element, deviation: Deviation::Missing };
@@ -143,7 +143,7 @@ fn lines(set: KernelSet) -> Vec<String> {
         let value = if value.is_empty() { String::new() } else { format!(" : {value}") };
         format!("{key}{slot}{value}")
     };
-    let of_key = |(key, held): (String, std::collections::BTreeSet<reader::Held>)| {
+    let of_key = |(key, held): (String, std::collections::BTreeSet<reader::StoredEntry>)| {
         held.into_iter().map(move |(slot, value)| line(&key, slot, &value)).collect::<Vec<_>>()
     };
     set.elements.into_iter().flat_map(of_key).collect()

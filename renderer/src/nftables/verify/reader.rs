@@ -24,14 +24,14 @@ pub(super) struct KernelTable {
 pub(super) struct KernelSet {
     /// Flags, type and length of the key, type and length of the data.
     pub(super) declaration: [u32; 5],
-    pub(super) elements: BTreeMap<String, BTreeSet<Held>>,
+    pub(super) elements: BTreeMap<String, BTreeSet<StoredEntry>>,
 }
 
 /// What is held under a key: the slot if it has slots, and the value, empty if it has none.
-pub(super) type Held = (Option<u32>, String);
+pub(super) type StoredEntry = (Option<u32>, String);
 
 /// How often it is told how much has been read.
-const TOLD_EVERY: usize = 4096;
+const PROGRESS_INTERVAL: usize = 4096;
 
 /// The table of this name; none if there is none. Tells now and then how many elements have been read.
 pub(super) fn read(
@@ -79,7 +79,7 @@ pub(super) fn read(
     for (of, set) in &mut read.sets {
         read_elements(socket, name, of, set, &mut || {
             count += 1;
-            if count % TOLD_EVERY == 0 {
+            if count % PROGRESS_INTERVAL == 0 {
                 tell(count);
             }
         })?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use contiv_model::{ServiceId, Snapshot};
 
-use super::reader::{Held, hook_text};
+use super::reader::{StoredEntry, hook_text};
 use crate::nftables::{
     element::{Element, Key, Value},
     layout::{Choice, DemandChain, Hook, Set, SetKind, chains},
@@ -16,10 +16,10 @@ use crate::nftables::{
 
 /// What must be there.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct DesiredTable {
     /// How each chain hangs in the kernel; empty for one that only others lead to.
     pub(super) chains: BTreeMap<String, String>,
-    pub(super) sets: BTreeMap<String, WantedSet>,
+    pub(super) sets: BTreeMap<String, DesiredSet>,
     /// Which service asks for a frontend or an address, by the text of its key.
     owners: BTreeMap<String, ServiceId>,
     /// The backends that clients of a frontend may be remembered for.
@@ -28,15 +28,15 @@ pub(super) struct Wanted {
 
 /// A set or map.
 #[derive(Debug, Default)]
-pub(super) struct WantedSet {
-    pub(super) elements: BTreeMap<String, BTreeSet<Held>>,
+pub(super) struct DesiredSet {
+    pub(super) elements: BTreeMap<String, BTreeSet<StoredEntry>>,
     /// The frontends whose slots are drawn by the client's address: there the number of a slot counts.
     pub(super) fixed: BTreeSet<String>,
     /// Written by rules, with the answers of clients' first packets.
     pub(super) is_memory: bool,
 }
 
-impl Wanted {
+impl DesiredTable {
     pub(super) fn new(snapshot: &Snapshot) -> Self {
         let (table, _) = Table::resync(snapshot, Elements::default());
         let mut wanted = Self::default();
@@ -48,7 +48,7 @@ impl Wanted {
         }
         for set in Set::all() {
             let is_memory = set.kind == SetKind::Affinity;
-            wanted.sets.insert(set.name(), WantedSet { is_memory, ..WantedSet::default() });
+            wanted.sets.insert(set.name(), DesiredSet { is_memory, ..DesiredSet::default() });
         }
         for service in snapshot.services.values() {
             let plan = plan(service);

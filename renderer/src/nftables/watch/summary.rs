@@ -17,13 +17,13 @@ const NAMED: usize = 3;
 /// Counts what was done, in the order in which it was first done.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
-    deeds: Vec<Deed>,
+    deeds: Vec<ChangedObject>,
     /// Where each is.
     index: BTreeMap<(u8, String), usize>,
 }
 
 #[derive(Debug)]
-struct Deed {
+struct ChangedObject {
     kind: u8,
     /// The chain or set; empty for the table.
     name: String,
@@ -46,7 +46,7 @@ impl Summary {
         let next = self.deeds.len();
         let place = *self.index.entry((kind, name.clone())).or_insert(next);
         if place == next {
-            self.deeds.push(Deed { kind, example: example(object, &name), name, count: 0 });
+            self.deeds.push(ChangedObject { kind, example: example(object, &name), name, count: 0 });
         }
         self.deeds[place].count += 1;
     }
@@ -59,7 +59,7 @@ impl Summary {
     pub(super) fn text(&self) -> Option<String> {
         // Who deletes the table deletes everything in it, and the kernel tells all that.
         let of_table = self.deeds.iter().filter(|deed| matches!(deed.kind, msg::NEWTABLE | msg::DELTABLE));
-        let deeds: Vec<&Deed> =
+        let deeds: Vec<&ChangedObject> =
             if self.did(msg::DELTABLE) { of_table.collect() } else { self.deeds.iter().collect() };
         let mut parts: Vec<String> = deeds.iter().take(NAMED).map(|deed| deed.text()).collect();
         if deeds.len() > NAMED {
@@ -73,7 +73,7 @@ impl Summary {
     }
 }
 
-impl Deed {
+impl ChangedObject {
     fn text(&self) -> String {
         let Self { kind, name, count, .. } = self;
         let name = name.escape_debug();

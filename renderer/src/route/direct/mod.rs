@@ -25,7 +25,7 @@ use id_allocator::{Group, Hops, IdAllocator, copies, members};
 use next_hop_resolver::NextHopResolver;
 pub(super) use next_hop_resolver::request;
 use plan::RouteTarget;
-pub(super) use wanted::Wanted;
+pub(super) use wanted::DesiredServices;
 
 use super::{
     apply::EXISTS,
@@ -55,7 +55,7 @@ pub(super) type Sources = [Option<IpAddr>; 2];
 pub(super) struct Direct {
     options: DirectOptions,
     sources: Sources,
-    wanted: Wanted,
+    wanted: DesiredServices,
     ways: NextHopResolver,
     routes: BTreeMap<IpAddr, NextHop>,
     groups: BTreeMap<IpAddr, Group>,
@@ -103,7 +103,7 @@ impl Direct {
         socket: &mut RouteSocket,
         options: DirectOptions,
         sources: Sources,
-        wanted: Wanted,
+        wanted: DesiredServices,
         kernel: Kernel,
         announcer: &mut Announcer,
         report: &mut Report,
@@ -257,15 +257,15 @@ impl Direct {
     }
 
     /// Where an address is to lead; or why routes cannot do it at present.
-    fn goal(&self, address: IpAddr) -> Result<Option<Goal>, String> {
+    fn goal(&self, address: IpAddr) -> Result<Option<DesiredTarget>, String> {
         Ok(match self.wanted.lead(address) {
             None => None,
             Some(RouteTarget::Impossible) => {
                 return Err(format!("{address} is an address of this node, or one that means no host"));
             }
-            Some(RouteTarget::Local) => Some(Goal::NextHop(NextHop::Local)),
-            Some(RouteTarget::Unreachable) => Some(Goal::NextHop(NextHop::Unreachable)),
-            Some(RouteTarget::Blackhole) => Some(Goal::NextHop(NextHop::Blackhole)),
+            Some(RouteTarget::Local) => Some(DesiredTarget::NextHop(NextHop::Local)),
+            Some(RouteTarget::Unreachable) => Some(DesiredTarget::NextHop(NextHop::Unreachable)),
+            Some(RouteTarget::Blackhole) => Some(DesiredTarget::NextHop(NextHop::Blackhole)),
             Some(RouteTarget::Backends { local, weights }) => {
                 let mut shares: BTreeMap<u32, u32> = BTreeMap::new();
                 for (backend, weight) in weights {
@@ -282,17 +282,17 @@ impl Direct {
                         "this node has no route to any backend of {address}, or the link is down"
                     ));
                 }
-                Some(Goal::Members(members(&shares)))
+                Some(DesiredTarget::Members(members(&shares)))
             }
         })
     }
 
     /// Adds to `batch` what leads from what is programmed to the goal.
-    fn steer(&mut self, address: IpAddr, goal: Option<Goal>, batch: &mut Batch) {
+    fn steer(&mut self, address: IpAddr, goal: Option<DesiredTarget>, batch: &mut Batch) {
         let way = match goal {
             None => None,
-            Some(Goal::NextHop(way)) => Some(way),
-            Some(Goal::Members(members)) => {
+            Some(DesiredTarget::NextHop(way)) => Some(way),
+            Some(DesiredTarget::Members(members)) => {
                 let source = self.sources[usize::from(address.is_ipv6())];
                 self.gather(address, members, batch).map(|id| NextHop::Group { id, source })
             }
@@ -351,7 +351,7 @@ impl Direct {
 
 /// Where an address is to lead.
 #[derive(Debug)]
-enum Goal {
+enum DesiredTarget {
     NextHop(NextHop),
     Members(Vec<Member>),
 }

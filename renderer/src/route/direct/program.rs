@@ -29,7 +29,7 @@ pub(super) struct Batch {
 
 /// A change that the kernel did not make.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(super) struct FailedChange {
     /// Which route, if it is one that was to be added.
     pub(super) route: Option<KernelRoute>,
     /// Why it has to wait for others; notifications tell when it is over.
@@ -71,7 +71,7 @@ impl Batch {
         self,
         socket: &mut RouteSocket,
         report: &mut Report,
-    ) -> Result<Vec<Failed>, NetlinkError> {
+    ) -> Result<Vec<FailedChange>, NetlinkError> {
         let Self { groups, routes, removals } = self;
         let mut changes = Vec::with_capacity(groups.len() + routes.len() + removals.len());
         let (group_changes, group_texts): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
@@ -87,7 +87,7 @@ impl Batch {
             count(&mut report.added, *errno);
             if let Some(errno) = errno {
                 let problem = format!("{text}: {}", apply::reason(*errno));
-                failed.push(Failed { route: None, wait: None, problem });
+                failed.push(FailedChange { route: None, wait: None, problem });
             }
         }
         for (route, errno) in routes.into_iter().zip(of_routes) {
@@ -99,14 +99,14 @@ impl Batch {
             // With its next hops the kernel removes a route itself.
             if let Some(errno) = errno.filter(|errno| ![ENOENT, ESRCH, ENODEV].contains(errno)) {
                 let problem = format!("remove a route or a group: {}", apply::reason(errno));
-                failed.push(Failed { route: None, wait: None, problem });
+                failed.push(FailedChange { route: None, wait: None, problem });
             }
         }
         Ok(failed)
     }
 }
 
-fn refusal(route: KernelRoute, errno: Option<i32>) -> Option<Failed> {
+fn refusal(route: KernelRoute, errno: Option<i32>) -> Option<FailedChange> {
     let wait = match apply::outcome(&route, errno) {
         Outcome::Added => return None,
         Outcome::Conflict => Some(apply::conflict(route.table, route.address, "route-direct-table")),
@@ -114,7 +114,7 @@ fn refusal(route: KernelRoute, errno: Option<i32>) -> Option<Failed> {
         Outcome::Failed(_) => None,
     };
     let problem = format!("add {route}: {}", apply::reason(errno.unwrap_or_default()));
-    Some(Failed { route: Some(route), wait, problem })
+    Some(FailedChange { route: Some(route), wait, problem })
 }
 
 fn count(counter: &mut usize, errno: Option<i32>) {

@@ -19,13 +19,13 @@ struct Plan {
 
 /// What is wanted, and by whom.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::route) struct Wanted {
+pub(in crate::route) struct DesiredServices {
     plans: BTreeMap<ServiceId, Plan>,
     /// Who asks for an address, and whether it lingers: the first one has it. Never with an empty set.
     owners: BTreeMap<IpAddr, BTreeSet<(bool, ServiceId)>>,
 }
 
-impl Wanted {
+impl DesiredServices {
     /// What a snapshot wants. `has_route` tells of an address whether there is a route by which connections get anywhere.
     ///
     /// A service that is not carried by routes keeps those it has. That an address has one says little where another service has
@@ -184,7 +184,7 @@ mod tests {
         Snapshot { services: services.collect(), ..Snapshot::default() }
     }
 
-    fn update(wanted: &mut Wanted, new: Option<Arc<ContivService>>) -> usize {
+    fn update(wanted: &mut DesiredServices, new: Option<Arc<ContivService>>) -> usize {
         let change = ServiceChange { old: None, new };
         let changes = ChangeSet {
             services: [(ServiceId::new("default", "web"), change)].into(),
@@ -193,7 +193,7 @@ mod tests {
         wanted.update(&changes, &NodeFacts::default(), |_| true).len()
     }
 
-    fn backend(wanted: &Wanted) -> Option<IpAddr> {
+    fn backend(wanted: &DesiredServices) -> Option<IpAddr> {
         match wanted.lead(ADDRESS)? {
             RouteTarget::Backends { weights, .. } => weights.keys().next().copied(),
             _ => None,
@@ -203,9 +203,9 @@ mod tests {
     #[test]
     fn only_what_routes_carry_is_wanted() {
         let services = [service("web", Carrier::Nftables, 1)];
-        assert!(Wanted::new(&snapshot(&services), |_| false).is_empty());
+        assert!(DesiredServices::new(&snapshot(&services), |_| false).is_empty());
         for carrier in [Carrier::Route, Carrier::NftablesUntilRoute] {
-            let wanted = Wanted::new(&snapshot(&[service("web", carrier, 1)]), |_| false);
+            let wanted = DesiredServices::new(&snapshot(&[service("web", carrier, 1)]), |_| false);
             assert_eq!(backend(&wanted), Some([10, 1, 0, 1].into()));
             assert_eq!(wanted.owner(ADDRESS).unwrap().to_string(), "default/web");
         }
@@ -213,28 +213,31 @@ mod tests {
 
     #[test]
     fn the_routes_of_a_service_that_goes_back_stay_and_are_kept_right_until_it_is_gone() {
-        let mut wanted = Wanted::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
+        let mut wanted = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
         assert_eq!(update(&mut wanted, Some(service("web", Carrier::Nftables, 2))), 1);
         assert_eq!(backend(&wanted), Some([10, 1, 0, 2].into()));
         assert_eq!(wanted.owner(ADDRESS), None, "nobody depends on it");
         assert_eq!(update(&mut wanted, None), 1);
-        assert_eq!(wanted, Wanted::default());
+        assert_eq!(wanted, DesiredServices::default());
     }
 
     #[test]
     fn after_a_restart_too() {
         let back = snapshot(&[service("web", Carrier::Nftables, 1)]);
-        assert_eq!(backend(&Wanted::new(&back, |address| address == ADDRESS)), Some([10, 1, 0, 1].into()));
+        assert_eq!(
+            backend(&DesiredServices::new(&back, |address| address == ADDRESS)),
+            Some([10, 1, 0, 1].into())
+        );
     }
 
     #[test]
     fn a_route_of_a_service_that_goes_back_does_not_stay_where_it_leads_nowhere() {
-        let mut wanted = Wanted::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
+        let mut wanted = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
         let mut without = service("web", Carrier::Nftables, 1);
         Arc::make_mut(&mut without).ports[0].backends.clear();
         assert_eq!(update(&mut wanted, Some(Arc::clone(&without))), 1);
         assert_eq!((wanted.lead(ADDRESS), wanted.is_empty()), (None, true));
-        assert!(Wanted::new(&snapshot(&[without]), |_| true).is_empty(), "after a restart too");
+        assert!(DesiredServices::new(&snapshot(&[without]), |_| true).is_empty(), "after a restart too");
     }
 
     #[test]
@@ -245,17 +248,18 @@ mod tests {
             Arc::make_mut(&mut service).external_ips = [other].into();
             service
         };
-        let mut wanted = Wanted::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
+        let mut wanted = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
         update(&mut wanted, Some(more(Carrier::Nftables)));
         assert_eq!(wanted.addresses().collect::<Vec<_>>(), [ADDRESS]);
-        let again = Wanted::new(&snapshot(&[more(Carrier::Nftables)]), |address| address == ADDRESS);
+        let again = DesiredServices::new(&snapshot(&[more(Carrier::Nftables)]), |address| address == ADDRESS);
         assert_eq!(again, wanted, "after a restart too");
     }
 
     #[test]
     fn a_service_that_goes_back_keeps_no_address_that_another_one_had() {
         let shared = service("api", Carrier::Route, 2);
-        let mut wanted = Wanted::new(&snapshot(&[service("web", Carrier::Route, 1), shared]), |_| false);
+        let mut wanted =
+            DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1), shared]), |_| false);
         assert_eq!(wanted.owner(ADDRESS).unwrap().to_string(), "default/api");
         update(&mut wanted, Some(service("web", Carrier::Nftables, 1)));
         let gone = ChangeSet {
@@ -278,7 +282,8 @@ mod tests {
         };
         // The other one comes first by name, and never had a route.
         let services = [with("web", ADDRESS, 1), with("api", [10, 96, 0, 2].into(), 2)];
-        let wanted = Wanted::new(&snapshot(&services), |address| [ADDRESS, shared].contains(&address));
+        let wanted =
+            DesiredServices::new(&snapshot(&services), |address| [ADDRESS, shared].contains(&address));
         assert_eq!(wanted.addresses().collect::<Vec<_>>(), [ADDRESS, shared]);
         for address in [ADDRESS, shared] {
             let Some(RouteTarget::Backends { weights, .. }) = wanted.lead(address) else {
@@ -291,7 +296,7 @@ mod tests {
     #[test]
     fn a_service_that_lingers_gives_way_to_one_that_is_carried() {
         let services = [service("a", Carrier::Nftables, 1), service("b", Carrier::Route, 2)];
-        let wanted = Wanted::new(&snapshot(&services), |_| true);
+        let wanted = DesiredServices::new(&snapshot(&services), |_| true);
         assert_eq!(backend(&wanted), Some([10, 1, 0, 2].into()));
         assert_eq!(wanted.owner(ADDRESS).unwrap().to_string(), "default/b");
     }

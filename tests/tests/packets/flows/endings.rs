@@ -11,14 +11,14 @@ use super::{
 
 /// How a flow ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum FlowOutcome {
     /// At one of these pods; and whether the client's address is hidden from it.
     Answered(BTreeSet<(&'static str, bool)>),
     Rejected,
     Dropped,
 }
 
-impl Ending {
+impl FlowOutcome {
     /// At the pods with these addresses.
     pub(crate) fn by_addresses(
         lab: &Lab,
@@ -35,13 +35,13 @@ impl Ending {
 }
 
 /// What the oracle expects.
-pub(crate) fn expected_ending(lab: &Lab, flow: &Flow) -> Ending {
+pub(crate) fn expected_ending(lab: &Lab, flow: &Flow) -> FlowOutcome {
     match expected(flow, lab.node.host) {
         Expected::Answered(names) => {
-            Ending::Answered(names.into_iter().map(|name| (name, is_hidden(flow, name))).collect())
+            FlowOutcome::Answered(names.into_iter().map(|name| (name, is_hidden(flow, name))).collect())
         }
-        Expected::Rejected => Ending::Rejected,
-        Expected::Dropped => Ending::Dropped,
+        Expected::Rejected => FlowOutcome::Rejected,
+        Expected::Dropped => FlowOutcome::Dropped,
     }
 }
 

@@ -9,7 +9,7 @@ use contiv_tests::{
 };
 
 use super::{
-    endings::{Ending, expected_ending, unexpected},
+    endings::{FlowOutcome, expected_ending, unexpected},
     matrix::Flow,
 };
 
@@ -36,15 +36,15 @@ pub(crate) fn mismatches(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Vec<Str
     flows.iter().zip(traces).filter_map(mismatch).collect()
 }
 
-fn ending(lab: &Lab, flow: &Flow, trace: &Trace) -> Result<Ending> {
+fn ending(lab: &Lab, flow: &Flow, trace: &Trace) -> Result<FlowOutcome> {
     match &trace.verdict {
         Verdict::Backends(delivery) => {
             let hidden = delivery.masquerade.is_hidden();
             let backends = delivery.candidates.iter().map(|it| (it.address, hidden || it.hairpin));
-            Ending::by_addresses(lab, flow, backends)
+            FlowOutcome::by_addresses(lab, flow, backends)
         }
-        Verdict::Rejected(_) => Ok(Ending::Rejected),
-        Verdict::Dropped(_) => Ok(Ending::Dropped),
+        Verdict::Rejected(_) => Ok(FlowOutcome::Rejected),
+        Verdict::Dropped(_) => Ok(FlowOutcome::Dropped),
         verdict @ (Verdict::Routed | Verdict::Untouched) => Err(LabError::Unexpected(format!("{verdict:?}"))),
     }
 }
@@ -52,7 +52,7 @@ fn ending(lab: &Lab, flow: &Flow, trace: &Trace) -> Result<Ending> {
 /// Flows whose explanation says too little: none at all, or the same as for a flow that ends otherwise. The addresses
 /// that were asked for, and the name of the service, explain nothing and are left out.
 pub(crate) fn unexplained(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Vec<String> {
-    let mut endings: BTreeMap<String, Ending> = BTreeMap::new();
+    let mut endings: BTreeMap<String, FlowOutcome> = BTreeMap::new();
     let mut unexplained = Vec::new();
     for (flow, trace) in flows.iter().zip(traces) {
         let text = trace.to_string();

@@ -1,11 +1,11 @@
 //! The same matrix by the elements and rules that the kernel of the node really holds: what `contiv trace --kernel` asks.
 
 use contiv_model::Trace;
-use contiv_renderer::nftables::{self, Answer, Inspector, differences};
+use contiv_renderer::nftables::{self, Evaluation, Inspector, differences};
 use contiv_tests::lab::{Lab, LabError, Result};
 
 use super::{
-    endings::{Ending, expected_ending, unexpected},
+    endings::{FlowOutcome, expected_ending, unexpected},
     matrix::Flow,
 };
 
@@ -27,18 +27,18 @@ pub(crate) fn mismatches(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Result<
     })
 }
 
-fn ending(lab: &Lab, flow: &Flow, answer: &Answer) -> Result<Ending> {
-    let endings: Vec<&nftables::Ending> = answer.shares.iter().map(|share| &share.ending).collect();
+fn ending(lab: &Lab, flow: &Flow, answer: &Evaluation) -> Result<FlowOutcome> {
+    let endings: Vec<&nftables::FlowOutcome> = answer.shares.iter().map(|share| &share.ending).collect();
     match endings.as_slice() {
-        [nftables::Ending::Rejected { .. }] => Ok(Ending::Rejected),
-        [nftables::Ending::Dropped { .. }] => Ok(Ending::Dropped),
+        [nftables::FlowOutcome::Rejected { .. }] => Ok(FlowOutcome::Rejected),
+        [nftables::FlowOutcome::Dropped { .. }] => Ok(FlowOutcome::Dropped),
         endings => {
-            let backend = |ending: &&nftables::Ending| match ending {
-                nftables::Ending::Served { backend, masqueraded } => Ok((backend.ip(), *masqueraded)),
+            let backend = |ending: &&nftables::FlowOutcome| match ending {
+                nftables::FlowOutcome::Served { backend, masqueraded } => Ok((backend.ip(), *masqueraded)),
                 other => Err(LabError::Unexpected(other.to_string())),
             };
             let backends: Vec<_> = endings.iter().map(backend).collect::<Result<_>>()?;
-            Ending::by_addresses(lab, flow, backends)
+            FlowOutcome::by_addresses(lab, flow, backends)
         }
     }
 }

@@ -19,15 +19,15 @@ const ELEMENTS: usize = 65_536;
 const ANONYMOUS: &str = "__set";
 
 /// Elements by what identifies them, and what is in the kernel now; none where nothing is.
-pub(in crate::nftables) type Touched = BTreeMap<(Set, Key), Option<Element>>;
+pub(in crate::nftables) type ChangedElements = BTreeMap<(Set, Key), Option<Element>>;
 
 /// What others did in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::nftables) enum Damage {
+pub(in crate::nftables) enum ForeignTableChange {
     /// Nothing but these elements was touched.
-    Elements(Touched),
+    Elements(ChangedElements),
     /// Rules or chains too.
-    Rules(Touched),
+    Rules(ChangedElements),
     /// The table is gone.
     Table,
     /// Something happened to some table during a transaction of our own.
@@ -38,14 +38,14 @@ pub(in crate::nftables) enum Damage {
 
 /// Gathers the damage of one transaction.
 #[derive(Debug, Default)]
-pub(super) struct DamagedElements {
-    elements: Touched,
+pub(super) struct ForeignChangeCollector {
+    elements: ChangedElements,
     rules: bool,
     table_gone: bool,
     is_more: bool,
 }
 
-impl DamagedElements {
+impl ForeignChangeCollector {
     /// Takes in a message about the table. False if what it says is none of our business.
     ///
     /// What the kernel remembers of clients goes by itself, and whoever deletes some of it does no harm: those clients
@@ -89,14 +89,14 @@ impl DamagedElements {
     }
 }
 
-impl From<DamagedElements> for Damage {
-    fn from(damaged: DamagedElements) -> Self {
+impl From<ForeignChangeCollector> for ForeignTableChange {
+    fn from(damaged: ForeignChangeCollector) -> Self {
         match damaged {
             // With a table goes all that is in it.
-            DamagedElements { table_gone: true, .. } => Self::Table,
-            DamagedElements { is_more: true, .. } => Self::Anything,
-            DamagedElements { rules: true, elements, .. } => Self::Rules(elements),
-            DamagedElements { elements, .. } => Self::Elements(elements),
+            ForeignChangeCollector { table_gone: true, .. } => Self::Table,
+            ForeignChangeCollector { is_more: true, .. } => Self::Anything,
+            ForeignChangeCollector { rules: true, elements, .. } => Self::Rules(elements),
+            ForeignChangeCollector { elements, .. } => Self::Elements(elements),
         }
     }
 }
