@@ -16,7 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_store::{Batch, Entry, Mirror, MirrorError, MirrorSummary, Saved, SetAside, dir::Recall};
+use contiv_store::{
+    Batch, Entry, Mirror, MirrorError, MirrorSummary, QuarantinedFile, Saved, dir::LoadSaved,
+};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 
@@ -36,7 +38,7 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// Reads what was saved of a store, for the store itself: before the mirror's thread begins, and without a change to what is
 /// saved.
-pub(crate) fn recall(folder: PathBuf, source: String) -> Recall {
+pub(crate) fn recall(folder: PathBuf, source: String) -> LoadSaved {
     Box::new(move || match Mirror::recall(&folder, &source) {
         Ok(saved) => saved.map(|saved| saved.entries).unwrap_or_default(),
         Err(error) => {
@@ -281,7 +283,7 @@ impl Writer {
             mirror
         } else {
             let (mirror, set_aside) = Mirror::open(&self.folder, &self.source)?;
-            if let Some(SetAside { path, reason }) = set_aside {
+            if let Some(QuarantinedFile { path, reason }) = set_aside {
                 warn!(path = %path.display(), reason, "the mirror cannot be trusted; set it aside and began a new one");
             }
             mirror

@@ -29,7 +29,7 @@ use crate::{Entry, Snapshot, Store, StoreError, Transaction, WatchStream, manife
 use owner::Command;
 
 /// Returns what an earlier run saved of the folder. It may block.
-pub type Recall = Box<dyn FnOnce() -> Vec<Entry> + Send>;
+pub type LoadSaved = Box<dyn FnOnce() -> Vec<Entry> + Send>;
 
 /// How a folder is read.
 #[derive(Default)]
@@ -37,7 +37,7 @@ pub struct DirOptions {
     /// Where symbolic links may lead.
     pub links: Links,
     /// Called once, if some manifests cannot be read when the folder is opened.
-    pub recall: Option<Recall>,
+    pub recall: Option<LoadSaved>,
 }
 
 /// A store in a folder of manifests. One thread owns its state; this is the way to talk to it.

@@ -32,11 +32,11 @@ use tokio::sync::Mutex;
 use crate::{Position, Snapshot, Store, StoreError, Transaction, WatchStream};
 pub use address::KubeAddress;
 use client::Client;
-use follow::Follow;
+use follow::FollowStream;
 use list::list;
 use resource::Resource;
 pub use resource::Scope;
-use tracks::{Tracks, Versions};
+use tracks::{Versions, WatchProgress};
 use watch::Watch;
 
 /// A store on a Kubernetes API server. Cheap to clone; clones share the connections.
@@ -51,7 +51,7 @@ struct Inner {
     resources: Vec<Resource>,
     /// The one in use; none before the first request and after a failure.
     client: Mutex<Option<Client>>,
-    tracks: Arc<Tracks>,
+    tracks: Arc<WatchProgress>,
 }
 
 impl KubeStore {
@@ -63,7 +63,7 @@ impl KubeStore {
                 address,
                 resources,
                 client: Mutex::default(),
-                tracks: Arc::new(Tracks::default()),
+                tracks: Arc::new(WatchProgress::default()),
             }),
         }
     }
@@ -124,7 +124,7 @@ impl KubeStore {
         // After they are open: a server that is exchanged from now on ends them.
         let confirmed = history::confirm(client, &self.inner.resources, &versions, position).await;
         confirmed.map_err(|failure| watch::error_of(failure, revision))?;
-        let follow = Follow::new(watches, prefix, versions, Arc::clone(&self.inner.tracks));
+        let follow = FollowStream::new(watches, prefix, versions, Arc::clone(&self.inner.tracks));
         // What was listed a moment ago is not gone yet.
         let follow = if is_just_listed { follow } else { follow.after_first_events().await? };
         Ok(follow.into_stream())

@@ -27,7 +27,7 @@ pub mod url;
 pub use backoff::Backoff;
 pub use error::{Problem, StoreError};
 pub use feed::{Delivery, Feed, FeedEvent, FeedHandle};
-pub use mirror::{Mirror, MirrorError, MirrorSummary, Saved, SetAside};
+pub use mirror::{Mirror, MirrorError, MirrorSummary, QuarantinedFile, Saved};
 pub use position::{Position, Written};
 pub use store::{
     Batch, Change, Condition, Entry, Fill, LeaseId, Leases, Operation, Preview, Snapshot, Store,

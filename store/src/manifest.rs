@@ -60,7 +60,7 @@ pub struct ManifestObject {
 
 /// What was found in one or more files.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Parsed {
+pub struct ParsedManifests {
     /// The good objects, in the order in which they were read, each key once.
     pub objects: Vec<ManifestObject>,
     /// What is wrong with the others.
@@ -75,7 +75,7 @@ pub struct Parsed {
     pub is_incomplete: bool,
 }
 
-impl Parsed {
+impl ParsedManifests {
     /// Adds what was found in the next file. Of two objects with one key the first stays, and the second is a problem:
     /// the files' order decides, which does not depend on when they were written.
     pub fn append(&mut self, next: Self) {
@@ -102,8 +102,8 @@ impl Parsed {
 
     /// Leaves out more problems than anybody reads: a file of a few MiB can have a million. One more than is told stays as a sign.
     fn leave_out_untold(&mut self) {
-        self.problems.truncate(TOLD + 1);
-        self.warnings.truncate(TOLD);
+        self.problems.truncate(MAX_REPORTED_PROBLEMS + 1);
+        self.warnings.truncate(MAX_REPORTED_PROBLEMS);
     }
 
     fn drop_duplicates(&mut self) {
@@ -134,19 +134,19 @@ pub(crate) fn duplicate(source: &str, key: &Key, first: &str) -> Problem {
 }
 
 /// How many problems and warnings of one file are told, each of them.
-const TOLD: usize = 1000;
+const MAX_REPORTED_PROBLEMS: usize = 1000;
 /// How many scalars, lists and maps a document in a folder may have: about what 20 MiB of manifests have. A text of seven bytes
 /// for each map would otherwise take up a hundred times its size.
 pub(crate) const FOLDER_NODES: usize = 2_000_000;
 
 /// Reads the text of one file. `name` is how the problems call it.
-pub fn parse_file(name: &str, text: &str) -> Parsed {
+pub fn parse_file(name: &str, text: &str) -> ParsedManifests {
     parse_file_within(name, text, usize::MAX)
 }
 
 /// As [`parse_file`], where no document may have more than so many `nodes`: scalars, lists and maps.
-pub(crate) fn parse_file_within(name: &str, text: &str, nodes: usize) -> Parsed {
-    let mut parsed = Parsed::default();
+pub(crate) fn parse_file_within(name: &str, text: &str, nodes: usize) -> ParsedManifests {
+    let mut parsed = ParsedManifests::default();
     let documents = document::split(text);
     let is_single = documents.len() == 1;
     for (position, document) in documents.into_iter().enumerate() {
@@ -157,7 +157,7 @@ pub(crate) fn parse_file_within(name: &str, text: &str, nodes: usize) -> Parsed 
             Err(error) => {
                 parsed.is_incomplete = true;
                 // It takes a while to describe.
-                if parsed.problems.len() <= TOLD {
+                if parsed.problems.len() <= MAX_REPORTED_PROBLEMS {
                     let reason = document::describe(&document, nodes, error);
                     parsed.problems.push(Problem { source, object: None, field: None, reason });
                 }
@@ -167,9 +167,10 @@ pub(crate) fn parse_file_within(name: &str, text: &str, nodes: usize) -> Parsed 
     }
     parsed.drop_duplicates();
     parsed.leave_out_untold();
-    if parsed.problems.len() > TOLD {
-        parsed.problems.truncate(TOLD);
-        let reason = format!("only the first {TOLD} problems of this file are told; there are more");
+    if parsed.problems.len() > MAX_REPORTED_PROBLEMS {
+        parsed.problems.truncate(MAX_REPORTED_PROBLEMS);
+        let reason =
+            format!("only the first {MAX_REPORTED_PROBLEMS} problems of this file are told; there are more");
         let source = name.to_owned();
         parsed.problems.push(Problem { source, object: None, field: None, reason });
     }

@@ -21,12 +21,12 @@ use redb::{
 use thiserror::Error;
 
 use crate::{Change, Entry, StoreUrl};
-use sum::Sum;
+use sum::EntriesChecksum;
 
 /// The file within the state folder.
 const FILE: &str = "mirror.redb";
 /// What a file that cannot be trusted is called from then on.
-const SET_ASIDE: &str = "mirror.redb.damaged";
+const QUARANTINED_FILE: &str = "mirror.redb.damaged";
 /// The layout of the tables below. A file of another layout is set aside.
 const FORMAT: u64 = 1;
 /// Pages that are kept in memory. The file is read once and then only written to.
@@ -72,7 +72,7 @@ pub struct Saved {
 
 /// A file that could not be trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SetAside {
+pub struct QuarantinedFile {
     /// Where it is now.
     pub path: PathBuf,
     /// Why.
@@ -100,7 +100,7 @@ impl Mirror {
     ///
     /// # Errors
     /// When no file can be opened or made.
-    pub fn open(folder: &Path, source: &str) -> Result<(Self, Option<SetAside>), MirrorError> {
+    pub fn open(folder: &Path, source: &str) -> Result<(Self, Option<QuarantinedFile>), MirrorError> {
         let path = folder.join(FILE);
         if fs::symlink_metadata(&path).is_ok_and(|file| file.is_symlink()) {
             // Whatever it leads to would be written.
@@ -110,16 +110,16 @@ impl Mirror {
         let reason = match open_and_check(create, source) {
             Ok(database) => return Ok((Self { database }, None)),
             // Somebody else's file, or one that cannot be opened, is no damage.
-            Err(Unusable::System(error)) => {
+            Err(LoadError::System(error)) => {
                 return Err(MirrorError::Open { path, reason: error.to_string() });
             }
-            Err(Unusable::Content(reason)) => reason,
+            Err(LoadError::Content(reason)) => reason,
         };
-        let set_aside = SetAside { path: folder.join(SET_ASIDE), reason };
+        let quarantine_file = QuarantinedFile { path: folder.join(QUARANTINED_FILE), reason };
         let failed = |reason: String| MirrorError::Open { path: path.clone(), reason };
-        fs::rename(&path, &set_aside.path).map_err(|error| failed(error.to_string()))?;
+        fs::rename(&path, &quarantine_file.path).map_err(|error| failed(error.to_string()))?;
         let database = open_and_check(create, source).map_err(|error| failed(error.to_string()))?;
-        Ok((Self { database }, Some(set_aside)))
+        Ok((Self { database }, Some(quarantine_file)))
     }
 
     /// How much was saved, and whether this key was, without reading the rest. Nothing where that cannot be told.
@@ -238,14 +238,16 @@ impl Mirror {
     fn write(
         &self,
         revision: i64,
-        work: impl FnOnce(&WriteTransaction, &mut Sum) -> Result<(), redb::Error>,
+        work: impl FnOnce(&WriteTransaction, &mut EntriesChecksum) -> Result<(), redb::Error>,
     ) -> Result<(), MirrorError> {
         guarded("write", || {
             let transaction = self.database.begin_write()?;
             {
                 let mut state = transaction.open_table(STATE)?;
                 let before = state.get(ROW)?.map(|row| row.value());
-                let mut sum = before.map_or_else(Sum::default, |(_, _, count, total)| Sum { count, total });
+                let mut sum = before.map_or_else(EntriesChecksum::default, |(_, _, count, total)| {
+                    EntriesChecksum { count, total }
+                });
                 work(&transaction, &mut sum)?;
                 state.insert(ROW, (FORMAT, revision, sum.count, sum.total))?;
             }
@@ -257,7 +259,7 @@ impl Mirror {
 
 type EntriesTable<'a> = redb::Table<'a, &'static str, (i64, i64, &'static [u8])>;
 
-fn put(table: &mut EntriesTable<'_>, sum: &mut Sum, entry: &Entry) -> Result<(), redb::Error> {
+fn put(table: &mut EntriesTable<'_>, sum: &mut EntriesChecksum, entry: &Entry) -> Result<(), redb::Error> {
     let new = (entry.create_revision, entry.mod_revision, entry.value.as_ref());
     let is_there = table.get(entry.key.as_str())?.is_some_and(|old| old.value() == new);
     if !is_there {
@@ -271,7 +273,7 @@ fn put(table: &mut EntriesTable<'_>, sum: &mut Sum, entry: &Entry) -> Result<(),
 
 /// Why a file is not used.
 #[derive(Debug, Error)]
-enum Unusable {
+enum LoadError {
     #[error(transparent)]
     System(io::Error),
     #[error("{0}")]
@@ -282,7 +284,7 @@ enum Unusable {
 fn open_and_check(
     open: impl Fn() -> Result<Database, DatabaseError>,
     source: &str,
-) -> Result<Database, Unusable> {
+) -> Result<Database, LoadError> {
     let open = || {
         let database = open().map_err(|error| unusable(error.into()))?;
         check(&database, source)?;
@@ -290,12 +292,12 @@ fn open_and_check(
     };
     // The database may panic over a damaged file.
     catch_unwind(AssertUnwindSafe(open))
-        .unwrap_or_else(|_| Err(Unusable::Content("it is damaged".to_owned())))
+        .unwrap_or_else(|_| Err(LoadError::Content("it is damaged".to_owned())))
 }
 
 /// Whether an error is one of the machine, by which nothing is known of the content. A damaged file makes the database
 /// read where there is nothing.
-fn unusable(error: redb::Error) -> Unusable {
+fn unusable(error: redb::Error) -> LoadError {
     match error {
         redb::Error::Io(error)
             if !matches!(
@@ -303,28 +305,28 @@ fn unusable(error: redb::Error) -> Unusable {
                 io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof
             ) =>
         {
-            Unusable::System(error)
+            LoadError::System(error)
         }
-        redb::Error::PreviousIo => Unusable::System(io::Error::other(error.to_string())),
-        redb::Error::DatabaseAlreadyOpen => Unusable::System(io::ErrorKind::ResourceBusy.into()),
-        error => Unusable::Content(error.to_string()),
+        redb::Error::PreviousIo => LoadError::System(io::Error::other(error.to_string())),
+        redb::Error::DatabaseAlreadyOpen => LoadError::System(io::ErrorKind::ResourceBusy.into()),
+        error => LoadError::Content(error.to_string()),
     }
 }
 
-fn check(database: &Database, source: &str) -> Result<(), Unusable> {
+fn check(database: &Database, source: &str) -> Result<(), LoadError> {
     // What cannot be read is damaged, whatever the reason; what cannot be written may be as good as ever.
-    let content = |error: redb::Error| Unusable::Content(error.to_string());
+    let content = |error: redb::Error| LoadError::Content(error.to_string());
     if let Some((format, _, count, total)) = state(database).map_err(content)? {
         if format != FORMAT {
-            return Err(Unusable::Content(format!("its format is {format}, and this is {FORMAT}")));
+            return Err(LoadError::Content(format!("its format is {format}, and this is {FORMAT}")));
         }
-        let (expected, found) = (Sum { count, total }, sum_of(database).map_err(content)?);
+        let (expected, found) = (EntriesChecksum { count, total }, sum_of(database).map_err(content)?);
         if expected != found {
-            return Err(Unusable::Content(format!("its content does not add up: {found}, not {expected}")));
+            return Err(LoadError::Content(format!("its content does not add up: {found}, not {expected}")));
         }
     }
     let is_of_source = claim(database, source).map_err(unusable)?;
-    if is_of_source { Ok(()) } else { Err(Unusable::Content(format!("it is not of {source}"))) }
+    if is_of_source { Ok(()) } else { Err(LoadError::Content(format!("it is not of {source}"))) }
 }
 
 /// Whether this is a mirror of the source; a new one becomes it. What another URL of the same store says stays of use.
@@ -369,8 +371,8 @@ fn read(database: &Database) -> Result<Option<Saved>, redb::Error> {
     Ok(Some(Saved { revision, entries }))
 }
 
-fn sum_of(database: &Database) -> Result<Sum, redb::Error> {
-    let mut sum = Sum::default();
+fn sum_of(database: &Database) -> Result<EntriesChecksum, redb::Error> {
+    let mut sum = EntriesChecksum::default();
     for row in database.begin_read()?.open_table(ENTRIES)?.iter()? {
         let (key, value) = row?;
         sum.add(key.value(), value.value());

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::{
     Store, StoreError,
-    dir::{DirOptions, DirStore, Recall},
+    dir::{DirOptions, DirStore, LoadSaved},
     etcd::{EtcdAccess, EtcdStore},
     kube::{KubeAddress, KubeStore, Scope},
     manifest::Links,
@@ -159,7 +159,7 @@ pub async fn open_for_node(
     url: &StoreUrl,
     access: EtcdAccess,
     node_name: &str,
-    recall: Recall,
+    recall: LoadSaved,
 ) -> Result<Arc<dyn Store>, StoreError> {
     let pods = matches!(url, StoreUrl::Kube(address) if address.pods);
     open_scope(url, access, &Scope::node(node_name, pods), Some(recall)).await
@@ -169,7 +169,7 @@ async fn open_scope(
     url: &StoreUrl,
     access: EtcdAccess,
     scope: &Scope,
-    recall: Option<Recall>,
+    recall: Option<LoadSaved>,
 ) -> Result<Arc<dyn Store>, StoreError> {
     Ok(match url {
         StoreUrl::Dir { path, links } => {

@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use contiv_store::{
     Problem,
-    manifest::{self, Parsed},
+    manifest::{self, ParsedManifests},
 };
 
 /// How many warnings are printed; they must not hide what is wrong.
@@ -29,12 +29,12 @@ pub(super) struct Manifests {
 
 impl Manifests {
     /// Reads all of them. A path that cannot be read is a problem like any other, and the rest goes on.
-    pub(super) fn read(&self) -> anyhow::Result<Parsed> {
+    pub(super) fn read(&self) -> anyhow::Result<ParsedManifests> {
         read(&self.files)
     }
 
     /// Prints what is wrong, a line each, and what is left out.
-    pub(super) fn report(&self, parsed: &Parsed, err: &mut impl Write) -> io::Result<()> {
+    pub(super) fn report(&self, parsed: &ParsedManifests, err: &mut impl Write) -> io::Result<()> {
         print_findings(parsed, err)?;
         let skipped = parsed.skipped.len();
         if self.verbose {
@@ -50,8 +50,8 @@ impl Manifests {
 }
 
 /// Reads files in their order.
-pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Parsed> {
-    let mut parsed = Parsed::default();
+pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<ParsedManifests> {
+    let mut parsed = ParsedManifests::default();
     for file in files {
         let found = if file == Path::new("-") {
             let text = io::read_to_string(io::stdin()).context("failed to read standard input")?;
@@ -62,7 +62,11 @@ pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Parsed> {
                 Err(error) => {
                     let source = file.display().to_string();
                     let problem = Problem { source, object: None, field: None, reason: error.to_string() };
-                    Parsed { problems: vec![problem], is_incomplete: true, ..Parsed::default() }
+                    ParsedManifests {
+                        problems: vec![problem],
+                        is_incomplete: true,
+                        ..ParsedManifests::default()
+                    }
                 }
             }
         };
@@ -72,7 +76,7 @@ pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Parsed> {
 }
 
 /// A line for each warning and each problem.
-pub(super) fn print_findings(parsed: &Parsed, err: &mut impl Write) -> io::Result<()> {
+pub(super) fn print_findings(parsed: &ParsedManifests, err: &mut impl Write) -> io::Result<()> {
     for warning in parsed.warnings.iter().take(PRINTED_WARNINGS) {
         writeln!(err, "warning: {warning}")?;
     }

@@ -11,7 +11,7 @@ use contiv_model::{
     wire::{self, FieldError},
 };
 use contiv_proto::Kind;
-use contiv_store::{Problem, manifest::Parsed};
+use contiv_store::{Problem, manifest::ParsedManifests};
 
 use super::{
     Terminal,
@@ -33,7 +33,7 @@ pub(super) struct Desired {
 /// What the input means to a node by these settings. Problems are printed, and whether the input says nothing of the node: where
 /// all depends on that (`is_node_needed`), also if nobody has named it.
 pub(super) fn desire(
-    parsed: &Parsed,
+    parsed: &ParsedManifests,
     settings: &NodeSettings,
     is_node_needed: bool,
     terminal: &mut Terminal,
@@ -86,7 +86,10 @@ pub(super) fn process(
 
 /// What the processor can use, and what is wrong with the rest, which is printed. So are the values that are not used as they
 /// are written.
-pub(super) fn validate(parsed: &Parsed, err: &mut impl Write) -> io::Result<(Vec<Object>, Vec<Problem>)> {
+pub(super) fn validate(
+    parsed: &ParsedManifests,
+    err: &mut impl Write,
+) -> io::Result<(Vec<Object>, Vec<Problem>)> {
     let mut objects = Vec::new();
     let mut problems = Vec::new();
     for found in &parsed.objects {

@@ -7,7 +7,7 @@ use contiv_proto::Key;
 
 use crate::{
     Problem,
-    manifest::{self, FOLDER_NODES, Links, Parsed, walk::read_text},
+    manifest::{self, FOLDER_NODES, Links, ParsedManifests, walk::read_text},
 };
 
 /// One object of a file, in stored form.
@@ -126,8 +126,8 @@ impl File {
             && self.broken.iter().all(|broken| broken == key)
     }
 
-    fn after(parsed: Parsed, before: Option<&Self>) -> Self {
-        let Parsed { objects, mut problems, warnings, skipped, broken, is_incomplete } = parsed;
+    fn after(parsed: ParsedManifests, before: Option<&Self>) -> Self {
+        let ParsedManifests { objects, mut problems, warnings, skipped, broken, is_incomplete } = parsed;
         let mut definitions = Vec::with_capacity(objects.len());
         let mut there = BTreeSet::new();
         for manifest::ManifestObject { source, key, object, .. } in objects {

@@ -55,7 +55,7 @@ pub(super) struct Folder {
 }
 
 /// What became of reading a file again.
-pub(super) enum Refreshed {
+pub(super) enum RereadResult {
     /// What it says is known.
     Done,
     /// It is empty, and was not before.
@@ -68,7 +68,7 @@ pub(super) enum Refreshed {
 }
 
 /// What a file is when it is looked at.
-enum Found {
+enum FileState {
     /// As it was read before.
     AsBefore,
     /// There is none.
@@ -103,29 +103,29 @@ impl Folder {
 
     /// Reads one file again. A file that is gone is not forgotten here, because the next moment it may be there again. One
     /// that is empty is not believed at once either: whoever writes a file anew empties it first.
-    pub(super) fn refresh(&mut self, path: &Path) -> Refreshed {
+    pub(super) fn refresh(&mut self, path: &Path) -> RereadResult {
         let found = self.read(path);
         self.apply_file(path, found)
     }
 
     /// What is in a file now.
-    fn read(&self, path: &Path) -> Found {
+    fn read(&self, path: &Path) -> FileState {
         let before = self.files.get(path);
         if before.is_some_and(|before| !before.is_stale(path)) {
-            return Found::AsBefore;
+            return FileState::AsBefore;
         }
         let budget = (self.limit + before.map_or(0, File::size)).saturating_sub(self.size);
-        File::read(path, &self.root, self.links, budget, before).map_or(Found::Nothing, Found::File)
+        File::read(path, &self.root, self.links, budget, before).map_or(FileState::Nothing, FileState::File)
     }
 
-    fn apply_file(&mut self, path: &Path, found: Found) -> Refreshed {
+    fn apply_file(&mut self, path: &Path, found: FileState) -> RereadResult {
         let now = match found {
-            Found::AsBefore => {
+            FileState::AsBefore => {
                 self.emptied.remove(path);
-                return Refreshed::Done;
+                return RereadResult::Done;
             }
-            Found::Nothing => return Refreshed::Absent,
-            Found::File(now) => now,
+            FileState::Nothing => return RereadResult::Absent,
+            FileState::File(now) => now,
         };
         let before = self.files.get(path);
         let had_objects = before.is_some_and(|before| !before.definitions.is_empty());
@@ -134,11 +134,11 @@ impl Folder {
                 let seen = self.emptied.get(path).filter(|(seen, _)| *seen == fingerprint);
                 let since = seen.map_or_else(Instant::now, |(_, since)| *since);
                 self.emptied.insert(path.to_owned(), (fingerprint, since));
-                Refreshed::Emptied { since }
+                RereadResult::Emptied { since }
             }
             _ => {
                 self.put(path, now);
-                Refreshed::Done
+                RereadResult::Done
             }
         }
     }
@@ -147,9 +147,9 @@ impl Folder {
     /// [`EMPTY_GRACE`].
     pub(super) fn refresh_or_forget(&mut self, path: &Path) {
         match self.refresh(path) {
-            Refreshed::Done => {}
-            Refreshed::Absent => self.forget(path),
-            Refreshed::Emptied { since } => {
+            RereadResult::Done => {}
+            RereadResult::Absent => self.forget(path),
+            RereadResult::Emptied { since } => {
                 if since.elapsed() >= EMPTY_GRACE {
                     self.forget(path);
                 }

@@ -17,8 +17,8 @@ use tokio::{
 use tracing::{debug, warn};
 
 use super::{
-    DirOptions, Recall,
-    folder::{Folder, Refreshed},
+    DirOptions, LoadSaved,
+    folder::{Folder, RereadResult},
     history::History,
     pending::{Pending, Signal},
     watcher::Watcher,
@@ -116,7 +116,7 @@ impl Owner {
     }
 
     /// What cannot be read now may hold what an earlier run could still read.
-    fn recall(&mut self, found: &Walk, recall: Option<Recall>) {
+    fn recall(&mut self, found: &Walk, recall: Option<LoadSaved>) {
         let Some(recall) = recall else { return };
         let objects = self.folder.recall(found, recall());
         if objects > 0 {
@@ -172,7 +172,7 @@ impl Owner {
             self.folder.refresh_or_forget(&path);
         }
         for path in work.complete {
-            if matches!(self.folder.refresh(&path), Refreshed::Absent) {
+            if matches!(self.folder.refresh(&path), RereadResult::Absent) {
                 self.pending.question(path, now);
             }
         }

@@ -1,7 +1,7 @@
 //! What to read when: from inotify's events to files that are complete. Pure, with the time handed in.
 //!
 //! A file is complete when its writer closed it, or renamed it into place. A file that went may be back in a moment,
-//! because many editors write that way; it gets [`GRACE`] before its objects go. A file that is being written is left
+//! because many editors write that way; it gets [`REMOVAL_GRACE`] before its objects go. A file that is being written is left
 //! alone until it is closed, also by a rescan for another reason.
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
 use tokio::time::Instant;
 
 /// How long a file may be gone.
-pub(super) const GRACE: Duration = Duration::from_millis(10);
+pub(super) const REMOVAL_GRACE: Duration = Duration::from_millis(10);
 
 /// What happened to one file or folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(super) struct Pending {
 
 /// What to read now.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Work {
+pub(super) struct ReadPlan {
     /// Look at the whole folder.
     pub(super) rescan: bool,
     /// Files that are complete.
@@ -87,7 +87,7 @@ impl Pending {
             Signal::Created(path) => {
                 self.being_written.insert(path.clone(), false);
                 // A file that was linked into place is never closed.
-                self.in_question.insert(path, now + GRACE);
+                self.in_question.insert(path, now + REMOVAL_GRACE);
             }
             Signal::Written(path) => {
                 self.written.insert(path.clone());
@@ -101,10 +101,10 @@ impl Pending {
             Signal::Gone(path) => {
                 self.being_written.remove(&path);
                 self.complete.remove(&path);
-                self.in_question.entry(path).or_insert(now + GRACE);
+                self.in_question.entry(path).or_insert(now + REMOVAL_GRACE);
             }
             Signal::Moved => self.rescan = true,
-            Signal::MaybeMoved => drop(self.rescan_at.get_or_insert(now + GRACE)),
+            Signal::MaybeMoved => drop(self.rescan_at.get_or_insert(now + REMOVAL_GRACE)),
             Signal::Lost => {
                 // Among the lost events may be that of a file being closed.
                 self.being_written.clear();
@@ -120,7 +120,7 @@ impl Pending {
     }
 
     /// Takes what is to be read now.
-    pub(super) fn take(&mut self, now: Instant) -> Work {
+    pub(super) fn take(&mut self, now: Instant) -> ReadPlan {
         let mut overdue = BTreeSet::new();
         self.in_question.retain(|path, at| {
             // What was written to is read when it is closed.
@@ -132,7 +132,7 @@ impl Pending {
         let rescan_is_due = self.rescan_at.take_if(|at| *at <= now).is_some();
         let mut written = std::mem::take(&mut self.written);
         written.retain(|path| self.being_written.contains_key(path));
-        Work {
+        ReadPlan {
             rescan: std::mem::take(&mut self.rescan) || rescan_is_due,
             complete: std::mem::take(&mut self.complete),
             overdue,
@@ -154,7 +154,7 @@ impl Pending {
 
     /// A file that was complete a moment ago and is not there now: it may be gone.
     pub(super) fn question(&mut self, path: PathBuf, now: Instant) {
-        self.in_question.entry(path).or_insert(now + GRACE);
+        self.in_question.entry(path).or_insert(now + REMOVAL_GRACE);
     }
 
     /// Whether a file was created and has not been closed.

@@ -75,8 +75,8 @@ impl Watcher {
     }
 
     /// Begins to collect what is to be watched from now on.
-    pub(super) fn renew(&mut self) -> Renewal<'_> {
-        Renewal { watcher: self, watched: BTreeMap::new() }
+    pub(super) fn renew(&mut self) -> WatchRenewal<'_> {
+        WatchRenewal { watcher: self, watched: BTreeMap::new() }
     }
 
     fn signal(&mut self, event: EventOwned) -> Option<Signal> {
@@ -192,12 +192,12 @@ fn meaning(path: PathBuf, mask: EventMask) -> Option<Signal> {
 }
 
 /// The watches of a rescan. What is not watched again is watched no more.
-pub(super) struct Renewal<'a> {
+pub(super) struct WatchRenewal<'a> {
     watcher: &'a mut Watcher,
     watched: BTreeMap<WatchDescriptor, Watched>,
 }
 
-impl Renewal<'_> {
+impl WatchRenewal<'_> {
     /// Watches a folder with manifests.
     pub(super) fn folder(&mut self, path: &Path) -> io::Result<()> {
         let mask = WatchMask::ONLYDIR

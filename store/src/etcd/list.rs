@@ -24,7 +24,7 @@ const FIRST_PAGE: i64 = 500;
 /// What a page is to carry, so that a few thousand large values do not come as one answer, which would be refused.
 const PAGE_BYTES: usize = 4 << 20;
 /// Types that are listed at the same time: etcd answers each request on one processor, while we read another answer.
-const AT_ONCE: usize = 2;
+const CONCURRENT_LISTS: usize = 2;
 /// How often a list may start again because its revision was compacted away.
 const ATTEMPTS: usize = 5;
 
@@ -74,7 +74,7 @@ async fn pages(session: &Session, prefix: &str, preview: Option<&dyn Preview>) -
     let rest = ranges(&Range { from, end: whole.end }, &kinds());
     let ranges = stream::iter(rest).map(|range| Pages::new(session, preview, revision).all(range));
     let mut snapshot = first.read;
-    let parts: Vec<Snapshot> = ranges.buffered(AT_ONCE).try_collect().await?;
+    let parts: Vec<Snapshot> = ranges.buffered(CONCURRENT_LISTS).try_collect().await?;
     for part in parts {
         snapshot.entries.extend(part.entries);
         snapshot.problems.extend(part.problems);

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use super::{
     access::EtcdAccess,
     failure::Failure,
-    session::{Broken, Session},
+    session::{BrokenFlag, Session},
 };
 use crate::StoreError;
 
@@ -18,13 +18,13 @@ pub(super) struct Member {
     access: Arc<EtcdAccess>,
     /// Held while a connection is made, so that all who wait for it share one.
     session: Mutex<Option<Session>>,
-    broken: Broken,
+    broken: BrokenFlag,
 }
 
 impl Member {
     /// Nothing is sent here; a connection is made when it is needed.
     pub(super) fn new(endpoint: String, access: Arc<EtcdAccess>) -> Self {
-        Self { endpoint, access, session: Mutex::default(), broken: Broken::default() }
+        Self { endpoint, access, session: Mutex::default(), broken: BrokenFlag::default() }
     }
 
     /// Whether the last thing known of it is that it was of no use.

@@ -35,14 +35,14 @@ pub(super) const LARGEST_RESPONSE: usize = 16 << 20;
 const CLOSED: [&str; 4] = ["connection closed", "connection reset", "broken pipe", "received fatal alert"];
 
 /// Whether the connection to a member is of use; shared by all who use it.
-pub(super) type Broken = Arc<AtomicBool>;
+pub(super) type BrokenFlag = Arc<AtomicBool>;
 
 /// A connection to one member. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Session {
     client: Client,
     endpoint: String,
-    broken: Broken,
+    broken: BrokenFlag,
     /// What became of requests for the progress of a watch, as one of the constants below: `etcd grpc-proxy` 3.4 ignores them.
     progress: Arc<AtomicU8>,
 }
@@ -61,7 +61,7 @@ impl Session {
     pub(super) async fn open(
         endpoint: &str,
         access: &EtcdAccess,
-        broken: Broken,
+        broken: BrokenFlag,
     ) -> Result<Self, StoreError> {
         let options = ConnectOptions::new()
             .with_connect_timeout(CONNECT_TIMEOUT)

@@ -24,7 +24,7 @@ const DELETE: i32 = 1;
 /// The `watch_id` of an answer to a request for progress.
 const ALL_WATCHES: i64 = -1;
 /// A watch that says nothing for so long is asked whether it is alive,
-const SILENCE: Duration = Duration::from_secs(3);
+const PROGRESS_REQUEST_DELAY: Duration = Duration::from_secs(3);
 /// and is dead if it says nothing for so long again. A member that is busy takes a second or two.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Where nobody has answered that question, as behind `etcd grpc-proxy`, it is opened again after so long.
@@ -167,7 +167,7 @@ impl Watch {
     ///
     /// Time counts only while somebody waits here: a slow reader is no dead member.
     async fn response(&mut self) -> Result<WatchResponse, StoreError> {
-        let response = match timeout(SILENCE, self.responses.message()).await {
+        let response = match timeout(PROGRESS_REQUEST_DELAY, self.responses.message()).await {
             Ok(response) => response,
             Err(_) => self.ask_for_progress().await?,
         };
@@ -196,7 +196,7 @@ impl Watch {
             Some(false) => ANSWER_TIMEOUT_WITHOUT_PROGRESS,
             _ => ANSWER_TIMEOUT,
         };
-        let silence = SILENCE + patience;
+        let silence = PROGRESS_REQUEST_DELAY + patience;
         let response = pin!(timeout(patience, async {
             self.responses.request_progress().await?;
             self.responses.message().await

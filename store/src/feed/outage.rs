@@ -11,7 +11,7 @@ const FIRST_REMINDER: Duration = Duration::from_secs(60);
 /// The longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// How many causes of one outage are told.
-const MOST_CAUSES: usize = 8;
+const MAX_REPORTED_CAUSES: usize = 8;
 
 /// A time in which the store cannot be followed.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Outage {
     /// Notes why an attempt has failed.
     pub(super) fn add(&mut self, reason: &str, now: Instant) -> Report {
         let cause = reason.chars().filter(|c| !c.is_ascii_digit()).collect();
-        if self.causes.len() < MOST_CAUSES && self.causes.insert(cause) {
+        if self.causes.len() < MAX_REPORTED_CAUSES && self.causes.insert(cause) {
             return Report::Cause;
         }
         if now < self.next_reminder {
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(outage.add("no login", now), Report::Cause);
         assert_eq!(outage.add("refused at port 3", now), Report::Nothing);
         let others = "abcdefghijk".chars().filter(|c| outage.add(&c.to_string(), now) == Report::Cause);
-        assert_eq!(others.count(), MOST_CAUSES - 2);
+        assert_eq!(others.count(), MAX_REPORTED_CAUSES - 2);
     }
 
     #[tokio::test(start_paused = true)]

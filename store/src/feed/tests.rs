@@ -16,11 +16,11 @@ enum Request {
     Watch(i64, oneshot::Sender<Result<WatchStream, StoreError>>),
 }
 
-struct Played {
+struct ScriptedWatch {
     requests: mpsc::UnboundedSender<Request>,
 }
 
-impl Store for Played {
+impl Store for ScriptedWatch {
     fn list<'a>(&'a self, _prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(Request::List(reply)).unwrap();
@@ -54,7 +54,7 @@ type Watch = mpsc::UnboundedSender<Result<WatchEvent, StoreError>>;
 impl Stage {
     fn new() -> Self {
         let (sender, requests) = mpsc::unbounded_channel();
-        let (events, handle) = Feed::start(Arc::new(Played { requests: sender }), "/");
+        let (events, handle) = Feed::start(Arc::new(ScriptedWatch { requests: sender }), "/");
         Self { requests, events, handle }
     }
 

@@ -31,7 +31,7 @@ const LARGEST_PAGE: u64 = 256 << 20;
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 
 /// What an answer is read from.
-pub(super) type Answer = Pin<Box<dyn AsyncBufRead + Send>>;
+pub(super) type ResponseBody = Pin<Box<dyn AsyncBufRead + Send>>;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -69,7 +69,7 @@ impl Client {
     }
 
     /// Asks for `path_and_query`, and returns the answer as soon as it begins.
-    pub(super) async fn get(&self, resource: &str, path_and_query: &str) -> Result<Answer, Failure> {
+    pub(super) async fn get(&self, resource: &str, path_and_query: &str) -> Result<ResponseBody, Failure> {
         let request = http::Request::get(path_and_query)
             .header(http::header::ACCEPT, "application/json")
             .body(Vec::new())

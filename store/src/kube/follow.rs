@@ -9,9 +9,9 @@ use futures::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    object::Received,
-    tracks::{Tracks, Versions},
-    watch::{Happened, Watch, WatchChange},
+    object::ReceivedObject,
+    tracks::{Versions, WatchProgress},
+    watch::{ResourceEvent, Watch, WatchChange},
 };
 use crate::{Batch, Change, Problem, StoreError, WatchEvent, WatchStream};
 
@@ -21,20 +21,20 @@ const LARGEST_BATCH: usize = 256;
 /// answer that begins well.
 const FIRST_EVENTS_TIMEOUT: Duration = Duration::from_millis(200);
 
-type Happenings = SelectAll<BoxStream<'static, Result<Happened, StoreError>>>;
+type EventStream = SelectAll<BoxStream<'static, Result<ResourceEvent, StoreError>>>;
 
-pub(super) struct Follow {
-    happenings: ReadyChunks<Happenings>,
+pub(super) struct FollowStream {
+    events: ReadyChunks<EventStream>,
     prefix: String,
     versions: Versions,
-    tracks: Arc<Tracks>,
+    tracks: Arc<WatchProgress>,
     /// What comes next, before anything is read.
-    waiting: VecDeque<Next>,
+    waiting: VecDeque<Output>,
     has_failed: bool,
 }
 
 /// What is to be told.
-enum Next {
+enum Output {
     /// Some changes. They have a revision when they are told: of those nobody was told of nobody needs one.
     Changes {
         changes: Vec<Change>,
@@ -47,12 +47,17 @@ enum Next {
     Failure(StoreError),
 }
 
-impl Follow {
+impl FollowStream {
     /// What these watches say of keys that begin with `prefix`; they have begun at `versions`.
-    pub(super) fn new(watches: Vec<Watch>, prefix: &str, versions: Versions, tracks: Arc<Tracks>) -> Self {
-        let happenings = select_all(watches.into_iter().map(|watch| watch.into_stream().boxed()));
+    pub(super) fn new(
+        watches: Vec<Watch>,
+        prefix: &str,
+        versions: Versions,
+        tracks: Arc<WatchProgress>,
+    ) -> Self {
+        let events = select_all(watches.into_iter().map(|watch| watch.into_stream().boxed()));
         Self {
-            happenings: happenings.ready_chunks(LARGEST_BATCH),
+            events: events.ready_chunks(LARGEST_BATCH),
             prefix: prefix.to_owned(),
             versions,
             tracks,
@@ -67,14 +72,14 @@ impl Follow {
     /// When one of them fails at once: then it has not begun.
     pub(super) async fn after_first_events(mut self) -> Result<Self, StoreError> {
         let deadline = Instant::now() + FIRST_EVENTS_TIMEOUT;
-        while let Ok(Some(happened)) = timeout_at(deadline, self.happenings.next()).await {
+        while let Ok(Some(happened)) = timeout_at(deadline, self.events.next()).await {
             self.handle(happened);
             if self.has_failed {
                 break;
             }
         }
         match self.waiting.pop_back() {
-            Some(Next::Failure(error)) => Err(error),
+            Some(Output::Failure(error)) => Err(error),
             last => {
                 self.waiting.extend(last);
                 Ok(self)
@@ -90,33 +95,33 @@ impl Follow {
         stream::unfold(self, async |mut follow| {
             while follow.waiting.is_empty() && !follow.has_failed {
                 // Nothing to watch is no reason to end.
-                let Some(happened) = follow.happenings.next().await else {
+                let Some(happened) = follow.events.next().await else {
                     return std::future::pending().await;
                 };
                 follow.handle(happened);
             }
             let next = match follow.waiting.pop_front()? {
-                Next::Changes { changes, news, versions } => {
+                Output::Changes { changes, news, versions } => {
                     let (revision, problems) = follow.tracks.advance(&follow.prefix, versions, news);
                     if let Some(problems) = problems {
-                        follow.waiting.push_front(Next::Problems(problems));
+                        follow.waiting.push_front(Output::Problems(problems));
                     }
                     Ok(WatchEvent::Changed(Batch { revision, changes }))
                 }
-                Next::Problems(problems) => Ok(WatchEvent::Problems(problems)),
-                Next::Failure(error) => Err(error),
+                Output::Problems(problems) => Ok(WatchEvent::Problems(problems)),
+                Output::Failure(error) => Err(error),
             };
             Some((next, follow))
         })
     }
 
-    fn handle(&mut self, happened: Vec<Result<Happened, StoreError>>) {
+    fn handle(&mut self, happened: Vec<Result<ResourceEvent, StoreError>>) {
         let mut changes = Vec::new();
         let mut news = Vec::new();
         let mut failure = None;
         for one in happened {
             match one {
-                Ok(Happened { resource, version, change }) => {
+                Ok(ResourceEvent { resource, version, change }) => {
                     self.versions.insert(resource.kind, version);
                     let Some((change, problems)) = change.map(into_change) else { continue };
                     if change.key().starts_with(&self.prefix) {
@@ -131,14 +136,14 @@ impl Follow {
             }
         }
         // Without changes it says how far everything has been told.
-        self.waiting.push_back(Next::Changes { changes, news, versions: self.versions.clone() });
+        self.waiting.push_back(Output::Changes { changes, news, versions: self.versions.clone() });
         self.has_failed = failure.is_some();
-        self.waiting.extend(failure.map(Next::Failure));
+        self.waiting.extend(failure.map(Output::Failure));
     }
 }
 
 fn into_change(change: WatchChange) -> (Change, Vec<Problem>) {
-    let received: Received = match change {
+    let received: ReceivedObject = match change {
         WatchChange::Put(received) => received,
         WatchChange::Delete { key } => return (Change::Delete { key }, Vec::new()),
     };

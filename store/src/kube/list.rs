@@ -23,7 +23,7 @@ const ATTEMPTS: usize = 3;
 
 /// All objects of one type, at one version.
 #[derive(Debug, Default)]
-pub(super) struct Listed {
+pub(super) struct ResourceList {
     pub(super) version: String,
     pub(super) entries: Vec<Entry>,
     pub(super) problems: Vec<Problem>,
@@ -45,7 +45,7 @@ struct PageMetadata {
 }
 
 /// Everything there is of a resource. Each page is reduced to what is kept before the next is asked for.
-pub(super) async fn list(client: &Client, resource: &Resource) -> Result<Listed, StoreError> {
+pub(super) async fn list(client: &Client, resource: &Resource) -> Result<ResourceList, StoreError> {
     for attempt in 0..=ATTEMPTS {
         let limit = if attempt < ATTEMPTS { PAGE } else { 0 };
         match pages(client, resource, limit).await {
@@ -59,8 +59,8 @@ pub(super) async fn list(client: &Client, resource: &Resource) -> Result<Listed,
     Err(unavailable(&client.endpoint, reason))
 }
 
-async fn pages(client: &Client, resource: &Resource, limit: u32) -> Result<Listed, Failure> {
-    let mut listed = Listed::default();
+async fn pages(client: &Client, resource: &Resource, limit: u32) -> Result<ResourceList, Failure> {
+    let mut listed = ResourceList::default();
     let mut next = String::new();
     loop {
         let page = client.get_whole(resource.name(), &query(resource, limit, &next)).await?;
@@ -99,7 +99,7 @@ pub(super) async fn object_version(
         let _ = write!(query, "&resourceVersion={}&resourceVersionMatch=Exact", escape(version));
     }
     let page = client.get_whole(resource.name(), &query).await?;
-    let mut listed = Listed::default();
+    let mut listed = ResourceList::default();
     add_page(resource, &page, &mut listed).map_err(|reason| {
         unavailable(&client.endpoint, format!("a list of {}: {reason}", resource.name()))
     })?;
@@ -107,7 +107,7 @@ pub(super) async fn object_version(
 }
 
 /// Adds one page, and returns what to ask the next one with.
-fn add_page(resource: &Resource, page: &[u8], listed: &mut Listed) -> Result<String, String> {
+fn add_page(resource: &Resource, page: &[u8], listed: &mut ResourceList) -> Result<String, String> {
     let Page { metadata, items } = serde_json::from_slice(page).map_err(|error| error.to_string())?;
     for item in items.into_iter().flatten() {
         let (entry, problems) = receive(resource.kind, item.get())?.into_entry();
@@ -164,14 +164,14 @@ mod tests {
 
     #[test]
     fn half_a_page_is_no_page() {
-        let mut listed = Listed::default();
+        let mut listed = ResourceList::default();
         let page = br#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"n1"}},{"metadata"#;
         assert!(add_page(&node(), page, &mut listed).is_err());
     }
 
     #[test]
     fn a_page_without_items_is_the_end_of_an_empty_list() {
-        let mut listed = Listed::default();
+        let mut listed = ResourceList::default();
         let next = add_page(&node(), br#"{"metadata":{"resourceVersion":"7"},"items":null}"#, &mut listed);
         assert_eq!((next.unwrap().as_str(), listed.version.as_str(), listed.entries.len()), ("", "7", 0));
     }

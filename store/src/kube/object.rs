@@ -17,7 +17,7 @@ const ELECTIONS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 
 /// An object, or as much as can be told of it.
 #[derive(Debug)]
-pub(super) struct Received {
+pub(super) struct ReceivedObject {
     /// Its full key.
     pub(super) key: String,
     /// Its own `resourceVersion`.
@@ -35,7 +35,7 @@ pub(super) enum Value {
     None,
 }
 
-impl Received {
+impl ReceivedObject {
     /// As an entry; none if it is nothing that is stored. What cannot be used has an empty value.
     pub(super) fn into_entry(self) -> (Option<Entry>, Vec<Problem>) {
         let (value, problems) = match self.value {
@@ -79,12 +79,12 @@ pub(super) fn version_of(json: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// When it cannot even be told which object it is.
-pub(super) fn receive(kind: Kind, json: &str) -> Result<Received, String> {
+pub(super) fn receive(kind: Kind, json: &str) -> Result<ReceivedObject, String> {
     let Head { metadata } = serde_json::from_str(json).map_err(|error| error.to_string())?;
     let namespace = if kind.is_namespaced() { metadata.namespace.as_str() } else { "" };
     let key = Key::new(kind, namespace, metadata.name.as_str()).map_err(|error| error.to_string())?.to_path();
     let value = if is_election(kind, &metadata) { Value::None } else { value(kind, &key, json) };
-    Ok(Received { key, version: metadata.resource_version, value })
+    Ok(ReceivedObject { key, version: metadata.resource_version, value })
 }
 
 fn is_election(kind: Kind, metadata: &Metadata<'_>) -> bool {
@@ -141,7 +141,7 @@ fn lighten(object: &mut Object) {
 mod tests {
     use super::*;
 
-    fn endpoints(name: &str, annotations: &str) -> Received {
+    fn endpoints(name: &str, annotations: &str) -> ReceivedObject {
         let json = format!(
             r#"{{"metadata":{{"name":"{name}","namespace":"kube-system","resourceVersion":"12",
             "annotations":{annotations}}},"subsets":[{{"addresses":[{{"ip":"10.0.0.1",

@@ -11,21 +11,21 @@ use crate::{Problem, StoreError};
 pub(super) type Versions = BTreeMap<Kind, String>;
 
 /// How many revisions of one prefix are remembered. A watch begins where the one before was, or a change or two earlier.
-const REMEMBERED: usize = 16;
+const MAX_REVISIONS: usize = 16;
 
 /// What was listed and watched so far.
 #[derive(Debug, Default)]
-pub(super) struct Tracks(Mutex<State>);
+pub(super) struct WatchProgress(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     newest: i64,
-    tracks: BTreeMap<String, Track>,
+    tracks: BTreeMap<String, PrefixProgress>,
 }
 
 /// How far those who follow one prefix are.
 #[derive(Debug, Default)]
-struct Track {
+struct PrefixProgress {
     /// The newest last.
     revisions: VecDeque<(i64, Versions)>,
     /// What cannot be used now, by key.
@@ -34,7 +34,7 @@ struct Track {
     listed: Option<i64>,
 }
 
-impl Tracks {
+impl WatchProgress {
     /// A revision for what was just listed.
     pub(super) fn begin(&self, prefix: &str, versions: Versions, problems: &[Problem]) -> i64 {
         let mut state = self.0.lock();
@@ -96,7 +96,7 @@ impl State {
     fn push(&mut self, prefix: &str, versions: Versions) -> i64 {
         self.newest += 1;
         let track = self.tracks.entry(prefix.to_owned()).or_default();
-        if track.revisions.len() == REMEMBERED {
+        if track.revisions.len() == MAX_REVISIONS {
             track.revisions.pop_front();
         }
         track.revisions.push_back((self.newest, versions));
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_busy_prefix_does_not_make_the_revisions_of_a_quiet_one_forgotten() {
-        let tracks = Tracks::default();
+        let tracks = WatchProgress::default();
         let quiet = tracks.begin("/quiet/", versions("7"), &[]);
         for i in 0..100 {
             tracks.advance("/busy/", versions(&i.to_string()), Vec::new());
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn problems_are_told_when_there_is_a_new_one_and_then_all_of_them() {
-        let tracks = Tracks::default();
+        let tracks = WatchProgress::default();
         tracks.begin("/", versions("1"), &[problem("/a")]);
         let (_, told) = tracks.advance("/", versions("2"), vec![("/b".to_owned(), vec![problem("/b")])]);
         assert_eq!(told.unwrap(), [problem("/a"), problem("/b")]);

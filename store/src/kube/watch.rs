@@ -10,29 +10,29 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    client::{Answer, Client},
+    client::{Client, ResponseBody},
     failure::{Failure, is_gone, unavailable},
     history::confirm_version,
     list::escape,
-    object::{Received, receive, version_of},
+    object::{ReceivedObject, receive, version_of},
     resource::Resource,
 };
 use crate::StoreError;
 
 /// How long the API server is asked to keep one request, from half of this up; as in client-go, so that the connections
 /// to one of several servers are spread anew at times.
-const LONGEST: u64 = 600;
+const WATCH_TIMEOUT_SECONDS: u64 = 600;
 /// A watch that says nothing for so long is opened anew, in case the server has forgotten it. Most send a bookmark each
 /// minute; one whose etcd does not say how far a quiet type is (3.4) has none to send.
-const SILENCE: Duration = Duration::from_millis(if cfg!(test) { 1200 } else { 150_000 });
+const IDLE_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 1200 } else { 150_000 });
 /// A request that ends sooner than this and without a word is a failure, lest it be made again without pause.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);
 /// The most that is read of one event.
 const LARGEST_EVENT: u64 = 16 << 20;
 
 /// What happened to one type.
 #[derive(Debug)]
-pub(super) struct Happened {
+pub(super) struct ResourceEvent {
     pub(super) resource: Resource,
     /// The version up to which everything has been told.
     pub(super) version: String,
@@ -42,7 +42,7 @@ pub(super) struct Happened {
 /// What happened to one object.
 #[derive(Debug)]
 pub(super) enum WatchChange {
-    Put(Received),
+    Put(ReceivedObject),
     Delete { key: String },
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Watch {
     version: String,
     /// The store's, for errors.
     revision: i64,
-    answer: Answer,
+    answer: ResponseBody,
     opened: Instant,
     /// Whether anything came since then.
     has_spoken: bool,
@@ -81,7 +81,7 @@ impl Watch {
     }
 
     /// What happens, until something fails.
-    pub(super) fn into_stream(self) -> impl Stream<Item = Result<Happened, StoreError>> + Send {
+    pub(super) fn into_stream(self) -> impl Stream<Item = Result<ResourceEvent, StoreError>> + Send {
         stream::unfold(Some(self), async |watch| {
             let mut watch = watch?;
             match watch.next().await {
@@ -91,13 +91,13 @@ impl Watch {
         })
     }
 
-    async fn next(&mut self) -> Result<Happened, StoreError> {
+    async fn next(&mut self) -> Result<ResourceEvent, StoreError> {
         loop {
             if let Some(line) = self.line().await? {
                 self.has_spoken = true;
                 return self.read(&line);
             }
-            if !self.has_spoken && self.opened.elapsed() < SHORTEST {
+            if !self.has_spoken && self.opened.elapsed() < MIN_WATCH_DURATION {
                 let reason = format!("a watch of {} ends as soon as it begins", self.resource.name());
                 return Err(unavailable(&self.client.endpoint, reason));
             }
@@ -122,7 +122,7 @@ impl Watch {
         let failed = |reason: String| unavailable(&self.client.endpoint, reason);
         let mut line = String::new();
         let mut limited = (&mut self.answer).take(LARGEST_EVENT);
-        let Ok(size) = timeout(SILENCE, limited.read_line(&mut line)).await else { return Ok(None) };
+        let Ok(size) = timeout(IDLE_TIMEOUT, limited.read_line(&mut line)).await else { return Ok(None) };
         let size = size.map_err(|error| failed(error.to_string()))?;
         match size {
             0 => Ok(None),
@@ -135,7 +135,7 @@ impl Watch {
         }
     }
 
-    fn read(&mut self, line: &str) -> Result<Happened, StoreError> {
+    fn read(&mut self, line: &str) -> Result<ResourceEvent, StoreError> {
         let failed = |reason: String| {
             unavailable(&self.client.endpoint, format!("a watch of {}: {reason}", self.resource.name()))
         };
@@ -147,7 +147,7 @@ impl Watch {
                 (received.version.clone(), Some(WatchChange::Put(received)))
             }
             "DELETED" => {
-                let Received { key, version, .. } = receive().map_err(failed)?;
+                let ReceivedObject { key, version, .. } = receive().map_err(failed)?;
                 (version, Some(WatchChange::Delete { key }))
             }
             "BOOKMARK" => (version_of(object.get()).map_err(failed)?, None),
@@ -159,12 +159,12 @@ impl Watch {
             other => return Err(failed(format!("an event of the unknown type {other:?}"))),
         };
         self.version.clone_from(&version);
-        Ok(Happened { resource: self.resource.clone(), version, change })
+        Ok(ResourceEvent { resource: self.resource.clone(), version, change })
     }
 }
 
-async fn request(client: &Client, resource: &Resource, version: &str) -> Result<Answer, Failure> {
-    let seconds = rand::rng().random_range(LONGEST / 2..=LONGEST);
+async fn request(client: &Client, resource: &Resource, version: &str) -> Result<ResponseBody, Failure> {
+    let seconds = rand::rng().random_range(WATCH_TIMEOUT_SECONDS / 2..=WATCH_TIMEOUT_SECONDS);
     let mut query = format!(
         "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={}",
         resource.path,

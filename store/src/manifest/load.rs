@@ -3,7 +3,7 @@
 use std::{fs, io, path::Path};
 
 use super::{
-    FOLDER_NODES, Parsed, parse_file, parse_file_within,
+    FOLDER_NODES, ParsedManifests, parse_file, parse_file_within,
     walk::{Links, SIZE_LIMIT, read_text, walk},
 };
 use crate::{Problem, StoreError};
@@ -14,7 +14,7 @@ use crate::{Problem, StoreError};
 ///
 /// # Errors
 /// When `path` itself cannot be read.
-pub fn load_path(path: &Path) -> Result<Parsed, StoreError> {
+pub fn load_path(path: &Path) -> Result<ParsedManifests, StoreError> {
     let failed =
         |source: io::Error| StoreError::File { action: "read", path: path.display().to_string(), source };
     if !fs::metadata(path).map_err(failed)?.is_dir() {
@@ -22,7 +22,7 @@ pub fn load_path(path: &Path) -> Result<Parsed, StoreError> {
         return Ok(parse_file(&path.display().to_string(), &text));
     }
     let found = walk(path, Links::Inside, |_| Ok(())).map_err(failed)?;
-    let mut parsed = Parsed::default();
+    let mut parsed = ParsedManifests::default();
     for file in &found.files {
         parsed.extend(match read_text(file, path, Links::Inside, SIZE_LIMIT) {
             Ok(text) => parse_file_within(&file.display().to_string(), &text, FOLDER_NODES),
@@ -37,12 +37,12 @@ pub fn load_path(path: &Path) -> Result<Parsed, StoreError> {
 }
 
 /// What is known of a file or folder that cannot be read: nothing.
-pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Parsed {
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> ParsedManifests {
     let problem = Problem {
         source: path.display().to_string(),
         object: None,
         field: None,
         reason: format!("cannot be read: {error}"),
     };
-    Parsed { problems: vec![problem], is_incomplete: true, ..Parsed::default() }
+    ParsedManifests { problems: vec![problem], is_incomplete: true, ..ParsedManifests::default() }
 }

@@ -5,7 +5,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    ManifestObject, Parsed, check::Check, endpoint_slice::EndpointSlice, endpoints::Endpoints,
+    ManifestObject, ParsedManifests, check::Check, endpoint_slice::EndpointSlice, endpoints::Endpoints,
     external_workload::ExternalWorkload, ip_allocation::CustomIpAllocation, kind, metadata::Metadata,
     namespace::Namespace, node::Node, pod::Pod, service::Service, strict, vpp_node::VppNode,
 };
@@ -42,7 +42,7 @@ pub(super) fn accept<M: Manifest>(mut manifest: M, kind: Kind, check: &mut Check
 }
 
 /// Reads one manifest, or each of a list, into `parsed`.
-pub(super) fn read(source: &str, mut value: Value, parsed: &mut Parsed) {
+pub(super) fn read(source: &str, mut value: Value, parsed: &mut ParsedManifests) {
     drop_nulls(&mut value);
     let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -90,7 +90,7 @@ fn problems(source: &str, object: &str, findings: Vec<(String, String)>) -> Vec<
     findings.into_iter().map(problem).collect()
 }
 
-fn add_failure(failure: Failure, parsed: &mut Parsed) {
+fn add_failure(failure: Failure, parsed: &mut ParsedManifests) {
     match failure.key {
         Some(key) => drop(parsed.broken.insert(key)),
         None => parsed.is_incomplete = true,
@@ -98,7 +98,13 @@ fn add_failure(failure: Failure, parsed: &mut Parsed) {
     parsed.problems.extend(failure.problems);
 }
 
-fn read_list(source: &str, mut list: Value, api_version: &str, item_kind: &str, parsed: &mut Parsed) {
+fn read_list(
+    source: &str,
+    mut list: Value,
+    api_version: &str,
+    item_kind: &str,
+    parsed: &mut ParsedManifests,
+) {
     let unknown = strict::unknown_fields_of_list(&list);
     parsed.warnings.extend(problems(source, &format!("{item_kind}List"), unknown));
     let items = match list.get_mut("items").map(Value::take) {

@@ -4,7 +4,7 @@ use contiv_proto::{Kind, Object};
 use serde_json::Value;
 
 use super::{
-    Parsed,
+    ParsedManifests,
     check::Check,
     endpoint_slice::EndpointSlice,
     endpoints::Endpoints,
@@ -56,7 +56,7 @@ fn slowly(source: &str, kind: Kind, json: &str) -> Result<Object, Vec<Problem>> 
         fields.insert("apiVersion".to_owned(), api_version.into());
         fields.insert("kind".to_owned(), kind.into());
     }
-    let mut parsed = Parsed::default();
+    let mut parsed = ParsedManifests::default();
     object::read(source, value, &mut parsed);
     match parsed.objects.pop() {
         Some(read) => Ok(read.object),

@@ -285,9 +285,9 @@ fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Option
 mod tests {
     use contiv_proto::Key;
 
-    use super::super::{Parsed, parse_file};
+    use super::super::{ParsedManifests, parse_file};
 
-    fn parse(text: &str) -> Parsed {
+    fn parse(text: &str) -> ParsedManifests {
         parse_file("web.yaml", text)
     }
 

@@ -4,12 +4,12 @@ mod broken;
 mod kinds;
 mod round_trip;
 
-fn parse(text: &str) -> Parsed {
+fn parse(text: &str) -> ParsedManifests {
     parse_file("web.yaml", text)
 }
 
 /// As for an API server.
-fn refused(text: &str) -> Parsed {
+fn refused(text: &str) -> ParsedManifests {
     let mut parsed = parse(text);
     parsed.refuse_unknown_values();
     parsed
@@ -57,7 +57,7 @@ fn lists_of_any_kind_are_opened_and_their_items_named() {
     let parsed = parse("{apiVersion: v1, kind: NodeList, items: [{metadata: {name: n2}}]}");
     assert_eq!(parsed.objects[0].key.to_string(), "node n2");
     for empty in ["{apiVersion: v1, kind: List}", "{apiVersion: v1, kind: List, items: null}"] {
-        assert_eq!(parse(empty), Parsed::default());
+        assert_eq!(parse(empty), ParsedManifests::default());
     }
     assert_eq!(
         problems("{apiVersion: v1, kind: List, items: {}}"),
@@ -73,7 +73,7 @@ fn kinds_that_are_not_used_are_skipped() {
     let parsed = parse(text);
     let expected = ["web.yaml:1: ConfigMap b/a", "web.yaml:2: Service c", "web.yaml:3: Deployment"];
     assert_eq!(parsed.skipped, expected);
-    assert_eq!(Parsed { skipped: Vec::new(), ..parsed }, Parsed::default());
+    assert_eq!(ParsedManifests { skipped: Vec::new(), ..parsed }, ParsedManifests::default());
 }
 
 #[test]

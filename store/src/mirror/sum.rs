@@ -4,12 +4,12 @@ use std::fmt;
 
 /// How many entries there are, and the sum of their checksums, whatever their order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Sum {
+pub(super) struct EntriesChecksum {
     pub(super) count: u64,
     pub(super) total: u64,
 }
 
-impl Sum {
+impl EntriesChecksum {
     pub(super) fn add(&mut self, key: &str, row: (i64, i64, &[u8])) {
         self.count = self.count.wrapping_add(1);
         self.total = self.total.wrapping_add(checksum(key, row));
@@ -21,7 +21,7 @@ impl Sum {
     }
 }
 
-impl fmt::Display for Sum {
+impl fmt::Display for EntriesChecksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} entries with sum {:016x}", self.count, self.total)
     }

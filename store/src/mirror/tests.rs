@@ -12,8 +12,8 @@ fn entry(key: &str, value: &str, revision: i64) -> Entry {
 }
 
 fn open(folder: &Path) -> Mirror {
-    let (mirror, set_aside) = Mirror::open(folder, SOURCE_URL).unwrap();
-    assert_eq!(set_aside, None);
+    let (mirror, quarantine_file) = Mirror::open(folder, SOURCE_URL).unwrap();
+    assert_eq!(quarantine_file, None);
     mirror
 }
 
@@ -72,10 +72,10 @@ fn a_replacement_takes_away_what_is_gone_but_keeps_what_is_no_good_in_the_store(
 fn what_was_saved_of_another_store_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path()).replace(3, list(&[entry("/a", "1", 3)]), &none()).unwrap();
-    let (mirror, set_aside) = Mirror::open(folder.path(), "dir:/elsewhere").unwrap();
-    let set_aside = set_aside.unwrap();
-    assert_eq!(set_aside.reason, "it is not of dir:/elsewhere");
-    assert!(set_aside.path.exists());
+    let (mirror, quarantine_file) = Mirror::open(folder.path(), "dir:/elsewhere").unwrap();
+    let quarantine_file = quarantine_file.unwrap();
+    assert_eq!(quarantine_file.reason, "it is not of dir:/elsewhere");
+    assert!(quarantine_file.path.exists());
     assert_eq!(mirror.load().unwrap(), None);
 }
 
@@ -83,8 +83,8 @@ fn what_was_saved_of_another_store_is_set_aside() {
 fn mirror_of_etcd_named_otherwise_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let reopened = |source: &str| {
-        let (mirror, set_aside) = Mirror::open(folder.path(), source).unwrap();
-        (mirror.load().unwrap(), set_aside)
+        let (mirror, quarantine_file) = Mirror::open(folder.path(), source).unwrap();
+        (mirror.load().unwrap(), quarantine_file)
     };
     let (mut mirror, _) = Mirror::open(folder.path(), "etcd://a:2379,b:2379").unwrap();
     let entries = vec![entry("/a", "1", 3)];
@@ -100,8 +100,8 @@ fn mirror_of_etcd_named_otherwise_is_kept() {
     ] {
         assert_eq!(reopened(source), (saved.clone(), None), "{source}");
     }
-    let (found, set_aside) = reopened("etcds://a:2379");
-    assert_eq!((found, set_aside.unwrap().reason.as_str()), (None, "it is not of etcds://a:2379"));
+    let (found, quarantine_file) = reopened("etcds://a:2379");
+    assert_eq!((found, quarantine_file.unwrap().reason.as_str()), (None, "it is not of etcds://a:2379"));
 }
 
 #[test]
@@ -119,8 +119,8 @@ fn a_file_of_another_kind_is_set_aside_and_one_that_may_not_be_opened_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);
     fs::write(&path, "no database at all, but a text that somebody left here by mistake").unwrap();
-    let (mirror, set_aside) = Mirror::open(folder.path(), SOURCE_URL).unwrap();
-    assert!(set_aside.is_some());
+    let (mirror, quarantine_file) = Mirror::open(folder.path(), SOURCE_URL).unwrap();
+    assert!(quarantine_file.is_some());
     drop(mirror);
     // Root may open anything, so a folder stands in for a file without permission.
     fs::remove_file(&path).unwrap();
@@ -143,8 +143,8 @@ fn what_an_older_version_saved_in_another_format_is_set_aside() {
     drop(state);
     write.commit().unwrap();
     drop(database);
-    let (mirror, set_aside) = Mirror::open(folder.path(), SOURCE_URL).unwrap();
-    assert_eq!(set_aside.unwrap().reason, "its format is 0, and this is 1");
+    let (mirror, quarantine_file) = Mirror::open(folder.path(), SOURCE_URL).unwrap();
+    assert_eq!(quarantine_file.unwrap().reason, "its format is 0, and this is 1");
     assert_eq!(mirror.load().unwrap(), None, "a new one is begun");
 }
 
@@ -174,14 +174,14 @@ fn a_truncated_or_changed_file_is_either_set_aside_or_was_changed_where_it_means
             }
         }
         fs::write(folder.path().join(FILE), bytes).unwrap();
-        let (mirror, set_aside) = Mirror::open(folder.path(), SOURCE_URL).unwrap();
+        let (mirror, quarantine_file) = Mirror::open(folder.path(), SOURCE_URL).unwrap();
         let loaded = mirror.load().unwrap();
-        match set_aside {
+        match quarantine_file {
             Some(_) => assert_eq!(loaded, None, "round {round}"),
             // An empty file is a new one.
             None => assert!(loaded.is_none() || loaded.as_ref() == Some(&whole), "round {round}"),
         }
-        set_aside_count += usize::from(set_aside.is_some());
+        set_aside_count += usize::from(quarantine_file.is_some());
     }
     assert!(set_aside_count > 50, "{set_aside_count}: the damage is real");
 }

@@ -102,7 +102,7 @@ async fn file_unreadable_from_the_start_has_what_was_saved() {
 async fn manifests_without_fault_do_not_ask_for_what_was_saved() {
     let outer = TempDir::new().unwrap();
     fs::write(outer.path().join("web.yaml"), service("web", 1)).unwrap();
-    let recall: Recall = Box::new(|| panic!("asked"));
+    let recall: LoadSaved = Box::new(|| panic!("asked"));
     let options = DirOptions { recall: Some(recall), ..DirOptions::default() };
     let store = DirStore::open_with(outer.path(), options).await.unwrap();
     assert_eq!(store.list(ROOT).await.unwrap().entries.len(), 1);

@@ -16,7 +16,7 @@ impl Folder {
 
     /// As it is found by a run after one that saved this.
     pub(crate) async fn with_saved(files: &[(&str, &str)], saved: Vec<Entry>) -> Self {
-        let recall: Recall = Box::new(|| saved);
+        let recall: LoadSaved = Box::new(|| saved);
         Self::with_options(files, DirOptions { recall: Some(recall), ..DirOptions::default() }).await
     }
 

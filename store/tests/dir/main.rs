@@ -12,7 +12,7 @@ use std::{
 use contiv_store::{
     Batch, Change, Condition, Entry, Operation, Problem, Store, StoreError, Transaction, WatchEvent,
     WatchStream,
-    dir::{DirOptions, DirStore, Recall},
+    dir::{DirOptions, DirStore, LoadSaved},
     manifest::Links,
 };
 use futures::StreamExt;

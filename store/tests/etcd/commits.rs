@@ -104,9 +104,9 @@ async fn a_list_of_many_pages_shows_one_revision_while_writes_go_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_list_is_read_its_entries_are_shown_each_once() {
-    struct Shown(mpsc::Sender<Vec<Entry>>);
+    struct PageCollector(mpsc::Sender<Vec<Entry>>);
 
-    impl Preview for Shown {
+    impl Preview for PageCollector {
         fn begin(&self) {
             self.0.send(Vec::new()).unwrap();
         }
@@ -124,7 +124,7 @@ async fn while_a_list_is_read_its_entries_are_shown_each_once() {
         .chain((0..700).flat_map(|i| [key("pod", i), key("service", i)]));
     commit_in_chunks(&store, keys.collect()).await.unwrap();
     let (sender, shown) = mpsc::channel();
-    let snapshot = store.list_with_preview(PREFIX, &Shown(sender)).await.unwrap();
+    let snapshot = store.list_with_preview(PREFIX, &PageCollector(sender)).await.unwrap();
     let parts: Vec<Vec<Entry>> = shown.iter().collect();
     assert!(parts[0].is_empty(), "a list begins once");
     let (first, rest) = parts[1..].split_first().unwrap();

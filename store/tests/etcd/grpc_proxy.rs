@@ -18,7 +18,7 @@ use tokio::{
 
 const SOON: Duration = Duration::from_secs(60);
 /// Longer than twice the time after which a watch that says nothing is asked and given up.
-const QUIET: Duration = Duration::from_secs(15);
+const QUIET_PERIOD: Duration = Duration::from_secs(15);
 
 fn store(endpoint: String) -> EtcdStore {
     EtcdStore::new(&[endpoint], EtcdAccess::default()).unwrap()
@@ -75,7 +75,7 @@ async fn idle_watch_through_a_proxy_is_no_outage() {
     put(&etcd, "/ours/a").await;
     let mut events = follow(&proxy);
     assert_eq!(snapshot(&mut events).await.entries.len(), 1);
-    sleep(QUIET).await;
+    sleep(QUIET_PERIOD).await;
     put(&etcd, "/ours/b").await;
     let event = next(&mut events).await;
     assert!(matches!(event, FeedEvent::Changed(_)), "nothing was told before: {event:?}");
@@ -92,7 +92,7 @@ async fn proxy_compacted_while_the_prefix_is_quiet_is_followed_on() {
     put(&etcd, "/ours/begun").await;
     until_followed(&mut events, "/ours/begun").await;
     compact(&etcd).await;
-    sleep(QUIET).await;
+    sleep(QUIET_PERIOD).await;
     put(&etcd, "/ours/b").await;
     until_followed(&mut events, "/ours/b").await;
     put(&etcd, "/ours/c").await;

@@ -20,12 +20,12 @@ const PREFIX: &str = "/vnf-agent/";
 const ROOT: &str = "--user=root:top";
 
 /// An etcd with a user `contiv` who may read and write below [`PREFIX`], and the file with the user's password.
-struct Guarded {
+struct SecuredEtcd {
     etcd: Etcd,
     folder: TempDir,
 }
 
-impl Guarded {
+impl SecuredEtcd {
     async fn start(flags: &[&str]) -> Self {
         Self::start_with(None, flags).await
     }
@@ -108,7 +108,7 @@ fn write() -> Vec<Operation> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_who_may_do_little_else_can_list_watch_and_write() {
-    let guarded = Guarded::enabled(&[]).await;
+    let guarded = SecuredEtcd::enabled(&[]).await;
     let store = guarded.store();
     let revision = store.commit(write()).await.unwrap();
     assert_eq!(store.list(PREFIX).await.unwrap().entries.len(), 1);
@@ -132,7 +132,7 @@ async fn a_token_that_has_expired_is_renewed_for_every_kind_of_request() {
     let secret = tempfile::NamedTempFile::new().unwrap();
     fs::write(&secret, "the secret that tokens are signed with").unwrap();
     let flag = format!("--auth-token=jwt,priv-key={},sign-method=HS256,ttl=3s", secret.path().display());
-    let guarded = Guarded::enabled(&[&flag]).await;
+    let guarded = SecuredEtcd::enabled(&[&flag]).await;
     // Each has a token of its own, which it gets now.
     let stores: Vec<EtcdStore> = std::iter::repeat_with(|| guarded.store()).take(6).collect();
     let lease = stores[0].grant(Duration::from_secs(60)).await.unwrap();
@@ -153,7 +153,7 @@ async fn a_token_that_has_expired_is_renewed_for_every_kind_of_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_feed_survives_tokens_that_expire_and_members_that_forget_them() {
-    let mut guarded = Guarded::enabled(&["--auth-token-ttl=1"]).await;
+    let mut guarded = SecuredEtcd::enabled(&["--auth-token-ttl=1"]).await;
     let mut wire = Proxy::start(&guarded.etcd.endpoint()).await.unwrap();
     let (mut events, _handle) = Feed::start(Arc::new(guarded.store_at(wire.endpoint())), PREFIX);
     assert!(matches!(next(&mut events).await, FeedEvent::Snapshot(_)));
@@ -178,7 +178,7 @@ async fn a_feed_survives_tokens_that_expire_and_members_that_forget_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_is_refused_by_user_and_file_and_a_right_one_counts_at_once() {
-    let guarded = Guarded::enabled(&[]).await;
+    let guarded = SecuredEtcd::enabled(&[]).await;
     guarded.write_password("not-that-one");
     let store = guarded.store();
     let error = store.list(PREFIX).await.unwrap_err();
@@ -195,7 +195,7 @@ async fn a_wrong_password_is_refused_by_user_and_file_and_a_right_one_counts_at_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_that_was_changed_counts_without_a_restart() {
-    let guarded = Guarded::enabled(&[]).await;
+    let guarded = SecuredEtcd::enabled(&[]).await;
     let store = guarded.store();
     let (mut events, _handle) = Feed::start(Arc::new(store.clone()), PREFIX);
     assert!(matches!(next(&mut events).await, FeedEvent::Snapshot(_)));
@@ -221,7 +221,7 @@ async fn a_password_that_was_changed_counts_without_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn etcd_may_begin_to_want_users_while_it_is_used() {
-    let guarded = Guarded::start(&[]).await;
+    let guarded = SecuredEtcd::start(&[]).await;
     let (store, nobody) =
         (guarded.store(), EtcdStore::new(&[guarded.etcd.endpoint()], EtcdAccess::default()).unwrap());
     store.commit(write()).await.unwrap();
@@ -239,7 +239,7 @@ async fn etcd_may_begin_to_want_users_while_it_is_used() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_user_counts_and_not_the_one_that_the_certificate_names() {
     let authority = Authority::new().unwrap();
-    let guarded = Guarded::start_with(Some(&authority), &[]).await;
+    let guarded = SecuredEtcd::start_with(Some(&authority), &[]).await;
     let access = EtcdAccess {
         user: Some("contiv".to_owned()),
         password_file: Some(guarded.password_file()),

@@ -26,7 +26,7 @@ use tokio::{
 const BOUND: Duration = Duration::from_secs(60);
 
 /// A cluster, a writer of the keys `/0`, `/1`, …, and a feed that must deliver each of them.
-struct Scene {
+struct Scenario {
     etcd: Vec<Etcd>,
     /// Between the feed and the members.
     wires: Vec<Proxy>,
@@ -39,7 +39,7 @@ struct Scene {
     outages: Vec<String>,
 }
 
-impl Scene {
+impl Scenario {
     async fn start() -> Self {
         let etcd = Etcd::start_cluster(3).await.unwrap();
         let direct: Vec<String> = etcd.iter().map(Etcd::endpoint).collect();
@@ -86,7 +86,7 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for Scenario {
     fn drop(&mut self) {
         self.writer.abort();
     }
@@ -105,8 +105,8 @@ async fn write(endpoints: Vec<String>, written: Arc<AtomicU64>) {
 }
 
 /// Something happens to each member in turn, and is mended; no event is lost.
-async fn each_in_turn(trouble: impl AsyncFn(&mut Scene, usize), mend: impl AsyncFn(&mut Scene, usize)) {
-    let mut scene = Scene::start().await;
+async fn each_in_turn(trouble: impl AsyncFn(&mut Scenario, usize), mend: impl AsyncFn(&mut Scenario, usize)) {
+    let mut scene = Scenario::start().await;
     scene.catch_up().await;
     for victim in 0..3 {
         println!("member {victim} is in trouble");

@@ -7,7 +7,7 @@ use clap::Args;
 use contiv_model::{Object, Snapshot, wire};
 use contiv_proto::{Key, key};
 use contiv_renderer::route::RouteOptions;
-use contiv_store::{StoreUrl, etcd::EtcdAccess, manifest::Parsed};
+use contiv_store::{StoreUrl, etcd::EtcdAccess, manifest::ParsedManifests};
 
 use crate::{
     cli::{
@@ -80,7 +80,7 @@ impl VerifyTarget {
     }
 }
 
-fn of_manifests(parsed: &Parsed, terminal: &mut Terminal) -> anyhow::Result<(Vec<Object>, bool)> {
+fn of_manifests(parsed: &ParsedManifests, terminal: &mut Terminal) -> anyhow::Result<(Vec<Object>, bool)> {
     print_findings(parsed, &mut terminal.err)?;
     let (objects, problems) = validate(parsed, &mut terminal.err)?;
     Ok((objects, parsed.problems.is_empty() && problems.is_empty()))

@@ -5,7 +5,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 /// The work as words.
-fn words(work: &Work) -> Vec<String> {
+fn words(work: &ReadPlan) -> Vec<String> {
     let complete = work.complete.iter().map(|path| format!("read {}", path.display()));
     let overdue = work.overdue.iter().map(|path| format!("check {}", path.display()));
     let rescan = work.rescan.then(|| "rescan".to_owned());
@@ -20,7 +20,7 @@ fn work(signals: &[Signal]) -> (Vec<String>, Vec<String>) {
         pending.note(signal.clone(), now);
     }
     let at_once = words(&pending.take(now));
-    let later = words(&pending.take(now + GRACE));
+    let later = words(&pending.take(now + REMOVAL_GRACE));
     assert_eq!(pending.deadline(now), None);
     (at_once, later)
 }

@@ -17,7 +17,7 @@ pub(super) struct Cluster {
     pub(super) version: i64,
     objects: BTreeMap<Resource, Objects>,
     /// In the order in which it happened.
-    history: Vec<Happened>,
+    history: Vec<ObjectChange>,
     /// The version before the first of the history.
     forgotten: i64,
     /// What lists that are not at their end yet go on with.
@@ -26,7 +26,7 @@ pub(super) struct Cluster {
 
 /// One change of one object.
 #[derive(Debug, Clone)]
-pub(super) struct Happened {
+pub(super) struct ObjectChange {
     pub(super) version: i64,
     pub(super) resource: Resource,
     id: Id,
@@ -76,7 +76,7 @@ impl Cluster {
         }
         let after: Arc<str> = object.to_string().into();
         let before = self.objects.entry(resource).or_default().insert(id.clone(), Arc::clone(&after));
-        self.history.push(Happened { version: self.version, resource, id, before, after: Some(after) });
+        self.history.push(ObjectChange { version: self.version, resource, id, before, after: Some(after) });
         self.version
     }
 
@@ -84,7 +84,7 @@ impl Cluster {
         let id = (namespace.to_owned(), name.to_owned());
         let Some(before) = self.objects.entry(resource).or_default().remove(&id) else { return };
         self.version += 1;
-        self.history.push(Happened {
+        self.history.push(ObjectChange {
             version: self.version,
             resource,
             id,
@@ -112,7 +112,7 @@ impl Cluster {
         }
         let mut objects = self.objects(resource);
         let later = self.history.iter().rev().take_while(|happened| happened.version > version);
-        for Happened { id, before, .. } in later.filter(|happened| happened.resource == resource) {
+        for ObjectChange { id, before, .. } in later.filter(|happened| happened.resource == resource) {
             match before {
                 Some(before) => objects.insert(id.clone(), Arc::clone(before)),
                 None => objects.remove(id),
@@ -140,7 +140,7 @@ impl Cluster {
     }
 
     /// What happened to one type after a version; none if that is gone.
-    pub(super) fn after(&self, resource: Resource, version: i64) -> Option<Vec<Happened>> {
+    pub(super) fn after(&self, resource: Resource, version: i64) -> Option<Vec<ObjectChange>> {
         if version < self.forgotten {
             return None;
         }

@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     answer::{Body, Query, status, status_text, with_body},
-    cluster::{Cluster, Happened, with_version},
+    cluster::{Cluster, ObjectChange, with_version},
     list::with_kind,
     resource::Resource,
     selector::Selector,
@@ -101,7 +101,7 @@ impl Watch {
             self.version = one.version;
             let is_selected =
                 |json: &Option<Arc<str>>| json.as_ref().is_some_and(|json| self.selector.matches(json));
-            let Happened { before, after, .. } = &one;
+            let ObjectChange { before, after, .. } = &one;
             let (event, json) = match (is_selected(before), is_selected(after)) {
                 (false, false) => continue,
                 (false, true) => ("ADDED", after),
