@@ -167,7 +167,7 @@ impl<T: Send + Sync + 'static> Controller<T> {
 impl<T: Send + Sync + 'static> Controller<T> {
     /// A context whose caches hold what the store does now. Nothing runs.
     pub(crate) async fn context(&self, environment: &Environment) -> Result<Context<T>, RunError> {
-        let mut opened = opened::Opened::new(self, &environment.store);
+        let mut opened = opened::OpenedCaches::new(self, &environment.store);
         opened.prime().await?;
         let context = Context::new(Setup::new(environment), opened.cache, opened.caches);
         context.first_pass().begin(std::collections::BTreeSet::new());
@@ -235,6 +235,6 @@ impl<T: Send + Sync + 'static> AnyController for Controller<T> {
     }
 
     fn stand_by(self: Arc<Self>, store: &Arc<dyn Store>) -> Box<dyn Standby> {
-        Box::new(standby::Waiting::new(self, store))
+        Box::new(standby::StandbyController::new(self, store))
     }
 }

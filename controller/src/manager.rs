@@ -47,7 +47,7 @@ pub use progress::{Progress, Stall};
 use supervisor::Supervisor;
 
 /// How long runs under way may take when the manager is told to stop.
-const GRACE: Duration = Duration::from_secs(10);
+const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// What is wrong with what a manager is given.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -94,7 +94,14 @@ impl fmt::Debug for Manager {
 impl Manager {
     /// A manager without controllers. Singletons run while `lease` is held.
     pub fn new(store: Arc<dyn Store>, lease: Lease) -> Self {
-        Self { store, lease, metrics: None, grace: GRACE, controllers: Vec::new(), queues: Queues::default() }
+        Self {
+            store,
+            lease,
+            metrics: None,
+            grace: STOP_GRACE,
+            controllers: Vec::new(),
+            queues: Queues::default(),
+        }
     }
 
     /// Counts what the work queues do; each is labelled with its controller's name.

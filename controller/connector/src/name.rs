@@ -1,7 +1,7 @@
 //! Names of source services as names of stored services.
 
 /// The longest name of a service: that of a DNS label.
-const LONGEST: usize = 63;
+const MAX_NAME_LENGTH: usize = 63;
 
 /// The name in lower case (flomesh), with `-` for what other registries separate words with.
 ///
@@ -27,8 +27,8 @@ pub fn check(name: &str) -> Result<(), String> {
     if name.is_empty() {
         return Err("it is empty; it must have a letter or a digit".to_owned());
     }
-    if name.len() > LONGEST {
-        return Err(format!("{name:?} has {} characters; {LONGEST} are allowed", name.len()));
+    if name.len() > MAX_NAME_LENGTH {
+        return Err(format!("{name:?} has {} characters; {MAX_NAME_LENGTH} are allowed", name.len()));
     }
     let is_legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if let Some(c) = name.chars().find(|c| !is_legal(*c)) {

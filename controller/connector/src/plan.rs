@@ -31,7 +31,7 @@ use crate::{
     cluster_address::AddressPool,
     stored::{self, Id, Stored},
 };
-use wanted::Wanted;
+use wanted::DesiredServices;
 
 /// One registry, in the order of the configuration: of two that have a name, the first has it.
 #[derive(Debug, Clone, Copy)]
@@ -138,7 +138,7 @@ struct Planning<'a> {
 
 impl Planning<'_> {
     /// A service of this connector that is stored.
-    fn stored_service(&mut self, id: &Id, stored: &Service, wanted: &mut Wanted<'_>) {
+    fn stored_service(&mut self, id: &Id, stored: &Service, wanted: &mut DesiredServices<'_>) {
         let (registry, source) = build::origin(stored);
         if wanted.is_unknown(registry, source) {
             // Whoever else wants the name gets it when it is known that this one does not.
@@ -205,7 +205,7 @@ impl Planning<'_> {
     }
 
     /// Endpoints of this connector whose service is not, or is gone.
-    fn stray_endpoints(&mut self, id: &Id, endpoints: &Endpoints, wanted: &Wanted<'_>) {
+    fn stray_endpoints(&mut self, id: &Id, endpoints: &Endpoints, wanted: &DesiredServices<'_>) {
         if self.stored.services.contains_key(id) || self.created.contains(id) {
             return;
         }

@@ -25,7 +25,7 @@ use crate::{
 };
 use desired::desired;
 use names::unused_name;
-use packing::{Packed, pack};
+use packing::{SlicePacking, pack};
 use ports::Ports;
 
 /// One slice to write.
@@ -92,7 +92,7 @@ pub fn plan(input: &Input<'_>) -> Vec<SliceWrite> {
     for ((family, ports), slices) in &groups {
         let endpoints = desired.remove(&(*family, ports.clone())).unwrap_or_default();
         let packed = pack(endpoints, slices, &slice_labels, &input.service.name);
-        let Packed { new, changed, unused } = packed;
+        let SlicePacking { new, changed, unused } = packed;
         creates.extend(new.into_iter().map(|endpoints| (*family, ports.clone(), endpoints)));
         updates
             .extend(changed.into_iter().map(|(name, endpoints)| (*family, ports.clone(), name, endpoints)));

@@ -14,7 +14,7 @@ use crate::slice::StoredSlice;
 
 /// How long a run waits for the cache to catch up, before it is tried again later. It is never that far behind, unless the
 /// store cannot be followed.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// By service, what its last commit was. A lock, held for one operation on a map.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl Tracker {
         let Some(revision) = self.commits.lock().get(service).map(|commit| commit.revision) else {
             return Ok(());
         };
-        match timeout(PATIENCE, slices.wait_for_revision(revision)).await {
+        match timeout(CATCH_UP_TIMEOUT, slices.wait_for_revision(revision)).await {
             Ok(seen) => Ok(seen?),
             Err(_) => Err(format!("the view of the slices is older than revision {revision}").into()),
         }

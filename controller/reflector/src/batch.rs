@@ -13,7 +13,7 @@ const LARGEST_SIZE: usize = 512 << 10;
 
 /// One write, and what it is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedWrite {
     pub(crate) path: Arc<str>,
     pub(crate) action: Action,
     pub(crate) write: Write,
@@ -22,7 +22,7 @@ pub(crate) struct Planned {
 }
 
 /// As many as fit; at least one, if there is any.
-pub(crate) fn fill(planned: impl Iterator<Item = Planned>, limit: usize) -> Vec<Planned> {
+pub(crate) fn fill(planned: impl Iterator<Item = PlannedWrite>, limit: usize) -> Vec<PlannedWrite> {
     let mut size = 0;
     let mut batch = Vec::new();
     for one in planned.take(limit) {

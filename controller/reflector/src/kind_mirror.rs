@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use crate::{
-    batch::{LARGEST, Planned},
+    batch::{LARGEST, PlannedWrite},
     source_and_stored::SourceAndStored,
 };
 
@@ -18,7 +18,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// When a key that was parked is tried again if nothing is heard of it: then the store is listed anew, too.
 const PARKED_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// When Kubernetes has answered whoever takes over, what that one has missed comes right behind.
-const CATCH_UP: Duration = Duration::from_millis(100);
+const CATCH_UP_DELAY: Duration = Duration::from_millis(100);
 
 pub(crate) struct KindMirror {
     sides: SourceAndStored,
@@ -57,7 +57,7 @@ impl KindMirror {
         while !self.sides.is_fresh() || !self.sides.state.is_listed() {
             self.sides.next().await?;
         }
-        self.not_before = Some(Instant::now() + CATCH_UP);
+        self.not_before = Some(Instant::now() + CATCH_UP_DELAY);
         loop {
             self.sides.take_in_all();
             self.measure();
@@ -111,7 +111,7 @@ impl KindMirror {
         let writes = planned.iter().map(|planned| planned.write.clone()).collect();
         match self.writer.commit(writes).await {
             Ok(revision) => {
-                for Planned { action, .. } in &planned {
+                for PlannedWrite { action, .. } in &planned {
                     self.sides.stats.wrote(self.sides.kind, *action);
                 }
                 self.sides.state.written(&planned, revision.unwrap_or_default());
@@ -123,9 +123,9 @@ impl KindMirror {
     }
 
     /// Decides what becomes of a batch that was not written.
-    fn recover(&mut self, planned: &[Planned], error: WriteError) -> Result<(), BoxError> {
+    fn recover(&mut self, planned: &[PlannedWrite], error: WriteError) -> Result<(), BoxError> {
         let failed = |sides: &SourceAndStored| {
-            for Planned { action, .. } in planned {
+            for PlannedWrite { action, .. } in planned {
                 sides.stats.failed(sides.kind, *action);
             }
         };

@@ -18,18 +18,18 @@ pub(crate) struct SourceAndStored {
     store: Arc<dyn Store>,
     pub(crate) stats: Stats,
     pub(crate) state: State,
-    wanted: Option<Side>,
-    stored: Option<Side>,
+    wanted: Option<FeedReceiver>,
+    stored: Option<FeedReceiver>,
     /// Whether Kubernetes has answered since [`SourceAndStored::mark_stale`].
     is_fresh: bool,
 }
 
-struct Side {
+struct FeedReceiver {
     events: Receiver<Delivery>,
     handle: FeedHandle,
 }
 
-impl Side {
+impl FeedReceiver {
     fn open(store: &Arc<dyn Store>, kind: Kind) -> Self {
         let (events, handle) = Feed::start(Arc::clone(store), Key::prefix(kind));
         Self { events, handle }
@@ -67,10 +67,10 @@ impl SourceAndStored {
 
     /// Takes in what happens next. Nothing is lost when this is dropped.
     pub(crate) async fn next(&mut self) -> Result<(), BoxError> {
-        let wanted = self.wanted.get_or_insert_with(|| Side::open(&self.source, self.kind));
+        let wanted = self.wanted.get_or_insert_with(|| FeedReceiver::open(&self.source, self.kind));
         // One list after the other: while it is taken in, a list is there twice.
         let heard = if self.state.has_wanted() {
-            let stored = self.stored.get_or_insert_with(|| Side::open(&self.store, self.kind));
+            let stored = self.stored.get_or_insert_with(|| FeedReceiver::open(&self.store, self.kind));
             tokio::select! {
                 event = wanted.events.recv() => SourceEvent::Wanted(event),
                 event = stored.events.recv() => SourceEvent::Stored(event),

@@ -11,7 +11,7 @@ use contiv_proto::{Key, Object};
 use contiv_store::{Batch, Change, Entry, Snapshot};
 
 use crate::{
-    batch::{self, Planned},
+    batch::{self, PlannedWrite},
     ownership::{is_foreign, is_foreign_value},
 };
 
@@ -22,9 +22,9 @@ pub(crate) type Path = Arc<str>;
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// What Kubernetes says; none before its first list.
-    wanted: Option<BTreeMap<Path, Wanted>>,
+    wanted: Option<BTreeMap<Path, SourceValue>>,
     /// What is in the store; none before its first list.
-    stored: Option<BTreeMap<Path, Stored>>,
+    stored: Option<BTreeMap<Path, StoredValue>>,
     /// The keys that differ.
     due: BTreeSet<Path>,
     /// Those of them whose last write failed: they wait until something is heard of them, or all are tried again.
@@ -33,14 +33,14 @@ pub(crate) struct State {
 
 /// What Kubernetes says of an object that is there.
 #[derive(Debug, PartialEq, Eq)]
-enum Wanted {
+enum SourceValue {
     Value(Bytes),
     /// It cannot be read, or is not to be reflected because it is somebody else's.
     Unknown,
 }
 
 #[derive(Debug)]
-struct Stored {
+struct StoredValue {
     /// That which is wanted, if they are the same.
     value: Bytes,
     mod_revision: i64,
@@ -66,8 +66,8 @@ impl State {
             let (path, value) = read_wanted(entry);
             // The value that is shared with the other side already, where there is one.
             match before.get_key_value(&path) {
-                Some((path, Wanted::Value(old))) if value == Wanted::Value(old.clone()) => {
-                    wanted.insert(Arc::clone(path), Wanted::Value(old.clone()));
+                Some((path, SourceValue::Value(old))) if value == SourceValue::Value(old.clone()) => {
+                    wanted.insert(Arc::clone(path), SourceValue::Value(old.clone()));
                 }
                 _ => drop(wanted.insert(path, value)),
             }
@@ -90,7 +90,7 @@ impl State {
                     // Most changes in Kubernetes change nothing here: one copy is enough.
                     let value = match stored {
                         Some(stored) if value.value() == Some(&stored.value) => {
-                            Wanted::Value(stored.value.clone())
+                            SourceValue::Value(stored.value.clone())
                         }
                         _ => value,
                     };
@@ -141,19 +141,19 @@ impl State {
     }
 
     /// The next writes, at most `limit`, as many as fit one transaction. The same again until something is heard of them.
-    pub(crate) fn plan(&self, limit: usize) -> Vec<Planned> {
+    pub(crate) fn plan(&self, limit: usize) -> Vec<PlannedWrite> {
         let due = self.due.iter().filter(|path| !self.parked.contains(*path));
         batch::fill(due.filter_map(|path| self.planned(path)), limit)
     }
 
     /// These were written, all in one transaction of this revision.
-    pub(crate) fn written(&mut self, planned: &[Planned], revision: i64) {
-        for Planned { path, .. } in planned {
-            let value = self.wanted.as_ref().and_then(|wanted| wanted.get(path)).and_then(Wanted::value);
+    pub(crate) fn written(&mut self, planned: &[PlannedWrite], revision: i64) {
+        for PlannedWrite { path, .. } in planned {
+            let value = self.wanted.as_ref().and_then(|wanted| wanted.get(path)).and_then(SourceValue::value);
             if let Some(stored) = &mut self.stored {
                 match value.cloned() {
                     Some(value) => {
-                        let written = Stored { value, mod_revision: revision, is_foreign: false };
+                        let written = StoredValue { value, mod_revision: revision, is_foreign: false };
                         stored.insert(Arc::clone(path), written);
                     }
                     None => drop(stored.remove(path)),
@@ -193,7 +193,7 @@ impl State {
         self.wanted.as_ref().map_or(0, BTreeMap::len)
     }
 
-    fn planned(&self, path: &Path) -> Option<Planned> {
+    fn planned(&self, path: &Path) -> Option<PlannedWrite> {
         let action = self.action(path)?;
         let value = || self.wanted.as_ref()?.get(path)?.value().cloned();
         let mod_revision = || self.stored.as_ref()?.get(path).map(|stored| stored.mod_revision);
@@ -203,15 +203,17 @@ impl State {
             Action::Delete => Write::delete(&at(path, mod_revision()?)),
         };
         let size = if action == Action::Delete { 0 } else { value()?.len() };
-        Some(Planned { path: Arc::clone(path), action, write, size })
+        Some(PlannedWrite { path: Arc::clone(path), action, write, size })
     }
 
     fn action(&self, path: &Path) -> Option<Action> {
         let (wanted, stored) = (self.wanted.as_ref()?.get(path), self.stored.as_ref()?.get(path));
         match (wanted, stored) {
-            (_, Some(Stored { is_foreign: true, .. })) | (Some(Wanted::Unknown), _) | (None, None) => None,
-            (Some(Wanted::Value(_)), None) => Some(Action::Add),
-            (Some(Wanted::Value(wanted)), Some(stored)) => {
+            (_, Some(StoredValue { is_foreign: true, .. }))
+            | (Some(SourceValue::Unknown), _)
+            | (None, None) => None,
+            (Some(SourceValue::Value(_)), None) => Some(Action::Add),
+            (Some(SourceValue::Value(wanted)), Some(stored)) => {
                 (*wanted != stored.value).then_some(Action::Update)
             }
             (None, Some(_)) => Some(Action::Delete),
@@ -236,27 +238,27 @@ impl State {
     }
 
     /// Shares key and value with what is wanted, where they are the same.
-    fn read_stored(&self, entry: Entry) -> (Path, Stored) {
+    fn read_stored(&self, entry: Entry) -> (Path, StoredValue) {
         let Entry { key, value, mod_revision, .. } = entry;
         let wanted = self.wanted.as_ref().and_then(|wanted| wanted.get_key_value(key.as_str()));
         let path = wanted.map_or_else(|| key.as_str().into(), |(path, _)| Arc::clone(path));
         let wanted = wanted.and_then(|(_, wanted)| wanted.value());
         if let Some(wanted) = wanted.filter(|wanted| **wanted == value) {
-            return (path, Stored { value: wanted.clone(), mod_revision, is_foreign: false });
+            return (path, StoredValue { value: wanted.clone(), mod_revision, is_foreign: false });
         }
         // What cannot be read is of no use to anybody, and is not known to be somebody else's.
         let Some((of, object)) = decode(&key, &value) else {
-            return (path, Stored { value, mod_revision, is_foreign: false });
+            return (path, StoredValue { value, mod_revision, is_foreign: false });
         };
         let is_foreign = is_foreign(&object);
         // Written by another hand, and yet the same.
         let same = wanted.filter(|wanted| Object::decode(&of, wanted).is_ok_and(|wanted| wanted == object));
         let value = same.cloned().unwrap_or(value);
-        (path, Stored { value, mod_revision, is_foreign })
+        (path, StoredValue { value, mod_revision, is_foreign })
     }
 }
 
-impl Wanted {
+impl SourceValue {
     const fn value(&self) -> Option<&Bytes> {
         match self {
             Self::Value(value) => Some(value),
@@ -270,10 +272,10 @@ fn at(path: &Path, mod_revision: i64) -> contiv_controller::Object<()> {
     contiv_controller::Object { key: Arc::clone(path), value: (), create_revision: 0, mod_revision }
 }
 
-fn read_wanted(entry: Entry) -> (Path, Wanted) {
+fn read_wanted(entry: Entry) -> (Path, SourceValue) {
     let is_unknown = entry.value.is_empty()
         || Key::parse(&entry.key).ok().flatten().is_none_or(|key| is_foreign_value(&key, &entry.value));
-    let value = if is_unknown { Wanted::Unknown } else { Wanted::Value(entry.value) };
+    let value = if is_unknown { SourceValue::Unknown } else { SourceValue::Value(entry.value) };
     (entry.key.into(), value)
 }
 

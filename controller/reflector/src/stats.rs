@@ -17,7 +17,7 @@ type Label = [(&'static str, &'static str); 1];
 
 /// What is counted of each type.
 #[derive(Debug, Clone, Copy)]
-enum Counted {
+enum CounterKind {
     Adds,
     Updates,
     Deletes,
@@ -29,7 +29,7 @@ enum Counted {
     ResyncErrors,
 }
 
-/// In the order of [`Counted`]: as Contiv's `ksrapi.KsrStats` calls it, as metrics do, and what it is.
+/// In the order of [`CounterKind`]: as Contiv's `ksrapi.KsrStats` calls it, as metrics do, and what it is.
 const COUNTED: [(&str, &str, &str); 9] = [
     ("Adds", "adds", "Objects that were added to the store"),
     ("Updates", "updates", "Objects that were updated in the store"),
@@ -92,32 +92,32 @@ impl Stats {
 
     pub(crate) fn wrote(&self, kind: Kind, action: Action) {
         let what = match action {
-            Action::Add => Counted::Adds,
-            Action::Update => Counted::Updates,
-            Action::Delete => Counted::Deletes,
+            Action::Add => CounterKind::Adds,
+            Action::Update => CounterKind::Updates,
+            Action::Delete => CounterKind::Deletes,
         };
         self.count(kind, what, 1);
     }
 
     pub(crate) fn failed(&self, kind: Kind, action: Action) {
         let what = match action {
-            Action::Add => Counted::AddErrors,
-            Action::Update => Counted::UpdateErrors,
-            Action::Delete => Counted::DeleteErrors,
+            Action::Add => CounterKind::AddErrors,
+            Action::Update => CounterKind::UpdateErrors,
+            Action::Delete => CounterKind::DeleteErrors,
         };
         self.count(kind, what, 1);
     }
 
     pub(crate) fn could_not_read(&self, kind: Kind, objects: usize) {
-        self.count(kind, Counted::ArgumentErrors, objects);
+        self.count(kind, CounterKind::ArgumentErrors, objects);
     }
 
     pub(crate) fn resynced(&self, kind: Kind) {
-        self.count(kind, Counted::Resyncs, 1);
+        self.count(kind, CounterKind::Resyncs, 1);
     }
 
     pub(crate) fn lost(&self, kind: Kind) {
-        self.count(kind, Counted::ResyncErrors, 1);
+        self.count(kind, CounterKind::ResyncErrors, 1);
     }
 
     /// How far one type is: what there is, what is not yet as it should be, and whether both sides are known.
@@ -142,7 +142,7 @@ impl Stats {
         Counts(names.zip(&self.counters).map(|(name, counter)| (name, get(counter))).collect())
     }
 
-    fn count(&self, kind: Kind, what: Counted, times: usize) {
+    fn count(&self, kind: Kind, what: CounterKind, times: usize) {
         self.counters[what as usize].get_or_create(&label(kind)).inc_by(times as u64);
     }
 }

@@ -7,13 +7,13 @@ use std::{
 
 use contiv_store::{Batch, Change, Entry, Snapshot};
 
-use super::index::{Built, Index};
+use super::index::{Index, PopulatedIndex};
 use crate::resource::{Event, Key, Object, ResourceType};
 
 pub(crate) struct Contents<T> {
     pub(super) resource_type: ResourceType<T>,
     pub(super) objects: BTreeMap<Key, Arc<Object<T>>>,
-    pub(super) indexes: Vec<Built<T>>,
+    pub(super) indexes: Vec<PopulatedIndex<T>>,
     pub(super) problems: BTreeMap<Key, String>,
     /// None until the first list.
     pub(super) revision: Option<i64>,
@@ -25,7 +25,7 @@ impl<T> Contents<T> {
         Self {
             resource_type,
             objects: BTreeMap::new(),
-            indexes: indexes.into_iter().map(Built::new).collect(),
+            indexes: indexes.into_iter().map(PopulatedIndex::new).collect(),
             problems: BTreeMap::new(),
             revision: None,
             down: None,

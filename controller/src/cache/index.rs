@@ -82,13 +82,13 @@ pub(super) fn pair((name, value): (&String, &String)) -> String {
 }
 
 /// An index with what it found.
-pub(super) struct Built<T> {
+pub(super) struct PopulatedIndex<T> {
     pub(super) index: Index<T>,
     /// Values, and the objects that have them.
     entries: BTreeSet<(String, Key)>,
 }
 
-impl<T> Built<T> {
+impl<T> PopulatedIndex<T> {
     pub(super) fn new(index: Index<T>) -> Self {
         Self { index, entries: BTreeSet::new() }
     }

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::{
     CacheError, Contents,
-    index::{Built, Labels, NEXT_LABEL, pair},
+    index::{Labels, NEXT_LABEL, PopulatedIndex, pair},
 };
 use crate::resource::{Key, Object};
 
@@ -141,7 +141,7 @@ impl<T> View<'_, T> {
         Ok(keys.into_iter().filter_map(|key| self.get(key)).collect())
     }
 
-    fn index(&self, name: &str) -> Result<&Built<T>, CacheError> {
+    fn index(&self, name: &str) -> Result<&PopulatedIndex<T>, CacheError> {
         self.contents.indexes.iter().find(|built| built.index.name() == name).ok_or_else(|| {
             CacheError::NoSuchIndex {
                 resource_type: self.contents.resource_type.name().to_owned(),

@@ -29,9 +29,9 @@ pub trait Background<T>: Send {
 pub(super) type BackgroundFn<T> = Arc<dyn Fn(&Arc<dyn Store>) -> Box<dyn Background<T>> + Send + Sync>;
 
 /// A closure, which has nothing to prepare.
-pub(super) struct Plain<F>(pub(super) Arc<F>);
+pub(super) struct ClosureBackground<F>(pub(super) Arc<F>);
 
-impl<T, F, Fut> Background<T> for Plain<F>
+impl<T, F, Fut> Background<T> for ClosureBackground<F>
 where
     F: Fn(Context<T>) -> Fut + Send + Sync,
     Fut: Future<Output = Result<(), BoxError>> + Send + 'static,

@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, mpsc, watch};
 use super::{
     Background, BackgroundFn, BuildError, Context, Controller, HookFn, NotifyFn, Placement, ReconcileFn,
     Reconciler, Setup,
-    background::Plain,
+    background::ClosureBackground,
     custom_watch::{AnyCustomWatch, Channel},
     erase,
     typed_watch::{AnyWatch, TypedWatch},
@@ -111,11 +111,11 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
     pub fn with_watch_of<U: Send + Sync + 'static>(
         mut self,
         watched: &ResourceType<U>,
-        concerns: impl Fn(&Event<U>) -> bool + Send + Sync + 'static,
+        is_relevant: impl Fn(&Event<U>) -> bool + Send + Sync + 'static,
         mapper: Mapper<U>,
     ) -> Self {
-        let (resource_type, concerns) = (watched.clone(), Arc::new(concerns));
-        self.watches.push(Box::new(TypedWatch { resource_type, concerns, mapper, indexes: Vec::new() }));
+        let (resource_type, is_relevant) = (watched.clone(), Arc::new(is_relevant));
+        self.watches.push(Box::new(TypedWatch { resource_type, is_relevant, mapper, indexes: Vec::new() }));
         self
     }
 
@@ -204,7 +204,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
         let task = Arc::new(task);
-        self.with_warm_background(move |_| Plain(Arc::clone(&task)))
+        self.with_warm_background(move |_| ClosureBackground(Arc::clone(&task)))
     }
 
     /// The same for a task that has something to prepare: with [`Self::with_warm_standby`] it does while it waits for the

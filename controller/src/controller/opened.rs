@@ -16,14 +16,14 @@ use crate::{
 };
 
 /// The types of a controller, followed, and nothing else yet.
-pub(crate) struct Opened<T> {
+pub(crate) struct OpenedCaches<T> {
     pub(crate) cache: Cache<T>,
     pub(crate) caches: Caches,
     pub(super) managed: Reflector<T>,
     pub(super) watches: Vec<Box<dyn OpenWatch>>,
 }
 
-impl<T: Send + Sync + 'static> Opened<T> {
+impl<T: Send + Sync + 'static> OpenedCaches<T> {
     /// Starts to follow the types.
     pub(crate) fn new(controller: &Controller<T>, store: &Arc<dyn Store>) -> Self {
         let mut caches = Caches::new(Arc::clone(&controller.queries));

@@ -8,7 +8,8 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Background, Context, Controller, Environment, Setup, map_loop::Requests, opened::Opened, worker::Worker,
+    Background, Context, Controller, Environment, Setup, map_loop::Requests, opened::OpenedCaches,
+    worker::Worker,
 };
 use crate::{
     BoxError,
@@ -41,7 +42,7 @@ pub enum RunError {
 pub(super) async fn run<T: Send + Sync + 'static>(
     controller: &Controller<T>,
     environment: Environment,
-    opened: Option<Opened<T>>,
+    opened: Option<OpenedCaches<T>>,
     task: Option<Box<dyn Background<T>>>,
 ) -> Result<(), RunError> {
     let Environment { stop, abort, .. } = &environment;
@@ -50,7 +51,7 @@ pub(super) async fn run<T: Send + Sync + 'static>(
         let Some(result) = stop.run_until_cancelled(initialize(setup.clone())).await else { return Ok(()) };
         result.map_err(RunError::Initializer)?;
     }
-    let opened = opened.unwrap_or_else(|| Opened::new(controller, &environment.store));
+    let opened = opened.unwrap_or_else(|| OpenedCaches::new(controller, &environment.store));
     let context = Context::new(setup, opened.cache.clone(), opened.caches.clone());
     controller.cache.send_replace(Some(context.cache().clone()));
 
@@ -98,13 +99,13 @@ async fn reconcile_all<T: Send + Sync + 'static>(
     controller: &Controller<T>,
     environment: &Environment,
     context: Context<T>,
-    mut opened: Opened<T>,
+    mut opened: OpenedCaches<T>,
 ) -> Result<(), RunError> {
     // Nothing is mapped or reconciled from half a cache.
     let primed = opened.prime();
     let Some(primed) = environment.stop.run_until_cancelled(primed).await else { return Ok(()) };
     primed?;
-    let Opened { managed, watches, .. } = opened;
+    let OpenedCaches { managed, watches, .. } = opened;
 
     let metrics = environment.metrics.as_ref();
     let queue = WorkQueue::with(&controller.name, controller.retry.clone(), metrics);

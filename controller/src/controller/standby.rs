@@ -5,7 +5,7 @@ use std::{future::pending, sync::Arc};
 use contiv_store::Store;
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{Background, Controller, Environment, RunError, opened::Opened, run::run};
+use super::{Background, Controller, Environment, RunError, opened::OpenedCaches, run::run};
 
 /// A controller of whatever type, between two runs.
 pub(crate) trait Standby: Send {
@@ -15,22 +15,22 @@ pub(crate) trait Standby: Send {
     fn run(self: Box<Self>, environment: Environment) -> BoxFuture<'static, Result<(), RunError>>;
 }
 
-pub(super) struct Waiting<T> {
+pub(super) struct StandbyController<T> {
     controller: Arc<Controller<T>>,
     /// None unless its caches are kept warm.
-    opened: Option<Opened<T>>,
+    opened: Option<OpenedCaches<T>>,
     background: Option<Box<dyn Background<T>>>,
 }
 
-impl<T: Send + Sync + 'static> Waiting<T> {
+impl<T: Send + Sync + 'static> StandbyController<T> {
     pub(super) fn new(controller: Arc<Controller<T>>, store: &Arc<dyn Store>) -> Self {
-        let opened = controller.is_warm_standby.then(|| Opened::new(&controller, store));
+        let opened = controller.is_warm_standby.then(|| OpenedCaches::new(&controller, store));
         let background = controller.background.as_ref().map(|make| make(store));
         Self { controller, opened, background }
     }
 }
 
-impl<T: Send + Sync + 'static> Standby for Waiting<T> {
+impl<T: Send + Sync + 'static> Standby for StandbyController<T> {
     fn keep_warm(&mut self) -> BoxFuture<'_, RunError> {
         let Some(opened) = &mut self.opened else { return pending().boxed() };
         let background = match &mut self.background {

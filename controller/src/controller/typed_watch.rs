@@ -39,11 +39,11 @@ pub(super) trait OpenWatch: Send {
 }
 
 /// Whether an event is to be mapped.
-type Concerns<U> = Arc<dyn Fn(&Event<U>) -> bool + Send + Sync>;
+type EventFilter<U> = Arc<dyn Fn(&Event<U>) -> bool + Send + Sync>;
 
 pub(super) struct TypedWatch<U> {
     pub(super) resource_type: ResourceType<U>,
-    pub(super) concerns: Concerns<U>,
+    pub(super) is_relevant: EventFilter<U>,
     pub(super) mapper: Mapper<U>,
     pub(super) indexes: Vec<Index<U>>,
 }
@@ -66,19 +66,19 @@ impl<U: Send + Sync + 'static> AnyWatch for TypedWatch<U> {
     fn open(&self, store: Arc<dyn Store>, caches: &mut Caches) -> Box<dyn OpenWatch> {
         let (reflector, cache) = Reflector::start(store, &self.resource_type, self.indexes.clone());
         caches.insert(&self.resource_type, cache.clone());
-        let (concerns, mapper) = (Arc::clone(&self.concerns), self.mapper.clone());
-        Box::new(Following { concerns, mapper, reflector, cache })
+        let (is_relevant, mapper) = (Arc::clone(&self.is_relevant), self.mapper.clone());
+        Box::new(StartedWatch { is_relevant, mapper, reflector, cache })
     }
 }
 
-struct Following<U> {
-    concerns: Concerns<U>,
+struct StartedWatch<U> {
+    is_relevant: EventFilter<U>,
     mapper: Mapper<U>,
     reflector: Reflector<U>,
     cache: Cache<U>,
 }
 
-impl<U: Send + Sync + 'static> Following<U> {
+impl<U: Send + Sync + 'static> StartedWatch<U> {
     async fn follow(mut self, caches: Caches, requests: Requests) -> Result<(), RunError> {
         let mut maps = MapLoop::<Key, Arc<Object<U>>>::new(&self.cache.resource_type(), requests);
         let queue = maps.queue();
@@ -88,7 +88,7 @@ impl<U: Send + Sync + 'static> Following<U> {
         loop {
             tokio::select! {
                 events = next(&mut self.reflector, &self.cache) => {
-                    for event in events?.into_iter().filter(|event| (self.concerns)(event)) {
+                    for event in events?.into_iter().filter(|event| (self.is_relevant)(event)) {
                         maps.add(Arc::clone(event.key()), event.states().map(Arc::clone));
                     }
                 },
@@ -103,7 +103,7 @@ impl<U: Send + Sync + 'static> Following<U> {
     }
 }
 
-impl<U: Send + Sync + 'static> OpenWatch for Following<U> {
+impl<U: Send + Sync + 'static> OpenWatch for StartedWatch<U> {
     fn prime(&mut self) -> BoxFuture<'_, Result<(), RunError>> {
         prime(&mut self.reflector, &self.cache).boxed()
     }

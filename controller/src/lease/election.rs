@@ -27,7 +27,7 @@ use crate::{
     liveness::{LivenessProbe, liveness_channel},
     writer::Fence,
 };
-use observed::Observed;
+use observed::ObservedKey;
 use session::Session;
 
 /// How long a process that ends may try to give its lease back.
@@ -128,7 +128,7 @@ impl Election {
         let stop = CancellationToken::new();
         let (feed, _) = Feed::start(Arc::clone(&store), config.key.as_str());
         let candidate = Candidate {
-            observed: Observed::new(&config.key),
+            observed: ObservedKey::new(&config.key),
             store,
             config,
             holder,
@@ -159,12 +159,12 @@ struct Candidate {
     config: ElectionConfig,
     holder: LeaseHolder,
     feed: mpsc::Receiver<Delivery>,
-    observed: Observed,
+    observed: ObservedKey,
     stop: CancellationToken,
 }
 
 /// Why a session is over.
-enum Over {
+enum SessionEnd {
     Stopped,
     /// The store has not answered for too long, or said that the lease is gone, or that another one holds the key.
     Lost,
@@ -180,7 +180,7 @@ impl Candidate {
             // Without this the others would have to wait for the end of the lease.
             let revoked = timeout(RESIGN_TIMEOUT, session.revoke()).await;
             debug!(key = self.config.key, ?revoked, "gave the lease back");
-            if matches!(over, Over::Stopped) {
+            if matches!(over, SessionEnd::Stopped) {
                 return;
             }
         }
@@ -200,12 +200,12 @@ impl Candidate {
     }
 
     /// Waits to win, and then to lose.
-    async fn take_part(&mut self, session: &Session) -> Over {
+    async fn take_part(&mut self, session: &Session) -> SessionEnd {
         let stop = self.stop.clone();
         loop {
             let won = tokio::select! {
-                () = stop.cancelled() => return Over::Stopped,
-                () = session.lost() => return Over::Lost,
+                () = stop.cancelled() => return SessionEnd::Stopped,
+                () = session.lost() => return SessionEnd::Lost,
                 won = self.win(session) => won,
             };
             if let Some(create_revision) = won {
@@ -213,9 +213,9 @@ impl Candidate {
                 info!(key = fence.key, identity = self.config.identity, create_revision, "won the election");
                 self.holder.grant_with(fence);
                 let over = tokio::select! {
-                    () = stop.cancelled() => Over::Stopped,
-                    () = session.lost() => Over::Lost,
-                    () = self.lose(create_revision) => Over::Lost,
+                    () = stop.cancelled() => SessionEnd::Stopped,
+                    () = session.lost() => SessionEnd::Lost,
+                    () = self.lose(create_revision) => SessionEnd::Lost,
                 };
                 info!(key = self.config.key, identity = self.config.identity, "no longer holds the lease");
                 return over;

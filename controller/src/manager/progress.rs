@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::{liveness::LivenessProbe, queue::WorkQueue, resource::Key};
 
 /// A run of a reconciler that takes longer hangs. What it asks of a store answers or fails within seconds.
-const LONGEST_RUN: Duration = Duration::from_secs(300);
+const MAX_RUN_TIME: Duration = Duration::from_secs(300);
 
 /// The work queues of controllers that run, by the names of the controllers.
 pub(crate) type Queues = Arc<Mutex<BTreeMap<String, WorkQueue<Key>>>>;
@@ -63,7 +63,7 @@ impl Progress {
         }
         let queues = self.queues.lock();
         let mut runs = queues.iter().map(|(controller, queue)| (controller, queue.longest_run()));
-        let (controller, so_far) = runs.find(|(_, so_far)| *so_far > LONGEST_RUN)?;
+        let (controller, so_far) = runs.find(|(_, so_far)| *so_far > MAX_RUN_TIME)?;
         Some(Stall::LongRun { controller: controller.clone(), so_far })
     }
 }

@@ -45,7 +45,7 @@ fn pause_after(run: Duration, backoff: &mut Backoff) -> Duration {
 }
 
 /// Why a run is over.
-enum Over {
+enum RunEnd {
     Stopped,
     LeaseLost,
     ByItself,
@@ -58,9 +58,9 @@ impl Supervisor {
         while let Some((term, standby)) = stop.run_until_cancelled(self.wait()).await {
             let start = Instant::now();
             match self.run_once(&term, standby).await {
-                Over::Stopped => return,
-                Over::LeaseLost => backoff.reset(),
-                Over::ByItself => {
+                RunEnd::Stopped => return,
+                RunEnd::LeaseLost => backoff.reset(),
+                RunEnd::ByItself => {
                     let pause = pause_after(start.elapsed(), &mut backoff);
                     tokio::select! {
                         () = sleep(pause) => {}
@@ -87,7 +87,7 @@ impl Supervisor {
     }
 
     /// Runs the controller for one term at most, and returns when nothing of it runs any more.
-    async fn run_once(&mut self, term: &LeaseTerm, standby: Box<dyn Standby>) -> Over {
+    async fn run_once(&mut self, term: &LeaseTerm, standby: Box<dyn Standby>) -> RunEnd {
         let environment = Environment {
             store: Arc::clone(&self.store),
             writer: Writer::new(Arc::clone(&self.store), term.fence.clone()),
@@ -103,19 +103,19 @@ impl Supervisor {
         tokio::select! {
             ended = &mut task => {
                 self.report(ended);
-                Over::ByItself
+                RunEnd::ByItself
             }
             () = self.lease.is_over(term) => {
                 info!(controller = self.controller.name(), "the lease is lost; stopping");
                 stop.cancel();
                 abort.cancel();
                 self.report(task.await);
-                Over::LeaseLost
+                RunEnd::LeaseLost
             }
             () = self.stop.cancelled() => {
                 stop.cancel();
                 self.end(task, &abort).await;
-                Over::Stopped
+                RunEnd::Stopped
             }
         }
     }

@@ -8,7 +8,7 @@ use super::Debounce;
 
 /// Each key is here at most once, with the time at which it is due.
 #[derive(Debug)]
-pub(super) struct Delayed<K> {
+pub(super) struct DelayQueue<K> {
     slots: BTreeMap<K, Slot>,
     by_time: BTreeSet<(Instant, K)>,
 }
@@ -20,13 +20,13 @@ struct Slot {
     limit: Option<Instant>,
 }
 
-impl<K> Default for Delayed<K> {
+impl<K> Default for DelayQueue<K> {
     fn default() -> Self {
         Self { slots: BTreeMap::new(), by_time: BTreeSet::new() }
     }
 }
 
-impl<K: Ord + Clone> Delayed<K> {
+impl<K: Ord + Clone> DelayQueue<K> {
     /// Due at `due`, unless it is due earlier.
     pub(super) fn add(&mut self, key: K, due: Instant) {
         if self.slots.get(&key).is_none_or(|slot| due < slot.due) {

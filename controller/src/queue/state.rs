@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Debounce, delayed::Delayed};
+use super::{Debounce, delayed::DelayQueue};
 
 /// No delay is longer: half a year. It keeps sums of times within what the clock can say.
 const LONGEST_DELAY: Duration = Duration::from_secs(180 * 24 * 60 * 60);
@@ -30,7 +30,7 @@ pub(super) struct State<K> {
     waiting: BTreeMap<K, Instant>,
     /// Keys that are being worked on, and since when.
     processing: BTreeMap<K, Instant>,
-    delayed: Delayed<K>,
+    delayed: DelayQueue<K>,
     phase: Phase,
 }
 
@@ -40,7 +40,7 @@ impl<K> Default for State<K> {
             ready: VecDeque::new(),
             waiting: BTreeMap::new(),
             processing: BTreeMap::new(),
-            delayed: Delayed::default(),
+            delayed: DelayQueue::default(),
             phase: Phase::Open,
         }
     }

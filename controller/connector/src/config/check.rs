@@ -8,7 +8,7 @@ use super::{ConnectorConfig, ConsulConfig, RegistryConfig};
 use crate::{cluster_address::check_range, name, registry::dns};
 
 /// The longest that Consul lets a query wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
+const MAX_WAIT: Duration = Duration::from_secs(600);
 
 impl ConnectorConfig {
     /// What is wrong, a line each, beginning with the key.
@@ -106,7 +106,7 @@ impl ConsulConfig {
             (None, Some(_)) => problems.push("key-file: it is of no use without cert-file".to_owned()),
             _ => {}
         }
-        if self.wait.is_some_and(|wait| wait < Duration::from_millis(1) || wait > LONGEST_WAIT) {
+        if self.wait.is_some_and(|wait| wait < Duration::from_millis(1) || wait > MAX_WAIT) {
             problems.push("wait: Consul waits for 1 ms to 10 min".to_owned());
         }
         if self.connections == Some(0) {

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A store: objects by their keys.
-type World = BTreeMap<Key, Object>;
+type StoreContent = BTreeMap<Key, Object>;
 
 fn target() -> Target {
     let ranges = ["10.97.0.0/16", "fd00:97::/112"];
@@ -30,7 +30,7 @@ fn target() -> Target {
     }
 }
 
-fn stored(world: &World) -> Stored<'_> {
+fn stored(world: &StoreContent) -> Stored<'_> {
     let mut stored = Stored::default();
     for (key, object) in world {
         let id: Id = (key.namespace().into(), key.name().into());
@@ -54,7 +54,7 @@ fn stored(world: &World) -> Stored<'_> {
 }
 
 /// Makes the changes; each must be possible, and in order.
-fn apply(world: &mut World, plan: &Plan) {
+fn apply(world: &mut StoreContent, plan: &Plan) {
     let rank = |change: &Change| match change {
         Change::Delete(_) => 0,
         Change::Update(_) => 1,
@@ -86,7 +86,7 @@ struct Registries {
 }
 
 impl Registries {
-    fn plan(&self, world: &World) -> Plan {
+    fn plan(&self, world: &StoreContent) -> Plan {
         let states: Vec<RegistryState<'_>> = ["a", "b"]
             .into_iter()
             .zip(&self.catalogs)
@@ -99,7 +99,7 @@ impl Registries {
         plan(&states, &stored(world), &target())
     }
 
-    fn sync(&self, world: &mut World) -> Plan {
+    fn sync(&self, world: &mut StoreContent) -> Plan {
         let plan = self.plan(world);
         apply(world, &plan);
         plan
@@ -125,14 +125,14 @@ fn key(kind: Kind, name: &str) -> Key {
     Key::new(kind, "default", name).unwrap()
 }
 
-fn service<'a>(world: &'a World, name: &str) -> &'a Service {
+fn service<'a>(world: &'a StoreContent, name: &str) -> &'a Service {
     match &world[&key(Kind::Service, name)] {
         Object::Service(service) => service,
         other => panic!("{other:?}"),
     }
 }
 
-fn endpoints<'a>(world: &'a World, name: &str) -> &'a Endpoints {
+fn endpoints<'a>(world: &'a StoreContent, name: &str) -> &'a Endpoints {
     match &world[&key(Kind::Endpoints, name)] {
         Object::Endpoints(endpoints) => endpoints,
         other => panic!("{other:?}"),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Problem, RegistryState};
 use crate::{aggregator::MicroService, stored::Id};
 
-pub(super) struct Wanted<'a> {
+pub(super) struct DesiredServices<'a> {
     /// With the registry that wants each.
     pub(super) services: BTreeMap<Id, (&'a str, MicroService)>,
     pub(super) problems: Vec<Problem>,
@@ -17,8 +17,8 @@ pub(super) struct Wanted<'a> {
     empty_sources: BTreeSet<(&'a str, &'a str)>,
 }
 
-pub(super) fn collect<'a>(registries: &[RegistryState<'a>], namespace: &str) -> Wanted<'a> {
-    let mut wanted = Wanted {
+pub(super) fn collect<'a>(registries: &[RegistryState<'a>], namespace: &str) -> DesiredServices<'a> {
+    let mut wanted = DesiredServices {
         services: BTreeMap::new(),
         problems: Vec::new(),
         configured: registries.iter().map(|registry| registry.name).collect(),
@@ -35,7 +35,7 @@ pub(super) fn collect<'a>(registries: &[RegistryState<'a>], namespace: &str) -> 
     wanted
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> DesiredServices<'a> {
     fn add(&mut self, registry: &RegistryState<'a>, namespace: &str) {
         let name = registry.name;
         for (source, service) in registry.catalog.into_iter().flatten() {

@@ -30,10 +30,10 @@ use super::{Publisher, Registry, RegistryError, address, backoff};
 use crate::catalog::{Instance, Protocol, SourceService};
 
 /// No name is asked for more often.
-const LEAST: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Nor less often, whatever its time to live.
-const MOST: Duration = Duration::from_secs(3600);
+const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// How soon a name without records is asked for again.
 const EMPTY: Duration = Duration::from_secs(30);
@@ -174,7 +174,7 @@ async fn lookup_service(
             }
         }
     }
-    Ok((service, holds.clamp(LEAST, MOST)))
+    Ok((service, holds.clamp(MIN_INTERVAL, MAX_INTERVAL)))
 }
 
 async fn addresses(resolver: &TokioResolver, target: &Name) -> Result<Known<Vec<IpAddr>>, RegistryError> {

@@ -98,4 +98,4 @@ impl Registry for FileRegistry {
 }
 
 /// How often a file is looked at of whose changes nothing is heard: one on a network, or behind a link.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);

@@ -26,7 +26,7 @@ use super::RegistryError;
 const LARGEST: usize = 64 << 20;
 
 /// Answers of up to this size are read side by side, however many there are.
-const SMALL: usize = 1 << 20;
+const SMALL_RESPONSE_BYTES: usize = 1 << 20;
 
 /// How many larger ones there may be in memory at once, of all registries.
 const LARGE_AT_ONCE: usize = 4;
@@ -35,7 +35,7 @@ const LARGE_AT_ONCE: usize = 4;
 static LARGE_ANSWERS: Semaphore = Semaphore::const_new(LARGE_AT_ONCE);
 
 /// How much of an error's text is shown.
-const SHOWN: usize = 200;
+const MAX_ERROR_TEXT: usize = 200;
 
 /// Certificates, each as a PEM file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(super) struct HttpClient {
 }
 
 /// What a server answered with 200.
-pub(super) struct Answer {
+pub(super) struct Response {
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
     /// Held while a large body is in memory.
@@ -96,7 +96,7 @@ impl HttpClient {
         url: &str,
         headers: &[(&'static str, String)],
         limit: Duration,
-    ) -> Result<Answer, RegistryError> {
+    ) -> Result<Response, RegistryError> {
         let failed = |reason: String| RegistryError::new(url, reason);
         let mut request = Request::get(url);
         for (name, value) in headers {
@@ -114,7 +114,7 @@ impl HttpClient {
             if size > LARGEST {
                 return Err(failed(format!("its answer is larger than {} MiB", LARGEST >> 20)));
             }
-            if size > SMALL && permit.is_none() {
+            if size > SMALL_RESPONSE_BYTES && permit.is_none() {
                 let asked = Instant::now();
                 permit = LARGE_ANSWERS.acquire().await.ok();
                 // It is not the server's fault.
@@ -123,10 +123,10 @@ impl HttpClient {
             body.extend_from_slice(&data);
         }
         if parts.status == StatusCode::OK {
-            return Ok(Answer { headers: parts.headers, body, _permit: permit });
+            return Ok(Response { headers: parts.headers, body, _permit: permit });
         }
         let text = String::from_utf8_lossy(&body);
-        let text: String = text.trim().chars().take(SHOWN).collect();
+        let text: String = text.trim().chars().take(MAX_ERROR_TEXT).collect();
         Err(failed(format!("it answers {}: {text}", parts.status)))
     }
 }
@@ -208,13 +208,17 @@ mod tests {
         let get = async |size: usize| client.get(&format!("{url}/{size}"), &[], LIMIT).await;
         let mut held = Vec::new();
         for _ in 0..LARGE_AT_ONCE {
-            held.push(get(2 * SMALL).await.unwrap());
+            held.push(get(2 * SMALL_RESPONSE_BYTES).await.unwrap());
         }
-        let mut waiting = pin!(get(2 * SMALL));
+        let mut waiting = pin!(get(2 * SMALL_RESPONSE_BYTES));
         assert!(timeout(Duration::from_secs(1), &mut waiting).await.is_err(), "there is no room for it");
-        assert_eq!(get(SMALL).await.unwrap().body.len(), SMALL, "small ones do not wait");
+        assert_eq!(
+            get(SMALL_RESPONSE_BYTES).await.unwrap().body.len(),
+            SMALL_RESPONSE_BYTES,
+            "small ones do not wait"
+        );
         held.pop();
-        assert_eq!(waiting.await.unwrap().body.len(), 2 * SMALL);
+        assert_eq!(waiting.await.unwrap().body.len(), 2 * SMALL_RESPONSE_BYTES);
         let error = get(LARGEST + 1).await.map(|answer| answer.body.len()).unwrap_err();
         assert!(error.reason.contains("larger than 64 MiB"), "{error}");
     }

@@ -40,14 +40,14 @@ use tracing::{
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// What a registry is to do next.
-pub(crate) enum Say {
+pub(crate) enum ScriptedAction {
     All(Catalog),
     Fail,
     Panic,
 }
 
 /// A registry that does what it is told.
-struct Scripted(Mutex<mpsc::UnboundedReceiver<Say>>);
+struct Scripted(Mutex<mpsc::UnboundedReceiver<ScriptedAction>>);
 
 impl Registry for Scripted {
     fn follow<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError> {
@@ -55,9 +55,9 @@ impl Registry for Scripted {
             let mut says = self.0.lock().await;
             while let Some(say) = says.recv().await {
                 match say {
-                    Say::All(catalog) => publisher.publish(catalog),
-                    Say::Fail => return RegistryError::new("script", "as this test wants"),
-                    Say::Panic => panic!("as this test wants"),
+                    ScriptedAction::All(catalog) => publisher.publish(catalog),
+                    ScriptedAction::Fail => return RegistryError::new("script", "as this test wants"),
+                    ScriptedAction::Panic => panic!("as this test wants"),
                 }
             }
             std::future::pending().await
@@ -89,7 +89,7 @@ impl Default for Setup {
 pub(crate) struct Running {
     pub(crate) store: MemoryStore,
     pub(crate) metrics: ConnectorMetrics,
-    says: mpsc::UnboundedSender<Say>,
+    says: mpsc::UnboundedSender<ScriptedAction>,
     stop: CancellationToken,
     manager: JoinHandle<()>,
 }
@@ -106,7 +106,7 @@ impl Running {
         Self::start(Arc::new(registry), mpsc::unbounded_channel().0, Setup::default())
     }
 
-    fn start(registry: Arc<dyn Registry>, says: mpsc::UnboundedSender<Say>, setup: Setup) -> Self {
+    fn start(registry: Arc<dyn Registry>, says: mpsc::UnboundedSender<ScriptedAction>, setup: Setup) -> Self {
         let Setup { wait_for_namespace, lease, aggregator, faults } = setup;
         let store = MemoryStore::with_faults(faults);
         let metrics = ConnectorMetrics::default();
@@ -126,7 +126,7 @@ impl Running {
         Self { store, metrics, says, stop, manager }
     }
 
-    pub(crate) fn say(&self, say: Say) {
+    pub(crate) fn say(&self, say: ScriptedAction) {
         self.says.send(say).unwrap_or_else(|_| panic!("the registry is gone"));
     }
 
@@ -207,13 +207,13 @@ pub(crate) fn instance(address: &str, port: u16) -> Instance {
     Instance::new(address.parse().unwrap(), port)
 }
 
-pub(crate) fn catalog<const N: usize>(services: [(&str, &[(&str, u16)]); N]) -> Say {
+pub(crate) fn catalog<const N: usize>(services: [(&str, &[(&str, u16)]); N]) -> ScriptedAction {
     let service = |instances: &[(&str, u16)]| SourceService {
         instances: instances.iter().map(|(address, port)| instance(address, *port)).collect(),
         ..SourceService::default()
     };
     let services = services.into_iter().map(|(name, of)| (name.to_owned(), Some(Arc::new(service(of)))));
-    Say::All(services.collect())
+    ScriptedAction::All(services.collect())
 }
 
 pub(crate) fn namespace() -> Namespace {

@@ -13,7 +13,7 @@ use contiv_proto::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::harness::{Running, Say, Setup, catalog, namespace, settle};
+use crate::harness::{Running, ScriptedAction, Setup, catalog, namespace, settle};
 
 const WEB: (&str, &[(&str, u16)]) = ("web", &[("10.0.0.1", 80), ("10.0.0.2", 80)]);
 const BOTH: [&str; 2] = ["10.0.0.1 80", "10.0.0.2 80"];
@@ -170,7 +170,7 @@ async fn waiting_for_the_namespace_ends_with_the_controller() {
 async fn a_registry_that_fails_takes_nothing_away() {
     let running = with_web().await;
     let before = running.store.revision();
-    for say in [Say::Fail, Say::Panic, Say::Fail] {
+    for say in [ScriptedAction::Fail, ScriptedAction::Panic, ScriptedAction::Fail] {
         running.say(say);
         settle().await;
         assert_eq!(running.metric("connector_registry_up"), "0");
@@ -211,13 +211,13 @@ async fn a_process_that_takes_over_deletes_nothing_before_the_registry_has_answe
 async fn a_service_with_tags_becomes_several_which_go_with_it() {
     let aggregator = Aggregator { suffix_tag: "version".to_owned(), ..Aggregator::default() };
     let running = Running::scripted(Setup { aggregator, ..Setup::default() });
-    let Say::All(mut tagged) = catalog([WEB]) else { unreachable!() };
+    let ScriptedAction::All(mut tagged) = catalog([WEB]) else { unreachable!() };
     let mut service = (**tagged["web"].as_ref().unwrap()).clone();
     let mut first = service.instances.pop_first().unwrap();
     first.tags.insert("version=v2".to_owned());
     service.instances.insert(first);
     tagged.insert("web".to_owned(), Some(service.into()));
-    running.say(Say::All(tagged));
+    running.say(ScriptedAction::All(tagged));
     settle().await;
     running.wait_until_behind("web", &BOTH).await;
     running.wait_until_behind("web-v2", &["10.0.0.1 80"]).await;

@@ -9,7 +9,7 @@ const PREFIX: &str = "contiv-external-";
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX: usize = 8;
 /// Kubernetes' longest name.
-const LONGEST: usize = 253;
+const MAX_NAME_LENGTH: usize = 253;
 
 /// A name that nobody has.
 pub(super) fn unused_name(
@@ -18,7 +18,7 @@ pub(super) fn unused_name(
     ports: &Ports,
     is_taken: impl Fn(&str) -> bool,
 ) -> String {
-    let room = LONGEST - PREFIX.len() - 1 - SUFFIX;
+    let room = MAX_NAME_LENGTH - PREFIX.len() - 1 - SUFFIX;
     let base: String = service.name.chars().take(room).collect();
     let mut attempt = 0_u64;
     loop {

@@ -10,7 +10,7 @@ use crate::slice::MOST_ENDPOINTS;
 
 /// What becomes of the slices.
 #[derive(Debug, Default)]
-pub(super) struct Packed {
+pub(super) struct SlicePacking {
     /// The endpoints of each new slice.
     pub(super) new: Vec<Vec<Endpoint>>,
     /// The endpoints of each slice that has to be written, by its name.
@@ -25,8 +25,8 @@ pub(super) fn pack(
     slices: &[&EndpointSlice],
     labels: &BTreeMap<String, String>,
     service_name: &str,
-) -> Packed {
-    let mut packed = Packed::default();
+) -> SlicePacking {
+    let mut packed = SlicePacking::default();
     let mut unchanged = BTreeMap::new();
     // 1. What is there and wanted stays where it is.
     for slice in slices {

@@ -38,7 +38,7 @@ fn both(wanted: &[(&str, &str)], stored: &[(&str, &str)]) -> State {
 }
 
 fn planned(state: &State) -> Vec<(String, Action)> {
-    let name = |planned: &Planned| Key::parse(&planned.path).unwrap().unwrap().name().to_owned();
+    let name = |planned: &PlannedWrite| Key::parse(&planned.path).unwrap().unwrap().name().to_owned();
     state.plan(100).iter().map(|planned| (name(planned), planned.action)).collect()
 }
 
@@ -156,7 +156,7 @@ fn a_batch_has_an_end_in_number_and_in_size() {
 
 /// Something that happens on one of the sides.
 #[derive(Debug, Clone)]
-enum Happening {
+enum Step {
     Wanted(u8, Option<u8>),
     Stored(u8, Option<u8>),
     ListWanted(Vec<(u8, u8)>),
@@ -173,29 +173,29 @@ fn value(number: u8) -> String {
     }
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn step() -> impl Strategy<Value = Step> {
     let (key, number) = (0..6_u8, 0..5_u8);
     let all = proptest::collection::btree_map(key.clone(), number.clone(), 0..6);
     let all = all.prop_map(|all| all.into_iter().collect::<Vec<_>>());
     let change = (key, proptest::option::of(number));
     prop_oneof![
-        4 => change.clone().prop_map(|(key, number)| Happening::Wanted(key, number)),
-        2 => change.prop_map(|(key, number)| Happening::Stored(key, number)),
-        1 => all.clone().prop_map(Happening::ListWanted),
-        1 => all.prop_map(Happening::ListStored),
-        3 => Just(Happening::Write),
+        4 => change.clone().prop_map(|(key, number)| Step::Wanted(key, number)),
+        2 => change.prop_map(|(key, number)| Step::Stored(key, number)),
+        1 => all.clone().prop_map(Step::ListWanted),
+        1 => all.prop_map(Step::ListStored),
+        3 => Just(Step::Write),
     ]
 }
 
 /// A store, and what Kubernetes says.
 #[derive(Default)]
-struct World {
+struct ModelStore {
     wanted: BTreeMap<u8, u8>,
     stored: BTreeMap<u8, u8>,
     revision: i64,
 }
 
-impl World {
+impl ModelStore {
     fn snapshot(&self, of: &BTreeMap<u8, u8>) -> Snapshot {
         let entries = of.iter().map(|(key, number)| entry(&key.to_string(), &value(*number), self.revision));
         Snapshot { revision: self.revision, entries: entries.collect(), problems: Vec::new() }
@@ -208,33 +208,33 @@ impl World {
         }
     }
 
-    fn happen(&mut self, state: &mut State, happening: Happening) {
+    fn apply(&mut self, state: &mut State, step: Step) {
         self.revision += 1;
-        match happening {
-            Happening::Wanted(key, number) => {
+        match step {
+            Step::Wanted(key, number) => {
                 set(&mut self.wanted, key, number);
                 state.change_wanted(self.batch(key, number));
             }
-            Happening::Stored(key, number) => {
+            Step::Stored(key, number) => {
                 set(&mut self.stored, key, number);
                 state.change_stored(self.batch(key, number));
             }
-            Happening::ListWanted(all) => {
+            Step::ListWanted(all) => {
                 self.wanted = all.into_iter().collect();
                 state.list_wanted(self.snapshot(&self.wanted));
             }
-            Happening::ListStored(all) => {
+            Step::ListStored(all) => {
                 self.stored = all.into_iter().collect();
                 state.list_stored(self.snapshot(&self.stored));
             }
-            Happening::Write => self.write(state),
+            Step::Write => self.write(state),
         }
     }
 
     /// Makes what is planned so, as a store does, and checks that it may be.
     fn write(&mut self, state: &mut State) {
         let plan = state.plan(2);
-        for Planned { path, action, .. } in &plan {
+        for PlannedWrite { path, action, .. } in &plan {
             let key: u8 = Key::parse(path).unwrap().unwrap().name().parse().unwrap();
             let (wanted, stored) = (self.wanted.get(&key).copied(), self.stored.get(&key).copied());
             assert_ne!(stored, Some(1), "what is somebody else's is left alone");
@@ -271,17 +271,17 @@ proptest! {
 
     #[test]
     fn whatever_happens_the_store_ends_up_as_kubernetes_says_and_then_nothing_is_written(
-        happenings in proptest::collection::vec(happening(), 0..40)
+        happenings in proptest::collection::vec(step(), 0..40)
     ) {
-        let (mut world, mut state) = (World::default(), State::default());
-        world.happen(&mut state, Happening::ListWanted(Vec::new()));
-        world.happen(&mut state, Happening::ListStored(Vec::new()));
-        for happening in happenings {
-            world.happen(&mut state, happening);
+        let (mut world, mut state) = (ModelStore::default(), State::default());
+        world.apply(&mut state, Step::ListWanted(Vec::new()));
+        world.apply(&mut state, Step::ListStored(Vec::new()));
+        for step in happenings {
+            world.apply(&mut state, step);
         }
         let expected = world.expected();
         for _ in 0..6 {
-            world.happen(&mut state, Happening::Write);
+            world.apply(&mut state, Step::Write);
         }
         prop_assert_eq!(&world.stored, &expected);
         prop_assert_eq!(state.plan(100), vec![]);

@@ -3,7 +3,7 @@
 use contiv_store::{Change, Entry, FeedEvent};
 
 #[derive(Debug)]
-pub(super) struct Observed {
+pub(super) struct ObservedKey {
     key: String,
     /// What the key holds, as of `revision`.
     entry: Option<Entry>,
@@ -11,7 +11,7 @@ pub(super) struct Observed {
     revision: Option<i64>,
 }
 
-impl Observed {
+impl ObservedKey {
     pub(super) fn new(key: &str) -> Self {
         Self { key: key.to_owned(), entry: None, revision: None }
     }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_before_the_key_was_created_does_not_say_that_it_is_gone() {
-        let mut observed = Observed::new("/e");
+        let mut observed = ObservedKey::new("/e");
         observed.take_in(FeedEvent::Snapshot(Snapshot { revision: 4, ..Snapshot::default() }));
         assert!(observed.is_absent() && !observed.has_gone(5));
         let changes = vec![Change::Delete { key: "/e".to_owned() }, put(5, "/e")];
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn keys_that_only_begin_alike_are_others() {
-        let mut observed = Observed::new("/e");
+        let mut observed = ObservedKey::new("/e");
         observed.take_in(FeedEvent::Snapshot(Snapshot { revision: 1, ..Snapshot::default() }));
         observed.take_in(FeedEvent::Changed(Batch { revision: 2, changes: vec![put(2, "/e2")] }));
         assert!(observed.is_absent());

@@ -17,13 +17,13 @@ pub(super) struct Session {
     lease: LeaseId,
     /// What the key holds when it was created in this session, and in no other.
     mark: String,
-    alive: watch::Receiver<Alive>,
+    alive: watch::Receiver<KeepAliveResult>,
     step_down_after: Duration,
     _keeping_alive: AbortOnDropHandle<()>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Alive {
+enum KeepAliveResult {
     /// A sign of life that was sent at this moment was answered. The store counts from a later one.
     Since(Instant),
     /// The store says that the lease has ended.
@@ -34,7 +34,7 @@ impl Session {
     pub(super) async fn begin(store: Arc<dyn Store>, config: &ElectionConfig) -> Result<Self, StoreError> {
         let sent = Instant::now();
         let lease = leases(store.as_ref())?.grant(config.ttl).await?;
-        let (sender, alive) = watch::channel(Alive::Since(sent));
+        let (sender, alive) = watch::channel(KeepAliveResult::Since(sent));
         let keeping_alive =
             tokio::spawn(keep_alive(Arc::clone(&store), lease, config.keep_alive_every, sender));
         Ok(Self {
@@ -59,7 +59,7 @@ impl Session {
     pub(super) async fn lost(&self) {
         let mut alive = self.alive.clone();
         loop {
-            let Alive::Since(sent) = *alive.borrow_and_update() else { return };
+            let KeepAliveResult::Since(sent) = *alive.borrow_and_update() else { return };
             tokio::select! {
                 changed = alive.changed() => if changed.is_err() { return },
                 () = sleep_until(sent + self.step_down_after) => return,
@@ -78,7 +78,12 @@ fn leases(store: &dyn Store) -> Result<&dyn Leases, StoreError> {
     store.leases().ok_or_else(refused)
 }
 
-async fn keep_alive(store: Arc<dyn Store>, lease: LeaseId, every: Duration, alive: watch::Sender<Alive>) {
+async fn keep_alive(
+    store: Arc<dyn Store>,
+    lease: LeaseId,
+    every: Duration,
+    alive: watch::Sender<KeepAliveResult>,
+) {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -89,10 +94,10 @@ async fn keep_alive(store: Arc<dyn Store>, lease: LeaseId, every: Duration, aliv
             Err(error) => Err(error),
         };
         match answer {
-            Ok(true) => drop(alive.send_replace(Alive::Since(sent))),
+            Ok(true) => drop(alive.send_replace(KeepAliveResult::Since(sent))),
             Ok(false) => {
                 warn!(lease, "the store has ended the lease");
-                alive.send_replace(Alive::Ended);
+                alive.send_replace(KeepAliveResult::Ended);
                 return;
             }
             Err(error) => debug!(lease, %error, "no answer to a sign of life"),

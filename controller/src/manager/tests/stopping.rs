@@ -35,7 +35,7 @@ async fn what_takes_longer_than_the_grace_is_dropped() {
     settle().await;
     let start = Instant::now();
     running.stop().await;
-    assert_eq!(start.elapsed(), GRACE);
+    assert_eq!(start.elapsed(), STOP_GRACE);
     assert_eq!(log.take(), ["/t/1 begins"]);
 }
 

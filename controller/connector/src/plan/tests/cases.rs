@@ -19,7 +19,7 @@ fn foreign_service(name: &str, cluster_ip: &str) -> Object {
 
 #[test]
 fn a_service_is_written_as_agents_and_flomesh_read_it() {
-    let mut world = World::new();
+    let mut world = StoreContent::new();
     web().sync(&mut world);
     let (web, behind) = (service(&world, "web"), endpoints(&world, "web"));
     assert_eq!(web.cluster_ips, ["10.97.251.238", "fd00:97::fbee"]);
@@ -40,7 +40,7 @@ fn a_service_is_written_as_agents_and_flomesh_read_it() {
 
 #[test]
 fn endpoints_are_created_before_and_deleted_after_their_service() {
-    let mut world = World::new();
+    let mut world = StoreContent::new();
     let kinds = |plan: &Plan| plan.changes.iter().map(Change::kind).collect::<Vec<_>>();
     assert_eq!(kinds(&web().sync(&mut world)), [Kind::Endpoints, Kind::Service]);
     let none = Registries { catalogs: [Some(Catalog::new()), Some(Catalog::new())], ..Registries::default() };
@@ -50,7 +50,7 @@ fn endpoints_are_created_before_and_deleted_after_their_service() {
 
 #[test]
 fn an_instance_that_is_not_ready_is_stored_and_gets_no_annotation() {
-    let mut world = World::new();
+    let mut world = StoreContent::new();
     let failing = Instance { ready: false, ..instance("10.0.0.2", 80) };
     let registries =
         Registries { catalogs: [Some(catalog([("web", &[failing])])), None], ..Registries::default() };
@@ -62,7 +62,7 @@ fn an_instance_that_is_not_ready_is_stored_and_gets_no_annotation() {
 
 #[test]
 fn a_service_whose_last_instance_is_gone_stays_without_endpoints_and_keeps_its_address() {
-    let mut world = World::new();
+    let mut world = StoreContent::new();
     let mut registries = web();
     registries.sync(&mut world);
     let before = service(&world, "web").clone();
@@ -75,7 +75,7 @@ fn a_service_whose_last_instance_is_gone_stays_without_endpoints_and_keeps_its_a
 
 #[test]
 fn an_address_is_kept_as_long_as_its_range_is_configured() {
-    let mut world = World::new();
+    let mut world = StoreContent::new();
     let registries = web();
     registries.sync(&mut world);
     let Some(Object::Service(web)) = world.get_mut(&key(Kind::Service, "web")) else { panic!() };
@@ -87,7 +87,7 @@ fn an_address_is_kept_as_long_as_its_range_is_configured() {
 }
 
 /// Writes other cluster addresses into a stored service, as an editor would.
-fn edit_addresses(world: &mut World, name: &str, addresses: &[&str]) {
+fn edit_addresses(world: &mut StoreContent, name: &str, addresses: &[&str]) {
     let Some(Object::Service(service)) = world.get_mut(&key(Kind::Service, name)) else { panic!("{name}") };
     service.cluster_ips = addresses.iter().map(|&address| address.to_owned()).collect();
     service.cluster_ip = addresses[0].to_owned();
@@ -95,7 +95,7 @@ fn edit_addresses(world: &mut World, name: &str, addresses: &[&str]) {
 
 #[test]
 fn edited_cluster_address_is_restored() {
-    let mut world = World::new();
+    let mut world = StoreContent::new();
     let mut registries = web();
     registries.sync(&mut world);
     let before = world.clone();
@@ -115,7 +115,7 @@ fn edited_cluster_address_is_restored() {
 
 #[test]
 fn cluster_address_taken_by_a_foreign_service_is_reported() {
-    let mut world = World::new();
+    let mut world = StoreContent::new();
     let registries = web();
     registries.sync(&mut world);
     world.insert(key(Kind::Service, "thief"), foreign_service("thief", "10.97.251.238"));
@@ -133,7 +133,7 @@ fn cluster_address_shared_by_two_services_stays_with_one() {
     let instances = [instance("10.0.0.1", 80)];
     let both = catalog([("api", &instances), ("web", &instances)]);
     let registries = Registries { catalogs: [Some(both), None], ..Registries::default() };
-    let mut world = World::new();
+    let mut world = StoreContent::new();
     registries.sync(&mut world);
     let taken = service(&world, "api").cluster_ip.clone();
     // As earlier versions wrote them: the address is said nowhere else.
@@ -151,7 +151,7 @@ fn cluster_address_shared_by_two_services_stays_with_one() {
 
 #[test]
 fn copy_of_a_service_does_not_take_its_cluster_address() {
-    let mut world = World::new();
+    let mut world = StoreContent::new();
     let registries = web();
     registries.sync(&mut world);
     let original = service(&world, "web");
@@ -168,7 +168,8 @@ fn copy_of_a_service_does_not_take_its_cluster_address() {
 
 #[test]
 fn an_address_that_a_foreign_service_has_is_not_given() {
-    let mut world = World::from([(key(Kind::Service, "other"), foreign_service("other", "10.97.251.238"))]);
+    let mut world =
+        StoreContent::from([(key(Kind::Service, "other"), foreign_service("other", "10.97.251.238"))]);
     web().sync(&mut world);
     assert_eq!(service(&world, "web").cluster_ip, "10.97.251.239");
 }
@@ -181,7 +182,8 @@ fn an_address_that_is_asked_for_is_given_unless_another_service_has_it() {
         Arc::make_mut(web).cluster_ips = BTreeSet::from([ip.parse().unwrap()]);
         Registries { catalogs: [Some(catalog), None], ..Registries::default() }
     };
-    let mut world = World::from([(key(Kind::Service, "other"), foreign_service("other", "192.0.2.1"))]);
+    let mut world =
+        StoreContent::from([(key(Kind::Service, "other"), foreign_service("other", "192.0.2.1"))]);
     let plan = asking("192.0.2.1").sync(&mut world);
     assert!(plan.changes.is_empty() && plan.problems[0].reason.contains("192.0.2.1"), "{plan:?}");
     asking("192.0.2.2").sync(&mut world);
@@ -193,7 +195,7 @@ fn unusable_instance_is_a_problem_and_the_others_are_stored() {
     let mut registries = web();
     let web = registries.catalogs[0].as_mut().unwrap().get_mut("web").unwrap().as_mut().unwrap();
     Arc::make_mut(web).unusable.insert("instance web2 on node n1: 0 is no port".to_owned());
-    let mut world = World::new();
+    let mut world = StoreContent::new();
     let plan = registries.sync(&mut world);
     assert_eq!(plan.problems[0].reason, "left out: instance web2 on node n1: 0 is no port");
     assert_eq!(endpoints(&world, "web").endpoint_subsets[0].addresses.len(), 2);
@@ -201,7 +203,7 @@ fn unusable_instance_is_a_problem_and_the_others_are_stored() {
 
 #[test]
 fn endpoints_of_ours_behind_a_foreign_service_go() {
-    let mut world = World::new();
+    let mut world = StoreContent::new();
     let registries = web();
     registries.sync(&mut world);
     world.insert(key(Kind::Service, "web"), foreign_service("web", "10.96.0.1"));
@@ -212,7 +214,7 @@ fn endpoints_of_ours_behind_a_foreign_service_go() {
 
 #[test]
 fn services_of_a_registry_that_is_not_configured_go_when_all_that_are_have_answered() {
-    let mut world = World::new();
+    let mut world = StoreContent::new();
     web().sync(&mut world);
     for object in world.values_mut() {
         match object {
@@ -235,7 +237,7 @@ fn services_of_a_registry_that_is_not_configured_go_when_all_that_are_have_answe
 
 #[test]
 fn a_source_with_a_name_that_no_service_can_have_is_a_problem_and_takes_nothing_away() {
-    let mut world = World::new();
+    let mut world = StoreContent::new();
     let mut registries = web();
     registries.aggregator.suffix_tag = "version".to_owned();
     registries.sync(&mut world);

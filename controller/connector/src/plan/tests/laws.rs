@@ -33,7 +33,7 @@ fn registries() -> impl Strategy<Value = Registries> {
 }
 
 /// Services and endpoints of others, also under names that are wanted, and one on an address of the range.
-fn foreign() -> impl Strategy<Value = World> {
+fn foreign() -> impl Strategy<Value = StoreContent> {
     let name = || prop::sample::select(&["web", "db", "t-web", "x-y", "else"][..]);
     let service =
         (name(), prop::sample::select(&["10.97.251.238", "10.97.0.9", "None"][..])).prop_map(|(name, ip)| {
@@ -44,11 +44,11 @@ fn foreign() -> impl Strategy<Value = World> {
         let endpoints = Endpoints { name: name.to_owned(), ..Endpoints::default() };
         (key(Kind::Endpoints, name), Object::from(Endpoints { namespace: "default".to_owned(), ..endpoints }))
     });
-    prop::collection::vec(prop_oneof![service, endpoints], 0..4).prop_map(World::from_iter)
+    prop::collection::vec(prop_oneof![service, endpoints], 0..4).prop_map(StoreContent::from_iter)
 }
 
 /// What is left of a world without the cluster addresses, which depend on history.
-fn without_addresses(world: &World) -> World {
+fn without_addresses(world: &StoreContent) -> StoreContent {
     let mut world = world.clone();
     for object in world.values_mut() {
         if let Object::Service(service) = object {

@@ -59,7 +59,7 @@ struct Check {
 const MOST_SERVICES: usize = 50_000;
 
 /// What is kept of one service takes no more bytes, about. A stored object, which is to hold all addresses, is smaller still.
-const MOST_KEPT: usize = 8 << 20;
+const MAX_SERVICE_BYTES: usize = 8 << 20;
 
 /// `/v1/catalog/services`: names, and the tags of all instances of each.
 pub(super) fn services(body: &[u8]) -> Result<Vec<(String, Vec<String>)>, String> {
@@ -109,9 +109,9 @@ impl<'de> Visitor<'de> for InstancesVisitor {
                     service.unusable.insert(line);
                 }
             }
-            if kept > MOST_KEPT {
+            if kept > MAX_SERVICE_BYTES {
                 return Err(A::Error::custom(format_args!(
-                    "they take more than {MOST_KEPT} bytes; split the service"
+                    "they take more than {MAX_SERVICE_BYTES} bytes; split the service"
                 )));
             }
         }
@@ -180,7 +180,8 @@ mod tests {
         let one = r#"{"Node": {"Node": "n1", "Address": "10.0.0.1"}, "Service": {"ID": "a", "Port": 80}},"#;
         let body = |count: usize| format!("[{}]", one.repeat(count).trim_end_matches(','));
         assert_eq!(instances(body(1000).as_bytes(), true).unwrap().instances.len(), 1);
-        let error = instances(body(MOST_KEPT / size_of::<Instance>() + 1).as_bytes(), true).unwrap_err();
+        let error =
+            instances(body(MAX_SERVICE_BYTES / size_of::<Instance>() + 1).as_bytes(), true).unwrap_err();
         assert!(error.contains("split the service"), "{error}");
         let names: Vec<String> = (0..=MOST_SERVICES).map(|number| format!("\"s{number}\": []")).collect();
         let error = services(format!("{{{}}}", names.join(",")).as_bytes()).unwrap_err();

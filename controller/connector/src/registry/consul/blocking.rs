@@ -5,13 +5,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::{ConsulOptions, RegistryError};
-use crate::registry::http::{Answer, HttpClient};
+use crate::registry::http::{HttpClient, Response};
 
 /// Between the starts of two queries of one kind: a server whose every answer is new does not keep us busy.
 const LEAST_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How much later than promised an answer may come.
-const SLACK: Duration = Duration::from_secs(10);
+const ANSWER_SLACK: Duration = Duration::from_secs(10);
 
 /// No query waits for less, however many there are.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ impl BlockingQuery {
         client: &HttpClient,
         options: &ConsulOptions,
         wait: Duration,
-    ) -> Result<Answer, RegistryError> {
+    ) -> Result<Response, RegistryError> {
         if let Some(started) = self.started {
             sleep_until(started + LEAST_INTERVAL).await;
         }
@@ -47,7 +47,7 @@ impl BlockingQuery {
             url = format!("{url}&dc={datacenter}");
         }
         // The server adds up to a sixteenth to the time it waits.
-        let limit = wait + wait / 16 + SLACK;
+        let limit = wait + wait / 16 + ANSWER_SLACK;
         let answer = client.get(&url, &headers(options).await?, limit).await?;
         let index = answer.headers.get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
         let Some(index) = index else {

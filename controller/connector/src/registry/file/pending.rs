@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Fingerprint, LOOK};
+use super::{Fingerprint, POLL_INTERVAL};
 
 /// How long the file must stay as it is before it is read, whoever says that it is complete: a writer may open it again.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// A file that is replaced again and again is read after this time at the latest.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_DEBOUNCE: Duration = Duration::from_secs(1);
 
 /// What happened to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,9 +43,9 @@ impl Pending {
         self.is_open = signal == Signal::Written;
         self.deadline = if signal == Signal::Complete {
             let since = *self.complete_since.get_or_insert(now);
-            (now + DEBOUNCE).min(since + LONGEST)
+            (now + DEBOUNCE).min(since + MAX_DEBOUNCE)
         } else {
-            now + LOOK
+            now + POLL_INTERVAL
         };
     }
 
@@ -58,8 +58,8 @@ impl Pending {
     /// last looked at, or has been waited for long enough.
     pub(super) fn is_due(&mut self, fingerprint: Option<Fingerprint>, now: Instant) -> bool {
         let is_same = std::mem::replace(&mut self.seen, fingerprint) == fingerprint;
-        let is_late = self.complete_since.is_some_and(|since| since + LONGEST <= now);
-        self.deadline = now + if is_same || is_late || self.is_open { LOOK } else { DEBOUNCE };
+        let is_late = self.complete_since.is_some_and(|since| since + MAX_DEBOUNCE <= now);
+        self.deadline = now + if is_same || is_late || self.is_open { POLL_INTERVAL } else { DEBOUNCE };
         let is_due = (is_same || is_late) && !self.is_open;
         if is_due {
             self.complete_since = None;
@@ -91,10 +91,10 @@ mod tests {
         let mut pending = Pending::new(A, start);
         pending.note(Signal::Written, start);
         for second in 1..100 {
-            assert!(!pending.is_due(A, start + LOOK * second));
+            assert!(!pending.is_due(A, start + POLL_INTERVAL * second));
         }
-        pending.note(Signal::Complete, start + LOOK * 100);
-        assert_eq!(pending.deadline(), start + LOOK * 100 + DEBOUNCE);
+        pending.note(Signal::Complete, start + POLL_INTERVAL * 100);
+        assert_eq!(pending.deadline(), start + POLL_INTERVAL * 100 + DEBOUNCE);
         assert!(pending.is_due(A, pending.deadline()));
     }
 
@@ -118,7 +118,7 @@ mod tests {
         let start = Instant::now();
         let mut pending = Pending::new(A, start);
         assert!(pending.is_due(A, start + DEBOUNCE));
-        assert_eq!(pending.deadline(), start + DEBOUNCE + LOOK);
+        assert_eq!(pending.deadline(), start + DEBOUNCE + POLL_INTERVAL);
         assert!(!pending.is_due(B, pending.deadline()));
         assert!(pending.is_due(B, pending.deadline()));
     }

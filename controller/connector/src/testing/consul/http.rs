@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use super::{Fault, Shared};
 
 /// What Consul takes where a query says nothing, and the most it takes.
-const WAIT: Duration = Duration::from_secs(300);
+const MAX_WAIT: Duration = Duration::from_secs(300);
 
 pub(super) fn acceptor(certificate: &Path, key: &Path) -> io::Result<TlsAcceptor> {
     let certificates = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
@@ -142,7 +142,7 @@ impl Query {
         let wait = values.get("wait").and_then(|wait| humantime::parse_duration(wait).ok());
         Self {
             index: values.get("index").and_then(|index| index.parse().ok()).unwrap_or_default(),
-            wait: wait.unwrap_or(WAIT).min(2 * WAIT),
+            wait: wait.unwrap_or(MAX_WAIT).min(2 * MAX_WAIT),
             passing: values.contains_key("passing"),
         }
     }
