@@ -22,8 +22,8 @@ use crate::{
     logging::LogLevel,
     metrics::Metrics,
     mirror, otlp,
-    process::{self, Asked, Signals, listen},
-    service_manager::{ServiceManager, look_at_event_loop, readiness_of_event_loop},
+    process::{self, SignalRequest, Signals, listen},
+    service_manager::{ServiceManager, event_loop_status, readiness_of_event_loop},
     state_dir::StateDir,
 };
 
@@ -114,7 +114,7 @@ async fn run_until_stopped(
     if let Some(manager) = manager.clone() {
         let (requests, readiness) = (requests.clone(), readiness_of_event_loop(requests.clone()));
         // It ends with the loop.
-        tokio::spawn(manager.follow(move || look_at_event_loop(requests.clone()), readiness, reloaded));
+        tokio::spawn(manager.follow(move || event_loop_status(requests.clone()), readiness, reloaded));
     }
     let result = tokio::select! {
         ended = &mut event_loop => ended_early(ended),
@@ -183,11 +183,11 @@ async fn forward(signals: &mut Signals, requests: &mpsc::Sender<Request>, reload
     loop {
         let asked = signals.next().await;
         let request = match asked {
-            Asked::Stop => Request::Shutdown,
-            Asked::Reload => Request::Resync { cause: "SIGHUP" },
+            SignalRequest::Stop => Request::Shutdown,
+            SignalRequest::Reload => Request::Resync { cause: "SIGHUP" },
         };
         // A loop that is gone has ended, which is noticed elsewhere.
-        if requests.send(request).await.is_err() || asked == Asked::Stop {
+        if requests.send(request).await.is_err() || asked == SignalRequest::Stop {
             return;
         }
         // Nobody listens without a service manager, and one that is told of a reload already knows.

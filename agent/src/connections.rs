@@ -19,9 +19,9 @@ use tokio::{
 };
 
 /// A connection on which no byte goes either way for so long ends. The longest answer is made in half of that.
-const SILENCE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a connection that is to end may take, before the next one is to end too.
-const PATIENCE: Duration = Duration::from_millis(50);
+const EVICTION_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Those that are open, of all listeners that share it.
 #[derive(Debug, Clone)]
@@ -66,13 +66,13 @@ impl Connections {
                 self.ending.notify_one();
             }
             // The semaphore is never closed.
-            if let Ok(Ok(slot)) = timeout(PATIENCE, Arc::clone(&self.slots).acquire_owned()).await {
+            if let Ok(Ok(slot)) = timeout(EVICTION_INTERVAL, Arc::clone(&self.slots).acquire_owned()).await {
                 break slot;
             }
         };
         let mut ending = Box::pin(Arc::clone(&self.ending).notified_owned());
         ending.as_mut().enable();
-        Connection { stream, silence: Box::pin(sleep(SILENCE)), ending, _slot: slot }
+        Connection { stream, silence: Box::pin(sleep(IDLE_TIMEOUT)), ending, _slot: slot }
     }
 }
 
@@ -132,7 +132,7 @@ impl Connection {
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
             done @ Poll::Ready(_) => {
-                self.silence.as_mut().reset(Instant::now() + SILENCE);
+                self.silence.as_mut().reset(Instant::now() + IDLE_TIMEOUT);
                 done
             }
         }

@@ -9,7 +9,7 @@ use tracing::warn;
 use crate::event_loop::Request;
 
 /// How long to wait before the kernel is asked again, after it could not be.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The addresses at the start, so that the first snapshot has them already, and what follows them from then on.
 ///
@@ -30,7 +30,7 @@ pub(crate) async fn follow(mut addresses: Option<LocalAddresses>, requests: Send
         let changed = if let Some(addresses) = &mut addresses {
             addresses.changed().await.cloned()
         } else {
-            sleep(PAUSE).await;
+            sleep(RETRY_INTERVAL).await;
             reopen(&mut addresses).await
         };
         match changed {

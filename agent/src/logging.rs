@@ -16,7 +16,7 @@ use tracing_subscriber::{
     fmt,
 };
 
-use self::{journal::Journal, one_line::OneLine};
+use self::{journal::Journal, one_line::ControlCharacterEscaper};
 use crate::config::LogFormat;
 
 pub use lines::LogLines;
@@ -130,7 +130,9 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<(LogLevel, LogLin
             let has_colours = io::IsTerminal::is_terminal(&io::stderr());
             let lines = || {
                 let writer = writer.clone();
-                fmt().with_writer(move || OneLine::new(writer.clone(), has_colours)).with_ansi(has_colours)
+                fmt()
+                    .with_writer(move || ControlCharacterEscaper::new(writer.clone(), has_colours))
+                    .with_ansi(has_colours)
             };
             let unfiltered = lines().with_max_level(LevelFilter::ERROR).into();
             let lines = lines().with_env_filter(filter).with_filter_reloading();

@@ -172,13 +172,13 @@ struct Writer {
     taken: Arc<AtomicUsize>,
     /// Opened when it is needed first, so that the start does not wait for it.
     mirror: Option<Mirror>,
-    gap: Option<Gap>,
+    gap: Option<MissedChanges>,
 }
 
 /// A write has failed, so changes are missing from what is saved. It stays as it is, older and whole, until everything is
 /// written anew.
 #[derive(Debug, Clone, Copy)]
-struct Gap {
+struct MissedChanges {
     /// When it is looked whether the mirror can be written again: with the next change, or at this time.
     next_try: Instant,
 }
@@ -191,7 +191,7 @@ impl Writer {
             let pause = next_write.saturating_duration_since(Instant::now());
             let job = match (pending.is_empty(), self.gap) {
                 (false, _) => work.recv_timeout(pause),
-                (true, Some(Gap { next_try })) => {
+                (true, Some(MissedChanges { next_try })) => {
                     work.recv_timeout(next_try.saturating_duration_since(Instant::now()))
                 }
                 (true, None) => work.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -260,7 +260,7 @@ impl Writer {
         if self.gap.is_none() {
             error!(%error, "the mirror cannot be written: without the store, a start would find an older state");
         }
-        self.gap = Some(Gap { next_try: Instant::now() + self.retry_after });
+        self.gap = Some(MissedChanges { next_try: Instant::now() + self.retry_after });
         // Whatever is in it: the next write opens and checks it anew.
         self.mirror = None;
         self.report(MirrorReport::Failed(error.to_string()));
@@ -271,7 +271,7 @@ impl Writer {
         // To open it is to write to it.
         match self.opened().map(drop) {
             Ok(()) => {
-                self.gap = Some(Gap { next_try: Instant::now() + self.retry_after });
+                self.gap = Some(MissedChanges { next_try: Instant::now() + self.retry_after });
                 self.report(MirrorReport::CaughtUp);
             }
             Err(error) => self.fail(&error),

@@ -58,7 +58,7 @@ pub(crate) async fn drain(servers: JoinSet<io::Result<()>>) {
 
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum SignalRequest {
     /// SIGTERM or SIGINT: stop.
     Stop,
     /// SIGHUP: read again.
@@ -85,11 +85,11 @@ impl Signals {
     }
 
     /// The next one. Whoever stops waiting loses none.
-    pub(crate) async fn next(&mut self) -> Asked {
+    pub(crate) async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::Stop,
-            _ = self.interrupt.recv() => Asked::Stop,
-            _ = self.hangup.recv() => Asked::Reload,
+            _ = self.terminate.recv() => SignalRequest::Stop,
+            _ = self.interrupt.recv() => SignalRequest::Stop,
+            _ = self.hangup.recv() => SignalRequest::Reload,
         }
     }
 }

@@ -23,8 +23,8 @@ use tokio::{
 };
 use tracing::warn;
 
-pub(crate) use controllers::look_at_controllers;
-pub(crate) use event_loop::{look_at_event_loop, readiness_of_event_loop};
+pub(crate) use controllers::controllers_status;
+pub(crate) use event_loop::{event_loop_status, readiness_of_event_loop};
 use socket::Socket;
 
 /// Between two questions.
@@ -109,9 +109,9 @@ impl ServiceManager {
         readiness: impl Future<Output = ()>,
         mut reloads: mpsc::Receiver<()>,
     ) where
-        L: Future<Output = Option<Look>>,
+        L: Future<Output = Option<ProcessStatus>>,
     {
-        let mut told = Told::default();
+        let mut notified = NotifiedState::default();
         let mut readiness = pin!(readiness.fuse());
         let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -125,9 +125,9 @@ impl ServiceManager {
                         return;
                     }
                     // Before it is ready there is nothing to reload: it is starting.
-                    if told.ready {
-                        told.reload_is_untold = true;
-                        self.tell_reload(&mut told);
+                    if notified.ready {
+                        notified.reload_is_pending = true;
+                        self.notify_reload(&mut notified);
                     }
                     // The next look says how far it is: whoever does the work has been asked to read again before.
                     ticks.reset();
@@ -135,39 +135,39 @@ impl ServiceManager {
                 }
             }
             match look().await {
-                Some(look) => self.tell(&mut told, look),
+                Some(look) => self.notify(&mut notified, look),
                 None => return,
             }
         }
     }
 
-    fn tell_reload(&self, told: &mut Told) {
-        if told.reload_is_untold && self.reloading() {
-            told.reload_is_untold = false;
-            told.reload_since = Some(Instant::now());
+    fn notify_reload(&self, notified: &mut NotifiedState) {
+        if notified.reload_is_pending && self.reloading() {
+            notified.reload_is_pending = false;
+            notified.reload_since = Some(Instant::now());
         }
     }
 
-    fn tell(&self, told: &mut Told, look: Look) {
+    fn notify(&self, notified: &mut NotifiedState, look: ProcessStatus) {
         if look.alive {
             self.watchdog();
         }
-        if told.status != look.status && self.status(&look.status) {
-            told.status = look.status;
+        if notified.status != look.status && self.status(&look.status) {
+            notified.status = look.status;
         }
-        self.tell_reload(told);
+        self.notify_reload(notified);
         let is_reloaded =
-            told.reload_since.is_some_and(|since| since.elapsed() >= RELOAD_LIMIT || look.at_rest);
-        if look.alive && ((look.ready && !told.ready) || is_reloaded) && self.ready() {
-            told.ready = true;
-            told.reload_since = None;
+            notified.reload_since.is_some_and(|since| since.elapsed() >= RELOAD_LIMIT || look.at_rest);
+        if look.alive && ((look.ready && !notified.ready) || is_reloaded) && self.ready() {
+            notified.ready = true;
+            notified.reload_since = None;
         }
     }
 }
 
 /// How a process is, at one moment.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct ProcessStatus {
     /// Whether what does the work answers.
     alive: bool,
     /// Whether it has begun to do what it is for.
@@ -177,7 +177,7 @@ pub(crate) struct Look {
     status: String,
 }
 
-impl Look {
+impl ProcessStatus {
     /// What does the work does not answer.
     fn silent(status: String) -> Self {
         Self { alive: false, ready: false, at_rest: false, status }
@@ -186,10 +186,10 @@ impl Look {
 
 /// What the service manager knows.
 #[derive(Debug, Default)]
-struct Told {
+struct NotifiedState {
     ready: bool,
     status: String,
     /// A reload was asked for, and could not be told yet.
-    reload_is_untold: bool,
+    reload_is_pending: bool,
     reload_since: Option<Instant>,
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{Outcome, Terminal, configured::Configured};
+use super::{Outcome, Terminal, configured::ConfigArguments};
 use crate::{agent, config::Config};
 
 /// Run the node agent: follow the store and keep this node's dataplane right
@@ -13,7 +13,7 @@ use crate::{agent, config::Config};
 #[derive(Debug, Args)]
 pub(super) struct Agent {
     #[command(flatten)]
-    configured: Configured<Config>,
+    configured: ConfigArguments<Config>,
 }
 
 impl Agent {

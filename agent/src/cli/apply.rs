@@ -32,13 +32,13 @@ pub(super) struct Apply {
 
 /// What becomes of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum ApplyResult {
     Created,
     Configured,
     Unchanged,
 }
 
-impl Verdict {
+impl ApplyResult {
     const fn word(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -78,10 +78,10 @@ async fn apply(
     let mut without_status = Vec::new();
     for ManifestObject { source, key, object, has_status, .. } in objects {
         let Comparison { verdict, object, condition } = compare(&key, object, has_status, &stored);
-        if verdict == Verdict::Created && key.kind() == Kind::ExternalWorkload && !has_status {
+        if verdict == ApplyResult::Created && key.kind() == Kind::ExternalWorkload && !has_status {
             without_status.push(title(&key));
         }
-        let put = if verdict == Verdict::Unchanged {
+        let put = if verdict == ApplyResult::Unchanged {
             None
         } else {
             let value = object.encode().with_context(|| format!("{source}: failed to write {key}"))?;
@@ -112,7 +112,7 @@ async fn apply(
 struct Chunk {
     operations: Vec<Operation>,
     conditions: Vec<Condition>,
-    verdicts: Vec<(Key, Verdict)>,
+    verdicts: Vec<(Key, ApplyResult)>,
     fill: Fill,
 }
 
@@ -144,7 +144,7 @@ impl Chunk {
 
 /// What is to be stored, and what that means.
 struct Comparison {
-    verdict: Verdict,
+    verdict: ApplyResult,
     object: Object,
     /// What must be so when it is written.
     condition: Option<Condition>,
@@ -155,11 +155,11 @@ struct Comparison {
 fn compare(key: &Key, mut object: Object, has_status: bool, stored: &BTreeMap<String, Entry>) -> Comparison {
     let Some(entry) = stored.get(&key.to_path()) else {
         set_creation_time(&mut object, Timestamp::now().as_second());
-        return Comparison { verdict: Verdict::Created, object, condition: None };
+        return Comparison { verdict: ApplyResult::Created, object, condition: None };
     };
     // What cannot be read is overwritten.
     let Ok(before) = Object::decode(key, &entry.value) else {
-        return Comparison { verdict: Verdict::Configured, object, condition: None };
+        return Comparison { verdict: ApplyResult::Configured, object, condition: None };
     };
     if let Object::Service(before) = &before {
         set_creation_time(&mut object, before.creation_timestamp);
@@ -167,7 +167,7 @@ fn compare(key: &Key, mut object: Object, has_status: bool, stored: &BTreeMap<St
     let keeps_status = !has_status && keep_status(&mut object, &before);
     let condition = keeps_status
         .then(|| Condition::Unchanged { key: entry.key.clone(), mod_revision: entry.mod_revision });
-    let verdict = if object == before { Verdict::Unchanged } else { Verdict::Configured };
+    let verdict = if object == before { ApplyResult::Unchanged } else { ApplyResult::Configured };
     Comparison { verdict, object, condition }
 }
 

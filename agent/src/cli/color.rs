@@ -4,7 +4,7 @@ use console::StyledObject;
 
 /// How a text is to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Tone {
+pub(super) enum TextStyle {
     #[default]
     Plain,
     /// A title.
@@ -17,7 +17,7 @@ pub(super) enum Tone {
     Bad,
 }
 
-impl Tone {
+impl TextStyle {
     /// The text with its colour, where standard output shows any.
     pub(super) fn paint<T>(self, text: T) -> StyledObject<T> {
         let plain = console::style(text);

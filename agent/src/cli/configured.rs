@@ -15,7 +15,7 @@ use crate::{
 #[command(
     after_help = "Flags win over the environment, the environment over the file, the file over the defaults."
 )]
-pub(super) struct Configured<C: Settings> {
+pub(super) struct ConfigArguments<C: Settings> {
     // The default is another for each process.
     #[arg(
         long,
@@ -33,7 +33,7 @@ pub(super) struct Configured<C: Settings> {
     flags: ConfigFlags<C>,
 }
 
-impl<C: Settings> Configured<C> {
+impl<C: Settings> ConfigArguments<C> {
     /// Runs the process with the effective configuration, or only prints that.
     pub(super) fn run(
         self,

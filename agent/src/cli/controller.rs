@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{Outcome, Terminal, configured::Configured};
+use super::{Outcome, Terminal, configured::ConfigArguments};
 use crate::{config::controller::ControllerConfig, controllers::process};
 
 /// Run cluster-wide controllers, which fill the store: external workloads, other registries, Kubernetes
@@ -13,7 +13,7 @@ use crate::{config::controller::ControllerConfig, controllers::process};
 #[derive(Debug, Args)]
 pub(super) struct Controller {
     #[command(flatten)]
-    configured: Configured<ControllerConfig>,
+    configured: ConfigArguments<ControllerConfig>,
 }
 
 impl Controller {

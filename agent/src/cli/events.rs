@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     Outcome, Terminal,
     agent_argument::AgentArgument,
-    color::Tone,
+    color::TextStyle,
     complete,
     filter::{Filter, Matcher},
     listing::{Item, Listing, Output},
@@ -184,10 +184,10 @@ fn row(event: &EventView) -> Vec<Cell> {
 }
 
 fn renderers(event: &EventView) -> Cell {
-    let mut tone = Tone::Plain;
+    let mut tone = TextStyle::Plain;
     let outcome = |(name, outcome): (&String, &OutcomeView)| match outcome {
         OutcomeView::Pending => {
-            tone = if tone == Tone::Bad { tone } else { Tone::Warning };
+            tone = if tone == TextStyle::Bad { tone } else { TextStyle::Warning };
             format!("{name} pending")
         }
         OutcomeView::Applied { sent_after_ms: Some(after), .. } => {
@@ -195,7 +195,7 @@ fn renderers(event: &EventView) -> Cell {
         }
         OutcomeView::Applied { duration_ms, .. } => format!("{name} {}", milliseconds(*duration_ms)),
         OutcomeView::Failed { error } => {
-            tone = Tone::Bad;
+            tone = TextStyle::Bad;
             format!("{name} FAILED: {error}")
         }
     };
@@ -243,6 +243,6 @@ mod tests {
         }))
         .unwrap();
         let text = "dry-run pending, nftables FAILED: no, route +300us";
-        assert_eq!(renderers(&event), Cell::toned(text, Tone::Bad));
+        assert_eq!(renderers(&event), Cell::toned(text, TextStyle::Bad));
     }
 }

@@ -10,9 +10,9 @@ use serde_json::Value;
 use super::{
     Outcome, Terminal,
     agent_argument::AgentArgument,
-    color::Tone,
+    color::TextStyle,
     listing::{Item, Listing, Output},
-    scope::{Scope, Selected},
+    scope::{Scope, SelectedItems},
     table::Cell,
     table_options::TableOptions,
     watch::{Frame, WatchArgument, width},
@@ -75,7 +75,7 @@ impl HealthChecks {
         let values: Vec<Value> = self.agent.get("/health-checks")?;
         let parsed = values.into_iter().map(|value| Ok((serde_json::from_value(value.clone())?, value)));
         let checks: Vec<(HealthCheckView, Value)> = parsed.collect::<Result<_, serde_json::Error>>()?;
-        let Selected { items, missing } =
+        let SelectedItems { items, missing } =
             self.scope.select(checks, "health check", |(check, _)| &check.service, &self.agent)?;
         let fails = |listener: &ListenerView| listener.error.is_some();
         let is_served = items.iter().all(|(check, _)| !check.listeners.iter().any(fails));
@@ -108,7 +108,7 @@ fn item(check: &HealthCheckView, value: Value, shows_namespace: bool) -> Item {
 /// Each family has an answer of its own.
 fn local(LocalEndpointsView { ipv4, ipv6 }: LocalEndpointsView) -> Cell {
     match (ipv4, ipv6) {
-        (0, 0) => Cell::toned("none", Tone::Warning),
+        (0, 0) => Cell::toned("none", TextStyle::Warning),
         (ipv4, 0) => format!("{ipv4} IPv4").into(),
         (0, ipv6) => format!("{ipv6} IPv6").into(),
         _ => format!("{ipv4} IPv4, {ipv6} IPv6").into(),
@@ -117,7 +117,7 @@ fn local(LocalEndpointsView { ipv4, ipv6 }: LocalEndpointsView) -> Cell {
 
 fn listeners(check: &HealthCheckView) -> Cell {
     if check.listeners.is_empty() {
-        return Cell::toned("nowhere: no address of this node is known", Tone::Bad);
+        return Cell::toned("nowhere: no address of this node is known", TextStyle::Bad);
     }
     let text = |listener: &ListenerView| {
         let address = SocketAddr::new(listener.address, check.port);
@@ -128,5 +128,5 @@ fn listeners(check: &HealthCheckView) -> Cell {
     };
     let is_bad = check.listeners.iter().any(|listener| listener.error.is_some());
     let text = check.listeners.iter().map(text).collect::<Vec<_>>().join(", ");
-    Cell::toned(text, if is_bad { Tone::Bad } else { Tone::Plain })
+    Cell::toned(text, if is_bad { TextStyle::Bad } else { TextStyle::Plain })
 }

@@ -39,7 +39,7 @@ pub(super) struct Scope {
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(super) struct Selected<T> {
+pub(super) struct SelectedItems<T> {
     pub(super) items: Vec<T>,
     /// Lines about what was not.
     pub(super) missing: String,
@@ -71,7 +71,7 @@ impl Scope {
         noun: &str,
         id: impl Fn(&T) -> &ServiceId,
         agent: &AgentArgument,
-    ) -> anyhow::Result<Selected<T>> {
+    ) -> anyhow::Result<SelectedItems<T>> {
         let labelled = self.selector.as_ref().map(|selector| labelled(selector, agent)).transpose()?;
         let known: BTreeSet<ServiceId> = items.iter().map(|item| id(item).clone()).collect();
         let has_labels = |id: &ServiceId| labelled.as_ref().is_none_or(|labelled| labelled.contains(id));
@@ -88,7 +88,7 @@ impl Scope {
             // Writing to text does not fail.
             let _ = writeln!(missing, "no {noun}s{which} found{place}");
         }
-        Ok(Selected { items, missing })
+        Ok(SelectedItems { items, missing })
     }
 
     /// It has the labels that are asked for.
@@ -166,7 +166,8 @@ mod tests {
             let (namespace, name) = text.split_once('/').unwrap();
             ServiceId::new(namespace, name)
         });
-        let Selected { items, missing } = scope.select(ids.to_vec(), "service", |id| id, &agent).unwrap();
+        let SelectedItems { items, missing } =
+            scope.select(ids.to_vec(), "service", |id| id, &agent).unwrap();
         (items.iter().map(ToString::to_string).collect(), missing)
     }
 

@@ -12,7 +12,7 @@ use super::{
     http_client,
     listing::{Listing, Output},
     other_proxy,
-    scope::{Scope, Selected},
+    scope::{Scope, SelectedItems},
     table_options::TableOptions,
     views::{ServiceView, StoredServiceView},
     watch::{Frame, WatchArgument, width},
@@ -57,7 +57,7 @@ impl ServiceQuestion {
             };
             let services = self.fetch(&stored)?;
             let known = services.iter().map(|(service, _)| service.id.clone()).collect();
-            let Selected { items, missing } =
+            let SelectedItems { items, missing } =
                 self.scope.select(services, "service", |(service, _)| &service.id, &self.agent)?;
             let is_good = self.scope.is_open() || missing.is_empty();
             let is_single = is_single && self.scope.is_single();

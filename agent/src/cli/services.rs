@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     Outcome, Terminal,
-    color::Tone,
+    color::TextStyle,
     listing::{Item, Listing},
     service_question::ServiceQuestion,
     table::Cell,
@@ -113,10 +113,10 @@ fn backends(service: &ServiceView) -> Cell {
         (ready, terminating) => format!("{ready}+{terminating}"),
     };
     let tone = match (ready.is_empty(), service.ports.iter().all(is_served)) {
-        (true, _) => Tone::Bad,
-        (false, true) => Tone::Plain,
+        (true, _) => TextStyle::Bad,
+        (false, true) => TextStyle::Plain,
         // Some port has none.
-        (false, false) => Tone::Warning,
+        (false, false) => TextStyle::Warning,
     };
     Cell::toned(text, tone)
 }
@@ -139,7 +139,7 @@ fn wide_cells(service: &ServiceView) -> Vec<Cell> {
 /// What it asks for and another service holds.
 fn lost(service: &ServiceView) -> Cell {
     let lost = service.lost.iter().map(|(frontend, holder)| format!("{frontend} to {holder}"));
-    Cell::toned(lost.collect::<Vec<_>>().join(","), Tone::Warning)
+    Cell::toned(lost.collect::<Vec<_>>().join(","), TextStyle::Warning)
 }
 
 #[cfg(test)]
@@ -164,12 +164,12 @@ mod tests {
         let (one, other) = (("10.1.0.1", "Ready"), ("10.1.0.2", "Ready"));
         let ending = |(address, _): (&'static str, &str)| (address, "Terminating");
         for (ports, expected, tone) in [
-            (&[&[one][..], &[one]][..], "1", Tone::Plain),
-            (&[&[one, other], &[one]], "2", Tone::Plain),
-            (&[&[one, ending(other)], &[one, ending(other)]], "1+1", Tone::Plain),
-            (&[&[ending(one)], &[one]], "1", Tone::Plain),
-            (&[&[one], &[]], "1", Tone::Warning),
-            (&[&[]], "0", Tone::Bad),
+            (&[&[one][..], &[one]][..], "1", TextStyle::Plain),
+            (&[&[one, other], &[one]], "2", TextStyle::Plain),
+            (&[&[one, ending(other)], &[one, ending(other)]], "1+1", TextStyle::Plain),
+            (&[&[ending(one)], &[one]], "1", TextStyle::Plain),
+            (&[&[one], &[]], "1", TextStyle::Warning),
+            (&[&[]], "0", TextStyle::Bad),
         ] {
             let service = service(&["10.96.0.1"], ports);
             assert_eq!(backends(&service), Cell::toned(expected.to_owned(), tone), "{ports:?}");
@@ -182,9 +182,9 @@ mod tests {
     fn backends_of_another_family_do_not_count() {
         let ports: &[&[(&str, &str)]] = &[&[("10.1.0.1", "Ready"), ("10.1.0.2", "Ready")]];
         for (cluster_ips, expected, tone) in [
-            (&["fd00::1"][..], "0", Tone::Bad),
-            (&["10.96.0.1", "fd00::1"], "2", Tone::Plain),
-            (&[], "2", Tone::Plain),
+            (&["fd00::1"][..], "0", TextStyle::Bad),
+            (&["10.96.0.1", "fd00::1"], "2", TextStyle::Plain),
+            (&[], "2", TextStyle::Plain),
         ] {
             assert_eq!(backends(&service(cluster_ips, ports)), Cell::toned(expected.to_owned(), tone));
         }

@@ -40,7 +40,7 @@ pub(super) struct Status {
 }
 
 /// Everything that is asked, each as the agent says it.
-struct Answers {
+struct AgentState {
     status: Value,
     sizes: Value,
     renderers: Value,
@@ -80,12 +80,12 @@ impl Status {
         Ok(Frame { out, err: String::new(), is_good: overview.is_good() })
     }
 
-    fn ask(&self) -> anyhow::Result<Answers> {
+    fn ask(&self) -> anyhow::Result<AgentState> {
         let get = |path: &str| self.agent.get::<Value>(path);
         let renderers = get("/renderers")?;
         let runs_nftables =
             renderers.as_array().into_iter().flatten().any(|one| one["name"] == COUNTING_RENDERER);
-        Ok(Answers {
+        Ok(AgentState {
             status: get("/status")?,
             sizes: get("/sizes")?,
             renderers,
@@ -101,7 +101,7 @@ impl Status {
     }
 }
 
-impl Answers {
+impl AgentState {
     fn read(&self) -> anyhow::Result<Overview> {
         fn read<'a, T: Deserialize<'a>>(value: &'a Value) -> Result<T, serde_json::Error> {
             T::deserialize(value)

@@ -15,7 +15,7 @@ use super::{
 
 /// What was found of one kind, by namespace and name.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct StoredObjects {
     pub(super) kind: Kind,
     pub(super) objects: Vec<(Key, Object)>,
     /// All that was named is there, and all could be read.
@@ -27,7 +27,7 @@ pub(super) async fn fetch(
     wanted: &ResourceRequest,
     store: &dyn Store,
     err: &mut impl Write,
-) -> anyhow::Result<Found> {
+) -> anyhow::Result<StoredObjects> {
     let kind = wanted.kind;
     let (entries, mut is_good) = match &wanted.which {
         ObjectSelector::Keys(keys) => {
@@ -56,7 +56,7 @@ pub(super) async fn fetch(
         }
     }
     objects.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(Found { kind, objects, is_good })
+    Ok(StoredObjects { kind, objects, is_good })
 }
 
 /// The object, if it is one that is wanted.

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::color::Tone;
+use super::color::TextStyle;
 
 /// Spaces between columns, and where room is short.
 const GAP: usize = 3;
@@ -39,13 +39,13 @@ fn is_name(title: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cell {
     text: String,
-    tone: Tone,
+    tone: TextStyle,
 }
 
 impl Cell {
     /// A text that is good or bad. What is in the store may hold anything: control characters are written out, so that
     /// nothing is done to the terminal.
-    pub(super) fn toned(text: impl Into<String>, tone: Tone) -> Self {
+    pub(super) fn toned(text: impl Into<String>, tone: TextStyle) -> Self {
         Self { text: printable(text.into()), tone }
     }
 
@@ -61,7 +61,7 @@ impl Cell {
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self::toned(text, Tone::Plain)
+        Self::toned(text, TextStyle::Plain)
     }
 }
 

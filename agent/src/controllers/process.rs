@@ -14,8 +14,8 @@ use crate::{
     http::{self, ControllerApi},
     logging::LogLevel,
     metrics::ControllerMetrics,
-    process::{self, Asked, Signals, listen},
-    service_manager::{ServiceManager, look_at_controllers},
+    process::{self, SignalRequest, Signals, listen},
+    service_manager::{ServiceManager, controllers_status},
 };
 
 /// Runs the controllers until a signal says to stop: they finish what is under way, and the lease is given back.
@@ -66,7 +66,7 @@ async fn run_until_stopped(
     if let Some(service_manager) = service_manager.clone() {
         let progress = manager.progress().with("the election", election.liveness());
         let (observer, reports) = (observer.clone(), reports.clone());
-        let look = move || look_at_controllers(progress.clone(), observer.clone(), reports.clone());
+        let look = move || controllers_status(progress.clone(), observer.clone(), reports.clone());
         // Nothing waits for controllers.
         tokio::spawn(service_manager.follow(look, pending(), end_of_following));
     }
@@ -99,7 +99,7 @@ async fn run_until_stopped(
 
 /// Returns when SIGTERM or SIGINT came.
 async fn told_to_stop(signals: &mut Signals) {
-    while signals.next().await == Asked::Reload {
+    while signals.next().await == SignalRequest::Reload {
         warn!(
             "nothing is read again on SIGHUP; restart to have new settings, and another instance takes over meanwhile"
         );

@@ -20,7 +20,7 @@ use super::{Api, error::ApiError, loopback::FromLoopback, views::bad_request};
 use crate::event_loop::{PodAddition, Query, Request};
 
 /// Longer waits would be cut short by the time limit of all requests.
-const LONGEST_WAIT: Duration = Duration::from_secs(25);
+const MAX_WAIT: Duration = Duration::from_secs(25);
 
 /// A pod and its main interface on the node's side.
 #[derive(Debug, Deserialize)]
@@ -64,9 +64,9 @@ pub(super) async fn add(
         send(&api, Request::AddPod(PodAddition { pod, interface, wait: None })).await?;
         return Ok((StatusCode::ACCEPTED, Json(answer)));
     };
-    let limit = humantime::parse_duration(&wait).ok().filter(|limit| *limit <= LONGEST_WAIT);
+    let limit = humantime::parse_duration(&wait).ok().filter(|limit| *limit <= MAX_WAIT);
     let limit = limit.ok_or_else(|| {
-        ApiError::BadRequest(format!("wait: {wait:?} is no time up to {LONGEST_WAIT:?}, such as 5s"))
+        ApiError::BadRequest(format!("wait: {wait:?} is no time up to {MAX_WAIT:?}, such as 5s"))
     })?;
     let (reply, result) = oneshot::channel();
     send(&api, Request::AddPod(PodAddition { pod, interface, wait: Some((limit, reply)) })).await?;

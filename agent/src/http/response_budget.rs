@@ -14,11 +14,11 @@ use tokio::{
 use super::error::ApiError;
 
 /// Answers that are being made at the same time, of those that may be large. The others wait for their turn.
-const MAKING: usize = 4;
+const MAX_CONCURRENT: usize = 4;
 /// How long: no longer than for the loop.
-const PATIENCE: Duration = super::ANSWER_LIMIT;
+const QUEUE_TIMEOUT: Duration = super::ANSWER_LIMIT;
 /// Answers of this size are not counted: there are no more of them than connections, and probes need them.
-const SMALL: usize = 256 << 10;
+const UNCOUNTED_BYTES: usize = 256 << 10;
 /// What is counted of larger ones.
 const UNIT: usize = 64 << 10;
 /// What all of them may take up until they are read, unless it is one alone.
@@ -33,13 +33,16 @@ pub(super) struct ResponseBudget {
 
 impl ResponseBudget {
     pub(super) fn new() -> Self {
-        Self { making: Arc::new(Semaphore::new(MAKING)), unread: Arc::new(Semaphore::new(UNREAD / UNIT)) }
+        Self {
+            making: Arc::new(Semaphore::new(MAX_CONCURRENT)),
+            unread: Arc::new(Semaphore::new(UNREAD / UNIT)),
+        }
     }
 
     /// Makes an answer that may be large, when it is its turn.
     pub(super) async fn make(&self, answer: impl Future<Output = Response>) -> Response {
         // The semaphore is never closed.
-        let Ok(Ok(_turn)) = timeout(PATIENCE, self.making.acquire()).await else {
+        let Ok(Ok(_turn)) = timeout(QUEUE_TIMEOUT, self.making.acquire()).await else {
             return ApiError::TooMany.into_response();
         };
         self.hold(answer.await).await
@@ -49,7 +52,7 @@ impl ResponseBudget {
     async fn hold(&self, answer: Response) -> Response {
         let size = answer.body().size_hint().lower();
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        if size <= SMALL {
+        if size <= UNCOUNTED_BYTES {
             return answer;
         }
         let units = u32::try_from(size.min(UNREAD) / UNIT).unwrap_or(u32::MAX);
@@ -101,7 +104,7 @@ mod tests {
             assert_eq!(answer.status().is_success(), number < 8, "{number}");
             unread.push(answer);
         }
-        assert!(room.make(async { of_size(SMALL) }).await.status().is_success());
+        assert!(room.make(async { of_size(UNCOUNTED_BYTES) }).await.status().is_success());
         // One is read, and one given up.
         let read = unread.remove(0);
         assert_eq!(read.body().size_hint().exact(), Some(size as u64), "its length is said");
@@ -131,8 +134,8 @@ mod tests {
         };
         let answers = join_all((0..30).map(|_| counted(Duration::from_millis(100)))).await;
         assert!(answers.iter().all(|answer| answer.status().is_success()));
-        let slow = join_all((0..=MAKING).map(|_| counted(2 * PATIENCE))).await;
-        assert_eq!(slow.iter().filter(|answer| answer.status().is_success()).count(), MAKING);
-        assert_eq!(most.into_inner(), MAKING);
+        let slow = join_all((0..=MAX_CONCURRENT).map(|_| counted(2 * QUEUE_TIMEOUT))).await;
+        assert_eq!(slow.iter().filter(|answer| answer.status().is_success()).count(), MAX_CONCURRENT);
+        assert_eq!(most.into_inner(), MAX_CONCURRENT);
     }
 }

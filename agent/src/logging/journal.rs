@@ -10,7 +10,7 @@ use std::{
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::{LogLines, one_line::OneLine};
+use super::{LogLines, one_line::ControlCharacterEscaper};
 
 /// Whether standard error goes to the journal: the environment names the device and inode of a stream that does.
 pub(super) fn reads_standard_error() -> bool {
@@ -27,13 +27,13 @@ impl Journal {
         Self(lines)
     }
 
-    fn line(&self, level: Level) -> Line<OneLine<LogLines>> {
-        Line { priority: priority(level), out: OneLine::new(self.0.clone(), false) }
+    fn line(&self, level: Level) -> Line<ControlCharacterEscaper<LogLines>> {
+        Line { priority: priority(level), out: ControlCharacterEscaper::new(self.0.clone(), false) }
     }
 }
 
 impl<'a> MakeWriter<'a> for Journal {
-    type Writer = Line<OneLine<LogLines>>;
+    type Writer = Line<ControlCharacterEscaper<LogLines>>;
 
     fn make_writer(&'a self) -> Self::Writer {
         self.line(Level::INFO)

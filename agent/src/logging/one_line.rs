@@ -5,19 +5,19 @@ use std::io::{self, Write};
 
 /// Passes each event on with its control characters written out.
 #[derive(Debug)]
-pub(super) struct OneLine<W> {
+pub(super) struct ControlCharacterEscaper<W> {
     inner: W,
     /// Colours are in it, which begin with an escape character. Those of values have been written out before.
     has_colours: bool,
 }
 
-impl<W: Write> OneLine<W> {
+impl<W: Write> ControlCharacterEscaper<W> {
     pub(super) const fn new(inner: W, has_colours: bool) -> Self {
         Self { inner, has_colours }
     }
 }
 
-impl<W: Write> Write for OneLine<W> {
+impl<W: Write> Write for ControlCharacterEscaper<W> {
     /// Called once for each event.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
@@ -69,7 +69,7 @@ mod tests {
         let (writer, written) = channel();
         let lines = tracing_subscriber::fmt()
             .with_ansi(false)
-            .with_writer(move || OneLine::new(Written(writer.clone()), false))
+            .with_writer(move || ControlCharacterEscaper::new(Written(writer.clone()), false))
             .finish();
         let hostile = "web\n2026-01-01T00:00:00Z ERROR all is lost\r\x1b[2J\x07\u{9b}2J\u{85}";
         tracing::subscriber::with_default(lines, || {

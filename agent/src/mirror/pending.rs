@@ -21,13 +21,13 @@ pub(super) struct Pending {
 #[derive(Debug)]
 struct Replacement {
     revision: i64,
-    entries: Waiting,
+    entries: PendingList,
     keep: BTreeSet<String>,
 }
 
 /// A list that waits to be saved.
 #[derive(Debug)]
-enum Waiting {
+enum PendingList {
     OnDisk(Spool),
     /// The disk did not take it.
     InMemory(Vec<Entry>),
@@ -51,10 +51,10 @@ impl Pending {
         keep: BTreeSet<String>,
     ) {
         let entries = match Spool::new(folder, &entries) {
-            Ok(spool) => Waiting::OnDisk(spool),
+            Ok(spool) => PendingList::OnDisk(spool),
             Err(error) => {
                 debug!(%error, "what is to be saved waits in memory");
-                Waiting::InMemory(entries)
+                PendingList::InMemory(entries)
             }
         };
         let replacement = Some(Replacement { revision, entries, keep });
@@ -76,8 +76,8 @@ impl Pending {
         let revision = self.revision();
         if let Some(Replacement { revision, entries, keep }) = self.replacement {
             match entries {
-                Waiting::OnDisk(spool) => mirror.replace(revision, spool.into_entries(), &keep)?,
-                Waiting::InMemory(entries) => {
+                PendingList::OnDisk(spool) => mirror.replace(revision, spool.into_entries(), &keep)?,
+                PendingList::InMemory(entries) => {
                     mirror.replace(revision, entries.into_iter().map(Ok), &keep)?;
                 }
             }

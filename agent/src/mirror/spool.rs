@@ -9,7 +9,7 @@ use std::{
 use contiv_store::Entry;
 
 /// More than the length of any key or value.
-const LONGEST: usize = 64 << 20;
+const MAX_FIELD_BYTES: usize = 64 << 20;
 
 /// The entries of a list, in a file without a name: it is gone with the process.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ fn entry(reader: &mut BufReader<File>) -> io::Result<Option<Entry>> {
 
 fn bytes(reader: &mut impl Read) -> io::Result<Vec<u8>> {
     let length = usize::from_le_bytes(array(reader)?);
-    if length > LONGEST {
+    if length > MAX_FIELD_BYTES {
         return Err(ErrorKind::InvalidData.into());
     }
     let mut bytes = vec![0; length];

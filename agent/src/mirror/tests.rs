@@ -14,17 +14,17 @@ fn put(key: &str, value: &str, revision: i64) -> Batch {
     Batch { revision, changes: vec![Change::Put(entry(key, value, revision))] }
 }
 
-struct Started {
+struct RunningMirror {
     handle: MirrorHandle,
     ended: oneshot::Receiver<()>,
     reports: mpsc::Receiver<MirrorReport>,
 }
 
-fn start(folder: &std::path::Path) -> Started {
+fn start(folder: &std::path::Path) -> RunningMirror {
     let (sender, reports) = mpsc::channel(16);
     let (handle, ended) =
         MirrorHandle::start(folder.to_owned(), "dir:/x".to_owned(), "/a".to_owned(), sender, RETRY).unwrap();
-    Started { handle, ended, reports }
+    RunningMirror { handle, ended, reports }
 }
 
 fn values(saved: &Saved) -> Vec<(&str, &[u8])> {
@@ -34,7 +34,7 @@ fn values(saved: &Saved) -> Vec<(&str, &[u8])> {
 #[tokio::test]
 async fn everything_is_written_when_the_handle_is_dropped_and_loaded_at_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
-    let Started { mut handle, ended, .. } = start(folder.path());
+    let RunningMirror { mut handle, ended, .. } = start(folder.path());
     assert_eq!(handle.load().await.unwrap(), None);
     handle.replace(3, vec![entry("/a", "1", 2), entry("/b", "1", 3)], BTreeSet::new());
     for revision in 4..40 {
@@ -56,7 +56,7 @@ async fn wait_until_caught_up(reports: &mut mpsc::Receiver<MirrorReport>) {
 async fn a_folder_that_cannot_be_written_is_reported_and_the_agent_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
-    let Started { mut handle, mut reports, ended } = start(&missing);
+    let RunningMirror { mut handle, mut reports, ended } = start(&missing);
     handle.replace(3, vec![entry("/a", "1", 2)], BTreeSet::new());
     let Some(MirrorReport::Failed(reason)) = reports.recv().await else { panic!() };
     assert!(reason.contains("missing/mirror.redb"), "{reason}");
@@ -74,7 +74,7 @@ async fn a_folder_that_cannot_be_written_is_reported_and_the_agent_goes_on() {
 async fn after_a_failure_everything_is_asked_for_again_even_if_nothing_changes() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
-    let Started { mut handle, mut reports, ended } = start(&missing);
+    let RunningMirror { mut handle, mut reports, ended } = start(&missing);
     handle.replace(3, vec![entry("/a", "1", 2)], BTreeSet::new());
     let Some(MirrorReport::Failed(_)) = reports.recv().await else { panic!() };
     std::fs::create_dir(&missing).unwrap();
@@ -88,13 +88,13 @@ async fn a_stop_after_a_failure_leaves_what_was_saved_before_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let (there, away) = (folder.path().join("there"), folder.path().join("away"));
     std::fs::create_dir(&there).unwrap();
-    let Started { mut handle, ended, .. } = start(&there);
+    let RunningMirror { mut handle, ended, .. } = start(&there);
     handle.replace(3, vec![entry("/a", "1", 2), entry("/b", "1", 3)], BTreeSet::new());
     drop(handle);
     ended.await.unwrap();
 
     std::fs::rename(&there, &away).unwrap();
-    let Started { mut handle, ended, mut reports } = start(&there);
+    let RunningMirror { mut handle, ended, mut reports } = start(&there);
     handle.apply(put("/a", "2", 4));
     let Some(MirrorReport::Failed(_)) = reports.recv().await else { panic!() };
     std::fs::rename(&away, &there).unwrap();

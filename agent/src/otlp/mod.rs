@@ -31,7 +31,7 @@ const EVENTS: usize = 256;
 /// How long the collector may take, with all that is tried again.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// A renderer that takes longer is not waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RENDERER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts to send traces, if the configuration names a collector. It ends with the loop.
 ///
@@ -115,5 +115,5 @@ impl Follower {
 /// Every renderer is done with it, or will not be soon.
 fn is_over(record: &Record) -> bool {
     let is_pending = record.renderers.values().any(|outcome| matches!(outcome, Outcome::Pending));
-    !is_pending || record.since.elapsed() >= PATIENCE
+    !is_pending || record.since.elapsed() >= RENDERER_TIMEOUT
 }

@@ -2,22 +2,22 @@
 
 use contiv_controller::manager::Progress;
 
-use super::{Look, words};
+use super::{ProcessStatus, words};
 use crate::controllers::{Observer, Reports};
 
 /// Asks all that must move.
-pub(crate) async fn look_at_controllers(
+pub(crate) async fn controllers_status(
     progress: Progress,
     observer: Observer,
     reports: Reports,
-) -> Option<Look> {
+) -> Option<ProcessStatus> {
     if let Some(stall) = progress.stall().await {
-        return Some(Look::silent(stall.to_string()));
+        return Some(ProcessStatus::silent(stall.to_string()));
     }
     let leadership = observer.leadership();
     let waiting: Vec<&str> =
         reports.iter().filter(|(_, report)| !report().has_synced).map(|(name, _)| name.as_str()).collect();
-    Some(Look {
+    Some(ProcessStatus {
         alive: true,
         // As a standby too: it waits for its turn. Not every registry of a connector has to answer for that.
         ready: leadership.is_known && (leadership.leads || leadership.holder.is_some()),

@@ -5,22 +5,22 @@ use tokio::{
     time::timeout,
 };
 
-use super::{INTERVAL, Look, words};
+use super::{INTERVAL, ProcessStatus, words};
 use crate::event_loop::{Query, RendererView, Reply, Request};
 
 /// Asks the loop; none if it has ended.
-pub(crate) async fn look_at_event_loop(requests: mpsc::Sender<Request>) -> Option<Look> {
+pub(crate) async fn event_loop_status(requests: mpsc::Sender<Request>) -> Option<ProcessStatus> {
     let questions = async {
         let status = question(&requests, Query::Status).await?;
         Some((status, question(&requests, Query::Renderers).await?))
     };
     let Ok(answer) = timeout(INTERVAL, questions).await else {
-        return Some(Look::silent("the event loop does not answer".to_owned()));
+        return Some(ProcessStatus::silent("the event loop does not answer".to_owned()));
     };
     let (status, renderers) = answer?;
     let is_at_rest =
         |renderer: &RendererView| renderer.pending == "nothing" && !matches!(renderer.state, "busy" | "slow");
-    Some(Look {
+    Some(ProcessStatus {
         alive: true,
         ready: status.ready,
         at_rest: renderers.iter().all(is_at_rest),

@@ -20,7 +20,7 @@ use crate::{
 
 /// A service manager that writes down what it is told, a word for each message.
 fn recorded() -> (ServiceManager, UnboundedReceiver<String>) {
-    let (sender, told) = mpsc::unbounded_channel();
+    let (sender, notified) = mpsc::unbounded_channel();
     let manager = ServiceManager::new(move |states| {
         let word = |state: &NotifyState<'_>| match state {
             NotifyState::Ready => "READY".to_owned(),
@@ -32,14 +32,14 @@ fn recorded() -> (ServiceManager, UnboundedReceiver<String>) {
         };
         sender.send(states.iter().map(word).collect::<Vec<_>>().join(" ")).is_ok()
     });
-    (manager, told)
+    (manager, notified)
 }
 
 /// The same, which has no room for the first message of these kinds.
 fn recorded_without_room_for(
     refused: &'static [&'static str],
 ) -> (ServiceManager, UnboundedReceiver<String>) {
-    let (inner, told) = recorded();
+    let (inner, notified) = recorded();
     let refused = watch::Sender::new(refused.to_vec());
     let manager = ServiceManager::new(move |states| {
         let kind = states[0].to_string();
@@ -49,31 +49,31 @@ fn recorded_without_room_for(
         });
         !is_refused && (inner.send)(states)
     });
-    (manager, told)
+    (manager, notified)
 }
 
 #[tokio::test(start_paused = true)]
 async fn message_without_room_is_told_at_the_next_look() {
-    let (manager, mut told) = recorded_without_room_for(&["READY", "STATUS", "RELOADING"]);
+    let (manager, mut notified) = recorded_without_room_for(&["READY", "STATUS", "RELOADING"]);
     let (reloads, reloaded) = mpsc::channel(1);
     let look = || {
-        let look = Look { alive: true, ready: true, at_rest: true, status: "at work".to_owned() };
+        let look = ProcessStatus { alive: true, ready: true, at_rest: true, status: "at work".to_owned() };
         std::future::ready(Some(look))
     };
     tokio::spawn(manager.follow(look, std::future::pending(), reloaded));
-    let started = told_until(&mut told, "READY").await;
+    let started = told_until(&mut notified, "READY").await;
     assert_eq!(started, ["WATCHDOG", "WATCHDOG", "at work", "READY"]);
     reloads.send(()).await.unwrap();
-    let reload = told_until(&mut told, "READY").await;
+    let reload = told_until(&mut notified, "READY").await;
     let reload: Vec<_> = reload.iter().filter(|word| *word != "WATCHDOG").collect();
     assert_eq!(reload, ["RELOADING TIME", "READY"]);
 }
 
 /// What is told until `wanted` is, with it.
-async fn told_until(told: &mut UnboundedReceiver<String>, wanted: &str) -> Vec<String> {
+async fn told_until(notified: &mut UnboundedReceiver<String>, wanted: &str) -> Vec<String> {
     let mut all = Vec::new();
     loop {
-        let next = timeout(crate::test_support::LIMIT, told.recv()).await;
+        let next = timeout(crate::test_support::LIMIT, notified.recv()).await;
         let next = next.unwrap_or_else(|_| panic!("{wanted} is not told, but {all:?}")).unwrap();
         all.push(next.clone());
         if next == wanted {
@@ -88,7 +88,7 @@ fn follow(
     reloads: mpsc::Receiver<()>,
 ) -> impl Future<Output = ()> {
     let readiness = readiness_of_event_loop(requests.clone());
-    manager.follow(move || look_at_event_loop(requests.clone()), readiness, reloads)
+    manager.follow(move || event_loop_status(requests.clone()), readiness, reloads)
 }
 
 fn web() -> FeedEvent {
@@ -100,41 +100,41 @@ async fn ready_is_told_once_and_only_when_every_renderer_has_its_first_snapshot(
     let (spec, renderer) = Scripted::new("slow");
     renderer.set(Mode::Hang);
     let harness = Harness::start(vec![spec], vec![]);
-    let (manager, mut told) = recorded();
+    let (manager, mut notified) = recorded();
     let (_reloads, reloaded) = mpsc::channel(1);
     tokio::spawn(follow(manager, harness.requests.clone(), reloaded));
-    let before = told_until(&mut told, "reading the store dir:/test").await;
+    let before = told_until(&mut notified, "reading the store dir:/test").await;
     harness.say(web()).await;
-    let applying = told_until(&mut told, "applying the first snapshot: slow").await;
+    let applying = told_until(&mut notified, "applying the first snapshot: slow").await;
     assert!(!before.iter().chain(&applying).any(|word| word == "READY"), "{before:?} {applying:?}");
     renderer.set(Mode::Work);
-    told_until(&mut told, "READY").await;
-    told_until(&mut told, "WATCHDOG").await;
-    let later = told_until(&mut told, "WATCHDOG").await;
+    told_until(&mut notified, "READY").await;
+    told_until(&mut notified, "WATCHDOG").await;
+    let later = told_until(&mut notified, "WATCHDOG").await;
     assert!(!later.iter().any(|word| word == "READY"), "{later:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn ready_is_told_at_once_and_not_at_the_next_question() {
     let (requests, mut asked) = mpsc::channel(1);
-    let (manager, mut told) = recorded();
+    let (manager, mut notified) = recorded();
     let (_reloads, reloaded) = mpsc::channel(1);
     let is_ready = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let look = {
         let is_ready = Arc::clone(&is_ready);
         move || {
             let ready = is_ready.load(std::sync::atomic::Ordering::Relaxed);
-            let look = Look { alive: true, ready, at_rest: true, status: "at work".to_owned() };
+            let look = ProcessStatus { alive: true, ready, at_rest: true, status: "at work".to_owned() };
             std::future::ready(Some(look))
         }
     };
     tokio::spawn(manager.follow(look, readiness_of_event_loop(requests), reloaded));
-    told_until(&mut told, "at work").await;
+    told_until(&mut notified, "at work").await;
     let Some(Request::Query(crate::event_loop::Query::Ready(reply))) = asked.recv().await else { panic!() };
     let start = Instant::now();
     is_ready.store(true, std::sync::atomic::Ordering::Relaxed);
     reply.send(()).unwrap();
-    told_until(&mut told, "READY").await;
+    told_until(&mut notified, "READY").await;
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
@@ -142,36 +142,36 @@ async fn ready_is_told_at_once_and_not_at_the_next_question() {
 async fn a_reload_is_over_when_every_renderer_has_everything_again() {
     let (spec, renderer) = Scripted::new("slow");
     let harness = Harness::start(vec![spec], vec![web()]);
-    let (manager, mut told) = recorded();
+    let (manager, mut notified) = recorded();
     let (reloads, reloaded) = mpsc::channel(1);
     tokio::spawn(follow(manager, harness.requests.clone(), reloaded));
-    told_until(&mut told, "READY").await;
+    told_until(&mut notified, "READY").await;
     renderer.set(Mode::Fail);
     harness.requests.send(Request::Resync { cause: "SIGHUP" }).await.unwrap();
     reloads.send(()).await.unwrap();
-    told_until(&mut told, "RELOADING TIME").await;
-    let failing = told_until(&mut told, "WATCHDOG").await;
+    told_until(&mut notified, "RELOADING TIME").await;
+    let failing = told_until(&mut notified, "WATCHDOG").await;
     assert!(!failing.iter().any(|word| word == "READY"), "{failing:?}");
     renderer.set(Mode::Work);
-    told_until(&mut told, "READY").await;
+    told_until(&mut notified, "READY").await;
 }
 
 #[tokio::test]
 async fn a_loop_that_does_not_answer_does_not_feed_the_watchdog() {
     // Nobody takes requests out of this.
     let (requests, _taken) = mpsc::channel(1);
-    let (manager, mut told) = recorded();
+    let (manager, mut notified) = recorded();
     let (_reloads, reloaded) = mpsc::channel(1);
     tokio::spawn(follow(manager, requests, reloaded));
-    let all = told_until(&mut told, "the event loop does not answer").await;
+    let all = told_until(&mut notified, "the event loop does not answer").await;
     assert_eq!(all.len(), 1, "{all:?}");
-    assert!(timeout(3 * INTERVAL, told.recv()).await.is_err(), "nothing more is told");
+    assert!(timeout(3 * INTERVAL, notified.recv()).await.is_err(), "nothing more is told");
 }
 
 /// An instance of the controllers with one controller, which has read what it needs when `has_synced` says so.
 struct Instance {
     store: MemoryStore,
-    told: UnboundedReceiver<String>,
+    notified: UnboundedReceiver<String>,
     manager: Option<Manager>,
     _election: Election,
     _followed: mpsc::Sender<()>,
@@ -193,11 +193,11 @@ impl Instance {
         let report = move || Report { has_synced, details: json!({}) };
         reports.insert(ControllerName::Connector, Arc::new(report));
         let progress = manager.progress().with("the election", election.liveness());
-        let look = move || look_at_controllers(progress.clone(), observer.clone(), reports.clone());
-        let (service_manager, told) = recorded();
+        let look = move || controllers_status(progress.clone(), observer.clone(), reports.clone());
+        let (service_manager, notified) = recorded();
         let (followed, end) = mpsc::channel(1);
         tokio::spawn(service_manager.follow(look, std::future::pending(), end));
-        Self { store: client, told, manager: Some(manager), _election: election, _followed: followed }
+        Self { store: client, notified, manager: Some(manager), _election: election, _followed: followed }
     }
 
     fn run(&mut self) {
@@ -210,22 +210,22 @@ async fn controllers_are_ready_as_the_active_instance_or_as_a_standby_and_say_wh
     let store = MemoryStore::new();
     let mut active = Instance::start(&store, "one", true);
     active.run();
-    let before = told_until(&mut active.told, "active").await;
+    let before = told_until(&mut active.notified, "active").await;
     assert!(!before.iter().any(|word| word == "READY"), "{before:?}");
-    told_until(&mut active.told, "READY").await;
+    told_until(&mut active.notified, "READY").await;
     let mut standby = Instance::start(&store, "two", true);
     standby.run();
-    told_until(&mut standby.told, "standing by; one is active").await;
-    told_until(&mut standby.told, "READY").await;
-    told_until(&mut standby.told, "WATCHDOG").await;
+    told_until(&mut standby.notified, "standing by; one is active").await;
+    told_until(&mut standby.notified, "READY").await;
+    told_until(&mut standby.notified, "WATCHDOG").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_has_not_read_all_it_needs_is_named_and_holds_up_no_start() {
     let mut instance = Instance::start(&MemoryStore::new(), "one", false);
     instance.run();
-    told_until(&mut instance.told, "active; not everything is read yet: connector").await;
-    told_until(&mut instance.told, "READY").await;
+    told_until(&mut instance.notified, "active; not everything is read yet: connector").await;
+    told_until(&mut instance.notified, "READY").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,11 +233,11 @@ async fn a_controller_that_does_not_answer_does_not_feed_the_watchdog() {
     let store = MemoryStore::new();
     let mut instance = Instance::start(&store, "one", true);
     // Nobody runs it.
-    let all = told_until(&mut instance.told, "controller name does not answer").await;
+    let all = told_until(&mut instance.notified, "controller name does not answer").await;
     assert_eq!(all.len(), 1, "{all:?}");
-    assert!(timeout(5 * INTERVAL, instance.told.recv()).await.is_err(), "nothing more is told");
+    assert!(timeout(5 * INTERVAL, instance.notified.recv()).await.is_err(), "nothing more is told");
     instance.run();
-    told_until(&mut instance.told, "WATCHDOG").await;
+    told_until(&mut instance.notified, "WATCHDOG").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -245,8 +245,8 @@ async fn controllers_that_cannot_follow_their_store_live_and_say_why() {
     let store = MemoryStore::new();
     let mut instance = Instance::start(&store, "one", true);
     instance.run();
-    told_until(&mut instance.told, "READY").await;
+    told_until(&mut instance.notified, "READY").await;
     instance.store.cut();
-    while !instance.told.recv().await.unwrap().starts_with("the store cannot be followed: ") {}
-    told_until(&mut instance.told, "WATCHDOG").await;
+    while !instance.notified.recv().await.unwrap().starts_with("the store cannot be followed: ") {}
+    told_until(&mut instance.notified, "WATCHDOG").await;
 }

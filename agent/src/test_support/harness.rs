@@ -190,15 +190,15 @@ fn counted() -> Connections {
 /// The handle of a feed that tells of each list, and of nothing else.
 fn listed() -> (FeedHandle, mpsc::UnboundedReceiver<()>) {
     let (lists, receiver) = mpsc::unbounded_channel();
-    let (mut events, handle) = Feed::start(Arc::new(Listed(lists)), "/");
+    let (mut events, handle) = Feed::start(Arc::new(ListNotifier(lists)), "/");
     // The feed ends with its receiver.
     tokio::spawn(async move { while events.recv().await.is_some() {} });
     (handle, receiver)
 }
 
-struct Listed(mpsc::UnboundedSender<()>);
+struct ListNotifier(mpsc::UnboundedSender<()>);
 
-impl Store for Listed {
+impl Store for ListNotifier {
     fn list<'a>(&'a self, _prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
         let _ = self.0.send(());
         async { Ok(Snapshot::default()) }.boxed()

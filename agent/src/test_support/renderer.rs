@@ -139,7 +139,7 @@ impl Renderer for Faulty {
     }
 
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
-        Ok(Some(Box::new(Heard(self.others.subscribe()))))
+        Ok(Some(Box::new(ForeignChangeWatch(self.others.subscribe()))))
     }
 
     fn heal(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
@@ -148,7 +148,7 @@ impl Renderer for Faulty {
     }
 
     fn verifier(&self) -> Option<Box<dyn Verifier>> {
-        Some(Box::new(Seen { mode: self.mode.clone(), drift: self.seen.clone() }))
+        Some(Box::new(ObservedState { mode: self.mode.clone(), drift: self.seen.clone() }))
     }
 
     fn describe(&self) -> Description {
@@ -161,9 +161,9 @@ impl Renderer for Faulty {
     }
 }
 
-struct Heard(broadcast::Receiver<Result<ForeignChange, ()>>);
+struct ForeignChangeWatch(broadcast::Receiver<Result<ForeignChange, ()>>);
 
-impl Watch for Heard {
+impl Watch for ForeignChangeWatch {
     fn next(&mut self) -> Result<Option<ForeignChange>, RenderError> {
         match self.0.blocking_recv() {
             Ok(Ok(change)) => Ok(Some(change)),
@@ -177,12 +177,12 @@ impl Watch for Heard {
     }
 }
 
-struct Seen {
+struct ObservedState {
     mode: watch::Receiver<Mode>,
     drift: watch::Receiver<BTreeSet<Drift>>,
 }
 
-impl Verifier for Seen {
+impl Verifier for ObservedState {
     fn verify(&mut self, _: &Snapshot) -> Result<Verification, RenderError> {
         assert!(*self.mode.borrow() != Mode::Panic, "as the test wants it");
         Ok(Verification { checked: 7, drift: self.drift.borrow().clone() })

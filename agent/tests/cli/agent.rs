@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// A running agent on a folder of manifests, with the dry-run renderer.
 pub(crate) struct Agent {
-    process: Ended,
+    process: KillOnDrop,
     log: BufReader<ChildStderr>,
     pub(crate) address: String,
     healthz: String,
@@ -35,7 +35,8 @@ impl Agent {
     fn start_command(mut command: Command, logged: &str) -> Self {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap());
-        let mut agent = Self { process: Ended(process), log, address: String::new(), healthz: String::new() };
+        let mut agent =
+            Self { process: KillOnDrop(process), log, address: String::new(), healthz: String::new() };
         let mut line = String::new();
         while !line.contains(logged) {
             line.clear();
@@ -78,9 +79,9 @@ impl Agent {
 }
 
 /// A process that ends with the test.
-pub(crate) struct Ended(pub(crate) Child);
+pub(crate) struct KillOnDrop(pub(crate) Child);
 
-impl Ended {
+impl KillOnDrop {
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.0.id().to_string();
         assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
@@ -99,7 +100,7 @@ impl Ended {
     }
 }
 
-impl Drop for Ended {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -42,14 +42,14 @@ fn root() -> PathBuf {
 }
 
 /// A command as it is shown.
-struct Shown {
+struct DocumentedCommand {
     place: String,
     /// Without comment, `sudo` and settings of the environment.
     command: String,
     comment: String,
 }
 
-impl Shown {
+impl DocumentedCommand {
     fn new(place: String, line: &str) -> Self {
         // Two spaces, so that addresses of pages are none.
         let (command, comment) = line.split_once("  #").unwrap_or((line, ""));
@@ -69,7 +69,7 @@ impl Shown {
 }
 
 /// All of a document. A line that ends with a backslash or a pipe goes on.
-fn shown(document: &Path) -> Vec<Shown> {
+fn shown(document: &Path) -> Vec<DocumentedCommand> {
     let name = document.strip_prefix(root()).unwrap().display();
     let text = fs::read_to_string(document).unwrap();
     let (mut language, mut begun, mut found) = (None, String::new(), Vec::new());
@@ -83,19 +83,21 @@ fn shown(document: &Path) -> Vec<Shown> {
             None => {
                 // Inside of backticks.
                 let spans = line.split('`').skip(1).step_by(2).filter(|span| span.starts_with("contiv "));
-                found.extend(spans.filter_map(in_text).map(|span| Shown::new(place.clone(), &span)));
+                found.extend(
+                    spans.filter_map(in_text).map(|span| DocumentedCommand::new(place.clone(), &span)),
+                );
             }
             Some("sh") if !line.is_empty() => {
                 if let Some(begin) = line.strip_suffix('\\').or(line.ends_with('|').then_some(line)) {
                     begun += begin;
                     begun.push(' ');
                 } else {
-                    found.push(Shown::new(place, &(std::mem::take(&mut begun) + line)));
+                    found.push(DocumentedCommand::new(place, &(std::mem::take(&mut begun) + line)));
                 }
             }
             Some("console") => {
                 if let Some(command) = line.strip_prefix("$ ").or(line.strip_prefix("# ")) {
-                    found.push(Shown::new(place, command));
+                    found.push(DocumentedCommand::new(place, command));
                 }
             }
             Some(_) => {}
@@ -177,7 +179,7 @@ impl Machine {
     }
 
     /// What is wrong with a command; none if it does what it is to do.
-    fn run(&self, shown: &Shown) -> Option<String> {
+    fn run(&self, shown: &DocumentedCommand) -> Option<String> {
         let command = shown
             .command
             .replace("127.0.0.1:9999", &self.agent.address)

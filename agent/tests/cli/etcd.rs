@@ -14,14 +14,14 @@ const LIMIT: Duration = Duration::from_secs(30);
 const PASSWORD: &str = "tell-nobody-4711";
 
 /// An etcd that wants a certificate, a user and a password; and files with all of that.
-struct Guarded {
+struct SecuredEtcd {
     runtime: Runtime,
     etcd: Etcd,
     authority: Authority,
     folder: tempfile::TempDir,
 }
 
-impl Guarded {
+impl SecuredEtcd {
     fn start() -> Self {
         let runtime = Runtime::new().unwrap();
         let authority = Authority::new().unwrap();
@@ -69,7 +69,7 @@ impl Guarded {
 
 #[test]
 fn commands_get_into_an_etcd_with_certificates_and_users() {
-    let guarded = Guarded::start();
+    let guarded = SecuredEtcd::start();
     let apply = guarded.run(&["apply", "-f", &guarded.manifests()]);
     assert_eq!((apply.code, apply.out.as_str()), (0, "service/web created\nendpointslice/web-1 created\n"));
     let get = guarded.run(&["get", "svc", "-n", "shop"]);
@@ -123,7 +123,7 @@ fn objects_that_are_too_large_for_one_request_together_are_applied_in_several() 
 
 #[test]
 fn the_agent_goes_on_without_a_password_that_is_right_and_tells_nobody_any() {
-    let mut guarded = Guarded::start();
+    let mut guarded = SecuredEtcd::start();
     assert_eq!(guarded.run(&["apply", "-f", &guarded.manifests()]).code, 0);
     let state = format!("--state-dir={}", text(&guarded.folder.path().join("state")));
     let arguments = ["agent", "--renderers=dry-run", "--node-name=n1", "--listen=127.0.0.1:0", &state];

@@ -21,7 +21,7 @@ use contiv_store::testing::Etcd;
 use tokio::runtime::Runtime;
 
 use crate::{
-    agent::{Ended, arguments, folder, get},
+    agent::{KillOnDrop, arguments, folder, get},
     contiv::command,
 };
 
@@ -56,7 +56,7 @@ fn assert_falls_silent(socket: &UnixDatagram) {
 }
 
 /// A service manager that listens, and the agent it has started.
-fn start(folder: &Path, store: Option<&str>) -> (UnixDatagram, Ended) {
+fn start(folder: &Path, store: Option<&str>) -> (UnixDatagram, KillOnDrop) {
     let path = folder.join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(LIMIT)).unwrap();
@@ -68,7 +68,7 @@ fn start(folder: &Path, store: Option<&str>) -> (UnixDatagram, Ended) {
     }
     let mut command = command(&arguments);
     command.env("NOTIFY_SOCKET", &path).stderr(Stdio::null());
-    (socket, Ended(command.spawn().unwrap()))
+    (socket, KillOnDrop(command.spawn().unwrap()))
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn agent_whose_readers_have_stopped_works_and_obeys_sigterm() {
         if kind == "journal" {
             command.env("JOURNAL_STREAM", log.stream());
         }
-        let mut agent = Ended(command.spawn().unwrap());
+        let mut agent = KillOnDrop(command.spawn().unwrap());
         drop(command);
         let line = log.read_line_with("listen=");
         let (_, address) = line.split_once("listen=").unwrap();
@@ -202,7 +202,7 @@ fn the_service_manager_hears_when_it_is_ready_that_it_lives_when_it_reloads_and_
 }
 
 /// One instance of the controllers.
-fn start_controllers(folder: &Path, store: &str, identity: &str) -> (UnixDatagram, Ended) {
+fn start_controllers(folder: &Path, store: &str, identity: &str) -> (UnixDatagram, KillOnDrop) {
     let path = folder.join(format!("notify-{identity}"));
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(LIMIT)).unwrap();
@@ -210,7 +210,7 @@ fn start_controllers(folder: &Path, store: &str, identity: &str) -> (UnixDatagra
         ["controller", "--enable", "external-workloads", "--store", store, "--identity", identity];
     let mut command = command(&arguments);
     command.args(["--listen", "127.0.0.1:0"]).env("NOTIFY_SOCKET", &path).stderr(Stdio::null());
-    (socket, Ended(command.spawn().unwrap()))
+    (socket, KillOnDrop(command.spawn().unwrap()))
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn lines_for_the_journal_begin_with_their_priority() {
     socket.set_read_timeout(Some(LIMIT)).unwrap();
     let mut command = command(&arguments(folder.path(), "127.0.0.1:0"));
     command.env("NOTIFY_SOCKET", &path).env("JOURNAL_STREAM", stream).stderr(file);
-    let agent = Ended(command.spawn().unwrap());
+    let agent = KillOnDrop(command.spawn().unwrap());
     until(&socket, "READY=1");
     agent.signal("TERM");
     until(&socket, "STOPPING=1");

@@ -5,7 +5,7 @@ use std::{
 };
 
 use crate::{
-    agent::Ended,
+    agent::KillOnDrop,
     contiv::{Run, command, finish, run_with_input, text, web},
 };
 
@@ -312,7 +312,7 @@ fn get_watches_what_is_added_changed_and_deleted() {
     let watch = |arguments: &[&str]| {
         let mut command = command(&[&["get", "svc", "-n", "shop", "--watch"], arguments].concat());
         command.env("CONTIV_STORE", store.url());
-        let mut child = Ended(command.stdout(Stdio::piped()).spawn().unwrap());
+        let mut child = KillOnDrop(command.stdout(Stdio::piped()).spawn().unwrap());
         let lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
         (child, lines)
     };

@@ -18,7 +18,7 @@ use contiv_proto::{
 use jiff::Timestamp;
 
 /// How many of a list are shown.
-const SHOWN: usize = 3;
+const MAX_LISTED: usize = 3;
 const NONE: &str = "<none>";
 
 /// The titles of a kind's columns, and of those that only `wide` shows.
@@ -177,8 +177,8 @@ fn joined<'a>(items: impl IntoIterator<Item = &'a String>) -> String {
 
 /// The first few of many, as kubectl shows endpoints.
 fn some(mut items: Vec<String>) -> String {
-    let more = items.len().saturating_sub(SHOWN);
-    items.truncate(SHOWN);
+    let more = items.len().saturating_sub(MAX_LISTED);
+    items.truncate(MAX_LISTED);
     let shown = joined(&items);
     if more == 0 { shown } else { format!("{shown} + {more} more...") }
 }

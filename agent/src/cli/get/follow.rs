@@ -19,13 +19,13 @@ use crate::cli::{
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Happened {
+enum EventType {
     Added,
     Modified,
     Deleted,
 }
 
-impl Happened {
+impl EventType {
     /// The words of Kubernetes.
     const fn word(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Happened {
     }
 }
 
-type Changed = Vec<(Happened, Key, Object)>;
+type ObjectEvents = Vec<(EventType, Key, Object)>;
 
 /// What was printed last of each object that is there.
 struct Known<'a> {
@@ -97,7 +97,7 @@ impl Get {
 
 impl Known<'_> {
     /// What is different from what was known before.
-    fn snapshot(&mut self, snapshot: &Snapshot, err: &mut impl Write) -> std::io::Result<Changed> {
+    fn snapshot(&mut self, snapshot: &Snapshot, err: &mut impl Write) -> std::io::Result<ObjectEvents> {
         let mut changed = Vec::new();
         for entry in &snapshot.entries {
             changed.extend(self.put(entry, err)?);
@@ -110,7 +110,7 @@ impl Known<'_> {
         Ok(changed)
     }
 
-    fn batch(&mut self, batch: &Batch, err: &mut impl Write) -> std::io::Result<Changed> {
+    fn batch(&mut self, batch: &Batch, err: &mut impl Write) -> std::io::Result<ObjectEvents> {
         let mut changed = Vec::new();
         for change in &batch.changes {
             changed.extend(match change {
@@ -125,7 +125,7 @@ impl Known<'_> {
         &mut self,
         entry: &contiv_store::Entry,
         err: &mut impl Write,
-    ) -> std::io::Result<Option<(Happened, Key, Object)>> {
+    ) -> std::io::Result<Option<(EventType, Key, Object)>> {
         let object = match decode(entry, self.wanted) {
             Ok(object) => object,
             // What it was before may still be in force.
@@ -138,16 +138,16 @@ impl Known<'_> {
             // Its labels are others now, so it is gone for whoever chose by them.
             return Ok(Key::parse(&entry.key).ok().flatten().and_then(|key| self.delete(&key)));
         };
-        let happened = match self.objects.insert(key.clone(), object.clone()) {
-            None => Happened::Added,
+        let event_type = match self.objects.insert(key.clone(), object.clone()) {
+            None => EventType::Added,
             Some(before) if before == object => return Ok(None),
-            Some(_) => Happened::Modified,
+            Some(_) => EventType::Modified,
         };
-        Ok(Some((happened, key, object)))
+        Ok(Some((event_type, key, object)))
     }
 
-    fn delete(&mut self, key: &Key) -> Option<(Happened, Key, Object)> {
-        self.objects.remove_entry(key).map(|(key, object)| (Happened::Deleted, key, object))
+    fn delete(&mut self, key: &Key) -> Option<(EventType, Key, Object)> {
+        self.objects.remove_entry(key).map(|(key, object)| (EventType::Deleted, key, object))
     }
 }
 
@@ -159,7 +159,7 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    fn print(&mut self, changed: &Changed, terminal: &mut Terminal) -> anyhow::Result<()> {
+    fn print(&mut self, changed: &ObjectEvents, terminal: &mut Terminal) -> anyhow::Result<()> {
         let Some((_, first, _)) = changed.first() else { return Ok(()) };
         let out = &mut terminal.out;
         match self.printer.output {
@@ -169,10 +169,10 @@ impl Stream<'_> {
                     header.insert(0, "EVENT");
                 }
                 let mut table = Table::new(&header).without_header(self.printer.table.no_headers);
-                for (happened, key, object) in changed {
+                for (event_type, key, object) in changed {
                     let mut row = self.printer.row(key, object);
                     if self.says_what {
-                        row.insert(0, format!("{:<8}", happened.word()));
+                        row.insert(0, format!("{:<8}", event_type.word()));
                     }
                     table.push(row);
                 }
@@ -181,16 +181,16 @@ impl Stream<'_> {
                 out.write_all(text.as_bytes())?;
             }
             Output::Name => {
-                for (happened, key, _) in changed {
+                for (event_type, key, _) in changed {
                     let what =
-                        if self.says_what { format!("{:<10}", happened.word()) } else { String::new() };
+                        if self.says_what { format!("{:<10}", event_type.word()) } else { String::new() };
                     writeln!(out, "{what}{}", title(key))?;
                 }
             }
             Output::Json | Output::Yaml => {
-                for (happened, _, object) in changed {
-                    let happened = self.says_what.then(|| happened.word());
-                    write!(out, "{}", self.printer.document(happened, object)?)?;
+                for (event_type, _, object) in changed {
+                    let event_type = self.says_what.then(|| event_type.word());
+                    write!(out, "{}", self.printer.document(event_type, object)?)?;
                 }
             }
         }

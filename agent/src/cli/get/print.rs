@@ -12,7 +12,7 @@ use super::columns;
 use crate::cli::{
     listing::Output,
     store::title,
-    stored::{Found, labels},
+    stored::{StoredObjects, labels},
     table::Table,
     table_options::TableOptions,
     watch::width,
@@ -30,10 +30,10 @@ pub(super) struct Printer<'a> {
 
 impl Printer<'_> {
     /// Prints all of it, sorted: a table for each kind, or one list.
-    pub(super) fn print(self, all: &mut [Found], out: &mut impl Write) -> anyhow::Result<()> {
+    pub(super) fn print(self, all: &mut [StoredObjects], out: &mut impl Write) -> anyhow::Result<()> {
         // Columns that are not shown are columns too.
         let wide = Self { output: Output::Wide, ..self };
-        for Found { kind, objects, .. } in all.iter_mut() {
+        for StoredObjects { kind, objects, .. } in all.iter_mut() {
             let row = |(key, object): &(Key, Object)| wide.row(key, object);
             self.table.sort(objects, &wide.header(*kind), row, |(_, object)| manifest::to_value(object))?;
         }

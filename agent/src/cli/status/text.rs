@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{Overview, SERVICES};
 use crate::cli::{
-    color::Tone,
+    color::TextStyle,
     events::milliseconds,
     table::{Cell, Table, printable},
     views::{EventView, LostFrontendView, QuarantinedView, RendererStateView, SizesView, StatusView},
@@ -33,13 +33,13 @@ pub(super) fn render(overview: &Overview, size: Option<(usize, usize)>, now: Tim
 fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut String) {
     let Overview { status, sizes, .. } = overview;
     let (state, tone) = match (status.ready, overview.is_good()) {
-        (true, true) => ("ready", Tone::Good),
-        (true, false) => ("ready, but see below", Tone::Warning),
-        (false, _) => ("not ready", Tone::Bad),
+        (true, true) => ("ready", TextStyle::Good),
+        (true, false) => ("ready, but see below", TextStyle::Warning),
+        (false, _) => ("not ready", TextStyle::Bad),
     };
     let mut lead = vec![format!("contiv {}", status.version)];
     lead.extend(status.started.map(|started| format!("up {}", ago(started, now))));
-    line(text, "node", &status.node, Tone::Title, width);
+    line(text, "node", &status.node, TextStyle::Title, width);
     line(text, "agent", &format!("{state} ({})", lead.join(", ")), tone, width);
     let (store, tone) = store(status, now);
     line(text, "store", &store, tone, width);
@@ -51,10 +51,10 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
         counted(sizes.backends, "backend"),
         status.quarantined
     );
-    let tone = if status.quarantined > 0 { Tone::Warning } else { Tone::Plain };
+    let tone = if status.quarantined > 0 { TextStyle::Warning } else { TextStyle::Plain };
     line(text, "holds", &held, tone, width);
     if sizes.services_without_backends > 0 {
-        line(text, "refused", &without_backends(sizes, overview.refused), Tone::Warning, width);
+        line(text, "refused", &without_backends(sizes, overview.refused), TextStyle::Warning, width);
     }
     if let Some(lost) = sizes.lost_frontends.first() {
         let more = match sizes.services_with_lost_frontends {
@@ -63,7 +63,7 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
         };
         let LostFrontendView { service, frontend, holder } = lost;
         let conflict = format!("{service} does not get {frontend}, which {holder} holds{more}");
-        line(text, "conflict", &conflict, Tone::Warning, width);
+        line(text, "conflict", &conflict, TextStyle::Warning, width);
     }
     if sizes.left_to_other_proxies > 0 {
         let left = counted(sizes.left_to_other_proxies, "service");
@@ -71,14 +71,14 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
             text,
             "left",
             &format!("{left} to another proxy by label: see `contiv services -A`"),
-            Tone::Plain,
+            TextStyle::Plain,
             width,
         );
     }
-    line(text, "latency", &latency(overview), Tone::Plain, width);
+    line(text, "latency", &latency(overview), TextStyle::Plain, width);
     if status.held_deletions.is_some() {
         let held = "too many at once: held; `contiv confirm-deletions` lets them count";
-        line(text, "deletions", held, Tone::Bad, width);
+        line(text, "deletions", held, TextStyle::Bad, width);
     }
 }
 
@@ -97,15 +97,17 @@ fn without_backends(sizes: &SizesView, refused: u64) -> String {
     format!("{so_far}no backend behind {}{more}", names.join(", "))
 }
 
-fn store(status: &StatusView, now: Timestamp) -> (String, Tone) {
+fn store(status: &StatusView, now: Timestamp) -> (String, TextStyle) {
     let url = if status.store.is_empty() { String::new() } else { format!("{}: ", status.store) };
     match &status.store_down {
-        Some(down) => (format!("{url}down for {}: {}", ago(down.since, now), down.reason), Tone::Bad),
+        Some(down) => (format!("{url}down for {}: {}", ago(down.since, now), down.reason), TextStyle::Bad),
         None if status.from_mirror => {
-            (format!("{url}not read yet; what was saved is in force"), Tone::Warning)
+            (format!("{url}not read yet; what was saved is in force"), TextStyle::Warning)
         }
-        None if status.synced => (format!("{url}followed, at revision {}", status.revision), Tone::Plain),
-        None => (format!("{url}not read yet"), Tone::Warning),
+        None if status.synced => {
+            (format!("{url}followed, at revision {}", status.revision), TextStyle::Plain)
+        }
+        None => (format!("{url}not read yet"), TextStyle::Warning),
     }
 }
 
@@ -123,9 +125,9 @@ fn renderers(overview: &Overview, now: Timestamp) -> Table {
     let mut table = Table::new(&["RENDERER", "STATE", "REVISION", "LAG", "LAST CALL", "FOREIGN CHANGES"]);
     for renderer in &overview.renderers {
         let tone = match renderer.state.as_str() {
-            "idle" | "busy" => Tone::Good,
-            "retrying" | "slow" => Tone::Bad,
-            _ => Tone::Warning,
+            "idle" | "busy" => TextStyle::Good,
+            "retrying" | "slow" => TextStyle::Bad,
+            _ => TextStyle::Warning,
         };
         let call = renderer.last_report.as_ref().map_or_else(
             || "none yet".to_owned(),
@@ -148,8 +150,8 @@ fn renderers(overview: &Overview, now: Timestamp) -> Table {
 fn lag(renderer: &RendererStateView) -> Cell {
     match renderer.pending.as_str() {
         "nothing" | "" => "none".into(),
-        "changes" => Cell::toned(format!("{} services", renderer.pending_services), Tone::Warning),
-        other => Cell::toned(other, Tone::Warning),
+        "changes" => Cell::toned(format!("{} services", renderer.pending_services), TextStyle::Warning),
+        other => Cell::toned(other, TextStyle::Warning),
     }
 }
 
@@ -157,14 +159,14 @@ fn lag(renderer: &RendererStateView) -> Cell {
 fn troubles(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut String) {
     let error = |renderer: &RendererStateView| {
         let last = renderer.last_error.as_ref()?;
-        let tone = if renderer.failures > 0 { Tone::Bad } else { Tone::Plain };
+        let tone = if renderer.failures > 0 { TextStyle::Bad } else { TextStyle::Plain };
         Some((vec![format!("{} ago, {}: {}", ago(last.at, now), renderer.name, last.error)], tone))
     };
     let (failing, well): (Vec<_>, Vec<_>) =
         overview.renderers.iter().partition(|renderer| renderer.failures > 0);
-    let quarantined = overview.quarantine.iter().map(|entry| (quarantined(entry), Tone::Warning));
+    let quarantined = overview.quarantine.iter().map(|entry| (quarantined(entry), TextStyle::Warning));
     let past = well.into_iter().filter_map(error);
-    let notes = overview.renderers.iter().flat_map(notes).map(|note| (vec![note], Tone::Warning));
+    let notes = overview.renderers.iter().flat_map(notes).map(|note| (vec![note], TextStyle::Warning));
     let lines: Vec<_> =
         failing.into_iter().filter_map(error).chain(quarantined).chain(notes).chain(past).collect();
     if lines.is_empty() {
@@ -221,7 +223,7 @@ fn connections(overview: &Overview, rows: usize, width: Option<usize>, text: &mu
     }
 }
 
-fn line(text: &mut String, title: &str, value: &str, tone: Tone, width: Option<usize>) {
+fn line(text: &mut String, title: &str, value: &str, tone: TextStyle, width: Option<usize>) {
     let value = cut(value, width.map(|width| width.saturating_sub(10)));
     let _ = writeln!(text, "{title:<10}{}", tone.paint(value));
 }

@@ -4,26 +4,26 @@ use std::fmt::Write;
 
 use super::rates::{Latency, Rates};
 use crate::cli::{
-    color::Tone,
+    color::TextStyle,
     events::milliseconds,
     table::{Cell, Table},
 };
 
 /// Lines above the table.
-const HEAD: usize = 3;
+const HEADER_LINES: usize = 3;
 /// The widest bar.
-const BAR: usize = 30;
+const MAX_BAR_WIDTH: usize = 30;
 
 /// As many services as fit into the rows and columns, and at most `services`.
 pub(super) fn render(rates: &Rates, services: usize, size: Option<(usize, usize)>) -> String {
-    let fitting = size.map_or(usize::MAX, |(rows, _)| rows.saturating_sub(HEAD + 2));
+    let fitting = size.map_or(usize::MAX, |(rows, _)| rows.saturating_sub(HEADER_LINES + 2));
     let mut text = String::new();
     // Writing to text does not fail.
     let _ = writeln!(
         text,
         "{} new connections/s   {} changed services/s",
-        Tone::Title.paint(rate(rates.total())),
-        Tone::Title.paint(rate(rates.changes())),
+        TextStyle::Title.paint(rate(rates.total())),
+        TextStyle::Title.paint(rate(rates.changes())),
     );
     let _ = match rates.latency() {
         None => writeln!(text, "change to kernel: none yet"),
@@ -46,7 +46,7 @@ pub(super) fn render(rates: &Rates, services: usize, size: Option<(usize, usize)
         table.push(vec![
             usage.service.to_string().into(),
             Cell::from(rate(usage.connections_per_second)),
-            Cell::toned(bar(usage.connections_per_second, most), Tone::Good),
+            Cell::toned(bar(usage.connections_per_second, most), TextStyle::Good),
             usage.connections.to_string().into(),
             usage.refused.to_string().into(),
         ]);
@@ -62,8 +62,8 @@ fn rate(rate: f64) -> String {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the widest bar")]
 #[expect(clippy::cast_precision_loss, reason = "the widest bar is small")]
 fn bar(rate: f64, most: f64) -> String {
-    let length = if most > 0.0 { (rate / most * BAR as f64).ceil() as usize } else { 0 };
-    "#".repeat(length.min(BAR))
+    let length = if most > 0.0 { (rate / most * MAX_BAR_WIDTH as f64).ceil() as usize } else { 0 };
+    "#".repeat(length.min(MAX_BAR_WIDTH))
 }
 
 #[cfg(test)]

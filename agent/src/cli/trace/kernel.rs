@@ -16,8 +16,8 @@ use serde::Serialize;
 use super::desired::Source;
 
 /// A change may be on its way between the agent and the kernel. It takes milliseconds, unless something is wrong.
-const TRIES: usize = 5;
-const BETWEEN_TRIES: Duration = Duration::from_millis(200);
+const MAX_ATTEMPTS: usize = 5;
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What is wanted, what the kernel does, and every difference in words.
 #[derive(Debug, Serialize)]
@@ -34,11 +34,11 @@ pub(super) fn compare(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Compar
     let mut tries = 1;
     loop {
         let comparison = compare_once(source, flow)?;
-        if comparison.agrees() || tries == TRIES {
+        if comparison.agrees() || tries == MAX_ATTEMPTS {
             return Ok(comparison);
         }
         tries += 1;
-        thread::sleep(BETWEEN_TRIES);
+        thread::sleep(RETRY_INTERVAL);
     }
 }
 

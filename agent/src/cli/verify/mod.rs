@@ -12,7 +12,7 @@ use serde_json::Value;
 use self::desired::{DesiredStateSource, VerifyTarget};
 use super::{
     Outcome, Terminal,
-    color::Tone,
+    color::TextStyle,
     listing::{Item, Listing, Output},
     progress::Progress,
     table::Cell,
@@ -22,7 +22,7 @@ use super::{
 use crate::config::RendererName;
 
 /// A change may be on its way between the store and the kernel; it takes milliseconds.
-const PAUSE: Duration = Duration::from_millis(300);
+const COMPARISON_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Compare the kernel with what should be there, and name every missing, foreign or different element
 ///
@@ -44,7 +44,7 @@ pub(super) struct Verify {
 
 /// How one dataplane is.
 #[derive(Debug, Serialize)]
-struct Verified {
+struct DataplaneReport {
     renderer: &'static str,
     /// How many things were compared.
     checked: usize,
@@ -63,7 +63,7 @@ impl Verify {
         Ok(Outcome::good_if(is_good && all.iter().all(|verified| verified.drift.is_empty())))
     }
 
-    fn print(&self, all: &[Verified], terminal: &mut Terminal) -> anyhow::Result<()> {
+    fn print(&self, all: &[DataplaneReport], terminal: &mut Terminal) -> anyhow::Result<()> {
         match self.output {
             Output::Table | Output::Wide => (),
             Output::Json => writeln!(terminal.out, "{:#}", serde_json::to_value(all)?)?,
@@ -82,7 +82,7 @@ impl Verify {
         let is_good = items.is_empty();
         let listing = Listing { header: (header, Vec::new()), items };
         write!(terminal.out, "{}", listing.print(self.output, &self.table, width(), false)?)?;
-        for Verified { renderer, checked, drift } in all {
+        for DataplaneReport { renderer, checked, drift } in all {
             match drift.len() {
                 0 => writeln!(terminal.out, "{renderer}: {checked} compared, all as it must be")?,
                 count => {
@@ -101,7 +101,10 @@ impl Verify {
 }
 
 /// Looks until nothing is wrong, or until it is confirmed. None for a renderer that programs nothing.
-fn verify(renderer: RendererName, source: &mut impl DesiredStateSource) -> anyhow::Result<Option<Verified>> {
+fn verify(
+    renderer: RendererName,
+    source: &mut impl DesiredStateSource,
+) -> anyhow::Result<Option<DataplaneReport>> {
     let mut verifier: Box<dyn Verifier> = match renderer {
         RendererName::NFTABLES => {
             let progress = Progress::of_elements();
@@ -116,9 +119,9 @@ fn verify(renderer: RendererName, source: &mut impl DesiredStateSource) -> anyho
         let snapshot = source.snapshot()?;
         let found = verifier.verify(&snapshot)?;
         if let Some(drift) = confirmation.take(found.drift) {
-            return Ok(Some(Verified { renderer: renderer.as_str(), checked: found.checked, drift }));
+            return Ok(Some(DataplaneReport { renderer: renderer.as_str(), checked: found.checked, drift }));
         }
-        thread::sleep(PAUSE);
+        thread::sleep(COMPARISON_INTERVAL);
     }
 }
 
@@ -127,7 +130,7 @@ fn item(drift: &Drift) -> Item {
     let or_none = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     let service = service.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
     let cells = vec![
-        Cell::toned(deviation.word(), Tone::Bad),
+        Cell::toned(deviation.word(), TextStyle::Bad),
         service.clone().into(),
         place.clone().into(),
         or_none(element).into(),

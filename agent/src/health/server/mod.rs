@@ -26,7 +26,7 @@ use tracing::{info, warn};
 use super::{HealthCheck, HealthUpdate, ProxyHealth};
 use crate::{connections::Connections, event_loop::Reply};
 use listener::{Listener, SharedListeners};
-use served::Served;
+use served::ServedHealthCheck;
 
 pub use served::{HealthCheckView, ListenerView};
 
@@ -42,7 +42,7 @@ pub struct HealthCheckServer {
     questions: mpsc::Receiver<Reply<Vec<HealthCheckView>>>,
     proxy: watch::Receiver<ProxyHealth>,
     node_ips: BTreeSet<IpAddr>,
-    services: BTreeMap<ServiceId, Served>,
+    services: BTreeMap<ServiceId, ServedHealthCheck>,
     /// Where listening failed.
     failed: BTreeSet<(ServiceId, IpAddr)>,
     room: SharedListeners,
@@ -113,7 +113,7 @@ impl HealthCheckServer {
             if let Some(served) = self.services.get(&id) {
                 served.say(check.local_endpoints);
             } else {
-                self.services.insert(id.clone(), Served::new(check));
+                self.services.insert(id.clone(), ServedHealthCheck::new(check));
                 wanted.extend(self.node_ips.iter().map(|address| (id.clone(), *address)));
             }
         }
@@ -124,14 +124,14 @@ impl HealthCheckServer {
 
     /// Takes a service out, unless it only has other endpoints now.
     fn withdraw(&mut self, id: &ServiceId, check: Option<&HealthCheck>) -> Vec<Listener> {
-        let stays = |served: &Served| check.is_some_and(|check| check.port == served.port());
+        let stays = |served: &ServedHealthCheck| check.is_some_and(|check| check.port == served.port());
         if self.services.get(id).is_none_or(stays) {
             return Vec::new();
         }
         for address in &self.node_ips {
             self.failed.remove(&(id.clone(), *address));
         }
-        self.services.remove(id).map(Served::into_listeners).unwrap_or_default()
+        self.services.remove(id).map(ServedHealthCheck::into_listeners).unwrap_or_default()
     }
 
     async fn retry(&mut self) {
@@ -172,8 +172,9 @@ impl HealthCheckServer {
 
     /// Why listening failed, with the service that is there already if it is one of ours.
     fn explain(&self, error: &std::io::Error, endpoint: SocketAddr) -> String {
-        let is_there =
-            |served: &Served| served.port() == endpoint.port() && served.is_listening(endpoint.ip());
+        let is_there = |served: &ServedHealthCheck| {
+            served.port() == endpoint.port() && served.is_listening(endpoint.ip())
+        };
         match self.services.iter().find(|(_, served)| is_there(served)) {
             Some((other, _)) => {
                 format!("service {other} has the same health-check node port; give each its own")

@@ -11,7 +11,7 @@ use crate::health::{HealthCheck, LocalEndpoints};
 
 /// A service whose health check is served.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct ServedHealthCheck {
     port: u16,
     local_endpoints: watch::Sender<LocalEndpoints>,
     /// A listener, or why there is none.
@@ -41,7 +41,7 @@ pub struct ListenerView {
     pub error: Option<String>,
 }
 
-impl Served {
+impl ServedHealthCheck {
     pub(super) fn new(check: HealthCheck) -> Self {
         let (local_endpoints, _) = watch::channel(check.local_endpoints);
         Self { port: check.port, local_endpoints, listeners: BTreeMap::new() }
