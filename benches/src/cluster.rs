@@ -19,7 +19,7 @@ use contiv_tests::{
 use tokio::runtime::{self, Runtime};
 
 use crate::{
-    figures::{Figure, Quantity, Wanted},
+    figures::{Figure, Limit, Quantity},
     statistics::{Samples, timed},
     workload::Workload,
 };
@@ -44,11 +44,11 @@ pub struct Questions {
     /// The size.
     pub workload: Workload,
     /// From the start of the process until it is ready.
-    pub start: Option<Wanted>,
+    pub start: Option<Limit>,
     /// The agent's memory, a while after the start.
-    pub memory: Option<Wanted>,
+    pub memory: Option<Limit>,
     /// One change, in the middle and at the 99th percentile.
-    pub change: [Option<Wanted>; 2],
+    pub change: [Option<Limit>; 2],
     /// Changes at 1,000 a second for so long.
     pub churn: Option<Duration>,
     /// Connections while it restarts.
@@ -70,7 +70,7 @@ pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
     let store = Client::new()?;
     store.fill(lab, workload)?;
     let options = AgentOptions::with_store(etcd.url());
-    let figure = |name: &str, seen: Quantity, wanted: Option<Wanted>| {
+    let figure = |name: &str, seen: Quantity, wanted: Option<Limit>| {
         let figure = Figure::new(SECTION, name, (workload.services, workload.backends), seen);
         wanted.into_iter().fold(figure, Figure::wanting)
     };

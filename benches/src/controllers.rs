@@ -14,7 +14,7 @@ use contiv_tests::{
 
 use crate::{
     cluster::Client,
-    figures::{Figure, Quantity, Wanted},
+    figures::{Figure, Limit, Quantity},
     statistics::timed,
 };
 
@@ -39,7 +39,7 @@ pub fn measure(lab: &Lab) -> Result<Vec<Figure>> {
     let etcd = Etcd::start(lab)?;
     let client = Client::new()?;
     lab.node.run(|| cluster::fill(&client))?;
-    let figure = |name: &str, seen: Quantity, wanted: Option<Wanted>| {
+    let figure = |name: &str, seen: Quantity, wanted: Option<Limit>| {
         let figure = Figure::new(SECTION, name, (cluster::SERVICES, 1), seen);
         wanted.into_iter().fold(figure, Figure::wanting)
     };
@@ -48,7 +48,7 @@ pub fn measure(lab: &Lab) -> Result<Vec<Figure>> {
     let _controller = controller?;
     let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
     let (in_etcd, in_kernel) = lab.node.run(|| latency::measure(&client))?;
-    let milliseconds = |limit: f64| Some(Wanted::AtMost(Quantity::Seconds(limit / 1000.0)));
+    let milliseconds = |limit: f64| Some(Limit::AtMost(Quantity::Seconds(limit / 1000.0)));
     let figures = vec![
         figure("slices of all services, from the start of the controller", first.into(), None),
         figure("one workload changed until in etcd, p50", in_etcd.median().into(), milliseconds(20.0)),

@@ -22,7 +22,7 @@ pub struct Figure {
     pub floor: Option<Quantity>,
     /// What must hold.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wanted: Option<Wanted>,
+    pub wanted: Option<Limit>,
     /// Whether it does; none where nothing is wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
@@ -47,7 +47,7 @@ pub enum Quantity {
 /// A limit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wanted {
+pub enum Limit {
     /// At most this.
     AtMost(Quantity),
     /// At most so many times the floor.
@@ -96,7 +96,7 @@ impl fmt::Display for Quantity {
     }
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AtMost(limit) => write!(f, "≤ {limit}"),
@@ -126,10 +126,10 @@ impl Figure {
 
     /// The same with a limit. One in terms of the floor needs the floor first.
     #[must_use]
-    pub fn wanting(mut self, wanted: Wanted) -> Self {
+    pub fn wanting(mut self, wanted: Limit) -> Self {
         let limit = match wanted {
-            Wanted::AtMost(limit) => limit.number(),
-            Wanted::TimesFloor(times) => self.floor.map_or(f64::NAN, Quantity::number) * times,
+            Limit::AtMost(limit) => limit.number(),
+            Limit::TimesFloor(times) => self.floor.map_or(f64::NAN, Quantity::number) * times,
         };
         self.wanted = Some(wanted);
         self.holds = Some(self.seen.number() <= limit);
@@ -153,7 +153,7 @@ impl Figure {
 }
 
 /// How much dearer something is with the most services than with the fewest; none if there are no two sizes of it.
-pub fn growth(figures: &[Figure], name: &str, wanted: Wanted) -> Option<Figure> {
+pub fn growth(figures: &[Figure], name: &str, wanted: Limit) -> Option<Figure> {
     let of_name = || figures.iter().filter(|figure| figure.name == name);
     let first = of_name().min_by_key(|figure| figure.services)?;
     let last =
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn growth_is_from_the_fewest_services_to_the_most() {
         let figure = |services, seconds| Figure::new("parts", "x", (services, 4), Quantity::Seconds(seconds));
-        let limit = Wanted::AtMost(Quantity::Times(2.0));
+        let limit = Limit::AtMost(Quantity::Times(2.0));
         let figures = [figure(100, 1.0), figure(10_000, 9.0), figure(100_000, 3.0)];
         let growth = |figures| growth(figures, "x", limit).map(|growth| (growth.seen, growth.holds));
         assert_eq!(growth(&figures), Some((Quantity::Times(3.0), Some(false))));
@@ -195,11 +195,11 @@ mod tests {
     #[test]
     fn a_limit_holds_or_does_not_and_may_be_a_multiple_of_the_floor() {
         let figure = |seen| Figure::new("parts", "apply", (1, 1), Quantity::Seconds(seen));
-        let holds = |seen| figure(seen).beside(Quantity::Seconds(2.0)).wanting(Wanted::TimesFloor(1.5)).holds;
+        let holds = |seen| figure(seen).beside(Quantity::Seconds(2.0)).wanting(Limit::TimesFloor(1.5)).holds;
         assert_eq!([holds(3.0), holds(3.1)], [Some(true), Some(false)]);
-        let limit = Wanted::AtMost(Quantity::Seconds(1.0));
+        let limit = Limit::AtMost(Quantity::Seconds(1.0));
         assert_eq!(figure(1.1).wanting(limit).holds, Some(false));
         // Nothing is a multiple of a floor that was not measured.
-        assert_eq!(figure(0.1).wanting(Wanted::TimesFloor(1.5)).holds, Some(false));
+        assert_eq!(figure(0.1).wanting(Limit::TimesFloor(1.5)).holds, Some(false));
     }
 }

@@ -6,7 +6,7 @@ use clap::Parser;
 use contiv_benches::{
     cluster::{self, Questions},
     controllers,
-    figures::{Figure, Quantity, Wanted, growth, table},
+    figures::{Figure, Limit, Quantity, growth, table},
     parts, peers, plot, progress, routes, runtime,
     workload::Workload,
 };
@@ -47,7 +47,7 @@ fn measure(lab: &Lab, options: &Options) -> Result<()> {
 
 /// What the kernel alone needs for a cold start of 10,000 services on the machine that limits of time are for: beside it one sees
 /// how quick this one is.
-const QUICK: Duration = Duration::from_millis(90);
+const REFERENCE_COLD_START: Duration = Duration::from_millis(90);
 
 fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Result<()> {
     let is_wanted = |section: &str| options.only.as_deref().is_none_or(|only| only == section);
@@ -59,13 +59,13 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
             }
         }
     }
-    let flat = Wanted::AtMost(Quantity::Times(2.0));
+    let flat = Limit::AtMost(Quantity::Times(2.0));
     figures.extend(growth(figures, "kernel, one replaced backend", flat));
     if is_wanted(cluster::SECTION) {
         progress("how quick this machine is");
         let floor = parts::cold_floor(lab)?;
         let machine = Figure::new("machine", "kernel alone, cold", (10_000, 4), floor);
-        add(figures, vec![machine.beside(QUICK)]);
+        add(figures, vec![machine.beside(REFERENCE_COLD_START)]);
         for questions in questions(options.quick) {
             let Workload { services, backends } = questions.workload;
             progress(&format!("cluster, {services} services with {backends} backends"));
@@ -108,8 +108,8 @@ fn add(figures: &mut Vec<Figure>, measured: Vec<Figure>) {
 
 /// What is asked end to end, with the limits that must hold.
 fn questions(quick: bool) -> Vec<Questions> {
-    let seconds = |limit| Some(Wanted::AtMost(Quantity::Seconds(limit)));
-    let mebibytes = |limit| Some(Wanted::AtMost(Quantity::Mebibytes(limit)));
+    let seconds = |limit| Some(Limit::AtMost(Quantity::Seconds(limit)));
+    let mebibytes = |limit| Some(Limit::AtMost(Quantity::Mebibytes(limit)));
     let main = Questions {
         workload: Workload { services: 10_000, backends: 4 },
         start: seconds(0.4),

@@ -19,7 +19,7 @@ use contiv_tests::lab::{Family, Lab, LabError, Result, ranges, scratch};
 
 use crate::{
     command::run,
-    figures::{Figure, Wanted},
+    figures::{Figure, Limit},
     statistics::{Samples, timed},
     workload::{PORT, cluster_ip},
 };
@@ -84,7 +84,7 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
             let figure = figure(format!("first packet, {table}, p{percent}"), latency);
             figures.push(match table {
                 Table::Peer(_) => figure,
-                Table::Contiv => figure.wanting(Wanted::AtMost(slowest.into())),
+                Table::Contiv => figure.wanting(Limit::AtMost(slowest.into())),
             });
             slowest = latency.max(slowest);
         }

@@ -16,7 +16,7 @@ use contiv_tests::lab::{Lab, LabError, Result};
 
 use crate::{
     command::run,
-    figures::{Figure, Wanted},
+    figures::{Figure, Limit},
     statistics::{Samples, timed},
 };
 use replay::Kernel;
@@ -81,7 +81,7 @@ fn measure_here(services: usize) -> Result<Vec<Figure>> {
         let median = |times: Vec<Duration>| times.into_iter().collect::<Samples>().median();
         let figure = Figure::new(SECTION, name, (services, BACKENDS), median(ours)).beside(median(floor));
         // With fewer services all of it is noise.
-        if services >= 10_000 { figure.wanting(Wanted::TimesFloor(2.0)) } else { figure }
+        if services >= 10_000 { figure.wanting(Limit::TimesFloor(2.0)) } else { figure }
     });
     Ok(figures.collect())
 }

@@ -20,7 +20,7 @@ const KEYS: usize = 100_000;
 
 /// What the comparison prints of one runtime: seconds and MiB.
 #[derive(Debug, Clone, Copy, Deserialize)]
-struct Measured {
+struct RuntimeFigures {
     start: f64,
     churn: f64,
     p50: f64,
@@ -35,7 +35,7 @@ struct Measured {
 /// When the program of the comparison cannot be run, or fails.
 pub fn measure() -> Result<Vec<Figure>> {
     let (ours, theirs) = (run("contiv")?, run("kube")?);
-    let figure = |name: &str, of: fn(&Measured) -> Quantity| {
+    let figure = |name: &str, of: fn(&RuntimeFigures) -> Quantity| {
         Figure::new(SECTION, format!("{name}, beside kube-runtime"), (KEYS, 0), of(&ours)).beside(of(&theirs))
     };
     Ok(vec![
@@ -48,7 +48,7 @@ pub fn measure() -> Result<Vec<Figure>> {
     ])
 }
 
-fn run(runtime: &str) -> Result<Measured> {
+fn run(runtime: &str) -> Result<RuntimeFigures> {
     let program = program()?;
     let output = command::run(&[&program.to_string_lossy(), &KEYS.to_string(), runtime, "json"])?;
     serde_json::from_str(&output)

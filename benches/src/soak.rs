@@ -32,7 +32,7 @@ use crate::{
     progress,
     workload::{Variant, Workload, newcomer},
 };
-use samples::{Moments, Sample};
+use samples::{ChangeTracker, Sample};
 pub use trend::Trend;
 
 /// Numbers of newcomers that no other measurement uses.
@@ -42,9 +42,9 @@ const NUMBERS: u32 = 1 << 20;
 /// Between two samples.
 const PERIOD: Duration = Duration::from_secs(5);
 /// At most so many requests of etcd are under way: an etcd that hangs must not fill the memory of the one who measures.
-const UNDER_WAY: usize = 256;
+const MAX_PENDING_REQUESTS: usize = 256;
 /// How long the listener waits before it looks whether the end has come.
-const PATIENCE: Duration = Duration::from_millis(500);
+const RECEIVE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long and how much.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -82,7 +82,7 @@ pub fn run(lab: &Lab, soak: Soak, folder: &Path) -> Result<Outcome> {
     let client = Client::new()?;
     client.fill(lab, workload)?;
     let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
-    let moments = Arc::new(Mutex::new(Moments::default()));
+    let moments = Arc::new(Mutex::new(ChangeTracker::default()));
     let over = AtomicBool::new(false);
     let samples = thread::scope(|scope| {
         let listener = scope.spawn(|| lab.node.run(|| listen(&moments, &over)));
@@ -107,10 +107,15 @@ pub fn run(lab: &Lab, soak: Soak, folder: &Path) -> Result<Outcome> {
 }
 
 /// Writes changes at a constant rate, however slow etcd is.
-async fn write(client: &Client, workload: Workload, soak: Soak, moments: &Arc<Mutex<Moments>>) -> Result<()> {
+async fn write(
+    client: &Client,
+    workload: Workload,
+    soak: Soak,
+    moments: &Arc<Mutex<ChangeTracker>>,
+) -> Result<()> {
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / soak.rate);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let under_way = Arc::new(Semaphore::new(UNDER_WAY));
+    let under_way = Arc::new(Semaphore::new(MAX_PENDING_REQUESTS));
     let total = u64::from(soak.rate) * soak.seconds;
     for number in (0..NUMBERS).cycle().take(usize::try_from(total).unwrap_or(usize::MAX)) {
         ticks.tick().await;
@@ -127,15 +132,15 @@ async fn write(client: &Client, workload: Workload, soak: Soak, moments: &Arc<Mu
         });
     }
     // All permits: nothing is under way.
-    let all = u32::try_from(UNDER_WAY).unwrap_or(u32::MAX);
+    let all = u32::try_from(MAX_PENDING_REQUESTS).unwrap_or(u32::MAX);
     under_way.acquire_many(all).await.map(drop).map_err(unexpected)
 }
 
 /// Notes when each change was committed.
-fn listen(moments: &Mutex<Moments>, over: &AtomicBool) -> Result<()> {
+fn listen(moments: &Mutex<ChangeTracker>, over: &AtomicBool) -> Result<()> {
     let mut commits = Commits::listen()?;
     loop {
-        match commits.next(PATIENCE)? {
+        match commits.next(RECEIVE_TIMEOUT)? {
             Some(commit) => {
                 let newcomers = commit.backends.iter().filter_map(|backend| newcomer(*backend));
                 let mut moments = moments.lock();
@@ -154,7 +159,7 @@ fn sample(
     agent: &Agent<'_>,
     etcd: &Etcd<'_>,
     soak: Soak,
-    moments: &Mutex<Moments>,
+    moments: &Mutex<ChangeTracker>,
     is_over: impl Fn() -> bool,
 ) -> Result<Vec<Sample>> {
     let start = Instant::now();

@@ -8,7 +8,7 @@ mod manifests;
 mod service;
 mod service_manifest;
 
-pub use etcd::{Backup, Cut, Etcd, EtcdClient, ROOT};
+pub use etcd::{Backup, Etcd, EtcdClient, Isolation, ROOT};
 pub use manifests::{Manifests, NodeManifest};
 pub use service::{Frontend, PORT, Service, TARGET_PORT};
 pub use service_manifest::{Hint, ServiceManifest};

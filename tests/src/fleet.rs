@@ -15,7 +15,7 @@ use crate::{
 /// The key that the active instance holds.
 pub const ELECTION: &str = "/contiv/controller/election";
 /// For anything that has to happen: much more than the lease.
-pub const SOON: Duration = Duration::from_secs(40);
+pub const EVENT_TIMEOUT: Duration = Duration::from_secs(40);
 /// Where each has its debug HTTP, inside its namespace.
 const LISTEN: &str = "127.0.0.1:9998";
 /// The times of the lease, so short that a test can wait for its end.
@@ -54,7 +54,7 @@ impl<'lab> Instance<'lab> {
         command.args(&arguments).args(["--identity", name, "--listen", LISTEN]).args(LEASE);
         let process = Process::start(home, &format!("controller-{name}"), &mut command)?;
         let instance = Self { home, arguments, process };
-        wait_until("the controller is ready", SOON, || {
+        wait_until("the controller is ready", EVENT_TIMEOUT, || {
             instance.get("/readiness").is_ok_and(|(status, _)| status == 200)
         })?;
         Ok(instance)
@@ -69,7 +69,7 @@ impl<'lab> Instance<'lab> {
 
     /// Stops it as systemd would. Says whether it ended well.
     pub fn stop(mut self) -> Result<bool> {
-        self.process.terminate(SOON).map(|status| status.success())
+        self.process.terminate(EVENT_TIMEOUT).map(|status| status.success())
     }
 
     /// Kills it, and starts it again when another one is active.
@@ -97,7 +97,7 @@ impl<'lab> Instance<'lab> {
 
 /// The identity of the active instance, if it is not `former`.
 pub fn next_holder(etcd: &EtcdClient<'_>, former: &str) -> Result<String> {
-    wait_for("another instance is active", SOON, || {
+    wait_for("another instance is active", EVENT_TIMEOUT, || {
         let value = etcd.etcdctl(&["get", ELECTION, "--print-value-only"]).ok()?;
         let (identity, _) = value.trim().rsplit_once(' ')?;
         (identity != former).then(|| identity.to_owned())

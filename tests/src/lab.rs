@@ -29,13 +29,13 @@ mod server;
 mod topology;
 mod wait;
 
-pub use client::{Answer, Outcome, Session};
+pub use client::{Outcome, ServerReply, Session};
 pub use error::{LabError, Result};
 pub use http::Response;
 pub use isolation::{isolated, isolated_measurement, isolated_program, isolated_within};
 pub use namespace::Namespace;
 pub use plan::{Family, Host, Protocol, Range, ranges};
-pub use prober::{Patience, Probes};
+pub use prober::{Probes, RetryMode};
 pub use process::{Process, scratch};
 pub use raw::RawSocket;
 pub use requirements::{load_ruleset, need_linux};

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{Client, Questions, SECTION, put, unexpected};
 use crate::{
-    figures::{Figure, Quantity, Wanted},
+    figures::{Figure, Limit, Quantity},
     netlink::Commits,
     statistics::Samples,
     workload::{Variant, Workload, newcomer_address},
@@ -20,7 +20,7 @@ use crate::{
 /// Changes that are measured.
 const CHANGES: u32 = 400;
 /// Longer than any change takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn measure(
     lab: &Lab,
@@ -40,7 +40,7 @@ pub(super) fn measure(
         figures.push(wanted.into_iter().fold(figure, Figure::wanting));
     }
     let inside = inside(agent)?;
-    let limit = Wanted::AtMost(Quantity::Seconds(100e-6));
+    let limit = Limit::AtMost(Quantity::Seconds(100e-6));
     let sent = figure("one change, taken up until sent to the kernel, p50", inside.until_sent.median());
     figures.push(if workload.services == 10_000 { sent.wanting(limit) } else { sent });
     figures.push(figure("one change, of it the event loop, p50", inside.in_loop.median()));
@@ -58,9 +58,9 @@ fn latencies(client: &Client, workload: Workload) -> Result<Samples> {
         client.runtime.block_on(client.store.commit(change)).map_err(unexpected)?;
         let acknowledged = Instant::now();
         loop {
-            let commit = commits.next(PATIENCE)?.ok_or_else(|| LabError::TooLate {
+            let commit = commits.next(CHANGE_TIMEOUT)?.ok_or_else(|| LabError::TooLate {
                 what: format!("change {number} is committed"),
-                limit: PATIENCE,
+                limit: CHANGE_TIMEOUT,
             })?;
             if commit.backends.contains(&newcomer_address(number)) {
                 latencies.push(commit.at.saturating_duration_since(acknowledged));
@@ -72,7 +72,7 @@ fn latencies(client: &Client, workload: Workload) -> Result<Samples> {
 }
 
 /// How long the agent worked on each of the last changes.
-struct Inside {
+struct AgentTimes {
     /// From when the loop took the event up until the kernel was given the transaction.
     until_sent: Samples,
     /// Of that, what the loop took.
@@ -82,7 +82,7 @@ struct Inside {
 }
 
 /// What the event history says of the last changes.
-fn inside(agent: &Agent<'_>) -> Result<Inside> {
+fn inside(agent: &Agent<'_>) -> Result<AgentTimes> {
     let history = agent.http("GET", &format!("/controller/event-history?last={CHANGES}"))?.json()?;
     let records = history.as_array().map(Vec::as_slice).unwrap_or_default();
     let samples = |path: &str| -> Samples {
@@ -94,7 +94,7 @@ fn inside(agent: &Agent<'_>) -> Result<Inside> {
     if until_sent.is_empty() {
         return Err(LabError::Unexpected("the event history says of no change when it was sent".to_owned()));
     }
-    Ok(Inside {
+    Ok(AgentTimes {
         until_sent,
         in_loop: samples("/duration_ms"),
         in_renderer: samples("/renderers/nftables/duration_ms"),

@@ -16,7 +16,7 @@ use tokio::{task::JoinSet, time::MissedTickBehavior};
 
 use super::{Client, SECTION, process, put, unexpected};
 use crate::{
-    figures::{Figure, Quantity, Wanted},
+    figures::{Figure, Limit, Quantity},
     netlink::Commits,
     statistics::Samples,
     workload::{Variant, Workload, newcomer},
@@ -26,10 +26,10 @@ const CHANGES_PER_SECOND: u32 = 1000;
 /// Numbers of newcomers that no other measurement uses.
 const FIRST: u32 = 1 << 20;
 /// When no commit came for so long, no more comes.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LAST_COMMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// When each change was acknowledged, or committed.
-type Moments = BTreeMap<u32, Instant>;
+type ChangeTimes = BTreeMap<u32, Instant>;
 
 pub(super) fn measure(
     lab: &Lab,
@@ -57,7 +57,7 @@ pub(super) fn measure(
     let figure = |name: &str, seen: Quantity| {
         Figure::new(SECTION, format!("churn, {name}"), (workload.services, workload.backends), seen)
     };
-    let at_most = |limit| Wanted::AtMost(limit);
+    let at_most = |limit| Limit::AtMost(limit);
     let count = |number: usize| Quantity::Count(f64::from(u32::try_from(number).unwrap_or(u32::MAX)));
     let rate = f64::from(u32::try_from(acknowledged.len()).unwrap_or(u32::MAX)) / duration.as_secs_f64();
     let after = process::memory(agent.id())?;
@@ -74,7 +74,7 @@ pub(super) fn measure(
 }
 
 /// Writes changes at a constant rate, however slow etcd is, and notes when it acknowledged each.
-async fn write(client: &Client, workload: Workload, duration: Duration) -> Result<Moments> {
+async fn write(client: &Client, workload: Workload, duration: Duration) -> Result<ChangeTimes> {
     let mut ticks = tokio::time::interval(Duration::from_millis(1));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut under_way = JoinSet::new();
@@ -90,11 +90,11 @@ async fn write(client: &Client, workload: Workload, duration: Duration) -> Resul
 }
 
 /// Notes when each change was committed, until the end and as long after it as commits come.
-fn listen(over: &AtomicBool) -> Result<Moments> {
+fn listen(over: &AtomicBool) -> Result<ChangeTimes> {
     let mut commits = Commits::listen()?;
-    let mut moments = Moments::new();
+    let mut moments = ChangeTimes::new();
     loop {
-        match commits.next(PATIENCE)? {
+        match commits.next(LAST_COMMIT_TIMEOUT)? {
             Some(commit) => {
                 let newcomers = commit.backends.iter().filter_map(|backend| newcomer(*backend));
                 for number in newcomers.filter(|number| *number >= FIRST) {

@@ -16,14 +16,14 @@ use contiv_tests::{
 
 use super::SECTION;
 use crate::{
-    figures::{Figure, Quantity, Wanted},
+    figures::{Figure, Limit, Quantity},
     statistics::{Samples, timed},
     workload::Workload,
 };
 
 const RESTARTS: usize = 5;
 /// The first try to connect is repeated after a second. A connection that takes so long has lost a packet.
-const PATIENCE: Duration = Duration::from_millis(900);
+const LOST_PACKET_TIME: Duration = Duration::from_millis(900);
 
 /// What became of the connections of one client.
 #[derive(Default)]
@@ -81,7 +81,7 @@ pub(super) fn measure(
         figure("connections a second", Quantity::Count(sum(|client| client.answered) / seconds)),
         figure("connections answered", Quantity::Count(sum(|client| client.answered))),
         figure("connections failed", Quantity::Count(sum(|client| client.failures.len())))
-            .wanting(Wanted::AtMost(Quantity::Count(0.0))),
+            .wanting(Limit::AtMost(Quantity::Count(0.0))),
     ])
 }
 
@@ -114,8 +114,8 @@ fn connect_until(over: &AtomicBool, client: &Namespace, targets: &[SocketAddr]) 
 }
 
 fn ask(target: SocketAddr) -> io::Result<()> {
-    let mut stream = TcpStream::connect_timeout(&target, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&target, LOST_PACKET_TIME)?;
+    stream.set_read_timeout(Some(LOST_PACKET_TIME))?;
     stream.write_all(b"who?\n")?;
     let mut answer = String::new();
     match BufReader::new(stream).read_line(&mut answer)? {

@@ -13,7 +13,7 @@ use crate::{cluster::Client, netlink::Commits, statistics::Samples};
 /// Changes that are measured.
 const CHANGES: usize = 400;
 /// Longer than any change takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long it took until all slices of the workload were seen in etcd, and until all of them were in the kernel. Must be
 /// called in the namespace of the node.
@@ -37,9 +37,9 @@ pub(super) fn measure(client: &Client) -> Result<(Samples, Samples)> {
         in_etcd.push(acknowledged.elapsed());
         let mut missing = SERVICES_PER_WORKLOAD;
         while missing > 0 {
-            let commit = commits.next(PATIENCE)?.ok_or_else(|| LabError::TooLate {
+            let commit = commits.next(CHANGE_TIMEOUT)?.ok_or_else(|| LabError::TooLate {
                 what: format!("change {number} is in the kernel"),
-                limit: PATIENCE,
+                limit: CHANGE_TIMEOUT,
             })?;
             missing =
                 missing.saturating_sub(commit.backends.iter().filter(|backend| **backend == new).count());
@@ -55,8 +55,8 @@ pub(super) fn measure(client: &Client) -> Result<(Samples, Samples)> {
 async fn seen(watch: &mut WatchStream, address: &[u8]) -> Result<()> {
     let mut missing = SERVICES_PER_WORKLOAD;
     while missing > 0 {
-        let next = timeout(PATIENCE, watch.next()).await;
-        let late = || LabError::TooLate { what: "the slices are in etcd".to_owned(), limit: PATIENCE };
+        let next = timeout(CHANGE_TIMEOUT, watch.next()).await;
+        let late = || LabError::TooLate { what: "the slices are in etcd".to_owned(), limit: CHANGE_TIMEOUT };
         let event = next.map_err(|_| late())?.ok_or_else(late)?.map_err(unexpected)?;
         let WatchEvent::Changed(batch) = event else { continue };
         let has_it = |change: &&Change| match change {

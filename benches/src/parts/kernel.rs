@@ -12,7 +12,7 @@ use contiv_tests::lab::{Lab, LabError, Result};
 use super::{SECTION, repetitions, undecodable};
 use crate::{
     command::run,
-    figures::{Figure, Wanted},
+    figures::{Figure, Limit},
     netlink::Kernel,
     statistics::{Samples, timed},
     workload::{Variant, Workload},
@@ -113,9 +113,9 @@ fn figures(
         figure("kernel, one backend less or more", median(ours.resized)).beside(median(floor.resized));
     // With fewer services all of it is noise.
     if workload.services >= 10_000 {
-        cold = cold.wanting(Wanted::TimesFloor(1.5));
+        cold = cold.wanting(Limit::TimesFloor(1.5));
         // The kernel validates; beyond that there is only planning.
-        slots = slots.wanting(Wanted::TimesFloor(1.1));
+        slots = slots.wanting(Limit::TimesFloor(1.1));
     }
     vec![
         figure("plan and encode everything", median(encode.cold)),

@@ -28,11 +28,11 @@ const fn turns(services: usize) -> (usize, usize) {
 /// The first of them, which are not looked at: addresses are resolved, caches have what every packet needs.
 const WARM_UP: usize = 30;
 /// How long the kernel gets for what it puts off when a table wakes up or goes to sleep, such as freeing what is gone.
-const SETTLING: Duration = Duration::from_millis(20);
+const SETTLE_TIME: Duration = Duration::from_millis(20);
 /// Larger than the caches of a processor.
 const BEYOND_CACHES: usize = 64 << 20;
 /// Much longer than any packet takes.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PACKET_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long first packets took: without any table, and through each of them.
 pub(super) struct FirstPackets {
@@ -102,7 +102,7 @@ impl<'lab> Packets<'lab> {
         let mut straight = Vec::new();
         let mut through = Table::ALL.map(|_| Vec::new());
         for round in 0..self.turns.0 {
-            thread::sleep(SETTLING);
+            thread::sleep(SETTLE_TIME);
             empty_caches(&mut ballast);
             straight.push(self.flows(|_| server)?);
             // Another one begins each time: whichever came before leaves work to the kernel.
@@ -110,7 +110,7 @@ impl<'lab> Packets<'lab> {
                 let number = place % Table::ALL.len();
                 let table = Table::ALL[number];
                 self.lab.node.run(|| table.wake())?;
-                thread::sleep(SETTLING);
+                thread::sleep(SETTLE_TIME);
                 empty_caches(&mut ballast);
                 through[number].push(self.flows(service)?);
                 self.lab.node.run(|| table.put_to_sleep())?;
@@ -140,7 +140,7 @@ impl<'lab> Packets<'lab> {
         let client = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         let start = Instant::now();
         client.send_to(b"who?", target)?;
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < PACKET_TIMEOUT {
             for server in &self.servers {
                 match server.recv(&mut buffer) {
                     Ok(_) => return Ok(start.elapsed()),

@@ -33,22 +33,22 @@ pub struct Sample {
 
 /// The changes that are under way, by number, and the latencies of those that have arrived.
 #[derive(Debug, Default)]
-pub(super) struct Moments {
-    under_way: BTreeMap<u32, UnderWay>,
+pub(super) struct ChangeTracker {
+    under_way: BTreeMap<u32, PendingChange>,
     arrived: Vec<std::time::Duration>,
     /// How many were acknowledged.
     pub(super) acknowledged: usize,
 }
 
 #[derive(Debug)]
-struct UnderWay {
+struct PendingChange {
     sent: Instant,
     is_acknowledged: bool,
 }
 
-impl Moments {
+impl ChangeTracker {
     pub(super) fn sent(&mut self, number: u32, at: Instant) {
-        self.under_way.insert(number, UnderWay { sent: at, is_acknowledged: false });
+        self.under_way.insert(number, PendingChange { sent: at, is_acknowledged: false });
     }
 
     /// etcd has taken it in, or not. The kernel may have been faster.
@@ -89,7 +89,7 @@ mod tests {
     fn a_change_has_arrived_when_the_kernel_has_it_and_is_lost_when_only_etcd_has() {
         let start = Instant::now();
         let later = start + Duration::from_millis(5);
-        let mut moments = Moments::default();
+        let mut moments = ChangeTracker::default();
         (1..=4).for_each(|number| moments.sent(number, start));
         moments.acknowledged(1, true);
         moments.committed(1, later);

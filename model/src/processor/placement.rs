@@ -48,14 +48,14 @@ pub(super) struct Place {
 }
 
 /// Which addresses may be elsewhere after a change. It spares a look at all the others, which is nearly all.
-pub(super) enum Moves {
+pub(super) enum MovedAddresses {
     /// Any: the ranges that are this node's changed.
     Any,
     /// These.
     Of(BTreeSet<IpAddr>),
 }
 
-impl Moves {
+impl MovedAddresses {
     /// This address may be elsewhere.
     pub(super) fn concern(&self, ip: IpAddr) -> bool {
         match self {
@@ -132,9 +132,9 @@ impl Placement {
     }
 
     /// Which addresses may be elsewhere than they were; none if none can be.
-    pub(super) fn moves_since(&self, before: &Self) -> Option<Moves> {
+    pub(super) fn moves_since(&self, before: &Self) -> Option<MovedAddresses> {
         if self.local_cidrs != before.local_cidrs {
-            return Some(Moves::Any);
+            return Some(MovedAddresses::Any);
         }
         let mut ips = BTreeSet::new();
         ips.extend(self.own_ips.symmetric_difference(&before.own_ips));
@@ -146,7 +146,7 @@ impl Placement {
         };
         ips.extend(differing(&self.redirects, &before.redirects));
         ips.extend(differing(&before.redirects, &self.redirects));
-        (!ips.is_empty()).then_some(Moves::Of(ips))
+        (!ips.is_empty()).then_some(MovedAddresses::Of(ips))
     }
 
     /// Services reach this pod, known by these main addresses, through its custom interface.

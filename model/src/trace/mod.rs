@@ -45,9 +45,9 @@ pub enum Verdict {
     /// It goes to a backend.
     Backends(Delivery),
     /// It is refused at once: a TCP reset, or an ICMP error.
-    Rejected(Rejected),
+    Rejected(RejectReason),
     /// It is dropped without an answer.
-    Dropped(Dropped),
+    Dropped(DropReason),
     /// It is left as it is: routes lead to the backends of its service.
     Routed,
     /// Nothing of ours concerns it: its destination is not a service.
@@ -57,7 +57,7 @@ pub enum Verdict {
 /// Why a flow is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Rejected {
+pub enum RejectReason {
     /// The port has no backend of this family anywhere that is ready, or terminating and still serving.
     NoBackends,
     /// The port has backends, and all are of the other family: nothing translates from one family to the other.
@@ -69,7 +69,7 @@ pub enum Rejected {
 /// Why a flow is dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Dropped {
+pub enum DropReason {
     /// The client is in none of the ranges that may connect, which are these.
     SourceRanges(BTreeSet<IpNetwork>),
     /// There are backends, but none on this node, and the internal policy is Local.
@@ -104,7 +104,7 @@ fn of_service(claim: &Claim<'_>, flow: &Flow, client: Client, node: &NodeFacts) 
         return Verdict::Routed;
     }
     if let Some(ranges) = forbidding_ranges(service, kind, flow) {
-        return Verdict::Dropped(Dropped::SourceRanges(ranges));
+        return Verdict::Dropped(DropReason::SourceRanges(ranges));
     }
     let rule = Rule::of(service, kind, client);
     if let Some(delivery) = deliver(service, port, rule, flow, client, node.cluster_ip_masquerade) {
@@ -112,11 +112,11 @@ fn of_service(claim: &Claim<'_>, flow: &Flow, client: Client, node: &NodeFacts) 
     }
     let is_served_elsewhere = port.backends.iter().any(|backend| flow.is_of_family(&backend.address));
     match rule {
-        Rule::InternalLocal if is_served_elsewhere => Verdict::Dropped(Dropped::InternalPolicyLocal),
-        Rule::ExternalLocal if is_served_elsewhere => Verdict::Dropped(Dropped::ExternalPolicyLocal),
+        Rule::InternalLocal if is_served_elsewhere => Verdict::Dropped(DropReason::InternalPolicyLocal),
+        Rule::ExternalLocal if is_served_elsewhere => Verdict::Dropped(DropReason::ExternalPolicyLocal),
         // None of the flow's family.
-        _ if !port.backends.is_empty() => Verdict::Rejected(Rejected::BackendsOfOtherFamily),
-        _ => Verdict::Rejected(Rejected::NoBackends),
+        _ if !port.backends.is_empty() => Verdict::Rejected(RejectReason::BackendsOfOtherFamily),
+        _ => Verdict::Rejected(RejectReason::NoBackends),
     }
 }
 
@@ -150,8 +150,8 @@ fn without_service(snapshot: &Snapshot, flow: &Flow) -> Verdict {
     let owner = snapshot.services.values().find(has_it);
     let range = snapshot.node.service_cidrs.iter().find(|range| range.contains(to));
     match (owner, range) {
-        (Some(service), _) => Verdict::Rejected(Rejected::UnknownPort(service.id.clone())),
-        (None, Some(range)) => Verdict::Dropped(Dropped::UnallocatedAddress(*range)),
+        (Some(service), _) => Verdict::Rejected(RejectReason::UnknownPort(service.id.clone())),
+        (None, Some(range)) => Verdict::Dropped(DropReason::UnallocatedAddress(*range)),
         (None, None) => Verdict::Untouched,
     }
 }

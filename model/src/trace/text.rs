@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::{
-    Affinity, Candidate, Client, Delivery, Detection, Dropped, FrontendKind, Masquerade, MatchedPort, Pool,
-    Rejected, Rule, Trace, Verdict,
+    Affinity, Candidate, Client, Delivery, Detection, DropReason, FrontendKind, Masquerade, MatchedPort,
+    Pool, RejectReason, Rule, Trace, Verdict,
 };
 use crate::BackendState;
 
@@ -166,7 +166,7 @@ const fn source(masquerade: Masquerade) -> &'static str {
     }
 }
 
-impl Display for Rejected {
+impl Display for RejectReason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoBackends => f.write_str(
@@ -183,7 +183,7 @@ impl Display for Rejected {
     }
 }
 
-impl Display for Dropped {
+impl Display for DropReason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::SourceRanges(ranges) => {

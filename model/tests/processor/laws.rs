@@ -18,13 +18,13 @@ use happenings::{Step, steps};
 
 /// What the processor should know, kept in the simplest way there is.
 #[derive(Debug, Default)]
-struct Expected {
+struct ReferenceModel {
     objects: BTreeMap<ObjectKey, Object>,
     attached: BTreeMap<PodId, InterfaceName>,
     local_ips: BTreeSet<IpAddr>,
 }
 
-impl Expected {
+impl ReferenceModel {
     fn follow(&mut self, step: &Step) {
         match step {
             Step::Apply(events) => events.iter().for_each(|event| self.follow_event(event)),
@@ -128,7 +128,7 @@ proptest! {
 
     #[test]
     fn any_steps_lead_to_the_same_as_a_resync_of_what_is_left(steps in steps()) {
-        let (mut processor, mut expected) = (mk_processor(), Expected::default());
+        let (mut processor, mut expected) = (mk_processor(), ReferenceModel::default());
         for step in steps {
             expected.follow(&step);
             take(&mut processor, step);
@@ -176,7 +176,7 @@ proptest! {
         order in prop::collection::vec(any::<u32>(), 64),
         batch in 1..8_usize,
     ) {
-        let mut expected = Expected::default();
+        let mut expected = ReferenceModel::default();
         for step in &steps {
             expected.follow(step);
         }

@@ -16,7 +16,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-const SOON: Duration = Duration::from_secs(60);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longer than twice the time after which a watch that says nothing is asked and given up.
 const QUIET_PERIOD: Duration = Duration::from_secs(15);
 
@@ -43,7 +43,7 @@ fn follow(proxy: &GrpcProxy) -> Receiver<Delivery> {
 }
 
 async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
-    timeout(SOON, events.recv()).await.unwrap().unwrap().event
+    timeout(EVENT_TIMEOUT, events.recv()).await.unwrap().unwrap().event
 }
 
 async fn snapshot(events: &mut Receiver<Delivery>) -> Snapshot {

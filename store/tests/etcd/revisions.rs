@@ -19,7 +19,7 @@ use contiv_store::{
 use futures::StreamExt;
 use tokio::time::timeout;
 
-const SOON: Duration = Duration::from_secs(60);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn store_of(etcd: &Etcd) -> EtcdStore {
     EtcdStore::new(&[etcd.endpoint()], EtcdAccess::default()).unwrap()
@@ -48,7 +48,7 @@ async fn a_list_whose_revision_is_compacted_again_and_again_is_no_half_list_and_
     let (mut events, handle) = Feed::start(Arc::new(store), "/");
     let mut was_compacted = false;
     while !was_compacted {
-        match timeout(SOON, events.recv()).await.expect("a list never fails").unwrap().event {
+        match timeout(EVENT_TIMEOUT, events.recv()).await.expect("a list never fails").unwrap().event {
             FeedEvent::Down { reason } => {
                 assert!(reason.contains("its revisions were compacted 5 times"), "{reason}");
                 was_compacted = true;
@@ -70,7 +70,7 @@ async fn a_list_whose_revision_is_compacted_again_and_again_is_no_half_list_and_
             }
         }
     };
-    assert_eq!(timeout(SOON, whole).await.unwrap(), KEYS);
+    assert_eq!(timeout(EVENT_TIMEOUT, whole).await.unwrap(), KEYS);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,5 +90,5 @@ async fn a_progress_notification_takes_a_quiet_watch_past_what_others_write() {
             }
         }
     };
-    assert_eq!(timeout(SOON, reached).await.unwrap(), newest);
+    assert_eq!(timeout(EVENT_TIMEOUT, reached).await.unwrap(), newest);
 }

@@ -19,14 +19,14 @@ use super::{
 use crate::lab::{Family, Host, Lab, LabError, Range, Result, ranges, wait_until};
 use member::{Member, Place};
 
-pub use disaster::{Backup, Cut};
+pub use disaster::{Backup, Isolation};
 
 /// For an election, and more than that.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 /// Where `etcdctl` looks by itself.
 const ETCDCTL: [&str; 3] = ["env", "ETCDCTL_API=3", "etcdctl"];
 /// For a write; by itself `etcdctl` waits for 5 s, which a busy machine may take.
-const PATIENCE: &str = "--command-timeout=20s";
+const COMMAND_TIMEOUT: &str = "--command-timeout=20s";
 /// A request of this size is far below etcd's limit of 1.5 MB.
 const OPERATIONS_PER_TRANSACTION: usize = 1000;
 /// Below this key are the objects that Kubernetes has too.
@@ -120,7 +120,7 @@ impl EtcdClient<'_> {
     /// Writes a value that is too long for a command line.
     pub fn put_long_value(&self, key: &str, value: &str) -> Result<()> {
         let endpoints = self.endpoints();
-        let command = [&ETCDCTL[..], &[PATIENCE, "--endpoints", &endpoints, "put", key]].concat();
+        let command = [&ETCDCTL[..], &[COMMAND_TIMEOUT, "--endpoints", &endpoints, "put", key]].concat();
         self.lab.node.exec_with_input(&command, value).map(drop)
     }
 
@@ -133,7 +133,7 @@ impl EtcdClient<'_> {
                 chunk.iter().map(|(key, value)| format!("put {key} {}\n", json!(value))).collect();
             // No conditions; what to do if they hold; nothing otherwise.
             let transaction = format!("\n{}\n\n", puts.concat());
-            let command = [&ETCDCTL[..], &[PATIENCE, "--endpoints", &endpoints, "txn"]].concat();
+            let command = [&ETCDCTL[..], &[COMMAND_TIMEOUT, "--endpoints", &endpoints, "txn"]].concat();
             self.lab.node.exec_with_input(&command, &transaction)?;
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{ELECTION, SOON};
+use super::{ELECTION, EVENT_TIMEOUT};
 use crate::{
     cluster::EtcdClient,
     lab::{Lab, LabError, Process, Result, wait_for},
@@ -33,7 +33,7 @@ struct Change {
 
 /// How much was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteStats {
     /// Puts and deletions.
     pub writes: usize,
     /// In how many terms.
@@ -47,7 +47,7 @@ impl History {
         let mut command = Command::new("env");
         command.args(["ETCDCTL_API=3", "etcdctl", "watch", "--prefix", "/", "--rev=1", "--write-out=fields"]);
         let watch = Process::start(&lab.node, "etcd-history", &mut command)?;
-        let text = wait_for("the record has been read", SOON, || {
+        let text = wait_for("the record has been read", EVENT_TIMEOUT, || {
             let text = watch.log();
             // The whole change, and not only its key.
             let (_, after) = text.split_once(&format!("\"Key\" : \"{END}\""))?;
@@ -60,7 +60,7 @@ impl History {
     ///
     /// # Errors
     /// When one was not.
-    pub fn is_of_holders(&self, prefixes: &[&str]) -> Result<Written> {
+    pub fn is_of_holders(&self, prefixes: &[&str]) -> Result<WriteStats> {
         self.verify(prefixes, |_, holder| holder)
     }
 
@@ -69,7 +69,7 @@ impl History {
     ///
     /// # Errors
     /// When one was not.
-    pub fn is_of_its_terms(&self, prefixes: &[&str]) -> Result<Written> {
+    pub fn is_of_its_terms(&self, prefixes: &[&str]) -> Result<WriteStats> {
         // A deletion cannot say who made it; that somebody held the lease is what can be seen.
         self.verify(prefixes, |change, holder| if change.is_put { term(&change.value) } else { holder })
     }
@@ -78,7 +78,7 @@ impl History {
         &self,
         prefixes: &[&str],
         written_by: impl Fn(&Change, Option<i64>) -> Option<i64>,
-    ) -> Result<Written> {
+    ) -> Result<WriteStats> {
         let mut holder = None;
         let (mut count, mut terms) = (0, BTreeSet::new());
         for change in &self.0 {
@@ -98,7 +98,7 @@ impl History {
                 terms.extend(holder);
             }
         }
-        Ok(Written { writes: count, terms: terms.len() })
+        Ok(WriteStats { writes: count, terms: terms.len() })
     }
 
     /// Checks that the values of each key below these prefixes have numbers that only grow: whoever writes what it knew
@@ -170,7 +170,7 @@ mod tests {
         let gone = change(false, slice, 0, "");
         let check = |changes: Vec<Change>| History(changes).is_of_its_terms(&["/slices/"]);
         let good = vec![won.clone(), of(2), gone.clone(), lost.clone(), again.clone(), of(9)];
-        assert_eq!(check(good).ok(), Some(Written { writes: 3, terms: 2 }));
+        assert_eq!(check(good).ok(), Some(WriteStats { writes: 3, terms: 2 }));
         for wrong in [
             vec![of(2), won.clone()],
             vec![won.clone(), lost.clone(), of(2)],

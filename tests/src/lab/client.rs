@@ -16,7 +16,7 @@ pub(super) const TIME_LIMIT: Duration = Duration::from_secs(3);
 
 /// What a server of the lab says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct ServerReply {
     /// The name of the server.
     pub by: String,
     /// The client's address as the server sees it: after all translation.
@@ -29,7 +29,7 @@ pub enum Outcome {
     /// A server answered.
     Answered {
         /// What it said.
-        answer: Answer,
+        answer: ServerReply,
         /// From the first packet to the answer.
         after: Duration,
     },
@@ -46,7 +46,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// The answer; anything else is an error.
-    pub fn answer(self) -> Result<Answer> {
+    pub fn answer(self) -> Result<ServerReply> {
         match self {
             Self::Answered { answer, .. } => Ok(answer),
             other => Err(LabError::Unexpected(format!("expected an answer, got {other:?}"))),
@@ -85,7 +85,7 @@ impl Session {
     }
 
     /// Asks who is there. Also right after a failure: a UDP server may come back.
-    pub fn ask(&mut self) -> Result<Answer> {
+    pub fn ask(&mut self) -> Result<ServerReply> {
         let line = self.exchange().map_err(|error| LabError::system("ask within a session", error))?;
         parse(&line)
     }
@@ -159,7 +159,7 @@ impl Namespace {
     ///
     /// # Errors
     /// When a single one gets anything but an answer.
-    pub fn answers(&self, protocol: Protocol, server: SocketAddr, count: usize) -> Result<Vec<Answer>> {
+    pub fn answers(&self, protocol: Protocol, server: SocketAddr, count: usize) -> Result<Vec<ServerReply>> {
         self.run(|| (0..count).map(|_| ask_from_here(protocol, server, TIME_LIMIT)?.answer()).collect())
     }
 
@@ -171,7 +171,7 @@ impl Namespace {
         count: usize,
     ) -> Result<BTreeMap<String, usize>> {
         let mut counts = BTreeMap::new();
-        for Answer { by, .. } in self.answers(protocol, server, count)? {
+        for ServerReply { by, .. } in self.answers(protocol, server, count)? {
             *counts.entry(by).or_default() += 1;
         }
         Ok(counts)
@@ -200,9 +200,9 @@ fn has_no_such_protocol(error: &io::Error) -> bool {
     matches!(code, Some(Errno::ENOPROTOOPT | Errno::EPROTO))
 }
 
-fn parse(line: &str) -> Result<Answer> {
+fn parse(line: &str) -> Result<ServerReply> {
     line.trim_end()
         .split_once(' ')
-        .and_then(|(by, source)| Some(Answer { by: by.to_owned(), seen_source: source.parse().ok()? }))
+        .and_then(|(by, source)| Some(ServerReply { by: by.to_owned(), seen_source: source.parse().ok()? }))
         .ok_or_else(|| LabError::Unexpected(format!("not an answer of a lab server: {line:?}")))
 }

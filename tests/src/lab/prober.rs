@@ -14,13 +14,13 @@ use super::{
 };
 
 /// Between two connections of [`Namespace::probe`], so that the probers leave something of the machine to the others.
-const PAUSE: Duration = Duration::from_millis(4);
+const CONNECTION_INTERVAL: Duration = Duration::from_millis(4);
 /// A client sends a second SYN after a second: one that took longer has lost a packet, or the machine was busy.
-const SLOW: Duration = Duration::from_millis(900);
+const LOST_PACKET_TIME: Duration = Duration::from_millis(900);
 
 /// What a client does that gets no answer.
 #[derive(Debug, Clone, Copy)]
-pub enum Patience {
+pub enum RetryMode {
     /// It waits so long for the answer to its one connection, then this has failed.
     Once(Duration),
     /// It connects again and again, for so long in all.
@@ -58,7 +58,7 @@ impl Namespace {
         &self,
         protocol: Protocol,
         server: SocketAddr,
-        patience: Patience,
+        patience: RetryMode,
         done: &AtomicBool,
     ) -> Result<Probes> {
         self.run(|| {
@@ -69,14 +69,14 @@ impl Namespace {
                     Ok(tries) => {
                         probes.opened += 1;
                         probes.again += usize::from(tries > 1);
-                        probes.slow += usize::from(start.elapsed() > SLOW);
+                        probes.slow += usize::from(start.elapsed() > LOST_PACKET_TIME);
                     }
                     Err(reason) => probes.failed.push(format!(
                         "{} -> {server} ({protocol:?}) after {} answers: {reason}",
                         self.host.name, probes.opened
                     )),
                 }
-                thread::sleep(PAUSE);
+                thread::sleep(CONNECTION_INTERVAL);
             }
             Ok(probes)
         })
@@ -118,11 +118,11 @@ impl Namespace {
 }
 
 /// Returns how many tries it took, or what came instead of an answer.
-fn ask_patiently(protocol: Protocol, server: SocketAddr, patience: Patience) -> Result<usize, String> {
+fn ask_patiently(protocol: Protocol, server: SocketAddr, patience: RetryMode) -> Result<usize, String> {
     let start = Instant::now();
     let (limit, more) = match patience {
-        Patience::Once(limit) => (limit, Duration::ZERO),
-        Patience::Again(limit) => (TIME_LIMIT, limit),
+        RetryMode::Once(limit) => (limit, Duration::ZERO),
+        RetryMode::Again(limit) => (TIME_LIMIT, limit),
     };
     for tries in 1.. {
         let instead = match ask_from_here(protocol, server, limit) {
@@ -133,7 +133,7 @@ fn ask_patiently(protocol: Protocol, server: SocketAddr, patience: Patience) -> 
         if start.elapsed() >= more {
             return Err(format!("{instead}, {:?} and {tries} tries after the first packet", start.elapsed()));
         }
-        thread::sleep(PAUSE);
+        thread::sleep(CONNECTION_INTERVAL);
     }
     unreachable!("there are more numbers than tries")
 }

@@ -8,7 +8,7 @@ use std::{
 use super::{LabError, Result};
 
 /// Short beside everything that is waited for, long beside the cost of looking.
-const PAUSE: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Looks again and again until `condition` holds; says how long that took.
 pub fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) -> Result<Duration> {
@@ -26,6 +26,6 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option
         if start.elapsed() >= limit {
             return Err(LabError::TooLate { what: what.to_owned(), limit });
         }
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
     }
 }

@@ -20,7 +20,7 @@ const CLIENTS: u8 = 16;
 const CONNECTIONS: usize = 20;
 
 /// Who serves each client, asked once each on a new connection. The client outside is many, one after the other.
-type Served = BTreeMap<u8, String>;
+type ServerByClient = BTreeMap<u8, String>;
 
 const FAMILIES_AND_PROTOCOLS: [(Family, Protocol); 4] = [
     (Family::V4, Protocol::Tcp),
@@ -50,7 +50,12 @@ fn source(client: u8, family: Family) -> String {
 }
 
 /// Asks a frontend once from each address of the client outside.
-fn ask_all(lab: &Lab, service: &Service, frontend: Frontend, at: (Family, Protocol)) -> Result<Served> {
+fn ask_all(
+    lab: &Lab,
+    service: &Service,
+    frontend: Frontend,
+    at: (Family, Protocol),
+) -> Result<ServerByClient> {
     let (family, protocol) = at;
     let server = service.address(lab, frontend, family);
     (0..CLIENTS)
@@ -67,7 +72,7 @@ fn ask_all(lab: &Lab, service: &Service, frontend: Frontend, at: (Family, Protoc
 }
 
 /// Who got what: as many different backends as there are in the list.
-fn backends_of(served: &Served) -> BTreeSet<&str> {
+fn backends_of(served: &ServerByClient) -> BTreeSet<&str> {
     served.values().map(String::as_str).collect()
 }
 

@@ -9,9 +9,9 @@ use contiv_tests::{
 };
 
 /// For an answer that must come, even on a busy machine.
-const LONG: Duration = Duration::from_secs(3);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(3);
 /// For one that must not come.
-const SHORT: Duration = Duration::from_millis(100);
+const NO_ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 /// Enough to meet a packet under way now and then.
 const CHANGES: usize = 400;
 
@@ -42,7 +42,7 @@ fn the_next_connection_follows_each_change(lab: &Lab, state: &dyn State) -> Resu
     };
     for backends in [&[first][..], &[third], &[], &[fourth], &[second]] {
         let web = change_to(backends)?;
-        each_flow(lab, &web, LONG, |outcome, flow| match backends {
+        each_flow(lab, &web, EVENT_TIMEOUT, |outcome, flow| match backends {
             [] => assert!(matches!(outcome, Outcome::Refused { .. }), "{flow}: {outcome:?}"),
             [only, ..] => {
                 assert!(
@@ -59,7 +59,7 @@ fn the_next_connection_follows_each_change(lab: &Lab, state: &dyn State) -> Resu
 
     state.delete(&web)?;
     agent.wait_until_gone(&web)?;
-    each_flow(lab, &web, SHORT, |outcome, flow| {
+    each_flow(lab, &web, NO_ANSWER_TIMEOUT, |outcome, flow| {
         // Nobody answers for its addresses any more. Only the node itself says that it knows no such port.
         assert!(!matches!(outcome, Outcome::Answered { .. }), "{flow}: {outcome:?}");
     })?;

@@ -20,7 +20,7 @@ use contiv_tests::{
 use serde_json::Value;
 
 /// For what must happen. Much more than is needed.
-const SOON: Duration = Duration::from_secs(90);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// In the node's namespace.
 const CONSUL: &str = "127.0.0.1:8500";
@@ -102,7 +102,7 @@ fn stored(etcd: &Etcd<'_>, name: &str) -> Option<Value> {
 
 /// Where the connector has put a service: one address of each family.
 fn addresses(etcd: &Etcd<'_>, name: &str) -> Result<Vec<SocketAddr>> {
-    wait_for(&format!("service {name} is stored with two addresses"), SOON, || {
+    wait_for(&format!("service {name} is stored with two addresses"), EVENT_TIMEOUT, || {
         let service = stored(etcd, name)?;
         let ips = service["cluster_ips"].as_array()?.iter();
         let ips: Option<Vec<IpAddr>> = ips.map(|ip| ip.as_str()?.parse().ok()).collect();
@@ -120,7 +120,7 @@ fn is_answered(lab: &Lab, addresses: &[SocketAddr], by: &Host) -> bool {
 }
 
 fn wait_until_answered(lab: &Lab, addresses: &[SocketAddr], by: &Host) -> Result<()> {
-    wait_until(&format!("{addresses:?} are answered by {}", by.name), SOON, || {
+    wait_until(&format!("{addresses:?} are answered by {}", by.name), EVENT_TIMEOUT, || {
         is_answered(lab, addresses, by)
     })
     .map(drop)
@@ -153,7 +153,7 @@ fn a_service_of_a_file_and_one_of_a_consul_are_reached_by_packets() -> Result<()
         registries.write("services:\n")?;
         for registry in ["machines", "office"] {
             let line = format!("contiv_connector_registry_up{{registry=\"{registry}\"}}");
-            wait_until(&format!("{registry} is down"), SOON, || metric(lab, &line) == Some(0.0))?;
+            wait_until(&format!("{registry} is down"), EVENT_TIMEOUT, || metric(lab, &line) == Some(0.0))?;
         }
         // Longer than any sync takes to settle.
         std::thread::sleep(Duration::from_secs(6));
@@ -173,16 +173,16 @@ fn a_service_of_a_file_and_one_of_a_consul_are_reached_by_packets() -> Result<()
         for address in [lab.pod4.host.v4.to_string(), lab.pod4.host.v6.to_string()] {
             registries.consul.set_status("web", &format!("{address}-{TARGET_PORT}"), "critical");
         }
-        wait_until("clients of web are refused", SOON, || {
+        wait_until("clients of web are refused", EVENT_TIMEOUT, || {
             let refused = |address| lab.client.ask(Protocol::Tcp, address)?.refusal();
             web.iter().all(|address| refused(*address).is_ok())
         })?;
         registries.write("services: []\n")?;
         registries.unset_web(lab.pod4.host);
-        wait_until("nothing is left", SOON, || {
+        wait_until("nothing is left", EVENT_TIMEOUT, || {
             stored(&etcd, "db").is_none() && stored(&etcd, "web").is_none()
         })?;
-        controller.terminate(SOON)?;
+        controller.terminate(EVENT_TIMEOUT)?;
         agent.stop().map(drop)
     })
 }
@@ -220,13 +220,13 @@ fn a_controller_that_is_killed_leaves_nothing_wrong() -> Result<()> {
         let mut seen = Vec::new();
         for n in 0..20 {
             let name = format!("more{n}");
-            let service = wait_for(&format!("{name} is stored"), SOON, || stored(&etcd, &name))?;
+            let service = wait_for(&format!("{name} is stored"), EVENT_TIMEOUT, || stored(&etcd, &name))?;
             seen.push(service["cluster_ip"].clone());
         }
         seen.sort_by_key(Value::to_string);
         seen.dedup();
         assert_eq!(seen.len(), 20, "each has an address of its own");
-        second.terminate(SOON)?;
+        second.terminate(EVENT_TIMEOUT)?;
         agent.stop().map(drop)
     })
 }

@@ -15,7 +15,7 @@ use contiv_tests::{
 use serde_json::Value;
 
 /// Much more than is needed, so that a busy machine fails no test.
-const LONG: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The whole ruleset without counters, in an order of its own: what is written anew may be listed elsewhere.
 fn ruleset(lab: &Lab) -> Result<Vec<String>> {
@@ -51,7 +51,7 @@ fn foreign_changes(agent: &Agent<'_>) -> Result<Vec<String>> {
 fn wait_for_answer(lab: &Lab, service: &Service) -> Result<Duration> {
     let start = Instant::now();
     let address = service.address(lab, Frontend::ClusterIp, Family::V4);
-    wait_until("the service answers again", LONG, || {
+    wait_until("the service answers again", EVENT_TIMEOUT, || {
         let outcome = lab.pod1.ask_within(Protocol::Tcp, address, Duration::from_millis(50));
         matches!(outcome, Ok(Outcome::Answered { .. }))
     })?;
@@ -95,7 +95,7 @@ fn whatever_others_do_to_the_table_is_undone_and_the_history_says_who_did_what()
             lab.node.exec(&command)?;
             let done = Instant::now();
             let answered = wait_for_answer(lab, &web)?;
-            wait_until(&format!("{command:?} is undone"), LONG, || {
+            wait_until(&format!("{command:?} is undone"), EVENT_TIMEOUT, || {
                 ruleset(lab).is_ok_and(|found| found == right)
             })?;
             let undone = done.elapsed();
@@ -127,7 +127,7 @@ fn what_the_agent_does_itself_and_what_happens_to_other_tables_sets_off_no_repai
             }
             // So much at once that the agent does not listen meanwhile.
             state.write("many.yaml", &many_services(2000))?;
-            wait_until("all are applied", LONG, || {
+            wait_until("all are applied", EVENT_TIMEOUT, || {
                 let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"]);
                 listed.is_ok_and(|listed| listed.matches(". tcp . 80").count() > 2000)
             })?;
@@ -144,7 +144,7 @@ fn what_the_agent_does_itself_and_what_happens_to_other_tables_sets_off_no_repai
             }
             // One more is there, and all before it has been heard.
             lab.node.exec(&["nft", "add", "element", "inet", "contiv", "cluster-ips4", "{ 192.0.2.1 }"])?;
-            wait_until("the one change by others is heard", LONG, || {
+            wait_until("the one change by others is heard", EVENT_TIMEOUT, || {
                 metric(&agent, "repairs_total").is_ok_and(|repairs| repairs > 0)
             })?;
             let seen = foreign_changes(&agent)?;
@@ -189,7 +189,7 @@ fn a_storm_is_damped_and_ends_healed() -> Result<()> {
         };
         thread::scope(|scope| {
             let storm = scope.spawn(flush);
-            let damped = wait_until("repairs are damped", LONG, || {
+            let damped = wait_until("repairs are damped", EVENT_TIMEOUT, || {
                 renderer(&agent).is_ok_and(|renderer| {
                     renderer["damped"] == true && renderer["repair_in_ms"].as_f64() > Some(200.0)
                 })
@@ -201,7 +201,7 @@ fn a_storm_is_damped_and_ends_healed() -> Result<()> {
             damped
         })?;
         let answered = wait_for_answer(lab, &web)?;
-        wait_until("the storm is undone", LONG, || ruleset(lab).is_ok_and(|found| found == right))?;
+        wait_until("the storm is undone", EVENT_TIMEOUT, || ruleset(lab).is_ok_and(|found| found == right))?;
         let (changes, repairs) = (metric(&agent, "foreign_changes_total")?, metric(&agent, "repairs_total")?);
         println!("{changes} flushes, {repairs} repairs; answered again {answered:?} after the last");
         assert!(repairs <= changes && repairs < 30, "{repairs} repairs of {changes} changes");
@@ -232,7 +232,7 @@ fn what_happens_while_notifications_are_lost_is_undone_too() -> Result<()> {
         agent.resume()?;
         wait_for_answer(lab, &web)?;
         lab.node.exec(&["nft", "delete", "table", "inet", "neighbour"])?;
-        wait_until("all is undone", LONG, || ruleset(lab).is_ok_and(|found| found == right))?;
+        wait_until("all is undone", EVENT_TIMEOUT, || ruleset(lab).is_ok_and(|found| found == right))?;
         let seen = foreign_changes(&agent)?;
         assert!(seen.iter().any(|what| what.contains("notifications were lost")), "{seen:#?}");
         Ok(())
@@ -253,6 +253,6 @@ fn a_udp_flow_that_began_without_the_rules_finds_the_service_once_they_are_back(
         let mut session = lab.client.open(Protocol::Udp, address)?;
         assert!(session.ask().is_err(), "the node itself knows no such port");
         agent.resume()?;
-        wait_until("the same flow is answered", LONG, || session.ask().is_ok()).map(drop)
+        wait_until("the same flow is answered", EVENT_TIMEOUT, || session.ask().is_ok()).map(drop)
     })
 }

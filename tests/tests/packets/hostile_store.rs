@@ -22,7 +22,7 @@ const MOST_MEBIBYTES: u64 = 400;
 /// It has about 25 when at rest, and one for each connection to its debug HTTP, of which there are at most 100.
 const MOST_DESCRIPTORS: u64 = 140;
 /// etcd takes 1.5 MiB in one request.
-const HUGE: usize = 1 << 20;
+const LARGE_VALUE_BYTES: usize = 1 << 20;
 const WRITERS: usize = 16;
 
 fn number(name: &str, default: usize) -> usize {
@@ -49,9 +49,9 @@ impl Peak {
 }
 
 /// Ends the watch, also when the test panics.
-struct Done<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Done<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -68,7 +68,7 @@ fn under_watch(agent: &Agent<'_>, what: &str, work: impl FnOnce() -> Result<()>)
                 thread::sleep(Duration::from_millis(20));
             }
         });
-        let _end = Done(&done);
+        let _end = StopOnDrop(&done);
         work()
     });
     println!("{what}: at most {peak:?}");
@@ -94,7 +94,7 @@ fn huge_values_foreign_keys_and_a_key_that_never_rests_cost_bounded_memory_and_n
         let (keys, changes) =
             (number("CONTIV_HOSTILE_KEYS", 100_000), number("CONTIV_HOSTILE_CHANGES", 5_000));
         let restless = number("CONTIV_HOSTILE_HUGE", 40);
-        let huge = "x".repeat(HUGE);
+        let huge = "x".repeat(LARGE_VALUE_BYTES);
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let etcd = Etcd::start(lab)?;
         let web = |pod: usize| Service::new("web", 80, &[lab.pods()[pod].host]);

@@ -21,7 +21,7 @@ enum Reply {
 }
 
 /// The numbers of ICMP in one family.
-struct Numbers {
+struct IcmpTypes {
     protocol: u8,
     request: u8,
     reply: u8,
@@ -32,12 +32,12 @@ struct Numbers {
 }
 
 /// Sources: RFC 792 and RFC 4443.
-const fn numbers(family: Family) -> Numbers {
+const fn numbers(family: Family) -> IcmpTypes {
     match family {
         Family::V4 => {
-            Numbers { protocol: 1, request: 8, reply: 0, port_unreachable: [3, 3], destination: (16, 4) }
+            IcmpTypes { protocol: 1, request: 8, reply: 0, port_unreachable: [3, 3], destination: (16, 4) }
         }
-        Family::V6 => Numbers {
+        Family::V6 => IcmpTypes {
             protocol: 58,
             request: 128,
             reply: 129,

@@ -125,9 +125,9 @@ fn the_backend_that_the_kernel_remembers_for_a_client_is_told() -> Result<()> {
 }
 
 /// What is done to the table by hand, and what must be said of it.
-type Damage = (&'static [&'static str], &'static [&'static str]);
+type ManualChange = (&'static [&'static str], &'static [&'static str]);
 
-const DAMAGES: [Damage; 9] = [
+const MANUAL_CHANGES: [ManualChange; 9] = [
     (
         &["delete element inet contiv services4 { 10.96.0.80 . tcp . 80 }"],
         &["- the connection is to reach a backend, and is rejected by an element of cluster-ips4"],
@@ -185,7 +185,7 @@ fn whatever_is_done_to_the_table_by_hand_is_named() -> Result<()> {
         state.put(&web(lab))?;
         let folder = state.folder();
         let manifests = ["--node-name", lab.node.host.name, "-f", &folder];
-        for (damage, expected) in DAMAGES {
+        for (damage, expected) in MANUAL_CHANGES {
             // Each start makes the table right again. Nobody mends it after the agent has stopped.
             Agent::start(lab, &AgentOptions::with_open_table(state.url()))?.stop()?;
             let before = trace(lab, &web(lab), &manifests)?;

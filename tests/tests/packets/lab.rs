@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, net::SocketAddr, process::Command, time::Duration};
 
 use contiv_tests::lab::{
-    Answer, Family, Outcome, Process, Protocol, Responder, Result, Server, isolated, ranges, wait_until,
+    Family, Outcome, Process, Protocol, Responder, Result, Server, ServerReply, isolated, ranges, wait_until,
 };
 
 const PORT: u16 = 8080;
@@ -15,7 +15,7 @@ fn pods_reach_each_other_on_one_node_and_across_nodes_without_translation() -> R
         let _responders = Responder::start_all(pods, PORT)?;
         for (from, to) in pods.iter().flat_map(|from| pods.map(|to| (from, to))) {
             for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::ALL.map(|p| (f, p))) {
-                let Answer { by, seen_source } =
+                let ServerReply { by, seen_source } =
                     from.ask(protocol, to.host.socket(family, PORT))?.answer()?;
                 assert_eq!(by, to.host.name);
                 assert_eq!(seen_source.ip(), from.host.address(family));
@@ -49,7 +49,7 @@ fn the_client_reaches_nodes_but_no_pod() -> Result<()> {
                 let answer = lab.client.ask(Protocol::Tcp, node.host.socket(family, PORT))?.answer()?;
                 assert_eq!(
                     answer,
-                    Answer {
+                    ServerReply {
                         by: node.host.name.to_owned(),
                         seen_source: SocketAddr::new(
                             lab.client.host.address(family),

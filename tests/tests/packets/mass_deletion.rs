@@ -9,7 +9,7 @@ use contiv_tests::{
 };
 use serde_json::Value;
 
-const SOON: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 const NAMES: [&str; 12] =
     ["web0", "web1", "web2", "web3", "web4", "web5", "web6", "web7", "web8", "web9", "web10", "web11"];
 
@@ -31,7 +31,7 @@ fn status(agent: &Agent<'_>) -> Result<Value> {
 }
 
 fn wait_until_held(agent: &Agent<'_>) -> Result<()> {
-    wait_until("deletions are held", SOON, || {
+    wait_until("deletions are held", EVENT_TIMEOUT, || {
         status(agent).is_ok_and(|status| status["held_deletions"]["objects"].is_u64())
     })
     .map(drop)
@@ -59,7 +59,7 @@ fn what_is_gone_at_once_stays_in_force_until_it_is_confirmed_and_changes_go_on()
             etcd.put(&new)?;
             agent.wait_until_applied(&new)?;
             assert_eq!(answering(lab)?, 12, "they stay");
-            wait_until("everything is saved", SOON, || {
+            wait_until("everything is saved", EVENT_TIMEOUT, || {
                 status(&agent).is_ok_and(|status| status["mirror"]["revision"] == status["revision"])
             })?;
             // Neither another list nor a restart changes that.
@@ -111,7 +111,7 @@ fn what_a_large_store_lost_while_the_agent_was_stopped_stays_in_force_too() -> R
         let node = |number| (format!("{ROOT}/nodeinfo/large{number}"), "{}".to_owned());
         etcd.put_values(&(0..3000).map(node).collect::<Vec<_>>())?;
         let agent = start(lab, &etcd, &["--mass-deletion-wait=1h"])?;
-        wait_until("everything is saved", SOON, || {
+        wait_until("everything is saved", EVENT_TIMEOUT, || {
             status(&agent).is_ok_and(|status| status["mirror"]["revision"] == status["revision"])
         })?;
         agent.kill()?;

@@ -10,7 +10,7 @@ use contiv_tests::{
 use serde_json::Value;
 
 /// For what must happen. Much more than is needed.
-const SOON: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn ask(lab: &Lab, service: &Service) -> Result<Outcome> {
     lab.client.ask(Protocol::Tcp, service.address(lab, Frontend::NodePort, Family::V4))
@@ -26,7 +26,7 @@ fn status(agent: &Agent<'_>) -> Result<Value> {
 }
 
 fn wait_until_saved(agent: &Agent<'_>) -> Result<()> {
-    wait_until("everything is saved", SOON, || {
+    wait_until("everything is saved", EVENT_TIMEOUT, || {
         status(agent).is_ok_and(|status| {
             status["revision"].is_i64() && status["mirror"]["revision"] == status["revision"]
         })
@@ -186,7 +186,7 @@ fn on_a_disk_that_is_full_or_can_only_be_read_the_agent_starts_with_what_was_sav
             let moved = Service { backends: vec![lab.pod3.host], ..web.clone() };
             etcd.put(&moved)?;
             agent.wait_until_applied(&moved)?;
-            wait_until("it is said that nothing is saved", SOON, || {
+            wait_until("it is said that nothing is saved", EVENT_TIMEOUT, || {
                 status(&agent).is_ok_and(|status| status["mirror"]["error"].is_string())
             })?;
             lab.node.exec(&["mount", "-o", "remount,rw", &folder])?;

@@ -9,7 +9,7 @@ use contiv_tests::{
 };
 
 /// Of a client that does not give up at once: it sends its first packet again after 1, 3, 7 and 15 seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// As another part of the node does it, such as a network plugin: it makes the kernel track connections before the
@@ -59,7 +59,7 @@ fn connections_that_are_tried_before_the_rules_exist_get_through_when_they_do() 
             let attempts: Vec<_> = flows
                 .iter()
                 .map(|(from, family)| {
-                    scope.spawn(|| from.ask_within(Protocol::Tcp, address(*family), PATIENCE))
+                    scope.spawn(|| from.ask_within(Protocol::Tcp, address(*family), CLIENT_TIMEOUT))
                 })
                 .collect();
             let mut sessions = Vec::new();

@@ -18,7 +18,7 @@ use contiv_renderer::{Renderer, Watch, nftables::Nftables};
 use contiv_tests::lab::{LabError, Namespace, Result, isolated};
 
 /// Much more than is needed, so that a busy machine fails no test.
-const LONG: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// So many services that programming them is a large transaction.
 fn many() -> Snapshot {
@@ -77,7 +77,7 @@ fn own_transactions_of_any_size_are_not_heard_and_the_first_of_others_is() -> Re
                 renderer.resync(&snapshot).map_err(failed)?;
             }
             lab.node.exec(&["nft", "add", "element", "inet", "contiv", "cluster-ips6", "{ fd00::7 }"])?;
-            let first = heard.recv_timeout(LONG).unwrap_or_else(|error| panic!("{error}"));
+            let first = heard.recv_timeout(EVENT_TIMEOUT).unwrap_or_else(|error| panic!("{error}"));
             assert!(first.starts_with("nft (pid "), "{first}");
             assert!(first.ends_with("added 1 element to cluster-ips6 (fd00::7)"), "{first}");
             Ok(())
@@ -104,7 +104,7 @@ fn what_others_do_during_a_large_transaction_is_not_missed() -> Result<()> {
                     // No panic: the neighbour would go on for ever.
                     match heard.recv_timeout(Duration::from_millis(1)) {
                         Ok(what) if what.contains("while a large transaction was committed") => break,
-                        Err(RecvTimeoutError::Timeout) if start.elapsed() < LONG => {}
+                        Err(RecvTimeoutError::Timeout) if start.elapsed() < EVENT_TIMEOUT => {}
                         other => return Err(LabError::Unexpected(format!("{other:?}"))),
                     }
                 }

@@ -9,7 +9,7 @@ use contiv_tests::{
 };
 
 /// What a person would not notice. A client that gets no answer at all waits for minutes.
-const AT_ONCE: Duration = Duration::from_secs(2);
+const REJECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_service_without_backends_refuses_at_once_with_state_in_manifests() -> Result<()> {
@@ -38,7 +38,7 @@ fn a_service_without_backends_refuses_at_once(lab: &Lab, state: &dyn State) -> R
                 let flow = format!("{} -> {address} ({frontend:?}, {protocol:?})", from.host.name);
                 let refusal = from.ask(protocol, address)?.refusal();
                 let after = refusal.map_err(|error| LabError::Unexpected(format!("{flow}: {error}")))?;
-                assert!(after < AT_ONCE, "{flow}: only after {after:?}");
+                assert!(after < REJECT_TIMEOUT, "{flow}: only after {after:?}");
             }
         }
     }

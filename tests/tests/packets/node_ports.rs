@@ -15,7 +15,7 @@ use contiv_tests::{
 /// When nothing has come back after this, nothing will. Answers take a few milliseconds.
 const NO_ANSWER: Duration = Duration::from_secs(1);
 /// For a change to be followed. Much more than is needed.
-const SOON: Duration = Duration::from_secs(10);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Addresses that come to an interface of the node; the client has a route to them.
 const ADDED: [&str; 2] = ["203.0.113.9", "2001:db8:9::9"];
 /// Lets loopback addresses leave the node, and come in.
@@ -83,13 +83,13 @@ fn node_ports_follow_the_addresses_of_interfaces_without_a_restart() -> Result<(
                 change(lab, "add", address)?;
                 let answering =
                     || answers(lab, address, port).is_ok_and(|count| count == Protocol::ALL.len());
-                wait_until(&format!("{address} answers, round {round}"), SOON, answering)?;
+                wait_until(&format!("{address} answers, round {round}"), EVENT_TIMEOUT, answering)?;
                 change(lab, "del", address)?;
                 let is_gone = || {
                     let sets = lab.node.exec(&["nft", "list", "table", "inet", "contiv"]);
                     sets.is_ok_and(|sets| !sets.contains(address))
                 };
-                wait_until(&format!("{address} is gone, round {round}"), SOON, is_gone)?;
+                wait_until(&format!("{address} is gone, round {round}"), EVENT_TIMEOUT, is_gone)?;
             }
         }
         Ok(())
@@ -174,7 +174,9 @@ spec:
         let answers = |address: IpAddr| lab.client.http("GET", (address, 31111).into(), "/").is_ok();
         for family in Family::BOTH {
             let address = lab.node.host.address(family);
-            wait_until(&format!("the health check answers on {address}"), SOON, || answers(address))?;
+            wait_until(&format!("the health check answers on {address}"), EVENT_TIMEOUT, || {
+                answers(address)
+            })?;
         }
         for address in ADDED {
             assert!(!answers(address.parse().unwrap()), "{address}");

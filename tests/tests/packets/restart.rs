@@ -15,7 +15,7 @@ use contiv_tests::{
 /// How often the agent is killed and started, and stopped and started.
 const RESTARTS: usize = 10;
 /// For what must happen. Much more than is needed.
-const SOON: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The dataplane as text, without counters, and without the owner of the table, which comes and goes.
 fn ruleset(lab: &Lab) -> Result<String> {
@@ -262,7 +262,7 @@ fn health_check_node_port_answers_after_each_restart() -> Result<()> {
             let agent = Agent::start(lab, &options)?;
             let answers =
                 || lab.client.http("GET", health_check, "/").is_ok_and(|answer| answer.status == 200);
-            wait_until(&format!("the health check answers after start {start}"), SOON, answers)?;
+            wait_until(&format!("the health check answers after start {start}"), EVENT_TIMEOUT, answers)?;
             assert!(agent.http("GET", "/health-checks")?.body.contains("31111"), "start {start}");
             agent.stop()?;
         }

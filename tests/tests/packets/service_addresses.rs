@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Etcd, Frontend, Manifests, Service, State, TARGET_PORT},
-    lab::{Answer, Family, Lab, LabError, Namespace, Protocol, Responder, Result, isolated},
+    lab::{Family, Lab, LabError, Namespace, Protocol, Responder, Result, ServerReply, isolated},
 };
 
 /// That one of three equal backends is missed by chance happens once in 10^10 runs.
@@ -40,7 +40,7 @@ fn every_address_answers_from_everywhere(lab: &Lab, state: &dyn State) -> Result
             .map_err(|error| LabError::Unexpected(format!("{flow}: {error}")))?;
         let answered: BTreeSet<&str> = answers.iter().map(|answer| answer.by.as_str()).collect();
         assert_eq!(answered, names, "{flow}");
-        for Answer { by, seen_source } in &answers {
+        for ServerReply { by, seen_source } in &answers {
             // kube-proxy's table: only a pod that asks another one by cluster IP is seen as itself.
             let itself =
                 frontend == Frontend::ClusterIp && from.host == lab.pod1.host && by != from.host.name;

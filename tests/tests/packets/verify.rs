@@ -13,7 +13,7 @@ use contiv_tests::{
 use serde_json::Value;
 
 /// Much more than is needed, so that a busy machine fails no test.
-const LONG: Duration = Duration::from_secs(30);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a run of `contiv verify` on the node printed, and its exit code.
 #[derive(Debug)]
@@ -180,7 +180,7 @@ fn what_is_on_its_way_is_no_drift_however_much_changes() -> Result<()> {
         let start = Instant::now();
         let mut changes = 0;
         let mut verifications = 0;
-        while verifications < 3 && start.elapsed() < LONG {
+        while verifications < 3 && start.elapsed() < EVENT_TIMEOUT {
             for (number, service) in services.iter().enumerate() {
                 let mut service = service.clone();
                 service.backends = hosts[..=(changes + number) % 3].to_vec();

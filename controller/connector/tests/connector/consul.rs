@@ -21,7 +21,7 @@ use contiv_proto::message::service::Service;
 use contiv_store::testing::Authority;
 use tokio::time::{Instant, sleep};
 
-use crate::harness::{Running, SOON, Warnings};
+use crate::harness::{EVENT_TIMEOUT, Running, Warnings};
 
 fn options(server: &ConsulServer) -> ConsulOptions {
     ConsulOptions { wait: Duration::from_secs(20), ..ConsulOptions::new(&server.url()) }
@@ -146,7 +146,7 @@ async fn whatever_goes_wrong_in_a_consul_takes_nothing_away() {
         server.set_status("web", "10.0.0.1-80", "passing");
         let start = Instant::now();
         while failures() == before {
-            assert!(start.elapsed() < SOON, "{fault:?} went unnoticed");
+            assert!(start.elapsed() < EVENT_TIMEOUT, "{fault:?} went unnoticed");
             sleep(Duration::from_millis(50)).await;
         }
         // Longer than it takes to settle.

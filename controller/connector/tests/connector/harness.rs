@@ -37,7 +37,7 @@ use tracing::{
 };
 
 /// For what must happen. Much more than is needed.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a registry is to do next.
 pub(crate) enum ScriptedAction {
@@ -178,7 +178,7 @@ impl Running {
         let start = Instant::now();
         while self.behind(name).await != wanted {
             let found = self.behind(name).await;
-            assert!(start.elapsed() < SOON, "behind {name} is {found:?}, and not {wanted:?}");
+            assert!(start.elapsed() < EVENT_TIMEOUT, "behind {name} is {found:?}, and not {wanted:?}");
             sleep(Duration::from_millis(50)).await;
         }
     }
@@ -187,7 +187,7 @@ impl Running {
     pub(crate) async fn wait_until_gone(&self, name: &str) {
         let start = Instant::now();
         while self.all::<Service>().await.contains_key(name) {
-            assert!(start.elapsed() < SOON, "{name} is still there");
+            assert!(start.elapsed() < EVENT_TIMEOUT, "{name} is still there");
             sleep(Duration::from_millis(50)).await;
         }
     }

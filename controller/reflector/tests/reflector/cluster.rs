@@ -14,7 +14,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// For what must happen. Much more than is needed.
-const SOON: Duration = Duration::from_secs(60);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A reflector under a manager, until it is stopped.
 pub(crate) struct Running {
@@ -46,7 +46,7 @@ impl Running {
 
     pub(crate) async fn stop(self) {
         self.stop.cancel();
-        timeout(SOON, self.manager).await.expect("it does not stop").unwrap();
+        timeout(EVENT_TIMEOUT, self.manager).await.expect("it does not stop").unwrap();
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) 
             sleep(Duration::from_millis(2)).await;
         }
     };
-    assert!(timeout(SOON, wait).await.is_ok(), "never: {what}");
+    assert!(timeout(EVENT_TIMEOUT, wait).await.is_ok(), "never: {what}");
 }
 
 pub(crate) async fn entries(store: &dyn Store) -> BTreeMap<String, Entry> {

@@ -12,7 +12,7 @@ fn without_any_backend_every_frontend_rejects_whatever_the_policies() {
         let empty = ContivService { external_policy: policy, internal_policy: policy, ..web(vec![]) };
         for from in [POD, NODE, OUTSIDE] {
             for to in [CLUSTER_IP, NODE_PORT, LOAD_BALANCER, EXTERNAL_IP] {
-                let expected = Verdict::Rejected(Rejected::NoBackends);
+                let expected = Verdict::Rejected(RejectReason::NoBackends);
                 assert_eq!(verdict(empty.clone(), from, to), expected, "{from} to {to}");
             }
         }
@@ -24,13 +24,13 @@ fn policy_local_without_a_local_backend_drops_what_it_rules_and_nothing_else() {
     let internal = ContivService { internal_policy: Local, ..web(vec![there()]) };
     let external = ContivService { external_policy: Local, ..web(vec![there()]) };
     for from in [POD, NODE, OUTSIDE] {
-        let dropped = Verdict::Dropped(Dropped::InternalPolicyLocal);
+        let dropped = Verdict::Dropped(DropReason::InternalPolicyLocal);
         assert_eq!(verdict(internal.clone(), from, CLUSTER_IP), dropped, "{from}");
         assert_eq!(endpoints(&delivery(internal.clone(), from, NODE_PORT)), [THERE], "{from}");
         assert_eq!(endpoints(&delivery(external.clone(), from, CLUSTER_IP)), [THERE], "{from}");
     }
     for to in [NODE_PORT, LOAD_BALANCER, EXTERNAL_IP] {
-        let dropped = Verdict::Dropped(Dropped::ExternalPolicyLocal);
+        let dropped = Verdict::Dropped(DropReason::ExternalPolicyLocal);
         assert_eq!(verdict(external.clone(), OUTSIDE, to), dropped, "{to}");
         for from in [POD, NODE] {
             assert_eq!(endpoints(&delivery(external.clone(), from, to)), [THERE], "{from} to {to}");
@@ -66,7 +66,7 @@ fn backends_of_the_other_family_are_neither_candidates_nor_a_reason_to_drop() {
     assert_eq!(endpoints(&both), [THERE]);
     for internal_policy in [Cluster, Local] {
         let service = ContivService { internal_policy, ..web(vec![v6.clone()]) };
-        let expected = Rejected::BackendsOfOtherFamily;
+        let expected = RejectReason::BackendsOfOtherFamily;
         assert!(expected.to_string().starts_with("all backends are of the other address family"));
         assert_eq!(verdict(service, POD, CLUSTER_IP), Verdict::Rejected(expected));
     }
@@ -98,7 +98,7 @@ fn affinity_is_for_a_time_or_by_the_address_of_the_client() {
 fn source_ranges_keep_others_from_load_balancer_addresses_and_on_demand_from_node_ports() {
     let ranges = BTreeSet::from([range("192.0.2.0/24"), range("2001:db8::/32")]);
     let mut guarded = ContivService { source_ranges: ranges, ..web(vec![here()]) };
-    let forbidden = Verdict::Dropped(Dropped::SourceRanges(BTreeSet::from([range("192.0.2.0/24")])));
+    let forbidden = Verdict::Dropped(DropReason::SourceRanges(BTreeSet::from([range("192.0.2.0/24")])));
     let is_served = |verdict| matches!(verdict, Verdict::Backends(_));
     for to in [CLUSTER_IP, NODE_PORT, EXTERNAL_IP] {
         assert!(is_served(verdict(guarded.clone(), OUTSIDE, to)), "{to}");
@@ -118,9 +118,9 @@ fn source_ranges_keep_others_from_load_balancer_addresses_and_on_demand_from_nod
 #[test]
 fn what_no_service_answers_is_rejected_dropped_or_none_of_our_business() {
     let service = || web(vec![here()]);
-    let unknown_port = Verdict::Rejected(Rejected::UnknownPort(ServiceId::new("shop", "web")));
+    let unknown_port = Verdict::Rejected(RejectReason::UnknownPort(ServiceId::new("shop", "web")));
     assert_eq!(verdict(service(), POD, "10.96.0.1:81"), unknown_port);
-    let unallocated = Verdict::Dropped(Dropped::UnallocatedAddress(range("10.96.0.0/16")));
+    let unallocated = Verdict::Dropped(DropReason::UnallocatedAddress(range("10.96.0.0/16")));
     assert_eq!(verdict(service(), POD, "10.96.0.9:80"), unallocated);
     for to in ["203.0.113.1:81", "198.51.100.1:80", "192.168.0.1:80", "192.168.0.2:30080", "0.0.0.0:80"] {
         assert_eq!(verdict(service(), POD, to), Verdict::Untouched, "{to}");

@@ -13,7 +13,7 @@ const TABLE: &str = "cut-off";
 
 /// From whom a member is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
+pub enum Isolation {
     /// From everybody. What is sent to it gets no answer.
     All,
     /// From the other members only: clients still reach it.
@@ -26,7 +26,7 @@ pub struct Backup(PathBuf);
 
 impl Etcd<'_> {
     /// Cuts a member off, until [`Self::rejoin`].
-    pub fn cut_off(&self, member: usize, cut: Cut) -> Result<()> {
+    pub fn cut_off(&self, member: usize, cut: Isolation) -> Result<()> {
         let place = &self.members[member].place;
         let address = place.client.ip();
         let to_and_from = |port: u16| {
@@ -36,7 +36,7 @@ impl Etcd<'_> {
         let its_own_connections = format!(
             "ip saddr {address} tcp dport {PEER_PORT} drop\nip daddr {address} tcp sport {PEER_PORT} drop\n"
         );
-        let clients = if cut == Cut::All { to_and_from(CLIENT_PORT) } else { String::new() };
+        let clients = if cut == Isolation::All { to_and_from(CLIENT_PORT) } else { String::new() };
         let rules = [to_and_from(PEER_PORT), its_own_connections, clients].concat();
         let chain = |hook| format!("chain {hook} {{\ntype filter hook {hook} priority 0\n{rules}}}\n");
         let table = format!("table inet {TABLE} {{\n{}{}}}\n", chain("input"), chain("output"));

@@ -11,7 +11,7 @@ use contiv_model::{Backend, ContivService, Protocol};
 use contiv_tests::lab::{Family, LabError, Namespace, Protocol as LabProtocol, Result, isolated, wait_until};
 use socket2::{Domain, Socket, Type};
 
-use crate::conntrack::gateway::{Gateway, LONG, PORT, address, service};
+use crate::conntrack::gateway::{EVENT_TIMEOUT, Gateway, PORT, address, service};
 
 const DATAGRAM_SOCKETS: usize = 20;
 const DATAGRAM_PAUSE: Duration = Duration::from_millis(2);
@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 200;
 const CONNECTION_PAUSE: Duration = Duration::from_millis(5);
 const CONNECTION_CHANGES: usize = 2;
 /// So many backends that a table is not compared element by element, and their first address.
-const MANY: u32 = 80_000;
+const BACKEND_COUNT: u32 = 80_000;
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 
 /// Three hours, as is the default of Kubernetes.
@@ -53,7 +53,7 @@ fn every_change_moves_all_flows(
         gateway.program(&[&sticky(protocol, &[backend])])?;
         let ends = Family::BOTH.map(|family| backend.host.socket(family, PORT));
         let mut moved = 0;
-        let all_moved = wait_until("all flows go to the new backend", LONG, || {
+        let all_moved = wait_until("all flows go to the new backend", EVENT_TIMEOUT, || {
             moved = gateway
                 .flows(&name)
                 .map_or(0, |all| all.values().filter(|flow| ends.contains(&flow.backend)).count());
@@ -160,7 +160,7 @@ fn a_table_too_large_to_compare_keeps_its_clients_over_a_restart() -> Result<()>
         large.cluster_ips = [address(2, Family::V4).ip()].into();
         let elsewhere =
             |number| SocketAddr::new(Ipv4Addr::from_bits(ELSEWHERE.to_bits() + number).into(), PORT);
-        large.ports[0].backends = (0..MANY).map(elsewhere).map(Backend::new).collect();
+        large.ports[0].backends = (0..BACKEND_COUNT).map(elsewhere).map(Backend::new).collect();
         let both = sticky(&[&lab.pod2, &lab.pod3]);
         gateway.restart(&[&both, &large])?;
         let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;

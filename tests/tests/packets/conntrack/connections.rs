@@ -3,7 +3,7 @@
 use contiv_model::{ContivService, Protocol};
 use contiv_tests::lab::{Family, Lab, Protocol as LabProtocol, Result, isolated, wait_until};
 
-use crate::conntrack::gateway::{Gateway, LONG, PORT, address, service};
+use crate::conntrack::gateway::{EVENT_TIMEOUT, Gateway, PORT, address, service};
 
 fn resetting(reset_connections: bool, service: ContivService) -> ContivService {
     ContivService { reset_connections, ..service }
@@ -74,7 +74,7 @@ fn a_connection_attempt_from_before_the_service_gets_through_when_it_comes() -> 
             std::thread::scope(|scope| {
                 // Its first SYN leaves untranslated; the second follows after a second.
                 let attempt = scope.spawn(|| lab.pod1.ask(LabProtocol::Tcp, address(1, Family::V4)));
-                wait_until("the SYN has left", LONG, || {
+                wait_until("the SYN has left", EVENT_TIMEOUT, || {
                     gateway.flows("tcp").is_ok_and(|flows| !flows.is_empty())
                 })?;
                 gateway.program(&[&service("web", 1, Protocol::Tcp, &[&lab.pod3])])?;

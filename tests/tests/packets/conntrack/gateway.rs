@@ -18,7 +18,7 @@ pub(crate) const PORT: u16 = 53;
 /// The node port of services that have one.
 pub(crate) const NODE_PORT: u16 = 30_053;
 /// On any machine, and a third of what a flow lives for that is left alone.
-pub(crate) const LONG: Duration = Duration::from_secs(10);
+pub(crate) const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The node under test: its renderer, what is programmed, and servers in all pods.
 pub(crate) struct Gateway<'a> {
@@ -77,7 +77,7 @@ impl<'a> Gateway<'a> {
     /// did not do it, which takes three times as long. Returns how long that took.
     pub(crate) fn wait_for_deletions(&self, count: usize) -> Result<Duration> {
         let what = format!("{count} flows deleted");
-        let waited = wait_until(&what, LONG, || self.deletions() >= count)?;
+        let waited = wait_until(&what, EVENT_TIMEOUT, || self.deletions() >= count)?;
         assert_eq!((self.deletions(), self.total("stale-flow-failures")), (count, 0), "deleted and failed");
         Ok(waited)
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, net::SocketAddr};
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
     cluster::{Etcd, NAMESPACE, ROOT, State, TARGET_PORT},
-    fleet::{ELECTION, Instance, SOON},
+    fleet::{ELECTION, EVENT_TIMEOUT, Instance},
     lab::{
         Family, Host, Lab, LabError, Namespace, Protocol, Responder, Result, isolated, ranges, scratch,
         wait_until,
@@ -88,7 +88,7 @@ fn packets_reach_a_workload_outside_any_pod_network_while_it_is_ready() -> Resul
 
             // The service goes, and its slices with it; those of others stay.
             etcd.etcdctl(&["del", &format!("{ROOT}/service/legacy/namespace/{NAMESPACE}")])?;
-            wait_until("our slices are gone", SOON, || {
+            wait_until("our slices are gone", EVENT_TIMEOUT, || {
                 run.slices().is_ok_and(|slices| {
                     slices.len() == 2 && slices.iter().all(|key| key.contains("/legacy-"))
                 })
@@ -133,7 +133,7 @@ fn external_workloads_join_the_pods_of_endpoints() -> Result<()> {
         run.is_served_by(&["pod2"])?;
 
         run.contiv("apply", &manifests(lab, "False", "False"))?;
-        wait_until("there are slices of both families", SOON, || {
+        wait_until("there are slices of both families", EVENT_TIMEOUT, || {
             run.slices().is_ok_and(|slices| slices.len() == 2)
         })?;
         run.is_served_by(&["pod2"])?;
@@ -164,7 +164,7 @@ impl Run<'_> {
         let expected: BTreeSet<&str> = expected.iter().copied().collect();
         for address in Family::BOTH.map(|family| SocketAddr::new(ranges::SERVICES.address(family, 50), 80)) {
             let mut seen = String::new();
-            wait_until(&format!("{expected:?} serve {address}"), SOON, || {
+            wait_until(&format!("{expected:?} serve {address}"), EVENT_TIMEOUT, || {
                 let counts = self.lab.pod1.distribution(Protocol::Tcp, address, 30);
                 seen = format!("{counts:?}");
                 counts.is_ok_and(|counts| counts.keys().map(String::as_str).eq(expected.iter().copied()))

@@ -13,7 +13,7 @@ use contiv_tests::{
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-use super::Scene;
+use super::RunState;
 
 /// Each writes this part of all changes, so that one that waits for a dead member does not hold up the rest.
 pub(super) const WRITERS: u64 = 16;
@@ -57,7 +57,7 @@ fn random_backends(lab: &Lab, random: &mut StdRng) -> Vec<&'static Host> {
 
 /// Changes one thing after the other. What etcd refuses, because it is in trouble, is not repeated: whatever etcd holds at
 /// the end is right.
-pub(super) fn write(scene: &Scene<'_>, etcd: &EtcdClient<'_>, writer: u64, seed: u64) -> Changes {
+pub(super) fn write(scene: &RunState<'_>, etcd: &EtcdClient<'_>, writer: u64, seed: u64) -> Changes {
     let mut random = StdRng::seed_from_u64(seed.wrapping_mul(WRITERS) + writer);
     let mut changes = Changes::default();
     let mut member = 0;

@@ -9,7 +9,7 @@ use contiv_tests::{
     lab::{Lab, Result, wait_until},
 };
 
-use super::{SOON, put_for_sure};
+use super::{EVENT_TIMEOUT, put_for_sure};
 
 /// What is in the kernel is what a fresh start puts there, byte for byte.
 pub(super) fn assert_it_is_right<'lab>(
@@ -22,7 +22,7 @@ pub(super) fn assert_it_is_right<'lab>(
     put_for_sure(etcd, &last)?;
     agent.wait_until_applied(&last)?;
     // From here on what is gone from etcd is gone.
-    wait_until("no deletion is held any more", SOON, || {
+    wait_until("no deletion is held any more", EVENT_TIMEOUT, || {
         let _ = agent.http("POST", "/controller/confirm-deletions");
         let status = agent.http("GET", "/status").and_then(|answer| answer.json());
         status.is_ok_and(|status| status["synced"] == true && status.get("held_deletions").is_none())
@@ -43,10 +43,10 @@ pub(super) fn assert_it_is_right<'lab>(
 
 /// The first lines that differ.
 fn differences<'a>(found: &'a str, wanted: &'a str) -> Vec<(&'a str, &'a str)> {
-    const SHOWN: usize = 20;
+    const MAX_SHOWN_LINES: usize = 20;
     let lines = found.lines().chain(iter::repeat("")).zip(wanted.lines().chain(iter::repeat("")));
     let longest = found.lines().count().max(wanted.lines().count());
-    lines.take(longest).filter(|(found, wanted)| found != wanted).take(SHOWN).collect()
+    lines.take(longest).filter(|(found, wanted)| found != wanted).take(MAX_SHOWN_LINES).collect()
 }
 
 /// The table as text that does not depend on its history. Three things in the kernel do: which slot a backend has, chains

@@ -23,7 +23,7 @@ use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Etcd, Frontend, Service, State, TARGET_PORT},
     lab::{
-        Family, Lab, LabError, Namespace, Patience, Probes, Protocol, Responder, Result, isolated_within,
+        Family, Lab, LabError, Namespace, Probes, Protocol, Responder, Result, RetryMode, isolated_within,
         wait_until,
     },
 };
@@ -35,9 +35,9 @@ use store::StoreTroubles;
 use tally::Tally;
 
 /// For what must happen. Much more than is needed, so that a busy machine fails no test.
-const SOON: Duration = Duration::from_secs(60);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// A member of etcd may be away for some seconds, and this machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Who may change the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ enum Table {
 }
 
 /// What all threads of a run share.
-struct Scene<'lab> {
+struct RunState<'lab> {
     lab: &'lab Lab,
     steady: Service,
     /// Until when there is trouble.
@@ -62,7 +62,7 @@ struct Scene<'lab> {
     content: RwLock<()>,
 }
 
-impl Scene<'_> {
+impl RunState<'_> {
     fn is_over(&self) -> bool {
         self.done.load(Ordering::Relaxed) || Instant::now() >= self.end
     }
@@ -105,7 +105,7 @@ fn suffer(test: &str, table: Table) -> Result<()> {
         let options = AgentOptions { flags, ..AgentOptions::with_store(etcd.url()) };
         let agent = Agent::start(lab, &options)?;
 
-        let scene = Scene {
+        let scene = RunState {
             lab,
             steady,
             end: Instant::now() + trouble,
@@ -132,7 +132,7 @@ struct Run<'lab> {
 }
 
 fn run<'lab>(
-    scene: &Scene<'lab>,
+    scene: &RunState<'lab>,
     table: Table,
     seed: u64,
     etcd: Etcd<'lab>,
@@ -151,8 +151,8 @@ fn run<'lab>(
         let clients: Vec<_> = probed(scene)
             .map(|(from, protocol, server)| {
                 let patience = match table {
-                    Table::Owned => Patience::Once(PATIENCE),
-                    Table::Open => Patience::Again(PATIENCE),
+                    Table::Owned => RetryMode::Once(WRITE_TIMEOUT),
+                    Table::Open => RetryMode::Again(WRITE_TIMEOUT),
                 };
                 scope.spawn(move || {
                     scene.unless_failed(|| from.probe(protocol, server, patience, &scene.done))
@@ -181,7 +181,9 @@ fn run<'lab>(
 }
 
 /// Who asks the steady service, and how.
-fn probed<'a>(scene: &'a Scene<'_>) -> impl Iterator<Item = (&'a Namespace, Protocol, std::net::SocketAddr)> {
+fn probed<'a>(
+    scene: &'a RunState<'_>,
+) -> impl Iterator<Item = (&'a Namespace, Protocol, std::net::SocketAddr)> {
     let lab = scene.lab;
     let address = |frontend, family| scene.steady.address(lab, frontend, family);
     Family::BOTH.into_iter().flat_map(move |family| {
@@ -199,5 +201,5 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 
 /// Until the store has taken this in.
 fn put_for_sure(etcd: &Etcd<'_>, service: &Service) -> Result<()> {
-    wait_until("etcd takes a service in", SOON, || etcd.put(service).is_ok()).map(drop)
+    wait_until("etcd takes a service in", EVENT_TIMEOUT, || etcd.put(service).is_ok()).map(drop)
 }

@@ -8,7 +8,7 @@ use contiv_tests::{
 };
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
-use super::{SOON, Scene, Table, mirror, tally::Tally};
+use super::{EVENT_TIMEOUT, RunState, Table, mirror, tally::Tally};
 
 /// Sets the random numbers of the node's troubles apart from those of others with the same seed.
 const STREAM: u64 = 0x0de0_0000;
@@ -16,7 +16,7 @@ const STREAM: u64 = 0x0de0_0000;
 pub(super) const AGENT: &str = "agent";
 
 /// What others do to the table. What is not there any more cannot be deleted, which is no failure.
-const DAMAGES: [&str; 7] = [
+const MANUAL_CHANGES: [&str; 7] = [
     "flush ruleset",
     "flush ruleset",
     "delete table inet contiv",
@@ -37,7 +37,7 @@ const FAILING_CALLS: [&str; 6] = [
 ];
 
 pub(super) struct NodeTroubles<'run, 'lab> {
-    scene: &'run Scene<'lab>,
+    scene: &'run RunState<'lab>,
     agent: Option<Agent<'lab>>,
     options: &'lab AgentOptions,
     table: Table,
@@ -47,7 +47,7 @@ pub(super) struct NodeTroubles<'run, 'lab> {
 
 impl<'run, 'lab> NodeTroubles<'run, 'lab> {
     pub(super) fn new(
-        scene: &'run Scene<'lab>,
+        scene: &'run RunState<'lab>,
         agent: Agent<'lab>,
         options: &'lab AgentOptions,
         table: Table,
@@ -139,7 +139,7 @@ impl<'run, 'lab> NodeTroubles<'run, 'lab> {
 
     fn wait_until_saved(&self) -> Result<()> {
         let agent = self.running()?;
-        wait_until("everything is saved", SOON, || {
+        wait_until("everything is saved", EVENT_TIMEOUT, || {
             let status = agent.http("GET", "/status").and_then(|answer| answer.json());
             status.is_ok_and(|status| {
                 status["mirror"]["revision"].is_i64() && status["mirror"].get("error").is_none()
@@ -190,7 +190,7 @@ impl<'run, 'lab> NodeTroubles<'run, 'lab> {
     }
 
     fn damage_the_table(&mut self) {
-        let Some(damage) = DAMAGES.choose(&mut self.random) else { return };
+        let Some(damage) = MANUAL_CHANGES.choose(&mut self.random) else { return };
         let command: Vec<&str> = std::iter::once("nft").chain(damage.split(' ')).collect();
         let done = self.scene.lab.node.exec(&command);
         match (self.table, done) {
@@ -212,7 +212,7 @@ impl<'run, 'lab> NodeTroubles<'run, 'lab> {
 
     fn started(&self) -> Result<Agent<'lab>> {
         let agent = self.launched()?;
-        agent.wait_until_ready(SOON)?;
+        agent.wait_until_ready(EVENT_TIMEOUT)?;
         Ok(agent)
     }
 

@@ -3,19 +3,19 @@
 use std::{thread, time::Duration};
 
 use contiv_tests::{
-    cluster::{Backup, Cut, Etcd},
+    cluster::{Backup, Etcd, Isolation},
     lab::{Result, wait_for},
 };
 use nix::sys::signal::Signal;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-use super::{SOON, Scene, changes, put_for_sure, tally::Tally};
+use super::{EVENT_TIMEOUT, RunState, changes, put_for_sure, tally::Tally};
 
 /// Sets the random numbers of the store's troubles apart from those of others with the same seed.
 const STREAM: u64 = 0x5707_0000;
 
 pub(super) struct StoreTroubles<'run, 'lab> {
-    scene: &'run Scene<'lab>,
+    scene: &'run RunState<'lab>,
     etcd: Etcd<'lab>,
     backup: Option<Backup>,
     random: StdRng,
@@ -23,7 +23,7 @@ pub(super) struct StoreTroubles<'run, 'lab> {
 }
 
 impl<'run, 'lab> StoreTroubles<'run, 'lab> {
-    pub(super) fn new(scene: &'run Scene<'lab>, etcd: Etcd<'lab>, seed: u64) -> Self {
+    pub(super) fn new(scene: &'run RunState<'lab>, etcd: Etcd<'lab>, seed: u64) -> Self {
         let random = StdRng::seed_from_u64(seed ^ STREAM);
         Self { scene, etcd, backup: None, random, tally: Tally::default() }
     }
@@ -52,8 +52,10 @@ impl<'run, 'lab> StoreTroubles<'run, 'lab> {
                 self.last(8000);
                 self.etcd.signal_member(member, Signal::SIGCONT)
             }
-            7..10 => self.cut_off(member, Cut::All, "a member of etcd cut off from everybody"),
-            10..13 => self.cut_off(member, Cut::Members, "a member of etcd cut off from the other members"),
+            7..10 => self.cut_off(member, Isolation::All, "a member of etcd cut off from everybody"),
+            10..13 => {
+                self.cut_off(member, Isolation::Members, "a member of etcd cut off from the other members")
+            }
             13 => {
                 self.tally.count("all members of etcd killed");
                 self.etcd.kill()?;
@@ -77,7 +79,7 @@ impl<'run, 'lab> StoreTroubles<'run, 'lab> {
         }
     }
 
-    fn cut_off(&mut self, member: usize, cut: Cut, what: &'static str) -> Result<()> {
+    fn cut_off(&mut self, member: usize, cut: Isolation, what: &'static str) -> Result<()> {
         self.tally.count(what);
         self.etcd.cut_off(member, cut)?;
         self.last(8000);
@@ -109,7 +111,7 @@ impl<'run, 'lab> StoreTroubles<'run, 'lab> {
 
     /// Until a request succeeds that fails while members are in trouble.
     fn when_ready<T>(&self, request: impl Fn(&Etcd<'lab>) -> Result<T>) -> Result<T> {
-        wait_for("etcd does as asked", SOON, || request(&self.etcd).ok())
+        wait_for("etcd does as asked", EVENT_TIMEOUT, || request(&self.etcd).ok())
     }
 
     /// Lets a trouble last.

@@ -6,7 +6,7 @@ use contiv_tests::lab::{Lab, LabError, Result};
 
 use super::{
     matrix::Flow,
-    oracle::{Expected, expected, is_hidden},
+    oracle::{ExpectedOutcome, expected, is_hidden},
 };
 
 /// How a flow ends.
@@ -37,11 +37,11 @@ impl FlowOutcome {
 /// What the oracle expects.
 pub(crate) fn expected_ending(lab: &Lab, flow: &Flow) -> FlowOutcome {
     match expected(flow, lab.node.host) {
-        Expected::Answered(names) => {
+        ExpectedOutcome::Answered(names) => {
             FlowOutcome::Answered(names.into_iter().map(|name| (name, is_hidden(flow, name))).collect())
         }
-        Expected::Rejected => FlowOutcome::Rejected,
-        Expected::Dropped => FlowOutcome::Dropped,
+        ExpectedOutcome::Rejected => FlowOutcome::Rejected,
+        ExpectedOutcome::Dropped => FlowOutcome::Dropped,
     }
 }
 

@@ -11,7 +11,7 @@ use super::matrix::{Flow, Mode, Policies, Source};
 
 /// What must become of a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Expected {
+pub(crate) enum ExpectedOutcome {
     /// Each of these answers at times, and nobody else.
     Answered(BTreeSet<&'static str>),
     /// Refused at once: there is no backend anywhere.
@@ -77,17 +77,17 @@ fn usable(flow: &Flow, counts: impl Fn(&Host) -> bool) -> BTreeSet<&'static str>
 }
 
 /// What must become of this flow.
-pub(crate) fn expected(flow: &Flow, this_node: &Host) -> Expected {
+pub(crate) fn expected(flow: &Flow, this_node: &Host) -> ExpectedOutcome {
     let all = usable(flow, |_| true);
     let local = usable(flow, |host| host.node == this_node.name);
     if all.is_empty() {
-        return Expected::Rejected;
+        return ExpectedOutcome::Rejected;
     }
     let may_serve = match cell(flow) {
         Cell::All | Cell::AllHidden => all,
         Cell::Local | Cell::LocalHidden => local,
     };
-    if may_serve.is_empty() { Expected::Dropped } else { Expected::Answered(may_serve) }
+    if may_serve.is_empty() { ExpectedOutcome::Dropped } else { ExpectedOutcome::Answered(may_serve) }
 }
 
 /// Whether the client's address must be hidden from the backend `by`.

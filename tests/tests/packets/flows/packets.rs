@@ -10,20 +10,20 @@ use contiv_tests::lab::{Lab, Outcome, Protocol, Result};
 
 use super::{
     matrix::{Flow, Source},
-    oracle::{Expected, expected, is_hidden},
+    oracle::{ExpectedOutcome, expected, is_hidden},
 };
 
 /// When nothing has come back after this, nothing will. Refusals and answers take a few milliseconds.
 pub(crate) const NO_ANSWER: Duration = Duration::from_secs(1);
 /// Connections after which a backend that must not answer would have shown itself.
-const LEAST: usize = 8;
+const MIN_CONNECTIONS: usize = 8;
 /// Connections after which a backend that must answer has, but for one run in 10^17.
-const MOST: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 
 /// Runs all flows and says in words what went wrong. Those that get no answer are waited for side by side.
 pub(crate) fn mismatches(lab: &Lab, flows: &[Flow]) -> Result<Vec<String>> {
     let (silent, others): (Vec<&Flow>, Vec<&Flow>) =
-        flows.iter().partition(|flow| expected(flow, lab.node.host) == Expected::Dropped);
+        flows.iter().partition(|flow| expected(flow, lab.node.host) == ExpectedOutcome::Dropped);
     let mut wrong = Vec::new();
     for flow in others {
         wrong.extend(mismatch(lab, flow)?);
@@ -45,12 +45,15 @@ fn mismatch(lab: &Lab, flow: &Flow) -> Result<Option<String>> {
     let protocol = flow.spoken();
     let complaint = |got: &str| Some(format!("{flow}: expected {expected:?}, got {got}"));
     let first = match &expected {
-        Expected::Answered(_) => from.ask(protocol, address)?,
-        Expected::Rejected | Expected::Dropped => from.ask_within(protocol, address, NO_ANSWER)?,
+        ExpectedOutcome::Answered(_) => from.ask(protocol, address)?,
+        ExpectedOutcome::Rejected | ExpectedOutcome::Dropped => {
+            from.ask_within(protocol, address, NO_ANSWER)?
+        }
     };
     Ok(match (&expected, first) {
-        (Expected::Rejected, Outcome::Refused { .. }) | (Expected::Dropped, Outcome::TimedOut) => None,
-        (Expected::Answered(by), Outcome::Answered { .. }) => {
+        (ExpectedOutcome::Rejected, Outcome::Refused { .. })
+        | (ExpectedOutcome::Dropped, Outcome::TimedOut) => None,
+        (ExpectedOutcome::Answered(by), Outcome::Answered { .. }) => {
             match ask_until_all_answered(lab, flow, protocol, by) {
                 Err(error) => complaint(&error.to_string()),
                 Ok(seen) => compare(flow, by, &seen).and_then(|got| complaint(&got)),
@@ -61,14 +64,19 @@ fn mismatch(lab: &Lab, flow: &Flow) -> Result<Option<String>> {
 }
 
 /// Who answered, and for each answer whether the client's address was hidden.
-type Seen = BTreeMap<String, Vec<bool>>;
+type RepliesByServer = BTreeMap<String, Vec<bool>>;
 
 /// Asks on new connections until each of `by` has answered twice.
-fn ask_until_all_answered(lab: &Lab, flow: &Flow, protocol: Protocol, by: &BTreeSet<&str>) -> Result<Seen> {
+fn ask_until_all_answered(
+    lab: &Lab,
+    flow: &Flow,
+    protocol: Protocol,
+    by: &BTreeSet<&str>,
+) -> Result<RepliesByServer> {
     let from = flow.source.namespace(lab);
     let address = flow.service.address(lab, flow.frontend, flow.family);
-    let mut seen = Seen::new();
-    for count in 1..=MOST {
+    let mut seen = RepliesByServer::new();
+    for count in 1..=MAX_CONNECTIONS {
         let mut session = from.open(protocol, address)?;
         let answer = session.ask()?;
         let own = session.local_address()?;
@@ -80,7 +88,7 @@ fn ask_until_all_answered(lab: &Lab, flow: &Flow, protocol: Protocol, by: &BTree
         };
         seen.entry(answer.by).or_default().push(hidden);
         let twice = |name: &&str| seen.get(*name).is_some_and(|answers| answers.len() > 1);
-        if count >= LEAST && by.iter().all(twice) {
+        if count >= MIN_CONNECTIONS && by.iter().all(twice) {
             break;
         }
     }
@@ -88,7 +96,7 @@ fn ask_until_all_answered(lab: &Lab, flow: &Flow, protocol: Protocol, by: &BTree
 }
 
 /// What differs between the answers and what was expected, in words.
-fn compare(flow: &Flow, by: &BTreeSet<&'static str>, seen: &Seen) -> Option<String> {
+fn compare(flow: &Flow, by: &BTreeSet<&'static str>, seen: &RepliesByServer) -> Option<String> {
     let names: BTreeSet<&str> = seen.keys().map(String::as_str).collect();
     if names != *by {
         return Some(format!("answers of {names:?}"));

@@ -11,7 +11,7 @@ use std::{
 
 use contiv_tests::{
     cluster::{Etcd, EtcdClient, ROOT},
-    fleet::SOON,
+    fleet::EVENT_TIMEOUT,
     lab::{LabError, Result, isolated, scratch, wait_until},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -23,7 +23,7 @@ const NAMES: usize = 8;
 /// Between two changes of the file; it is read when it has rested for 100 ms.
 const PAUSE: Duration = Duration::from_millis(250);
 /// After some of them, so that what they say is written: the connector waits for 1 s of quiet.
-const REST: Duration = Duration::from_millis(1500);
+const DEBOUNCE_TIME: Duration = Duration::from_millis(1500);
 const BURST: i64 = 3;
 /// The first port; the number is added, so that endpoints tell it too.
 const FIRST_PORT: i64 = 1024;
@@ -48,7 +48,7 @@ fn whatever_happens_to_the_active_instance_etcd_ends_as_the_registry_and_nothing
         let arguments = ["--enable", "connector", "--connector-file", &config];
         let (_fleet, expected) = interrupt_while(lab, &etcd, &arguments, |done| churn(&file, done))?;
         let mut found = [Services::new(), Services::new()];
-        wait_until("etcd has what the file has", SOON, || {
+        wait_until("etcd has what the file has", EVENT_TIMEOUT, || {
             found = PREFIXES.map(|prefix| stored(&etcd, prefix).unwrap_or_default());
             found.iter().all(|found| *found == expected)
         })
@@ -97,7 +97,7 @@ fn churn(file: &Path, done: &AtomicBool) -> Result<Services> {
             text.push_str(&entry);
         }
         write(file, if services.is_empty() { "services: []\n" } else { &text })?;
-        thread::sleep(if newest % BURST == 0 { REST } else { PAUSE });
+        thread::sleep(if newest % BURST == 0 { DEBOUNCE_TIME } else { PAUSE });
     }
     Ok(services)
 }

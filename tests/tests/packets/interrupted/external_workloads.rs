@@ -7,7 +7,7 @@ use std::{
 
 use contiv_tests::{
     cluster::{Etcd, EtcdClient, ROOT},
-    fleet::{SOON, history::History},
+    fleet::{EVENT_TIMEOUT, history::History},
     lab::{LabError, Result, isolated, wait_until},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -37,7 +37,7 @@ fn whatever_happens_to_the_active_instance_the_store_ends_right_and_two_never_wr
                 })?;
             let expected = expected(&workloads);
             let mut found = BTreeMap::new();
-            wait_until("every service has its ready workloads", SOON, || {
+            wait_until("every service has its ready workloads", EVENT_TIMEOUT, || {
                 found = endpoints(&etcd).unwrap_or_default();
                 found == expected
             })

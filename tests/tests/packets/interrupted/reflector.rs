@@ -11,7 +11,7 @@ use std::{
 use contiv_store::testing::ApiServer;
 use contiv_tests::{
     cluster::{Etcd, EtcdClient, NAMESPACE, ROOT},
-    fleet::SOON,
+    fleet::EVENT_TIMEOUT,
     lab::{Family, LabError, Result, isolated, wait_until},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -44,7 +44,7 @@ fn whatever_happens_to_the_active_instance_etcd_ends_as_kubernetes_and_nothing_i
         let arguments = ["--enable", "reflector", "--reflector-kubeconfig", &kubeconfig];
         let (_fleet, expected) = interrupt_while(lab, &etcd, &arguments, |done| churn(&server, done))?;
         let mut found = Objects::new();
-        wait_until("etcd has what Kubernetes has", SOON, || {
+        wait_until("etcd has what Kubernetes has", EVENT_TIMEOUT, || {
             found = stored(&etcd).unwrap_or_default();
             found == expected
         })

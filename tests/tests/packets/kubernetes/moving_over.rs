@@ -14,13 +14,13 @@ use crate::kubernetes::{cluster::Kubernetes, kube_proxy};
 const STAGE: Duration = Duration::from_millis(700);
 
 /// A connection that stays open, and who answered first.
-struct Lasting {
+struct OpenConnection {
     session: Session,
     by: String,
 }
 
 /// Opens connections that stay open, from outside, from a pod and from the node.
-fn open(lab: &Lab, service: &Service) -> Result<Vec<Lasting>> {
+fn open(lab: &Lab, service: &Service) -> Result<Vec<OpenConnection>> {
     let mut open = Vec::new();
     for family in Family::BOTH {
         for (from, frontend) in [
@@ -31,15 +31,15 @@ fn open(lab: &Lab, service: &Service) -> Result<Vec<Lasting>> {
         ] {
             let mut session = from.open(Protocol::Tcp, service.address(lab, frontend, family))?;
             let by = session.ask()?.by;
-            open.push(Lasting { session, by });
+            open.push(OpenConnection { session, by });
         }
     }
     Ok(open)
 }
 
 /// Each is where it was, and works.
-fn check(open: &mut [Lasting], stage: &str) -> Result<()> {
-    for Lasting { session, by } in open {
+fn check(open: &mut [OpenConnection], stage: &str) -> Result<()> {
+    for OpenConnection { session, by } in open {
         assert_eq!(session.ask()?.by, *by, "an open connection stays with its backend: {stage}");
     }
     Ok(())

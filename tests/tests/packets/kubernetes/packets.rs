@@ -11,7 +11,7 @@ use contiv_tests::{
 use crate::kubernetes::cluster::{Kubernetes, start_reflector};
 
 /// For what must happen. Much more than is needed.
-const SOON: Duration = Duration::from_secs(40);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Who answers a client outside, at each address of a service and by each family.
 fn answers(lab: &Lab, service: &Service) -> Result<Vec<String>> {
@@ -98,7 +98,7 @@ fn the_reflector_brings_kubernetes_into_etcd_and_from_there_to_the_agent() -> Re
         etcd.delete(&web)?;
         let theirs = r#"{"name":"theirs","labels":{"contiv.io/managed-by":"me"}}"#;
         etcd.put_value(&format!("{}/service/theirs/namespace/default", contiv_tests::cluster::ROOT), theirs)?;
-        wait_until("the service is back", SOON, || {
+        wait_until("the service is back", EVENT_TIMEOUT, || {
             etcd.etcdctl(&["get", "--print-value-only", &Etcd::key(&web)])
                 .is_ok_and(|value| !value.is_empty())
         })?;

@@ -5,7 +5,7 @@ use contiv_tests::{
     lab::{Family, Host, Range, Result, isolated, ranges, wait_until},
 };
 
-use super::{ADVERTISED, FROM_NODE, LONG, routes, start, wait_for_addresses};
+use super::{ADVERTISED, EVENT_TIMEOUT, FROM_NODE, routes, start, wait_for_addresses};
 
 /// The external and the load-balancer addresses of the service with this number.
 fn outside(number: u8) -> Vec<String> {
@@ -100,7 +100,7 @@ fn a_restart_changes_no_route() -> Result<()> {
         let route = report.as_array().and_then(|all| all.iter().find(|one| one["name"] == "route")).cloned();
         let report = route.map(|route| route["last_report"].clone()).unwrap_or_default();
         assert_eq!((&report["added"], &report["removed"]), (&0.into(), &0.into()), "{report}");
-        wait_until("the routes are still there", LONG, || {
+        wait_until("the routes are still there", EVENT_TIMEOUT, || {
             routes(&lab.node, ADVERTISED).is_ok_and(|routes| routes.len() == 4)
         })
         .map(drop)

@@ -17,7 +17,7 @@ use contiv_tests::{
     },
 };
 
-use super::{LONG, options};
+use super::{EVENT_TIMEOUT, options};
 
 const CONNECTIONS: usize = 100;
 
@@ -108,7 +108,7 @@ fn wait_for_way(lab: &Lab, service: &Service, nodes: &[&Host]) -> Result<()> {
     };
     let names: Vec<&str> = nodes.iter().map(|node| node.name).collect();
     let what = format!("the router's way to the service is {names:?}");
-    let after = wait_until(&what, LONG, || {
+    let after = wait_until(&what, EVENT_TIMEOUT, || {
         Family::BOTH.into_iter().all(|family| leads_there(family).is_ok_and(|leads| leads))
     })?;
     println!("{what} after {} ms", after.as_millis());

@@ -5,7 +5,7 @@ use contiv_tests::{
     lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, wait_until},
 };
 
-use super::{FROM_NODE, LONG, routes, start};
+use super::{EVENT_TIMEOUT, FROM_NODE, routes, start};
 
 fn without_default_routes(lab: &Lab) -> Result<()> {
     for family in ["-4", "-6"] {
@@ -114,12 +114,12 @@ fn a_link_that_goes_and_comes_back_has_its_routes_again() -> Result<()> {
         // Else the kernel forgets the IPv6 address with the link.
         lab.node.exec(&["sysctl", "-w", "net.ipv6.conf.eth0.keep_addr_on_down=1"])?;
         lab.node.exec(&["ip", "link", "set", "eth0", "down"])?;
-        wait_until("the routes are gone", LONG, || {
+        wait_until("the routes are gone", EVENT_TIMEOUT, || {
             routes(&lab.node, FROM_NODE).is_ok_and(|routes| routes.is_empty())
         })?;
         lab.node.exec(&["ip", "link", "set", "eth0", "up"])?;
-        wait_until("the services answer again", LONG, || all_answer(lab, &web))?;
-        wait_until("all routes are back", LONG, || {
+        wait_until("the services answer again", EVENT_TIMEOUT, || all_answer(lab, &web))?;
+        wait_until("all routes are back", EVENT_TIMEOUT, || {
             routes(&lab.node, FROM_NODE).is_ok_and(|routes| routes == before)
         })
         .map(drop)
@@ -143,6 +143,7 @@ fn a_node_address_that_changes_is_followed() -> Result<()> {
         lab.node.exec(&["ip", "addr", "add", "172.31.0.77/24", "dev", "eth0"])?;
         lab.node.exec(&["sysctl", "-w", "net.ipv4.conf.eth0.promote_secondaries=1"])?;
         lab.node.exec(&["ip", "addr", "del", "172.31.0.1/24", "dev", "eth0"])?;
-        wait_until("connections come from the other address", LONG, || sources("172.31.0.77")).map(drop)
+        wait_until("connections come from the other address", EVENT_TIMEOUT, || sources("172.31.0.77"))
+            .map(drop)
     })
 }

@@ -15,7 +15,7 @@ use contiv_tests::{
 };
 
 /// Much more than is needed, so that a busy machine fails no test.
-const LONG: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 /// The table for routing daemons.
 const ADVERTISED: &str = "67";
 /// The table for the node's own connections.
@@ -55,5 +55,6 @@ fn addresses(namespace: &Namespace, table: &str) -> Result<BTreeSet<String>> {
 fn wait_for_addresses(namespace: &Namespace, table: &str, expected: &[&str]) -> Result<()> {
     let expected: BTreeSet<String> = expected.iter().map(|address| (*address).to_owned()).collect();
     let what = format!("{} has exactly {expected:?} in table {table}", namespace.host.name);
-    wait_until(&what, LONG, || addresses(namespace, table).is_ok_and(|found| found == expected)).map(drop)
+    wait_until(&what, EVENT_TIMEOUT, || addresses(namespace, table).is_ok_and(|found| found == expected))
+        .map(drop)
 }

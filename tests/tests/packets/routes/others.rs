@@ -9,7 +9,7 @@ use contiv_tests::{
 };
 use serde_json::Value;
 
-use super::{ADVERTISED, FROM_NODE, LONG, addresses, routes, start};
+use super::{ADVERTISED, EVENT_TIMEOUT, FROM_NODE, addresses, routes, start};
 
 /// The external address of service 80 in the documents' network.
 fn external() -> String {
@@ -52,10 +52,12 @@ fn a_route_of_others_stays_and_is_reported_and_ours_comes_when_it_goes() -> Resu
         assert!(report.contains(&external()) && report.contains("route-advertise-table"), "{report}");
         // Neither does the end of the service harm it.
         state.delete(&Service::new("web", 80, &[]))?;
-        wait_until("ours are gone", LONG, || routes(&lab.node, ADVERTISED).is_ok_and(|left| left == theirs))?;
+        wait_until("ours are gone", EVENT_TIMEOUT, || {
+            routes(&lab.node, ADVERTISED).is_ok_and(|left| left == theirs)
+        })?;
         state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
         lab.node.exec(&[&["ip", "route", "del"], &foreign[..]].concat())?;
-        wait_until("ours is there", LONG, || {
+        wait_until("ours is there", EVENT_TIMEOUT, || {
             addresses(&lab.node, ADVERTISED)
                 .is_ok_and(|found| found.len() == 4 && found.contains(&external()))
                 && rejected(&agent).is_ok_and(|rejected| rejected.is_null())
@@ -79,7 +81,7 @@ fn what_others_delete_is_back_at_once() -> Result<()> {
         ] {
             lab.node.exec(&damage)?;
             let what = format!("`{}` is undone", damage.join(" "));
-            wait_until(&what, LONG, || everything(lab).is_ok_and(|now| now == before))?;
+            wait_until(&what, EVENT_TIMEOUT, || everything(lab).is_ok_and(|now| now == before))?;
         }
         // What is put there in our name goes.
         lab.node.exec(&[
@@ -93,8 +95,10 @@ fn what_others_delete_is_back_at_once() -> Result<()> {
             "proto",
             "67",
         ])?;
-        wait_until("the route in our name is gone", LONG, || everything(lab).is_ok_and(|now| now == before))
-            .map(drop)
+        wait_until("the route in our name is gone", EVENT_TIMEOUT, || {
+            everything(lab).is_ok_and(|now| now == before)
+        })
+        .map(drop)
     })
 }
 

@@ -6,7 +6,7 @@ use contiv_tests::{
 };
 
 use super::{Backend, answering, expect, put, start, web};
-use crate::routes::LONG;
+use crate::routes::EVENT_TIMEOUT;
 
 const SESSIONS: usize = 20;
 
@@ -73,7 +73,7 @@ fn a_new_backend_gets_connections_as_soon_as_others_are_idle() -> Result<()> {
         put(&state, &[&agent], &web(&[lab.pod1.host, lab.pod2.host]), "route")?;
         for family in Family::BOTH {
             let address = web(&[]).service.address(lab, Frontend::ClusterIp, family);
-            wait_until("the new backend answers", LONG, || {
+            wait_until("the new backend answers", EVENT_TIMEOUT, || {
                 answering(&lab.client, address).is_ok_and(|by| by == "pod2")
             })?;
         }
@@ -96,7 +96,7 @@ fn a_link_that_goes_and_comes_back_has_its_connections_again() -> Result<()> {
         };
         assert!(members(2));
         lab.node.exec(&["ip", "link", "set", "pod1", "down"])?;
-        wait_until("only the other one is left", LONG, || members(1))?;
+        wait_until("only the other one is left", EVENT_TIMEOUT, || members(1))?;
         // The node's default route is no way to a pod of its own.
         for _ in 0..SESSIONS {
             assert_eq!(answering(&lab.client, address)?, "pod2");
@@ -104,6 +104,6 @@ fn a_link_that_goes_and_comes_back_has_its_connections_again() -> Result<()> {
         assert!(!lab.node.exec(&["ip", "route", "show", "table", "69"])?.contains("dev eth0"));
         lab.node.exec(&["ip", "link", "set", "pod1", "up"])?;
         lab.node.exec(&["ip", "route", "replace", "10.244.1.10/32", "dev", "pod1"])?;
-        wait_until("both are there again", LONG, || members(2)).map(drop)
+        wait_until("both are there again", EVENT_TIMEOUT, || members(2)).map(drop)
     })
 }

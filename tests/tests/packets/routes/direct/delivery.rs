@@ -5,7 +5,7 @@ use contiv_tests::{
     lab::{Family, Protocol, Responder, Result, isolated, wait_until},
 };
 
-use crate::routes::LONG;
+use crate::routes::EVENT_TIMEOUT;
 
 use super::{ADDRESSES, Backend, CONNECTIONS, addresses, assignment, put, start, wait_for_answer, web};
 
@@ -160,6 +160,6 @@ fn what_routes_cannot_do_is_left_to_nftables_whole_and_said() -> Result<()> {
         // The one before was left to nftables too.
         let is_said =
             || assignment(&agent).is_ok_and(|found| found["reason"].to_string().contains("session affinity"));
-        wait_until("the reason is the affinity", LONG, is_said).map(drop)
+        wait_until("the reason is the affinity", EVENT_TIMEOUT, is_said).map(drop)
     })
 }

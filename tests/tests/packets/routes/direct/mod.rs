@@ -15,7 +15,7 @@ use contiv_tests::{
 };
 use serde_json::Value;
 
-use super::{LONG, options};
+use super::{EVENT_TIMEOUT, options};
 
 /// The table with routes to backends.
 const DIRECT: &str = "69";
@@ -110,7 +110,8 @@ fn put(state: &Manifests, agents: &[&Agent<'_>], manifest: &ServiceManifest, car
 
 fn wait_for_carrier(agent: &Agent<'_>, carrier: &str) -> Result<()> {
     let what = format!("{carrier} carries the service");
-    wait_until(&what, LONG, || assignment(agent).is_ok_and(|found| found["addresses"] == carrier)).map(drop)
+    wait_until(&what, EVENT_TIMEOUT, || assignment(agent).is_ok_and(|found| found["addresses"] == carrier))
+        .map(drop)
 }
 
 /// Who answers a new connection.
@@ -122,7 +123,7 @@ fn answering(client: &Namespace, address: SocketAddr) -> Result<String> {
 fn wait_for_answer(lab: &Lab, client: &Namespace, by: &Host) -> Result<()> {
     for address in Family::BOTH.into_iter().flat_map(|family| addresses(lab, family)) {
         let what = format!("{} answers at {address}", by.name);
-        wait_until(&what, LONG, || answering(client, address).is_ok_and(|found| found == by.name))?;
+        wait_until(&what, EVENT_TIMEOUT, || answering(client, address).is_ok_and(|found| found == by.name))?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use contiv_tests::{
 use super::{
     Backend, DIRECT, answering, assignment, next_hops, put, start, wait_for_answer, wait_for_carrier, web,
 };
-use crate::routes::{LONG, routes};
+use crate::routes::{EVENT_TIMEOUT, routes};
 
 /// Our routes to backends, and our next hops without their order.
 fn ours(lab: &Lab) -> Result<(std::collections::BTreeSet<String>, usize)> {
@@ -73,7 +73,7 @@ fn what_others_delete_is_back_and_a_restart_changes_nothing() -> Result<()> {
             &["ip", "rule", "del", "table", DIRECT],
         ] {
             lab.node.exec(damage)?;
-            wait_until(&format!("`{}` is undone", damage.join(" ")), LONG, || {
+            wait_until(&format!("`{}` is undone", damage.join(" ")), EVENT_TIMEOUT, || {
                 is_as_before()
                     && lab.node.exec(&["ip", "rule"]).is_ok_and(|rules| rules.contains("lookup 69"))
             })?;

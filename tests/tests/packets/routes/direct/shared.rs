@@ -12,7 +12,7 @@ use contiv_tests::{
 };
 
 use super::{Backend, DIRECT, put, start, wait_for_carrier, web};
-use crate::routes::{LONG, routes};
+use crate::routes::{EVENT_TIMEOUT, routes};
 
 /// The port of the other service, and of its backend.
 const OTHER_PORT: u16 = 81;
@@ -64,7 +64,7 @@ fn finds_no_fault(lab: &Lab, arguments: &[&str]) -> Result<()> {
             status.success()
         })
     };
-    wait_until(&format!("{arguments:?} finds no fault"), LONG, || is_right(&mut said))
+    wait_until(&format!("{arguments:?} finds no fault"), EVENT_TIMEOUT, || is_right(&mut said))
         .map(drop)
         .map_err(|error| LabError::Unexpected(format!("{error}: {said}")))
 }
@@ -73,7 +73,7 @@ fn finds_no_fault(lab: &Lab, arguments: &[&str]) -> Result<()> {
 /// kernel with what is wanted says the same.
 fn is_served(lab: &Lab, by: &Host, with_route: bool) -> Result<()> {
     let (to, address) = (shared(lab), shared(lab).ip().to_string());
-    wait_until("the other service is served from the node", LONG, || {
+    wait_until("the other service is served from the node", EVENT_TIMEOUT, || {
         lab.node.ask(Protocol::Tcp, to).and_then(Outcome::answer).is_ok_and(|answer| answer.by == by.name)
     })?;
     let found = routes(&lab.node, DIRECT)?;
