@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_has_the_connections_of_its_frontends_but_not_of_those_it_has_lost() {
+    fn service_counts_its_own_frontends_but_no_lost_ones() {
         let node_port = Frontend::NodePort { protocol: Protocol::Tcp, port: 30080 };
         let mut loser = service("loser", 2, Some(30080));
         loser.lost = [(node_port, ServiceId::new("shop", "web"))].into();

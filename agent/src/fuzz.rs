@@ -72,12 +72,12 @@ mod tests {
     include!("../../fuzz/replay.rs");
 
     #[test]
-    fn the_corpus_of_configurations_breaks_no_law() {
+    fn corpus_of_configurations_breaks_no_law() {
         replay("configuration", super::configuration);
     }
 
     #[test]
-    fn the_corpus_of_flags_breaks_no_law() {
+    fn corpus_of_flags_breaks_no_law() {
         replay("flags", super::flag);
     }
 }

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_can_have_a_level_and_spans_cannot() {
+    fn modules_can_have_level_and_spans_cannot() {
         let printed = |level: &str| filter(level).map(|filter| filter.to_string());
         assert_eq!(printed(" info , contiv_store=debug").unwrap(), "contiv_store=debug,info");
         let refused = printed("info,contiv_store[list{prefix=(a+)+}]=debug").unwrap_err().to_string();

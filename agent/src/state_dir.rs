@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_for_one_agent_and_free_again_when_that_is_gone() {
+    fn folder_is_for_one_agent_and_free_again_when_that_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         assert_eq!(holder_of(&path), None);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_answered_with_the_flag() {
+    fn state_dir_that_cannot_be_made_names_the_flag() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();

@@ -177,13 +177,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_printed_in_the_unit_that_reads_best() {
+    fn quantities_are_printed_in_unit_that_reads_best() {
         let printed = [0.000_004_56, 0.0123, 0.25, 2.4].map(|seconds| Quantity::Seconds(seconds).to_string());
         assert_eq!(printed, ["4.56 µs", "12.3 ms", "250 ms", "2.40 s"]);
     }
 
     #[test]
-    fn growth_is_from_the_fewest_services_to_the_most() {
+    fn growth_is_from_fewest_services_to_most() {
         let figure = |services, seconds| Figure::new("parts", "x", (services, 4), Quantity::Seconds(seconds));
         let limit = Limit::AtMost(Quantity::Times(2.0));
         let figures = [figure(100, 1.0), figure(10_000, 9.0), figure(100_000, 3.0)];
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_holds_or_does_not_and_may_be_a_multiple_of_the_floor() {
+    fn limit_holds_or_does_not_and_may_be_multiple_of_floor() {
         let figure = |seen| Figure::new("parts", "apply", (1, 1), Quantity::Seconds(seen));
         let holds = |seen| figure(seen).beside(Quantity::Seconds(2.0)).wanting(Limit::TimesFloor(1.5)).holds;
         assert_eq!([holds(3.0), holds(3.1)], [Some(true), Some(false)]);

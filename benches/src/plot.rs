@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_drawn_through_the_figures_of_its_name() {
+    fn line_is_drawn_through_figures_of_its_name() {
         let figure = |services, seconds| {
             Figure::new("parts", "kernel, cold", (services, 4), Quantity::Seconds(seconds))
                 .beside(Quantity::Seconds(seconds / 2.0))

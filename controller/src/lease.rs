@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_that_was_lost_and_won_between_two_looks_is_another_tenure() {
+    async fn lease_lost_and_won_between_two_looks_is_another_term() {
         let (holder, mut lease) = Lease::manual();
         holder.grant();
         let first = lease.acquired().await;

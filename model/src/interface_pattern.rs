@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stands_for_itself_and_with_a_star_for_all_that_begin_with_it() {
+    fn pattern_matches_its_name_or_prefix_before_a_star() {
         let (name, prefix): (InterfacePattern, InterfacePattern) =
             ("cni0".parse().unwrap(), "veth*".parse().unwrap());
         assert_eq!((name.to_string(), prefix.to_string()), ("cni0".to_owned(), "veth*".to_owned()));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_takes_for_no_name_is_refused() {
+    fn name_the_kernel_refuses_is_refused() {
         assert!("abcdefghijklmno".parse::<InterfacePattern>().is_ok());
         for text in ["", "*", ".", "..", "abcdefghijklmnop", "a b", "a/b", "a:1", "a*b", "a\"b", "ä"] {
             let error = text.parse::<InterfacePattern>().unwrap_err().to_string();

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_shares_work_that_panics_is_done_once() {
+    fn shared_work_that_panics_is_done_once() {
         let runs = AtomicUsize::new(0);
         let work = |share: &[u32]| {
             if share.contains(&999) {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_of_all_shares_is_in_the_order_of_the_items() {
+    fn shared_work_keeps_the_order_of_the_items() {
         for count in [0, 1, 2, 7, 1000] {
             let items: Vec<u32> = (0..count).collect();
             for least in [0, 1, 3, 5000] {

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn terminating_backends_are_chosen_only_where_no_ready_one_is_left() {
+    fn terminating_backends_are_chosen_only_without_ready_ones() {
         use BackendState::{Ready, Terminating};
         let remote_ready = backend(1, false, Ready);
         let local_ready = backend(2, true, Ready);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn backends_outside_the_topology_are_for_policy_local_only() {
+    fn backends_outside_topology_are_for_policy_local_only() {
         use BackendState::{Ready, Terminating};
         let elsewhere = Backend { in_topology: false, ..backend(1, true, Ready) };
         let here = backend(2, false, Ready);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ready_backend_of_one_family_does_not_keep_the_other_from_its_last_resort() {
+    fn ready_backend_of_one_family_does_not_count_for_the_other() {
         let v6 = |state| Backend {
             local: true,
             state,

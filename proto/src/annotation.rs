@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_is_set_by_its_other_value_only() {
+    fn switch_is_set_by_its_other_value_only() {
         for switch in OF_SERVICES {
             assert_eq!(switch.is_set(&Annotations::new()), Ok(false));
             assert_eq!(switch.is_set(&annotated(switch.name, switch.default)), Ok(false));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_is_a_number_from_1_to_255() {
+    fn weight_is_number_from_1_to_255() {
         assert_eq!(weight(&Annotations::new()), Ok(1));
         assert_eq!(weight(&annotated(WEIGHT, "1")), Ok(1));
         assert_eq!(weight(&annotated(WEIGHT, "255")), Ok(255));

@@ -72,12 +72,12 @@ mod tests {
     include!("../../fuzz/replay.rs");
 
     #[test]
-    fn the_corpus_of_keys_breaks_no_law() {
+    fn corpus_of_keys_breaks_no_law() {
         replay("keys", super::key);
     }
 
     #[test]
-    fn the_corpus_of_values_breaks_no_law() {
+    fn corpus_of_values_breaks_no_law() {
         replay("values", super::value);
     }
 }

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_for_a_type_names_that_type_only() {
+    fn every_word_for_type_names_that_type_only() {
         let mut seen = BTreeSet::new();
         for kind in Kind::ALL {
             for word in kind.aliases().iter().chain([&kind.keyword()]) {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_of_a_manifest_is_understood() {
+    fn kind_of_manifest_is_understood() {
         for (word, kind) in [
             ("Service", Kind::Service),
             ("EndpointSlice", Kind::EndpointSlice),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_word_is_answered_with_the_known_ones() {
+    fn unknown_word_is_answered_with_known_ones() {
         let error = "deployment".parse::<Kind>().unwrap_err().to_string();
         assert!(error.contains("\"deployment\"") && error.contains("endpointslice"), "{error}");
     }

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_number_says_so() {
+    fn invalid_number_is_named() {
         for (json, reason) in [
             ("4294967296", "not a whole number in the range of this field"),
             ("-1", "not a whole number in the range of this field"),

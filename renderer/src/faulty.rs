@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_has_the_same_faults_and_another_has_others() {
+    fn same_seed_has_same_faults_and_another_has_others() {
         let switch = FaultSwitch::default();
         let first = outcomes(ALL, 1, &switch);
         assert!(first.contains(&true) && first.contains(&false));

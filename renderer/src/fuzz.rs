@@ -44,12 +44,12 @@ mod tests {
     include!("../../fuzz/replay.rs");
 
     #[test]
-    fn the_corpus_of_messages_breaks_no_law() {
+    fn corpus_of_messages_breaks_no_law() {
         replay("netlink", super::netlink);
     }
 
     #[test]
-    fn the_corpus_of_objects_becomes_no_syntax() {
+    fn corpus_of_objects_becomes_no_syntax() {
         replay("objects", |input| super::text(&contiv_model::wire::fuzz::snapshot(input)));
     }
 }

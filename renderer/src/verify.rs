@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_at_every_look_is_drift_and_what_is_on_its_way_is_none() {
+    fn difference_seen_at_every_look_is_drift_and_a_passing_one_is_not() {
         let found =
             |elements: &[&str]| elements.iter().map(|element| drift(element)).collect::<BTreeSet<_>>();
         assert_eq!(Confirmation::default().take(found(&[])), Some(found(&[])));

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_reads_as_a_sentence_and_a_name_cannot_break_the_line() {
+    fn change_reads_as_sentence_and_name_cannot_break_line() {
         let what = "deleted the table".to_owned();
         let by = Some(Process { name: "nft\n".to_owned(), pid: 7 });
         assert_eq!(ForeignChange { what: what.clone(), by }.to_string(), "nft\\n (pid 7) deleted the table");

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_is_one_line_whatever_the_object_is_called() {
+    fn problem_is_one_line_for_any_object_name() {
         let name = "Service default/we\nb\u{1b}[2J\u{9b}";
         let problem = Problem {
             source: "a\rb.yaml".to_owned(),

@@ -63,12 +63,12 @@ mod tests {
     include!("../../fuzz/replay.rs");
 
     #[test]
-    fn the_corpus_of_manifests_breaks_no_law() {
+    fn corpus_of_manifests_breaks_no_law() {
         replay("manifests", super::manifest);
     }
 
     #[test]
-    fn the_corpus_of_store_urls_breaks_no_law() {
+    fn corpus_of_store_urls_breaks_no_law() {
         replay("store-urls", super::url);
     }
 }

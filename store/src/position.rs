@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_keys_are_remembered_each_once_as_it_is_last() {
+    fn newest_keys_are_remembered_each_once_as_it_is_last() {
         let entries = [3, 1, 9, 4, 8, 2].map(entry).to_vec();
         let mut position = Position::of(&Snapshot { revision: 9, entries, problems: Vec::new() });
         assert_eq!(written(&position), ["/3", "/4", "/8", "/9"]);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_for_is_not_remembered_and_a_large_value_only_by_its_revisions() {
+    fn values_too_large_are_remembered_only_by_revision() {
         let put = |key: &str, value: Vec<u8>| {
             Change::Put(Entry { key: key.to_owned(), value: value.into(), ..entry(2) })
         };

@@ -204,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn folder_is_the_same_store_wherever_links_may_lead() {
+    fn folder_is_same_store_wherever_links_may_lead() {
         let [inside, anywhere, other] =
             ["dir:/a", "dir:/a?links=anywhere", "dir:/b"].map(|url| url.parse::<StoreUrl>().unwrap());
         assert!(inside.names_the_store_of(&anywhere) && !inside.names_the_store_of(&other));
     }
 
     #[test]
-    fn what_is_wrong_with_a_url_is_named() {
+    fn url_error_is_named() {
         for (url, problem) in [
             ("dir:", "path is missing"),
             ("dir:?links=anywhere", "path is missing"),

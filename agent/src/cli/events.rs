@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_the_digits_that_are_of_interest() {
+    fn times_have_digits_that_are_of_interest() {
         for (ms, expected) in
             [(0.0421, "42us"), (1.26, "1.3ms"), (99.94, "99.9ms"), (412.3, "412ms"), (26_214.0, "26.2s")]
         {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_before_anything_else() {
+    fn failure_is_reported_before_anything_else() {
         let event: EventView = serde_json::from_value(serde_json::json!({
             "seq_num": 3, "kind": "change", "description": "1 put", "start": "2026-01-02T03:04:05Z", "duration_ms": 0.1,
             "renderers": {

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_host_and_port_by_http() {
+    fn server_is_host_and_port_by_http() {
         for (url, expected) in [
             ("http://127.0.0.1:9999", "http://127.0.0.1:9999"),
             ("http://[::1]:9999/", "http://[::1]:9999"),

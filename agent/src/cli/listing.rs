@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn each_form_says_the_same() {
+    fn output_forms_agree() {
         let print = |output| listing().print(output, &TableOptions::default(), None, false).unwrap();
         assert_eq!(print(Output::Table), "NAME\na\nb\n");
         assert_eq!(print(Output::Wide), "NAME   EXTRA\na      more\nb      more\n");

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_carry_its_namespace() {
+    fn name_may_carry_its_namespace() {
         let name = |text: &str| text.parse::<Name>().map(|name| (name.namespace, name.name));
         assert_eq!(name("web"), Ok((None, "web".to_owned())));
         assert_eq!(name("shop/web"), Ok((Some("shop".to_owned()), "web".to_owned())));

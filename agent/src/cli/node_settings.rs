@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn node_of_this_machine_is_chosen_before_the_first() {
+    fn node_of_this_machine_is_chosen_before_first() {
         for (nodes, expected, note) in [
             (&["n1", "here"][..], "here", ""),
             (&[], "here", ""),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn process_keys_are_keys_of_the_configuration() {
+    fn process_keys_are_keys_of_configuration() {
         let command = Config::augment_args_for_update(Command::new("settings"));
         let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
         assert!(PROCESS_KEYS.iter().all(|key| known.contains(key)), "{known:?}");

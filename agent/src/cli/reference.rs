@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_references_in_the_documentation_are_what_the_code_says() {
+    fn reference_pages_match_the_code() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
         for (name, text) in [("metrics.md", metrics()), ("configuration.md", configuration().unwrap())] {
             let stored = fs::read_to_string(docs.join(name)).unwrap();

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_do_not_go_together_are_answered_with_what_was_probably_meant() {
+    fn arguments_incompatible_suggest_the_likely_command() {
         for (line, expected) in [
             ("servcie", "did you mean service?"),
             ("endpointslcies", "did you mean endpointslice?"),

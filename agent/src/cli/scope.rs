@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_found_by_its_name_in_one_namespace_or_in_all() {
+    fn service_is_found_by_its_name_in_one_namespace_or_in_all() {
         for (arguments, expected) in [
             (&[][..], &["default/web"][..]),
             (&["web"], &["default/web"]),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_answered_with_what_may_have_been_meant() {
+    fn service_unknown_suggests_similar_names() {
         let (found, missing) = select(&["shop/crat", "web"]);
         assert_eq!(found, ["default/web"], "the others are shown");
         assert_eq!(missing, "error: the agent has no service shop/crat; did you mean shop/cart?\n");

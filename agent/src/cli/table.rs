@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_does_nothing_to_a_terminal_and_stays_on_its_line() {
+    fn cell_does_nothing_to_terminal_and_stays_on_its_line() {
         let mut table = Table::new(&["TYPE", "IP"]);
         table.push(vec!["\x1b[2Jevil\nROOT", "\u{9b}31m"]);
         let text = table.within(None).to_string();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell_and_lines_end_where_their_text_does() {
+    fn columns_fit_widest_cell_without_trailing_spaces() {
         let mut table = Table::new(&["NAME", "IPS"]);
         table.push(vec!["a-long-name", "<none>"]);
         table.push(vec!["é", ""]);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_narrow_terminal_lists_are_cut_before_names_and_addresses_last() {
+    fn narrow_terminal_cuts_lists_before_names_and_addresses() {
         let mut table = Table::new(&["NAME", "CLUSTER-IP", "PORT(S)"]);
         table.push(vec!["a-long-name-of-a-service", "10.96.100.200", "80/TCP,443/TCP,8080/TCP,8443/TCP"]);
         for (width, expected) in [
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_come_later_stand_in_the_same_columns() {
+    fn rows_that_come_later_stand_in_same_columns() {
         let rows = |names: &[&str]| {
             let mut table = Table::new(&["NAME", "IP"]);
             for name in names {

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_beyond_the_screen_are_counted() {
+    fn lines_beyond_screen_are_counted() {
         let text = "1\n2\n3\n4\n";
         assert_eq!(fitting(text, 4), ["1", "2", "3", "4"]);
         let cut = fitting(text, 3);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn into_a_file_go_only_lines_that_are_new() {
+    fn watch_into_a_file_writes_only_new_lines() {
         let (mut shown, mut out) = (BTreeSet::new(), Vec::new());
         for text in ["NAME\na 1\nb 1\n", "NAME\na 1\nb 1\n", "NAME\na 2\nb 1\n", "NAME\na 1\n"] {
             print_new_lines(text, &mut shown, &mut out).unwrap();

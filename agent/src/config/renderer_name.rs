@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_are_those_of_the_registry() {
+    fn names_are_those_of_registry() {
         for name in registry::NAMES {
             assert_eq!(name.parse::<RendererName>().unwrap().as_str(), name);
             assert!(

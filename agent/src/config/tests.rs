@@ -67,7 +67,7 @@ const VALUES: [(&str, &str, &str); 44] = [
 ];
 
 #[test]
-fn every_key_of_the_file_counts_and_its_flag_counts_more() {
+fn every_key_of_file_counts_and_its_flag_counts_more() {
     let keys: Vec<&str> = VALUES.iter().map(|(key, _, _)| *key).collect();
     assert_eq!(flags::keys::<Config>(), keys, "a key is missing here");
     let named = load("node-name = \"n\"", &[]).unwrap();
@@ -84,7 +84,7 @@ fn every_key_of_the_file_counts_and_its_flag_counts_more() {
 }
 
 #[test]
-fn the_effective_configuration_is_a_file_that_says_the_same() {
+fn effective_configuration_reads_back_the_same() {
     let lines: Vec<String> = VALUES.iter().map(|(key, value, _)| format!("{key} = {value}")).collect();
     let file = lines.join("\n");
     let config = load(&file, &[]).unwrap();
@@ -92,7 +92,7 @@ fn the_effective_configuration_is_a_file_that_says_the_same() {
 }
 
 #[test]
-fn every_setting_of_the_processor_is_a_key() {
+fn every_setting_of_processor_is_key() {
     let lines: Vec<String> = VALUES.iter().map(|(key, value, _)| format!("{key} = {value}")).collect();
     let expected = ProcessorConfig {
         node_name: NodeName::new("n1"),
@@ -121,7 +121,7 @@ fn every_setting_of_the_processor_is_a_key() {
 }
 
 #[test]
-fn what_gets_into_etcd_is_what_the_keys_say() {
+fn etcd_keys_reach_the_etcd_client() {
     let file = "store = \"etcds://a:1\"\netcd-ca-file = \"/ca\"\netcd-cert-file = \"/cert\"\n\
                 etcd-key-file = \"/key\"\netcd-user = \"contiv\"\netcd-password-file = \"/password\"";
     let expected = EtcdAccess {
@@ -141,7 +141,7 @@ fn what_gets_into_etcd_is_what_the_keys_say() {
 }
 
 #[test]
-fn every_setting_of_the_route_renderer_is_a_key() {
+fn every_setting_of_route_renderer_is_key() {
     let lines: Vec<String> = VALUES.iter().map(|(key, value, _)| format!("{key} = {value}")).collect();
     let expected = RouteOptions {
         advertise: [AddressKind::Cluster].into_iter().collect(),
@@ -157,14 +157,14 @@ fn every_setting_of_the_route_renderer_is_a_key() {
 }
 
 #[test]
-fn what_the_file_sets_a_flag_can_take_back() {
+fn flag_unsets_a_key_of_the_file() {
     let file = "node-name = \"n\"\nzone = \"a\"\nhealthz-listen = \"[::]:1\"";
     let config = load(file, &["--zone=", "--healthz-listen="]).unwrap();
     assert_eq!(config, load("node-name = \"n\"", &[]).unwrap());
 }
 
 #[test]
-fn the_commented_default_file_documents_every_key_with_its_default() {
+fn commented_default_file_documents_every_key_with_its_default() {
     let text = include_str!("../../../systemd/agent.toml");
     // Commented keys have no space after the sign; sentences do.
     let uncommented: String = text
@@ -182,13 +182,13 @@ fn the_commented_default_file_documents_every_key_with_its_default() {
 }
 
 #[test]
-fn an_unset_node_name_is_the_host_name_as_the_kubelet_has_it() {
+fn unset_node_name_is_host_name_as_kubelet_has_it() {
     let name = load("", &[]).unwrap().node_name;
     assert!(!name.is_empty() && name == name.trim().to_lowercase(), "{name:?}");
 }
 
 #[test]
-fn unknown_keys_are_named_with_file_line_and_the_nearest_known_key() {
+fn unknown_keys_are_named_with_file_line_and_nearest_known_key() {
     let problems = problem("\nzzz = 1\nnode-nam = \"x\"\nlog_level = \"info\"\n", &[]);
     let lines: Vec<&str> = problems.lines().collect();
     assert_eq!(lines.len(), 3, "{problems}");
@@ -204,7 +204,7 @@ fn unknown_keys_are_named_with_file_line_and_the_nearest_known_key() {
 }
 
 #[test]
-fn a_wrong_value_is_named_with_file_line_and_key() {
+fn wrong_value_is_named_with_file_line_and_key() {
     for (file, expected) in [
         ("\nlisten = \"127.0.0.1\"", "agent.toml:2: listen: "),
         ("store = \"zookeeper://a\"", "agent.toml:1: store: store URL \"zookeeper://a\": expected dir:PATH"),
@@ -227,7 +227,7 @@ fn a_wrong_value_is_named_with_file_line_and_key() {
 }
 
 #[test]
-fn what_has_the_right_form_and_makes_no_sense_is_refused_with_the_way_out() {
+fn settings_out_of_range_are_refused_with_a_hint() {
     for (file, flags, expected) in [
         ("renderers = []", &[][..], "renderers: name at least one of nftables"),
         ("", &["--renderers=dry-run,dry-run"], "renderers: dry-run is named twice"),
@@ -270,7 +270,7 @@ fn what_has_the_right_form_and_makes_no_sense_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn a_file_that_is_named_must_be_there() {
+fn file_that_is_named_must_be_there() {
     let path = Path::new("/nowhere/agent.toml");
     let problem = Config::load(Some(path), &ConfigFlags::default()).unwrap_err().to_string();
     assert!(problem.contains("/nowhere/agent.toml"), "{problem}");

@@ -30,7 +30,7 @@ async fn is_open(stream: &mut TcpStream) -> bool {
 }
 
 #[test]
-fn the_limit_of_open_files_is_that_of_the_process_as_it_is_now() {
+fn limit_of_open_files_is_that_of_process_as_it_is_now() {
     let limits =
         "Limit  Soft Limit  Hard Limit  Units \nMax open files            1000   524288   files     \n";
     assert_eq!(open_files(&Ok(limits.to_owned())), 1000);
@@ -39,7 +39,7 @@ fn the_limit_of_open_files_is_that_of_the_process_as_it_is_now() {
 }
 
 #[tokio::test]
-async fn who_says_nothing_keeps_nobody_out_and_of_too_many_the_oldest_ends() {
+async fn silent_connections_block_nobody_and_the_oldest_ends_first() {
     let address = start(3).await;
     let mut silent = Vec::new();
     for _ in 0..50 {
@@ -56,7 +56,7 @@ async fn who_says_nothing_keeps_nobody_out_and_of_too_many_the_oldest_ends() {
 }
 
 #[tokio::test]
-async fn a_connection_that_has_ended_makes_room() {
+async fn connection_that_has_ended_makes_room() {
     let address = start(2).await;
     let mut first = TcpStream::connect(address).await.unwrap();
     assert!(ask(&mut first).await.contains("200 OK"));
@@ -70,7 +70,7 @@ async fn a_connection_that_has_ended_makes_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_on_which_nothing_is_said_ends_also_in_the_middle_of_a_request() {
+async fn silent_connection_ends_even_within_a_request() {
     let address = start(3).await;
     for said in ["", "GET / HTTP/1.1\r\nhost: he"] {
         let mut stream = TcpStream::connect(address).await.unwrap();

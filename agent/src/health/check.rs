@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_of_what_a_health_check_says_are_updates() {
+    fn update_is_sent_only_when_health_check_answer_changes() {
         let local = |address: &str| vec![backend(address, true, BackendState::Ready)];
         let with = |port, address| service(port, vec![local(address)]);
         let one = LocalEndpoints { ipv4: 1, ipv6: 0 };
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_updates_together_the_later_counts_where_both_say_something() {
+    fn updates_merged_keep_the_later_value_of_each_field() {
         let check = |port| Some(HealthCheck { port, local_endpoints: LocalEndpoints::default() });
         let id = |name: &str| ServiceId::new("shop", name);
         let node_ips = Some(["192.168.0.1".parse().unwrap()].into());
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_of_the_node_are_an_update() {
+    fn addresses_of_node_are_update() {
         let node_ips: BTreeSet<IpAddr> = ["192.168.0.1".parse().unwrap()].into();
         let node = Some(NodeFacts { node_ips: node_ips.clone(), ..NodeFacts::default() });
         let update = HealthUpdate::of(&ChangeSet { node, ..ChangeSet::default() });

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dataplane_is_out_of_date_when_a_change_waits_for_more_than_60_s() {
+    fn dataplane_is_outdated_when_a_change_waits_over_60_s() {
         let start = Instant::now();
         let health = ProxyHealth { in_sync: true, unapplied_since: Some(start), ..ProxyHealth::starting() };
         for (seconds, expected) in [(0, true), (60, true), (61, false)] {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_no_reason_to_leave_the_node_but_its_endpoints_cannot_be_relied_on() {
+    fn failure_keeps_the_node_but_distrusts_its_endpoints() {
         let health = ProxyHealth { in_sync: false, ..ProxyHealth::starting() };
         let now = Instant::now();
         assert_eq!((health.is_up_to_date(now), health.can_be_relied_on(now)), (true, false));

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn only_numbers_and_localhost_are_names_of_this_machine() {
+    fn host_header_allows_only_ip_addresses_and_localhost() {
         for host in ["127.0.0.1:9999", "10.0.0.1", "[::1]:9999", "localhost", "LOCALHOST:9999"] {
             assert_eq!(verdict(&Method::GET, &[("host", host)]), Ok(()), "{host}");
         }

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_that_nobody_reads_take_up_bounded_memory_and_small_ones_are_always_given() {
+    async fn unread_large_responses_are_bounded_and_small_ones_are_not() {
         let room = ResponseBudget::new();
         let size = UNREAD / 8;
         let mut unread = Vec::new();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn so_many_answers_are_made_at_a_time_and_the_others_wait_for_their_turn_but_not_for_ever() {
+    async fn concurrent_responses_are_limited_and_waiting_times_out() {
         let (room, making, most) = (ResponseBudget::new(), AtomicUsize::new(0), AtomicUsize::new(0));
         let counted = |time: Duration| {
             let (making, most) = (&making, &most);

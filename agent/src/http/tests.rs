@@ -65,7 +65,7 @@ pub(super) async fn ready(renderers: Vec<crate::event_loop::RendererSpec>) -> Ha
 }
 
 #[tokio::test]
-async fn readiness_waits_for_the_store_and_for_every_renderer() {
+async fn readiness_waits_for_store_and_for_every_renderer() {
     let (spec, renderer) = Scripted::new("test");
     renderer.set(Mode::Hang);
     let harness = Harness::start(vec![spec], vec![]);
@@ -119,7 +119,7 @@ async fn everything_there_is_can_be_seen() {
 }
 
 #[tokio::test]
-async fn the_page_lists_every_endpoint_and_the_main_numbers() {
+async fn page_lists_every_endpoint_and_main_numbers() {
     let harness = ready(vec![]).await;
     let (status, page) = request(&harness, HERE, "GET", "/").await;
     assert_eq!(status, StatusCode::OK);
@@ -130,7 +130,7 @@ async fn the_page_lists_every_endpoint_and_the_main_numbers() {
 }
 
 #[tokio::test]
-async fn the_endpoints_listed_are_those_that_are_served() {
+async fn endpoints_listed_are_those_that_are_served() {
     let harness = ready(vec![]).await;
     for (method, path, _) in ENDPOINTS {
         let path = path.replace("/trace", "/trace?from=10.1.0.9&to=10.96.0.1&port=80&protocol=tcp");
@@ -144,7 +144,7 @@ async fn the_endpoints_listed_are_those_that_are_served() {
 }
 
 #[tokio::test]
-async fn the_log_level_is_shown_and_changed_and_a_wrong_one_is_refused() {
+async fn log_level_is_shown_and_changed_and_wrong_one_is_refused() {
     let harness = ready(vec![]).await;
     let api = harness.api();
     let ask = async |method: &str, body: &'static str| {
@@ -168,7 +168,7 @@ async fn the_log_level_is_shown_and_changed_and_a_wrong_one_is_refused() {
 }
 
 #[tokio::test]
-async fn the_history_is_selected_by_its_arguments() {
+async fn history_is_selected_by_its_arguments() {
     let harness = ready(vec![]).await;
     harness.say(batch(8, vec![put(slice("web", 2))])).await;
     harness.history(|records| records.len() == 2).await;
@@ -193,7 +193,7 @@ async fn the_history_is_selected_by_its_arguments() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_answered_with_where_to_look() {
+async fn unknown_path_answers_with_where_to_look() {
     let harness = ready(vec![]).await;
     for (path, expected) in [
         ("/services/default/none", "/quarantine"),
@@ -211,7 +211,7 @@ async fn what_is_not_there_is_answered_with_where_to_look() {
 }
 
 #[tokio::test]
-async fn a_resync_is_only_for_callers_on_this_machine() {
+async fn resync_is_only_for_callers_on_this_machine() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = ready(vec![spec]).await;
     renderer.call().await;
@@ -227,7 +227,7 @@ async fn a_resync_is_only_for_callers_on_this_machine() {
 }
 
 #[tokio::test]
-async fn a_dump_of_a_renderer_that_hangs_is_an_error_and_not_a_wait() {
+async fn dump_of_renderer_that_hangs_is_error_and_not_wait() {
     let (spec, mut renderer) = Scripted::new("test");
     renderer.set(Mode::Hang);
     let harness = ready(vec![spec]).await;
@@ -248,7 +248,7 @@ async fn a_dump_of_a_renderer_that_hangs_is_an_error_and_not_a_wait() {
 }
 
 #[tokio::test]
-async fn a_dump_waits_for_a_renderer_that_is_busy_and_shows_what_it_has_applied() {
+async fn dump_waits_for_a_busy_renderer_and_shows_its_state() {
     let (spec, mut renderer) = Scripted::new("test");
     renderer.set(Mode::Hang);
     let harness = ready(vec![spec]).await;
@@ -265,7 +265,7 @@ async fn a_dump_waits_for_a_renderer_that_is_busy_and_shows_what_it_has_applied(
 }
 
 #[tokio::test]
-async fn a_renderer_that_panics_over_a_dump_is_made_anew() {
+async fn renderer_that_panics_over_dump_is_made_anew() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = ready(vec![spec]).await;
     renderer.call().await;
@@ -279,7 +279,7 @@ async fn a_renderer_that_panics_over_a_dump_is_made_anew() {
 }
 
 #[tokio::test]
-async fn an_agent_that_stops_says_so() {
+async fn stopping_agent_answers_that_it_stops() {
     let harness = ready(vec![]).await;
     harness.requests.send(crate::event_loop::Request::Shutdown).await.unwrap();
     let (status, reason) = error(&harness, "/liveness").await;

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn log_lines_lost_are_told_when_the_queue_is_empty() {
+    fn lost_log_lines_are_counted_when_the_queue_is_empty() {
         let (out, mut reader) = UnixStream::pair().unwrap();
         let mut lines = LogLines::start(out).unwrap();
         let writer = lines.clone();

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_value_holds_its_event_is_one_line_without_control_characters() {
+    fn event_with_control_characters_stays_on_one_line() {
         let (writer, written) = channel();
         let lines = tracing_subscriber::fmt()
             .with_ansi(false)

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn panic_is_written_whatever_the_level_is_before_it_goes_on() {
+    fn panic_is_logged_at_any_level_before_unwinding() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let lines = LogLines::start(File::create(&path).unwrap()).unwrap();

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_metric_carries_the_prefix_and_is_there_from_the_start_or_its_first_event() {
+    fn metrics_carry_the_prefix_and_exist_from_start_or_first_event() {
         let metrics = Metrics::new(1);
         metrics.events.count("change");
         metrics.renderers.applied("nftables", Duration::from_micros(150));

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out_and_no_file_is_left() {
+    fn spool_returns_what_was_written_and_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let entry = |key: &str, value: Vec<u8>, mod_revision| Entry {
             key: key.to_owned(),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn half_an_entry_is_an_error_and_not_the_end() {
+    fn half_entry_is_error_and_not_end() {
         let folder = tempfile::tempdir().unwrap();
         let entry =
             Entry { key: "/a".to_owned(), value: vec![7; 100].into(), create_revision: 1, mod_revision: 1 };

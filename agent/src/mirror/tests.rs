@@ -32,7 +32,7 @@ fn values(saved: &Saved) -> Vec<(&str, &[u8])> {
 }
 
 #[tokio::test]
-async fn everything_is_written_when_the_handle_is_dropped_and_loaded_at_the_next_start() {
+async fn mirror_dropped_writes_everything_for_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let RunningMirror { mut handle, ended, .. } = start(folder.path());
     assert_eq!(handle.load().await.unwrap(), None);
@@ -53,7 +53,7 @@ async fn wait_until_caught_up(reports: &mut mpsc::Receiver<MirrorReport>) {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_written_is_reported_and_the_agent_goes_on() {
+async fn folder_that_cannot_be_written_is_reported_and_agent_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     let RunningMirror { mut handle, mut reports, ended } = start(&missing);
@@ -71,7 +71,7 @@ async fn a_folder_that_cannot_be_written_is_reported_and_the_agent_goes_on() {
 }
 
 #[tokio::test]
-async fn after_a_failure_everything_is_asked_for_again_even_if_nothing_changes() {
+async fn mirror_after_write_failure_asks_for_the_whole_state() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     let RunningMirror { mut handle, mut reports, ended } = start(&missing);
@@ -84,7 +84,7 @@ async fn after_a_failure_everything_is_asked_for_again_even_if_nothing_changes()
 }
 
 #[tokio::test]
-async fn a_stop_after_a_failure_leaves_what_was_saved_before_as_it_was() {
+async fn stop_after_a_failure_keeps_the_older_mirror() {
     let folder = tempfile::tempdir().unwrap();
     let (there, away) = (folder.path().join("there"), folder.path().join("away"));
     std::fs::create_dir(&there).unwrap();
@@ -110,7 +110,7 @@ async fn a_stop_after_a_failure_leaves_what_was_saved_before_as_it_was() {
 }
 
 #[test]
-fn changes_of_one_key_are_written_once_and_a_replacement_makes_them_meaningless() {
+fn mirror_writes_a_key_once_and_a_list_replaces_pending_changes() {
     let folder = tempfile::tempdir().unwrap();
     let (mut mirror, _) = Mirror::open(folder.path(), "dir:/x").unwrap();
     let mut pending = Pending::default();

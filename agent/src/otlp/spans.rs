@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_one_trace_down_to_the_transaction_of_each_renderer() {
+    fn change_is_one_trace_down_to_transaction_of_each_renderer() {
         let (clock, started) = clock(50);
         let report = Report { added: 3, sent: Some(started + Duration::from_millis(4)), ..Report::default() };
         let applied =
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_had_to_render_has_no_trace_and_what_is_not_done_is_named() {
+    fn change_nobody_renders_has_no_trace_and_unfinished_one_is_named() {
         let (clock, _) = clock(50);
         let ids = RandomIdGenerator::default();
         assert!(spans(&record(BTreeMap::new()), &ids, clock).is_empty());

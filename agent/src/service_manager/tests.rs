@@ -53,7 +53,7 @@ fn recorded_without_room_for(
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_without_room_is_told_at_the_next_look() {
+async fn message_without_room_is_sent_at_the_next_tick() {
     let (manager, mut notified) = recorded_without_room_for(&["READY", "STATUS", "RELOADING"]);
     let (reloads, reloaded) = mpsc::channel(1);
     let look = || {
@@ -96,7 +96,7 @@ fn web() -> FeedEvent {
 }
 
 #[tokio::test]
-async fn ready_is_told_once_and_only_when_every_renderer_has_its_first_snapshot() {
+async fn ready_is_notified_once_after_every_first_snapshot() {
     let (spec, renderer) = Scripted::new("slow");
     renderer.set(Mode::Hang);
     let harness = Harness::start(vec![spec], vec![]);
@@ -115,7 +115,7 @@ async fn ready_is_told_once_and_only_when_every_renderer_has_its_first_snapshot(
 }
 
 #[tokio::test(start_paused = true)]
-async fn ready_is_told_at_once_and_not_at_the_next_question() {
+async fn ready_is_notified_at_once_and_not_at_the_next_tick() {
     let (requests, mut asked) = mpsc::channel(1);
     let (manager, mut notified) = recorded();
     let (_reloads, reloaded) = mpsc::channel(1);
@@ -139,7 +139,7 @@ async fn ready_is_told_at_once_and_not_at_the_next_question() {
 }
 
 #[tokio::test]
-async fn a_reload_is_over_when_every_renderer_has_everything_again() {
+async fn reload_is_over_when_every_renderer_has_everything_again() {
     let (spec, renderer) = Scripted::new("slow");
     let harness = Harness::start(vec![spec], vec![web()]);
     let (manager, mut notified) = recorded();
@@ -157,7 +157,7 @@ async fn a_reload_is_over_when_every_renderer_has_everything_again() {
 }
 
 #[tokio::test]
-async fn a_loop_that_does_not_answer_does_not_feed_the_watchdog() {
+async fn loop_that_does_not_answer_does_not_feed_watchdog() {
     // Nobody takes requests out of this.
     let (requests, _taken) = mpsc::channel(1);
     let (manager, mut notified) = recorded();
@@ -206,7 +206,7 @@ impl Instance {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controllers_are_ready_as_the_active_instance_or_as_a_standby_and_say_which() {
+async fn controllers_are_ready_as_active_or_standby_and_say_which() {
     let store = MemoryStore::new();
     let mut active = Instance::start(&store, "one", true);
     active.run();
@@ -221,7 +221,7 @@ async fn controllers_are_ready_as_the_active_instance_or_as_a_standby_and_say_wh
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_has_not_read_all_it_needs_is_named_and_holds_up_no_start() {
+async fn controller_not_synced_is_named_and_blocks_no_start() {
     let mut instance = Instance::start(&MemoryStore::new(), "one", false);
     instance.run();
     told_until(&mut instance.notified, "active; not everything is read yet: connector").await;
@@ -229,7 +229,7 @@ async fn a_controller_that_has_not_read_all_it_needs_is_named_and_holds_up_no_st
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_does_not_answer_does_not_feed_the_watchdog() {
+async fn controller_that_does_not_answer_does_not_feed_watchdog() {
     let store = MemoryStore::new();
     let mut instance = Instance::start(&store, "one", true);
     // Nobody runs it.

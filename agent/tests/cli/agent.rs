@@ -139,7 +139,7 @@ pub(crate) fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_changed_manifest_is_rendered_and_a_broken_one_leaves_the_last_good_one_in_force() {
+fn manifest_change_is_rendered_and_broken_one_keeps_last_good() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let file = folder.path().join("manifests/web.yaml");
@@ -155,7 +155,7 @@ fn a_changed_manifest_is_rendered_and_a_broken_one_leaves_the_last_good_one_in_f
 }
 
 #[test]
-fn half_open_connections_leave_descriptors_for_the_store() {
+fn half_open_connections_leave_descriptors_for_store() {
     let folder = folder();
     let agent = command(&arguments(folder.path(), "127.0.0.1:0"));
     let mut limited = Command::new("sh");
@@ -183,7 +183,7 @@ fn half_open_connections_leave_descriptors_for_the_store() {
 }
 
 #[test]
-fn load_balancers_ask_on_an_address_of_their_own() {
+fn load_balancers_ask_on_address_of_their_own() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     for path in ["/healthz", "/livez"] {
@@ -197,7 +197,7 @@ fn load_balancers_ask_on_an_address_of_their_own() {
 }
 
 #[test]
-fn sigterm_ends_it_at_once_and_sighup_is_a_resync() {
+fn sigterm_ends_it_at_once_and_sighup_is_resync() {
     let folder = folder();
     let mut agent = Agent::start(folder.path());
     agent.signal("HUP");
@@ -213,7 +213,7 @@ fn sigterm_ends_it_at_once_and_sighup_is_a_resync() {
 }
 
 #[test]
-fn a_second_agent_and_a_cleanup_are_refused_while_one_runs() {
+fn second_agent_and_cleanup_are_refused_while_one_runs() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let pid = format!("pid {}", agent.process.0.id());
@@ -231,7 +231,7 @@ fn a_second_agent_and_a_cleanup_are_refused_while_one_runs() {
 }
 
 #[test]
-fn what_keeps_it_from_starting_is_named_with_the_way_out() {
+fn start_failure_is_named_with_a_hint() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let taken = agent.address.clone();

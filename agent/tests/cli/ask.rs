@@ -67,7 +67,7 @@ fn rows_are_sorted_and_stand_without_header_on_demand() {
 }
 
 #[test]
-fn types_are_those_of_the_stored_services() {
+fn types_are_those_of_stored_services() {
     let folder = folder();
     let port = "spec: {type: NodePort, ";
     let node_port =
@@ -100,7 +100,7 @@ fn services_left_to_another_proxy_are_mentioned() {
 }
 
 #[test]
-fn address_of_an_agent_needs_no_scheme() {
+fn address_of_agent_needs_no_scheme() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let run = run(&["services", "-A", "-o", "name", "--agent", &agent.address]);
@@ -108,7 +108,7 @@ fn address_of_an_agent_needs_no_scheme() {
 }
 
 #[test]
-fn shell_completes_services_of_the_agent() {
+fn shell_completes_services_of_agent() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let complete = |words: &[&str]| {
@@ -157,7 +157,7 @@ fn health_checks_and_held_deletions_are_commands() {
 }
 
 #[test]
-fn status_of_a_dry_run_has_no_error_in_it() {
+fn status_of_dry_run_has_no_error_in_it() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let run = ask(&agent, &["status"]);
@@ -171,7 +171,7 @@ fn status_of_a_dry_run_has_no_error_in_it() {
 }
 
 #[test]
-fn events_name_the_manifest_that_cannot_be_read() {
+fn events_name_manifest_that_cannot_be_read() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     fs::write(folder.path().join("manifests/bad.yaml"), web("bad", 8).replace("port: 80,", "port: 99999,"))
@@ -184,7 +184,7 @@ fn events_name_the_manifest_that_cannot_be_read() {
 }
 
 #[test]
-fn watched_services_beyond_the_screen_are_counted() {
+fn watched_services_beyond_screen_are_counted() {
     let folder = folder();
     let many: Vec<String> = (20..60).map(|i| web(&format!("s{i}"), i)).collect();
     fs::write(folder.path().join("manifests/many.yaml"), many.join("---\n")).unwrap();
@@ -215,7 +215,7 @@ fn labels_select_services() {
 }
 
 #[test]
-fn a_service_that_is_not_there_is_answered_with_what_was_probably_meant() {
+fn unknown_service_suggests_similar_names() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     for command in ["services", "backends"] {
@@ -305,7 +305,7 @@ fn top_says_why_nothing_counts_where_nothing_does() {
 }
 
 #[test]
-fn what_comes_later_is_shown_while_somebody_watches() {
+fn watch_shows_later_changes() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let server = format!("http://{}", agent.address);
@@ -321,7 +321,7 @@ fn what_comes_later_is_shown_while_somebody_watches() {
 }
 
 #[test]
-fn without_an_agent_each_command_says_so_and_the_environment_names_another() {
+fn commands_without_agent_say_so_and_environment_names_another() {
     // Nobody listens on a port that was just given back.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for arguments in [&["services"][..], &["backends"], &["events"], &["status"], &["top", "--once"]] {

@@ -3,7 +3,7 @@ use std::fs;
 use crate::contiv::{command, finish, run, text};
 
 #[test]
-fn flags_win_over_the_environment_and_that_over_the_file() {
+fn flags_win_over_environment_and_that_over_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("agent.toml");
     let settings =
@@ -29,7 +29,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
 }
 
 #[test]
-fn a_configuration_that_is_wrong_is_exit_code_2_with_and_without_check() {
+fn wrong_configuration_exits_2_with_and_without_check() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("agent.toml");
     fs::write(&file, "stor = \"dir:/\"\n").unwrap();
@@ -63,13 +63,13 @@ fn wrong_usage_is_exit_code_2() {
 }
 
 #[test]
-fn the_version_is_printed() {
+fn version_is_printed() {
     let run = run(&["--version"]);
     assert_eq!((run.code, run.out), (0, format!("contiv {}\n", env!("CARGO_PKG_VERSION"))));
 }
 
 #[test]
-fn a_password_in_a_url_is_refused_and_not_printed() {
+fn password_in_url_is_refused_and_not_printed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("agent.toml");
     let url = "etcd://root:geheim@a:1";

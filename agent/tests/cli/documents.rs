@@ -221,7 +221,7 @@ impl Machine {
 }
 
 #[test]
-fn every_command_that_the_documents_show_works() {
+fn every_command_that_documents_show_works() {
     let mut documents: Vec<PathBuf> =
         fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path()).collect();
     documents.retain(|path| path.extension().is_some_and(|extension| extension == "md"));

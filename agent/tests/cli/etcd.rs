@@ -68,7 +68,7 @@ impl SecuredEtcd {
 }
 
 #[test]
-fn commands_get_into_an_etcd_with_certificates_and_users() {
+fn commands_get_into_etcd_with_certificates_and_users() {
     let guarded = SecuredEtcd::start();
     let apply = guarded.run(&["apply", "-f", &guarded.manifests()]);
     assert_eq!((apply.code, apply.out.as_str()), (0, "service/web created\nendpointslice/web-1 created\n"));
@@ -95,7 +95,7 @@ fn commands_get_into_an_etcd_with_certificates_and_users() {
 }
 
 #[test]
-fn objects_that_are_too_large_for_one_request_together_are_applied_in_several() {
+fn apply_splits_objects_too_large_for_one_request() {
     let runtime = Runtime::new().unwrap();
     let etcd = runtime.block_on(Etcd::start()).unwrap();
     let slice = |number: usize| {
@@ -122,7 +122,7 @@ fn objects_that_are_too_large_for_one_request_together_are_applied_in_several() 
 }
 
 #[test]
-fn the_agent_goes_on_without_a_password_that_is_right_and_tells_nobody_any() {
+fn agent_survives_a_wrong_password_and_never_prints_it() {
     let mut guarded = SecuredEtcd::start();
     assert_eq!(guarded.run(&["apply", "-f", &guarded.manifests()]).code, 0);
     let state = format!("--state-dir={}", text(&guarded.folder.path().join("state")));

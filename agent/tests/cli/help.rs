@@ -11,7 +11,7 @@ fn commands() -> Vec<String> {
 }
 
 #[test]
-fn help_fits_a_terminal_of_80_columns() {
+fn help_fits_terminal_of_80_columns() {
     let commands = commands();
     assert!(commands.len() > 15, "{commands:?}");
     for name in &commands {
@@ -30,7 +30,7 @@ fn help_fits_a_terminal_of_80_columns() {
 }
 
 #[test]
-fn version_names_the_commit() {
+fn version_names_commit() {
     let text = run(&["version"]);
     assert_eq!((text.code, text.err.as_str()), (0, ""));
     let expected = format!("contiv {} (commit ", env!("CARGO_PKG_VERSION"));
@@ -48,7 +48,7 @@ fn version_names_the_commit() {
 }
 
 #[test]
-fn completions_of_each_shell_ask_the_binary() {
+fn completions_of_each_shell_ask_binary() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let run = run(&["completions", shell]);
         assert_eq!((run.code, run.err.as_str()), (0, ""), "{shell}");

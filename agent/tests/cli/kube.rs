@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[test]
-fn bad_service_of_api_server_is_one_entry_of_the_quarantine() {
+fn bad_service_of_api_server_is_one_entry_of_quarantine() {
     let server = ApiServer::start().unwrap();
     let service = |cluster_ip: &str| {
         json!({

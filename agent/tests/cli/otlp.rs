@@ -74,7 +74,7 @@ impl Collector {
 }
 
 #[test]
-fn each_change_is_a_trace_at_the_collector_and_what_it_refuses_is_sent_again() {
+fn change_is_one_trace_and_is_sent_again_after_a_refusal() {
     let collector = Collector::start();
     let folder = folder();
     let mut arguments = arguments(folder.path(), "127.0.0.1:0");
@@ -118,7 +118,7 @@ fn collector_that_reads_nothing_holds_up_nothing() {
 }
 
 #[test]
-fn the_standard_variable_names_the_collector_too_and_a_wrong_one_is_refused() {
+fn standard_variable_names_the_collector_and_wrong_value_is_refused() {
     let check = |url: &str| {
         let mut command = command(&["agent", "--check-config", "--node-name", "n1"]);
         command.env("OTEL_EXPORTER_OTLP_ENDPOINT", url);

@@ -16,14 +16,14 @@ status: {addresses: [{type: InternalIP, address: 192.168.0.1}]}
 ";
 
 #[test]
-fn manifests_on_standard_input_become_a_ruleset() {
+fn manifests_on_standard_input_become_ruleset() {
     let run = run_with_input(&["render", "-f", "-"], &web("web", 7));
     assert_eq!((run.code, run.err.as_str()), (0, ""));
     assert!(run.out.contains("10.96.0.7 . tcp . 80") && run.out.contains("10.1.0.7 . 8080"), "{}", run.out);
 }
 
 #[test]
-fn the_result_does_not_depend_on_the_order_of_the_input() {
+fn result_does_not_depend_on_order_of_input() {
     let folder = tempfile::tempdir().unwrap();
     let [a, b] = ["a.yaml", "b.yaml"].map(|name| folder.path().join(name));
     fs::write(&a, web("a", 1)).unwrap();
@@ -38,7 +38,7 @@ fn the_result_does_not_depend_on_the_order_of_the_input() {
 }
 
 #[test]
-fn json_is_what_renderers_are_told_and_a_table_is_for_people() {
+fn json_has_the_renderer_input_and_table_is_for_people() {
     let run_as = |output| run_with_input(&["render", "-f", "-", "-o", output], &web("web", 7)).out;
     let json: serde_json::Value = serde_json::from_str(&run_as("json")).unwrap();
     assert_eq!(json["desired"]["services"]["shop/web"]["cluster_ips"][0], "10.96.0.7", "{json:#}");
@@ -50,7 +50,7 @@ fn json_is_what_renderers_are_told_and_a_table_is_for_people() {
 }
 
 #[test]
-fn what_is_broken_is_named_with_file_object_and_field_and_the_rest_is_rendered() {
+fn broken_objects_are_named_with_file_and_field_and_rest_is_rendered() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("bad-port.yaml"), web("broken", 8).replace("port: 80,", "port: 99999,")).unwrap();
@@ -95,7 +95,7 @@ fn kinds_that_are_of_no_use_are_counted_or_named() {
 }
 
 #[test]
-fn a_path_that_is_not_there_is_named_and_the_rest_is_rendered() {
+fn path_that_is_not_there_is_named_and_rest_is_rendered() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("web.yaml");
     fs::write(&file, web("web", 7)).unwrap();
@@ -106,7 +106,7 @@ fn a_path_that_is_not_there_is_named_and_the_rest_is_rendered() {
 }
 
 #[test]
-fn of_several_nodes_the_first_is_rendered_and_that_is_said() {
+fn first_of_several_nodes_is_rendered_and_named() {
     let input = web("web", 7) + NODES;
     let first = run_with_input(&["render", "-o", "json", "-f", "-"], &input);
     assert_eq!(first.code, 0);
@@ -118,7 +118,7 @@ fn of_several_nodes_the_first_is_rendered_and_that_is_said() {
 }
 
 #[test]
-fn node_that_is_not_in_the_input_is_said() {
+fn node_that_is_not_in_input_is_said() {
     let input = web("web", 7) + NODES;
     let run = run_with_input(&["render", "-f", "-", "--node-name", "n22"], &input);
     assert_eq!(run.code, 0);
@@ -129,7 +129,7 @@ fn node_that_is_not_in_the_input_is_said() {
 }
 
 #[test]
-fn slips_of_fields_and_kinds_are_named_with_a_suggestion() {
+fn slips_of_fields_and_kinds_are_named_with_suggestion() {
     let input =
         web("web", 7).replace("protocol:", "protocl:").replace("ports: [{", "ports: [{protocl: UDP, ");
     let render = run_with_input(&["render", "-f", "-"], &input);

@@ -72,7 +72,7 @@ fn start(folder: &Path, store: Option<&str>) -> (UnixDatagram, KillOnDrop) {
 }
 
 #[test]
-fn an_agent_that_cannot_read_its_store_is_alive_but_not_ready_and_says_why() {
+fn agent_with_unreadable_store_is_alive_but_not_ready() {
     let folder = folder();
     // Nobody listens there.
     let (socket, _agent) = start(folder.path(), Some("etcd://127.0.0.1:1"));
@@ -170,7 +170,7 @@ fn agent_whose_readers_have_stopped_works_and_obeys_sigterm() {
 }
 
 #[test]
-fn an_agent_that_cannot_start_says_why() {
+fn agent_start_failure_is_notified_with_the_reason() {
     let folder = folder();
     let (socket, mut agent) = start(folder.path(), Some("dir:/nowhere"));
     let told = until(&socket, "STATUS=failed: ");
@@ -179,7 +179,7 @@ fn an_agent_that_cannot_start_says_why() {
 }
 
 #[test]
-fn the_service_manager_hears_when_it_is_ready_that_it_lives_when_it_reloads_and_when_it_stops() {
+fn systemd_is_notified_of_ready_watchdog_reload_and_stop() {
     let folder = folder();
     let (socket, agent) = start(folder.path(), None);
     let started = until(&socket, "READY=1");
@@ -214,7 +214,7 @@ fn start_controllers(folder: &Path, store: &str, identity: &str) -> (UnixDatagra
 }
 
 #[test]
-fn the_service_manager_hears_which_instance_of_the_controllers_is_active_that_it_lives_and_when_it_stops() {
+fn systemd_is_notified_of_the_active_controller_instance() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = Runtime::new().unwrap();
     let etcd = runtime.block_on(Etcd::start()).unwrap();
@@ -246,7 +246,7 @@ fn the_service_manager_hears_which_instance_of_the_controllers_is_active_that_it
 }
 
 #[test]
-fn controllers_without_their_store_are_alive_but_not_ready_and_say_why() {
+fn controllers_without_store_are_alive_but_not_ready() {
     let folder = tempfile::tempdir().unwrap();
     // Nobody listens there.
     let (socket, _one) = start_controllers(folder.path(), "etcd://127.0.0.1:1", "one");
@@ -257,7 +257,7 @@ fn controllers_without_their_store_are_alive_but_not_ready_and_say_why() {
 }
 
 #[test]
-fn lines_for_the_journal_begin_with_their_priority() {
+fn lines_for_journal_begin_with_their_priority() {
     let folder = folder();
     let log = folder.path().join("log");
     let file = fs::File::create(&log).unwrap();

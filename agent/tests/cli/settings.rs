@@ -75,7 +75,7 @@ fn verify_of_manifests_obeys_settings() {
 }
 
 #[test]
-fn wrong_settings_are_wrong_usage_as_for_the_agent() {
+fn wrong_settings_are_wrong_usage_as_for_agent() {
     let folder = folder("masquerade-al = true\n");
     for arguments in [&["render"][..], &["verify"], &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80"]]
     {
@@ -94,7 +94,7 @@ fn node_ports_on_interfaces_of_another_machine_are_not_guessed() {
 }
 
 #[test]
-fn settings_beside_an_agent_are_refused() {
+fn settings_beside_agent_are_refused() {
     for arguments in [
         &["verify", "--masquerade-all"][..],
         &["verify", "--agent", "http://127.0.0.1:1", "--node-name", "n1"],
@@ -107,7 +107,7 @@ fn settings_beside_an_agent_are_refused() {
 }
 
 #[test]
-fn environment_of_the_agent_counts_only_where_its_key_does() {
+fn environment_of_agent_counts_only_where_its_key_does() {
     let ask = ["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80"];
     let mut asked = command(&[&ask[..], &["--agent", "http://127.0.0.1:1"]].concat());
     asked.envs([("CONTIV_LISTEN", "foo"), ("CONTIV_MASQUERADE_ALL", "foo"), ("CONTIV_CONFIG", "")]);

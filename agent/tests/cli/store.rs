@@ -44,7 +44,7 @@ fn apply_says_what_became_of_each_object() {
 }
 
 #[test]
-fn apply_without_status_keeps_the_stored_status() {
+fn apply_without_status_keeps_stored_status() {
     let spec = "
 apiVersion: workload.linkerd.io/v1beta1
 kind: ExternalWorkload
@@ -108,7 +108,7 @@ spec: {type: LoadBalancer, clusterIP: 10.96.0.7, ports: [{port: 80}]}
 }
 
 #[test]
-fn the_store_is_that_of_the_agents_configuration_unless_another_one_is_named() {
+fn store_is_that_of_the_agents_configuration_by_default() {
     let (store, other) = (Store::new(), Store::new());
     let config = store.0.path().join("agent.toml");
     fs::write(&config, format!("store = \"dir:{}/objects\"\n", text(store.0.path()))).unwrap();
@@ -136,7 +136,7 @@ fn the_store_is_that_of_the_agents_configuration_unless_another_one_is_named() {
 }
 
 #[test]
-fn get_sorts_and_leaves_the_header_out() {
+fn get_sorts_and_leaves_header_out() {
     let store = Store::new();
     store.apply(&[web("a", 10), web("b", 9)].join("---\n"));
     for key in ["cluster-ip", ".spec.clusterIP", "{.metadata.name}"] {
@@ -150,7 +150,7 @@ fn get_sorts_and_leaves_the_header_out() {
 }
 
 #[test]
-fn without_a_configuration_the_store_is_the_default_one() {
+fn store_without_configuration_is_the_default_one() {
     let run = finish(command(&["get", "svc", "--config", "/dev/null"]));
     // The folder is there or not, as on any machine.
     assert_ne!(run.code, 2, "{}", run.err);
@@ -160,7 +160,7 @@ fn without_a_configuration_the_store_is_the_default_one() {
 }
 
 #[test]
-fn apply_names_what_is_broken_and_applies_the_rest() {
+fn apply_names_broken_objects_and_applies_the_rest() {
     let store = Store::new();
     let run = store.apply(&web("web", 7).replace("[10.1.0.7]", "[10.1.0.777]"));
     assert_eq!((run.code, run.out.as_str()), (1, "service/web created\n"));
@@ -201,7 +201,7 @@ fn get_prints_aligned_columns_as_kubectl_does() {
 }
 
 #[test]
-fn what_get_prints_as_yaml_or_json_applies_again() {
+fn get_output_as_yaml_or_json_applies_again() {
     let store = Store::new();
     store.apply(&web("web", 7));
     for output in ["yaml", "json"] {
@@ -285,7 +285,7 @@ fn get_shows_more_columns_to_whoever_wants_them() {
 }
 
 #[test]
-fn a_mistake_is_answered_with_what_was_probably_meant() {
+fn misspelled_argument_gets_a_suggestion() {
     let store = labelled();
     for (arguments, code, expected) in [
         (&["get", "servcie"][..], 2, "did you mean service?"),
@@ -375,7 +375,7 @@ fn delete_takes_objects_out_by_name_and_by_manifest() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_named() {
+fn store_that_is_not_there_is_named() {
     let run = run_with_input(&["apply", "--store", "etcd://127.0.0.1:1", "-f", "-"], &web("web", 7));
     assert_eq!((run.code, run.out.as_str()), (1, ""));
     assert!(run.err.contains("127.0.0.1:1"), "{}", run.err);

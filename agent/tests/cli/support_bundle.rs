@@ -28,7 +28,7 @@ fn parts(path: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_bundle_holds_what_the_agent_and_the_kernel_say() {
+fn bundle_holds_the_answers_of_agent_and_kernel() {
     let folder = tempfile::tempdir().unwrap();
     let manifests = folder.path().join("manifests");
     fs::create_dir(&manifests).unwrap();
@@ -66,7 +66,7 @@ fn a_bundle_holds_what_the_agent_and_the_kernel_say() {
 }
 
 #[test]
-fn without_an_agent_a_bundle_names_what_is_missing() {
+fn bundle_without_agent_names_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bundle.tar.gz");
     // Nobody listens at port 1.
@@ -79,7 +79,7 @@ fn without_an_agent_a_bundle_names_what_is_missing() {
 }
 
 #[test]
-fn no_password_gets_into_a_bundle() {
+fn no_password_gets_into_bundle() {
     let folder = tempfile::tempdir().unwrap();
     let password_file = folder.path().join("password");
     fs::write(&password_file, PASSWORD).unwrap();

@@ -17,7 +17,7 @@ fn traced(arguments: &[&str]) -> Run {
 }
 
 #[test]
-fn an_agent_and_its_manifests_give_the_same_answer_in_both_forms() {
+fn agent_and_its_manifests_give_same_answer_in_both_forms() {
     let folder = folder();
     let manifests = folder.path().join("manifests");
     let agent = Agent::start(folder.path());
@@ -42,7 +42,7 @@ fn an_agent_and_its_manifests_give_the_same_answer_in_both_forms() {
 }
 
 #[test]
-fn the_view_is_that_of_the_node_that_is_named() {
+fn view_is_that_of_node_that_is_named() {
     let node = "---\napiVersion: v1\nkind: Node\nmetadata: {name: n1}\nspec: {podCIDRs: [198.51.100.0/24]}\n";
     let input = web("web", 7) + node;
     let traced = |name| {
@@ -62,7 +62,7 @@ fn the_view_is_that_of_the_node_that_is_named() {
 }
 
 #[test]
-fn without_an_agent_it_says_so_and_what_to_do() {
+fn trace_without_agent_says_so_and_what_to_do() {
     // Nobody listens on a port that was just given back.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let run = traced(&["--agent", &format!("http://{address}")]);
@@ -73,7 +73,7 @@ fn without_an_agent_it_says_so_and_what_to_do() {
 }
 
 #[test]
-fn a_server_that_is_no_agent_is_told_from_one() {
+fn server_other_than_an_agent_is_recognized() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let answers = thread::spawn(move || {
@@ -143,7 +143,7 @@ fn wrong_use_is_told_from_failure() {
 }
 
 #[test]
-fn the_interface_of_the_client_is_part_of_the_question() {
+fn interface_of_client_is_part_of_question() {
     let folder = folder();
     let manifests = folder.path().join("manifests");
     let agent = Agent::start(folder.path());
@@ -157,7 +157,7 @@ fn the_interface_of_the_client_is_part_of_the_question() {
 }
 
 #[test]
-fn broken_manifests_are_named_and_the_rest_is_traced() {
+fn broken_manifests_are_named_and_rest_is_traced() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("good.yaml"), web("web", 7)).unwrap();
     fs::write(folder.path().join("bad.yaml"), web("bad", 8).replace("port: 80,", "port: 99999,")).unwrap();

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_has_memory_and_time() {
+    fn process_has_memory_and_time() {
         let this = std::process::id();
         let memory = memory(this).unwrap();
         assert!(memory.resident.number() > 0.0 && memory.peak >= memory.resident);

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interrupted_flow_counts_as_it_was_in_its_other_turns_and_a_slow_one_as_slow() {
+    fn interrupted_flow_is_excused_and_a_slow_one_counts() {
         let turn = |micros: [u64; 3]| micros.map(Duration::from_micros).to_vec();
         let mut latencies = Latencies::default();
         latencies.add(&[turn([10, 900, 50]), turn([11, 12, 52]), turn([900, 10, 51])]);

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_has_arrived_when_the_kernel_has_it_and_is_lost_when_only_etcd_has() {
+    fn change_arrives_when_the_kernel_has_it_and_is_lost_otherwise() {
         let start = Instant::now();
         let later = start + Duration::from_millis(5);
         let mut moments = ChangeTracker::default();

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_service_has_its_address_and_backends_and_a_change_changes_one_service() {
+    fn services_have_addresses_and_backends_and_a_change_changes_one() {
         let workload = Workload { services: 3, backends: 250 };
         let mut processor = workload.processor().unwrap();
         let snapshot = processor.snapshot();

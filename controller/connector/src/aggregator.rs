@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_derive_another_service_from_some_of_the_instances() {
+    fn tags_derive_another_service_from_some_of_instances() {
         let web = service([
             instance("10.0.0.1", 80, &["version=v1", "other"]),
             instance("10.0.0.2", 80, &["env=test", "version=v1"]),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_adds_a_port_that_speaks_grpc() {
+    fn tag_adds_port_that_speaks_grpc() {
         let web = service([instance("10.0.0.1", 80, &["gRPC.port=9090"]), instance("10.0.0.2", 80, &[])]);
         let web = &aggregator().aggregate("web", &web).unwrap()["web"];
         let wanted = BTreeMap::from([
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn with_one_port_for_clients_each_instance_keeps_its_own() {
+    fn one_client_port_leads_to_the_own_port_of_each_instance() {
         let web = service([instance("10.0.0.1", 21_000, &[]), instance("10.0.0.1", 21_001, &[])]);
         let aggregator = Aggregator { service_port: Some(80), ..aggregator() };
         let web = &aggregator.aggregate("web", &web).unwrap()["web"];
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn without_one_every_port_leads_to_the_instances_that_have_it() {
+    fn each_port_leads_to_the_instances_that_have_it() {
         let web = service([instance("10.0.0.1", 80, &[]), instance("10.0.0.2", 81, &[])]);
         let web = &aggregator().aggregate("web", &web).unwrap()["web"];
         assert_eq!((web.ports.len(), web.endpoints.len()), (2, 2));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_ready_if_one_of_its_instances_is() {
+    fn address_is_ready_if_one_of_its_instances_is() {
         let failing = Instance { ready: false, ..instance("10.0.0.1", 80, &["old"]) };
         let web = service([failing, instance("10.0.0.1", 80, &["new"])]);
         let web = &aggregator().aggregate("web", &web).unwrap()["web"];
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn only_instances_with_the_tag_count_and_every_name_gets_prefix_and_suffix() {
+    fn tag_selects_instances_and_names_get_prefix_and_suffix() {
         let web = service([instance("10.0.0.1", 80, &["contiv"]), instance("10.0.0.2", 80, &[])]);
         let aggregator = Aggregator {
             tag: "contiv".to_owned(),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_without_instances_yields_its_name_and_nothing_behind_it() {
+    fn service_without_instances_yields_its_name_only() {
         let yielded = aggregator().aggregate("web", &service([])).unwrap();
         assert!(yielded["web"].ports.is_empty() && yielded["web"].endpoints.is_empty());
         assert!(aggregator().aggregate("a/b", &service([])).is_err());

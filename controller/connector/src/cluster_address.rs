@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_leads_to_the_same_address_in_every_version() {
+    fn name_leads_to_same_address_in_every_version() {
         let ranges = ranges(&["10.97.0.0/16", "fd00:97::/112"]);
         let mut pool = AddressPool::new(&ranges, BTreeSet::new());
         let taken = [true, false].map(|is_ipv4| pool.take("default/web", is_ipv4).unwrap().to_string());
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn every_address_but_the_first_and_the_last_is_given_once() {
+    fn every_address_but_first_and_last_is_given_once() {
         for range in ["10.0.0.0/28", "fd00::/124"] {
             let ranges = ranges(&[range]);
             let is_ipv4 = ranges[0].is_ipv4();

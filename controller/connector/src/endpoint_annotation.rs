@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ipv4_address_is_a_decimal_number_as_in_flomesh() {
+    fn ipv4_address_is_decimal_number_as_in_flomesh() {
         let name = name("10.0.0.1".parse().unwrap());
         assert_eq!(name, "flomesh.io/cloud-endpoint-addr-167772161");
         assert_eq!(value(&BTreeSet::from([80, 8080])), "[80,8080]");
@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_address_comes_back_from_its_name_which_kubernetes_would_take(bits: u128, is_v6: bool) {
+        fn address_round_trips_through_its_kubernetes_name(bits: u128, is_v6: bool) {
             let wanted = if is_v6 {
                 IpAddr::V6(Ipv6Addr::from_bits(bits)).to_canonical()
             } else {

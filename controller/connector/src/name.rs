@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_name_is_refused_with_the_reason() {
+    fn invalid_name_is_refused_with_the_reason() {
         for wrong in ["", "a/b", "é", "-a", "a-", "_", "a\n", "a:b", &"x".repeat(64)] {
             assert!(legal(wrong).is_err(), "{wrong:?}");
         }

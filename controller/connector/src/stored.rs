@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_address_of_a_foreign_service_is_known() {
+    fn every_address_of_foreign_service_is_known() {
         let ip = |n: u8| Ipv4Addr::new(10, 0, 0, n).to_string();
         let service = Service {
             cluster_ip: ip(1),

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn families_are_those_it_names_or_those_of_its_addresses_or_both() {
+    fn families_are_those_named_or_those_of_the_addresses() {
         use Family::{Ipv4, Ipv6};
         for (json, expected) in [
             (r#"{"ip_families":["IPv6"],"cluster_ip":"10.0.0.1"}"#, &[Ipv6][..]),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_leads_to_its_target_and_without_one_to_itself() {
+    fn port_leads_to_its_target_and_without_one_to_itself() {
         let service = service(
             r#"{"port":[{"port":80},{"port":80,"target_port":{}},{"port":80,"target_port":{"int_val":8080}},
             {"port":80,"protocol":"UDP","target_port":{"type":"STRING","string_val":"http"}}]}"#,
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn external_names_services_without_selector_and_kube_system_are_not_ours() {
+    fn external_name_selectorless_and_kube_system_are_left_out() {
         for (json, expected) in [
             (r#"{"selector":{"a":"b"}}"#, true),
             (r#"{"selector":{"a":"b"},"cluster_ip":"None"}"#, true),

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_no_news_and_what_others_write_is() {
+    fn own_writes_are_no_news_and_foreign_ones_are() {
         let (tracker, web) = (Tracker::default(), Key::from("web"));
         let added = |revision| Event::Added(object("s1", revision));
         assert!(!tracker.expects(&web, &added(5)));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_view_that_is_too_old_is_waited_for_and_refused_if_it_stays_so() {
+    async fn stale_view_is_waited_for_and_then_refused() {
         let store = MemoryStore::new();
         let (mut reflector, cache) = Reflector::start(store.shared(), &slices(), Vec::new());
         tokio::spawn(async move { while reflector.next().await.is_some() {} });

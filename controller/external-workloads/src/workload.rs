@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_ready_when_some_condition_of_type_ready_is_true() {
+    fn workload_is_ready_when_any_ready_condition_is_true() {
         for (conditions, expected) in [
             ("", false),
             (r#"{"type":"Ready","status":"True"}"#, true),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_agents_would_refuse_is_an_error_with_its_field() {
+    fn address_that_agents_would_refuse_is_error_with_its_field() {
         for bad in ["10.0.0", "127.0.0.1", "fe80::1", "0.0.0.0", "224.0.0.1", ""] {
             let error = workload(&format!(r#"{{"workload_ips":["10.0.0.1","{bad}"]}}"#)).unwrap_err();
             assert!(error.to_string().starts_with("field workload_ips[1]: "), "{bad}: {error}");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_endpoint_depends_on_makes_no_difference() {
+    fn irrelevant_fields_make_no_difference() {
         let one = r#"{"name":"w","workload_ips":["10.0.0.1"],"ports":[{"port":2},{"port":1,"protocol":"TCP"}],
             "mesh_tls":{"identity":"a"},"conditions":[{"type":"Ready","status":"True","last_probe_time":"1"}]}"#;
         let other = r#"{"name":"w","workload_ips":["10.0.0.1"],"ports":[{"port":1},{"port":2}],

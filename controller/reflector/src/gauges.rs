@@ -86,7 +86,7 @@ mod tests {
     use crate::state::Action;
 
     #[test]
-    fn what_was_counted_is_written_as_contiv_does() {
+    fn counters_are_written_in_contivs_format() {
         let stats = Stats::default();
         stats.wrote(Kind::Pod, Action::Add);
         stats.wrote(Kind::Pod, Action::Add);

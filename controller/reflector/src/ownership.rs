@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_of_who_wrote_it_is_the_reflectors_as_contivs_own_data() {
+    fn value_without_label_belongs_to_the_reflector() {
         assert!(!is_foreign_json(Kind::Service, r#"{"name":"a","cluster_ip":"10.96.0.1"}"#));
         assert!(!is_foreign_json(Kind::Service, r#"{"labels":{"app.kubernetes.io/managed-by":"Helm"}}"#));
         let of_kubernetes =
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_the_label_of_another_manager_is_its() {
+    fn value_with_a_foreign_manager_label_is_foreign() {
         for kind in [Kind::Service, Kind::Endpoints, Kind::Pod, Kind::Node, Kind::EndpointSlice] {
             assert!(is_foreign_json(kind, r#"{"labels":{"contiv.io/managed-by":"me"}}"#), "{kind}");
         }

@@ -47,13 +47,13 @@ fn objects_are_found_by_key_and_by_single_and_multiple_values() {
 }
 
 #[test]
-fn parents_are_those_whose_value_begins_the_path() {
+fn parents_are_those_whose_value_begins_path() {
     let (_sender, cache) = cache_of(&[("/t/1", "/ä/b"), ("/t/2", "/ä/b/c"), ("/t/3", "/x")]);
     assert_eq!(keys(cache.view().parents("first", "/ä/b/c/d")), ["/t/1", "/t/2"]);
 }
 
 #[test]
-fn a_selector_finds_what_has_all_of_its_labels_and_the_other_way_round() {
+fn selector_index_finds_objects_by_labels_and_back() {
     let (_sender, cache) = cache_of(&[("/t/1", "app=web,zone=a"), ("/t/2", "app=web"), ("/t/3", "app=webs")]);
     let view = cache.view();
     assert_eq!(keys(view.selected("labels", &labels("app=web"))), ["/t/1", "/t/2"]);
@@ -85,14 +85,14 @@ fn indexes_follow_every_change() {
 }
 
 #[test]
-fn an_index_that_is_missing_is_named_with_the_way_out() {
+fn index_that_is_missing_is_named_with_way_out() {
     let (_sender, cache) = cache_of(&[]);
     let error = cache.by_index("owner", "x").unwrap_err().to_string();
     assert_eq!(error, "t has no index \"owner\"; give it one with with_index");
 }
 
 #[test]
-fn an_object_that_was_made_anew_is_a_deletion_and_an_addition() {
+fn object_that_was_made_anew_is_deletion_and_addition() {
     let (sender, _cache) = cache_of(&[("/t/1", "old")]);
     let mut events = Vec::new();
     sender.send_modify(|contents| {
@@ -104,7 +104,7 @@ fn an_object_that_was_made_anew_is_a_deletion_and_an_addition() {
 }
 
 #[test]
-fn what_cannot_be_read_stays_as_it_was_and_is_reported_until_it_is_mended_or_gone() {
+fn unreadable_object_stays_and_is_reported_until_mended_or_gone() {
     let (sender, cache) = cache_of(&[("/t/1", "good")]);
     let mut events = Vec::new();
     let problems = || cache.view().problems().map(|(key, why)| format!("{key}: {why}")).collect::<Vec<_>>();

@@ -35,7 +35,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn initial_data_and_what_is_created_and_updated_later_is_upserted() {
+async fn initial_and_later_objects_are_upserted() {
     let (store, log) = (MemoryStore::new(), Log::default());
     put(&store, "/t/foo", "initial").await;
     let closer = test_run(logging(&log, 0), store.shared());
@@ -49,7 +49,7 @@ async fn initial_data_and_what_is_created_and_updated_later_is_upserted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delete_gets_the_last_known_object() {
+async fn delete_gets_last_known_object() {
     let (store, log) = (MemoryStore::new(), Log::default());
     let closer = test_run(logging(&log, 0), store.shared());
     settle().await;
@@ -62,7 +62,7 @@ async fn delete_gets_the_last_known_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_over_a_compaction_is_a_delete_with_the_last_known_object() {
+async fn deletion_over_compaction_is_delete_with_last_known_object() {
     let (store, log) = (MemoryStore::new(), Log::default());
     put(&store, "/t/bar", "last").await;
     let closer = test_run(logging(&log, 0), store.shared());
@@ -79,7 +79,7 @@ async fn a_deletion_over_a_compaction_is_a_delete_with_the_last_known_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_made_again_before_its_deletion_was_handled_is_an_upsert_only() {
+async fn object_created_again_before_its_deletion_is_only_upserted() {
     let (store, log) = (MemoryStore::new(), Log::default());
     put(&store, "/t/bar", "first").await;
     let slow = {
@@ -108,7 +108,7 @@ async fn what_is_made_again_before_its_deletion_was_handled_is_an_upsert_only() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_fails_is_made_six_times_in_all() {
+async fn call_that_fails_is_made_six_times_in_all() {
     for (failures, calls) in [(2, 3), (5, 6), (100, 6)] {
         let (store, log) = (MemoryStore::new(), Log::default());
         put(&store, "/t/foo", "x").await;
@@ -121,7 +121,7 @@ async fn a_call_that_fails_is_made_six_times_in_all() {
 
 /// In consul-k8s each version of an object is an item of its own, with a budget of its own.
 #[tokio::test(start_paused = true)]
-async fn updates_that_come_together_are_one_call_with_the_newest() {
+async fn updates_that_come_together_are_one_call_with_newest() {
     let (store, log) = (MemoryStore::new(), Log::default());
     let closer = test_run(logging(&log, 1), store.shared());
     settle().await;
@@ -138,7 +138,7 @@ async fn updates_that_come_together_are_one_call_with_the_newest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_backgrounder_is_started_stopped_and_waited_for() {
+async fn backgrounder_is_started_stopped_and_waited_for() {
     struct Backgrounder(Log);
     impl Resource<String> for Backgrounder {
         fn resource_type(&self) -> ResourceType<String> {
@@ -178,7 +178,7 @@ async fn nothing_is_called_after_close() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn has_synced_is_false_before_the_first_list_and_the_last_revision_follows() {
+async fn has_synced_turns_true_with_the_first_list() {
     let (store, log) = (MemoryStore::new(), Log::default());
     store.cut();
     let closer = test_run(logging(&log, 0), store.shared());

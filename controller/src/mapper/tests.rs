@@ -37,7 +37,7 @@ fn owner(text: &String) -> Option<Key> {
 }
 
 #[test]
-fn map_owner_gives_the_owner_and_filtered_only_one_of_its_type() {
+fn map_owner_gives_owner_and_filtered_only_one_of_its_type() {
     let (none, any) = (Caches::default(), Mapper::map_owner(owner));
     let filtered = Mapper::map_owner_filtered(&texts("a"), owner);
     for (text, of_any, of_type_a) in [
@@ -51,7 +51,7 @@ fn map_owner_gives_the_owner_and_filtered_only_one_of_its_type() {
 }
 
 #[test]
-fn replace_type_keeps_the_name() {
+fn replace_type_keeps_name() {
     let mapper = Mapper::replace_type(&texts("a"), &texts("b"));
     assert_eq!(map(&mapper, &Caches::default(), &object("/a/x/y", "")), ["/b/x/y"]);
 }
@@ -96,7 +96,7 @@ async fn transforms_are_steps_of_one_way() {
 }
 
 #[tokio::test]
-async fn a_type_that_is_not_followed_is_an_error_that_says_so() {
+async fn unwatched_type_is_an_error_by_name() {
     let mapper = Mapper::cache_list(&texts("c"), "text", |_: &Object<String>| vec!["x".to_owned()]);
     let error = mapper.map(&caches(&[]).await, &object("/a/1", "")).unwrap_err().to_string();
     assert_eq!(error, "the controller does not follow c; give it a watch of that type with with_watch");

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_of_a_key_doubles_up_to_the_longest_and_starts_over_when_forgotten() {
+    fn key_delay_doubles_up_to_the_maximum_and_resets_when_forgotten() {
         let policy =
             RetryPolicy { longest: Duration::from_millis(50), bucket: None, ..RetryPolicy::default() };
         let mut retries = Retries::new(policy);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_burst_all_keys_together_get_what_flows_in() {
+    fn token_bucket_after_the_burst_shares_the_refill() {
         let mut retries = Retries::new(RetryPolicy {
             bucket: Some(TokenBucket { per_second: 10.0, burst: 3 }),
             ..RetryPolicy::default()
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_of_five_is_six_attempts_and_155_ms_and_then_it_starts_over() {
+    fn retry_budget_of_five_is_six_attempts_in_155_ms() {
         let mut retries = Retries::new(RetryPolicy { budget: Some(5), ..RetryPolicy::default() });
         let now = Instant::now();
         let all: u128 = (0..5).map(|_| millis(retries.failed(&1, now))).sum();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_failures_do_not_overflow() {
+    fn thousand_failures_do_not_overflow() {
         let mut retries = Retries::new(RetryPolicy::default());
         for _ in 0..1000 {
             assert!(matches!(retries.failed(&1, Instant::now()), Retry::After(_)));

@@ -26,7 +26,7 @@ fn describe(events: &[Event<String>]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_synced_before_the_first_list_and_everything_after_it() {
+async fn nothing_is_synced_before_first_list_and_everything_after_it() {
     let store = MemoryStore::new();
     put(&store, "/t/1", "a").await;
     let revision = put(&store, "/other/1", "x").await;
@@ -45,14 +45,14 @@ async fn nothing_is_synced_before_the_first_list_and_everything_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_list_is_a_list() {
+async fn empty_list_is_list() {
     let (mut reflector, cache) = start(&MemoryStore::new());
     assert_eq!(reflector.next().await.unwrap(), []);
     assert!(cache.has_synced());
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_come_with_the_object_before_and_after_once_the_cache_shows_them() {
+async fn changes_carry_old_and_new_object_after_the_cache_update() {
     let store = MemoryStore::new();
     put(&store, "/t/1", "a").await;
     let (mut reflector, cache) = start(&store);
@@ -68,7 +68,7 @@ async fn changes_come_with_the_object_before_and_after_once_the_cache_shows_them
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_is_not_lost_over_a_compaction() {
+async fn deletion_is_not_lost_over_compaction() {
     let store = MemoryStore::new();
     for (key, value) in [("/t/1", "stays"), ("/t/2", "goes"), ("/t/3", "changes"), ("/t/4", "anew")] {
         put(&store, key, value).await;
@@ -93,7 +93,7 @@ async fn a_deletion_is_not_lost_over_a_compaction() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_said_and_the_cache_stays() {
+async fn outage_is_said_and_cache_stays() {
     let store = MemoryStore::new();
     put(&store, "/t/1", "a").await;
     let (mut reflector, cache) = start(&store);
@@ -108,7 +108,7 @@ async fn an_outage_is_said_and_the_cache_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resync_that_finds_nothing_new_has_no_events() {
+async fn resync_that_finds_nothing_new_has_no_events() {
     let store = MemoryStore::new();
     put(&store, "/t/1", "a").await;
     let (mut reflector, _cache) = start(&store);
@@ -119,7 +119,7 @@ async fn a_resync_that_finds_nothing_new_has_no_events() {
 
 /// Whatever goes wrong, the events lead from nothing to what is there, each from what the one before left.
 #[tokio::test(start_paused = true)]
-async fn events_fold_to_the_store_whatever_goes_wrong() {
+async fn events_fold_to_the_store_despite_faults() {
     for seed in 0..30 {
         let store = MemoryStore::with_faults(Faults::seeded(seed));
         let mut random = StdRng::seed_from_u64(seed);

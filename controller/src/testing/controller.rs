@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_call_sees_the_store_as_it_is() {
+    async fn each_call_sees_store_as_it_is() {
         let store = MemoryStore::new();
         let mut controller = TestController::new(controller(), &store);
         assert!(controller.reconcile("/t/1").await.unwrap_err().to_string().contains("never heard"));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_mapper_is_tried_without_a_run() {
+    async fn mapper_is_tried_without_run() {
         let store = MemoryStore::new();
         put(&store, "/w/1", "x").await;
         let mut controller = TestController::new(controller(), &store);

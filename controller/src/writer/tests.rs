@@ -27,7 +27,7 @@ async fn nobody_elses_change_is_overwritten() {
 }
 
 #[tokio::test]
-async fn who_lost_the_lease_writes_nothing_even_if_it_won_again() {
+async fn writer_that_lost_the_lease_writes_nothing_even_if_won_again() {
     let store = MemoryStore::new();
     let create_revision = put(&store, "/lease", "me").await;
     let fence = Fence { key: "/lease".to_owned(), create_revision };
@@ -44,7 +44,7 @@ async fn who_lost_the_lease_writes_nothing_even_if_it_won_again() {
 }
 
 #[tokio::test]
-async fn a_batch_goes_in_as_few_transactions_as_the_store_takes() {
+async fn batch_goes_in_as_few_transactions_as_store_takes() {
     let creations = |count: usize, size: usize| -> Vec<Write> {
         (0..count).map(|i| Write::create(&format!("/t/{i:03}"), vec![0; size])).collect()
     };
@@ -70,7 +70,7 @@ async fn a_batch_goes_in_as_few_transactions_as_the_store_takes() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_written_twice_is_named() {
+async fn key_that_is_written_twice_is_named() {
     let writer = Writer::new(MemoryStore::new().shared(), None);
     let twice = vec![Write::create("/t/1", "a"), Write::create("/t/1", "b")];
     let error = writer.commit(twice).await.unwrap_err().to_string();

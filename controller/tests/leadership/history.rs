@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proof_finds_a_write_by_anyone_but_the_holder_in_its_term() {
+    fn proof_finds_write_by_anyone_but_holder_in_its_term() {
         let lost = Change::Delete { key: ELECTION.to_owned() };
         let (won, output) = (put(ELECTION, "0 7f", 2), "/output/1");
         history(&[won.clone(), put(output, "0 2 a", 3), lost.clone(), put("/input/1", "a", 5)]).check();

@@ -14,7 +14,7 @@ use arena::Arena;
 use nix::sys::signal::Signal;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_holder_is_killed_another_takes_over() {
+async fn killed_holder_is_replaced() {
     let mut arena = Arena::start().await;
     for _ in 0..2 {
         let holder = arena.holder().await;
@@ -30,7 +30,7 @@ async fn when_the_holder_is_killed_another_takes_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_is_paused_beyond_its_lease_writes_nothing_when_it_wakes_up() {
+async fn holder_paused_beyond_its_lease_writes_nothing_on_wake_up() {
     let mut arena = Arena::start().await;
     for _ in 0..2 {
         let holder = arena.holder().await;
@@ -49,7 +49,7 @@ async fn a_holder_that_is_paused_beyond_its_lease_writes_nothing_when_it_wakes_u
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_is_partitioned_writes_nothing_when_it_is_back() {
+async fn holder_that_is_partitioned_writes_nothing_when_it_is_back() {
     let mut arena = Arena::start().await;
     for _ in 0..2 {
         let holder = arena.holder().await;
@@ -67,7 +67,7 @@ async fn a_holder_that_is_partitioned_writes_nothing_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_of_etcd_that_dies_and_comes_back_costs_no_event() {
+async fn member_of_etcd_that_dies_and_comes_back_costs_no_event() {
     let mut arena = Arena::start().await;
     for index in 0..3 {
         arena.work(20).await;

@@ -48,7 +48,7 @@ fn node_ports_are_always_translated() {
 }
 
 #[test]
-fn each_thing_that_routes_cannot_do_leaves_the_service_to_nftables_with_its_name() {
+fn unroutable_services_are_left_to_nftables_with_the_reason() {
     assert_eq!(reason(&service()), None);
     let mut other_port = service();
     other_port.ports[0].backends[1].port = 8080;
@@ -65,7 +65,7 @@ fn each_thing_that_routes_cannot_do_leaves_the_service_to_nftables_with_its_name
 }
 
 #[test]
-fn all_ports_must_have_the_same_backends() {
+fn all_ports_must_have_same_backends() {
     let mut service = service();
     service.ports.push(port(443, vec![backend(2, 443), backend(1, 443)]));
     assert_eq!(reason(&service), None);
@@ -74,7 +74,7 @@ fn all_ports_must_have_the_same_backends() {
 }
 
 #[test]
-fn this_node_and_its_pods_are_not_mixed_but_elsewhere_they_may_be() {
+fn node_and_its_pods_are_not_mixed_but_other_nodes_may_be() {
     let mut service = service();
     service.ports[0].backends[0].host_network = true;
     assert_eq!(reason(&service), None);

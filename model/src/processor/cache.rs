@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn many_objects_at_once_come_to_the_same_as_one_after_the_other() {
+    fn many_objects_at_once_come_to_same_as_one_after_other() {
         let pod = |name: &str, host_network| {
             Object::Pod(Pod {
                 id: PodId::new("default", name),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_zone_concerns_services_with_hints_for_zones_only() {
+    fn change_of_zone_concerns_services_with_hints_for_zones_only() {
         let mut cache = Cache::default();
         for object in [slice("hinted", &["z1"]), slice("known", &["z1"]), slice("plain", &[])] {
             cache.put(object, &mut DirtySet::default());

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_setting_is_refused_with_what_could_be_written() {
+    fn unknown_setting_is_refused_with_valid_values() {
         for text in ["", "10.0.0.1", "primary,all", "10.0.0.0/33"] {
             let error = text.parse::<NodePortAddresses>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("{text:?} is neither `primary` nor `all`")), "{error}");

@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_all_services_are_combined_of_is_what_each_of_them_is(
+        fn combined_services_equal_each_combined_alone(
             services in vec("[a-c]{1,2}", 0..6),
             endpoints in vec("[a-c]{1,2}", 0..6),
             slices in vec(("[a-c]{1,2}", prop::option::of("[a-c]{1,2}"), any::<bool>()), 0..12),

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn protocols_are_read_in_any_case_and_tcp_is_the_default() {
+    fn protocols_are_read_in_any_case_and_tcp_is_default() {
         for (text, wanted) in
             [("TCP", Protocol::Tcp), ("udp", Protocol::Udp), ("Sctp", Protocol::Sctp), ("", Protocol::Tcp)]
         {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_address_in_ipv6_form_is_an_ipv4_address() {
+    fn ipv4_address_in_ipv6_form_is_ipv4_address() {
         assert_eq!(ip("::ffff:10.1.2.3"), ip("10.1.2.3"));
     }
 

@@ -75,7 +75,7 @@ mod tests {
     include!("../../../fuzz/replay.rs");
 
     #[test]
-    fn the_corpus_of_objects_breaks_no_law() {
+    fn corpus_of_objects_breaks_no_law() {
         replay("objects", super::objects);
     }
 }

@@ -41,13 +41,13 @@ fn ips<S: FromIterator<IpAddr>>(ips: &[&str]) -> S {
 }
 
 #[test]
-fn a_value_that_names_another_object_than_its_key_is_refused() {
+fn value_that_names_another_object_than_its_key_is_refused() {
     let error = decode(&key_of(Kind::Service), br#"{"name":"other"}"#, 1).unwrap_err().to_string();
     assert!(error.contains("service default/web") && error.contains("other"), "{error}");
 }
 
 #[test]
-fn an_error_names_the_object_and_all_fields_in_one_line() {
+fn error_names_object_and_all_fields_in_one_line() {
     let error =
         decode(&key_of(Kind::Node), br#"{"pod_CIDR":"x","pod_cidrs":["y"]}"#, 1).unwrap_err().to_string();
     assert!(error.starts_with("node web: pod_CIDR: ") && error.contains("; pod_cidrs[0]: "), "{error}");
@@ -55,13 +55,13 @@ fn an_error_names_the_object_and_all_fields_in_one_line() {
 }
 
 #[test]
-fn a_name_that_could_carry_syntax_is_refused() {
+fn name_that_could_carry_syntax_is_refused() {
     let key = Key::new(Kind::Service, "default", "a\" ; flush").unwrap();
     assert!(matches!(decode(&key, b"{}", 1), Err(WireError::Invalid { .. })));
 }
 
 #[test]
-fn namespaces_and_external_workloads_are_read_and_are_of_no_consequence() {
+fn namespaces_and_external_workloads_are_read_without_effect() {
     for kind in [Kind::Namespace, Kind::ExternalWorkload] {
         assert_eq!(decode(&key_of(kind), b"{}", 1), Ok(None));
         assert!(decode(&key_of(kind), b"{", 1).is_err());
@@ -70,7 +70,7 @@ fn namespaces_and_external_workloads_are_read_and_are_of_no_consequence() {
 }
 
 #[test]
-fn keys_are_those_of_the_objects_under_them() {
+fn keys_are_those_of_objects_under_them() {
     for (kind, value) in [
         (Kind::Service, "{}"),
         (Kind::Endpoints, "{}"),
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn no_number_or_text_in_a_field_makes_decoding_panic(number in any::<i32>(), text in "\\PC*") {
+    fn no_number_or_text_in_field_makes_decoding_panic(number in any::<i32>(), text in "\\PC*") {
         let text = serde_json::to_string(&text).unwrap();
         let service = format!(
             r#"{{"port":[{{"name":{text},"port":{number},"node_port":{number},"protocol":{text}}}],"cluster_ip":{text},

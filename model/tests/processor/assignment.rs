@@ -18,7 +18,7 @@ fn carrier(processor: &Processor, id: &str) -> Carrier {
 }
 
 #[test]
-fn an_annotation_wins_over_the_configuration_which_is_for_the_others() {
+fn annotation_wins_over_configuration_which_is_for_others() {
     let config = |route_all| ProcessorConfig {
         route_runs: true,
         route_all,
@@ -37,7 +37,7 @@ fn an_annotation_wins_over_the_configuration_which_is_for_the_others() {
 }
 
 #[test]
-fn an_address_that_two_services_have_is_translated_as_long_as_both_have_it() {
+fn address_shared_by_two_services_is_translated_while_both_have_it() {
     let mut processor = mk_processor_with([put(asking("a/one", "10.96.0.1"))]);
     assert_eq!(carrier(&processor, "a/one"), Carrier::Route);
     let other = Service {
@@ -55,7 +55,7 @@ fn an_address_that_two_services_have_is_translated_as_long_as_both_have_it() {
 }
 
 #[test]
-fn with_whom_an_address_is_shared_does_not_depend_on_ports_that_changed_in_between() {
+fn address_sharing_is_independent_of_earlier_port_changes() {
     let sharing =
         |id, port: &str| Service { external_ips: ips(&["10.96.0.1"]), ..mk_service(id, &[], &[port]) };
     let mut processor = mk_processor_with([

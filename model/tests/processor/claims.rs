@@ -23,7 +23,7 @@ fn holder(processor: &Processor, id: &str) -> Option<String> {
 }
 
 #[test]
-fn the_older_service_holds_the_frontend_and_the_other_names_it() {
+fn older_service_holds_frontend_and_other_names_it() {
     let processor = mk_processor_with([
         put(claimant("a/young", "10.96.0.1", Some(20), 1)),
         put(claimant("b/old", "10.96.0.2", Some(10), 2)),
@@ -38,7 +38,7 @@ fn the_older_service_holds_the_frontend_and_the_other_names_it() {
 }
 
 #[test]
-fn age_is_creation_time_then_revision_then_id_and_unknown_is_the_youngest() {
+fn age_is_creation_time_then_revision_then_id() {
     let wins = |older: Service, younger: Service| {
         let (old, young) = (older.id.to_string(), younger.id.to_string());
         for order in [[older.clone(), younger.clone()], [younger, older]] {
@@ -54,7 +54,7 @@ fn age_is_creation_time_then_revision_then_id_and_unknown_is_the_youngest() {
 }
 
 #[test]
-fn the_loser_takes_over_when_the_holder_goes_and_both_are_in_the_change() {
+fn loser_takes_over_when_holder_goes_and_both_are_in_change() {
     let mut processor = mk_processor_with([
         put(claimant("a/one", "10.96.0.1", Some(10), 1)),
         put(claimant("a/two", "10.96.0.2", Some(20), 2)),
@@ -69,7 +69,7 @@ fn the_loser_takes_over_when_the_holder_goes_and_both_are_in_the_change() {
 }
 
 #[test]
-fn an_older_service_that_comes_late_takes_the_frontend_away() {
+fn older_service_that_comes_late_takes_frontend_away() {
     let mut processor = mk_processor_with([put(claimant("a/young", "10.96.0.1", Some(20), 1))]);
     let changes = processor.apply([put(claimant("a/old", "10.96.0.2", Some(10), 2))]);
     assert_eq!(changed(&changes), ["a/old", "a/young"]);
@@ -77,7 +77,7 @@ fn an_older_service_that_comes_late_takes_the_frontend_away() {
 }
 
 #[test]
-fn a_further_loser_does_not_touch_those_that_lost_already() {
+fn further_loser_does_not_touch_those_that_lost_already() {
     let mut processor = mk_processor_with([
         put(claimant("a/one", "10.96.0.1", Some(10), 1)),
         put(claimant("a/two", "10.96.0.2", Some(20), 2)),
@@ -87,7 +87,7 @@ fn a_further_loser_does_not_touch_those_that_lost_already() {
 }
 
 #[test]
-fn the_frontend_is_free_when_its_holder_no_longer_asks_for_it_or_is_no_longer_rendered() {
+fn frontend_is_free_when_its_holder_drops_it_or_is_not_rendered() {
     let old = claimant("a/old", "10.96.0.1", Some(10), 1);
     let young = claimant("a/young", "10.96.0.2", Some(20), 2);
     let without_node_port = Service { ports: vec![mk_service_port("http:80/tcp")], ..old.clone() };
@@ -100,7 +100,7 @@ fn the_frontend_is_free_when_its_holder_no_longer_asks_for_it_or_is_no_longer_re
 }
 
 #[test]
-fn cluster_and_external_addresses_compete_with_each_other_per_port_and_protocol() {
+fn cluster_and_external_addresses_compete_per_port_and_protocol() {
     let old = mk_service("a/old", &["10.96.0.1"], &["http:80/tcp"]);
     let young = Service {
         external_ips: ips(&["10.96.0.1"]),
@@ -114,7 +114,7 @@ fn cluster_and_external_addresses_compete_with_each_other_per_port_and_protocol(
 }
 
 #[test]
-fn a_frontend_that_changes_hands_twice_in_one_batch_changes_nothing() {
+fn frontend_changing_hands_twice_in_a_batch_changes_nothing() {
     let old = claimant("a/old", "10.96.0.1", Some(10), 1);
     let mut processor =
         mk_processor_with([put(old.clone()), put(claimant("a/young", "10.96.0.2", Some(20), 2))]);

@@ -40,7 +40,7 @@ fn orders(events: &[Event]) -> Vec<Vec<Event>> {
 
 /// Defect 1: A count of services went below zero when the pod went before its endpoints, and never came right again.
 #[test]
-fn a_pod_created_again_under_its_name_serves_again_though_it_went_before_its_endpoints() {
+fn pod_created_again_before_its_endpoints_serves_again() {
     let p1 = || of_pod("default/p1", "10.1.1.3");
     let mut processor =
         mk_processor_with([this_node(), web(), web_endpoints(&[p1()]), add_pod("default/p1", "tap1")]);
@@ -54,7 +54,7 @@ fn a_pod_created_again_under_its_name_serves_again_though_it_went_before_its_end
 
 /// Defect 2: A pod attached after its endpoints had arrived did not become a backend interface.
 #[test]
-fn a_pod_serves_whether_its_endpoints_or_its_interface_came_first() {
+fn pod_serves_whether_its_endpoints_or_its_interface_came_first() {
     let events = [
         this_node(),
         web(),
@@ -68,7 +68,7 @@ fn a_pod_serves_whether_its_endpoints_or_its_interface_came_first() {
 
 /// Defect 3: The redirection of a pod's address outlived the pod and caught the next one with that address.
 #[test]
-fn the_redirection_of_an_address_ends_with_its_pod() {
+fn redirection_of_address_ends_with_its_pod() {
     let mut processor = mk_processor_with([
         web(),
         web_endpoints(&[at("10.1.1.3")]),
@@ -82,7 +82,7 @@ fn the_redirection_of_an_address_ends_with_its_pod() {
 
 /// Defect 4: A custom allocation panicked while any service had no endpoints.
 #[test]
-fn an_allocation_may_come_while_services_have_no_endpoints() {
+fn allocation_may_come_while_services_have_no_endpoints() {
     let allocation = mk_allocation("default/p1", &[mk_service_endpoint("eth1", "default", "10.5.0.1")]);
     let events = [web(), put(mk_pod("default/p1", &["10.1.1.3"])), put(allocation)];
     for order in orders(&events) {
@@ -93,7 +93,7 @@ fn an_allocation_may_come_while_services_have_no_endpoints() {
 /// Defect 5: By a slip of precedence, interfaces without a network became frontends for pods of other nodes too; and changes of
 /// a set were announced with old and new alike.
 #[test]
-fn custom_interfaces_count_for_pods_of_this_node_only_and_changes_tell_both_sets() {
+fn custom_interfaces_count_only_for_pods_of_this_node() {
     let allocation = |pod| put(mk_allocation(pod, &[mk_interface("eth1", "", "10.5.0.1")]));
     let mut processor = mk_processor_with([add_pod("default/p1", "tap1"), allocation("default/elsewhere")]);
     assert_eq!(interfaces(&processor).0, ["tap1"]);
@@ -105,7 +105,7 @@ fn custom_interfaces_count_for_pods_of_this_node_only_and_changes_tell_both_sets
 
 /// Defect 6: A pod in two subsets was counted twice and stayed a backend for ever.
 #[test]
-fn a_pod_in_two_subsets_stops_serving_with_the_last() {
+fn pod_in_two_subsets_stops_serving_with_last() {
     let subset = |port| mk_subset(&[of_pod("default/p1", "10.1.1.3")], &[port]);
     let service = mk_service("default/web", &["10.96.0.1"], &["http:80/tcp", "tls:443/tcp"]);
     let both = mk_endpoints("default/web", &[subset("http:8080/tcp"), subset("tls:8443/tcp")]);
@@ -122,7 +122,7 @@ fn a_pod_in_two_subsets_stops_serving_with_the_last() {
 
 /// Defect 7: Every touch of the endpoints, such as a new `resource_version` in a reference, updated the service everywhere.
 #[test]
-fn endpoints_that_differ_in_nothing_a_renderer_sees_change_nothing() {
+fn endpoint_differences_unseen_by_renderers_change_nothing() {
     let key = Key::parse("/vnf-agent/contiv-ksr/k8s/endpoints/web/namespace/default").unwrap().unwrap();
     let stored = |version: u32, addresses: [&str; 2]| {
         let addresses = addresses.map(|ip| {
@@ -144,7 +144,7 @@ fn endpoints_that_differ_in_nothing_a_renderer_sees_change_nothing() {
 
 /// Defect 8: A renderer that changed a set it was given changed the processor's own and every other renderer's.
 #[test]
-fn what_a_renderer_does_to_its_snapshot_is_its_own_affair() {
+fn snapshot_changed_by_a_renderer_affects_no_other() {
     let processor = mk_processor_with([this_node(), add_pod("default/p1", "tap1"), web()]);
     let mut snapshot = processor.snapshot();
     snapshot.frontend_interfaces.clear();
@@ -168,7 +168,7 @@ fn ports_match_by_protocol_too_and_sctp_stays_sctp() {
 
 /// Defect 10: The local policy for external traffic limited the cluster address to local backends as well.
 #[test]
-fn the_local_policy_for_external_traffic_leaves_cluster_addresses_alone() {
+fn external_policy_local_leaves_cluster_ips_alone() {
     let service = Service {
         external_policy: TrafficPolicy::Local,
         ..mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])
@@ -183,7 +183,7 @@ fn the_local_policy_for_external_traffic_leaves_cluster_addresses_alone() {
 
 /// Defect 15: A value that could not be decoded was handed on as a deletion.
 #[test]
-fn a_value_that_cannot_be_decoded_is_no_deletion() {
+fn value_that_cannot_be_decoded_is_no_deletion() {
     let key = Key::parse("/vnf-agent/contiv-ksr/k8s/service/web/namespace/default").unwrap().unwrap();
     let good = br#"{"port":[{"name":"http","protocol":"TCP","port":80}],"cluster_ip":"10.96.0.1"}"#;
     let mut processor = mk_processor();
@@ -215,7 +215,7 @@ fn addresses_of_other_nodes_are_never_node_port_addresses_here() {
 
 /// Defect 17: A node whose pod range alone changed was ignored.
 #[test]
-fn a_new_pod_range_of_this_node_is_seen() {
+fn new_pod_range_of_this_node_is_seen() {
     let mut processor = mk_processor_with([this_node(), web(), web_endpoints(&[at("10.1.7.3")])]);
     assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 10.1.7.3:8080"]);
     let changes = processor.apply([put(mk_node(MASTER, &["192.168.1.1"], &["10.1.7.0/24"]))]);
@@ -237,7 +237,7 @@ fn numbers_that_are_no_ports_are_refused_and_not_cut_short() {
 
 /// Entries of the processor's map of services were never removed, so that ids came back with what they once had.
 #[test]
-fn a_service_that_comes_back_has_only_what_is_there_now() {
+fn service_created_again_has_only_current_backends() {
     let mut processor = mk_processor_with([web(), web_endpoints(&[at("10.1.1.3")])]);
     processor.apply([delete_service("default/web"), delete_endpoints("default/web")]);
     processor.apply([put(Service {

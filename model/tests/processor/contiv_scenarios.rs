@@ -47,7 +47,7 @@ fn endpoints1() -> Event {
 
 /// Scenario 2. Here it does: a service without endpoints is rendered, to be rejected.
 #[test]
-fn metadata_without_endpoints_makes_a_service_without_backends() {
+fn metadata_without_endpoints_makes_service_without_backends() {
     let mut processor = mk_fixture();
     let changes = processor.apply([put(service1())]);
     assert_eq!(changed(&changes), ["default/service1"]);
@@ -79,7 +79,7 @@ fn endpoints_of_both_pods_make_both_serve_at_every_address() {
 
 /// Scenario 5.
 #[test]
-fn a_backend_that_moves_to_a_subset_with_another_port_is_replaced() {
+fn backend_that_moves_to_subset_with_another_port_is_replaced() {
     let mut processor = mk_fixture();
     processor.apply([put(service1()), endpoints1()]);
     let moved = put(mk_endpoints(
@@ -96,7 +96,7 @@ fn a_backend_that_moves_to_a_subset_with_another_port_is_replaced() {
 
 /// Scenario 6.
 #[test]
-fn a_deleted_service_takes_its_frontends_with_it_and_its_pods_are_clients_again() {
+fn deleted_service_removes_its_frontends_and_frees_its_pods() {
     let mut processor = mk_fixture();
     processor.apply([put(service1()), endpoints1()]);
     let changes = processor.apply([delete_service("default/service1")]);
@@ -106,7 +106,7 @@ fn a_deleted_service_takes_its_frontends_with_it_and_its_pods_are_clients_again(
 
 /// Scenario 7.
 #[test]
-fn two_services_with_several_ports_and_protocols_stand_side_by_side() {
+fn two_services_with_several_ports_coexist() {
     let dns = mk_service("kube-system/dns", &["10.96.0.10"], &["dns:53/udp", "dns-tcp:53/tcp"]);
     let dns_endpoints = mk_endpoints(
         "kube-system/dns",
@@ -130,7 +130,7 @@ fn two_services_with_several_ports_and_protocols_stand_side_by_side() {
 
 /// Scenario 8. Here each node answers on its own addresses, so that the worker's make no difference.
 #[test]
-fn node_ports_answer_on_the_addresses_this_node_has_at_the_moment() {
+fn node_ports_answer_on_addresses_this_node_has_at_moment() {
     let node_ips = |processor: &Processor| processor.snapshot().node.node_ips;
     let [master, vpp_master, worker, vpp_worker] = nodes();
     let mut processor =
@@ -148,7 +148,7 @@ fn node_ports_answer_on_the_addresses_this_node_has_at_the_moment() {
 
 /// Scenario 9.
 #[test]
-fn after_a_restart_only_what_survived_is_there() {
+fn restart_keeps_only_what_is_still_stored() {
     let mut processor = mk_fixture();
     processor.apply([put(service1()), endpoints1()]);
     let mut restarted = mk_processor();
@@ -163,7 +163,7 @@ fn after_a_restart_only_what_survived_is_there() {
 
 /// Scenario 10.
 #[test]
-fn a_resync_finds_services_added_and_removed_while_out_of_touch() {
+fn resync_finds_services_added_and_removed_while_out_of_touch() {
     let mut processor = mk_fixture();
     processor.apply([put(service1()), endpoints1()]);
     let service2 = mk_service("default/service2", &["10.96.0.2"], &["http:80/tcp"]);
@@ -200,7 +200,7 @@ fn pods_endpoints_and_ports_may_come_and_go_in_any_order() {
 
 /// Scenario 17. Here the cluster address is not limited: see the defects.
 #[test]
-fn the_local_policy_leaves_local_backends_to_external_traffic() {
+fn local_policy_leaves_local_backends_to_external_traffic() {
     let mut processor = mk_fixture();
     let service = Service { external_policy: TrafficPolicy::Local, ..service1() };
     let endpoints = mk_endpoints("default/service1", &[mk_subset(&[pod1(), pod3()], &["http:8080/tcp"])]);

@@ -24,7 +24,7 @@ const ENDPOINTS: &str =
     r#"{"endpoint_subsets":[{"addresses":[{"ip":"10.2.0.1"}],"ports":[{"name":"http","port":8080}]}]}"#;
 
 #[test]
-fn a_headless_service_has_no_frontend_even_with_node_ports_and_external_addresses() {
+fn headless_service_has_no_frontend_even_with_other_addresses() {
     let processor = mk_processor_with([
         service(
             r#"{"cluster_ip":"None","external_ips":["192.0.2.1"],
@@ -36,7 +36,7 @@ fn a_headless_service_has_no_frontend_even_with_node_ports_and_external_addresse
 }
 
 #[test]
-fn an_alias_has_no_frontend_even_with_addresses_from_another_life() {
+fn alias_has_no_frontend_even_with_addresses_from_another_life() {
     let processor = mk_processor_with([
         service(
             r#"{"service_type":"ExternalName","external_name":"example.com","cluster_ip":"10.96.0.1",
@@ -48,7 +48,7 @@ fn an_alias_has_no_frontend_even_with_addresses_from_another_life() {
 }
 
 #[test]
-fn a_service_without_a_selector_has_the_backends_that_someone_wrote() {
+fn service_without_selector_has_backends_that_someone_wrote() {
     let processor = mk_processor_with([
         service(r#"{"cluster_ip":"10.96.0.1","port":[{"name":"http","port":80}]}"#),
         stored(Kind::Endpoints, "web", ENDPOINTS),
@@ -76,7 +76,7 @@ fn ingress_of_mode_proxy_gives_no_frontend_at_all() {
 }
 
 #[test]
-fn ports_are_matched_by_name_and_protocol_with_target_ports_of_each_slice() {
+fn ports_match_by_name_and_protocol_with_targets_per_slice() {
     let slice = |name: &str, address: &str, web: u16, tcp: u16, udp: u16| {
         let value = format!(
             r#"{{"service_name":"web","address_type":"IPv4","endpoints":[{{"addresses":["{address}"]}}],"ports":[
@@ -108,7 +108,7 @@ fn ports_are_matched_by_name_and_protocol_with_target_ports_of_each_slice() {
 }
 
 #[test]
-fn addresses_published_before_they_are_ready_are_used_and_do_not_serve_as_a_last_resort() {
+fn addresses_published_unready_are_used_but_no_last_resort() {
     // What the endpoints controller says of a pod that is not ready, with publishNotReadyAddresses and without.
     let slice = |ready: bool| {
         let value = format!(
@@ -149,7 +149,7 @@ fn hints_zone_and_weight_come_from_where_kubernetes_has_them() {
 }
 
 #[test]
-fn annotations_leave_the_policies_alone() {
+fn annotations_leave_policies_alone() {
     let processor = mk_processor_with([service(
         r#"{"cluster_ip":"10.96.0.1","port":[{"name":"http","port":80}],"session_affinity":"ClientIP",
             "annotations":{"contiv.io/prefer-local":"true","contiv.io/balance":"client-address",

@@ -57,7 +57,7 @@ fn external_workload_slices_add_to_endpoints() {
 }
 
 #[test]
-fn a_slice_of_names_does_not_win_over_endpoints() {
+fn slice_of_names_does_not_win_over_endpoints() {
     let names = EndpointSlice {
         address_type: AddressType::Fqdn,
         ..mk_slice("default/web-n", "web", &[], &["http:80/tcp"])
@@ -71,7 +71,7 @@ fn a_slice_of_names_does_not_win_over_endpoints() {
 }
 
 #[test]
-fn a_slice_that_is_not_for_proxies_counts_for_nothing() {
+fn slice_that_is_not_for_proxies_counts_for_nothing() {
     let headless = EndpointSlice {
         service: None,
         ..mk_slice("default/web-h", "web", &[ready(at("10.2.0.9"))], &["http:8080/tcp"])
@@ -91,7 +91,7 @@ fn several_slices_add_up_and_may_have_different_target_ports() {
 }
 
 #[test]
-fn a_slice_that_moves_to_another_service_leaves_the_first() {
+fn slice_that_moves_to_another_service_leaves_first() {
     let slice = mk_slice("default/s", "web", &[ready(at("10.2.0.1"))], &["http:8080/tcp"]);
     let mut processor = mk_processor_with([
         web(),
@@ -120,7 +120,7 @@ fn ports_are_matched_by_name_and_protocol() {
 }
 
 #[test]
-fn an_endpoint_is_used_if_ready_or_if_terminating_and_still_serving() {
+fn endpoint_is_used_if_ready_or_serving_while_terminating() {
     let used =
         |ready, serving, terminating| backends_of(&[with(at("10.2.0.1"), ready, serving, terminating)]);
     let ready = ["80/tcp -> 10.2.0.1:8080"];
@@ -137,7 +137,7 @@ fn an_endpoint_is_used_if_ready_or_if_terminating_and_still_serving() {
 }
 
 #[test]
-fn of_two_endpoints_with_one_address_and_port_the_one_that_stays_counts() {
+fn duplicate_endpoints_keep_the_one_that_stays() {
     let stays = with(at("10.2.0.1"), true, true, false);
     let goes = with(at("10.2.0.1"), false, true, true);
     for endpoints in [[stays.clone(), goes.clone()], [goes.clone(), stays]] {
@@ -151,7 +151,7 @@ fn of_two_endpoints_with_one_address_and_port_the_one_that_stays_counts() {
 }
 
 #[test]
-fn of_two_endpoints_with_one_address_and_port_it_is_enough_that_one_is_known_to_be_local() {
+fn duplicate_endpoints_are_local_if_one_is() {
     let here = ready(on(MASTER, "10.2.0.1"));
     let unknown = ready(at("10.2.0.1"));
     for endpoints in [[here.clone(), unknown.clone()], [unknown.clone(), here.clone()]] {
@@ -160,7 +160,7 @@ fn of_two_endpoints_with_one_address_and_port_it_is_enough_that_one_is_known_to_
 }
 
 #[test]
-fn of_two_endpoints_with_one_address_and_port_it_is_enough_that_one_is_known_to_be_host_network() {
+fn duplicate_endpoints_are_host_network_if_one_is() {
     let host_pod = Pod { host_network: true, ..mk_pod("default/p", &["192.168.1.9"]) };
     let known = ready(of_pod("default/p", "192.168.1.9"));
     let unknown = ready(at("192.168.1.9"));
@@ -209,7 +209,7 @@ fn both_families_stand_behind_one_service() {
 }
 
 #[test]
-fn a_change_names_only_the_service_it_is_about() {
+fn change_names_only_service_it_is_about() {
     let mut processor = mk_processor_with([
         web(),
         put(mk_service("other/web", &["10.96.0.2"], &["http:80/tcp"])),

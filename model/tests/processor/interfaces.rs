@@ -17,7 +17,7 @@ fn this_node() -> Event {
 }
 
 #[test]
-fn every_attached_pod_can_be_a_client_and_those_behind_a_service_serve() {
+fn attached_pods_are_clients_and_pods_behind_services_serve() {
     let mut processor =
         mk_processor_with([this_node(), add_pod("default/p1", "tap1"), add_pod("default/p2", "tap2")]);
     assert_eq!(interfaces(&processor), (vec!["tap1".into(), "tap2".into()], vec![]));
@@ -36,7 +36,7 @@ fn every_attached_pod_can_be_a_client_and_those_behind_a_service_serve() {
 }
 
 #[test]
-fn a_pod_that_is_of_no_use_to_its_service_does_not_serve() {
+fn pod_that_is_of_no_use_to_its_service_does_not_serve() {
     let endpoint = with(of_pod("default/p1", "10.1.1.3"), false, true, false);
     let processor = mk_processor_with([
         this_node(),
@@ -48,7 +48,7 @@ fn a_pod_that_is_of_no_use_to_its_service_does_not_serve() {
 }
 
 #[test]
-fn a_pod_on_the_host_network_has_no_interface() {
+fn pod_on_host_network_has_no_interface() {
     let pod = Pod { host_network: true, ..mk_pod("default/p1", &["192.168.1.1"]) };
     let processor = mk_processor_with(
         [this_node(), put(pod)].into_iter().chain(web_at(&[of_pod("default/p1", "192.168.1.1")])),
@@ -57,7 +57,7 @@ fn a_pod_on_the_host_network_has_no_interface() {
 }
 
 #[test]
-fn custom_interfaces_in_the_pod_network_are_for_clients_too() {
+fn custom_interfaces_in_pod_network_are_for_clients_too() {
     let allocation = mk_allocation(
         "default/p1",
         &[
@@ -71,7 +71,7 @@ fn custom_interfaces_in_the_pod_network_are_for_clients_too() {
 }
 
 #[test]
-fn the_service_endpoint_interface_serves_instead_of_the_main_one() {
+fn service_endpoint_interface_serves_instead_of_main_one() {
     let custom = [mk_service_endpoint("eth1", "default", "10.5.0.1")];
     let mut processor = mk_processor_with(
         [this_node(), add_pod("default/p1", "tap1"), put(mk_allocation("default/p1", &custom))]
@@ -88,7 +88,7 @@ fn the_service_endpoint_interface_serves_instead_of_the_main_one() {
 }
 
 #[test]
-fn a_pod_that_could_not_be_attached_leaves_nothing_behind() {
+fn pod_that_could_not_be_attached_leaves_nothing_behind() {
     let mut processor = mk_processor();
     let added = processor.apply([add_pod("default/p1", "tap1")]);
     assert_eq!(added.frontend_interfaces.unwrap().new.len(), 1);
@@ -98,7 +98,7 @@ fn a_pod_that_could_not_be_attached_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_pod_that_is_attached_again_has_its_new_interface_only() {
+fn pod_that_is_attached_again_has_its_new_interface_only() {
     let processor = mk_processor_with([add_pod("default/p1", "tap1"), add_pod("default/p1", "tap2")]);
     assert_eq!(interfaces(&processor).0, ["tap2"]);
 }

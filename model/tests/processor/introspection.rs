@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::builders::*;
 
 #[test]
-fn objects_are_listed_by_type_in_the_order_of_their_ids() {
+fn objects_are_listed_by_type_in_order_of_their_ids() {
     let processor = mk_processor_with([
         put(mk_service("b/web", &["10.96.0.1"], &["http:80:30080/tcp"])),
         put(mk_service("a/web", &["10.96.0.2"], &["http:80/tcp"])),

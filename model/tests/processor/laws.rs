@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn any_steps_lead_to_the_same_as_a_resync_of_what_is_left(steps in steps()) {
+    fn random_steps_equal_a_resync_of_the_result(steps in steps()) {
         let (mut processor, mut expected) = (mk_processor(), ReferenceModel::default());
         for step in steps {
             expected.follow(&step);
@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn changes_lead_from_each_snapshot_to_the_next(steps in steps()) {
+    fn changes_lead_from_each_snapshot_to_next(steps in steps()) {
         let mut processor = mk_processor();
         let mut followed = processor.snapshot();
         for step in steps {
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn merged_changes_do_what_they_do_one_after_the_other(steps in steps()) {
+    fn merged_changes_equal_the_changes_in_sequence(steps in steps()) {
         let mut processor = mk_processor();
         let first = processor.snapshot();
         let mut merged = ChangeSet::default();
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn neither_order_nor_batches_show_in_the_result(
+    fn neither_order_nor_batches_show_in_result(
         steps in steps(),
         order in prop::collection::vec(any::<u32>(), 64),
         batch in 1..8_usize,

@@ -26,7 +26,7 @@ fn facts(config: ProcessorConfig) -> NodeFacts {
 }
 
 #[test]
-fn node_ports_answer_on_the_addresses_that_are_asked_for() {
+fn node_ports_answer_on_addresses_that_are_asked_for() {
     let within = |range: &str| NodePortAddresses::Within(range.parse().unwrap());
     let cases: [(&[NodePortAddresses], &[&str]); 6] = [
         (&[NodePortAddresses::Primary], &["192.168.1.1"]),
@@ -45,7 +45,7 @@ fn node_ports_answer_on_the_addresses_that_are_asked_for() {
 }
 
 #[test]
-fn ranges_of_one_family_leave_the_other_with_all_addresses() {
+fn ranges_of_one_family_leave_other_with_all_addresses() {
     for (range, expected) in [
         ("10.0.0.0/8", &["10.0.0.7", "2001:db8::7"][..]),
         ("203.0.113.0/24", &["2001:db8::7"]),
@@ -59,7 +59,7 @@ fn ranges_of_one_family_leave_the_other_with_all_addresses() {
 }
 
 #[test]
-fn primary_is_the_first_internal_address_of_each_family() {
+fn primary_is_first_internal_address_of_each_family() {
     let node = |internal: &[&str], external: &[&str]| Node {
         external_ips: external.iter().copied().map(ip).collect(),
         ..mk_node(MASTER, internal, &[])
@@ -85,7 +85,7 @@ fn node_ports_answer_on_loopback_only_on_demand() {
 }
 
 #[test]
-fn an_address_that_comes_to_an_interface_is_followed_and_outlives_a_resync() {
+fn interface_address_is_followed_and_outlives_a_resync() {
     let all = BTreeSet::from([NodePortAddresses::All]);
     let mut processor = Processor::new(ProcessorConfig { node_port_addresses: all, ..config() });
     processor.apply([Event::LocalAddresses(ips(&["10.0.0.7"]))]);
@@ -97,7 +97,7 @@ fn an_address_that_comes_to_an_interface_is_followed_and_outlives_a_resync() {
 }
 
 #[test]
-fn pods_are_told_by_their_ranges_by_their_interfaces_or_not_at_all() {
+fn pods_are_detected_by_range_interface_or_not_at_all() {
     let facts_with =
         |local_detect, masquerade_all| facts(ProcessorConfig { local_detect, masquerade_all, ..config() });
     let by_range = facts_with(LocalDetect::PodCidrs, false);
@@ -119,7 +119,7 @@ fn pods_are_told_by_their_ranges_by_their_interfaces_or_not_at_all() {
 }
 
 #[test]
-fn without_detection_an_endpoint_in_a_pod_range_is_still_local() {
+fn endpoint_in_a_pod_range_is_local_without_detection() {
     let mut processor = Processor::new(ProcessorConfig { local_detect: LocalDetect::None, ..config() });
     processor.apply([
         put(mk_node(MASTER, &["192.168.1.1"], &["10.1.1.0/24"])),

@@ -25,7 +25,7 @@ fn slice(addresses: &[contiv_model::object::EndpointAddress]) -> Event {
 }
 
 #[test]
-fn the_node_name_of_an_endpoint_decides_where_it_is_if_there_is_one() {
+fn node_name_of_endpoint_decides_where_it_is_if_there_is_one() {
     let processor = mk_processor_with(nodes().into_iter().chain([
         put(web()),
         // The ranges say the opposite of the names.
@@ -43,7 +43,7 @@ fn the_node_name_of_an_endpoint_decides_where_it_is_if_there_is_one() {
 }
 
 #[test]
-fn an_address_of_any_node_is_host_network_and_of_this_node_local_too() {
+fn node_address_is_host_network_and_on_this_node_local_too() {
     let processor = mk_processor_with(nodes().into_iter().chain([
         put(web()),
         slice(&[at("192.168.1.1"), at("192.168.1.2"), at("192.168.16.2"), at("198.51.100.1")]),
@@ -61,7 +61,7 @@ fn an_address_of_any_node_is_host_network_and_of_this_node_local_too() {
 }
 
 #[test]
-fn a_pod_that_says_so_is_host_network_and_a_change_of_it_is_seen() {
+fn host_network_field_counts_and_its_change_is_seen() {
     let pod = Pod { host_network: true, ..mk_pod("default/p", &["192.168.1.9"]) };
     let mut processor = mk_processor_with([put(web()), slice(&[of_pod("default/p", "192.168.1.9")])]);
     assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 192.168.1.9:8080"]);
@@ -74,7 +74,7 @@ fn a_pod_that_says_so_is_host_network_and_a_change_of_it_is_seen() {
 }
 
 #[test]
-fn endpoints_of_the_older_form_learn_of_their_pods_too() {
+fn endpoints_of_older_form_learn_of_their_pods_too() {
     let subset = mk_subset(&[of_pod("default/p", "192.168.1.9")], &["http:8080/tcp"]);
     let mut processor = mk_processor_with([put(web()), put(mk_endpoints("default/web", &[subset]))]);
     processor.apply([put(Pod { host_network: true, ..mk_pod("default/p", &["192.168.1.9"]) })]);
@@ -82,7 +82,7 @@ fn endpoints_of_the_older_form_learn_of_their_pods_too() {
 }
 
 #[test]
-fn local_backends_have_the_configured_weight() {
+fn local_backends_have_configured_weight() {
     for (weight, expected) in [(3, "80/tcp -> 10.1.1.3:8080 local x3"), (0, "80/tcp -> 10.1.1.3:8080 local")]
     {
         let config =
@@ -104,7 +104,7 @@ fn facts_are_those_of_this_node_from_both_its_records() {
 }
 
 #[test]
-fn the_configuration_replaces_what_the_store_says_of_this_node() {
+fn configuration_replaces_stored_facts_of_this_node() {
     let mut processor = Processor::new(ProcessorConfig {
         node_ips: ips(&["203.0.113.1"]),
         pod_cidrs: ["10.7.0.0/16".parse().unwrap()].into(),
@@ -166,7 +166,7 @@ fn pod_cidrs_without_node_object_make_endpoints_local() {
 }
 
 #[test]
-fn a_node_that_comes_or_goes_touches_only_services_with_endpoints_there() {
+fn node_change_touches_only_services_with_endpoints_there() {
     let mut processor = mk_processor_with([
         put(web()),
         slice(&[at("192.168.1.2")]),
@@ -181,7 +181,7 @@ fn a_node_that_comes_or_goes_touches_only_services_with_endpoints_there() {
 }
 
 #[test]
-fn an_address_that_moves_from_another_node_to_this_one_makes_its_endpoints_local() {
+fn address_moving_to_this_node_makes_its_endpoints_local() {
     let mut processor =
         mk_processor_with(nodes().into_iter().chain([put(web()), slice(&[at("192.168.1.2")])]));
     let moved = [
@@ -193,7 +193,7 @@ fn an_address_that_moves_from_another_node_to_this_one_makes_its_endpoints_local
 }
 
 #[test]
-fn services_reach_a_pod_through_its_service_endpoint_interface() {
+fn services_reach_pod_through_its_service_endpoint_interface() {
     let allocation = mk_allocation(
         "default/p",
         &[mk_interface("eth1", "default", "10.5.0.1"), mk_service_endpoint("eth2", "default", "10.5.0.2")],
@@ -212,7 +212,7 @@ fn services_reach_a_pod_through_its_service_endpoint_interface() {
 }
 
 #[test]
-fn an_endpoint_that_does_not_name_its_pod_is_redirected_by_its_address() {
+fn endpoint_without_pod_reference_is_redirected_by_address() {
     let processor = mk_processor_with([
         put(web()),
         slice(&[at("10.1.1.3"), at("10.1.1.4")]),
@@ -223,7 +223,7 @@ fn an_endpoint_that_does_not_name_its_pod_is_redirected_by_its_address() {
 }
 
 #[test]
-fn an_endpoint_of_another_pod_at_a_reused_address_is_not_redirected() {
+fn endpoint_of_another_pod_at_reused_address_is_not_redirected() {
     let processor = mk_processor_with([
         put(web()),
         slice(&[of_pod("default/new", "10.1.1.3")]),
@@ -235,7 +235,7 @@ fn an_endpoint_of_another_pod_at_a_reused_address_is_not_redirected() {
 }
 
 #[test]
-fn an_allocation_that_is_deleted_or_changed_takes_effect_at_once() {
+fn allocation_that_is_deleted_or_changed_takes_effect_at_once() {
     let allocation = |ip| put(mk_allocation("default/p", &[mk_service_endpoint("eth1", "default", ip)]));
     let mut processor = mk_processor_with([
         put(web()),

@@ -14,7 +14,7 @@ fn content() -> Vec<contiv_model::Object> {
 }
 
 #[test]
-fn the_same_content_again_changes_nothing_and_keeps_the_values_in_memory() {
+fn same_content_again_changes_nothing_and_keeps_values_in_memory() {
     let mut processor = mk_processor();
     assert!(!processor.resync(mk_resync(content())).is_empty());
     let before = processor.snapshot();
@@ -24,7 +24,7 @@ fn the_same_content_again_changes_nothing_and_keeps_the_values_in_memory() {
 }
 
 #[test]
-fn many_services_at_once_come_to_the_same_as_one_after_the_other() {
+fn many_services_at_once_come_to_same_as_one_after_other() {
     let of_service = |number: usize| {
         let (name, address) = (format!("web-{number}"), format!("10.2.{}.{}", number / 256, number % 256));
         let service =
@@ -44,7 +44,7 @@ fn many_services_at_once_come_to_the_same_as_one_after_the_other() {
 }
 
 #[test]
-fn an_update_that_changes_nothing_for_renderers_keeps_the_value_in_memory() {
+fn update_without_effect_keeps_the_value_in_memory() {
     let slice = |addresses: [&str; 2]| {
         let endpoints = addresses.map(|address| ready(at(address)));
         put(mk_slice("default/web-1", "web", &endpoints, &["http:8080/tcp"]))
@@ -58,7 +58,7 @@ fn an_update_that_changes_nothing_for_renderers_keeps_the_value_in_memory() {
 }
 
 #[test]
-fn what_is_no_longer_in_the_content_is_gone() {
+fn object_missing_in_the_content_is_gone() {
     let mut processor = mk_processor_with(content().into_iter().map(Event::Put));
     let changes = processor.resync(Resync::default());
     assert_eq!(changed(&changes), ["default/web"]);
@@ -66,7 +66,7 @@ fn what_is_no_longer_in_the_content_is_gone() {
 }
 
 #[test]
-fn pods_stay_attached_over_a_resync() {
+fn pods_stay_attached_over_resync() {
     let mut processor = mk_processor_with([add_pod("default/p1", "tap1")]);
     let changes = processor.resync(mk_resync(content()));
     assert!(changes.frontend_interfaces.is_none());
@@ -74,7 +74,7 @@ fn pods_stay_attached_over_a_resync() {
 }
 
 #[test]
-fn an_object_that_cannot_be_read_keeps_its_last_good_state() {
+fn object_that_cannot_be_read_keeps_its_last_good_state() {
     let mut processor = mk_processor();
     processor.resync(mk_resync(content()));
     let before = processor.snapshot();
@@ -107,7 +107,7 @@ fn every_type_of_object_keeps_its_last_good_state() {
 }
 
 #[test]
-fn what_could_be_read_counts_more_than_what_is_kept() {
+fn readable_object_wins_over_its_kept_state() {
     let mut processor = mk_processor_with(content().into_iter().map(Event::Put));
     let changed_service = mk_service("default/web", &["10.96.0.9"], &["http:80/tcp"]).object();
     let undecodable = [changed_service.key()].into();
@@ -116,7 +116,7 @@ fn what_could_be_read_counts_more_than_what_is_kept() {
 }
 
 #[test]
-fn the_events_of_a_batch_are_one_change() {
+fn events_of_batch_are_one_change() {
     let service = |ip| put(mk_service("default/web", &[ip], &["http:80/tcp"]));
     let mut processor = mk_processor_with([service("10.96.0.1")]);
     let changes =
@@ -127,7 +127,7 @@ fn the_events_of_a_batch_are_one_change() {
 }
 
 #[test]
-fn a_batch_that_ends_where_it_began_changes_nothing() {
+fn batch_that_ends_where_it_began_changes_nothing() {
     let mut processor = mk_processor_with(content().into_iter().map(Event::Put));
     let events = [
         delete_service("default/web"),

@@ -32,7 +32,7 @@ fn is_rendered(service: Service) -> bool {
 }
 
 #[test]
-fn a_service_without_any_endpoints_is_rendered_without_backends() {
+fn service_without_any_endpoints_is_rendered_without_backends() {
     let processor = mk_processor_with([put(mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"]))]);
     let service = processor.service(&service_id("default/web")).unwrap();
     assert_eq!(service.ports.len(), 1);
@@ -40,7 +40,7 @@ fn a_service_without_any_endpoints_is_rendered_without_backends() {
 }
 
 #[test]
-fn headless_and_alias_services_and_those_of_another_proxy_are_not_rendered() {
+fn headless_alias_and_foreign_proxy_services_are_not_rendered() {
     let service = || mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"]);
     assert!(is_rendered(service()));
     assert!(!is_rendered(Service { headless: true, ..service() }));
@@ -49,7 +49,7 @@ fn headless_and_alias_services_and_those_of_another_proxy_are_not_rendered() {
 }
 
 #[test]
-fn a_proxy_with_a_name_of_its_own_serves_the_services_with_that_label_and_no_others() {
+fn named_proxy_serves_only_services_with_its_label() {
     let labelled = |name: Option<&str>| {
         let proxy_name = name.map(Into::into);
         Service { proxy_name, ..mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"]) }
@@ -63,7 +63,7 @@ fn a_proxy_with_a_name_of_its_own_serves_the_services_with_that_label_and_no_oth
 }
 
 #[test]
-fn without_a_cluster_address_a_service_is_rendered_if_it_has_another_frontend() {
+fn service_without_cluster_ip_is_rendered_with_other_frontends() {
     assert!(!is_rendered(mk_service("default/web", &[], &["http:80/tcp"])));
     assert!(is_rendered(mk_service("default/web", &[], &["http:80:30080/tcp"])));
     let external_ips = ips(&["192.0.2.1"]);
@@ -71,7 +71,7 @@ fn without_a_cluster_address_a_service_is_rendered_if_it_has_another_frontend() 
 }
 
 #[test]
-fn a_service_that_becomes_headless_is_removed() {
+fn service_that_becomes_headless_is_removed() {
     let service = mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"]);
     let mut processor = mk_processor_with([put(service.clone())]);
     let changes = processor.apply([put(Service { headless: true, ..service })]);
@@ -113,7 +113,7 @@ fn frontends_are_all_addresses_and_node_ports_each_once() {
 }
 
 #[test]
-fn contivs_reading_of_the_local_policy_is_a_switch() {
+fn contivs_reading_of_local_policy_is_switch() {
     let service = Service {
         external_policy: TrafficPolicy::Local,
         ..mk_service("default/web", &["10.96.0.1"], &["http:80:30080/tcp"])
@@ -128,7 +128,7 @@ fn contivs_reading_of_the_local_policy_is_a_switch() {
 }
 
 #[test]
-fn an_internal_policy_of_its_own_is_kept() {
+fn internal_policy_of_its_own_is_kept() {
     let service = Service {
         internal_policy: TrafficPolicy::Local,
         session_affinity_timeout: 600,
@@ -142,7 +142,7 @@ fn an_internal_policy_of_its_own_is_kept() {
 }
 
 #[test]
-fn a_range_of_all_addresses_lifts_the_restriction_of_its_family() {
+fn range_of_all_addresses_lifts_restriction_of_its_family() {
     for (given, expected) in [
         (&["10.0.0.0/8", "fd00::/8"][..], &["10.0.0.0/8", "fd00::/8"][..]),
         (&["10.0.0.0/8", "0.0.0.0/0", "fd00::/8"], &["fd00::/8"]),
@@ -158,7 +158,7 @@ fn a_range_of_all_addresses_lifts_the_restriction_of_its_family() {
 }
 
 #[test]
-fn where_this_node_may_connect_the_address_of_the_load_balancer_may_as_a_source_too() {
+fn source_ranges_with_this_node_allow_the_load_balancer_address() {
     let service = Service {
         source_ranges: ranges(&["192.168.0.0/16", "fd00::/8"]),
         load_balancer_ips: ips(&["203.0.113.1", "2001:db8::1"]),
@@ -181,7 +181,7 @@ fn where_this_node_may_connect_the_address_of_the_load_balancer_may_as_a_source_
 }
 
 #[test]
-fn source_ranges_restrict_node_ports_only_where_that_is_configured_and_there_are_any() {
+fn source_ranges_restrict_node_ports_only_if_configured() {
     for (configured, given, expected) in
         [(false, "10.0.0.0/8", false), (true, "10.0.0.0/8", true), (true, "0.0.0.0/0", false)]
     {
@@ -195,7 +195,7 @@ fn source_ranges_restrict_node_ports_only_where_that_is_configured_and_there_are
 }
 
 #[test]
-fn options_reach_renderers_and_a_shared_affinity_only_where_there_is_affinity() {
+fn service_options_reach_renderers_and_shared_affinity_too() {
     let service = |session_affinity_timeout| Service {
         session_affinity_timeout,
         health_check_node_port: Some(32000),
@@ -217,7 +217,7 @@ fn options_reach_renderers_and_a_shared_affinity_only_where_there_is_affinity() 
 }
 
 #[test]
-fn the_service_ranges_of_the_configuration_are_facts_about_the_node() {
+fn service_ranges_of_configuration_are_facts_about_node() {
     let service_cidrs = ranges(&["10.96.0.0/12", "fd00:10:96::/108"]);
     let processor = Processor::new(ProcessorConfig { service_cidrs: service_cidrs.clone(), ..config() });
     assert_eq!(processor.snapshot().node.service_cidrs, service_cidrs);

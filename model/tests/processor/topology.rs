@@ -38,7 +38,7 @@ fn local(processor: &Processor) -> Vec<String> {
 }
 
 #[test]
-fn hints_for_zones_keep_traffic_in_the_zone_of_the_node() {
+fn hints_for_zones_keep_traffic_in_zone_of_node() {
     let processor = with_endpoints(
         web(),
         &[
@@ -146,7 +146,7 @@ fn each_family_and_each_port_follows_its_own_hints() {
 }
 
 #[test]
-fn a_node_that_moves_to_another_zone_changes_the_services_with_hints_only() {
+fn node_moving_zones_changes_only_services_with_hints() {
     let mut processor = with_endpoints(
         web(),
         &[meant_for(at("10.2.0.1"), &[], &["z1"]), meant_for(at("10.2.0.2"), &[], &["z2"])],
@@ -165,7 +165,7 @@ fn a_node_that_moves_to_another_zone_changes_the_services_with_hints_only() {
 }
 
 #[test]
-fn a_configured_zone_wins_over_that_of_the_node_object() {
+fn configured_zone_wins_over_that_of_node_object() {
     let config = ProcessorConfig { zone: Some("z2".into()), ..ProcessorConfig::new(NodeName::new(MASTER)) };
     let mut processor = Processor::new(config);
     let endpoints = [meant_for(at("10.2.0.1"), &[], &["z1"]), meant_for(at("10.2.0.2"), &[], &["z2"])];
@@ -178,7 +178,7 @@ fn a_configured_zone_wins_over_that_of_the_node_object() {
 }
 
 #[test]
-fn the_hints_of_duplicates_are_taken_together() {
+fn hints_of_duplicates_are_taken_together() {
     let of_one = meant_for(at("10.2.0.1"), &[], &["z2"]);
     let of_other = meant_for(at("10.2.0.1"), &[], &["z1"]);
     let elsewhere = meant_for(at("10.2.0.2"), &[], &["z2"]);
@@ -194,7 +194,7 @@ fn preferring_local() -> Service {
 }
 
 #[test]
-fn a_service_that_prefers_local_backends_leaves_the_node_only_without_them() {
+fn prefer_local_leaves_the_node_only_without_local_backends() {
     let here = ready(on(MASTER, "10.2.0.1"));
     let there = ready(on(WORKER, "10.2.0.2"));
     let going = with(on(MASTER, "10.2.0.3"), false, true, true);
@@ -206,7 +206,7 @@ fn a_service_that_prefers_local_backends_leaves_the_node_only_without_them() {
 }
 
 #[test]
-fn a_preference_for_local_backends_does_not_show_where_there_are_none() {
+fn prefer_local_has_no_effect_without_local_backends() {
     let processor = with_endpoints(preferring_local(), &[ready(on(WORKER, "10.2.0.2"))]);
     let service = processor.service(&service_id("default/web")).unwrap();
     let before = with_endpoints(web(), &[ready(on(WORKER, "10.2.0.2"))]);
@@ -214,7 +214,7 @@ fn a_preference_for_local_backends_does_not_show_where_there_are_none() {
 }
 
 #[test]
-fn hints_decide_where_a_service_prefers_local_backends_and_has_none() {
+fn hints_decide_for_prefer_local_without_local_backends() {
     let processor = with_endpoints(
         preferring_local(),
         &[meant_for(on(WORKER, "10.2.0.1"), &[], &["z1"]), meant_for(on(WORKER, "10.2.0.2"), &[], &["z2"])],
@@ -297,7 +297,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn any_endpoints_are_chosen_as_kube_proxy_chooses_them_in_each_family(
+    fn endpoints_are_chosen_as_by_kube_proxy_per_family(
         v4 in endpoints(&["10.2.0.1", "10.2.0.2", "10.2.0.3", "10.2.0.4", "10.2.0.5"]),
         v6 in endpoints(&["fd00:2::1", "fd00:2::2", "fd00:2::3"]),
     ) {

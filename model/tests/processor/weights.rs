@@ -9,7 +9,7 @@ fn weighing(weight: u8, pod: Pod) -> Pod {
 }
 
 #[test]
-fn an_endpoint_has_the_weight_of_its_pod() {
+fn endpoint_has_weight_of_its_pod() {
     let mut processor = mk_processor_with([
         put(weighing(3, mk_pod("default/p1", &["10.1.1.3"]))),
         put(mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])),
@@ -33,7 +33,7 @@ fn an_endpoint_has_the_weight_of_its_pod() {
 }
 
 #[test]
-fn endpoints_of_the_older_form_have_weights_too() {
+fn endpoints_of_older_form_have_weights_too() {
     let processor = mk_processor_with([
         put(mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])),
         put(mk_endpoints(
@@ -46,7 +46,7 @@ fn endpoints_of_the_older_form_have_weights_too() {
 }
 
 #[test]
-fn the_weight_of_local_endpoints_multiplies_that_of_their_pods() {
+fn weight_of_local_endpoints_multiplies_that_of_their_pods() {
     for (local_endpoint_weight, expected) in [(0, 200), (4, 800), (1000, u16::MAX)] {
         let config = ProcessorConfig { local_endpoint_weight, ..ProcessorConfig::new(NodeName::new(MASTER)) };
         let mut processor = Processor::new(config);
@@ -65,7 +65,7 @@ fn the_weight_of_local_endpoints_multiplies_that_of_their_pods() {
 }
 
 #[test]
-fn a_pod_on_its_way_out_does_not_weigh_for_the_one_with_its_address() {
+fn pod_on_its_way_out_does_not_weigh_for_one_with_its_address() {
     let new = ready(of_pod("default/new", "10.1.1.3"));
     let old = with(of_pod("default/old", "10.1.1.3"), false, true, true);
     for endpoints in [[new.clone(), old.clone()], [old, new]] {

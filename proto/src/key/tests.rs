@@ -59,7 +59,7 @@ fn keys_are_those_of_contiv_both_ways() {
 }
 
 #[test]
-fn the_prefix_of_a_type_begins_its_keys_and_no_others() {
+fn prefix_of_type_begins_its_keys_and_no_others() {
     for (path, key, _) in golden() {
         for kind in Kind::ALL {
             assert_eq!(path.starts_with(&Key::prefix(kind)), kind == key.kind(), "{path} {kind}");
@@ -94,7 +94,7 @@ fn keys_that_are_not_ours_are_passed_over() {
 }
 
 #[test]
-fn a_malformed_key_of_one_of_our_types_is_an_error_that_names_it() {
+fn malformed_key_of_one_of_our_types_is_error_that_names_it() {
     for (below_root, problem) in [
         ("k8s/service/", "has the form"),
         ("k8s/service/web", "has the form /vnf-agent/contiv-ksr/k8s/service/<name>/namespace/<namespace>"),
@@ -125,7 +125,7 @@ fn a_malformed_key_of_one_of_our_types_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_name_with_a_slash_cannot_break_out_of_its_key() {
+fn name_with_slash_cannot_break_out_of_its_key() {
     for (namespace, name) in
         [("default", "web/namespace/kube-system"), ("a/b", "web"), ("", "web"), ("a", "")]
     {
@@ -138,7 +138,7 @@ fn a_name_with_a_slash_cannot_break_out_of_its_key() {
 
 proptest! {
     #[test]
-    fn a_key_that_can_be_made_reads_back_as_itself(
+    fn key_that_can_be_made_reads_back_as_itself(
         kind in prop::sample::select(&Kind::ALL[..]),
         namespace in "\\PC{0,8}",
         name in prop_oneof!["\\PC{0,8}", any::<u32>().prop_map(|id| id.to_string())],
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn a_key_that_can_be_read_writes_back_as_itself(
+    fn key_that_can_be_read_writes_back_as_itself(
         folder in prop::sample::select(&["k8s/pod", "k8s/node", "allocatedIDs", "custom-ipam", "k8s/policy"][..]),
         rest in "(/(namespace|[a-z0-9]{0,2}|\\PC)){0,4}",
     ) {
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_can_be_asked_for_its_key(text in ".*") {
+    fn key_of_any_text_never_panics(text in ".*") {
         // An answer is all that is asked: reading must not panic.
         drop((Key::parse(&text), Key::parse(&format!("{ROOT}{text}"))));
     }

@@ -34,7 +34,7 @@ fn numbers<M: Wire>(json: &str) -> String {
 
 // Short values that protoc cannot take for a nested message: "v…" is not one.
 #[test]
-fn of_a_pod() {
+fn field_numbers_of_a_pod() {
     assert_eq!(
         numbers::<Pod>(
             r#"{"name":"v1","namespace":"v2","label":[{"key":"v1","value":"v2"}],"ip_address":"v4",
@@ -52,7 +52,7 @@ fn of_a_pod() {
 }
 
 #[test]
-fn of_a_service() {
+fn field_numbers_of_a_service() {
     assert_eq!(
         numbers::<Service>(
             r#"{"name":"v1","namespace":"v2","port":[{"name":"v1","protocol":"v2","port":3,
@@ -75,7 +75,7 @@ fn of_a_service() {
 }
 
 #[test]
-fn of_endpoints() {
+fn field_numbers_of_endpoints() {
     assert_eq!(
         numbers::<Endpoints>(
             r#"{"name":"v1","namespace":"v2","endpoint_subsets":[{"addresses":[{"ip":"v1","host_name":"v2",
@@ -92,7 +92,7 @@ fn of_endpoints() {
 }
 
 #[test]
-fn of_an_endpoint_slice() {
+fn field_numbers_of_an_endpoint_slice() {
     assert_eq!(
         numbers::<EndpointSlice>(
             r#"{"name":"v1","namespace":"v2","service_name":"v3","address_type":"v4","endpoints":[{
@@ -111,7 +111,7 @@ fn of_an_endpoint_slice() {
 }
 
 #[test]
-fn of_an_external_workload() {
+fn field_numbers_of_an_external_workload() {
     assert_eq!(
         numbers::<ExternalWorkload>(
             r#"{"name":"v1","namespace":"v2","mesh_tls":{"identity":"v1","server_name":"v2"},
@@ -128,7 +128,7 @@ fn of_an_external_workload() {
 }
 
 #[test]
-fn of_a_node() {
+fn field_numbers_of_a_node() {
     assert_eq!(
         numbers::<Node>(
             r#"{"name":"v1","pod_CIDR":"v2","provider_ID":"v3","addresses":[{"type":"NodeHostName"},
@@ -147,7 +147,7 @@ fn of_a_node() {
 }
 
 #[test]
-fn of_a_namespace() {
+fn field_numbers_of_a_namespace() {
     assert_eq!(
         numbers::<Namespace>(r#"{"name":"v1","label":[{"key":"v1","value":"v2"}]}"#),
         r#"1: "v1" 3 { 1: "v1" 2: "v2" }"#
@@ -155,7 +155,7 @@ fn of_a_namespace() {
 }
 
 #[test]
-fn of_a_vpp_node() {
+fn field_numbers_of_a_vpp_node() {
     assert_eq!(
         numbers::<VppNode>(r#"{"id":1,"name":"v2","ip_address":"v3","ip_addresses":["v5"]}"#),
         r#"1: 1 2: "v2" 3: "v3" 5: "v5""#
@@ -163,7 +163,7 @@ fn of_a_vpp_node() {
 }
 
 #[test]
-fn of_an_ip_allocation() {
+fn field_numbers_of_an_ip_allocation() {
     assert_eq!(
         numbers::<CustomIpAllocation>(
             r#"{"pod_name":"v1","pod_namespace":"v2","custom_interfaces":[{"name":"v1","network":"v2",

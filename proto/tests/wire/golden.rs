@@ -32,7 +32,7 @@ const SERVICE: &str = concat!(
 );
 
 #[test]
-fn a_service_of_contiv() {
+fn service_of_contiv() {
     let service: Service = golden(SERVICE);
     assert_eq!((service.name.as_str(), service.namespace.as_str()), ("nginx", "default"));
     assert_eq!(service.port[0].port, 80);
@@ -44,7 +44,7 @@ fn a_service_of_contiv() {
 }
 
 #[test]
-fn the_empty_map_that_go_writes_is_read_and_left_out_again() {
+fn empty_map_that_go_writes_is_read_and_left_out_again() {
     let go = SERVICE.replace(r#""Cluster"}"#, r#""Cluster","annotations":{}}"#);
     let service: Service = decode(go.as_bytes()).unwrap();
     assert_eq!(service, decode(SERVICE.as_bytes()).unwrap());
@@ -52,7 +52,7 @@ fn the_empty_map_that_go_writes_is_read_and_left_out_again() {
 }
 
 #[test]
-fn what_is_new_in_a_service_follows_what_is_contivs() {
+fn new_service_fields_follow_contivs() {
     let service: Service = golden(concat!(
         r#"{"name":"web","namespace":"default","port":[{"port":443,"target_port":{"type":"STRING","#,
         r#""string_val":"https"},"app_protocol":"kubernetes.io/h2c"}],"session_affinity_timeout":10800,"#,
@@ -81,7 +81,7 @@ fn endpoints_of_contiv() {
 }
 
 #[test]
-fn an_endpoint_slice_tells_false_from_absent() {
+fn endpoint_slice_distinguishes_false_from_absent() {
     let slice: EndpointSlice = golden(concat!(
         r#"{"name":"web-x7k2p","namespace":"default","service_name":"web","address_type":"IPv4","#,
         r#""endpoints":[{"addresses":["10.1.2.8"],"conditions":{"ready":false,"terminating":true},"#,
@@ -96,7 +96,7 @@ fn an_endpoint_slice_tells_false_from_absent() {
 }
 
 #[test]
-fn a_node_of_contiv_keeps_its_irregular_names() {
+fn node_of_contiv_keeps_its_irregular_names() {
     let node: Node = golden(concat!(
         r#"{"name":"k8s-worker1","pod_CIDR":"10.0.1.0/24","provider_ID":"x","#,
         r#""addresses":[{"type":"NodeInternalIP","address":"10.20.0.10"},"#,
@@ -112,7 +112,7 @@ fn a_node_of_contiv_keeps_its_irregular_names() {
 }
 
 #[test]
-fn a_pod_of_contiv() {
+fn pod_of_contiv() {
     let pod: Pod = golden(concat!(
         r#"{"name":"kube-dns-86f4d74b45-fztvh","namespace":"kube-system","#,
         r#""label":[{"key":"k8s-app","value":"kube-dns"}],"ip_address":"10.1.1.3","#,
@@ -126,7 +126,7 @@ fn a_pod_of_contiv() {
 }
 
 #[test]
-fn the_other_types_of_contiv() {
+fn other_types_of_contiv() {
     let node: VppNode = golden(r#"{"id":2,"name":"k8s-worker1","ip_addresses":["192.168.16.2/24"]}"#);
     assert_eq!((node.id, node.ip_addresses[0].as_str()), (2, "192.168.16.2/24"));
 

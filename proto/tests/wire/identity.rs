@@ -15,7 +15,7 @@ fn keys() -> [Key; 9] {
 }
 
 #[test]
-fn what_a_value_leaves_out_of_its_identity_is_taken_from_the_key() {
+fn missing_identity_is_taken_from_the_key() {
     for key in keys() {
         let object = Object::decode(&key, b"{}").unwrap();
         assert_eq!(object.kind(), key.kind());
@@ -25,7 +25,7 @@ fn what_a_value_leaves_out_of_its_identity_is_taken_from_the_key() {
 }
 
 #[test]
-fn a_value_that_names_another_object_than_its_key_is_refused() {
+fn value_that_names_another_object_than_its_key_is_refused() {
     for key in keys() {
         let other = match key.kind() {
             Kind::VppNode => r#"{"id":8}"#,
@@ -44,7 +44,7 @@ fn a_value_that_names_another_object_than_its_key_is_refused() {
 }
 
 #[test]
-fn a_binary_value_has_to_name_its_object() {
+fn binary_value_has_to_name_its_object() {
     let key = key(Kind::VppNode, "", "7");
     let node = VppNode { id: 7, name: "n7".to_owned(), ..VppNode::default() };
     assert_eq!(Object::decode(&key, &node.encode_to_vec()), Ok(Object::from(node.clone())));

@@ -26,7 +26,7 @@ fn camel_case_reads_as_proto_names_do() {
 }
 
 #[test]
-fn camel_case_wins_where_both_spellings_are_there_in_either_order() {
+fn camel_case_wins_over_proto_names_in_either_order() {
     for json in [
         r#"{"cluster_ip":"10.0.0.1","clusterIp":"10.0.0.2","port":[{"nodePort":2,"node_port":1}]}"#,
         r#"{"clusterIp":"10.0.0.2","cluster_ip":"10.0.0.1","port":[{"node_port":1,"nodePort":2}]}"#,
@@ -39,14 +39,14 @@ fn camel_case_wins_where_both_spellings_are_there_in_either_order() {
 }
 
 #[test]
-fn keys_of_a_map_are_no_field_names() {
+fn keys_of_map_are_no_field_names() {
     let service: Service =
         decode(br#"{"clusterIp":"","cluster_ip":"","labels":{"cluster_ip":"a","clusterIp":"b"}}"#).unwrap();
     assert_eq!((service.labels["cluster_ip"].as_str(), service.labels["clusterIp"].as_str()), ("a", "b"));
 }
 
 #[test]
-fn of_two_equal_names_the_last_counts() {
+fn duplicate_field_counts_the_last() {
     let service: Service =
         decode(br#"{"name":"a","name":"b","port":[{"port":1,"port":2}],"labels":{"x":"1","x":"2"}}"#)
             .unwrap();
@@ -55,7 +55,7 @@ fn of_two_equal_names_the_last_counts() {
 }
 
 #[test]
-fn null_is_the_default_of_whatever_it_stands_for() {
+fn null_is_the_default_of_any_field() {
     let service: Service = decode(
         br#"{"name":"web","namespace":null,"port":null,"selector":null,"creation_timestamp":null,
             "session_affinity_timeout":null,"publish_not_ready_addresses":null,"external_ips":["192.0.2.1",null],
@@ -100,7 +100,7 @@ fn unknown_fields_are_passed_over() {
 }
 
 #[test]
-fn an_enum_is_read_by_name_or_by_number() {
+fn enum_is_read_by_name_or_by_number() {
     for spelling in [r#""UDP""#, "1"] {
         let json = format!(r#"{{"container":[{{"port":[{{"protocol":{spelling}}}]}}]}}"#);
         let pod: Pod = decode(json.as_bytes()).unwrap();

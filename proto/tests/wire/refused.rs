@@ -18,7 +18,7 @@ use contiv_proto::{
 use prost::Message;
 
 #[test]
-fn an_error_in_a_field_names_the_field_and_the_problem() {
+fn error_in_field_names_field_and_problem() {
     for (json, message) in [
         (
             r#"{"port":[{"port":80},{"nodePort":"http"}]}"#,
@@ -55,7 +55,7 @@ fn an_error_in_a_field_names_the_field_and_the_problem() {
 }
 
 #[test]
-fn what_is_no_json_to_its_end_is_refused() {
+fn truncated_json_is_refused() {
     for json in [
         "{",
         r#"{"name":"web""#,
@@ -73,13 +73,13 @@ fn what_is_no_json_to_its_end_is_refused() {
 }
 
 #[test]
-fn a_value_of_nothing_is_not_a_message_of_nothing() {
+fn value_of_nothing_is_not_message_of_nothing() {
     assert_eq!(decode::<Service>(b""), Err(DecodeError::Empty));
     assert_eq!(decode::<Service>(b"{}"), Ok(Service::default()));
 }
 
 #[test]
-fn what_is_neither_json_nor_protobuf_is_refused() {
+fn value_neither_json_nor_protobuf_is_refused() {
     for value in [
         &b"null"[..],
         b"[]",
@@ -144,7 +144,7 @@ fn with_unknown_enums() -> (Pod, Service, Node) {
 }
 
 #[test]
-fn an_unknown_enum_number_is_named_when_read_from_protobuf() {
+fn unknown_enum_number_is_named_when_read_from_protobuf() {
     let (pod, service, node) = with_unknown_enums();
     for (error, field) in [
         (decode::<Pod>(&pod.encode_to_vec()).unwrap_err(), "container[0].port[1].protocol"),
@@ -156,7 +156,7 @@ fn an_unknown_enum_number_is_named_when_read_from_protobuf() {
 }
 
 #[test]
-fn an_unknown_enum_number_is_named_when_written() {
+fn unknown_enum_number_is_named_when_written() {
     let (pod, service, node) = with_unknown_enums();
     for (error, field) in [
         (encode(&pod).unwrap_err(), "container[0].port[1].protocol"),

@@ -96,7 +96,7 @@ macro_rules! laws {
                 }
 
                 #[test]
-                fn a_damaged_value_is_refused_or_means_what_it_says(
+                fn damaged_value_is_refused_or_round_trips(
                     message in strategies::$strategy(), changes in changes(), end in any::<Index>(),
                 ) {
                     survives::<$message>(&damaged(encode(&message).unwrap(), &changes, end))?;
@@ -104,7 +104,7 @@ macro_rules! laws {
                 }
 
                 #[test]
-                fn any_bytes_are_refused_or_mean_what_they_say(bytes: Vec<u8>, json in "[ \n]{0,2}\\{[\\PC\n]*") {
+                fn random_bytes_are_refused_or_round_trip(bytes: Vec<u8>, json in "[ \n]{0,2}\\{[\\PC\n]*") {
                     survives::<$message>(&bytes)?;
                     survives::<$message>(json.as_bytes())?;
                 }
@@ -127,7 +127,7 @@ laws! {
 
 /// A line feed is the tag of field 1, and `{` the length of such a name.
 #[test]
-fn a_binary_value_whose_name_has_123_bytes_is_no_json() {
+fn binary_value_whose_name_has_123_bytes_is_no_json() {
     let node = Node { name: "n".repeat(123), ..Node::default() };
     let value = node.encode_to_vec();
     assert_eq!(&value[..2], b"\n{");

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_tells_its_destination_and_who_answers() {
+    fn flow_has_its_destination_and_its_backend() {
         let bytes = flow(17, None);
         let flow = Flow::read(Attributes(&bytes)).unwrap();
         assert_eq!(flow.protocol, Protocol::Udp);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_is_cut_short_is_no_flow() {
+    fn flow_that_is_cut_short_is_no_flow() {
         let whole = flow(17, None);
         let id = whole.len() - 8;
         for length in (0..=id).step_by(4) {

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_full_queue_the_next_request_is_about_everything() {
+    fn full_queue_makes_the_next_request_search_everything() {
         let (mut reaper, requests) = reaper();
         let (changes, services) = state();
         reaper.changed(&changes, &services);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_is_announced_only_while_something_is_searched_for() {
+    fn flow_changes_are_announced_only_during_a_search() {
         let (mut reaper, requests) = reaper();
         let (_, services) = state();
         drop(reaper.coming(services.values()));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn other_addresses_for_node_ports_make_everything_suspect_and_other_facts_nothing() {
+    fn node_port_addresses_changed_make_everything_suspect() {
         let (mut reaper, requests) = reaper();
         let facts = |address: &str| NodeFacts {
             node_ips: BTreeSet::from([address.parse().unwrap()]),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_gone_is_left_to_the_next_request_which_is_about_everything() {
+    fn stopped_thread_leaves_a_full_search_to_the_next_request() {
         let (mut reaper, requests) = reaper();
         drop(requests);
         let (changes, services) = state();

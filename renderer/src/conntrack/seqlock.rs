@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_waits_for_what_is_being_programmed_and_not_for_what_comes_after() {
+    fn search_waits_for_running_programming_but_not_for_later() {
         let seqlock = Arc::new(ProgrammingSeqlock::default());
         let (programming, is_searching) = seqlock.program();
         assert!(!is_searching, "nothing has to be announced");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn programming_without_a_pause_holds_no_search_up() {
+    fn programming_without_pause_holds_no_search_up() {
         let seqlock = Arc::new(ProgrammingSeqlock::default());
         let (first, _) = seqlock.program();
         let search = thread::spawn({

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_programmed_follows_changes_and_reconciliations() {
+    fn worker_state_follows_changes_and_reconciliations() {
         let (queue, requests) = sync_channel(8);
         let ([a, b], mut state) = ([service("a"), service("b")], State::default());
         let all = |services: &[(ServiceId, Arc<ContivService>)]| Request::Reconciled {

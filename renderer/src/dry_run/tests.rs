@@ -169,14 +169,14 @@ add element inet contiv node-ips4 {
 ";
 
 #[test]
-fn the_nft_form_is_the_skeleton_followed_by_chains_and_elements_in_order() {
+fn nft_form_is_skeleton_then_chains_and_elements_in_order() {
     let text = nft(&snapshot());
     let skeleton = nft(&Snapshot::default());
     assert_eq!(text.strip_prefix(&skeleton), Some(ELEMENTS));
 }
 
 #[test]
-fn the_table_form_has_one_aligned_line_for_each_address() {
+fn table_form_has_one_aligned_line_for_each_address() {
     let expected = "\
 SERVICE      PORT  ADDRESS                 TYPE       POLICY   BACKENDS
 default/dns        10.96.0.10:53/udp       cluster    Cluster  none: rejected
@@ -211,7 +211,7 @@ fn load_balancer_address_has_its_type_and_local_backends() {
 }
 
 #[test]
-fn the_json_form_has_the_services_and_the_elements_of_each_set() {
+fn json_form_has_services_and_elements_of_each_set() {
     let json = json(&snapshot());
     assert_eq!(json["desired"]["services"]["default/web"]["ports"][0]["node_port"], 30080);
     let expected = serde_json::json!(["10.96.0.10 . udp . 53 : goto reject-now"]);
@@ -219,7 +219,7 @@ fn the_json_form_has_the_services_and_the_elements_of_each_set() {
 }
 
 #[test]
-fn a_dry_run_keeps_what_it_was_told_and_shows_it() {
+fn dry_run_keeps_and_shows_its_snapshot() {
     let mut renderer = DryRun::new();
     let old = snapshot();
     assert!(renderer.update(&ChangeSet::default()).is_err(), "a resync comes first");

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn attributes_written_read_back() {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes);
         writer.text(1, "contiv");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_end_or_below_the_header_ends_the_list() {
+    fn length_beyond_end_or_below_header_ends_list() {
         assert_eq!(Attributes(&[12, 0, 1, 0, 1, 2]).iter().next(), None);
         assert_eq!(Attributes(&[3, 0, 1, 0, 1, 2]).iter().next(), None);
         assert_eq!(Attributes(&[4, 0]).iter().next(), None);

@@ -47,7 +47,7 @@ mod tests {
     const BACKENDS: Set = Set::new(SetKind::Backends, Family::V4);
 
     #[test]
-    fn large_sets_are_declared_for_twice_what_they_hold_and_small_ones_for_any_number() {
+    fn large_sets_are_declared_for_twice_their_content() {
         let others =
             [SetKind::Services, SetKind::Pods, SetKind::Affinity].map(|kind| Set::new(kind, Family::V6));
         let mut counts = Counts::from([(BACKENDS, 40_000), (others[0], 100)]);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_outgrown_a_little_before_it_is_full() {
+    fn set_is_outgrown_little_before_it_is_full() {
         let declared = Sizes::from([(BACKENDS, 9000)]);
         let is_outgrown = |count| !outgrown(&declared, &Counts::from([(BACKENDS, count)])).is_empty();
         assert!(!is_outgrown(0) && !is_outgrown(8000) && is_outgrown(8001) && is_outgrown(9001));

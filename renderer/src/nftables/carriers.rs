@@ -50,7 +50,7 @@ mod tests {
     };
 
     #[test]
-    fn a_service_that_the_table_lets_pass_stays_with_routes_and_no_other_does() {
+    fn service_the_table_lets_pass_stays_with_routes() {
         let frontend = FrontendKey { address: [10, 96, 0, 1].into(), protocol: Protocol::Tcp, port: 80 };
         let mut service = ContivService::new(ServiceId::new("default", "web"));
         service.cluster_ips = [frontend.address].into();

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packets_of_an_element_are_the_connections_of_its_frontend() {
+    fn packets_of_element_are_connections_of_its_frontend() {
         let set = Set { kind: SetKind::Services, family: Family::V4 };
         let count = |bytes: &[u8]| counted(set, Attributes(bytes));
         let address = Frontend::Address { address: [10, 96, 0, 7].into(), protocol: Protocol::Tcp, port: 80 };

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deleted_comes_back_and_what_was_added_goes() {
+    fn deleted_elements_return_and_added_ones_go() {
         let table = table();
         for element in table.elements() {
             let group = Group { remove: vec![], add: vec![element] };
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_with_a_foreign_value_is_replaced() {
+    fn element_with_foreign_value_is_replaced() {
         let table = table();
         let ours =
             table.elements().into_iter().find(|element| element.set.kind == SetKind::Services).unwrap();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_may_be_more_damage_all_is_compared() {
+    fn damage_of_unknown_extent_compares_everything() {
         let table = table();
         assert_eq!(
             repair(
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_from_nothing_has_all_elements_and_chains() {
+    fn table_from_nothing_has_all_elements_and_chains() {
         let table = table();
         let whole = table.whole();
         let (remove, add) = whole.elements();

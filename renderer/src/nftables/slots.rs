@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_backend_takes_the_slot_at_the_end() {
+    fn new_backend_takes_slot_at_end() {
         let before = assign(&[], &Shares::from([(backend(2), 1), (backend(3), 1)]));
         let after =
             assign(&some(&before), &Shares::from([(backend(1), 1), (backend(2), 1), (backend(3), 1)]));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_slot_moves_into_the_hole_that_a_removed_backend_leaves() {
+    fn last_slot_moves_into_hole_that_removed_backend_leaves() {
         let before = [backend(1), backend(2), backend(3), backend(4)];
         let after =
             assign(&some(&before), &Shares::from([(backend(1), 1), (backend(3), 1), (backend(4), 1)]));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_by_client_are_shared_evenly_and_the_same_for_ever() {
+    fn slots_by_client_are_shared_evenly_and_same_for_ever() {
         let four: Shares = (1..=4).map(|last| (SocketAddr::from(([10, 0, 0, last], 80)), 1)).collect();
         let slots = by_client(&four);
         assert_eq!(slots.len(), 1021);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn when_a_backend_goes_only_its_clients_move() {
+    fn removed_backend_moves_only_its_clients() {
         let all: Shares = (1..=10).map(|last| (SocketAddr::from(([10, 0, 0, last], 80)), 1)).collect();
         let gone = SocketAddr::from(([10, 0, 0, 7], 80));
         let mut rest = all.clone();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_of_twice_the_weight_gets_about_twice_the_clients() {
+    fn backend_of_twice_weight_gets_about_twice_clients() {
         let shares = Shares::from([
             (SocketAddr::from(([10, 0, 0, 1], 80)), 2),
             (SocketAddr::from(([10, 0, 0, 2], 80)), 1),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn backends_that_share_an_address_share_its_clients() {
+    fn backends_that_share_address_share_its_clients() {
         let shares = Shares::from([(backend(1), 1), (backend(2), 1), (backend(3), 2)]);
         let counts: Vec<u32> = count(&by_client(&shares)).into_iter().map(|(_, count)| count).collect();
         assert!(
@@ -168,7 +168,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_moves_without_a_change_and_no_more_slots_than_the_change_has(
+        fn slots_move_no_more_than_the_change_requires(
             before in shares(),
             wanted in shares(),
         ) {

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_service_never_becomes_syntax() {
+    fn name_of_service_never_becomes_syntax() {
         for name in
             ["web\n}\ndelete table inet filter #", "a\r\nflush ruleset", "\u{85}x", "\"; }", "$(reboot)"]
         {

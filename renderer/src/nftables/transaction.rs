@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_holds_exactly_what_differs() {
+    fn group_holds_exactly_what_differs() {
         let group =
             Group::between(&[element(1), element(2), element(4)], vec![element(2), element(3), element(5)]);
         assert_eq!(group.remove, [element(1), element(4)]);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_packets_under_way_may_still_need_is_removed_late_unless_it_is_replaced() {
+    fn elements_packets_may_need_are_removed_late_unless_replaced() {
         let of = |kind, value| Element {
             set: Set::new(kind, Family::V4),
             key: Key::Frontend(FrontendKey::node_port(Family::V4, Protocol::Tcp, 80)),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_transaction_is_cut_between_groups_and_nothing_is_lost() {
+    fn large_transaction_is_cut_between_groups_and_nothing_is_lost() {
         let group =
             |numbers: std::ops::Range<u8>| Group { remove: vec![], add: numbers.map(element).collect() };
         let whole = Transaction {

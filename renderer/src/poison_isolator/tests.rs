@@ -44,7 +44,7 @@ fn text(snapshot: &Snapshot) -> String {
 }
 
 #[test]
-fn poison_among_many_changes_is_found_and_the_rest_is_applied() {
+fn poison_among_many_changes_is_found_and_rest_is_applied() {
     let mut renderer = bisecting(NONE, 1);
     let before = snapshot(100, 1, &[]);
     renderer.resync(&before).unwrap();
@@ -72,7 +72,7 @@ fn poison_among_many_changes_is_found_and_the_rest_is_applied() {
 }
 
 #[test]
-fn with_nothing_in_force_poison_is_looked_for_when_the_resync_failed_again_and_again() {
+fn first_resync_failing_repeatedly_isolates_poison() {
     let mut renderer = bisecting(NONE, 1);
     let wanted = snapshot(64, 1, &[63]);
     for _ in 1..FAILED_RESYNCS_BEFORE_ISOLATION {
@@ -133,7 +133,7 @@ fn missing_module_blames_no_service() {
 }
 
 #[test]
-fn what_fails_for_other_reasons_blames_no_service() {
+fn failure_of_another_kind_blames_no_service() {
     let mut renderer = bisecting(FaultRates { error: 1.0, ..NONE }, 1);
     for _ in 0..2 * FAILED_RESYNCS_BEFORE_ISOLATION {
         assert!(renderer.resync(&snapshot(10, 1, &[])).is_err());
@@ -142,7 +142,7 @@ fn what_fails_for_other_reasons_blames_no_service() {
 }
 
 #[test]
-fn among_faults_by_chance_only_poison_is_found_in_the_end() {
+fn random_faults_lead_to_poison_only() {
     let rates = FaultRates { error: 0.1, partial: 0.1, lost_answer: 0.1, ..NONE };
     for seed in 1..20 {
         let mut renderer = bisecting(rates, seed);

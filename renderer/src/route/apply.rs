@@ -292,7 +292,7 @@ mod tests {
     use crate::route::{NextHop, plan::Purpose};
 
     #[test]
-    fn only_a_refusal_that_no_notification_follows_is_a_failure() {
+    fn refusal_is_a_failure_only_without_a_later_notification() {
         let address = [198, 51, 100, 1].into();
         let route = KernelRoute { table: 67, address, way: NextHop::Blackhole };
         assert_eq!(outcome(&route, None), Outcome::Added);

@@ -270,21 +270,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_recognized_when_it_is_read() {
+    fn route_sent_is_recognized_when_read() {
         for route in routes() {
             assert_eq!(FoundRoute::new(route.message()).unwrap().route, Some(route));
         }
     }
 
     #[test]
-    fn a_route_of_others_is_not_ours_whatever_else_it_says() {
+    fn foreign_route_is_never_taken_for_ours() {
         let mut message = routes()[0].message();
         message.header.protocol = RouteProtocol::Bird;
         assert_eq!(FoundRoute::new(message), None);
     }
 
     #[test]
-    fn a_route_in_our_name_of_another_form_is_found_and_is_none_of_those_wanted() {
+    fn route_of_another_form_is_found_but_not_desired() {
         let [blackhole, .., link] = routes();
         let changed = |route: KernelRoute, change: fn(&mut RouteMessage)| {
             let mut message = route.message();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_names_the_table_the_address_the_metric_and_our_protocol() {
+    fn deletion_names_table_address_metric_and_our_protocol() {
         let [.., link] = routes();
         let deletion = FoundRoute::new(link.message()).unwrap().deletion();
         assert_eq!(deletion.header.protocol, RouteProtocol::Other(PROTOCOL));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_reads_as_the_ip_command_has_it() {
+    fn route_reads_as_ip_command_has_it() {
         let [v4, _, unreachable, local, _, group, link, _] = routes();
         assert_eq!(v4.to_string(), "blackhole 198.51.100.1 table 67 proto 67 metric 1024");
         assert_eq!(unreachable.to_string(), "unreachable 198.51.100.1 table 69 proto 67 metric 1024");

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_rule_is_recognized_and_one_that_was_narrowed_or_is_for_another_table_is_not_it() {
+    fn rule_is_recognized_unless_narrowed_or_for_another_table() {
         let wanted = rule(true, 68);
         assert!(is_ours(&wanted) && is_same(&wanted, &wanted));
         assert_eq!(table(&wanted), 68);

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_kind_is_read_back_and_a_set_has_what_was_put_in() {
+    fn kind_name_round_trips_and_set_holds_its_members() {
         for kind in AddressKind::ALL {
             assert_eq!(kind.to_string().parse(), Ok(kind));
             let set = AddressKinds::from_iter([kind]);

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_source_address_matters() {
+    fn rule_change_matters_only_by_source_address() {
         let address = |text: &str| {
             let mut message = AddressMessage::default();
             message.attributes.push(AddressAttribute::Local(text.parse().unwrap()));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_matters_if_routes_leave_by_it_and_only_when_it_goes_up_or_down() {
+    fn link_matters_only_when_used_and_going_up_or_down() {
         let link = |index, flags| {
             let mut message = LinkMessage::default();
             message.header.index = index;

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_password_ends_before_the_last_end_of_line() {
+    async fn password_ends_before_last_end_of_line() {
         for (content, expected) in [("x", "x"), ("x\n", "x"), ("x\r\n", "x"), (" x y \n\n", " x y \n")] {
             assert_eq!(password(content).await.unwrap(), expected);
         }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_not_there_or_not_what_it_should_be_is_named() {
+    async fn missing_or_unsuitable_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
         let access = EtcdAccess { tls: true, ca_file: Some(path.clone()), ..EtcdAccess::default() };

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_has_as_many_keys_as_their_values_allow_and_what_is_left_is_worth() {
+    fn page_size_follows_value_sizes_and_the_rest() {
         assert_eq!(next_limit([600; 500].into_iter(), 100_500), PAGE);
         assert_eq!(next_limit([600; 500].into_iter(), 20_500), PAGE);
         assert_eq!(next_limit([600; 500].into_iter(), 9500), 3000);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_cut_where_types_begin_and_nothing_is_lost() {
+    fn range_is_cut_where_types_begin_and_nothing_is_lost() {
         let range = |from: &str, end: &str| Range { from: from.into(), end: end.into() };
         let cuts = ["/a/pod/", "/a/node/", "/b/", "/a/endpoints/"].map(Vec::from);
         let expected =
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_ends_before_the_first_key_without_it() {
+    fn prefix_ends_before_first_key_without_it() {
         assert_eq!(prefix_end("/a/"), b"/a0");
         assert_eq!(prefix_end(""), [0]);
     }

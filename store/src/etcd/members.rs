@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_failed_is_asked_after_the_others_and_who_failed_just_now_last() {
+    fn failed_members_are_asked_last() {
         assert_eq!(order(1, &[false; 3]), [1, 2, 0]);
         assert_eq!(order(1, &[false, false, true]), [1, 0, 2]);
         assert_eq!(order(1, &[false, true, true]), [0, 2, 1]);

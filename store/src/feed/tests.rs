@@ -116,7 +116,7 @@ fn down() -> FeedEvent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_comes_first_and_then_what_changes() {
+async fn snapshot_comes_before_changes() {
     let (mut stage, watch) = Stage::watching().await;
     watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
     watch.send(Ok(WatchEvent::Problems(vec![]))).unwrap();
@@ -127,7 +127,7 @@ async fn a_snapshot_comes_first_and_then_what_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_problem_of_a_key_ends_with_the_next_change_of_the_key() {
+async fn problem_of_key_ends_with_next_change_of_key() {
     let problem = |source: &str| Problem {
         source: source.to_owned(),
         object: None,
@@ -151,7 +151,7 @@ async fn a_problem_of_a_key_ends_with_the_next_change_of_the_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_watch_goes_on_where_it_was_and_is_reported_once() {
+async fn lost_watch_goes_on_where_it_was_and_is_reported_once() {
     let (mut stage, watch) = Stage::watching().await;
     watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
     // Nothing changed, but the store is further: this is where the next watch begins.
@@ -168,7 +168,7 @@ async fn a_lost_watch_goes_on_where_it_was_and_is_reported_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outage_with_a_new_cause_is_told_again() {
+async fn outage_with_a_new_cause_is_reported_again() {
     let (mut stage, watch) = Stage::watching().await;
     watch.send(Err(lost())).unwrap();
     assert_eq!(stage.next().await, down());
@@ -195,7 +195,7 @@ async fn silent_watch_is_opened_again_at_once_and_is_no_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_grow_while_the_store_is_down() {
+async fn pauses_grow_while_store_is_down() {
     let mut stage = Stage::new();
     let start = Instant::now();
     for _ in 0..20 {
@@ -209,7 +209,7 @@ async fn pauses_grow_while_the_store_is_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn missed_changes_make_it_list_again_without_an_outage() {
+async fn missed_changes_make_it_list_again_without_outage() {
     let (mut stage, watch) = Stage::watching().await;
     watch.send(Err(StoreError::Compacted { requested: 6, oldest: 8 })).unwrap();
     stage.answer_list(Ok(9)).await;
@@ -218,7 +218,7 @@ async fn missed_changes_make_it_list_again_without_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_with_other_data_is_reported_and_listed_again() {
+async fn store_with_other_data_is_reported_and_listed_again() {
     for error in [
         StoreError::Rewound { requested: 5, newest: 2 },
         StoreError::Replaced { revision: 5, key: "/a".to_owned() },
@@ -236,7 +236,7 @@ async fn a_store_with_other_data_is_reported_and_listed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resync_lists_again_at_once() {
+async fn resync_lists_again_at_once() {
     let (mut stage, _watch) = Stage::watching().await;
     stage.handle.request_resync();
     stage.handle.request_resync();
@@ -247,7 +247,7 @@ async fn a_resync_lists_again_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resync_does_not_wait_for_the_next_attempt() {
+async fn resync_does_not_wait_for_next_attempt() {
     let mut stage = Stage::new();
     for _ in 0..15 {
         stage.answer_list(Err(lost())).await;
@@ -259,7 +259,7 @@ async fn a_resync_does_not_wait_for_the_next_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_receiver_holds_the_feed_back_and_loses_nothing() {
+async fn slow_receiver_holds_feed_back_and_loses_nothing() {
     let (mut stage, watch) = Stage::watching().await;
     for revision in 6..1000 {
         watch.send(Ok(WatchEvent::Changed(batch(revision)))).unwrap();
@@ -271,7 +271,7 @@ async fn a_slow_receiver_holds_the_feed_back_and_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_delivered_says_when_the_store_said_it_however_late_it_is_taken() {
+async fn delivery_carries_the_time_the_store_said_it() {
     let (mut stage, watch) = Stage::watching().await;
     let start = Instant::now();
     // One more than there is room for: the feed has read it, and holds it.
@@ -287,7 +287,7 @@ async fn what_is_delivered_says_when_the_store_said_it_however_late_it_is_taken(
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_ends_with_its_receiver_whatever_it_waits_for() {
+async fn feed_ends_with_its_receiver_in_every_wait() {
     let (mut stage, watch) = Stage::watching().await;
     drop(stage.events);
     watch.closed().await;
@@ -301,7 +301,7 @@ async fn it_ends_with_its_receiver_whatever_it_waits_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_opens_the_watch_where_it_was_and_says_when_the_store_has_answered() {
+async fn renewal_resumes_the_watch_and_reports_the_stores_answer() {
     let (mut stage, watch) = Stage::watching().await;
     watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
     assert_eq!(stage.next().await, FeedEvent::Changed(batch(6)));
@@ -313,7 +313,7 @@ async fn a_renewal_opens_the_watch_where_it_was_and_says_when_the_store_has_answ
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_of_a_store_that_does_not_answer_ends_with_the_outage_or_with_a_list() {
+async fn renewal_without_answer_ends_with_the_outage_or_a_list() {
     let (mut stage, _watch) = Stage::watching().await;
     stage.handle.request_renewal();
     stage.refuse_watch(lost()).await;
@@ -332,7 +332,7 @@ async fn a_renewal_of_a_store_that_does_not_answer_ends_with_the_outage_or_with_
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_of_many_bytes_wait_at_the_store_and_not_here() {
+async fn changes_of_many_bytes_wait_at_store_and_not_here() {
     const MEBIBYTE: usize = 1 << 20;
     let large = |revision: i64, mebibytes: usize| {
         let value = vec![0; mebibytes * MEBIBYTE].into();

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_asked_for_with_what_the_one_before_said() {
+    fn page_request_carries_the_continue_token() {
         assert_eq!(node().kind, Kind::Node);
         assert_eq!(query(&node(), 500, ""), "/api/v1/nodes?fieldSelector=metadata.name%3Dn1&limit=500");
         assert_eq!(
@@ -163,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn half_a_page_is_no_page() {
+    fn half_page_is_no_page() {
         let mut listed = ResourceList::default();
         let page = br#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"n1"}},{"metadata"#;
         assert!(add_page(&node(), page, &mut listed).is_err());
     }
 
     #[test]
-    fn a_page_without_items_is_the_end_of_an_empty_list() {
+    fn page_without_items_is_end_of_empty_list() {
         let mut listed = ResourceList::default();
         let next = add_page(&node(), br#"{"metadata":{"resourceVersion":"7"},"items":null}"#, &mut listed);
         assert_eq!((next.unwrap().as_str(), listed.version.as_str(), listed.entries.len()), ("", "7", 0));

@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_by_which_a_leader_is_elected_are_nothing_that_is_stored() {
+    fn leader_election_endpoints_are_not_stored() {
         assert_eq!(endpoints("any", &format!(r#"{{"{LEADER}":"{{}}"}}"#)).value, Value::None);
         assert_eq!(endpoints("kube-scheduler", "null").value, Value::None);
         assert!(matches!(endpoints("web", "{}").value, Value::Good(_)));
     }
 
     #[test]
-    fn what_changes_without_meaning_is_not_kept() {
+    fn meaningless_changes_are_not_kept() {
         let Value::Good(value) = endpoints("web", "{}").value else { panic!("it is good") };
         let text = String::from_utf8(value.to_vec()).unwrap();
         assert!(text.contains(r#""target_ref":{"kind":"Pod","name":"a"}"#), "{text}");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_cannot_be_used_is_there_with_an_empty_value_and_named_by_its_key() {
+    fn unusable_object_has_an_empty_value_and_a_named_key() {
         let json = r#"{"metadata":{"name":"web","namespace":"default","resourceVersion":"5"},
             "spec":{"clusterIP":"10.96.0.999"}}"#;
         let (entry, problems) = receive(Kind::Service, json).unwrap().into_entry();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_cannot_be_told_apart() {
+    fn nameless_object_cannot_be_told_apart() {
         assert!(receive(Kind::Service, r#"{"metadata":{"namespace":"default"}}"#).is_err());
         assert!(receive(Kind::Service, "{}").is_err());
     }

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prefix_says_which_types_are_asked_for() {
+    fn prefix_selects_the_listed_types() {
         let cluster = Scope::cluster();
         assert_eq!(names(&cluster, ROOT).len(), 6);
         assert_eq!(names(&cluster, &Key::prefix(Kind::Endpoints)), ["endpoints"]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_reads_its_own_node_and_no_pods_unless_it_is_told_to() {
+    fn agent_reads_its_own_node_and_pods_only_if_configured() {
         let scope = Scope::node("n1", false);
         assert_eq!(names(&scope, ROOT), ["nodes", "services", "endpointslices"]);
         assert_eq!(scope.0[0].selector, "metadata.name=n1");

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_prefix_does_not_make_the_revisions_of_a_quiet_one_forgotten() {
+    fn busy_prefix_does_not_make_revisions_of_quiet_one_forgotten() {
         let tracks = WatchProgress::default();
         let quiet = tracks.begin("/quiet/", versions("7"), &[]);
         for i in 0..100 {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_are_told_when_there_is_a_new_one_and_then_all_of_them() {
+    fn problems_are_reported_together_when_one_is_new() {
         let tracks = WatchProgress::default();
         tracks.begin("/", versions("1"), &[problem("/a")]);
         let (_, told) = tracks.advance("/", versions("2"), vec![("/b".to_owned(), vec![problem("/b")])]);

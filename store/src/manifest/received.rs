@@ -76,12 +76,12 @@ mod tests {
     }
 
     #[test]
-    fn null_is_the_same_as_an_empty_list() {
+    fn null_is_same_as_empty_list() {
         assert_eq!(slice("null").unwrap(), slice("[]").unwrap());
     }
 
     #[test]
-    fn a_fault_is_named_with_its_field() {
+    fn fault_is_named_with_its_field() {
         let problems = slice(r#"[{"addresses":["10.0.0.999"]}]"#).unwrap_err();
         assert_eq!(problems.len(), 1);
         let text = problems[0].to_string();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_named_with_its_field() {
+    fn wrong_type_is_named_with_its_field() {
         let problems = slice("7").unwrap_err();
         assert_eq!(problems[0].field.as_deref(), Some("endpoints"));
     }

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_field_is_a_warning_with_a_suggestion() {
+    fn unknown_field_is_warning_with_suggestion() {
         let text = "apiVersion: v1\nkind: Service\nmetadata: {name: web, lables: {a: b}}\n\
                     spec: {clusterIp: 10.96.0.1, ports: [{port: 53, protocl: UDP}], colour: red}\n";
         assert_eq!(
@@ -366,7 +366,7 @@ status: {loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP, ports: [{port: 80
     }
 
     #[test]
-    fn unknown_kind_is_a_problem_with_a_suggestion() {
+    fn unknown_kind_is_problem_with_suggestion() {
         let of = |version: &str, kind: &str| {
             parse(&format!("{{apiVersion: {version}, kind: {kind}, metadata: {{name: web}}}}"))
         };

@@ -77,7 +77,7 @@ fn kinds_that_are_not_used_are_skipped() {
 }
 
 #[test]
-fn of_two_definitions_the_first_is_used_and_the_second_reported() {
+fn duplicate_definition_is_reported_and_the_first_used() {
     let text = format!("{SERVICE}\n---\n{}", SERVICE.replace("80", "81"));
     let parsed = parse(&text);
     let Object::Service(service) = &parsed.objects[0].object else { panic!("no service") };
@@ -93,7 +93,7 @@ fn of_two_definitions_the_first_is_used_and_the_second_reported() {
 }
 
 #[test]
-fn a_folder_is_read_in_the_order_of_its_paths() {
+fn folder_is_read_in_order_of_its_paths() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let path = folder.path().join(name);

@@ -30,7 +30,7 @@ fn none() -> BTreeSet<String> {
 }
 
 #[test]
-fn what_was_saved_is_there_after_it_is_opened_again() {
+fn mirror_saved_is_there_when_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(saved(folder.path()), None, "nothing was ever saved");
     let entries = vec![entry("/a", "1", 3), entry("/b", "2", 4)];
@@ -39,7 +39,7 @@ fn what_was_saved_is_there_after_it_is_opened_again() {
 }
 
 #[test]
-fn changes_and_replacements_lead_to_the_same() {
+fn changes_and_replacements_lead_to_same() {
     let folder = tempfile::tempdir().unwrap();
     let mut mirror = open(folder.path());
     mirror.replace(7, list(&[entry("/a", "1", 3), entry("/b", "2", 4)]), &none()).unwrap();
@@ -58,7 +58,7 @@ fn changes_and_replacements_lead_to_the_same() {
 }
 
 #[test]
-fn a_replacement_takes_away_what_is_gone_but_keeps_what_is_no_good_in_the_store() {
+fn mirror_replacement_removes_missing_keys_but_keeps_unusable_ones() {
     let folder = tempfile::tempdir().unwrap();
     let mut mirror = open(folder.path());
     let (bad, gone) = (entry("/bad", "was good", 3), entry("/gone", "1", 3));
@@ -69,7 +69,7 @@ fn a_replacement_takes_away_what_is_gone_but_keeps_what_is_no_good_in_the_store(
 }
 
 #[test]
-fn what_was_saved_of_another_store_is_set_aside() {
+fn mirror_of_another_store_is_quarantined() {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path()).replace(3, list(&[entry("/a", "1", 3)]), &none()).unwrap();
     let (mirror, quarantine_file) = Mirror::open(folder.path(), "dir:/elsewhere").unwrap();
@@ -115,7 +115,7 @@ fn mirror_symbolic_link_leaves_its_target_alone() {
 }
 
 #[test]
-fn a_file_of_another_kind_is_set_aside_and_one_that_may_not_be_opened_is_not() {
+fn mirror_of_another_kind_is_quarantined_but_unreadable_one_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);
     fs::write(&path, "no database at all, but a text that somebody left here by mistake").unwrap();
@@ -132,7 +132,7 @@ fn a_file_of_another_kind_is_set_aside_and_one_that_may_not_be_opened_is_not() {
 }
 
 #[test]
-fn what_an_older_version_saved_in_another_format_is_set_aside() {
+fn mirror_of_an_older_format_is_quarantined() {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path()).replace(3, [Ok(entry("/a", "1", 3))], &none()).unwrap();
     let database = Database::open(folder.path().join(FILE)).unwrap();
@@ -157,7 +157,7 @@ fn filled(folder: &Path) -> Saved {
 }
 
 #[test]
-fn a_truncated_or_changed_file_is_either_set_aside_or_was_changed_where_it_means_nothing() {
+fn mirror_truncated_or_changed_is_quarantined_or_unaffected() {
     let folder = tempfile::tempdir().unwrap();
     let whole = filled(folder.path());
     let good = fs::read(folder.path().join(FILE)).unwrap();
@@ -188,7 +188,7 @@ fn a_truncated_or_changed_file_is_either_set_aside_or_was_changed_where_it_means
 
 proptest! {
     #[test]
-    fn a_replacement_leaves_what_it_lists_and_what_is_to_stay(
+    fn replacement_keeps_listed_and_retained_keys(
         before in keys(), after in keys(), keep in keys(),
     ) {
         let folder = tempfile::tempdir().unwrap();
@@ -212,7 +212,7 @@ proptest! {
 }
 
 #[test]
-fn a_list_that_cannot_be_read_to_its_end_changes_nothing() {
+fn list_that_cannot_be_read_to_its_end_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut mirror = open(folder.path());
     let entries = vec![entry("/a", "1", 3)];
@@ -228,7 +228,7 @@ fn keys() -> impl Strategy<Value = BTreeSet<String>> {
 }
 
 #[test]
-fn what_was_saved_can_be_counted_without_reading_it_and_recalled_without_writing() {
+fn mirror_is_summarized_without_reading_and_recalled_read_only() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(Mirror::summary(folder.path(), "/a"), MirrorSummary::default());
     assert_eq!(Mirror::recall(folder.path(), SOURCE_URL).unwrap(), None);

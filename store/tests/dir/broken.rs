@@ -3,7 +3,7 @@
 use super::{folder::*, *};
 
 #[tokio::test]
-async fn a_broken_object_keeps_its_last_good_state_and_the_others_go_on() {
+async fn broken_object_keeps_its_last_good_state_and_others_go_on() {
     let file = |a: i32, b: i32| format!("{}---\n{}", service("a", a), service("b", b));
     let mut folder = Folder::with(&[("two.yaml", &file(1, 1))]).await;
     folder.write("two.yaml", &file(0, 2));
@@ -22,7 +22,7 @@ async fn a_broken_object_keeps_its_last_good_state_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_read_keeps_all_its_objects_until_it_is_mended() {
+async fn unreadable_file_keeps_all_its_objects_until_mended() {
     let file = format!("{}---\n{}", service("a", 1), service("b", 1));
     let mut folder = Folder::with(&[("two.yaml", &file), ("z.yaml", &service("z", 1))]).await;
     folder.write("two.yaml", "a: [\n---\n");
@@ -39,7 +39,7 @@ async fn a_file_that_cannot_be_read_keeps_all_its_objects_until_it_is_mended() {
 }
 
 #[tokio::test]
-async fn a_link_to_nothing_and_a_file_that_is_no_text_keep_their_objects() {
+async fn link_to_nothing_and_file_that_is_no_text_keep_their_objects() {
     let mut folder =
         Folder::with(&[("web.yaml", &service("web", 1)), (".target", &service("linked", 1))]).await;
     symlink(".target", folder.path("link.yaml")).unwrap();
@@ -56,7 +56,7 @@ async fn a_link_to_nothing_and_a_file_that_is_no_text_keep_their_objects() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_no_folder_is_refused() {
+async fn path_that_is_no_folder_is_refused() {
     let outer = TempDir::new().unwrap();
     fs::write(outer.path().join("file"), "").unwrap();
     for (name, problem) in [("none", "No such file"), ("file", "not a directory")] {
@@ -72,7 +72,7 @@ async fn saved(files: &[(&str, &str)]) -> Vec<Entry> {
 }
 
 #[tokio::test]
-async fn object_broken_from_the_start_has_what_was_saved() {
+async fn object_broken_at_the_start_keeps_its_saved_state() {
     let saved = saved(&[("web.yaml", &service("web", 1)), ("gone.yaml", &service("gone", 1))]).await;
     let folder = Folder::with_saved(&[("web.yaml", &service("web", 0))], saved).await;
     assert_eq!(folder.ports().await, [("web".to_owned(), 1)], "gone is gone: its file is not there");
@@ -82,7 +82,7 @@ async fn object_broken_from_the_start_has_what_was_saved() {
 }
 
 #[tokio::test]
-async fn file_unreadable_from_the_start_has_what_was_saved() {
+async fn file_unreadable_at_the_start_keeps_its_saved_state() {
     let files = [("a.yaml", &*service("a", 1)), ("b.yaml", &service("b", 1)), ("c.yaml", &service("c", 1))];
     let saved = saved(&files).await;
     let files = [("a.yaml", "a: ["), ("b.yaml", "b: ["), ("d/c.yaml", &service("c", 2))];

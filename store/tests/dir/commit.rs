@@ -3,7 +3,7 @@
 use super::{folder::*, *};
 
 #[tokio::test]
-async fn what_is_committed_becomes_a_file_of_its_own() {
+async fn committed_object_becomes_a_file_of_its_own() {
     let mut folder = Folder::with(&[("mine.json", &json_service("mine", 1))]).await;
     let revision = folder.store.commit(vec![put("new", 5), put("mine", 6)]).await.unwrap();
     assert_eq!(folder.next_change().await, ["put mine 6", "put new 5"]);
@@ -20,7 +20,7 @@ async fn what_is_committed_becomes_a_file_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_would_touch_other_objects_or_places_is_refused_as_a_whole() {
+async fn commit_touching_other_objects_or_places_is_refused_whole() {
     let elsewhere = TempDir::new().unwrap();
     let two = format!("{}---\n{}", service("a", 1), service("b", 1));
     let config_map =
@@ -68,7 +68,7 @@ async fn what_would_touch_other_objects_or_places_is_refused_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_condition_that_does_not_hold_keeps_all_files_as_they_are() {
+async fn condition_that_does_not_hold_keeps_all_files_as_they_are() {
     let folder = Folder::with(&[("mine.json", &json_service("mine", 1))]).await;
     let mine = put("mine", 2);
     let key = mine.key().to_owned();

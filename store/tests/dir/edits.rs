@@ -3,7 +3,7 @@
 use super::{folder::*, *};
 
 #[tokio::test]
-async fn an_edit_is_seen_at_once() {
+async fn edit_is_seen_at_once() {
     let mut folder = Folder::with(&[("web.yaml", &service("web", 80))]).await;
     assert_eq!(folder.ports().await, [("web".to_owned(), 80)]);
     let start = Instant::now();
@@ -32,7 +32,7 @@ async fn revisions_count_changes() {
 
 /// Creation revisions decide between two services on one address, so they may not depend on when this process saw them.
 #[tokio::test]
-async fn creation_revisions_are_the_same_after_any_start() {
+async fn creation_revisions_are_same_after_any_start() {
     let mut folder = Folder::with(&[("web.yaml", &service("web", 80))]).await;
     folder.write("api.yaml", &service("api", 80));
     assert_eq!(folder.next_change().await, ["put api 80"]);
@@ -67,7 +67,7 @@ async fn editors_that_write_beside_and_rename_over_delete_nothing() {
 }
 
 #[tokio::test]
-async fn a_renamed_file_keeps_its_objects() {
+async fn renamed_file_keeps_its_objects() {
     let mut folder = Folder::with(&[("a.yaml", &service("web", 80))]).await;
     folder.rename("a.yaml", "b.yaml");
     folder.is_quiet().await;
@@ -76,7 +76,7 @@ async fn a_renamed_file_keeps_its_objects() {
 }
 
 #[tokio::test]
-async fn half_a_file_is_never_read_even_when_others_change() {
+async fn half_file_is_never_read_even_when_others_change() {
     let two = format!("{}---\n{}", service("a", 1), service("b", 1));
     let mut folder = Folder::with(&[("two.yaml", &two)]).await;
     let mut file = fs::File::create(folder.path("two.yaml")).unwrap();
@@ -90,14 +90,14 @@ async fn half_a_file_is_never_read_even_when_others_change() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_linked_into_place_is_read_without_being_closed() {
+async fn file_that_is_linked_into_place_is_read_without_being_closed() {
     let mut folder = Folder::with(&[(".draft", &service("web", 1))]).await;
     fs::hard_link(folder.path(".draft"), folder.path("web.yaml")).unwrap();
     assert_eq!(folder.next_change().await, ["put web 1"]);
 }
 
 #[tokio::test]
-async fn the_file_with_the_smaller_path_wins_and_the_other_takes_over() {
+async fn file_with_smaller_path_wins_and_other_takes_over() {
     let mut folder = Folder::with(&[("b.yaml", &service("web", 2))]).await;
     folder.write("a.yaml", &service("web", 1));
     assert_eq!(folder.next_change().await, ["put web 1"]);
@@ -110,7 +110,7 @@ async fn the_file_with_the_smaller_path_wins_and_the_other_takes_over() {
 }
 
 #[tokio::test]
-async fn a_watch_begins_at_its_revision_and_not_before_the_history() {
+async fn watch_begins_at_its_revision_and_not_before_history() {
     let mut folder = Folder::with(&[("web.yaml", &service("web", 1))]).await;
     let start = folder.store.list(ROOT).await.unwrap().revision;
     for port in 2..5 {
@@ -128,7 +128,7 @@ async fn a_watch_begins_at_its_revision_and_not_before_the_history() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_written_anew_again_and_again_is_never_taken_for_empty() {
+async fn file_rewritten_repeatedly_is_never_taken_for_empty() {
     const LAST: i32 = 1000;
     let mut folder = Folder::with(&[("web.yaml", &service("web", 1))]).await;
     // Each write empties the file first, often just when the one before is being read.
@@ -180,7 +180,7 @@ async fn write_through_another_hard_link_is_seen() {
 
 /// inotify cannot tell of it: the link that changes is in a folder that is not watched.
 #[tokio::test]
-async fn list_reads_what_changed_without_a_notification() {
+async fn list_reads_changes_that_were_not_notified() {
     let folder =
         Folder::with(&[(".hidden/v1", &service("web", 1)), (".hidden/v2", &service("web", 2))]).await;
     symlink("v1", folder.path(".hidden/current")).unwrap();

@@ -10,7 +10,7 @@ async fn reason(folder: &Folder) -> String {
 }
 
 #[tokio::test]
-async fn file_above_the_size_limit_is_refused() {
+async fn file_above_size_limit_is_refused() {
     let folder = Folder::with(&[("web.yaml", &service("web", 1))]).await;
     let file = fs::File::create(folder.path("large.yaml")).unwrap();
     file.set_len(40 << 20).unwrap();
@@ -22,7 +22,7 @@ async fn file_above_the_size_limit_is_refused() {
 }
 
 #[tokio::test]
-async fn file_out_of_the_folder_is_not_followed_by_default() {
+async fn file_out_of_folder_is_not_followed_by_default() {
     let elsewhere = TempDir::new().unwrap();
     let target = elsewhere.path().join("target");
     fs::write(&target, service("web", 1)).unwrap();
@@ -64,7 +64,7 @@ async fn pipe_is_refused_without_reading_it() {
 }
 
 #[tokio::test]
-async fn folders_in_one_another_end_at_a_limit() {
+async fn folders_in_one_another_end_at_limit() {
     let deep = "d/".repeat(100);
     let folder = Folder::with(&[("web.yaml", &service("web", 1)), (&format!("{deep}deep.yaml"), "")]).await;
     let reason = reason(&folder).await;
@@ -83,7 +83,7 @@ async fn document_of_too_many_parts_is_refused() {
 }
 
 #[tokio::test]
-async fn file_of_many_problems_tells_the_first_ones() {
+async fn file_with_many_problems_reports_the_first() {
     let list = format!("{{apiVersion: v1, kind: List, items: [{}]}}\n", "1, ".repeat(20_000));
     let broken = "---\n[\n".repeat(60_000);
     let files = [("list.yaml", &*list), ("broken.yaml", &broken), ("web.yaml", &service("web", 1))];

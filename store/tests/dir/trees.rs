@@ -27,7 +27,7 @@ async fn folders_come_move_and_go() {
 }
 
 #[tokio::test]
-async fn a_mounted_config_map_changes_in_one_step() {
+async fn mounted_config_map_changes_in_one_step() {
     let mut folder = Folder::with(&[]).await;
     let root = folder.path("");
     let version = |number: u8, files: &[(&str, String)]| {
@@ -57,7 +57,7 @@ async fn a_mounted_config_map_changes_in_one_step() {
 }
 
 #[tokio::test]
-async fn the_file_behind_a_link_is_watched_too() {
+async fn file_behind_link_is_watched_too() {
     let elsewhere = TempDir::new().unwrap();
     let target = elsewhere.path().join("target");
     fs::write(&target, service("web", 1)).unwrap();
@@ -78,7 +78,7 @@ async fn the_file_behind_a_link_is_watched_too() {
 }
 
 #[tokio::test]
-async fn a_folder_that_goes_keeps_its_state_and_is_found_again() {
+async fn folder_that_goes_keeps_its_state_and_is_found_again() {
     let outer = TempDir::new().unwrap();
     let root = outer.path().join("manifests");
     fs::create_dir(&root).unwrap();
@@ -113,7 +113,7 @@ async fn file_behind_two_links_changes_both() {
 
 /// A writer of a file that left with its folder is heard no more.
 #[tokio::test]
-async fn file_open_in_a_moved_folder_is_forgotten() {
+async fn file_open_in_moved_folder_is_forgotten() {
     let mut folder = Folder::with(&[("a/web.yaml", &service("web", 1))]).await;
     let mut writer = fs::OpenOptions::new().append(true).open(folder.path("a/web.yaml")).unwrap();
     std::io::Write::write_all(&mut writer, b"# more\n").unwrap();
@@ -126,7 +126,7 @@ async fn file_open_in_a_moved_folder_is_forgotten() {
 }
 
 #[tokio::test]
-async fn folder_replaced_under_an_open_file_is_read() {
+async fn folder_replaced_under_open_file_is_read() {
     let mut folder =
         Folder::with(&[("a/web.yaml", &service("web", 1)), (".b/web.yaml", &service("web", 2))]).await;
     let mut writer = fs::OpenOptions::new().append(true).open(folder.path("a/web.yaml")).unwrap();

@@ -34,7 +34,7 @@ async fn next(watch: &mut WatchStream) -> Batch {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_etcdctl_writes_is_listed_and_watched() {
+async fn keys_written_by_etcdctl_are_listed_and_watched() {
     let (etcd, store) = start().await;
     etcd.ctl(&["put", "/vnf-agent/contiv-ksr/k8s/node/n1", "{\"name\":\"n1\"}"]).await.unwrap();
     etcd.ctl(&["put", "/vnf-agent/contiv-ksr0", "after the prefix"]).await.unwrap();
@@ -65,7 +65,7 @@ async fn what_etcdctl_writes_is_listed_and_watched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_of_many_pages_shows_one_revision_while_writes_go_on() {
+async fn list_of_many_pages_shows_one_revision_while_writes_go_on() {
     const KEYS: usize = 6_000;
     let (_etcd, store) = start().await;
     // Two keys far apart always get the same value in one transaction.
@@ -103,7 +103,7 @@ async fn a_list_of_many_pages_shows_one_revision_while_writes_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_a_list_is_read_its_entries_are_shown_each_once() {
+async fn while_list_is_read_its_entries_are_shown_each_once() {
     struct PageCollector(mpsc::Sender<Vec<Entry>>);
 
     impl Preview for PageCollector {
@@ -135,7 +135,7 @@ async fn while_a_list_is_read_its_entries_are_shown_each_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_misses_nothing_after_its_revision() {
+async fn watch_misses_nothing_after_its_revision() {
     let (_etcd, store) = start().await;
     let start = store.list("/").await.unwrap().revision;
     for i in 0..300 {
@@ -161,7 +161,7 @@ async fn a_watch_misses_nothing_after_its_revision() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_is_one_batch_however_large() {
+async fn transaction_is_one_batch_however_large() {
     let (_etcd, store) = start().await;
     let start = store.list("/").await.unwrap().revision;
     // Six transactions of 1 MB: etcd sends them in fragments to a watch that comes later.
@@ -179,7 +179,7 @@ async fn a_transaction_is_one_batch_however_large() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_is_applied_as_a_whole_or_not_at_all() {
+async fn transaction_is_applied_as_whole_or_not_at_all() {
     let (_etcd, store) = start().await;
     let revision = store.commit(vec![put("/a", "1"), put("/b", "1")]).await.unwrap();
     let snapshot = store.list("/").await.unwrap();
@@ -201,7 +201,7 @@ async fn a_transaction_is_applied_as_a_whole_or_not_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_is_made_if_all_its_conditions_hold_and_else_says_which_key_does_not() {
+async fn transaction_needs_all_conditions_and_names_a_failed_key() {
     let (_etcd, store) = start().await;
     let created = store.commit(vec![put("/a", "1")]).await.unwrap();
     let written = store.commit(vec![put("/a", "2"), put("/b", "1")]).await.unwrap();
@@ -227,7 +227,7 @@ async fn a_transaction_is_made_if_all_its_conditions_hold_and_else_says_which_ke
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_takes_its_keys_with_it_when_it_ends() {
+async fn lease_takes_its_keys_with_it_when_it_ends() {
     let (_etcd, store) = start().await;
     let lease = store.grant(Duration::from_secs(60)).await.unwrap();
     let leased = Operation::PutLeased { key: "/leased".to_owned(), value: "x".into(), lease };
@@ -242,7 +242,7 @@ async fn a_lease_takes_its_keys_with_it_when_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_than_a_transaction_holds_goes_in_chunks() {
+async fn more_than_transaction_holds_goes_in_chunks() {
     let (_etcd, store) = start().await;
     let operations: Vec<_> = (0..300).map(|i| put(format!("/{i:03}"), "x")).collect();
     let error = store.commit(operations.clone()).await.unwrap_err().to_string();
@@ -256,7 +256,7 @@ async fn more_than_a_transaction_holds_goes_in_chunks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_of_a_compacted_revision_says_so() {
+async fn watch_of_a_compacted_revision_fails_by_name() {
     let (etcd, store) = start().await;
     for i in 0..10 {
         store.commit(vec![put("/a", i.to_string())]).await.unwrap();
@@ -268,7 +268,7 @@ async fn a_watch_of_a_compacted_revision_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_at_the_very_revision_of_a_compaction_is_not_lost() {
+async fn deletion_at_very_revision_of_compaction_is_not_lost() {
     let (etcd, store) = start().await;
     let revision = store.commit(vec![put("/a", "1"), put("/b", "1")]).await.unwrap();
     let deletion = store.commit(vec![Operation::Delete { key: "/a".to_owned() }]).await.unwrap();
@@ -292,7 +292,7 @@ async fn a_deletion_at_the_very_revision_of_a_compaction_is_not_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_larger_than_one_answer_may_be_comes_in_smaller_pages() {
+async fn list_larger_than_one_answer_may_be_comes_in_smaller_pages() {
     let (_etcd, store) = start().await;
     // 70 MB; the client takes 64 MB at once.
     let value = Bytes::from(vec![b'x'; 1_400_000]);
@@ -305,7 +305,7 @@ async fn a_list_larger_than_one_answer_may_be_comes_in_smaller_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_etcd_that_is_not_there_is_unavailable_and_named() {
+async fn etcd_that_is_not_there_is_unavailable_and_named() {
     let (mut etcd, store) = start().await;
     store.commit(vec![put("/a", "1")]).await.unwrap();
     etcd.kill().await.unwrap();
@@ -320,7 +320,7 @@ async fn an_etcd_that_is_not_there_is_unavailable_and_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_member_is_passed_over_and_all_dead_ones_are_named() {
+async fn dead_member_is_passed_over_and_all_dead_ones_are_named() {
     let (mut etcd, _) = start().await;
     let dead = Proxy::start(&etcd.endpoint()).await.unwrap();
     dead.cut();

@@ -48,7 +48,7 @@ fn expect_snapshot(event: FeedEvent, expected: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_of_etcd_loses_no_change_and_needs_no_list() {
+async fn restart_of_etcd_loses_no_change_and_needs_no_list() {
     let mut etcd = Etcd::start().await.unwrap();
     etcd.ctl(&["put", "/a", "1"]).await.unwrap();
     let mut events = follow(etcd.endpoint());
@@ -66,7 +66,7 @@ async fn a_restart_of_etcd_loses_no_change_and_needs_no_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_deleted_and_compacted_during_an_outage_is_gone_afterwards() {
+async fn key_deleted_and_compacted_during_an_outage_is_gone() {
     let etcd = Etcd::start().await.unwrap();
     let mut wire = Proxy::start(&etcd.endpoint()).await.unwrap();
     for key in ["/a", "/b"] {
@@ -120,7 +120,7 @@ async fn expect_other_data(events: &mut Receiver<Delivery>, by: &str, expected: 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_etcd_that_was_restored_and_written_past_what_was_seen_is_listed_again() {
+async fn restored_etcd_written_past_the_known_revision_is_listed_again() {
     let mut etcd = Etcd::start().await.unwrap();
     let mut wire = Proxy::start(&etcd.endpoint()).await.unwrap();
     etcd.ctl(&["put", "/a", "1"]).await.unwrap();
@@ -155,7 +155,7 @@ async fn an_etcd_that_was_restored_and_written_past_what_was_seen_is_listed_agai
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_deleted_and_came_back_with_a_backup_is_listed_again() {
+async fn key_restored_from_a_backup_is_listed_again() {
     let mut etcd = Etcd::start().await.unwrap();
     let mut wire = Proxy::start(&etcd.endpoint()).await.unwrap();
     for key in ["/a", "/b"] {
@@ -172,7 +172,7 @@ async fn what_was_deleted_and_came_back_with_a_backup_is_listed_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_etcd_that_was_exchanged_for_a_full_one_is_listed_again() {
+async fn empty_etcd_that_was_exchanged_for_full_one_is_listed_again() {
     let mut etcd = Etcd::start().await.unwrap();
     let mut wire = Proxy::start(&etcd.endpoint()).await.unwrap();
     etcd.ctl(&["put", "elsewhere", "1"]).await.unwrap();
@@ -183,7 +183,7 @@ async fn an_empty_etcd_that_was_exchanged_for_a_full_one_is_listed_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_etcd_that_lost_its_data_is_listed_again() {
+async fn etcd_that_lost_its_data_is_listed_again() {
     let mut etcd = Etcd::start().await.unwrap();
     for key in ["/a", "/b", "/c"] {
         etcd.ctl(&["put", key, "1"]).await.unwrap();

@@ -69,7 +69,7 @@ async fn until_followed(events: &mut Receiver<Delivery>, key: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn idle_watch_through_a_proxy_is_no_outage() {
+async fn idle_watch_through_proxy_is_no_outage() {
     let etcd = Etcd::start().await.unwrap();
     let proxy = GrpcProxy::start(&etcd.endpoint()).await.unwrap();
     put(&etcd, "/ours/a").await;
@@ -82,7 +82,7 @@ async fn idle_watch_through_a_proxy_is_no_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn proxy_compacted_while_the_prefix_is_quiet_is_followed_on() {
+async fn proxy_compacted_while_prefix_is_quiet_is_followed_on() {
     let etcd = Etcd::start().await.unwrap();
     let proxy = GrpcProxy::start(&etcd.endpoint()).await.unwrap();
     put(&etcd, "/ours/a").await;
@@ -100,7 +100,7 @@ async fn proxy_compacted_while_the_prefix_is_quiet_is_followed_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn proxy_restarted_across_a_compaction_is_followed_on() {
+async fn proxy_restarted_across_compaction_is_followed_on() {
     let etcd = Etcd::start().await.unwrap();
     let mut proxy = GrpcProxy::start(&etcd.endpoint()).await.unwrap();
     put(&etcd, "/ours/a").await;
@@ -116,7 +116,7 @@ async fn proxy_restarted_across_a_compaction_is_followed_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn proxy_before_a_restored_etcd_is_listed_again() {
+async fn proxy_before_restored_etcd_is_listed_again() {
     let mut etcd = Etcd::start().await.unwrap();
     let proxy = GrpcProxy::start(&etcd.endpoint()).await.unwrap();
     put(&etcd, "/ours/a").await;

@@ -15,7 +15,7 @@ use std::{
 use contiv_store::{Change, Entry, Mirror};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-const NAME: &str = "killed::whenever_its_writer_is_killed_a_mirror_is_as_it_was_at_one_revision";
+const NAME: &str = "killed::killed_writer_leaves_the_mirror_at_one_revision";
 /// Where the process that is killed writes.
 const FOLDER: &str = "CONTIV_TEST_MIRROR";
 const SOURCE: &str = "etcd://127.0.0.1:2379";
@@ -51,7 +51,7 @@ fn write_for_ever(folder: &Path) {
 }
 
 #[test]
-fn whenever_its_writer_is_killed_a_mirror_is_as_it_was_at_one_revision() {
+fn killed_writer_leaves_the_mirror_at_one_revision() {
     if let Some(folder) = env::var_os(FOLDER) {
         return write_for_ever(Path::new(&folder));
     }

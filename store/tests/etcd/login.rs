@@ -107,7 +107,7 @@ fn write() -> Vec<Operation> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_may_do_little_else_can_list_watch_and_write() {
+async fn user_with_minimal_rights_can_list_watch_and_write() {
     let guarded = SecuredEtcd::enabled(&[]).await;
     let store = guarded.store();
     let revision = store.commit(write()).await.unwrap();
@@ -127,7 +127,7 @@ async fn a_user_who_may_do_little_else_can_list_watch_and_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_has_expired_is_renewed_for_every_kind_of_request() {
+async fn token_that_has_expired_is_renewed_for_every_kind_of_request() {
     // Signed tokens end at their time, used or not.
     let secret = tempfile::NamedTempFile::new().unwrap();
     fs::write(&secret, "the secret that tokens are signed with").unwrap();
@@ -152,7 +152,7 @@ async fn a_token_that_has_expired_is_renewed_for_every_kind_of_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_feed_survives_tokens_that_expire_and_members_that_forget_them() {
+async fn feed_survives_expired_and_forgotten_tokens() {
     let mut guarded = SecuredEtcd::enabled(&["--auth-token-ttl=1"]).await;
     let mut wire = Proxy::start(&guarded.etcd.endpoint()).await.unwrap();
     let (mut events, _handle) = Feed::start(Arc::new(guarded.store_at(wire.endpoint())), PREFIX);
@@ -177,7 +177,7 @@ async fn a_feed_survives_tokens_that_expire_and_members_that_forget_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_password_is_refused_by_user_and_file_and_a_right_one_counts_at_once() {
+async fn wrong_password_names_user_and_file_and_a_right_one_is_used_soon() {
     let guarded = SecuredEtcd::enabled(&[]).await;
     guarded.write_password("not-that-one");
     let store = guarded.store();
@@ -194,7 +194,7 @@ async fn a_wrong_password_is_refused_by_user_and_file_and_a_right_one_counts_at_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_that_was_changed_counts_without_a_restart() {
+async fn password_that_was_changed_counts_without_restart() {
     let guarded = SecuredEtcd::enabled(&[]).await;
     let store = guarded.store();
     let (mut events, _handle) = Feed::start(Arc::new(store.clone()), PREFIX);
@@ -237,7 +237,7 @@ async fn etcd_may_begin_to_want_users_while_it_is_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_user_counts_and_not_the_one_that_the_certificate_names() {
+async fn user_counts_and_not_one_that_certificate_names() {
     let authority = Authority::new().unwrap();
     let guarded = SecuredEtcd::start_with(Some(&authority), &[]).await;
     let access = EtcdAccess {

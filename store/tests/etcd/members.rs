@@ -119,7 +119,7 @@ async fn each_in_turn(trouble: impl AsyncFn(&mut Scenario, usize), mend: impl As
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_that_are_killed_one_after_the_other_cost_no_event() {
+async fn members_that_are_killed_one_after_other_cost_no_event() {
     each_in_turn(
         async |scene, victim| scene.etcd[victim].kill().await.unwrap(),
         async |scene, victim| scene.etcd[victim].start_again().await.unwrap(),
@@ -128,7 +128,7 @@ async fn members_that_are_killed_one_after_the_other_cost_no_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_that_hang_one_after_the_other_cost_no_event() {
+async fn members_that_hang_one_after_other_cost_no_event() {
     each_in_turn(
         async |scene, victim| scene.etcd[victim].pause().await.unwrap(),
         async |scene, victim| scene.etcd[victim].resume().await.unwrap(),
@@ -137,7 +137,7 @@ async fn members_that_hang_one_after_the_other_cost_no_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_that_are_cut_off_one_after_the_other_cost_no_event() {
+async fn members_that_are_cut_off_one_after_other_cost_no_event() {
     each_in_turn(
         async |scene, victim| scene.wires[victim].stall(),
         async |scene, victim| scene.wires[victim].flow(),
@@ -146,7 +146,7 @@ async fn members_that_are_cut_off_one_after_the_other_cost_no_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quiet_watch_goes_on_and_a_dead_one_is_noticed() {
+async fn quiet_watch_goes_on_and_dead_one_is_noticed() {
     let etcd = Etcd::start().await.unwrap();
     let wire = Proxy::start(&etcd.endpoint()).await.unwrap();
     let store = Arc::new(EtcdStore::new(&[wire.endpoint()], EtcdAccess::default()).unwrap());
@@ -170,7 +170,7 @@ async fn a_quiet_watch_goes_on_and_a_dead_one_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_hangs_from_the_start_is_passed_over() {
+async fn member_that_hangs_from_start_is_passed_over() {
     let etcd = Etcd::start_cluster(3).await.unwrap();
     etcd[0].pause().await.unwrap();
     let endpoints: Vec<String> = etcd.iter().map(Etcd::endpoint).collect();

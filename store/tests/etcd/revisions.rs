@@ -30,7 +30,7 @@ fn put(key: impl Into<String>) -> Operation {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_whose_revision_is_compacted_again_and_again_is_no_half_list_and_comes_when_that_ends() {
+async fn list_compacted_repeatedly_is_never_partial_and_succeeds_in_the_end() {
     const KEYS: usize = 40_000;
     let etcd = Arc::new(Etcd::start().await.unwrap());
     let store = store_of(&etcd);
@@ -74,7 +74,7 @@ async fn a_list_whose_revision_is_compacted_again_and_again_is_no_half_list_and_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_progress_notification_takes_a_quiet_watch_past_what_others_write() {
+async fn progress_notification_advances_a_quiet_watch() {
     let flags = ["--experimental-watch-progress-notify-interval=1s"];
     let etcd = Etcd::start_with(EtcdOptions { flags: &flags, ..EtcdOptions::default() }).await.unwrap();
     let store = store_of(&etcd);

@@ -51,7 +51,7 @@ async fn down(events: &mut Receiver<Delivery>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_certificates_etcd_is_written_listed_and_watched() {
+async fn etcd_with_certificates_is_written_listed_and_watched() {
     let authority = Authority::new().unwrap();
     let etcd = start(&authority).await;
     let url = etcd.url().parse().unwrap();
@@ -69,7 +69,7 @@ async fn with_certificates_etcd_is_written_listed_and_watched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_cannot_be_trusted_is_refused_with_the_reason() {
+async fn untrusted_server_is_refused_with_the_reason() {
     let authority = Authority::new().unwrap();
     let stranger = Authority::new().unwrap();
     let etcd = start(&authority).await;
@@ -108,7 +108,7 @@ async fn client_certificate_of_x509_version_1_is_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_that_were_all_replaced_count_without_a_restart() {
+async fn certificates_that_were_all_replaced_count_without_restart() {
     let authority = Authority::new().unwrap();
     let mut etcd = start(&authority).await;
     let (mut events, _handle) = Feed::start(Arc::new(store(&etcd, authority.access())), "/");
@@ -126,7 +126,7 @@ async fn certificates_that_were_all_replaced_count_without_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_cannot_be_used_is_named_and_a_good_one_counts_at_once() {
+async fn unusable_certificate_file_is_named_and_a_good_one_is_used_soon() {
     let authority = Authority::new().unwrap();
     let etcd = start(&authority).await;
     let key = authority.file("client-key.pem");

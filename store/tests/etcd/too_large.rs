@@ -42,7 +42,7 @@ fn sources(snapshot: &Snapshot) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_that_are_too_large_are_named_and_the_rest_is_listed() {
+async fn values_that_are_too_large_are_named_and_rest_is_listed() {
     let (_etcd, store) = start().await;
     for i in 0..40 {
         put(&store, &format!("/{i:02}"), "small").await;
@@ -60,7 +60,7 @@ async fn values_that_are_too_large_are_named_and_the_rest_is_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_is_too_large_does_not_stop_the_feed() {
+async fn change_that_is_too_large_does_not_stop_feed() {
     let (_etcd, store) = start().await;
     let (mut events, _handle) = Feed::start(Arc::new(store.clone()), "/");
     assert!(matches!(next(&mut events).await, FeedEvent::Snapshot(_)));
@@ -77,7 +77,7 @@ async fn a_change_that_is_too_large_does_not_stop_the_feed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_lags_gets_large_values_in_parts_with_each_revision_whole() {
+async fn lagging_watch_gets_large_values_with_whole_revisions() {
     const REVISIONS: i64 = 40;
     let etcd = Etcd::start().await.unwrap();
     let store = EtcdStore::new(&[etcd.endpoint()], EtcdAccess::default()).unwrap();

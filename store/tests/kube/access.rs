@@ -8,7 +8,7 @@ use contiv_store::{
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_tls_and_a_token_everything_is_read_and_followed() {
+async fn tls_and_token_list_and_watch_everything() {
     let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
     server.require_token("secret").unwrap();
     server.put(service("web", "None")).unwrap();
@@ -19,7 +19,7 @@ async fn with_tls_and_a_token_everything_is_read_and_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_whose_certificate_nobody_trusts_is_not_spoken_to() {
+async fn untrusted_server_gets_no_request() {
     let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
     let path = server.kubeconfig().unwrap();
     let other = Authority::new().unwrap();
@@ -38,7 +38,7 @@ async fn a_server_whose_certificate_nobody_trusts_is_not_spoken_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_is_renewed_is_read_again_after_it_was_refused() {
+async fn token_that_is_renewed_is_read_again_after_it_was_refused() {
     let server = ApiServer::start().unwrap();
     server.require_token("first").unwrap();
     let store = open(&server).await;
@@ -51,7 +51,7 @@ async fn a_token_that_is_renewed_is_read_again_after_it_was_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_right_is_named_with_what_it_takes() {
+async fn missing_permission_is_named_with_the_rule_needed() {
     let server = ApiServer::start().unwrap();
     server.fail_next(1, 403);
     let error = open(&server).await.list(&Key::prefix(Kind::Service)).await.unwrap_err().to_string();
@@ -59,7 +59,7 @@ async fn a_missing_right_is_named_with_what_it_takes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_overloaded_server_is_asked_again() {
+async fn overloaded_server_is_asked_again() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "None")).unwrap();
     server.fail_next(2, 429);
@@ -69,7 +69,7 @@ async fn an_overloaded_server_is_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kubeconfig_that_is_missing_counts_as_soon_as_it_is_there() {
+async fn kubeconfig_that_is_missing_counts_as_soon_as_it_is_there() {
     let server = ApiServer::start().unwrap();
     let path = server.kubeconfig().unwrap();
     let later = path.with_extension("later");
@@ -94,7 +94,7 @@ async fn client_certificate_of_x509_version_1_is_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_context_that_the_kubeconfig_does_not_have_is_named() {
+async fn context_that_kubeconfig_does_not_have_is_named() {
     let server = ApiServer::start().unwrap();
     let url = format!("{}?context=elsewhere", server.url().unwrap()).parse().unwrap();
     let store = contiv_store::open(&url, EtcdAccess::default()).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_context_that_the_kubeconfig_does_not_have_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_behind_a_wire_that_is_cut_is_followed_again_when_it_is_mended() {
+async fn server_disconnected_is_followed_again_when_reachable() {
     let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
     let mut wire = Proxy::start(&server.endpoint()).await.unwrap();
     let address = KubeAddress {

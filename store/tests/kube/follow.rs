@@ -21,7 +21,7 @@ fn put_key(change: &Change) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_made_changed_and_deleted_is_told_in_order() {
+async fn changes_are_delivered_in_order() {
     let server = ApiServer::start().unwrap();
     server.put(service("old", "10.96.0.1")).unwrap();
     let mut events = follow(open(&server).await);
@@ -37,7 +37,7 @@ async fn what_is_made_changed_and_deleted_is_told_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_connection_loses_no_change_and_needs_no_list() {
+async fn cut_connection_loses_no_change_and_needs_no_list() {
     let server = ApiServer::start().unwrap();
     server.put(service("a", "None")).unwrap();
     let mut events = follow(open(&server).await);
@@ -59,7 +59,7 @@ async fn a_cut_connection_loses_no_change_and_needs_no_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_vanished_while_the_history_was_lost_is_gone_from_the_next_list() {
+async fn object_gone_while_the_history_was_lost_is_missing_in_the_next_list() {
     let server = ApiServer::start().unwrap();
     for name in ["a", "b"] {
         server.put(service(name, "None")).unwrap();
@@ -80,7 +80,7 @@ async fn what_vanished_while_the_history_was_lost_is_gone_from_the_next_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_ends_in_its_time_goes_on_where_it_was_without_an_outage() {
+async fn watch_ending_in_time_resumes_without_an_outage() {
     let server = ApiServer::start().unwrap();
     server.limit_watches(Duration::from_millis(1100));
     server.put(service("a", "None")).unwrap();
@@ -98,7 +98,7 @@ async fn a_watch_that_ends_in_its_time_goes_on_where_it_was_without_an_outage() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watch_renewed_while_lists_fail_goes_on_without_an_outage() {
+async fn watch_renewed_while_lists_fail_goes_on_without_outage() {
     let server = ApiServer::start().unwrap();
     server.limit_watches(Duration::from_millis(1100));
     server.put(service("a", "None")).unwrap();
@@ -136,7 +136,7 @@ async fn backlog_of_many_batches_is_followed_from_where_it_was_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bookmarks_carry_a_quiet_type_over_what_is_forgotten() {
+async fn bookmarks_carry_a_quiet_type_over_compaction() {
     let server = ApiServer::start().unwrap();
     server.set_bookmark_interval(Duration::from_millis(10));
     server.put(service("a", "None")).unwrap();
@@ -161,7 +161,7 @@ async fn bookmarks_carry_a_quiet_type_over_what_is_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_that_becomes_unusable_is_a_problem_until_it_changes_and_never_a_deletion() {
+async fn object_becoming_unusable_is_a_problem_and_never_a_deletion() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "10.96.0.1")).unwrap();
     let mut events = follow(open(&server).await);
@@ -177,7 +177,7 @@ async fn an_object_that_becomes_unusable_is_a_problem_until_it_changes_and_never
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endpoints_that_turn_out_to_elect_a_leader_are_deleted() {
+async fn endpoints_that_turn_out_to_elect_leader_are_deleted() {
     let server = ApiServer::start().unwrap();
     let endpoints = |annotations: Value| {
         json!({ "apiVersion": "v1", "kind": "Endpoints",
@@ -191,7 +191,7 @@ async fn endpoints_that_turn_out_to_elect_a_leader_are_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_follows_one_type_watches_nothing_else() {
+async fn follower_of_one_type_watches_no_other() {
     let server = ApiServer::start().unwrap();
     let (mut events, _handle) = Feed::start(open(&server).await, Key::prefix(Kind::Service));
     snapshot(&mut events).await;

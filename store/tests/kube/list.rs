@@ -36,7 +36,7 @@ async fn every_type_is_listed_in_contivs_form_sorted_by_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_list_comes_in_pages_of_one_version() {
+async fn long_list_comes_in_pages_of_one_version() {
     let server = ApiServer::start().unwrap();
     for i in 0..1201 {
         server.put(service(&format!("s{i:04}"), "None")).unwrap();
@@ -58,7 +58,7 @@ async fn a_long_list_comes_in_pages_of_one_version() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_whose_version_is_gone_between_pages_begins_again_and_ends_without_pages() {
+async fn list_expired_between_pages_restarts_without_pages() {
     let server = ApiServer::start().unwrap();
     for i in 0..600 {
         server.put(service(&format!("s{i:04}"), "None")).unwrap();
@@ -79,7 +79,7 @@ async fn a_list_whose_version_is_gone_between_pages_begins_again_and_ends_withou
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_that_cannot_be_used_is_a_problem_and_the_others_are_listed() {
+async fn object_that_cannot_be_used_is_problem_and_others_are_listed() {
     let server = ApiServer::start().unwrap();
     server.put(service("bad", "10.96.0.999")).unwrap();
     server.put(service("good", "10.96.0.1")).unwrap();
@@ -102,7 +102,7 @@ async fn endpoints_by_which_leaders_are_elected_are_not_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_asks_for_its_own_node_and_not_for_pods() {
+async fn agent_asks_for_its_own_node_and_not_for_pods() {
     let server = ApiServer::start().unwrap();
     for name in ["n1", "n2"] {
         server.put(node(name)).unwrap();
@@ -124,7 +124,7 @@ async fn an_agent_asks_for_its_own_node_and_not_for_pods() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_is_refused_and_says_who_can() {
+async fn write_to_kubernetes_is_refused_with_a_hint() {
     let server = ApiServer::start().unwrap();
     let delete = Operation::Delete { key: key("web") };
     let error = open(&server).await.commit(vec![delete]).await.unwrap_err().to_string();

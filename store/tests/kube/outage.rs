@@ -10,7 +10,7 @@ async fn down(events: &mut Receiver<Delivery>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn outage_with_a_new_cause_is_told_again() {
+async fn outage_with_a_new_cause_is_reported_again() {
     let server = ApiServer::start().unwrap();
     server.require_token("first").unwrap();
     let mut events = follow(open(&server).await);
@@ -28,7 +28,7 @@ async fn outage_with_a_new_cause_is_told_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_version_after_an_outage_is_told_by_the_list_alone() {
+async fn expired_version_after_an_outage_is_answered_by_a_list() {
     let server = ApiServer::start().unwrap();
     server.put(service("a", "None")).unwrap();
     let mut events = follow(open(&server).await);

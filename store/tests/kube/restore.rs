@@ -22,7 +22,7 @@ fn is_replaced(events: &[FeedEvent]) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restored_server_at_a_lower_version_is_listed_again() {
+async fn restored_server_at_lower_version_is_listed_again() {
     let server = ApiServer::start().unwrap();
     server.put(service("a", "None")).unwrap();
     let backup = server.back_up();
@@ -44,7 +44,7 @@ async fn restored_server_at_a_lower_version_is_listed_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restored_server_written_past_the_version_is_listed_again() {
+async fn restored_server_written_past_version_is_listed_again() {
     let server = ApiServer::start().unwrap();
     server.put(service("a", "None")).unwrap();
     let backup = server.back_up();
@@ -64,7 +64,7 @@ async fn restored_server_written_past_the_version_is_listed_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restored_server_with_a_deleted_object_back_is_listed_again() {
+async fn restored_server_with_deleted_object_back_is_listed_again() {
     let server = ApiServer::start().unwrap();
     for name in ["a", "b"] {
         server.put(service(name, "None")).unwrap();
@@ -87,7 +87,7 @@ async fn restored_server_with_a_deleted_object_back_is_listed_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restored_server_is_noticed_when_a_watch_begins_anew_in_its_time() {
+async fn restored_server_is_noticed_when_the_watch_is_renewed() {
     let server = ApiServer::start().unwrap();
     server.limit_watches(Duration::from_millis(1100));
     server.put(service("a", "None")).unwrap();
@@ -102,7 +102,7 @@ async fn restored_server_is_noticed_when_a_watch_begins_anew_in_its_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_with_the_same_history_is_not_listed_again() {
+async fn server_with_same_history_is_not_listed_again() {
     let server = ApiServer::start().unwrap();
     for name in ["a", "b"] {
         server.put(service(name, "None")).unwrap();

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proof_finds_a_slice_that_was_written_outside_of_its_term() {
+    fn proof_finds_slice_that_was_written_outside_of_its_term() {
         let slice = "/slices/a";
         let of = |term: i64| change(true, slice, 1, &format!(r#"{{"annotations":{{"{TERM}":"{term}"}}}}"#));
         let (won, lost) = (change(true, ELECTION, 2, "a 7f"), change(false, ELECTION, 0, ""));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proof_finds_what_was_written_twice_and_what_goes_back() {
+    fn history_check_finds_duplicate_and_backward_writes() {
         let of = |key: &str, number: i64| change(true, key, 1, &number.to_string());
         let check = |changes: Vec<Change>| {
             History(changes).only_goes_forward(&["/a/"], |value| value.parse().ok()).ok()
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_etcdctl_prints_is_understood() -> Result<()> {
+    fn etcdctl_output_is_parsed() -> Result<()> {
         let printed = "\"ClusterID\" : 1\n\"Type\" : PUT\n\"Key\" : \"/a\"\n\"CreateRevision\" : 3\n\
             \"Value\" : \"{\\\"a\\\":1}\"\n\"Lease\" : 0\n\"Type\" : DELETE\n\"Key\" : \"/b\"\n";
         let changes = parse(printed)?;

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_taken_apart_into_status_and_body() {
+    fn answer_is_taken_apart_into_status_and_body() {
         let answer = "HTTP/1.0 503 Service Unavailable\r\ncontent-length: 2\r\n\r\n{}";
         assert_eq!(parse(answer), Some(Response { status: 503, body: "{}".to_owned() }));
         assert_eq!(parse("SSH-2.0-OpenSSH_9.2\r\n"), None);

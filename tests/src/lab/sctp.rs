@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded_and_a_changed_bit_is_noticed() {
+    fn sctp_packet_round_trips_and_a_flipped_bit_is_detected() {
         let ack = Message::InitAck { tag_of_peer: 9, cookie: b"pod1 10.0.0.1:1".to_vec() };
         for packet in [packet(Message::Init), packet(ack)] {
             let bytes = packet.encode();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_init_is_as_the_rfc_draws_it() {
+    fn init_is_as_rfc_draws_it() {
         let bytes = packet(Message::Init).encode();
         assert_eq!(bytes[..8], [0x9c, 0x40, 0, 80, 0, 0, 0, 0], "ports, and no tag yet");
         assert_eq!(bytes[12..20], [1, 0, 0, 20, 0, 0, 0, 7], "type, flags, length, tag");

@@ -113,9 +113,9 @@ fn run(
 }
 
 #[test]
-fn a_client_keeps_its_backend_on_every_frontend_and_clients_are_shared_out() -> Result<()> {
+fn client_keeps_its_backend_on_every_frontend() -> Result<()> {
     run(
-        "affinity::a_client_keeps_its_backend_on_every_frontend_and_clients_are_shared_out",
+        "affinity::client_keeps_its_backend_on_every_frontend",
         |lab| vec![sticky("web", 80, THREE_HOURS, &three(lab))],
         |lab, _, _agent, _| {
             let web = Service::new("web", 80, &[]);
@@ -137,9 +137,9 @@ fn a_client_keeps_its_backend_on_every_frontend_and_clients_are_shared_out() -> 
 }
 
 #[test]
-fn each_new_connection_renews_the_timeout_and_an_idle_client_is_forgotten() -> Result<()> {
+fn new_connections_renew_the_timeout_and_idle_clients_are_forgotten() -> Result<()> {
     run(
-        "affinity::each_new_connection_renews_the_timeout_and_an_idle_client_is_forgotten",
+        "affinity::new_connections_renew_the_timeout_and_idle_clients_are_forgotten",
         |lab| vec![sticky("web", 80, 9, &three(lab))],
         |lab, _, _agent, _| {
             let web = Service::new("web", 80, &[]);
@@ -171,9 +171,9 @@ fn each_new_connection_renews_the_timeout_and_an_idle_client_is_forgotten() -> R
 }
 
 #[test]
-fn affinity_ends_with_the_endpoint_and_others_keep_theirs() -> Result<()> {
+fn affinity_ends_with_endpoint_and_others_keep_theirs() -> Result<()> {
     run(
-        "affinity::affinity_ends_with_the_endpoint_and_others_keep_theirs",
+        "affinity::affinity_ends_with_endpoint_and_others_keep_theirs",
         |lab| vec![sticky("web", 80, THREE_HOURS, &three(lab))],
         |lab, state, agent, _| {
             let web = Service::new("web", 80, &three(lab));
@@ -208,9 +208,9 @@ fn affinity_ends_with_the_endpoint_and_others_keep_theirs() -> Result<()> {
 }
 
 #[test]
-fn affinity_outlives_the_agent_and_its_restart() -> Result<()> {
+fn affinity_outlives_agent_and_its_restart() -> Result<()> {
     run(
-        "affinity::affinity_outlives_the_agent_and_its_restart",
+        "affinity::affinity_outlives_agent_and_its_restart",
         |lab| vec![sticky("web", 80, THREE_HOURS, &three(lab))],
         |lab, _, agent, options| {
             let web = Service::new("web", 80, &[]);
@@ -237,9 +237,9 @@ fn affinity_outlives_the_agent_and_its_restart() -> Result<()> {
 }
 
 #[test]
-fn ports_have_an_affinity_each_unless_the_service_shares_it() -> Result<()> {
+fn ports_have_affinity_each_unless_service_shares_it() -> Result<()> {
     run(
-        "affinity::ports_have_an_affinity_each_unless_the_service_shares_it",
+        "affinity::ports_have_affinity_each_unless_service_shares_it",
         |lab| {
             let annotations = vec![("contiv.io/session-affinity-scope", "service")];
             vec![
@@ -276,13 +276,13 @@ fn ports_have_an_affinity_each_unless_the_service_shares_it() -> Result<()> {
 }
 
 #[test]
-fn by_client_address_the_same_client_always_gets_the_same_backend_whatever_happens_to_others() -> Result<()> {
+fn client_address_always_selects_the_same_backend() -> Result<()> {
     let by_client = |backends: &[&'static Host]| ServiceManifest {
         annotations: vec![("contiv.io/balance", "client-address")],
         ..ServiceManifest::new(Service::new("web", 80, backends))
     };
     run(
-        "affinity::by_client_address_the_same_client_always_gets_the_same_backend_whatever_happens_to_others",
+        "affinity::client_address_always_selects_the_same_backend",
         |lab| vec![by_client(&three(lab))],
         |lab, state, agent, options| {
             let web = Service::new("web", 80, &three(lab));
@@ -321,9 +321,9 @@ fn by_client_address_the_same_client_always_gets_the_same_backend_whatever_happe
 }
 
 #[test]
-fn a_policy_that_becomes_local_takes_clients_away_from_remote_backends() -> Result<()> {
+fn policy_becoming_local_moves_clients_off_remote_backends() -> Result<()> {
     run(
-        "affinity::a_policy_that_becomes_local_takes_clients_away_from_remote_backends",
+        "affinity::policy_becoming_local_moves_clients_off_remote_backends",
         |lab| vec![sticky("web", 80, THREE_HOURS, &three(lab))],
         |lab, state, _agent, _| {
             let web = Service::new("web", 80, &three(lab));

@@ -104,40 +104,37 @@ fn call<T: Send, E: ToString + Send>(
 }
 
 #[test]
-fn each_is_there_from_the_first_element_that_needs_it_to_the_resync_after_the_last() -> Result<()> {
-    isolated(
-        "base_chains::each_is_there_from_the_first_element_that_needs_it_to_the_resync_after_the_last",
-        |lab| {
-            let none = Features::default();
-            for features in [
-                Features { sticky: true, ..none },
-                Features { external: External::Open, ..none },
-                Features { external: External::Restricted, ..none },
-                Features { on_loopback: true, ..none },
-                Features::ALL,
-            ] {
-                let (without, with) = (none.snapshot(), features.snapshot());
-                let mut renderer = Nftables::new();
-                call(&lab.node, || renderer.resync(&without))?;
-                assert_eq!(names(&lab.node)?, none.chains());
-                call(&lab.node, || renderer.update(&ChangeSet::between(&without, &with)))?;
-                assert_eq!(names(&lab.node)?, features.chains());
-                call(&lab.node2, || Nftables::new().resync(&with))?;
-                assert_eq!(base_chains(&lab.node)?, base_chains(&lab.node2)?, "as from nothing");
-                call(&lab.node, || renderer.update(&ChangeSet::between(&with, &without)))?;
-                assert_eq!(names(&lab.node)?, features.chains(), "the next service may need it");
-                call(&lab.node, || renderer.resync(&without))?;
-                assert_eq!(names(&lab.node)?, none.chains());
-            }
-            Ok(())
-        },
-    )
+fn base_chain_lives_from_its_first_element_to_the_last_resync() -> Result<()> {
+    isolated("base_chains::base_chain_lives_from_its_first_element_to_the_last_resync", |lab| {
+        let none = Features::default();
+        for features in [
+            Features { sticky: true, ..none },
+            Features { external: External::Open, ..none },
+            Features { external: External::Restricted, ..none },
+            Features { on_loopback: true, ..none },
+            Features::ALL,
+        ] {
+            let (without, with) = (none.snapshot(), features.snapshot());
+            let mut renderer = Nftables::new();
+            call(&lab.node, || renderer.resync(&without))?;
+            assert_eq!(names(&lab.node)?, none.chains());
+            call(&lab.node, || renderer.update(&ChangeSet::between(&without, &with)))?;
+            assert_eq!(names(&lab.node)?, features.chains());
+            call(&lab.node2, || Nftables::new().resync(&with))?;
+            assert_eq!(base_chains(&lab.node)?, base_chains(&lab.node2)?, "as from nothing");
+            call(&lab.node, || renderer.update(&ChangeSet::between(&with, &without)))?;
+            assert_eq!(names(&lab.node)?, features.chains(), "the next service may need it");
+            call(&lab.node, || renderer.resync(&without))?;
+            assert_eq!(names(&lab.node)?, none.chains());
+        }
+        Ok(())
+    })
 }
 
 /// The kernel takes no new base chain in a transaction that gives the table another owner, or wakes it up.
 #[test]
-fn they_come_into_a_table_that_has_lost_its_owner_or_sleeps() -> Result<()> {
-    isolated("base_chains::they_come_into_a_table_that_has_lost_its_owner_or_sleeps", |lab| {
+fn they_come_into_table_that_has_lost_its_owner_or_sleeps() -> Result<()> {
+    isolated("base_chains::they_come_into_table_that_has_lost_its_owner_or_sleeps", |lab| {
         let none = Features::default();
         call(&lab.node, || Nftables::owning().resync(&none.snapshot()))?;
         assert_eq!(names(&lab.node)?, none.chains());
@@ -157,25 +154,21 @@ fn they_come_into_a_table_that_has_lost_its_owner_or_sleeps() -> Result<()> {
 }
 
 #[test]
-fn one_that_was_not_needed_when_the_rules_were_mended_has_its_rules_when_it_is_needed_again() -> Result<()> {
-    isolated(
-        "base_chains::one_that_was_not_needed_when_the_rules_were_mended_has_its_rules_when_it_is_needed_again",
-        |lab| {
-            let (without, with) = (Features::default().snapshot(), Features::ALL.snapshot());
-            let mut renderer = Nftables::new();
-            let mut watch =
-                call(&lab.node, || renderer.watch())?.unwrap_or_else(|| panic!("it can be heard"));
-            call(&lab.node, || renderer.resync(&with))?;
-            let right = base_chains(&lab.node)?;
-            call(&lab.node, || renderer.update(&ChangeSet::between(&with, &without)))?;
-            lab.node.exec(&["nft", "flush", "chain", "inet", "contiv", "services-v4"])?;
-            let heard = watch.next().map_err(|error| LabError::Unexpected(error.to_string()))?;
-            assert!(heard.is_some_and(|change| change.to_string().contains("services-v4")));
-            call(&lab.node, || renderer.heal(&without))?;
-            assert_eq!(names(&lab.node)?, Features::default().chains());
-            call(&lab.node, || renderer.update(&ChangeSet::between(&without, &with)))?;
-            assert_eq!(base_chains(&lab.node)?, right);
-            Ok(())
-        },
-    )
+fn base_chain_unneeded_at_a_repair_has_its_rules_when_needed_again() -> Result<()> {
+    isolated("base_chains::base_chain_unneeded_at_a_repair_has_its_rules_when_needed_again", |lab| {
+        let (without, with) = (Features::default().snapshot(), Features::ALL.snapshot());
+        let mut renderer = Nftables::new();
+        let mut watch = call(&lab.node, || renderer.watch())?.unwrap_or_else(|| panic!("it can be heard"));
+        call(&lab.node, || renderer.resync(&with))?;
+        let right = base_chains(&lab.node)?;
+        call(&lab.node, || renderer.update(&ChangeSet::between(&with, &without)))?;
+        lab.node.exec(&["nft", "flush", "chain", "inet", "contiv", "services-v4"])?;
+        let heard = watch.next().map_err(|error| LabError::Unexpected(error.to_string()))?;
+        assert!(heard.is_some_and(|change| change.to_string().contains("services-v4")));
+        call(&lab.node, || renderer.heal(&without))?;
+        assert_eq!(names(&lab.node)?, Features::default().chains());
+        call(&lab.node, || renderer.update(&ChangeSet::between(&without, &with)))?;
+        assert_eq!(base_chains(&lab.node)?, right);
+        Ok(())
+    })
 }

@@ -16,15 +16,15 @@ const NO_ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 const CHANGES: usize = 400;
 
 #[test]
-fn the_next_connection_follows_each_change_of_a_manifest() -> Result<()> {
-    isolated("changes::the_next_connection_follows_each_change_of_a_manifest", |lab| {
+fn next_connection_follows_each_change_of_manifest() -> Result<()> {
+    isolated("changes::next_connection_follows_each_change_of_manifest", |lab| {
         the_next_connection_follows_each_change(lab, &Manifests::new(lab)?)
     })
 }
 
 #[test]
-fn the_next_connection_follows_each_change_in_etcd() -> Result<()> {
-    isolated("changes::the_next_connection_follows_each_change_in_etcd", |lab| {
+fn next_connection_follows_each_change_in_etcd() -> Result<()> {
+    isolated("changes::next_connection_follows_each_change_in_etcd", |lab| {
         the_next_connection_follows_each_change(lab, &Etcd::start(lab)?)
     })
 }
@@ -85,26 +85,23 @@ fn each_flow(lab: &Lab, service: &Service, limit: Duration, check: impl Fn(Outco
 }
 
 #[test]
-fn a_pod_behind_its_own_service_never_hangs_while_it_comes_and_goes_as_a_backend() -> Result<()> {
-    isolated(
-        "changes::a_pod_behind_its_own_service_never_hangs_while_it_comes_and_goes_as_a_backend",
-        |lab| {
-            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-            let state = Manifests::new(lab)?;
-            let [here, there] = [lab.pod1.host, lab.pod3.host].map(|host| Service::new("web", 80, &[host]));
-            state.put(&here)?;
-            let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-            let address = here.address(lab, Frontend::ClusterIp, Family::V4);
-            // A connection to itself is masqueraded, one to the other pod is not: both must hold to the end of the way.
-            let answered = lab.pod1.ask_while(Protocol::Tcp, address, || {
-                for service in [&there, &here].iter().cycle().take(CHANGES) {
-                    state.put(service)?;
-                    agent.wait_until_applied(service)?;
-                }
-                Ok(())
-            })?;
-            assert!(answered > CHANGES, "only {answered} connections during {CHANGES} changes");
+fn hairpin_pod_never_hangs_while_its_backend_flaps() -> Result<()> {
+    isolated("changes::hairpin_pod_never_hangs_while_its_backend_flaps", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let state = Manifests::new(lab)?;
+        let [here, there] = [lab.pod1.host, lab.pod3.host].map(|host| Service::new("web", 80, &[host]));
+        state.put(&here)?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        let address = here.address(lab, Frontend::ClusterIp, Family::V4);
+        // A connection to itself is masqueraded, one to the other pod is not: both must hold to the end of the way.
+        let answered = lab.pod1.ask_while(Protocol::Tcp, address, || {
+            for service in [&there, &here].iter().cycle().take(CHANGES) {
+                state.put(service)?;
+                agent.wait_until_applied(service)?;
+            }
             Ok(())
-        },
-    )
+        })?;
+        assert!(answered > CHANGES, "only {answered} connections during {CHANGES} changes");
+        Ok(())
+    })
 }

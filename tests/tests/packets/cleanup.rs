@@ -54,8 +54,8 @@ fn cleanup_leaves_nothing_of_ours() -> Result<()> {
 }
 
 #[test]
-fn foreign_tables_survive_the_agent_and_its_cleanup() -> Result<()> {
-    isolated("cleanup::foreign_tables_survive_the_agent_and_its_cleanup", |lab| {
+fn foreign_tables_survive_agent_and_its_cleanup() -> Result<()> {
+    isolated("cleanup::foreign_tables_survive_agent_and_its_cleanup", |lab| {
         let _responder = Responder::start(&lab.pod1, TARGET_PORT)?;
         lab.node.exec_with_input(&["nft", "-f", "-"], FOREIGN)?;
         let before = ruleset(lab)?;

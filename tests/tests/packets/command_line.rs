@@ -13,8 +13,8 @@ fn contiv(lab: &Lab, arguments: &[&str]) -> Result<String> {
 }
 
 #[test]
-fn manifests_applied_to_etcd_reach_the_kernel_and_leave_it_when_deleted() -> Result<()> {
-    isolated("command_line::manifests_applied_to_etcd_reach_the_kernel_and_leave_it_when_deleted", |lab| {
+fn manifests_applied_reach_the_kernel_and_leave_when_deleted() -> Result<()> {
+    isolated("command_line::manifests_applied_reach_the_kernel_and_leave_when_deleted", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let (etcd, manifests) = (Etcd::start(lab)?, Manifests::new(lab)?);
         let agent = Agent::start(lab, &AgentOptions::with_open_table(etcd.url()))?;
@@ -74,8 +74,8 @@ fn forwarding_that_is_off_is_named_by_status() -> Result<()> {
 }
 
 #[test]
-fn the_rendered_rules_are_those_that_the_agent_programs() -> Result<()> {
-    isolated("command_line::the_rendered_rules_are_those_that_the_agent_programs", |lab| {
+fn rendered_rules_are_those_that_agent_programs() -> Result<()> {
+    isolated("command_line::rendered_rules_are_those_that_agent_programs", |lab| {
         let manifests = Manifests::new(lab)?;
         manifests.put(&Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]))?;
         manifests.put(&Service::new("db", 81, &[lab.pod2.host]))?;

@@ -135,8 +135,8 @@ fn metric(lab: &Lab, line: &str) -> Option<f64> {
 }
 
 #[test]
-fn a_service_of_a_file_and_one_of_a_consul_are_reached_by_packets() -> Result<()> {
-    isolated("connector::a_service_of_a_file_and_one_of_a_consul_are_reached_by_packets", |lab| {
+fn service_of_file_and_one_of_consul_are_reached_by_packets() -> Result<()> {
+    isolated("connector::service_of_file_and_one_of_consul_are_reached_by_packets", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let etcd = Etcd::start(lab)?;
         let registries = Registries::start(lab)?;
@@ -188,8 +188,8 @@ fn a_service_of_a_file_and_one_of_a_consul_are_reached_by_packets() -> Result<()
 }
 
 #[test]
-fn a_controller_that_is_killed_leaves_nothing_wrong() -> Result<()> {
-    isolated("connector::a_controller_that_is_killed_leaves_nothing_wrong", |lab| {
+fn controller_that_is_killed_leaves_nothing_wrong() -> Result<()> {
+    isolated("connector::controller_that_is_killed_leaves_nothing_wrong", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let etcd = Etcd::start(lab)?;
         let registries = Registries::start(lab)?;

@@ -59,8 +59,8 @@ fn wait_for_answer(lab: &Lab, service: &Service) -> Result<Duration> {
 }
 
 #[test]
-fn whatever_others_do_to_the_table_is_undone_and_the_history_says_who_did_what() -> Result<()> {
-    isolated("healing::whatever_others_do_to_the_table_is_undone_and_the_history_says_who_did_what", |lab| {
+fn foreign_changes_are_undone_and_recorded_with_their_process() -> Result<()> {
+    isolated("healing::foreign_changes_are_undone_and_recorded_with_their_process", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
         let state = Manifests::new(lab)?;
@@ -113,46 +113,43 @@ fn whatever_others_do_to_the_table_is_undone_and_the_history_says_who_did_what()
 }
 
 #[test]
-fn what_the_agent_does_itself_and_what_happens_to_other_tables_sets_off_no_repair() -> Result<()> {
-    isolated(
-        "healing::what_the_agent_does_itself_and_what_happens_to_other_tables_sets_off_no_repair",
-        |lab| {
-            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-            let state = Manifests::new(lab)?;
-            let agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
-            let [here, there] = [lab.pod1.host, lab.pod3.host].map(|host| Service::new("web", 80, &[host]));
-            for service in [&here, &there].into_iter().cycle().take(200) {
-                state.put(service)?;
-                agent.wait_until_applied(service)?;
+fn own_transactions_and_other_tables_cause_no_repair() -> Result<()> {
+    isolated("healing::own_transactions_and_other_tables_cause_no_repair", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let state = Manifests::new(lab)?;
+        let agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
+        let [here, there] = [lab.pod1.host, lab.pod3.host].map(|host| Service::new("web", 80, &[host]));
+        for service in [&here, &there].into_iter().cycle().take(200) {
+            state.put(service)?;
+            agent.wait_until_applied(service)?;
+        }
+        // So much at once that the agent does not listen meanwhile.
+        state.write("many.yaml", &many_services(2000))?;
+        wait_until("all are applied", EVENT_TIMEOUT, || {
+            let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"]);
+            listed.is_ok_and(|listed| listed.matches(". tcp . 80").count() > 2000)
+        })?;
+        // Neighbours of the same family and of another one, and a table of the same name.
+        for table in ["inet neighbour", "ip contiv"] {
+            for _ in 0..20 {
+                let set = "set s { type ipv4_addr; elements = { 192.0.2.1 }; }";
+                let text = format!("table {table} {{ {set}\n chain c {{ ip saddr @s accept; }}\n}}");
+                lab.node.exec_with_input(&["nft", "-f", "-"], &text)?;
+                lab.node.exec(
+                    &[&["nft", "delete", "table"][..], &table.split(' ').collect::<Vec<_>>()].concat(),
+                )?;
             }
-            // So much at once that the agent does not listen meanwhile.
-            state.write("many.yaml", &many_services(2000))?;
-            wait_until("all are applied", EVENT_TIMEOUT, || {
-                let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"]);
-                listed.is_ok_and(|listed| listed.matches(". tcp . 80").count() > 2000)
-            })?;
-            // Neighbours of the same family and of another one, and a table of the same name.
-            for table in ["inet neighbour", "ip contiv"] {
-                for _ in 0..20 {
-                    let set = "set s { type ipv4_addr; elements = { 192.0.2.1 }; }";
-                    let text = format!("table {table} {{ {set}\n chain c {{ ip saddr @s accept; }}\n}}");
-                    lab.node.exec_with_input(&["nft", "-f", "-"], &text)?;
-                    lab.node.exec(
-                        &[&["nft", "delete", "table"][..], &table.split(' ').collect::<Vec<_>>()].concat(),
-                    )?;
-                }
-            }
-            // One more is there, and all before it has been heard.
-            lab.node.exec(&["nft", "add", "element", "inet", "contiv", "cluster-ips4", "{ 192.0.2.1 }"])?;
-            wait_until("the one change by others is heard", EVENT_TIMEOUT, || {
-                metric(&agent, "repairs_total").is_ok_and(|repairs| repairs > 0)
-            })?;
-            let seen = foreign_changes(&agent)?;
-            assert_eq!((seen.len(), metric(&agent, "foreign_changes_total")?), (1, 1), "{seen:#?}");
-            assert!(seen[0].contains("192.0.2.1"), "{seen:#?}");
-            Ok(())
-        },
-    )
+        }
+        // One more is there, and all before it has been heard.
+        lab.node.exec(&["nft", "add", "element", "inet", "contiv", "cluster-ips4", "{ 192.0.2.1 }"])?;
+        wait_until("the one change by others is heard", EVENT_TIMEOUT, || {
+            metric(&agent, "repairs_total").is_ok_and(|repairs| repairs > 0)
+        })?;
+        let seen = foreign_changes(&agent)?;
+        assert_eq!((seen.len(), metric(&agent, "foreign_changes_total")?), (1, 1), "{seen:#?}");
+        assert!(seen[0].contains("192.0.2.1"), "{seen:#?}");
+        Ok(())
+    })
 }
 
 fn many_services(count: u32) -> String {
@@ -172,8 +169,8 @@ fn many_services(count: u32) -> String {
 }
 
 #[test]
-fn a_storm_is_damped_and_ends_healed() -> Result<()> {
-    isolated("healing::a_storm_is_damped_and_ends_healed", |lab| {
+fn storm_is_damped_and_ends_healed() -> Result<()> {
+    isolated("healing::storm_is_damped_and_ends_healed", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
         let state = Manifests::new(lab)?;
@@ -210,8 +207,8 @@ fn a_storm_is_damped_and_ends_healed() -> Result<()> {
 }
 
 #[test]
-fn what_happens_while_notifications_are_lost_is_undone_too() -> Result<()> {
-    isolated("healing::what_happens_while_notifications_are_lost_is_undone_too", |lab| {
+fn changes_during_lost_notifications_are_undone() -> Result<()> {
+    isolated("healing::changes_during_lost_notifications_are_undone", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
         let state = Manifests::new(lab)?;
@@ -240,8 +237,8 @@ fn what_happens_while_notifications_are_lost_is_undone_too() -> Result<()> {
 }
 
 #[test]
-fn a_udp_flow_that_began_without_the_rules_finds_the_service_once_they_are_back() -> Result<()> {
-    isolated("healing::a_udp_flow_that_began_without_the_rules_finds_the_service_once_they_are_back", |lab| {
+fn udp_flow_begun_without_rules_finds_the_service_afterwards() -> Result<()> {
+    isolated("healing::udp_flow_begun_without_rules_finds_the_service_afterwards", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let web = Service::new("web", 80, &[lab.pod3.host]);
         let state = Manifests::new(lab)?;

@@ -87,8 +87,8 @@ fn echo(from: &Namespace, to: IpAddr, family: Family) -> Result<Reply> {
 }
 
 #[test]
-fn an_echo_request_to_a_cluster_ip_is_refused_as_an_unknown_port_is() -> Result<()> {
-    isolated("icmp::an_echo_request_to_a_cluster_ip_is_refused_as_an_unknown_port_is", |lab| {
+fn echo_request_to_cluster_ip_is_refused_as_unknown_port_is() -> Result<()> {
+    isolated("icmp::echo_request_to_cluster_ip_is_refused_as_unknown_port_is", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         let [served, empty] =

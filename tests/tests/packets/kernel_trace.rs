@@ -49,43 +49,40 @@ fn web(lab: &Lab) -> Service {
 }
 
 #[test]
-fn a_kernel_that_does_what_is_wanted_agrees_with_the_agent_and_with_manifests() -> Result<()> {
-    isolated(
-        "kernel_trace::a_kernel_that_does_what_is_wanted_agrees_with_the_agent_and_with_manifests",
-        |lab| {
-            let state = Manifests::new(lab)?;
-            state.put(&web(lab))?;
-            let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
-            let folder = state.folder();
-            for whom in [&[][..], &["--node-name", lab.node.host.name, "-f", &folder]] {
-                let run = trace(lab, &web(lab), whom)?;
-                assert_eq!((run.code, run.err.as_str()), (Some(0), ""), "{run:?}");
-                for part in [
-                    "WANTED\nflow      10.244.1.11%pod2 to 10.96.0.80:80/tcp",
-                    "IN THE KERNEL\nclient    a pod of this node, by its address\nverdict   SERVED by one of 2 backends\n",
-                    "backend   10.244.1.10:8080  50.0 %, 1 slot, source kept",
-                    "NO DIFFERENCE",
-                ] {
-                    assert!(run.out.contains(part), "{part} is not in:\n{}", run.out);
-                }
-                let run = trace(lab, &web(lab), &[whom, &["-o", "json"]].concat())?;
-                let json: Value = serde_json::from_str(&run.out)
-                    .map_err(|error| LabError::Unexpected(error.to_string()))?;
-                assert_eq!((run.code, &json["differences"]), (Some(0), &Value::Array(vec![])), "{json:#}");
-                assert_eq!(json["desired"]["hit"]["service"], "default/web", "{json:#}");
-                assert_eq!(
-                    json["kernel"]["shares"][1]["ending"]["served"]["backend"], "10.244.2.10:8080",
-                    "{json:#}"
-                );
+fn correct_kernel_agrees_with_agent_and_manifests() -> Result<()> {
+    isolated("kernel_trace::correct_kernel_agrees_with_agent_and_manifests", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&web(lab))?;
+        let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
+        let folder = state.folder();
+        for whom in [&[][..], &["--node-name", lab.node.host.name, "-f", &folder]] {
+            let run = trace(lab, &web(lab), whom)?;
+            assert_eq!((run.code, run.err.as_str()), (Some(0), ""), "{run:?}");
+            for part in [
+                "WANTED\nflow      10.244.1.11%pod2 to 10.96.0.80:80/tcp",
+                "IN THE KERNEL\nclient    a pod of this node, by its address\nverdict   SERVED by one of 2 backends\n",
+                "backend   10.244.1.10:8080  50.0 %, 1 slot, source kept",
+                "NO DIFFERENCE",
+            ] {
+                assert!(run.out.contains(part), "{part} is not in:\n{}", run.out);
             }
-            Ok(())
-        },
-    )
+            let run = trace(lab, &web(lab), &[whom, &["-o", "json"]].concat())?;
+            let json: Value =
+                serde_json::from_str(&run.out).map_err(|error| LabError::Unexpected(error.to_string()))?;
+            assert_eq!((run.code, &json["differences"]), (Some(0), &Value::Array(vec![])), "{json:#}");
+            assert_eq!(json["desired"]["hit"]["service"], "default/web", "{json:#}");
+            assert_eq!(
+                json["kernel"]["shares"][1]["ending"]["served"]["backend"], "10.244.2.10:8080",
+                "{json:#}"
+            );
+        }
+        Ok(())
+    })
 }
 
 #[test]
-fn a_route_that_keeps_the_node_from_a_service_is_told() -> Result<()> {
-    isolated("kernel_trace::a_route_that_keeps_the_node_from_a_service_is_told", |lab| {
+fn blocking_route_is_reported() -> Result<()> {
+    isolated("kernel_trace::blocking_route_is_reported", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&web(lab))?;
         let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
@@ -104,8 +101,8 @@ fn a_route_that_keeps_the_node_from_a_service_is_told() -> Result<()> {
 }
 
 #[test]
-fn the_backend_that_the_kernel_remembers_for_a_client_is_told() -> Result<()> {
-    isolated("kernel_trace::the_backend_that_the_kernel_remembers_for_a_client_is_told", |lab| {
+fn remembered_backend_of_the_client_is_reported() -> Result<()> {
+    isolated("kernel_trace::remembered_backend_of_the_client_is_reported", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         state.put_manifest(&ServiceManifest { affinity: Some(600), ..ServiceManifest::new(web(lab)) })?;
@@ -179,8 +176,8 @@ const MANUAL_CHANGES: [ManualChange; 9] = [
 ];
 
 #[test]
-fn whatever_is_done_to_the_table_by_hand_is_named() -> Result<()> {
-    isolated("kernel_trace::whatever_is_done_to_the_table_by_hand_is_named", |lab| {
+fn manual_changes_of_the_table_are_named() -> Result<()> {
+    isolated("kernel_trace::manual_changes_of_the_table_are_named", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&web(lab))?;
         let folder = state.folder();
@@ -203,8 +200,8 @@ fn whatever_is_done_to_the_table_by_hand_is_named() -> Result<()> {
 }
 
 #[test]
-fn without_a_table_or_the_right_to_read_it_that_is_said_and_what_to_do() -> Result<()> {
-    isolated("kernel_trace::without_a_table_or_the_right_to_read_it_that_is_said_and_what_to_do", |lab| {
+fn missing_table_or_permission_is_named_with_a_hint() -> Result<()> {
+    isolated("kernel_trace::missing_table_or_permission_is_named_with_a_hint", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&web(lab))?;
         let folder = state.folder();
@@ -229,8 +226,8 @@ fn without_a_table_or_the_right_to_read_it_that_is_said_and_what_to_do() -> Resu
 }
 
 #[test]
-fn a_change_on_its_way_to_the_kernel_is_no_difference() -> Result<()> {
-    isolated("kernel_trace::a_change_on_its_way_to_the_kernel_is_no_difference", |lab| {
+fn change_on_its_way_to_kernel_is_no_difference() -> Result<()> {
+    isolated("kernel_trace::change_on_its_way_to_kernel_is_no_difference", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&web(lab))?;
         let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
@@ -246,17 +243,15 @@ fn a_change_on_its_way_to_the_kernel_is_no_difference() -> Result<()> {
 }
 
 #[test]
-fn tables_of_others_that_packets_pass_are_told_and_whether_they_drop_anything() -> Result<()> {
-    isolated(
-        "kernel_trace::tables_of_others_that_packets_pass_are_told_and_whether_they_drop_anything",
-        |lab| {
-            let state = Manifests::new(lab)?;
-            state.put(&web(lab))?;
-            let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
-            let run = trace(lab, &web(lab), &[])?;
-            assert!(run.code == Some(0) && !run.out.contains("OTHER TABLES"), "{run:?}");
+fn foreign_tables_on_the_path_are_named_with_their_drops() -> Result<()> {
+    isolated("kernel_trace::foreign_tables_on_the_path_are_named_with_their_drops", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&web(lab))?;
+        let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
+        let run = trace(lab, &web(lab), &[])?;
+        assert!(run.code == Some(0) && !run.out.contains("OTHER TABLES"), "{run:?}");
 
-            let firewall = "
+        let firewall = "
             table inet firewall {
                 chain checked { tcp dport 8080 drop; udp dport 53 reject; ct state invalid drop; };
                 chain forward { type filter hook forward priority -5; policy accept; jump checked; };
@@ -265,18 +260,17 @@ fn tables_of_others_that_packets_pass_are_told_and_whether_they_drop_anything() 
             table inet counters { chain in { type filter hook prerouting priority -200; counter; }; }
             table ip6 six { chain in { type filter hook prerouting priority 0; drop; }; }
             table inet none { chain idle { drop; }; }";
-            lab.node.exec_with_input(&["nft", "-f", "-"], firewall)?;
-            let run = trace(lab, &web(lab), &[])?;
-            assert_eq!(run.code, Some(0), "what others do is no difference: {run:?}");
-            let told = "
+        lab.node.exec_with_input(&["nft", "-f", "-"], firewall)?;
+        let run = trace(lab, &web(lab), &[])?;
+        assert_eq!(run.code, Some(0), "what others do is no difference: {run:?}");
+        let told = "
 OTHER TABLES that packets may pass, before and after contiv's:
   prerouting    -200  table inet counters, chain in: drops nothing
   forward         -5  table inet firewall, chain forward: 3 rules of its table may drop or reject
   postrouting      7  table ip strict, chain out: drops by its policy
 
 NO DIFFERENCE";
-            assert!(run.out.contains(told), "{}", run.out);
-            Ok(())
-        },
-    )
+        assert!(run.out.contains(told), "{}", run.out);
+        Ok(())
+    })
 }

@@ -9,8 +9,8 @@ use contiv_tests::lab::{
 const PORT: u16 = 8080;
 
 #[test]
-fn pods_reach_each_other_on_one_node_and_across_nodes_without_translation() -> Result<()> {
-    isolated("lab::pods_reach_each_other_on_one_node_and_across_nodes_without_translation", |lab| {
+fn pods_reach_each_other_without_translation() -> Result<()> {
+    isolated("lab::pods_reach_each_other_without_translation", |lab| {
         let pods = lab.pods();
         let _responders = Responder::start_all(pods, PORT)?;
         for (from, to) in pods.iter().flat_map(|from| pods.map(|to| (from, to))) {
@@ -41,8 +41,8 @@ fn nodes_and_pods_reach_each_other() -> Result<()> {
 }
 
 #[test]
-fn the_client_reaches_nodes_but_no_pod() -> Result<()> {
-    isolated("lab::the_client_reaches_nodes_but_no_pod", |lab| {
+fn client_reaches_nodes_but_no_pod() -> Result<()> {
+    isolated("lab::client_reaches_nodes_but_no_pod", |lab| {
         let _responders = Responder::start_all([&lab.node, &lab.node2, &lab.pod1, &lab.pod3], PORT)?;
         for family in Family::BOTH {
             for node in [&lab.node, &lab.node2] {
@@ -70,8 +70,8 @@ fn the_client_reaches_nodes_but_no_pod() -> Result<()> {
 }
 
 #[test]
-fn a_service_address_that_nobody_translates_gets_no_answer() -> Result<()> {
-    isolated("lab::a_service_address_that_nobody_translates_gets_no_answer", |lab| {
+fn untranslated_service_address_gets_no_answer() -> Result<()> {
+    isolated("lab::untranslated_service_address_gets_no_answer", |lab| {
         let _responder = Responder::start(&lab.pod1, PORT)?;
         for (family, range) in Family::BOTH
             .into_iter()
@@ -88,8 +88,8 @@ fn a_service_address_that_nobody_translates_gets_no_answer() -> Result<()> {
 }
 
 #[test]
-fn a_closed_port_is_refused_and_not_taken_for_silence() -> Result<()> {
-    isolated("lab::a_closed_port_is_refused_and_not_taken_for_silence", |lab| {
+fn closed_port_is_refused_and_not_taken_for_silence() -> Result<()> {
+    isolated("lab::closed_port_is_refused_and_not_taken_for_silence", |lab| {
         // Of SCTP a kernel without it knows no ports.
         let protocols = [Protocol::Tcp, Protocol::Udp];
         for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| protocols.map(|p| (f, p))) {
@@ -100,8 +100,8 @@ fn a_closed_port_is_refused_and_not_taken_for_silence() -> Result<()> {
 }
 
 #[test]
-fn a_stopped_server_frees_its_port_and_ends_its_sessions() -> Result<()> {
-    isolated("lab::a_stopped_server_frees_its_port_and_ends_its_sessions", |lab| {
+fn stopped_server_frees_its_port_and_ends_its_sessions() -> Result<()> {
+    isolated("lab::stopped_server_frees_its_port_and_ends_its_sessions", |lab| {
         let address = lab.pod1.host.socket(Family::V4, PORT);
         let server = Server::start(&lab.pod1, "first", Protocol::Tcp, address)?;
         let mut session = lab.pod2.open(Protocol::Tcp, address)?;
@@ -120,8 +120,8 @@ fn a_stopped_server_frees_its_port_and_ends_its_sessions() -> Result<()> {
 }
 
 #[test]
-fn the_nodes_nftables_are_empty_and_writable() -> Result<()> {
-    isolated("lab::the_nodes_nftables_are_empty_and_writable", |lab| {
+fn nodes_nftables_are_empty_and_writable() -> Result<()> {
+    isolated("lab::nodes_nftables_are_empty_and_writable", |lab| {
         assert_eq!(lab.node.exec(&["nft", "list", "ruleset"])?, "");
         lab.node.exec(&["nft", "add", "table", "inet", "mine"])?;
         assert_eq!(lab.node.exec(&["nft", "list", "tables"])?, "table inet mine\n");
@@ -131,8 +131,8 @@ fn the_nodes_nftables_are_empty_and_writable() -> Result<()> {
 }
 
 #[test]
-fn a_failing_command_is_reported_with_its_output() -> Result<()> {
-    isolated("lab::a_failing_command_is_reported_with_its_output", |lab| {
+fn failing_command_is_reported_with_its_output() -> Result<()> {
+    isolated("lab::failing_command_is_reported_with_its_output", |lab| {
         let error = lab.node.exec(&["sh", "-c", "echo before; echo cause >&2; exit 3"]).expect_err("exit 3");
         let text = error.to_string();
         assert!(text.contains("before\ncause") && text.contains("exit status: 3"), "{text}");
@@ -141,8 +141,8 @@ fn a_failing_command_is_reported_with_its_output() -> Result<()> {
 }
 
 #[test]
-fn a_process_is_stopped_and_its_output_is_kept() -> Result<()> {
-    isolated("lab::a_process_is_stopped_and_its_output_is_kept", |lab| {
+fn process_is_stopped_and_its_output_is_kept() -> Result<()> {
+    isolated("lab::process_is_stopped_and_its_output_is_kept", |lab| {
         let mut command = Command::new("sh");
         command.args(["-c", "trap 'echo stopping; exit 7' TERM; echo started; while :; do sleep 0.01; done"]);
         let mut process = Process::start(&lab.node, "trap", &mut command)?;
@@ -154,8 +154,8 @@ fn a_process_is_stopped_and_its_output_is_kept() -> Result<()> {
 }
 
 #[test]
-fn the_lab_is_its_own_first_process_and_sees_no_other() -> Result<()> {
-    isolated("lab::the_lab_is_its_own_first_process_and_sees_no_other", |_| {
+fn lab_is_its_own_first_process_and_sees_no_other() -> Result<()> {
+    isolated("lab::lab_is_its_own_first_process_and_sees_no_other", |_| {
         let processes = fs::read_dir("/proc")
             .into_iter()
             .flatten()

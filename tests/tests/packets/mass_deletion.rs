@@ -44,67 +44,61 @@ fn start<'lab>(lab: &'lab Lab, etcd: &Etcd<'_>, flags: &[&str]) -> Result<Agent<
 }
 
 #[test]
-fn what_is_gone_at_once_stays_in_force_until_it_is_confirmed_and_changes_go_on() -> Result<()> {
-    isolated(
-        "mass_deletion::what_is_gone_at_once_stays_in_force_until_it_is_confirmed_and_changes_go_on",
-        |lab| {
-            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-            let etcd = Etcd::start(lab)?;
-            services(lab).iter().try_for_each(|service| etcd.put(service))?;
-            let agent = start(lab, &etcd, &["--mass-deletion-wait=1h"])?;
-            assert_eq!(answering(lab)?, 12);
-            etcd.etcdctl(&["del", "--prefix", "/vnf-agent/contiv-ksr/k8s/service/"])?;
-            wait_until_held(&agent)?;
-            let new = Service::new("new", 80, &[lab.pod3.host]);
-            etcd.put(&new)?;
-            agent.wait_until_applied(&new)?;
-            assert_eq!(answering(lab)?, 12, "they stay");
-            wait_until("everything is saved", EVENT_TIMEOUT, || {
-                status(&agent).is_ok_and(|status| status["mirror"]["revision"] == status["revision"])
-            })?;
-            // Neither another list nor a restart changes that.
-            agent.http("POST", "/controller/resync")?;
-            agent.kill()?;
-            let agent = start(lab, &etcd, &["--mass-deletion-wait=1h"])?;
-            wait_until_held(&agent)?;
-            assert_eq!(answering(lab)?, 12, "what was saved of them stays");
+fn mass_deletion_is_held_until_confirmed_while_changes_continue() -> Result<()> {
+    isolated("mass_deletion::mass_deletion_is_held_until_confirmed_while_changes_continue", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let etcd = Etcd::start(lab)?;
+        services(lab).iter().try_for_each(|service| etcd.put(service))?;
+        let agent = start(lab, &etcd, &["--mass-deletion-wait=1h"])?;
+        assert_eq!(answering(lab)?, 12);
+        etcd.etcdctl(&["del", "--prefix", "/vnf-agent/contiv-ksr/k8s/service/"])?;
+        wait_until_held(&agent)?;
+        let new = Service::new("new", 80, &[lab.pod3.host]);
+        etcd.put(&new)?;
+        agent.wait_until_applied(&new)?;
+        assert_eq!(answering(lab)?, 12, "they stay");
+        wait_until("everything is saved", EVENT_TIMEOUT, || {
+            status(&agent).is_ok_and(|status| status["mirror"]["revision"] == status["revision"])
+        })?;
+        // Neither another list nor a restart changes that.
+        agent.http("POST", "/controller/resync")?;
+        agent.kill()?;
+        let agent = start(lab, &etcd, &["--mass-deletion-wait=1h"])?;
+        wait_until_held(&agent)?;
+        assert_eq!(answering(lab)?, 12, "what was saved of them stays");
 
-            assert_eq!(agent.http("POST", "/controller/confirm-deletions")?.status, 202);
-            services(lab).iter().try_for_each(|service| agent.wait_until_gone(service))?;
-            assert_eq!(answering(lab)?, 0);
-            assert_eq!(status(&agent)?.get("held_deletions"), None);
-            assert_eq!(agent.http("POST", "/controller/confirm-deletions")?.status, 200, "none are held");
-            Ok(())
-        },
-    )
+        assert_eq!(agent.http("POST", "/controller/confirm-deletions")?.status, 202);
+        services(lab).iter().try_for_each(|service| agent.wait_until_gone(service))?;
+        assert_eq!(answering(lab)?, 0);
+        assert_eq!(status(&agent)?.get("held_deletions"), None);
+        assert_eq!(agent.http("POST", "/controller/confirm-deletions")?.status, 200, "none are held");
+        Ok(())
+    })
 }
 
 #[test]
-fn after_its_time_what_is_gone_is_gone_and_what_came_back_in_time_was_never_away() -> Result<()> {
-    isolated(
-        "mass_deletion::after_its_time_what_is_gone_is_gone_and_what_came_back_in_time_was_never_away",
-        |lab| {
-            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-            let etcd = Etcd::start(lab)?;
-            services(lab).iter().try_for_each(|service| etcd.put(service))?;
-            let agent = start(lab, &etcd, &["--mass-deletion-wait=5s"])?;
-            etcd.etcdctl(&["del", "--prefix", "/vnf-agent/contiv-ksr/k8s/service/"])?;
-            wait_until_held(&agent)?;
-            let services = services(lab);
-            let (back, gone) = services.split_at(6);
-            back.iter().try_for_each(|service| etcd.put(service))?;
-            gone.iter().try_for_each(|service| agent.wait_until_gone(service))?;
-            assert_eq!(answering(lab)?, 6);
-            let history = agent.http("GET", "/controller/event-history")?.body;
-            assert!(history.contains("held long enough"), "{history}");
-            Ok(())
-        },
-    )
+fn mass_deletion_applies_after_its_time_except_for_what_returned() -> Result<()> {
+    isolated("mass_deletion::mass_deletion_applies_after_its_time_except_for_what_returned", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let etcd = Etcd::start(lab)?;
+        services(lab).iter().try_for_each(|service| etcd.put(service))?;
+        let agent = start(lab, &etcd, &["--mass-deletion-wait=5s"])?;
+        etcd.etcdctl(&["del", "--prefix", "/vnf-agent/contiv-ksr/k8s/service/"])?;
+        wait_until_held(&agent)?;
+        let services = services(lab);
+        let (back, gone) = services.split_at(6);
+        back.iter().try_for_each(|service| etcd.put(service))?;
+        gone.iter().try_for_each(|service| agent.wait_until_gone(service))?;
+        assert_eq!(answering(lab)?, 6);
+        let history = agent.http("GET", "/controller/event-history")?.body;
+        assert!(history.contains("held long enough"), "{history}");
+        Ok(())
+    })
 }
 
 #[test]
-fn what_a_large_store_lost_while_the_agent_was_stopped_stays_in_force_too() -> Result<()> {
-    isolated("mass_deletion::what_a_large_store_lost_while_the_agent_was_stopped_stays_in_force_too", |lab| {
+fn mass_deletion_during_a_stop_is_held_too() -> Result<()> {
+    isolated("mass_deletion::mass_deletion_during_a_stop_is_held_too", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let etcd = Etcd::start(lab)?;
         services(lab).iter().try_for_each(|service| etcd.put(service))?;

@@ -40,9 +40,8 @@ fn forget_everything(lab: &Lab) -> Result<()> {
 }
 
 #[test]
-fn without_the_store_the_agent_starts_with_what_was_saved_and_follows_the_store_when_it_is_back() -> Result<()>
-{
-    let test = "mirror::without_the_store_the_agent_starts_with_what_was_saved_and_follows_the_store_when_it_is_back";
+fn agent_without_store_starts_from_the_mirror_and_follows_later() -> Result<()> {
+    let test = "mirror::agent_without_store_starts_from_the_mirror_and_follows_later";
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let mut etcd = Etcd::start(lab)?;
@@ -83,9 +82,8 @@ fn without_the_store_the_agent_starts_with_what_was_saved_and_follows_the_store_
 }
 
 #[test]
-fn a_value_that_became_bad_while_the_agent_was_stopped_leaves_the_last_good_one_in_force() -> Result<()> {
-    let test =
-        "mirror::a_value_that_became_bad_while_the_agent_was_stopped_leaves_the_last_good_one_in_force";
+fn value_bad_since_the_stop_keeps_its_last_good_state() -> Result<()> {
+    let test = "mirror::value_bad_since_the_stop_keeps_its_last_good_state";
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let etcd = Etcd::start(lab)?;
@@ -112,8 +110,8 @@ fn a_value_that_became_bad_while_the_agent_was_stopped_leaves_the_last_good_one_
 }
 
 #[test]
-fn a_damaged_mirror_is_set_aside_and_is_no_obstacle() -> Result<()> {
-    isolated("mirror::a_damaged_mirror_is_set_aside_and_is_no_obstacle", |lab| {
+fn damaged_mirror_is_set_aside_and_is_no_obstacle() -> Result<()> {
+    isolated("mirror::damaged_mirror_is_set_aside_and_is_no_obstacle", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let mut etcd = Etcd::start(lab)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);
@@ -141,61 +139,58 @@ fn a_damaged_mirror_is_set_aside_and_is_no_obstacle() -> Result<()> {
 }
 
 #[test]
-fn on_a_disk_that_is_full_or_can_only_be_read_the_agent_starts_with_what_was_saved() -> Result<()> {
-    isolated(
-        "mirror::on_a_disk_that_is_full_or_can_only_be_read_the_agent_starts_with_what_was_saved",
-        |lab| {
-            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-            let mut etcd = Etcd::start(lab)?;
-            let web = Service::new("web", 80, &[lab.pod1.host]);
-            etcd.put(&web)?;
-            let folder = scratch("agent-state")?.to_string_lossy().into_owned();
-            let (fill, lock) = (format!("{folder}/fill"), format!("{folder}/agent.lock"));
-            lab.node.exec(&["mkdir", "-p", &folder])?;
-            lab.node.exec(&["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", &folder])?;
-            let options = AgentOptions::with_store(etcd.url());
+fn full_or_read_only_disk_starts_from_the_mirror() -> Result<()> {
+    isolated("mirror::full_or_read_only_disk_starts_from_the_mirror", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let mut etcd = Etcd::start(lab)?;
+        let web = Service::new("web", 80, &[lab.pod1.host]);
+        etcd.put(&web)?;
+        let folder = scratch("agent-state")?.to_string_lossy().into_owned();
+        let (fill, lock) = (format!("{folder}/fill"), format!("{folder}/agent.lock"));
+        lab.node.exec(&["mkdir", "-p", &folder])?;
+        lab.node.exec(&["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", &folder])?;
+        let options = AgentOptions::with_store(etcd.url());
+        let agent = Agent::start(lab, &options)?;
+        wait_until_saved(&agent)?;
+        // So that the file needs a repair too.
+        agent.kill()?;
+        etcd.kill()?;
+
+        let start_from_the_mirror = |what: &str| {
+            forget_everything(lab)?;
             let agent = Agent::start(lab, &options)?;
-            wait_until_saved(&agent)?;
-            // So that the file needs a repair too.
-            agent.kill()?;
-            etcd.kill()?;
+            assert_eq!(status(&agent)?["from_mirror"], true, "{what}");
+            assert!(is_answered(lab, &web, "pod1"), "{what}");
+            Ok::<_, contiv_tests::lab::LabError>(agent)
+        };
+        lab.node.exec(&["rm", &lock])?;
+        lab.node.exec(&["sh", "-c", &format!("cat /dev/zero > {fill} || true")])?;
+        start_from_the_mirror("full")?.kill()?;
+        lab.node.exec(&["rm", &fill])?;
+        lab.node.exec(&["mount", "-o", "remount,ro", &folder])?;
+        start_from_the_mirror("read-only")?.kill()?;
+        lab.node.exec(&["mount", "-o", "remount,rw", &folder])?;
+        lab.node.exec(&["rm", &lock])?;
+        lab.node.exec(&["mount", "-o", "remount,ro", &folder])?;
+        let agent = start_from_the_mirror("read-only, without a lock file")?;
+        let contiv = binary()?.to_string_lossy().into_owned();
+        let second = ["timeout", "10", &contiv, "agent", "--listen=127.0.0.1:0", "--state-dir", &folder];
+        let refusal = lab.node.exec(&second).expect_err("one is running").to_string();
+        assert!(refusal.contains("another agent"), "{refusal}");
 
-            let start_from_the_mirror = |what: &str| {
-                forget_everything(lab)?;
-                let agent = Agent::start(lab, &options)?;
-                assert_eq!(status(&agent)?["from_mirror"], true, "{what}");
-                assert!(is_answered(lab, &web, "pod1"), "{what}");
-                Ok::<_, contiv_tests::lab::LabError>(agent)
-            };
-            lab.node.exec(&["rm", &lock])?;
-            lab.node.exec(&["sh", "-c", &format!("cat /dev/zero > {fill} || true")])?;
-            start_from_the_mirror("full")?.kill()?;
-            lab.node.exec(&["rm", &fill])?;
-            lab.node.exec(&["mount", "-o", "remount,ro", &folder])?;
-            start_from_the_mirror("read-only")?.kill()?;
-            lab.node.exec(&["mount", "-o", "remount,rw", &folder])?;
-            lab.node.exec(&["rm", &lock])?;
-            lab.node.exec(&["mount", "-o", "remount,ro", &folder])?;
-            let agent = start_from_the_mirror("read-only, without a lock file")?;
-            let contiv = binary()?.to_string_lossy().into_owned();
-            let second = ["timeout", "10", &contiv, "agent", "--listen=127.0.0.1:0", "--state-dir", &folder];
-            let refusal = lab.node.exec(&second).expect_err("one is running").to_string();
-            assert!(refusal.contains("another agent"), "{refusal}");
-
-            etcd.start_again()?;
-            let moved = Service { backends: vec![lab.pod3.host], ..web.clone() };
-            etcd.put(&moved)?;
-            agent.wait_until_applied(&moved)?;
-            wait_until("it is said that nothing is saved", EVENT_TIMEOUT, || {
-                status(&agent).is_ok_and(|status| status["mirror"]["error"].is_string())
-            })?;
-            lab.node.exec(&["mount", "-o", "remount,rw", &folder])?;
-            etcd.put(&web)?;
-            wait_until_saved(&agent)?;
-            assert!(!std::path::Path::new(&format!("{folder}/mirror.redb.damaged")).exists(), "it never was");
-            agent.stop().map(drop)
-        },
-    )
+        etcd.start_again()?;
+        let moved = Service { backends: vec![lab.pod3.host], ..web.clone() };
+        etcd.put(&moved)?;
+        agent.wait_until_applied(&moved)?;
+        wait_until("it is said that nothing is saved", EVENT_TIMEOUT, || {
+            status(&agent).is_ok_and(|status| status["mirror"]["error"].is_string())
+        })?;
+        lab.node.exec(&["mount", "-o", "remount,rw", &folder])?;
+        etcd.put(&web)?;
+        wait_until_saved(&agent)?;
+        assert!(!std::path::Path::new(&format!("{folder}/mirror.redb.damaged")).exists(), "it never was");
+        agent.stop().map(drop)
+    })
 }
 
 #[test]
@@ -238,8 +233,8 @@ fn manifests_broken_while_stopped_keep_what_was_saved() -> Result<()> {
 }
 
 #[test]
-fn services_on_one_address_keep_their_winner_over_a_restart() -> Result<()> {
-    isolated("mirror::services_on_one_address_keep_their_winner_over_a_restart", |lab| {
+fn services_on_one_address_keep_their_winner_over_restart() -> Result<()> {
+    isolated("mirror::services_on_one_address_keep_their_winner_over_restart", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let manifests = Manifests::new(lab)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);

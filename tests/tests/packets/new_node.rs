@@ -44,8 +44,8 @@ fn has_left(lab: &Lab, protocol: &str, count: usize) -> bool {
 }
 
 #[test]
-fn connections_that_are_tried_before_the_rules_exist_get_through_when_they_do() -> Result<()> {
-    let test = "new_node::connections_that_are_tried_before_the_rules_exist_get_through_when_they_do";
+fn connections_tried_before_the_rules_succeed_with_them() -> Result<()> {
+    let test = "new_node::connections_tried_before_the_rules_succeed_with_them";
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         prepare(lab)?;

@@ -23,36 +23,30 @@ use contiv_tests::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 #[test]
-fn the_skeleton_lists_the_same_whether_nft_loads_it_or_netlink_programs_it() -> Result<()> {
-    isolated(
-        "nftables_kernel::the_skeleton_lists_the_same_whether_nft_loads_it_or_netlink_programs_it",
-        |lab| {
-            resync(&lab.node, &mut Nftables::new(), &Snapshot::default())?;
-            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../renderer/src/nftables/skeleton.nft");
-            lab.node2.exec(&["nft", "-f", file])?;
-            assert_same_listing(&lab.node, &lab.node2)
-        },
-    )
+fn skeleton_by_nft_and_by_netlink_lists_the_same() -> Result<()> {
+    isolated("nftables_kernel::skeleton_by_nft_and_by_netlink_lists_the_same", |lab| {
+        resync(&lab.node, &mut Nftables::new(), &Snapshot::default())?;
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../renderer/src/nftables/skeleton.nft");
+        lab.node2.exec(&["nft", "-f", file])?;
+        assert_same_listing(&lab.node, &lab.node2)
+    })
 }
 
 #[test]
-fn a_full_table_lists_the_same_whether_nft_loads_its_text_or_netlink_programs_it() -> Result<()> {
-    isolated(
-        "nftables_kernel::a_full_table_lists_the_same_whether_nft_loads_its_text_or_netlink_programs_it",
-        |lab| {
-            let mut snapshot = snapshot(6, 3);
-            for masquerade in
-                [ClusterIpMasquerade::AllButPods, ClusterIpMasquerade::All, ClusterIpMasquerade::None]
-            {
-                snapshot.node.cluster_ip_masquerade = masquerade;
-                resync(&lab.node, &mut Nftables::new(), &snapshot)?;
-                lab.node2.exec(&["nft", "flush", "ruleset"])?;
-                load_ruleset(&lab.node2, &dry_run::nft(&snapshot))?;
-                assert_same_listing(&lab.node, &lab.node2)?;
-            }
-            Ok(())
-        },
-    )
+fn full_table_by_nft_and_by_netlink_lists_the_same() -> Result<()> {
+    isolated("nftables_kernel::full_table_by_nft_and_by_netlink_lists_the_same", |lab| {
+        let mut snapshot = snapshot(6, 3);
+        for masquerade in
+            [ClusterIpMasquerade::AllButPods, ClusterIpMasquerade::All, ClusterIpMasquerade::None]
+        {
+            snapshot.node.cluster_ip_masquerade = masquerade;
+            resync(&lab.node, &mut Nftables::new(), &snapshot)?;
+            lab.node2.exec(&["nft", "flush", "ruleset"])?;
+            load_ruleset(&lab.node2, &dry_run::nft(&snapshot))?;
+            assert_same_listing(&lab.node, &lab.node2)?;
+        }
+        Ok(())
+    })
 }
 
 /// nft 1.0.6 writes one to `meta l4proto` in the key of an interval set, with a size and a length that hardened kernels refuse.
@@ -69,27 +63,24 @@ fn rendered_table_loads_without_byteorder_expressions() -> Result<()> {
 }
 
 #[test]
-fn what_remembers_ipv6_clients_can_be_listed_although_this_nft_cannot_load_it() -> Result<()> {
-    isolated(
-        "nftables_kernel::what_remembers_ipv6_clients_can_be_listed_although_this_nft_cannot_load_it",
-        |lab| {
-            let mut sticky = service(1, 3);
-            sticky.session_affinity_timeout = 600;
-            let services = BTreeMap::from([(sticky.id.clone(), Arc::new(sticky))]);
-            resync(&lab.node, &mut Nftables::new(), &Snapshot { services, ..snapshot(0, 0) })?;
-            let listing = lab.node.exec(&["nft", "list", "chain", "inet", "contiv", "learn-v6-600"])?;
-            let rule = "update @affinity6 { ct original ip6 daddr . meta l4proto . ct original proto-dst . ip6 saddr \
+fn ipv6_affinity_set_is_listed_although_nft_cannot_load_it() -> Result<()> {
+    isolated("nftables_kernel::ipv6_affinity_set_is_listed_although_nft_cannot_load_it", |lab| {
+        let mut sticky = service(1, 3);
+        sticky.session_affinity_timeout = 600;
+        let services = BTreeMap::from([(sticky.id.clone(), Arc::new(sticky))]);
+        resync(&lab.node, &mut Nftables::new(), &Snapshot { services, ..snapshot(0, 0) })?;
+        let listing = lab.node.exec(&["nft", "list", "chain", "inet", "contiv", "learn-v6-600"])?;
+        let rule = "update @affinity6 { ct original ip6 daddr . meta l4proto . ct original proto-dst . ip6 saddr \
                     timeout 10m : ip6 daddr . th dport }";
-            assert!(listing.contains(rule), "{listing}");
-            lab.node.exec(&["nft", "-j", "list", "ruleset"])?;
-            Ok(())
-        },
-    )
+        assert!(listing.contains(rule), "{listing}");
+        lab.node.exec(&["nft", "-j", "list", "ruleset"])?;
+        Ok(())
+    })
 }
 
 #[test]
-fn another_reader_finds_exactly_the_elements_that_are_desired() -> Result<()> {
-    isolated("nftables_kernel::another_reader_finds_exactly_the_elements_that_are_desired", |lab| {
+fn another_reader_finds_exactly_elements_that_are_desired() -> Result<()> {
+    isolated("nftables_kernel::another_reader_finds_exactly_elements_that_are_desired", |lab| {
         let mut renderer = Nftables::new();
         let mut state = snapshot(0, 0);
         resync(&lab.node, &mut renderer, &state)?;
@@ -111,8 +102,8 @@ fn another_reader_finds_exactly_the_elements_that_are_desired() -> Result<()> {
 }
 
 #[test]
-fn a_resync_writes_nothing_where_all_is_right_and_counters_live_on() -> Result<()> {
-    isolated("nftables_kernel::a_resync_writes_nothing_where_all_is_right_and_counters_live_on", |lab| {
+fn resync_of_a_right_table_writes_nothing_and_keeps_counters() -> Result<()> {
+    isolated("nftables_kernel::resync_of_a_right_table_writes_nothing_and_keeps_counters", |lab| {
         let snapshot = snapshot(4, 3);
         resync(&lab.node, &mut Nftables::new(), &snapshot)?;
         count_a_connection_by_hand(&lab.node)?;
@@ -133,8 +124,8 @@ fn a_resync_writes_nothing_where_all_is_right_and_counters_live_on() -> Result<(
 }
 
 #[test]
-fn a_resync_undoes_whatever_others_did_to_the_table() -> Result<()> {
-    isolated("nftables_kernel::a_resync_undoes_whatever_others_did_to_the_table", |lab| {
+fn resync_undoes_foreign_changes_of_the_table() -> Result<()> {
+    isolated("nftables_kernel::resync_undoes_foreign_changes_of_the_table", |lab| {
         let snapshot = snapshot(5, 4);
         resync(&lab.node, &mut Nftables::new(), &snapshot)?;
         let right = lab.node.exec(&["nft", "list", "ruleset"])?;
@@ -171,8 +162,8 @@ fn a_resync_undoes_whatever_others_did_to_the_table() -> Result<()> {
 }
 
 #[test]
-fn a_table_of_another_shape_is_replaced() -> Result<()> {
-    isolated("nftables_kernel::a_table_of_another_shape_is_replaced", |lab| {
+fn table_of_another_shape_is_replaced() -> Result<()> {
+    isolated("nftables_kernel::table_of_another_shape_is_replaced", |lab| {
         let other = "table inet contiv { set pods4 { type inet_service; }\n chain nat-output { type nat hook output \
                      priority 0; }\n chain x { tcp dport @pods4 accept; }\n }";
         lab.node.exec_with_input(&["nft", "-f", "-"], other)?;
@@ -184,31 +175,28 @@ fn a_table_of_another_shape_is_replaced() -> Result<()> {
 }
 
 #[test]
-fn chains_that_no_service_needs_any_more_are_kept_for_the_next_one_until_a_resync() -> Result<()> {
-    isolated(
-        "nftables_kernel::chains_that_no_service_needs_any_more_are_kept_for_the_next_one_until_a_resync",
-        |lab| {
-            let mut renderer = Nftables::new();
-            let (many, few) = (snapshot(3, 7), snapshot(3, 2));
-            let chains = |namespace: &Namespace| {
-                namespace.exec(&["nft", "list", "chains", "inet"]).map(|listed| sorted(&listed))
-            };
-            resync(&lab.node, &mut renderer, &many)?;
-            let with_many = chains(&lab.node)?;
-            lab.node.run(|| renderer.update(&ChangeSet::between(&many, &few)).map_err(unexpected))?;
-            let kept = chains(&lab.node)?;
-            assert!(with_many.iter().all(|chain| kept.contains(chain)), "{kept:?}");
-            resync(&lab.node, &mut renderer, &few)?;
-            resync(&lab.node2, &mut Nftables::new(), &few)?;
-            assert_eq!(chains(&lab.node)?, chains(&lab.node2)?);
-            Ok(())
-        },
-    )
+fn unneeded_chains_are_kept_until_a_resync() -> Result<()> {
+    isolated("nftables_kernel::unneeded_chains_are_kept_until_a_resync", |lab| {
+        let mut renderer = Nftables::new();
+        let (many, few) = (snapshot(3, 7), snapshot(3, 2));
+        let chains = |namespace: &Namespace| {
+            namespace.exec(&["nft", "list", "chains", "inet"]).map(|listed| sorted(&listed))
+        };
+        resync(&lab.node, &mut renderer, &many)?;
+        let with_many = chains(&lab.node)?;
+        lab.node.run(|| renderer.update(&ChangeSet::between(&many, &few)).map_err(unexpected))?;
+        let kept = chains(&lab.node)?;
+        assert!(with_many.iter().all(|chain| kept.contains(chain)), "{kept:?}");
+        resync(&lab.node, &mut renderer, &few)?;
+        resync(&lab.node2, &mut Nftables::new(), &few)?;
+        assert_eq!(chains(&lab.node)?, chains(&lab.node2)?);
+        Ok(())
+    })
 }
 
 #[test]
-fn cleanup_removes_the_table_and_leaves_others_alone() -> Result<()> {
-    isolated("nftables_kernel::cleanup_removes_the_table_and_leaves_others_alone", |lab| {
+fn cleanup_removes_table_and_leaves_others_alone() -> Result<()> {
+    isolated("nftables_kernel::cleanup_removes_table_and_leaves_others_alone", |lab| {
         let foreign = "table inet contiv-other { chain c { tcp dport 22 accept; }\n }\ntable ip contiv { }";
         lab.node.exec_with_input(&["nft", "-f", "-"], foreign)?;
         let before = lab.node.exec(&["nft", "list", "ruleset"])?;
@@ -224,8 +212,8 @@ fn cleanup_removes_the_table_and_leaves_others_alone() -> Result<()> {
 }
 
 #[test]
-fn thousands_of_services_go_in_although_the_send_buffer_is_small() -> Result<()> {
-    isolated("nftables_kernel::thousands_of_services_go_in_although_the_send_buffer_is_small", |lab| {
+fn thousands_of_services_go_in_although_send_buffer_is_small() -> Result<()> {
+    isolated("nftables_kernel::thousands_of_services_go_in_although_send_buffer_is_small", |lab| {
         let snapshot = snapshot(4000, 3);
         let mut renderer = Nftables::new();
         let report = resync(&lab.node, &mut renderer, &snapshot)?;
@@ -237,154 +225,138 @@ fn thousands_of_services_go_in_although_the_send_buffer_is_small() -> Result<()>
 }
 
 #[test]
-fn a_large_set_is_declared_for_what_it_holds_and_made_anew_when_it_is_outgrown() -> Result<()> {
-    isolated(
-        "nftables_kernel::a_large_set_is_declared_for_what_it_holds_and_made_anew_when_it_is_outgrown",
-        |lab| {
-            let declared = || lab.node.exec(&["nft", "list", "map", "inet", "contiv", "backends4"]);
-            let mut renderer = Nftables::new();
-            let mut state = wide(&[1200]);
-            resync(&lab.node, &mut renderer, &state)?;
-            assert!(declared()?.contains("size 2400"));
-            for (services, size, is_planned_anew) in
-                [(wide(&[1200, 700]), "size 2400", false), (wide(&[1200, 700, 800]), "size 5400", true)]
-            {
-                let changes = ChangeSet::between(&state, &services);
-                state = services;
-                let report = lab.node.run(|| renderer.update(&changes).map_err(unexpected))?;
-                assert_eq!(report.rejected, []);
-                assert_eq!(report.added > 2000, is_planned_anew, "{report:?}");
-                assert!(declared()?.contains(size), "{size}");
-                assert_eq!(verifier_elements(&lab.node)?, desired_elements(&state));
-            }
-            // As from nothing, in netlink's words and in nft's.
-            resync(&lab.node2, &mut Nftables::new(), &state)?;
-            assert_same_listing(&lab.node, &lab.node2)?;
-            lab.node2.exec(&["nft", "flush", "ruleset"])?;
-            load_ruleset(&lab.node2, &dry_run::nft(&state))?;
-            assert_same_listing(&lab.node, &lab.node2)?;
-            let before = lab.node.exec(&["nft", "list", "ruleset"])?;
-            let report = resync(&lab.node, &mut Nftables::new(), &state)?;
-            assert!(report.added < 10, "{report:?}");
-            assert_eq!(lab.node.exec(&["nft", "list", "ruleset"])?, before);
-            Ok(())
-        },
-    )
+fn large_set_is_declared_for_its_size_and_remade_when_outgrown() -> Result<()> {
+    isolated("nftables_kernel::large_set_is_declared_for_its_size_and_remade_when_outgrown", |lab| {
+        let declared = || lab.node.exec(&["nft", "list", "map", "inet", "contiv", "backends4"]);
+        let mut renderer = Nftables::new();
+        let mut state = wide(&[1200]);
+        resync(&lab.node, &mut renderer, &state)?;
+        assert!(declared()?.contains("size 2400"));
+        for (services, size, is_planned_anew) in
+            [(wide(&[1200, 700]), "size 2400", false), (wide(&[1200, 700, 800]), "size 5400", true)]
+        {
+            let changes = ChangeSet::between(&state, &services);
+            state = services;
+            let report = lab.node.run(|| renderer.update(&changes).map_err(unexpected))?;
+            assert_eq!(report.rejected, []);
+            assert_eq!(report.added > 2000, is_planned_anew, "{report:?}");
+            assert!(declared()?.contains(size), "{size}");
+            assert_eq!(verifier_elements(&lab.node)?, desired_elements(&state));
+        }
+        // As from nothing, in netlink's words and in nft's.
+        resync(&lab.node2, &mut Nftables::new(), &state)?;
+        assert_same_listing(&lab.node, &lab.node2)?;
+        lab.node2.exec(&["nft", "flush", "ruleset"])?;
+        load_ruleset(&lab.node2, &dry_run::nft(&state))?;
+        assert_same_listing(&lab.node, &lab.node2)?;
+        let before = lab.node.exec(&["nft", "list", "ruleset"])?;
+        let report = resync(&lab.node, &mut Nftables::new(), &state)?;
+        assert!(report.added < 10, "{report:?}");
+        assert_eq!(lab.node.exec(&["nft", "list", "ruleset"])?, before);
+        Ok(())
+    })
 }
 
 #[test]
-fn what_was_read_before_the_first_resync_counts_unless_something_has_changed_since() -> Result<()> {
-    isolated(
-        "nftables_kernel::what_was_read_before_the_first_resync_counts_unless_something_has_changed_since",
-        |lab| {
-            let state = wide(&[1200, 3]);
-            resync(&lab.node, &mut Nftables::new(), &state)?;
-            let list = || lab.node.exec(&["nft", "list", "ruleset"]);
-            let right = list()?;
-            // What others do meanwhile, and whether much has to be put back.
-            for (change, is_much) in [
-                ("list tables", false),
-                ("add table inet other; delete table inet other", false),
-                ("flush map inet contiv backends4", true),
-                ("add element inet contiv cluster-ips4 { 192.0.2.9 }", false),
-                ("flush ruleset", true),
-            ] {
-                let mut renderer = Nftables::new();
-                lab.node.run(|| {
-                    renderer.prepare();
-                    Ok(())
-                })?;
-                lab.node.exec(&["nft", change])?;
-                let report = resync(&lab.node, &mut renderer, &state)?;
-                assert_eq!(report.added > 1000, is_much, "{change}: {report:?}");
-                assert_eq!(list()?, right, "{change}");
-            }
-            // And for another state than was there.
-            let next = wide(&[1200, 2, 5]);
+fn prefetched_elements_count_unless_the_table_changed_since() -> Result<()> {
+    isolated("nftables_kernel::prefetched_elements_count_unless_the_table_changed_since", |lab| {
+        let state = wide(&[1200, 3]);
+        resync(&lab.node, &mut Nftables::new(), &state)?;
+        let list = || lab.node.exec(&["nft", "list", "ruleset"]);
+        let right = list()?;
+        // What others do meanwhile, and whether much has to be put back.
+        for (change, is_much) in [
+            ("list tables", false),
+            ("add table inet other; delete table inet other", false),
+            ("flush map inet contiv backends4", true),
+            ("add element inet contiv cluster-ips4 { 192.0.2.9 }", false),
+            ("flush ruleset", true),
+        ] {
             let mut renderer = Nftables::new();
             lab.node.run(|| {
                 renderer.prepare();
                 Ok(())
             })?;
-            let report = resync(&lab.node, &mut renderer, &next)?;
-            assert!((5..30).contains(&report.added), "{report:?}");
-            assert_eq!(verifier_elements(&lab.node)?, desired_elements(&next));
+            lab.node.exec(&["nft", change])?;
+            let report = resync(&lab.node, &mut renderer, &state)?;
+            assert_eq!(report.added > 1000, is_much, "{change}: {report:?}");
+            assert_eq!(list()?, right, "{change}");
+        }
+        // And for another state than was there.
+        let next = wide(&[1200, 2, 5]);
+        let mut renderer = Nftables::new();
+        lab.node.run(|| {
+            renderer.prepare();
             Ok(())
-        },
-    )
+        })?;
+        let report = resync(&lab.node, &mut renderer, &next)?;
+        assert!((5..30).contains(&report.added), "{report:?}");
+        assert_eq!(verifier_elements(&lab.node)?, desired_elements(&next));
+        Ok(())
+    })
 }
 
 #[test]
-fn an_update_before_a_resync_is_refused_and_a_failed_call_asks_for_a_resync() -> Result<()> {
-    isolated(
-        "nftables_kernel::an_update_before_a_resync_is_refused_and_a_failed_call_asks_for_a_resync",
-        |lab| {
-            let (old, new) = (snapshot(3, 2), snapshot(3, 3));
-            let changes = ChangeSet::between(&old, &new);
-            let mut renderer = Nftables::new();
-            lab.node.run(|| {
-                assert!(renderer.update(&changes).is_err());
-                renderer.resync(&old).map_err(unexpected)?;
-                Ok(())
-            })?;
-            lab.node.exec(&["nft", "delete", "table", "inet", "contiv"])?;
-            let refused = lab.node.run(|| Ok(renderer.update(&changes)))?;
-            let message = refused.map_err(|error| error.to_string()).err();
-            assert!(message.as_ref().is_some_and(|message| message.contains("No such file")), "{message:?}");
-            assert!(
-                lab.node.run(|| Ok(renderer.update(&changes)))?.is_err(),
-                "what is in the kernel is not known"
-            );
-            resync(&lab.node, &mut renderer, &new)?;
-            assert_eq!(read_elements(&lab.node)?, desired_elements(&new));
+fn update_before_resync_is_refused_and_failure_asks_for_resync() -> Result<()> {
+    isolated("nftables_kernel::update_before_resync_is_refused_and_failure_asks_for_resync", |lab| {
+        let (old, new) = (snapshot(3, 2), snapshot(3, 3));
+        let changes = ChangeSet::between(&old, &new);
+        let mut renderer = Nftables::new();
+        lab.node.run(|| {
+            assert!(renderer.update(&changes).is_err());
+            renderer.resync(&old).map_err(unexpected)?;
             Ok(())
-        },
-    )
+        })?;
+        lab.node.exec(&["nft", "delete", "table", "inet", "contiv"])?;
+        let refused = lab.node.run(|| Ok(renderer.update(&changes)))?;
+        let message = refused.map_err(|error| error.to_string()).err();
+        assert!(message.as_ref().is_some_and(|message| message.contains("No such file")), "{message:?}");
+        assert!(
+            lab.node.run(|| Ok(renderer.update(&changes)))?.is_err(),
+            "what is in the kernel is not known"
+        );
+        resync(&lab.node, &mut renderer, &new)?;
+        assert_eq!(read_elements(&lab.node)?, desired_elements(&new));
+        Ok(())
+    })
 }
 
 #[test]
-fn netlink_that_fails_by_seed_never_leaves_the_kernel_wrong_without_saying_so() -> Result<()> {
-    isolated(
-        "nftables_kernel::netlink_that_fails_by_seed_never_leaves_the_kernel_wrong_without_saying_so",
-        |lab| {
-            let (mut done, mut failed) = (0, 0);
-            for seed in 1..=8 {
-                let mut random = StdRng::seed_from_u64(seed);
-                let switch = FaultSwitch::default();
-                let mut renderer = Nftables::new().failing(NetlinkFaults::new(0.02, seed, switch.clone()));
-                // What the kernel has, if that is known.
-                let mut state = None;
-                for step in 0..25 {
-                    if step == 24 {
-                        switch.turn_off();
-                    }
-                    let next = snapshot(random.random_range(0..8), random.random_range(0..6));
-                    let outcome = lab.node.run(|| {
-                        Ok(match &state {
-                            Some(state) => renderer.update(&ChangeSet::between(state, &next)),
-                            None => renderer.resync(&next),
-                        })
-                    })?;
-                    state = outcome.is_ok().then(|| next.clone());
-                    if outcome.is_err() {
-                        failed += 1;
-                        continue;
-                    }
-                    done += 1;
-                    assert_eq!(
-                        read_elements(&lab.node)?,
-                        desired_elements(&next),
-                        "seed {seed}, step {step}"
-                    );
-                    let found = lab.node.run(|| TableVerifier::new().verify(&next).map_err(unexpected))?;
-                    assert!(found.drift.is_empty(), "seed {seed}, step {step}: {:#?}", found.drift);
+fn netlink_faults_never_leave_the_kernel_silently_wrong() -> Result<()> {
+    isolated("nftables_kernel::netlink_faults_never_leave_the_kernel_silently_wrong", |lab| {
+        let (mut done, mut failed) = (0, 0);
+        for seed in 1..=8 {
+            let mut random = StdRng::seed_from_u64(seed);
+            let switch = FaultSwitch::default();
+            let mut renderer = Nftables::new().failing(NetlinkFaults::new(0.02, seed, switch.clone()));
+            // What the kernel has, if that is known.
+            let mut state = None;
+            for step in 0..25 {
+                if step == 24 {
+                    switch.turn_off();
                 }
-                assert!(state.is_some(), "seed {seed}: the last call cannot have failed");
+                let next = snapshot(random.random_range(0..8), random.random_range(0..6));
+                let outcome = lab.node.run(|| {
+                    Ok(match &state {
+                        Some(state) => renderer.update(&ChangeSet::between(state, &next)),
+                        None => renderer.resync(&next),
+                    })
+                })?;
+                state = outcome.is_ok().then(|| next.clone());
+                if outcome.is_err() {
+                    failed += 1;
+                    continue;
+                }
+                done += 1;
+                assert_eq!(read_elements(&lab.node)?, desired_elements(&next), "seed {seed}, step {step}");
+                let found = lab.node.run(|| TableVerifier::new().verify(&next).map_err(unexpected))?;
+                assert!(found.drift.is_empty(), "seed {seed}, step {step}: {:#?}", found.drift);
             }
-            assert!(done > 20 && failed > 20, "{done} calls went through, {failed} failed");
-            Ok(())
-        },
-    )
+            assert!(state.is_some(), "seed {seed}: the last call cannot have failed");
+        }
+        assert!(done > 20 && failed > 20, "{done} calls went through, {failed} failed");
+        Ok(())
+    })
 }
 
 /// Some `services`, all different, with up to `backends` backends each: both families, three protocols, node ports,

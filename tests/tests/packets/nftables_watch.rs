@@ -70,8 +70,8 @@ fn watching(
 }
 
 #[test]
-fn own_transactions_of_any_size_are_not_heard_and_the_first_of_others_is() -> Result<()> {
-    isolated("nftables_watch::own_transactions_of_any_size_are_not_heard_and_the_first_of_others_is", |lab| {
+fn own_transactions_are_ignored_and_foreign_ones_seen() -> Result<()> {
+    isolated("nftables_watch::own_transactions_are_ignored_and_foreign_ones_seen", |lab| {
         watching(&lab.node, |renderer, heard| {
             for snapshot in [Snapshot::default(), many(), Snapshot::default()] {
                 renderer.resync(&snapshot).map_err(failed)?;
@@ -86,8 +86,8 @@ fn own_transactions_of_any_size_are_not_heard_and_the_first_of_others_is() -> Re
 }
 
 #[test]
-fn what_others_do_during_a_large_transaction_is_not_missed() -> Result<()> {
-    isolated("nftables_watch::what_others_do_during_a_large_transaction_is_not_missed", |lab| {
+fn foreign_change_during_a_large_transaction_is_not_missed() -> Result<()> {
+    isolated("nftables_watch::foreign_change_during_a_large_transaction_is_not_missed", |lab| {
         let over = AtomicBool::new(false);
         let change_a_table = || {
             while !over.load(Ordering::Relaxed) {

@@ -12,15 +12,15 @@ use contiv_tests::{
 const REJECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[test]
-fn a_service_without_backends_refuses_at_once_with_state_in_manifests() -> Result<()> {
-    isolated("no_backends::a_service_without_backends_refuses_at_once_with_state_in_manifests", |lab| {
+fn service_without_backends_rejects_at_once_from_manifests() -> Result<()> {
+    isolated("no_backends::service_without_backends_rejects_at_once_from_manifests", |lab| {
         a_service_without_backends_refuses_at_once(lab, &Manifests::new(lab)?)
     })
 }
 
 #[test]
-fn a_service_without_backends_refuses_at_once_with_state_in_etcd() -> Result<()> {
-    isolated("no_backends::a_service_without_backends_refuses_at_once_with_state_in_etcd", |lab| {
+fn service_without_backends_refuses_at_once_with_state_in_etcd() -> Result<()> {
+    isolated("no_backends::service_without_backends_refuses_at_once_with_state_in_etcd", |lab| {
         a_service_without_backends_refuses_at_once(lab, &Etcd::start(lab)?)
     })
 }

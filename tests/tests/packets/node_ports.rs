@@ -69,8 +69,8 @@ fn prepare(lab: &Lab) -> Result<(Manifests, Service)> {
 }
 
 #[test]
-fn node_ports_follow_the_addresses_of_interfaces_without_a_restart() -> Result<()> {
-    isolated("node_ports::node_ports_follow_the_addresses_of_interfaces_without_a_restart", |lab| {
+fn node_ports_follow_addresses_of_interfaces_without_restart() -> Result<()> {
+    isolated("node_ports::node_ports_follow_addresses_of_interfaces_without_restart", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let (state, web) = prepare(lab)?;
         let _agent = start(lab, &state, &["--node-port-addresses=all"])?;
@@ -97,8 +97,8 @@ fn node_ports_follow_the_addresses_of_interfaces_without_a_restart() -> Result<(
 }
 
 #[test]
-fn node_ports_answer_only_on_the_addresses_that_are_configured() -> Result<()> {
-    isolated("node_ports::node_ports_answer_only_on_the_addresses_that_are_configured", |lab| {
+fn node_ports_answer_only_on_addresses_that_are_configured() -> Result<()> {
+    isolated("node_ports::node_ports_answer_only_on_addresses_that_are_configured", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let (state, web) = prepare(lab)?;
         ADDED.iter().try_for_each(|address| change(lab, "add", address))?;
@@ -223,8 +223,8 @@ fn node_ports_answer_on_loopback_where_that_is_configured() -> Result<()> {
 }
 
 #[test]
-fn nobody_elsewhere_reaches_loopback_while_node_ports_answer_there() -> Result<()> {
-    isolated("node_ports::nobody_elsewhere_reaches_loopback_while_node_ports_answer_there", |lab| {
+fn loopback_is_unreachable_from_outside_with_node_ports_on_it() -> Result<()> {
+    isolated("node_ports::loopback_is_unreachable_from_outside_with_node_ports_on_it", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
         let before = lab.node.exec(&["cat", SWITCH])?;
@@ -264,20 +264,17 @@ fn nobody_elsewhere_reaches_loopback_while_node_ports_answer_there() -> Result<(
 }
 
 #[test]
-fn a_switch_that_others_have_turned_on_stays_on_where_node_ports_do_not_answer_on_loopback() -> Result<()> {
-    isolated(
-        "node_ports::a_switch_that_others_have_turned_on_stays_on_where_node_ports_do_not_answer_on_loopback",
-        |lab| {
-            let state = Manifests::new(lab)?;
-            start(lab, &state, &[])?.stop()?;
-            lab.node.exec(&["sh", "-c", &format!("echo 1 > {SWITCH}")])?;
-            start(lab, &state, &[])?.stop()?;
-            assert_eq!(lab.node.exec(&["cat", SWITCH])?.trim(), "1");
-            // What was turned on here is turned off again.
-            start(lab, &state, &["--node-ports-on-loopback"])?.stop()?;
-            start(lab, &state, &[])?.stop()?;
-            assert_eq!(lab.node.exec(&["cat", SWITCH])?.trim(), "0");
-            Ok(())
-        },
-    )
+fn foreign_route_localnet_switch_stays_on() -> Result<()> {
+    isolated("node_ports::foreign_route_localnet_switch_stays_on", |lab| {
+        let state = Manifests::new(lab)?;
+        start(lab, &state, &[])?.stop()?;
+        lab.node.exec(&["sh", "-c", &format!("echo 1 > {SWITCH}")])?;
+        start(lab, &state, &[])?.stop()?;
+        assert_eq!(lab.node.exec(&["cat", SWITCH])?.trim(), "1");
+        // What was turned on here is turned off again.
+        start(lab, &state, &["--node-ports-on-loopback"])?.stop()?;
+        start(lab, &state, &[])?.stop()?;
+        assert_eq!(lab.node.exec(&["cat", SWITCH])?.trim(), "0");
+        Ok(())
+    })
 }

@@ -35,8 +35,8 @@ fn with_agent(
 }
 
 #[test]
-fn others_cannot_change_the_table_and_a_flush_of_the_ruleset_passes_over_it() -> Result<()> {
-    let name = "owned_table::others_cannot_change_the_table_and_a_flush_of_the_ruleset_passes_over_it";
+fn owned_table_refuses_foreign_changes_and_survives_a_flush() -> Result<()> {
+    let name = "owned_table::owned_table_refuses_foreign_changes_and_survives_a_flush";
     with_agent(name, |lab, _, agent, web| {
         lab.node.exec(&["nft", "add", "table", "inet", "other"])?;
         let before = lab.node.exec(&["nft", "--stateless", "list", "table", "inet", "contiv"])?;
@@ -59,9 +59,9 @@ fn others_cannot_change_the_table_and_a_flush_of_the_ruleset_passes_over_it() ->
 }
 
 #[test]
-fn the_table_outlives_the_agent_and_the_next_one_takes_it_over_as_it_is() -> Result<()> {
+fn table_outlives_agent_and_next_one_takes_it_over_as_it_is() -> Result<()> {
     with_agent(
-        "owned_table::the_table_outlives_the_agent_and_the_next_one_takes_it_over_as_it_is",
+        "owned_table::table_outlives_agent_and_next_one_takes_it_over_as_it_is",
         |lab, options, agent, web| {
             // Connections were counted, and a table that is replaced counts from nothing.
             let counters = || lab.node.exec(&["nft", "list", "map", "inet", "contiv", "node-ports4"]);
@@ -85,9 +85,8 @@ fn the_table_outlives_the_agent_and_the_next_one_takes_it_over_as_it_is() -> Res
 }
 
 #[test]
-fn an_open_table_becomes_owned_and_an_owned_one_stays_usable_when_nobody_wants_to_own_it() -> Result<()> {
-    let name =
-        "owned_table::an_open_table_becomes_owned_and_an_owned_one_stays_usable_when_nobody_wants_to_own_it";
+fn open_table_becomes_owned_and_owned_one_stays_usable() -> Result<()> {
+    let name = "owned_table::open_table_becomes_owned_and_owned_one_stays_usable";
     with_agent(name, |lab, owning, agent, web| {
         agent.stop()?;
         let open = AgentOptions::with_open_table(owning.store.clone());

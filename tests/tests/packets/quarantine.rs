@@ -9,8 +9,8 @@ use contiv_tests::{
 };
 
 #[test]
-fn a_bad_value_in_etcd_leaves_the_last_good_one_in_force_and_is_reported() -> Result<()> {
-    isolated("quarantine::a_bad_value_in_etcd_leaves_the_last_good_one_in_force_and_is_reported", |lab| {
+fn bad_value_in_etcd_keeps_the_last_good_state_and_is_reported() -> Result<()> {
+    isolated("quarantine::bad_value_in_etcd_keeps_the_last_good_state_and_is_reported", |lab| {
         let etcd = Etcd::start(lab)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);
         let key = Etcd::key(&web);
@@ -21,8 +21,8 @@ fn a_bad_value_in_etcd_leaves_the_last_good_one_in_force_and_is_reported() -> Re
 }
 
 #[test]
-fn a_broken_manifest_leaves_the_last_good_one_in_force_and_is_reported() -> Result<()> {
-    isolated("quarantine::a_broken_manifest_leaves_the_last_good_one_in_force_and_is_reported", |lab| {
+fn broken_manifest_keeps_the_last_good_state_and_is_reported() -> Result<()> {
+    isolated("quarantine::broken_manifest_keeps_the_last_good_state_and_is_reported", |lab| {
         let manifests = Manifests::new(lab)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);
         let break_it =

@@ -52,63 +52,59 @@ fn rejected(report: &Report) -> Vec<(String, &'static str)> {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_left_out_by_name_and_tried_again_when_it_changes() -> Result<()> {
-    isolated(
-        "refused_services::what_the_kernel_refuses_is_left_out_by_name_and_tried_again_when_it_changes",
-        |lab| {
-            make_a_small_table(lab, 1)?;
-            let unexpected = |error: contiv_renderer::RenderError| LabError::Unexpected(error.to_string());
-            let has = |number: u8| -> Result<bool> {
-                let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"])?;
-                Ok(listed.contains(&format!("10.96.0.{number} . tcp . 80")))
-            };
-            let mut renderer = Nftables::new();
-            let many =
-                |ranges: &[&str]| (3..200).map(|number| service(number, &[])).chain([service(2, ranges)]);
-            let full = snapshot(many(&["192.0.2.0/24"]).chain([service(1, &["192.0.2.0/24"])]).collect());
-            let report = lab.node.run(|| renderer.resync(&full).map_err(unexpected))?;
-            let [(left_out, "nothing")] = &rejected(&report)[..] else { panic!("{report:?}") };
-            let reason = &report.rejected[0].reason;
-            assert!(reason.contains("source-ranges4") && reason.contains("192.0.2.0/24"), "{reason}");
-            let (refused, taken) = if left_out == "default/s1" { (1, 2) } else { (2, 1) };
-            assert_eq!((has(refused)?, has(taken)?, has(199)?), (false, true, true));
+fn service_the_kernel_refuses_is_left_out_and_retried_on_change() -> Result<()> {
+    isolated("refused_services::service_the_kernel_refuses_is_left_out_and_retried_on_change", |lab| {
+        make_a_small_table(lab, 1)?;
+        let unexpected = |error: contiv_renderer::RenderError| LabError::Unexpected(error.to_string());
+        let has = |number: u8| -> Result<bool> {
+            let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"])?;
+            Ok(listed.contains(&format!("10.96.0.{number} . tcp . 80")))
+        };
+        let mut renderer = Nftables::new();
+        let many = |ranges: &[&str]| (3..200).map(|number| service(number, &[])).chain([service(2, ranges)]);
+        let full = snapshot(many(&["192.0.2.0/24"]).chain([service(1, &["192.0.2.0/24"])]).collect());
+        let report = lab.node.run(|| renderer.resync(&full).map_err(unexpected))?;
+        let [(left_out, "nothing")] = &rejected(&report)[..] else { panic!("{report:?}") };
+        let reason = &report.rejected[0].reason;
+        assert!(reason.contains("source-ranges4") && reason.contains("192.0.2.0/24"), "{reason}");
+        let (refused, taken) = if left_out == "default/s1" { (1, 2) } else { (2, 1) };
+        assert_eq!((has(refused)?, has(taken)?, has(199)?), (false, true, true));
 
-            // It needs no room any more.
-            let mut next = full.clone();
-            let good = Arc::new(service(refused, &[]));
-            next.services.insert(good.id.clone(), Arc::clone(&good));
-            let update = |renderer: &mut Nftables, from: &Snapshot, to: &Snapshot| {
-                lab.node.run(|| renderer.update(&ChangeSet::between(from, to)).map_err(unexpected))
-            };
-            let report = update(&mut renderer, &full, &next)?;
-            assert_eq!((rejected(&report), has(refused)?), (vec![], true));
+        // It needs no room any more.
+        let mut next = full.clone();
+        let good = Arc::new(service(refused, &[]));
+        next.services.insert(good.id.clone(), Arc::clone(&good));
+        let update = |renderer: &mut Nftables, from: &Snapshot, to: &Snapshot| {
+            lab.node.run(|| renderer.update(&ChangeSet::between(from, to)).map_err(unexpected))
+        };
+        let report = update(&mut renderer, &full, &next)?;
+        assert_eq!((rejected(&report), has(refused)?), (vec![], true));
 
-            // And now it does again: an update is refused, the others in it are not.
-            let mut bad = next.clone();
-            bad.services.insert(good.id.clone(), full.services[&good.id].clone());
-            let new = Arc::new(service(200, &[]));
-            bad.services.insert(new.id.clone(), new);
-            let report = update(&mut renderer, &next, &bad)?;
-            assert_eq!(rejected(&report), [(good.id.to_string(), "last good")]);
-            assert_eq!((has(refused)?, has(200)?), (true, true));
+        // And now it does again: an update is refused, the others in it are not.
+        let mut bad = next.clone();
+        bad.services.insert(good.id.clone(), full.services[&good.id].clone());
+        let new = Arc::new(service(200, &[]));
+        bad.services.insert(new.id.clone(), new);
+        let report = update(&mut renderer, &next, &bad)?;
+        assert_eq!(rejected(&report), [(good.id.to_string(), "last good")]);
+        assert_eq!((has(refused)?, has(200)?), (true, true));
 
-            // What is refused stays so while others change, and goes when it is deleted.
-            let mut others = bad.clone();
-            others.services.remove(&ServiceId::new("default", "s200"));
-            let report = update(&mut renderer, &bad, &others)?;
-            assert_eq!((rejected(&report).len(), has(200)?), (1, false));
-            let mut less = others.clone();
-            less.services.remove(&good.id);
-            let report = update(&mut renderer, &others, &less)?;
-            assert_eq!((rejected(&report), has(refused)?), (vec![], false));
-            Ok(())
-        },
-    )
+        // What is refused stays so while others change, and goes when it is deleted.
+        let mut others = bad.clone();
+        others.services.remove(&ServiceId::new("default", "s200"));
+        let report = update(&mut renderer, &bad, &others)?;
+        assert_eq!((rejected(&report).len(), has(200)?), (1, false));
+        let mut less = others.clone();
+        less.services.remove(&good.id);
+        let report = update(&mut renderer, &others, &less)?;
+        assert_eq!((rejected(&report), has(refused)?), (vec![], false));
+        Ok(())
+    })
 }
 
 #[test]
-fn a_refused_service_is_in_the_quarantine_and_all_others_work() -> Result<()> {
-    isolated("refused_services::a_refused_service_is_in_the_quarantine_and_all_others_work", |lab| {
+fn refused_service_is_in_quarantine_and_all_others_work() -> Result<()> {
+    isolated("refused_services::refused_service_is_in_quarantine_and_all_others_work", |lab| {
         // One for each protocol.
         make_a_small_table(lab, 3)?;
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;

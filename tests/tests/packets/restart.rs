@@ -33,79 +33,68 @@ fn counted(lab: &Lab) -> Result<u64> {
 }
 
 #[test]
-fn connections_go_on_and_new_ones_succeed_while_the_agent_is_stopped_and_started() -> Result<()> {
-    isolated(
-        "restart::connections_go_on_and_new_ones_succeed_while_the_agent_is_stopped_and_started",
-        |lab| {
-            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-            let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
-            let state = Manifests::new(lab)?;
-            state.put(&web)?;
-            let options = AgentOptions::with_store(state.url());
-            let agent = Agent::start(lab, &options)?;
-            // A UDP flow in which each side has spoken once is forgotten after 30 s without a packet, and draws anew: on a slow machine all
-            // these restarts take longer.
-            lab.node.exec(&["sysctl", "-w", "net.netfilter.nf_conntrack_udp_timeout=600"])?;
-            let mut sessions = Vec::new();
-            // An association that stays half open is forgotten within seconds.
-            let lasting = [Protocol::Tcp, Protocol::Udp];
-            for (protocol, family) in lasting.into_iter().flat_map(|p| Family::BOTH.map(|f| (p, f))) {
-                let mut session =
-                    lab.client.open(protocol, web.address(lab, Frontend::ExternalIp, family))?;
-                let answer = session.ask()?;
-                sessions.push((session, answer));
-            }
-            let before = ruleset(lab)?;
-            let restarts = || {
-                assert!(agent.stop()?.success(), "SIGTERM is a clean end");
-                assert_eq!(ruleset(lab)?, before, "the dataplane stays");
-                for _ in 0..RESTARTS {
-                    let agent = Agent::start(lab, &options)?;
-                    assert_eq!(ruleset(lab)?, before, "the same state is the same dataplane");
-                    agent.kill()?;
-                    Agent::start(lab, &options)?.stop()?;
-                    assert_eq!(ruleset(lab)?, before);
-                    for (session, answer) in &mut sessions {
-                        assert_eq!(
-                            session.ask()?,
-                            *answer,
-                            "an open session keeps its backend and its source"
-                        );
-                    }
+fn agent_restart_keeps_connections_and_accepts_new_ones() -> Result<()> {
+    isolated("restart::agent_restart_keeps_connections_and_accepts_new_ones", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
+        let state = Manifests::new(lab)?;
+        state.put(&web)?;
+        let options = AgentOptions::with_store(state.url());
+        let agent = Agent::start(lab, &options)?;
+        // A UDP flow in which each side has spoken once is forgotten after 30 s without a packet, and draws anew: on a slow machine all
+        // these restarts take longer.
+        lab.node.exec(&["sysctl", "-w", "net.netfilter.nf_conntrack_udp_timeout=600"])?;
+        let mut sessions = Vec::new();
+        // An association that stays half open is forgotten within seconds.
+        let lasting = [Protocol::Tcp, Protocol::Udp];
+        for (protocol, family) in lasting.into_iter().flat_map(|p| Family::BOTH.map(|f| (p, f))) {
+            let mut session = lab.client.open(protocol, web.address(lab, Frontend::ExternalIp, family))?;
+            let answer = session.ask()?;
+            sessions.push((session, answer));
+        }
+        let before = ruleset(lab)?;
+        let restarts = || {
+            assert!(agent.stop()?.success(), "SIGTERM is a clean end");
+            assert_eq!(ruleset(lab)?, before, "the dataplane stays");
+            for _ in 0..RESTARTS {
+                let agent = Agent::start(lab, &options)?;
+                assert_eq!(ruleset(lab)?, before, "the same state is the same dataplane");
+                agent.kill()?;
+                Agent::start(lab, &options)?.stop()?;
+                assert_eq!(ruleset(lab)?, before);
+                for (session, answer) in &mut sessions {
+                    assert_eq!(session.ask()?, *answer, "an open session keeps its backend and its source");
                 }
-                Ok(())
-            };
-            // From everywhere at once, as fast as this machine can.
-            let address = |frontend, family| web.address(lab, frontend, family);
-            let start = Instant::now();
-            let mut answered = [0; 3];
-            let [from_outside, from_pod, from_node] = &mut answered;
-            *from_outside =
-                lab.client.ask_while(Protocol::Tcp, address(Frontend::NodePort, Family::V4), || {
-                    *from_pod = lab.pod2.ask_while(
-                        Protocol::Tcp,
-                        address(Frontend::ClusterIp, Family::V4),
-                        || {
-                            let udp = address(Frontend::ClusterIp, Family::V6);
-                            *from_node = lab.node.ask_while(Protocol::Udp, udp, restarts)?;
-                            Ok(())
-                        },
-                    )?;
-                    Ok(())
-                })?;
-            println!(
-                "{answered:?} answers in {:?} from outside, a pod, and the node; none failed",
-                start.elapsed()
-            );
-            assert!(answered.iter().all(|answered| *answered > 100), "too few were tried: {answered:?}");
+            }
             Ok(())
-        },
-    )
+        };
+        // From everywhere at once, as fast as this machine can.
+        let address = |frontend, family| web.address(lab, frontend, family);
+        let start = Instant::now();
+        let mut answered = [0; 3];
+        let [from_outside, from_pod, from_node] = &mut answered;
+        *from_outside =
+            lab.client.ask_while(Protocol::Tcp, address(Frontend::NodePort, Family::V4), || {
+                *from_pod =
+                    lab.pod2.ask_while(Protocol::Tcp, address(Frontend::ClusterIp, Family::V4), || {
+                        let udp = address(Frontend::ClusterIp, Family::V6);
+                        *from_node = lab.node.ask_while(Protocol::Udp, udp, restarts)?;
+                        Ok(())
+                    })?;
+                Ok(())
+            })?;
+        println!(
+            "{answered:?} answers in {:?} from outside, a pod, and the node; none failed",
+            start.elapsed()
+        );
+        assert!(answered.iter().all(|answered| *answered > 100), "too few were tried: {answered:?}");
+        Ok(())
+    })
 }
 
 #[test]
-fn a_restart_leaves_alone_what_is_right() -> Result<()> {
-    isolated("restart::a_restart_leaves_alone_what_is_right", |lab| {
+fn restart_writes_nothing_to_a_right_table() -> Result<()> {
+    isolated("restart::restart_writes_nothing_to_a_right_table", |lab| {
         let _responder = Responder::start(&lab.pod1, TARGET_PORT)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);
         let state = Manifests::new(lab)?;
@@ -138,8 +127,8 @@ fn counters(lab: &Lab) -> Result<BTreeMap<String, u64>> {
 }
 
 #[test]
-fn each_frontend_counts_its_new_connections_over_changes_and_restarts() -> Result<()> {
-    isolated("restart::each_frontend_counts_its_new_connections_over_changes_and_restarts", |lab| {
+fn frontend_counters_survive_changes_and_restarts() -> Result<()> {
+    isolated("restart::frontend_counters_survive_changes_and_restarts", |lab| {
         let _responder = Responder::start(&lab.pod1, TARGET_PORT)?;
         let [web, api] =
             [("web", 80), ("api", 81)].map(|(name, number)| Service::new(name, number, &[lab.pod1.host]));
@@ -184,8 +173,8 @@ fn each_frontend_counts_its_new_connections_over_changes_and_restarts() -> Resul
 }
 
 #[test]
-fn what_changed_while_the_agent_was_away_is_in_force_when_it_is_ready() -> Result<()> {
-    isolated("restart::what_changed_while_the_agent_was_away_is_in_force_when_it_is_ready", |lab| {
+fn changes_made_while_stopped_apply_before_ready() -> Result<()> {
+    isolated("restart::changes_made_while_stopped_apply_before_ready", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let (web, gone) =
             (Service::new("web", 80, &[lab.pod1.host]), Service::new("gone", 81, &[lab.pod1.host]));
@@ -213,8 +202,8 @@ fn what_changed_while_the_agent_was_away_is_in_force_when_it_is_ready() -> Resul
 }
 
 #[test]
-fn a_lost_etcd_changes_nothing_and_its_return_is_followed() -> Result<()> {
-    isolated("restart::a_lost_etcd_changes_nothing_and_its_return_is_followed", |lab| {
+fn lost_etcd_changes_nothing_and_its_return_is_followed() -> Result<()> {
+    isolated("restart::lost_etcd_changes_nothing_and_its_return_is_followed", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let mut etcd = Etcd::start(lab)?;
         let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);

@@ -113,28 +113,25 @@ fn put_zone(lab: &Lab, state: &Manifests, zone: Option<&'static str>) -> Result<
 }
 
 #[test]
-fn topology_hints_choose_by_node_before_zone_and_only_where_all_backends_have_them() -> Result<()> {
-    isolated(
-        "selection::topology_hints_choose_by_node_before_zone_and_only_where_all_backends_have_them",
-        |lab| {
-            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-            let state = Manifests::new(lab)?;
-            put_zone(lab, &state, Some("here"))?;
-            for (case, number) in CASES.iter().zip(1..) {
-                state.put_manifest(&case.manifest(lab, number))?;
-            }
-            let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-            for (case, number) in CASES.iter().zip(1..) {
-                check(lab, &Service::new(case.name, number, &[]), case.serving, "in zone `here`")?;
-            }
-            Ok(())
-        },
-    )
+fn topology_hints_prefer_node_to_zone_and_need_all_backends() -> Result<()> {
+    isolated("selection::topology_hints_prefer_node_to_zone_and_need_all_backends", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let state = Manifests::new(lab)?;
+        put_zone(lab, &state, Some("here"))?;
+        for (case, number) in CASES.iter().zip(1..) {
+            state.put_manifest(&case.manifest(lab, number))?;
+        }
+        let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        for (case, number) in CASES.iter().zip(1..) {
+            check(lab, &Service::new(case.name, number, &[]), case.serving, "in zone `here`")?;
+        }
+        Ok(())
+    })
 }
 
 #[test]
-fn the_zone_is_that_of_the_node_and_followed_or_that_of_the_configuration() -> Result<()> {
-    isolated("selection::the_zone_is_that_of_the_node_and_followed_or_that_of_the_configuration", |lab| {
+fn zone_is_that_of_node_and_followed_or_that_of_configuration() -> Result<()> {
+    isolated("selection::zone_is_that_of_node_and_followed_or_that_of_configuration", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         let zones = CASES[0].manifest(lab, 1);
@@ -157,36 +154,33 @@ fn the_zone_is_that_of_the_node_and_followed_or_that_of_the_configuration() -> R
 }
 
 #[test]
-fn a_service_that_prefers_local_backends_is_served_by_them_until_there_is_none() -> Result<()> {
-    isolated(
-        "selection::a_service_that_prefers_local_backends_is_served_by_them_until_there_is_none",
-        |lab| {
-            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-            let state = Manifests::new(lab)?;
-            let all = [lab.pod1.host, lab.pod2.host, lab.pod3.host, lab.pod4.host];
-            let manifest = |backends: &[_]| ServiceManifest {
-                annotations: vec![("contiv.io/prefer-local", "true")],
-                ..ServiceManifest::new(Service::new("web", 80, backends))
-            };
-            state.put_manifest(&manifest(&all))?;
-            let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-            check(lab, &Service::new("web", 80, &[]), &["pod1", "pod2"], "from the start")?;
-            let [pod1, _, pod3, pod4] = all;
-            let steps: [(&[_], &[_], &str); 4] = [
-                (&[pod1, pod3, pod4], &["pod1"], "with one that is local"),
-                (&[pod3, pod4], &["pod3", "pod4"], "with none that is local"),
-                (&all, &["pod1", "pod2"], "when both are back"),
-                (&[pod3], &["pod3"], "when both and another are gone"),
-            ];
-            for (backends, expected, when) in steps {
-                let manifest = manifest(backends);
-                state.put_manifest(&manifest)?;
-                agent.wait_until_applied(&manifest.service)?;
-                check(lab, &manifest.service, expected, when)?;
-            }
-            Ok(())
-        },
-    )
+fn prefer_local_uses_local_backends_until_there_is_none() -> Result<()> {
+    isolated("selection::prefer_local_uses_local_backends_until_there_is_none", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let state = Manifests::new(lab)?;
+        let all = [lab.pod1.host, lab.pod2.host, lab.pod3.host, lab.pod4.host];
+        let manifest = |backends: &[_]| ServiceManifest {
+            annotations: vec![("contiv.io/prefer-local", "true")],
+            ..ServiceManifest::new(Service::new("web", 80, backends))
+        };
+        state.put_manifest(&manifest(&all))?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        check(lab, &Service::new("web", 80, &[]), &["pod1", "pod2"], "from the start")?;
+        let [pod1, _, pod3, pod4] = all;
+        let steps: [(&[_], &[_], &str); 4] = [
+            (&[pod1, pod3, pod4], &["pod1"], "with one that is local"),
+            (&[pod3, pod4], &["pod3", "pod4"], "with none that is local"),
+            (&all, &["pod1", "pod2"], "when both are back"),
+            (&[pod3], &["pod3"], "when both and another are gone"),
+        ];
+        for (backends, expected, when) in steps {
+            let manifest = manifest(backends);
+            state.put_manifest(&manifest)?;
+            agent.wait_until_applied(&manifest.service)?;
+            check(lab, &manifest.service, expected, when)?;
+        }
+        Ok(())
+    })
 }
 
 /// A load balancer with policy Local, of whose endpoints nobody says on which node they are.

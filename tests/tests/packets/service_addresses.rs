@@ -12,8 +12,8 @@ use contiv_tests::{
 const CONNECTIONS: usize = 60;
 
 #[test]
-fn every_address_answers_from_everywhere_with_state_in_manifests() -> Result<()> {
-    isolated("service_addresses::every_address_answers_from_everywhere_with_state_in_manifests", |lab| {
+fn addresses_answer_from_everywhere_with_manifests() -> Result<()> {
+    isolated("service_addresses::addresses_answer_from_everywhere_with_manifests", |lab| {
         every_address_answers_from_everywhere(lab, &Manifests::new(lab)?)
     })
 }
@@ -58,8 +58,8 @@ fn every_address_answers_from_everywhere(lab: &Lab, state: &dyn State) -> Result
 }
 
 #[test]
-fn a_pod_reaches_itself_through_its_own_service() -> Result<()> {
-    isolated("service_addresses::a_pod_reaches_itself_through_its_own_service", |lab| {
+fn pod_reaches_itself_through_its_own_service() -> Result<()> {
+    isolated("service_addresses::pod_reaches_itself_through_its_own_service", |lab| {
         let _responder = Responder::start(&lab.pod1, TARGET_PORT)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);
         let state = Manifests::new(lab)?;
@@ -80,8 +80,8 @@ fn a_pod_reaches_itself_through_its_own_service() -> Result<()> {
 }
 
 #[test]
-fn what_is_no_address_of_a_service_is_left_alone() -> Result<()> {
-    isolated("service_addresses::what_is_no_address_of_a_service_is_left_alone", |lab| {
+fn other_addresses_are_left_alone() -> Result<()> {
+    isolated("service_addresses::other_addresses_are_left_alone", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let _others = Responder::start_all([&lab.node, &lab.node2], TARGET_PORT)?;
         let state = Manifests::new(lab)?;

@@ -12,8 +12,8 @@ use contiv_tests::{
 const NO_ANSWER: Duration = Duration::from_millis(500);
 
 #[test]
-fn two_proxies_share_a_node_by_name() -> Result<()> {
-    isolated("shared_node::two_proxies_share_a_node_by_name", |lab| {
+fn two_proxies_share_node_by_name() -> Result<()> {
+    isolated("shared_node::two_proxies_share_node_by_name", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         let services = [("ours", 1, Some("contiv")), ("theirs", 2, Some("other")), ("nobodys", 3, None)];

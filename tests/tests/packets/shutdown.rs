@@ -17,8 +17,8 @@ const CHURNING: [&str; 4] = ["c0", "c1", "c2", "c3"];
 const ROUNDS: usize = 3;
 
 #[test]
-fn what_was_in_force_when_the_agent_was_stopped_under_load_is_saved() -> Result<()> {
-    isolated("shutdown::what_was_in_force_when_the_agent_was_stopped_under_load_is_saved", |lab| {
+fn state_at_a_stop_under_load_is_saved() -> Result<()> {
+    isolated("shutdown::state_at_a_stop_under_load_is_saved", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let mut etcd = Etcd::start(lab)?;
         let options = AgentOptions::with_store(etcd.url());

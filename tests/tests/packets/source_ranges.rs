@@ -42,8 +42,8 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn only_sources_in_the_ranges_reach_the_address_of_a_load_balancer() -> Result<()> {
-    let test = "source_ranges::only_sources_in_the_ranges_reach_the_address_of_a_load_balancer";
+fn source_ranges_restrict_load_balancer_addresses() -> Result<()> {
+    let test = "source_ranges::source_ranges_restrict_load_balancer_addresses";
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
@@ -123,8 +123,8 @@ fn check(lab: &Lab, flows: &[Flow<'_>]) -> Result<()> {
 }
 
 #[test]
-fn on_demand_the_ranges_hold_for_node_ports_too() -> Result<()> {
-    isolated("source_ranges::on_demand_the_ranges_hold_for_node_ports_too", |lab| {
+fn source_ranges_restrict_node_ports_when_configured() -> Result<()> {
+    isolated("source_ranges::source_ranges_restrict_node_ports_when_configured", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         let service = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
@@ -146,8 +146,8 @@ fn on_demand_the_ranges_hold_for_node_ports_too() -> Result<()> {
 }
 
 #[test]
-fn a_node_in_the_ranges_that_has_the_address_itself_may_connect_by_it() -> Result<()> {
-    isolated("source_ranges::a_node_in_the_ranges_that_has_the_address_itself_may_connect_by_it", |lab| {
+fn node_in_ranges_that_has_address_itself_may_connect_by_it() -> Result<()> {
+    isolated("source_ranges::node_in_ranges_that_has_address_itself_may_connect_by_it", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         let cases: [(&str, &[&str], bool); 2] = [
@@ -174,8 +174,8 @@ fn a_node_in_the_ranges_that_has_the_address_itself_may_connect_by_it() -> Resul
 }
 
 #[test]
-fn a_change_of_the_ranges_counts_for_new_connections_only() -> Result<()> {
-    isolated("source_ranges::a_change_of_the_ranges_counts_for_new_connections_only", |lab| {
+fn change_of_ranges_counts_for_new_connections_only() -> Result<()> {
+    isolated("source_ranges::change_of_ranges_counts_for_new_connections_only", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         let service = Service::new("web", 80, &[lab.pod1.host]);

@@ -49,8 +49,8 @@ fn renderer(agent: &Agent<'_>, name: &str) -> Result<Value> {
 }
 
 #[test]
-fn every_kind_of_damage_is_named_with_its_service_while_no_agent_runs() -> Result<()> {
-    isolated("verify::every_kind_of_damage_is_named_with_its_service_while_no_agent_runs", |lab| {
+fn damage_is_named_with_its_service_without_an_agent() -> Result<()> {
+    isolated("verify::damage_is_named_with_its_service_without_an_agent", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]))?;
         let sticky = ServiceManifest {
@@ -114,8 +114,8 @@ fn every_kind_of_damage_is_named_with_its_service_while_no_agent_runs() -> Resul
 }
 
 #[test]
-fn routes_are_verified_too_where_the_agent_programs_them() -> Result<()> {
-    isolated("verify::routes_are_verified_too_where_the_agent_programs_them", |lab| {
+fn routes_are_verified_too_where_agent_programs_them() -> Result<()> {
+    isolated("verify::routes_are_verified_too_where_agent_programs_them", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
         let store = state.url();
@@ -163,8 +163,8 @@ fn routes_are_verified_too_where_the_agent_programs_them() -> Result<()> {
 }
 
 #[test]
-fn what_is_on_its_way_is_no_drift_however_much_changes() -> Result<()> {
-    isolated("verify::what_is_on_its_way_is_no_drift_however_much_changes", |lab| {
+fn pending_changes_are_no_drift() -> Result<()> {
+    isolated("verify::pending_changes_are_no_drift", |lab| {
         let etcd = Etcd::start(lab)?;
         let hosts = [lab.pod1.host, lab.pod2.host, lab.pod3.host];
         let services: Vec<Service> = ["a", "b", "c", "d"]
@@ -203,8 +203,8 @@ fn what_is_on_its_way_is_no_drift_however_much_changes() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_asked_is_no_drift_and_no_good_news() -> Result<()> {
-    isolated("verify::what_cannot_be_asked_is_no_drift_and_no_good_news", |lab| {
+fn unreachable_store_is_neither_drift_nor_success() -> Result<()> {
+    isolated("verify::unreachable_store_is_neither_drift_nor_success", |lab| {
         let nobody = verify_behind(lab, &[], &[])?;
         assert_eq!(nobody.code, Some(1), "{nobody:?}");
         assert!(nobody.err.contains("no agent at http://127.0.0.1:9999"), "{nobody:?}");

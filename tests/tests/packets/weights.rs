@@ -37,7 +37,7 @@ fn equal_backends_get_equal_shares() -> Result<()> {
 }
 
 #[test]
-fn a_local_backend_of_weight_three_gets_three_of_four_connections() -> Result<()> {
-    let test = "weights::a_local_backend_of_weight_three_gets_three_of_four_connections";
+fn local_backend_of_weight_three_gets_three_of_four_connections() -> Result<()> {
+    let test = "weights::local_backend_of_weight_three_gets_three_of_four_connections";
     share_of_the_local_backend(&["--local-endpoint-weight=3"], 248..=352, test)
 }

@@ -126,7 +126,7 @@ fn every_arrow_between_crates_is_one_of_those_drawn() {
 }
 
 #[test]
-fn in_the_model_only_the_wire_module_names_the_wire_messages() {
+fn only_the_wire_module_of_the_model_names_wire_messages() {
     let source = workspace::root().join("model/src");
     let naming: Vec<PathBuf> = rust_files(&source)
         .into_iter()
@@ -137,7 +137,7 @@ fn in_the_model_only_the_wire_module_names_the_wire_messages() {
 }
 
 #[test]
-fn a_wrong_arrow_is_found_whatever_its_kind() {
+fn wrong_arrow_of_any_kind_is_found() {
     let depends =
         |krate: &str, on: &str| Dependencies::from([(krate.to_owned(), BTreeSet::from([on.to_owned()]))]);
     for (krate, on) in [

@@ -68,7 +68,7 @@ fn rows_with_proof(text: &str) -> Vec<(usize, Vec<&str>)> {
 }
 
 #[test]
-fn every_row_of_the_behaviour_table_names_tests_that_exist() {
+fn every_row_of_behaviour_table_names_tests_that_exist() {
     assert!(check("docs/behaviour.md") > 50);
 }
 
@@ -78,7 +78,7 @@ fn every_promise_of_reliability_names_tests_that_exist() {
 }
 
 #[test]
-fn every_scenario_of_a_controller_names_tests_that_exist() {
+fn every_scenario_of_controller_names_tests_that_exist() {
     assert!(check("docs/controllers.md") > 45);
     assert!(check("docs/connector.md") > 15);
 }
@@ -125,7 +125,7 @@ fn release_notes(arguments: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn release_notes_are_what_the_changelog_says_of_a_version_and_of_an_unknown_one_what_is_unreleased() {
+fn release_notes_are_the_changelog_of_the_version_or_unreleased() {
     let changelog = "# Changelog\n\n## Unreleased\n\n- new\n\n## [1.2.3] - 2026-01-31\n\n\n### Added\n\n- one\n  goes on\n\n\
         ## 1.2.2\n\n- old\n";
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -144,7 +144,7 @@ fn release_notes_are_what_the_changelog_says_of_a_version_and_of_an_unknown_one_
 }
 
 #[test]
-fn the_release_notes_of_this_version_are_the_same_bytes_each_time() {
+fn release_notes_of_this_version_are_same_bytes_each_time() {
     let (is_good, notes) = release_notes(&[env!("CARGO_PKG_VERSION")]);
     assert!(is_good && notes.lines().filter(|line| line.starts_with("- ")).count() > 30, "{notes}");
     assert_eq!(release_notes(&[env!("CARGO_PKG_VERSION")]), (true, notes));

@@ -23,7 +23,7 @@ fn analyze(arguments: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn systemd_finds_nothing_wrong_with_the_units() {
+fn systemd_finds_nothing_wrong_with_units() {
     let folder = tempfile::tempdir().unwrap();
     for name in UNITS {
         // The package puts the binary there; here any program will do.
@@ -36,7 +36,7 @@ fn systemd_finds_nothing_wrong_with_the_units() {
 }
 
 #[test]
-fn the_units_leave_little_to_an_intruder() {
+fn units_leave_little_to_intruder() {
     for name in UNITS {
         let (is_good, said) = analyze(&[
             "security",
@@ -54,7 +54,7 @@ fn value(name: &str, key: &str) -> Option<String> {
 }
 
 #[test]
-fn both_units_are_told_when_they_are_ready_and_alive_and_start_again_whatever_ends_them() {
+fn systemd_units_notify_readiness_and_watchdog_and_restart() {
     for name in UNITS {
         let value = |key| value(name, key).unwrap_or_default();
         assert_eq!((value("Type"), value("NotifyAccess")), ("notify".to_owned(), "main".to_owned()));
@@ -67,14 +67,14 @@ fn both_units_are_told_when_they_are_ready_and_alive_and_start_again_whatever_en
 }
 
 #[test]
-fn the_name_of_the_host_can_be_read_under_both_units() {
+fn name_of_host_can_be_read_under_both_units() {
     for name in UNITS {
         assert_eq!(value(name, "ProcSubset"), None, "{name}: the host name is in /proc/sys");
     }
 }
 
 #[test]
-fn the_agent_has_one_capability_and_the_controllers_have_none() {
+fn agent_has_one_capability_and_controllers_have_none() {
     assert_eq!(value(UNITS[0], "CapabilityBoundingSet").as_deref(), Some("CAP_NET_ADMIN"));
     assert_eq!(value(UNITS[1], "CapabilityBoundingSet").as_deref(), Some(""));
     assert_eq!(value(UNITS[1], "AmbientCapabilities"), None);

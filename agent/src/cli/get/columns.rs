@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_a_cell_for_each_title() {
+    fn every_kind_has_cell_for_each_title() {
         let now = Timestamp::UNIX_EPOCH;
         for (kind, name) in
             Kind::ALL.into_iter().map(|kind| (kind, if kind == Kind::VppNode { "1" } else { "n" }))
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_shows_what_kubectl_shows() {
+    fn service_shows_the_columns_of_kubectl() {
         let port = |port, node_port| ServicePort {
             port,
             node_port,
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_in_the_largest_unit_that_is_worth_it() {
+    fn ages_are_in_largest_unit_that_is_worth_it() {
         let now = Timestamp::from_second(100_000_000).unwrap();
         for (seconds, expected) in
             [(-5, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (200_000, "2d"), (99_000_000, "3y")]
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_endpoints_the_first_are_shown() {
+    fn endpoints_list_long_shows_the_first() {
         let items = |count: usize| (0..count).map(|i| i.to_string()).collect();
         assert_eq!(some(items(0)), "<none>");
         assert_eq!(some(items(3)), "0,1,2");

@@ -187,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_what_came_between_two_looks() {
+    fn rate_is_the_difference_of_two_samples() {
         let shown =
             rates(vec![sample(0, &[("a", 10), ("b", 7)], &[]), sample(2, &[("a", 10), ("b", 27)], &[])]);
         assert_eq!(shown, [("b".to_owned(), 10.0), ("a".to_owned(), 0.0)]);
     }
 
     #[test]
-    fn service_that_refuses_everything_is_among_the_busiest() {
+    fn service_that_refuses_everything_is_among_busiest() {
         let refusing = |second, refused| Sample {
             refused: [(ServiceId::new("shop", "z"), refused)].into(),
             ..sample(second, &[("a", 1000 + second.unsigned_abs()), ("z", 0)], &[])
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_begin_anew_and_services_that_are_left_out_once_make_no_peak() {
+    fn counters_reset_or_services_left_out_make_no_peak() {
         let anew = rates(vec![sample(0, &[("a", 1000)], &[]), sample(1, &[("a", 3)], &[])]);
         assert_eq!(anew, [("a".to_owned(), 3.0)]);
         let left_out =
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_those_of_events_that_are_new_and_latency_is_over_all_that_are_known() {
+    fn changes_count_new_events_and_latency_all_known_events() {
         let mut rates = Rates::default();
         rates.take(sample(0, &[], &[5]));
         rates.take(sample(2, &[], &[5, 2, 4]));

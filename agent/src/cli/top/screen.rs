@@ -71,13 +71,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_nothing_happens_nothing_is_what_it_says() {
+    fn idle_services_print_that_nothing_happens() {
         let text = render(&Rates::default(), 5, None);
         assert!(text.starts_with("0 new connections/s   0 changed services/s\n"), "{text}");
     }
 
     #[test]
-    fn bars_are_in_proportion_and_none_is_longer_than_the_widest() {
+    fn bars_are_in_proportion_and_none_is_longer_than_widest() {
         assert_eq!((bar(50.0, 100.0).len(), bar(100.0, 100.0).len(), bar(0.1, 100.0).len()), (15, 30, 1));
         assert_eq!(bar(0.0, 0.0), "");
     }

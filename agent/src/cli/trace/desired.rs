@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_an_interface_cannot_become_another_argument() {
+    fn name_of_interface_cannot_become_another_argument() {
         assert_eq!(in_query("veth1&to=%").to_string(), "veth1%26to%3D%25");
     }
 }

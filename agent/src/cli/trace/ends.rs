@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_destination_is_address_port_and_protocol() {
+    fn destination_is_address_port_and_protocol() {
         let parsed = |text: &str| text.parse::<Destination>().map(|it| (it.address.to_string(), it.protocol));
         assert_eq!(parsed("10.96.0.1:53/UDP"), Ok(("10.96.0.1:53".to_owned(), Protocol::Udp)));
         assert_eq!(parsed("[fd00::1]:443"), Ok(("[fd00::1]:443".to_owned(), Protocol::Tcp)));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn target_without_address_is_a_service() {
+    fn target_without_address_is_service() {
         let parsed = |text: &str| match text.parse::<Target>() {
             Ok(Target::Service(ServiceTarget { name, port, protocol })) => {
                 Ok(format!("{}/{} {port:?} {protocol:?}", name.namespace_or("default"), name.name))
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_an_address_and_may_name_the_interface() {
+    fn source_is_address_and_may_name_interface() {
         let parsed = |text: &str| text.parse::<Source>().map(|it| (it.address.to_string(), it.interface));
         assert_eq!(parsed("10.244.1.5"), Ok(("10.244.1.5".to_owned(), None)));
         let veth1 = Some(InterfaceName::new("veth1"));

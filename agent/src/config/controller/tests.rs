@@ -18,7 +18,7 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 #[test]
-fn the_commented_default_file_documents_every_key_with_its_default() {
+fn commented_default_file_documents_every_key_with_its_default() {
     let text = include_str!("../../../../systemd/controller.toml");
     // Commented keys have no space after the sign; sentences do.
     let uncommented: String = text
@@ -37,7 +37,7 @@ fn the_commented_default_file_documents_every_key_with_its_default() {
 }
 
 #[test]
-fn the_times_of_the_lease_are_linkerds_unless_the_keys_say_otherwise() {
+fn lease_times_default_to_linkerds() {
     let defaults = ControllerConfig::default().election();
     let times = |config: &ElectionConfig| {
         [config.ttl, config.step_down_after, config.keep_alive_every].map(|time| time.as_secs())
@@ -54,7 +54,7 @@ fn the_times_of_the_lease_are_linkerds_unless_the_keys_say_otherwise() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_the_way_out() {
+fn settings_out_of_range_are_refused_with_a_hint() {
     for (file, flags, expected) in [
         ("", &[][..], "enable: name at least one of external-workloads, connector, reflector"),
         (

@@ -84,7 +84,7 @@ fn check(port: u16, ipv4: usize) -> HealthCheck {
 }
 
 #[tokio::test]
-async fn the_answer_has_the_status_headers_and_body_of_kube_proxy() {
+async fn answer_has_status_headers_and_body_of_kube_proxy() {
     let address = loopback(1);
     let running = Running::start(&[address]);
     running.say(vec![(web(), Some(check(31001, 2)))], None);
@@ -128,7 +128,7 @@ async fn each_address_answers_for_its_family() {
 }
 
 #[tokio::test]
-async fn listeners_follow_the_ports_of_services() {
+async fn listeners_follow_ports_of_services() {
     let address = loopback(3);
     let running = Running::start(&[address]);
     running.say(vec![(web(), Some(check(31001, 1))), (api(), Some(check(31002, 0)))], None);
@@ -145,7 +145,7 @@ async fn listeners_follow_the_ports_of_services() {
 }
 
 #[tokio::test]
-async fn listeners_follow_the_addresses_of_the_node() {
+async fn listeners_follow_addresses_of_node() {
     let (first, second) = (loopback(4), loopback(5));
     let running = Running::start(&[]);
     running.say(vec![(web(), Some(check(31001, 1)))], None);
@@ -159,7 +159,7 @@ async fn listeners_follow_the_addresses_of_the_node() {
 }
 
 #[tokio::test]
-async fn a_port_in_use_is_reported_and_the_others_are_served() {
+async fn port_in_use_is_reported_and_others_are_served() {
     let address = loopback(6);
     let taken = TcpListener::bind((address, 31001)).unwrap();
     let running = Running::start(&[address]);
@@ -174,7 +174,7 @@ async fn a_port_in_use_is_reported_and_the_others_are_served() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_gone_is_not_tried_again() {
+async fn address_that_is_gone_is_not_tried_again() {
     let (first, second) = (loopback(10), loopback(11));
     let taken = TcpListener::bind((first, 31001)).unwrap();
     let running = Running::start(&[first]);
@@ -188,7 +188,7 @@ async fn an_address_that_is_gone_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_port_that_was_in_use_is_tried_again_without_any_change() {
+async fn port_that_was_in_use_is_tried_again_without_any_change() {
     let address = loopback(7);
     let taken = TcpListener::bind((address, 31001)).unwrap();
     let running = Running::start(&[address]);
@@ -216,7 +216,7 @@ async fn two_services_with_one_port_are_told_of_each_other() {
 }
 
 #[tokio::test]
-async fn the_server_ends_with_the_loop_and_takes_its_listeners_along() {
+async fn server_ends_with_loop_and_takes_its_listeners_along() {
     let address = loopback(9);
     let running = Running::start(&[address]);
     running.say(vec![(web(), Some(check(31001, 1)))], None);
@@ -228,7 +228,7 @@ async fn the_server_ends_with_the_loop_and_takes_its_listeners_along() {
 }
 
 #[tokio::test]
-async fn more_health_checks_than_the_process_may_open_files_are_refused_by_name() {
+async fn health_checks_beyond_the_open_file_limit_are_refused_by_name() {
     let address = loopback(12);
     let running = Running::start_with(&[address], |server| server.room.slots = Arc::new(Semaphore::new(1)));
     running.say(vec![(web(), Some(check(31001, 1))), (api(), Some(check(31002, 1)))], None);

@@ -62,7 +62,7 @@ impl Instance {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_is_ready_and_says_who_is_active() {
+async fn standby_is_ready_and_names_the_active_instance() {
     let cluster = MemoryStore::new();
     let first = Instance::start(&cluster, "first", true);
     first.until("/readiness", |status, body| status == StatusCode::OK && body["leads"] == true).await;
@@ -75,7 +75,7 @@ async fn a_standby_is_ready_and_says_who_is_active() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_active_instance_is_ready_when_all_its_controllers_have_read_what_they_need() {
+async fn active_instance_is_ready_when_all_controllers_have_synced() {
     let instance = Instance::start(&MemoryStore::new(), "only", false);
     instance.until("/status", |_, body| body["leadership"]["leads"] == true).await;
     let (status, body) = instance.get("/readiness").await;
@@ -84,7 +84,7 @@ async fn the_active_instance_is_ready_when_all_its_controllers_have_read_what_th
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_store_it_is_alive_and_not_ready() {
+async fn controller_without_store_is_alive_but_not_ready() {
     let instance = Instance::start(&MemoryStore::new(), "only", true);
     instance.until("/readiness", |status, _| status == StatusCode::OK).await;
     instance.store.cut();
@@ -95,7 +95,7 @@ async fn without_the_store_it_is_alive_and_not_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_endpoint_answers_and_only_this_machine_changes_anything() {
+async fn endpoints_answer_and_only_loopback_may_change_anything() {
     let instance = Instance::start(&MemoryStore::new(), "only", true);
     instance.until("/readiness", |_, body| body["leads"] == true).await;
     for (method, path, _) in CONTROLLER_ENDPOINTS {

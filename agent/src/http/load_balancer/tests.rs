@@ -19,7 +19,7 @@ fn time(answer: &Answer, key: &str) -> Option<Timestamp> {
 }
 
 #[tokio::test]
-async fn an_agent_that_keeps_up_is_healthy_as_of_now() {
+async fn agent_that_keeps_up_is_healthy_as_of_now() {
     let harness = Harness::start(vec![], vec![snapshot(7, vec![])]);
     harness.renderer("dry-run", |view| view.ready).await;
     let address = serve(&harness).await;
@@ -43,7 +43,7 @@ async fn an_agent_that_keeps_up_is_healthy_as_of_now() {
 }
 
 #[tokio::test]
-async fn a_change_that_waits_for_more_than_60_s_makes_it_unhealthy() {
+async fn change_that_waits_for_more_than_60_s_makes_it_unhealthy() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![snapshot(7, vec![service("web", 1)])]);
     harness.renderer("test", |view| view.ready).await;
@@ -69,7 +69,7 @@ async fn a_change_that_waits_for_more_than_60_s_makes_it_unhealthy() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_not_read_within_60_s_of_the_start_makes_it_unhealthy() {
+async fn store_unread_60_s_after_start_is_unhealthy() {
     let harness = Harness::start(vec![], vec![]);
     harness.status().await;
     let address = serve(&harness).await;
@@ -81,7 +81,7 @@ async fn a_store_that_is_not_read_within_60_s_of_the_start_makes_it_unhealthy() 
 }
 
 #[tokio::test]
-async fn a_node_that_is_gone_takes_no_traffic_and_is_no_reason_to_restart_the_agent() {
+async fn deleted_node_takes_no_traffic_but_the_agent_stays_alive() {
     let mut harness = Harness::start(vec![], vec![snapshot(7, vec![node(loopback(30))])]);
     harness.renderer("dry-run", |view| view.ready).await;
     let address = serve(&harness).await;
@@ -93,7 +93,7 @@ async fn a_node_that_is_gone_takes_no_traffic_and_is_no_reason_to_restart_the_ag
 }
 
 #[tokio::test]
-async fn an_event_loop_that_is_gone_is_unhealthy() {
+async fn event_loop_that_is_gone_is_unhealthy() {
     let harness = Harness::start(vec![], vec![snapshot(7, vec![])]);
     harness.renderer("dry-run", |view| view.ready).await;
     let address = serve(&harness).await;

@@ -4,7 +4,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn the_page_shows_what_there_is_and_needs_no_script() {
+async fn page_shows_the_state_without_script() {
     let harness = ready(vec![]).await;
     harness.say(batch(8, vec![put(bad_service("db")), put(service("idle", 9))])).await;
     harness.history(|records| records.len() == 2).await;
@@ -33,7 +33,7 @@ async fn the_page_shows_what_there_is_and_needs_no_script() {
 }
 
 #[test]
-fn nothing_that_is_stored_can_become_a_tag() {
+fn nothing_that_is_stored_can_become_tag() {
     let hostile = "<script>alert('1')</script>\"&";
     assert_eq!(super::escape(hostile), "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;");
     assert_eq!(super::html::toned(hostile, "bad").0.matches('<').count(), 2, "our own tag, and its end");

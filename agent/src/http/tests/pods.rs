@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 #[tokio::test]
-async fn a_pod_is_attached_seen_and_detached() {
+async fn pod_is_attached_seen_and_detached() {
     let harness = ready(vec![]).await;
     let (status, body) = request(&harness, HERE, "POST", "/pods?wait=5s").await;
     assert_eq!(status, StatusCode::OK, "{body}");
@@ -18,7 +18,7 @@ async fn a_pod_is_attached_seen_and_detached() {
 }
 
 #[tokio::test]
-async fn an_addition_that_fails_says_which_renderer_failed_and_why() {
+async fn failed_attachment_names_the_renderer_and_the_reason() {
     let (spec, renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     harness.renderer("test", |view| view.ready).await;
@@ -30,7 +30,7 @@ async fn an_addition_that_fails_says_which_renderer_failed_and_why() {
 }
 
 #[tokio::test]
-async fn pods_are_changed_only_from_this_machine_and_with_a_time_that_can_be_waited() {
+async fn pod_changes_need_loopback_and_a_valid_wait() {
     let harness = ready(vec![]).await;
     for (method, path) in [("POST", "/pods"), ("DELETE", "/pods/default/pod")] {
         let (status, _) = request(&harness, "10.0.0.9:4000", method, path).await;

@@ -5,7 +5,7 @@ use super::*;
 const WEB: &str = "/trace?from=10.1.0.9&to=10.96.0.1&port=80&protocol=TCP";
 
 #[tokio::test]
-async fn a_trace_explains_a_flow_as_json_and_as_text() {
+async fn trace_explains_flow_as_json_and_as_text() {
     let harness = ready(vec![]).await;
     let json = ok(&harness, WEB).await;
     assert_eq!(json["hit"]["service"], "default/web");
@@ -20,7 +20,7 @@ async fn a_trace_explains_a_flow_as_json_and_as_text() {
 }
 
 #[tokio::test]
-async fn a_trace_before_the_store_is_read_is_an_error_and_not_a_wrong_answer() {
+async fn trace_before_store_is_read_is_error_and_not_wrong_answer() {
     let harness = Harness::start(vec![], vec![]);
     let (status, reason) = error(&harness, WEB).await;
     assert_eq!(
@@ -31,7 +31,7 @@ async fn a_trace_before_the_store_is_read_is_an_error_and_not_a_wrong_answer() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_of_a_trace_are_named() {
+async fn wrong_arguments_of_trace_are_named() {
     let harness = ready(vec![]).await;
     for (arguments, expected) in [
         ("", "from"),

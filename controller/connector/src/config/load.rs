@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_documents_is_read() {
+    fn example_of_documents_is_read() {
         let text = include_str!("../../../../docs/connector.md");
         let example = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
         let config = ConnectorConfig::parse("connector.md", example).unwrap();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_file_line_and_key() {
+    fn errors_are_named_with_file_line_and_key() {
         let wrong =
             problems("namespace = \"x\"\n\n[[registries]]\nname = \"a\"\nconsul = { uri = \"http://c\" }\n");
         assert!(wrong.starts_with("c.toml:5: registries[0].consul") && wrong.contains("uri"), "{wrong}");
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn consul_url_with_a_secret_is_refused_without_showing_it() {
+    fn consul_url_with_secret_is_refused_without_showing_it() {
         for url in [
             "http://root:s3cret@consul:8500",
             "http://root:s3cret@consul:8500/x",
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_all_said_at_once() {
+    fn errors_of_validation_are_reported_together() {
         let wrong = problems(
             "namespace = \"a/b\"\ncluster-ip-ranges = [\"10.0.0.0/16\", \"10.1.0.0/16\", \"fd00::/127\"]\n\
              [[registries]]\nname = \"A\"\nfile = \"/f\"\nservice-port = 0\n\

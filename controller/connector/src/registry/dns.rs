@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_named_by_service_and_protocol() {
+    fn record_is_named_by_service_and_protocol() {
         assert!(check_record("_dns._udp.example.org").is_ok());
         for wrong in
             ["", "web.example.org", "_http.example.org", "_http._quic.example.org", "_http._tcp", "_._tcp.a"]

@@ -41,7 +41,7 @@ async fn with_web() -> (ConsulServer, Running) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn services_instances_and_checks_of_a_consul_are_followed() {
+async fn services_instances_and_checks_of_consul_are_followed() {
     let (server, running) = with_web().await;
     server.register("web", web(2, &[]));
     server.register("odd name/x", web(9, &[]));
@@ -100,7 +100,7 @@ async fn queries_wait_for_changes_and_do_not_ask_again_and_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_consul_that_starts_again_with_a_lower_index_is_followed() {
+async fn consul_that_starts_again_with_lower_index_is_followed() {
     let (server, running) = with_web().await;
     for number in 2..30 {
         server.register("other", web(number, &[]));
@@ -116,7 +116,7 @@ async fn a_consul_that_starts_again_with_a_lower_index_is_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_index_that_goes_backwards_behind_a_proxy_is_noticed() {
+async fn index_that_goes_backwards_behind_proxy_is_noticed() {
     let server = ConsulServer::start().unwrap();
     for number in 1..9 {
         server.register("web", web(number, &[]));
@@ -135,7 +135,7 @@ async fn an_index_that_goes_backwards_behind_a_proxy_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_goes_wrong_in_a_consul_takes_nothing_away() {
+async fn consul_failures_delete_nothing() {
     let (server, running) = with_web().await;
     let failures = || running.metric("connector_registry_failures_total").parse::<u64>().unwrap_or_default();
     let faults = [Fault::Down, Fault::NoLeader, Fault::NoHealth, Fault::Truncated, Fault::NoIndex];
@@ -166,7 +166,7 @@ async fn whatever_goes_wrong_in_a_consul_takes_nothing_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_services_with_the_tag_are_asked_about() {
+async fn only_services_with_the_tag_are_queried() {
     let server = ConsulServer::start().unwrap();
     server.register("web", web(1, &["contiv"]));
     server.register("db", web(2, &[]));
@@ -196,7 +196,7 @@ async fn more_services_than_connections_take_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_read_anew_and_tls_is_verified() {
+async fn token_is_read_anew_and_tls_is_verified() {
     let authority = Authority::new().unwrap();
     let server =
         ConsulServer::start_tls(&authority.file("server.pem"), &authority.file("server-key.pem")).unwrap();

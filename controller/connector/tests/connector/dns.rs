@@ -33,7 +33,7 @@ async fn with_web(ttl: u32) -> (DnsServer, Running) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_is_asked_for_again_when_its_time_to_live_is_over() {
+async fn name_is_asked_for_again_when_its_time_to_live_is_over() {
     let (server, running) = with_web(1).await;
     server.change(|zone| {
         *zone = Zone::default();
@@ -49,7 +49,7 @@ async fn a_name_is_asked_for_again_when_its_time_to_live_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_is_not_asked_for_as_long_as_it_lives() {
+async fn name_is_not_asked_for_as_long_as_it_lives() {
     let (server, running) = with_web(600).await;
     server.change(|zone| *zone = Zone::default());
     sleep(Duration::from_secs(3)).await;
@@ -58,7 +58,7 @@ async fn a_name_is_not_asked_for_as_long_as_it_lives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dns_that_fails_takes_nothing_away() {
+async fn dns_that_fails_takes_nothing_away() {
     let (server, running) = with_web(1).await;
     let before = running.store.revision();
     server.change(|zone| zone.fails = true);

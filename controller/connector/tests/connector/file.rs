@@ -36,7 +36,7 @@ async fn with_two() -> (TempDir, PathBuf, Running) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_followed_however_it_is_replaced() {
+async fn file_is_followed_however_it_is_replaced() {
     let (folder, path, running) = with_two().await;
     fs::write(&path, text(&[("web", "10.0.0.3")])).unwrap();
     running.wait_until_behind("web", &["10.0.0.3 80"]).await;
@@ -58,7 +58,7 @@ async fn a_file_is_followed_however_it_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_being_written_is_not_read() {
+async fn file_that_is_being_written_is_not_read() {
     let (_folder, path, running) = with_two().await;
     let before = running.store.revision();
     let whole = text(&[("web", "10.0.0.3"), ("db", "10.0.0.4")]);
@@ -76,7 +76,7 @@ async fn a_file_that_is_being_written_is_not_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_gone_or_broken_takes_nothing_away() {
+async fn file_that_is_gone_or_broken_takes_nothing_away() {
     let (_folder, path, running) = with_two().await;
     let before = running.store.revision();
     for broken in ["", "services:\n", "services:\n  - name: web\n", "services: [{name: web", "other: 1\n"] {
@@ -95,7 +95,7 @@ async fn a_file_that_is_gone_or_broken_takes_nothing_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_may_come_after_the_connector() {
+async fn file_may_come_after_connector() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("later").join("services.yaml");
     let running = Running::of(FileRegistry::new(path.clone()));

@@ -32,7 +32,7 @@ fn foreign(name: &str) -> Service {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_of_a_registry_is_created_with_its_endpoints() {
+async fn service_of_registry_is_created_with_its_endpoints() {
     let running = with_web().await;
     let web = running.service("web").await;
     assert!(web.cluster_ip.starts_with("10.97."), "{web:?}");
@@ -42,7 +42,7 @@ async fn a_service_of_a_registry_is_created_with_its_endpoints() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_in_upper_case_is_lowered() {
+async fn name_in_upper_case_is_lowered() {
     let running = Running::scripted(Setup::default());
     running.say(catalog([("Web_One", WEB.1)]));
     settle().await;
@@ -51,7 +51,7 @@ async fn a_name_in_upper_case_is_lowered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_foreign_service_of_the_same_name_is_left_alone_and_reported() {
+async fn foreign_service_of_same_name_is_left_alone_and_reported() {
     let running = Running::scripted(Setup::default());
     running.put(foreign("web")).await;
     running.say(catalog([WEB, ("db", &[("10.0.0.3", 5432)])]));
@@ -68,7 +68,7 @@ async fn a_foreign_service_of_the_same_name_is_left_alone_and_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_changes_is_changed_back() {
+async fn foreign_change_of_an_object_is_undone() {
     let running = with_web().await;
     let before = running.service("web").await;
     let mut changed = before.clone();
@@ -84,7 +84,7 @@ async fn what_somebody_else_changes_is_changed_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_in_the_registry_changes_the_service() {
+async fn change_in_registry_changes_service() {
     let running = with_web().await;
     let before = running.service("web").await;
     running.say(catalog([("web", &[("10.0.0.2", 81)])]));
@@ -96,7 +96,7 @@ async fn a_change_in_the_registry_changes_the_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_deletes_is_created_again() {
+async fn foreign_deletion_of_an_object_is_undone() {
     let running = with_web().await;
     let before = running.service("web").await;
     for kind in [Kind::Service, Kind::Endpoints] {
@@ -108,7 +108,7 @@ async fn what_somebody_else_deletes_is_created_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_that_says_that_there_is_nothing_has_its_services_deleted() {
+async fn registry_reporting_nothing_has_its_services_deleted() {
     let running = with_web().await;
     running.put(foreign("other")).await;
     running.say(catalog([]));
@@ -119,7 +119,7 @@ async fn a_registry_that_says_that_there_is_nothing_has_its_services_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_changes_in_a_second_are_one_transaction() {
+async fn many_changes_in_second_are_one_transaction() {
     let running = with_web().await;
     let before = running.store.revision();
     for port in 100..150 {
@@ -132,7 +132,7 @@ async fn many_changes_in_a_second_are_one_transaction() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_registry_is_heard_after_five_seconds() {
+async fn busy_registry_is_heard_after_five_seconds() {
     let running = with_web().await;
     let (start, before) = (Instant::now(), running.store.revision());
     let mut port = 100;
@@ -146,7 +146,7 @@ async fn a_busy_registry_is_heard_after_five_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_written_before_the_namespace_is_there() {
+async fn nothing_is_written_before_namespace_is_there() {
     let running = Running::scripted(Setup { wait_for_namespace: true, ..Setup::default() });
     running.say(catalog([WEB]));
     settle().await;
@@ -157,7 +157,7 @@ async fn nothing_is_written_before_the_namespace_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_the_namespace_ends_with_the_controller() {
+async fn waiting_for_namespace_ends_with_controller() {
     let running = Running::scripted(Setup { wait_for_namespace: true, ..Setup::default() });
     running.say(catalog([WEB]));
     sleep(Duration::from_millis(500)).await;
@@ -167,7 +167,7 @@ async fn waiting_for_the_namespace_ends_with_the_controller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_that_fails_takes_nothing_away() {
+async fn registry_that_fails_takes_nothing_away() {
     let running = with_web().await;
     let before = running.store.revision();
     for say in [ScriptedAction::Fail, ScriptedAction::Panic, ScriptedAction::Fail] {
@@ -184,7 +184,7 @@ async fn a_registry_that_fails_takes_nothing_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_takes_over_deletes_nothing_before_the_registry_has_answered() {
+async fn new_leader_deletes_nothing_before_the_registry_answered() {
     let (holder, lease) = Lease::manual();
     let running = Running::scripted(Setup { lease, ..Setup::default() });
     holder.grant();
@@ -208,7 +208,7 @@ async fn a_process_that_takes_over_deletes_nothing_before_the_registry_has_answe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_with_tags_becomes_several_which_go_with_it() {
+async fn service_with_tags_becomes_several_which_go_with_it() {
     let aggregator = Aggregator { suffix_tag: "version".to_owned(), ..Aggregator::default() };
     let running = Running::scripted(Setup { aggregator, ..Setup::default() });
     let ScriptedAction::All(mut tagged) = catalog([WEB]) else { unreachable!() };
@@ -227,7 +227,7 @@ async fn a_service_with_tags_becomes_several_which_go_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_the_end_the_store_is_as_the_registry_says_whatever_goes_wrong() {
+async fn store_converges_to_the_registry_despite_faults() {
     for seed in 0..20 {
         let running = Running::scripted(Setup { faults: Faults::seeded(seed), ..Setup::default() });
         for port in 80..90 {

@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_the_input_does_not_matter(
+    fn order_of_input_does_not_matter(
         service in services(), workloads in all_workloads(), slices in slices(), seed in any::<prop::sample::Index>(),
     ) {
         let mut turned = workloads.clone();

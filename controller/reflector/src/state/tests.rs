@@ -47,7 +47,7 @@ fn one(name: &str, action: Action) -> Vec<(String, Action)> {
 }
 
 #[test]
-fn the_first_pass_adds_what_is_missing_updates_what_differs_and_sweeps_the_rest() {
+fn first_pass_adds_missing_updates_different_sweeps_the_rest() {
     let (same, new) = (service("10.96.0.1"), service("10.96.0.2"));
     let state = both(&[("a", &new), ("b", &same), ("c", &new)], &[("b", &same), ("c", &same), ("d", &same)]);
     let expected = [("a", Action::Add), ("c", Action::Update), ("d", Action::Delete)];
@@ -55,7 +55,7 @@ fn the_first_pass_adds_what_is_missing_updates_what_differs_and_sweeps_the_rest(
 }
 
 #[test]
-fn nothing_is_swept_before_kubernetes_was_listed_and_nothing_added_before_the_store_was() {
+fn nothing_is_swept_or_added_before_both_sides_are_listed() {
     let mut state = State::default();
     state.list_stored(list(&[("a", "{}")]));
     state.change_wanted(put("b", "{}", 8));
@@ -66,13 +66,13 @@ fn nothing_is_swept_before_kubernetes_was_listed_and_nothing_added_before_the_st
 }
 
 #[test]
-fn what_another_hand_wrote_the_same_is_not_written_again() {
+fn value_already_written_by_others_is_not_written_again() {
     let by_hand = r#"{ "clusterIp" : "10.96.0.1", "annotations": {}, "unknown": 7 }"#;
     assert_eq!(planned(&both(&[("a", &service("10.96.0.1"))], &[("a", by_hand)])), []);
 }
 
 #[test]
-fn what_is_somebody_elses_is_neither_written_nor_swept() {
+fn foreign_values_are_neither_written_nor_swept() {
     let mut state = both(&[("a", "{}")], &[("a", FOREIGN), ("b", FOREIGN)]);
     assert_eq!(planned(&state), []);
     // When they let it go, it is the reflector's.
@@ -83,7 +83,7 @@ fn what_is_somebody_elses_is_neither_written_nor_swept() {
 }
 
 #[test]
-fn what_cannot_be_read_in_kubernetes_stays_as_it_is_stored() {
+fn value_unreadable_in_kubernetes_stays_as_stored() {
     let mut state = both(&[("a", "")], &[("a", "{}")]);
     assert_eq!(planned(&state), []);
     state.change_wanted(put("a", &service("10.96.0.1"), 8));
@@ -95,14 +95,14 @@ fn what_cannot_be_read_in_kubernetes_stays_as_it_is_stored() {
 }
 
 #[test]
-fn what_cannot_be_read_in_the_store_is_replaced_or_swept() {
+fn value_unreadable_in_the_store_is_replaced_or_swept() {
     let state = both(&[("a", "{}")], &[("a", "{oops"), ("b", "{oops")]);
     let expected = [("a", Action::Update), ("b", Action::Delete)];
     assert_eq!(planned(&state), expected.map(|(name, action)| (name.to_owned(), action)));
 }
 
 #[test]
-fn the_echo_of_an_older_write_is_no_news() {
+fn echo_of_older_write_is_no_news() {
     let (first, second) = (service("10.96.0.1"), service("10.96.0.2"));
     let mut state = both(&[("a", &first)], &[]);
     state.written(&state.plan(100), 8);
@@ -122,7 +122,7 @@ fn the_echo_of_an_older_write_is_no_news() {
 }
 
 #[test]
-fn what_somebody_does_to_a_key_is_undone() {
+fn foreign_change_of_a_key_is_undone() {
     let mut state = both(&[("a", "{}")], &[("a", "{}")]);
     state.change_stored(put("a", &service("10.96.0.9"), 8));
     assert_eq!(planned(&state), one("a", Action::Update));
@@ -143,7 +143,7 @@ fn parked_key_blocks_no_other_and_returns_when_it_is_heard_of() {
 }
 
 #[test]
-fn a_batch_has_an_end_in_number_and_in_size() {
+fn batch_has_end_in_number_and_in_size() {
     let names: Vec<String> = (0..250).map(|i| format!("s{i:03}")).collect();
     let all: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "{}")).collect();
     assert_eq!(both(&all, &[]).plan(100).len(), 100);
@@ -270,7 +270,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn whatever_happens_the_store_ends_up_as_kubernetes_says_and_then_nothing_is_written(
+    fn store_converges_to_kubernetes_and_then_nothing_is_written(
         happenings in proptest::collection::vec(step(), 0..40)
     ) {
         let (mut world, mut state) = (ModelStore::default(), State::default());

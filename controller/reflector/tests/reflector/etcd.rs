@@ -23,7 +23,7 @@ fn election(identity: &str) -> ElectionConfig {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_etcd_that_lost_its_data_is_filled_again() {
+async fn etcd_that_lost_its_data_is_filled_again() {
     let server = ApiServer::start().unwrap();
     for i in 0..300 {
         server.put(service(&format!("s{i:03}"), "None")).unwrap();
@@ -47,7 +47,7 @@ async fn an_etcd_that_lost_its_data_is_filled_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_instances_one_writes_and_the_other_takes_over() {
+async fn two_instances_one_writes_and_the_other_takes_over() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "10.96.0.1")).unwrap();
     let etcd = Etcd::start().await.unwrap();

@@ -8,7 +8,7 @@ use crate::cluster::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_fails_now_and_then_ends_up_right() {
+async fn store_that_fails_now_and_then_ends_up_right() {
     for seed in 0..4 {
         let server = ApiServer::start().unwrap();
         let store = MemoryStore::with_faults(Faults::seeded(seed));
@@ -52,7 +52,7 @@ fn sorted(keys: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_happens_while_the_store_is_away_is_there_when_it_is_back() {
+async fn changes_during_a_store_outage_arrive_afterwards() {
     let server = ApiServer::start().unwrap();
     server.put(service("a", "10.96.0.1")).unwrap();
     let store = MemoryStore::new();
@@ -67,7 +67,7 @@ async fn what_happens_while_the_store_is_away_is_there_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_somebody_does_to_reflected_objects_is_undone() {
+async fn foreign_changes_to_reflected_objects_are_undone() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "10.96.0.1")).unwrap();
     let store = MemoryStore::new();

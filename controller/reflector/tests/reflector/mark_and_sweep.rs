@@ -24,7 +24,7 @@ async fn every_type_is_reflected_in_contivs_form() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_pass_adds_updates_and_sweeps_and_counts_each_once() {
+async fn first_pass_adds_updates_and_sweeps_and_counts_each_once() {
     let server = ApiServer::start().unwrap();
     for (name, ip) in [("same", "10.96.0.1"), ("differs", "10.96.0.2"), ("missing", "10.96.0.3")] {
         server.put(service(name, ip)).unwrap();
@@ -76,7 +76,7 @@ async fn changes_follow_and_what_changes_nothing_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_vanished_during_a_disconnect_is_removed() {
+async fn object_gone_during_a_disconnect_is_removed() {
     let server = ApiServer::start().unwrap();
     for name in ["gone", "stays"] {
         server.put(service(name, "10.96.0.1")).unwrap();
@@ -96,7 +96,7 @@ async fn what_vanished_during_a_disconnect_is_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_somebody_elses_is_never_touched() {
+async fn foreign_objects_are_never_touched() {
     let server = ApiServer::start().unwrap();
     server.put(service("taken", "10.96.0.1")).unwrap();
     let slice = Key::new(Kind::EndpointSlice, "default", "vm-1").unwrap().to_path();
@@ -122,7 +122,7 @@ async fn what_is_somebody_elses_is_never_touched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endpoints_by_which_leaders_are_elected_are_never_written_and_old_ones_are_swept() {
+async fn leader_election_endpoints_are_never_written_and_old_ones_swept() {
     let server = ApiServer::start().unwrap();
     let leader =
         json!({ "metadata": { "annotations": { "control-plane.alpha.kubernetes.io/leader": "{}" } } });
@@ -136,7 +136,7 @@ async fn endpoints_by_which_leaders_are_elected_are_never_written_and_old_ones_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_that_becomes_unreadable_stays_as_it_was_until_it_can_be_read_or_is_gone() {
+async fn unreadable_object_stays_until_it_is_readable_or_gone() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "10.96.0.1")).unwrap();
     let store = MemoryStore::new();

@@ -143,7 +143,7 @@ async fn reflected(server: &ApiServer) -> Values {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_is_the_same_as_a_manifest_at_the_api_server_and_reflected() {
+async fn object_is_same_as_manifest_at_api_server_and_reflected() {
     let folder = tempfile::tempdir().unwrap();
     let server = ApiServer::start().unwrap();
     for (number, object) in objects().into_iter().enumerate() {
@@ -169,7 +169,7 @@ fn stored(values: &Values, keyword: &str, name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_reflected_has_everything_that_services_depend_on() {
+async fn reflected_objects_keep_everything_services_depend_on() {
     let server = ApiServer::start().unwrap();
     for object in objects() {
         server.put(object).unwrap();
@@ -233,7 +233,7 @@ fn has(object: &Value, expected: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_dead_weight_at_the_api_server_makes_no_difference() {
+async fn dead_weight_at_the_api_server_makes_no_difference() {
     let (plain, heavy) = (ApiServer::start().unwrap(), ApiServer::start().unwrap());
     for object in objects() {
         plain.put(object.clone()).unwrap();

@@ -18,7 +18,7 @@ async fn until_watched(server: &ApiServer, watches: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_takes_over_without_listing_anything_again() {
+async fn standby_takes_over_without_listing_anything_again() {
     let server = ApiServer::start().unwrap();
     for (name, ip) in [("changed", "10.96.0.1"), ("gone", "10.96.0.2")] {
         server.put(service(name, ip)).unwrap();
@@ -56,7 +56,7 @@ async fn a_standby_takes_over_without_listing_anything_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_that_was_cut_off_without_a_word_takes_nothing_back() {
+async fn standby_that_was_cut_off_without_word_takes_nothing_back() {
     let server = ApiServer::start().unwrap();
     server.put(service("old", "10.96.0.1")).unwrap();
     let store = MemoryStore::new();

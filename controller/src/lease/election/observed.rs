@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_before_the_key_was_created_does_not_say_that_it_is_gone() {
+    fn observation_older_than_the_key_does_not_say_it_is_gone() {
         let mut observed = ObservedKey::new("/e");
         observed.take_in(FeedEvent::Snapshot(Snapshot { revision: 4, ..Snapshot::default() }));
         assert!(observed.is_absent() && !observed.has_gone(5));

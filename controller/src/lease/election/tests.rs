@@ -58,7 +58,7 @@ async fn one_of_several_wins_and_keeps_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_resigns_hands_over_at_once() {
+async fn resigning_leader_hands_over_at_once() {
     let store = MemoryStore::new();
     let mut processes = three(&store);
     for _ in 0..3 {
@@ -71,7 +71,7 @@ async fn who_resigns_hands_over_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_dropped_hands_over_too() {
+async fn dropped_leader_hands_over_at_once() {
     let store = MemoryStore::new();
     let mut processes = three(&store);
     until_held(&processes, Duration::from_secs(1)).await;
@@ -80,7 +80,7 @@ async fn who_is_dropped_hands_over_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_cut_off_steps_down_before_another_wins() {
+async fn partitioned_leader_steps_down_before_another_wins() {
     let processes = three(&MemoryStore::new());
     until_held(&processes, Duration::from_secs(1)).await;
     let first = holder(&processes).unwrap();
@@ -101,7 +101,7 @@ async fn who_is_cut_off_steps_down_before_another_wins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_cut_off_for_a_moment_keeps_it() {
+async fn briefly_partitioned_leader_keeps_the_lease() {
     let processes = three(&MemoryStore::new());
     until_held(&processes, Duration::from_secs(1)).await;
     let first = holder(&processes).unwrap();
@@ -115,7 +115,7 @@ async fn who_is_cut_off_for_a_moment_keeps_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loses_the_key_to_somebodys_hand_steps_down() {
+async fn leader_whose_key_is_deleted_by_hand_steps_down() {
     let store = MemoryStore::new();
     let processes = three(&store);
     until_held(&processes, Duration::from_secs(1)).await;
@@ -128,7 +128,7 @@ async fn who_loses_the_key_to_somebodys_hand_steps_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_fence_is_the_revision_at_which_the_key_was_created() {
+async fn fence_is_revision_at_which_key_was_created() {
     let store = MemoryStore::new();
     let processes = vec![enter(&store, "a")];
     until_held(&processes, Duration::from_secs(1)).await;
@@ -139,7 +139,7 @@ async fn the_fence_is_the_revision_at_which_the_key_was_created() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_lost_loses_no_election() {
+async fn answer_that_is_lost_loses_no_election() {
     // Every answer of a transaction is lost; the key is seen all the same.
     let store = MemoryStore::with_faults(Faults { lost_answer: 1.0, ..Faults::NONE });
     let processes = vec![enter(&store, "a")];
@@ -148,7 +148,7 @@ async fn an_answer_that_is_lost_loses_no_election() {
 
 /// Whatever goes wrong: never two, and soon somebody again.
 #[tokio::test(start_paused = true)]
-async fn there_are_never_two_whatever_goes_wrong() {
+async fn two_leaders_never_exist_despite_faults() {
     let mut winners = BTreeSet::new();
     for seed in 0..4 {
         let store = MemoryStore::with_faults(Faults::seeded(seed));
@@ -190,7 +190,7 @@ async fn times_that_do_not_fit_are_refused() {
 }
 
 #[tokio::test]
-async fn a_store_without_leases_is_refused_with_the_way_out() {
+async fn store_without_leases_is_refused_with_way_out() {
     let folder = tempfile::tempdir().unwrap();
     let store = contiv_store::dir::DirStore::open(folder.path()).await.unwrap();
     let error = Election::enter(Arc::new(store), ElectionConfig::new(KEY, "a")).unwrap_err();

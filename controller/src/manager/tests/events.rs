@@ -11,7 +11,7 @@ fn named() -> Mapper<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_managed_object_is_reconciled_at_the_start_and_on_each_change() {
+async fn managed_object_is_reconciled_at_start_and_on_each_change() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     put(&store, "/u/1", "of another type").await;
@@ -31,7 +31,7 @@ async fn a_managed_object_is_reconciled_at_the_start_and_on_each_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watched_object_asks_for_whom_its_old_and_its_new_state_concern() {
+async fn watched_object_maps_both_its_old_and_its_new_state() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/w/1", "x").await;
     let running = run(&store, logging(&log).with_watch(&texts("w"), named()));
@@ -49,7 +49,7 @@ async fn a_watched_object_asks_for_whom_its_old_and_its_new_state_concern() {
 /// Keeping only the first and the last state of several would forget the one in the middle, though somebody may have
 /// been reconciled by it.
 #[tokio::test(start_paused = true)]
-async fn states_in_between_are_mapped_too_while_the_mapper_fails() {
+async fn states_in_between_are_mapped_too_while_mapper_fails() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let is_broken = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let mapper = Mapper::new({
@@ -77,7 +77,7 @@ async fn states_in_between_are_mapped_too_while_the_mapper_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapper_that_panics_is_tried_again_and_does_not_hold_up_the_others() {
+async fn panicking_mapper_is_retried_and_blocks_no_other() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let calls = Arc::new(AtomicUsize::new(0));
     let mapper = Mapper::of({
@@ -100,7 +100,7 @@ async fn a_mapper_that_panics_is_tried_again_and_does_not_hold_up_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_custom_watch_asks_for_whom_its_events_concern_also_after_a_restart() {
+async fn custom_watch_maps_its_events_also_after_a_restart() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let (sender, receiver) = mpsc::channel(10);
     let failures = AtomicUsize::new(0);
@@ -171,7 +171,7 @@ async fn indexes_and_queries_are_there_for_reconcilers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_are_reconciled_after_a_quiet_period() {
+async fn changes_are_reconciled_after_quiet_period() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let debounce = Debounce { quiet: Duration::from_secs(1), longest: Duration::from_secs(5) };
     let running = run(&store, logging(&log).with_debounce(debounce));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn the_first_pass_is_over_when_every_listed_key_was_reconciled_once_with_success() {
+async fn first_pass_ends_when_every_listed_key_was_reconciled() {
     let (store, log) = (MemoryStore::new(), Log::new());
     for key in ["/t/1", "/t/2", "/t/3"] {
         put(&store, key, "a").await;
@@ -45,7 +45,7 @@ async fn the_first_pass_is_over_when_every_listed_key_was_reconciled_once_with_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_pass_of_an_empty_list_is_over_at_once() {
+async fn first_pass_of_empty_list_is_over_at_once() {
     let log = Log::new();
     let builder = logging(&log).with_background({
         let log = log.clone();
@@ -65,7 +65,7 @@ async fn the_first_pass_of_an_empty_list_is_over_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_known_object_is_there_until_its_deletion_was_reconciled() {
+async fn last_known_object_is_there_until_its_deletion_was_reconciled() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     let failures = Arc::new(AtomicUsize::new(0));
@@ -96,7 +96,7 @@ async fn the_last_known_object_is_there_until_its_deletion_was_reconciled() {
 
 /// The reconciler would take it for gone, and delete what belongs to it.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_could_never_be_read_is_not_taken_for_gone() {
+async fn object_that_could_never_be_read_is_not_taken_for_gone() {
     let (store, log) = (MemoryStore::new(), Log::new());
     for key in ["/t/1", "/t/2", "/t/3"] {
         put(&store, key, "!unreadable").await;

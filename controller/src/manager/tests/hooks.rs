@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn an_initializer_that_fails_is_tried_again_before_anything_else() {
+async fn initializer_that_fails_is_tried_again_before_anything_else() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     let attempts = AtomicUsize::new(0);
@@ -30,7 +30,7 @@ async fn an_initializer_that_fails_is_tried_again_before_anything_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_background_task_starts_before_the_first_list_and_is_awaited_at_the_end() {
+async fn background_task_starts_before_the_first_list_and_is_awaited() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     store.cut();
@@ -63,7 +63,7 @@ async fn the_background_task_starts_before_the_first_list_and_is_awaited_at_the_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_background_task_that_ends_well_ends_nothing_and_one_that_fails_starts_everything_again() {
+async fn background_task_success_ends_nothing_and_failure_restarts_all() {
     for (fails, expected) in
         [(false, vec!["background", "/t/1 a"]), (true, vec!["background", "background", "/t/1 a"])]
     {
@@ -102,7 +102,7 @@ async fn start_and_stop_are_told_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_outside_the_reconciler_starts_everything_again() {
+async fn panic_outside_reconciler_starts_everything_again() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     let count = AtomicUsize::new(0);

@@ -29,13 +29,13 @@ async fn times(builder: impl FnOnce(&Log) -> ControllerBuilder<String>, duration
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_is_retried_with_a_back_off_until_it_is_well() {
+async fn error_is_retried_with_back_off_until_it_is_well() {
     let answer = |run| if run < 4 { Err("not yet".into()) } else { Ok(Outcome::Done) };
     assert_eq!(times(|log| answering(log, answer), ms(1000)).await, [0, 5, 15, 35, 75]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_retried_as_an_error_is() {
+async fn panic_is_retried_as_error_is() {
     let answer = |run| {
         assert!(run > 1, "as this test wants");
         Ok(Outcome::Done)
@@ -44,7 +44,7 @@ async fn a_panic_is_retried_as_an_error_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_before_the_first_await_is_an_error_too() {
+async fn panic_before_first_await_is_error_too() {
     let count = AtomicUsize::new(0);
     let log = Log::new();
     let inner = log.clone();
@@ -62,7 +62,7 @@ async fn a_panic_before_the_first_await_is_an_error_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requeue_after_a_second_is_not_before_750_ms() {
+async fn requeue_after_second_is_not_before_750_ms() {
     let answer =
         |run| Ok(if run == 0 { Outcome::RequeueAfter(Duration::from_secs(1)) } else { Outcome::Done });
     let times = times(|log| answering(log, answer), Duration::from_secs(10)).await;
@@ -76,7 +76,7 @@ async fn requeue_now_is_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn success_forgets_the_failures_before_it() {
+async fn success_forgets_failures_before_it() {
     let answer = |run| match run {
         0 | 1 | 3 => Err("fails".into()),
         2 => Ok(Outcome::RequeueAfter(ms(985))),
@@ -86,7 +86,7 @@ async fn success_forgets_the_failures_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_budget_of_5_is_6_runs_and_a_resync_heals_the_dropped_key() {
+async fn retry_budget_of_5_is_6_runs_and_resync_heals_dropped_key() {
     let builder = |log: &Log| {
         let answer = |run| if run < 6 { Err("fails".into()) } else { Ok(Outcome::Done) };
         answering(log, answer).with_retry_budget(5).with_resync(Some(Duration::from_secs(100)))
@@ -98,14 +98,14 @@ async fn a_retry_budget_of_5_is_6_runs_and_a_resync_heals_the_dropped_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_resync_a_dropped_key_waits_for_the_next_change() {
+async fn dropped_key_without_resync_waits_for_the_next_change() {
     let answer = |_| Err("fails".into());
     let builder = |log: &Log| answering(log, answer).with_retry_budget(2).with_resync(None);
     assert_eq!(times(builder, Duration::from_secs(1_000_000)).await, [0, 5, 15]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_is_resynced_after_a_jittered_interval_again_and_again() {
+async fn object_is_resynced_after_jittered_interval_again_and_again() {
     let builder =
         |log: &Log| answering(log, |_| Ok(Outcome::Done)).with_resync(Some(Duration::from_secs(1000)));
     let times = times(builder, Duration::from_secs(3000)).await;
@@ -117,7 +117,7 @@ async fn an_object_is_resynced_after_a_jittered_interval_again_and_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_does_not_lead_to_a_second_resync() {
+async fn error_does_not_lead_to_second_resync() {
     let answer = |run| if run == 0 { Err("fails".into()) } else { Ok(Outcome::Done) };
     let builder = |log: &Log| answering(log, answer).with_resync(Some(Duration::from_secs(1000)));
     let times = times(builder, Duration::from_secs(1100)).await;
@@ -126,7 +126,7 @@ async fn an_error_does_not_lead_to_a_second_resync() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_object_is_not_resynced() {
+async fn deleted_object_is_not_resynced() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     let running = run(&store, logging(&log).with_resync(Some(Duration::from_secs(1000))));

@@ -6,7 +6,7 @@ use super::*;
 use crate::Background;
 
 #[tokio::test(start_paused = true)]
-async fn a_singleton_runs_only_while_the_lease_is_held() {
+async fn singleton_runs_only_while_lease_is_held() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     let running = run_without_lease(&store, logging(&log));
@@ -28,7 +28,7 @@ async fn a_singleton_runs_only_while_the_lease_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_on_each_node_needs_no_lease() {
+async fn controller_on_each_node_needs_no_lease() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     let running = run_without_lease(&store, logging(&log).with_placement(Placement::EachNode));
@@ -39,7 +39,7 @@ async fn what_runs_on_each_node_needs_no_lease() {
 
 /// consul does not wait: its old task can end after the new one began.
 #[tokio::test(start_paused = true)]
-async fn the_old_run_has_ended_before_the_new_one_starts_however_fast_the_lease_comes_back() {
+async fn old_run_ends_before_a_new_one_starts() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let builder = logging(&log).with_background({
         let log = log.clone();
@@ -74,7 +74,7 @@ impl Drop for OnDrop {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_lease_drops_what_is_under_way_and_resets_the_back_off() {
+async fn lost_lease_drops_running_work_and_resets_the_backoff() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     let builder = Controller::for_type(&texts("t")).with_reconciler({
@@ -116,7 +116,7 @@ async fn a_lost_lease_drops_what_is_under_way_and_resets_the_back_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_writer_of_a_run_is_fenced_by_the_lease_under_which_it_began() {
+async fn writer_of_run_is_fenced_by_lease_under_which_it_began() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let create_revision = put(&store, "/lease", "me").await;
     put(&store, "/t/1", "todo").await;
@@ -148,7 +148,7 @@ async fn the_writer_of_a_run_is_fenced_by_the_lease_under_which_it_began() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_warm_standby_begins_with_what_happened_while_it_waited_and_lists_nothing_again() {
+async fn warm_standby_resumes_without_listing_again() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let owners = texts("o");
     let builder = logging(&log)
@@ -201,7 +201,7 @@ impl Background<String> for Counting {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_background_task_of_a_warm_standby_goes_on_from_what_it_prepared() {
+async fn warm_standby_background_task_resumes_what_it_prepared() {
     for (is_warm, expected) in
         [(true, ["goes on from 3", "goes on from 0"]), (false, ["goes on from 0", "goes on from 0"])]
     {

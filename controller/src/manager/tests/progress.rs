@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn what_is_at_rest_or_at_work_moves_and_what_does_not_run_yet_does_not() {
+async fn resting_or_working_controllers_count_as_moving() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let mut manager = Manager::new(store.shared(), Lease::always_leader());
     manager.register(logging(&log).build().unwrap()).unwrap();
@@ -22,7 +22,7 @@ async fn what_is_at_rest_or_at_work_moves_and_what_does_not_run_yet_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconciler_that_hangs_is_a_stall_after_five_minutes_and_named() {
+async fn reconciler_that_hangs_is_stall_after_five_minutes_and_named() {
     let store = MemoryStore::new();
     put(&store, "/t/1", "a").await;
     let hangs = Controller::for_type(&texts("t"))

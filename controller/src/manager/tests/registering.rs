@@ -20,7 +20,7 @@ fn index() -> Index<String> {
 }
 
 #[test]
-fn misuse_is_an_error_that_says_what_to_do() {
+fn misuse_is_an_error_with_a_hint() {
     let mapper = || Mapper::of(|_: &Object<String>| vec![]);
     let zero_bucket = TokenBucket { per_second: 0.0, burst: 1 };
     for (builder, message) in [
@@ -48,14 +48,14 @@ fn misuse_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
-fn an_index_of_the_wrong_type_is_no_panic() {
+fn index_of_wrong_type_is_no_panic() {
     let wrong = crate::ResourceType::new("t", "/t/", |_| Ok::<u32, BoxError>(1));
     let builder = plain("t").with_index(&wrong, Index::single("n", |_: &Object<u32>| None));
     assert!(matches!(builder.build(), Err(BuildError::IndexOfUnwatched { .. })));
 }
 
 #[test]
-fn a_controller_prints_as_in_consul() {
+fn controller_prints_as_in_consul() {
     let controller = plain("demo.v2.Artist")
         .with_watch(&texts("demo.v2.Album"), Mapper::of(|_: &Object<String>| vec![]))
         .with_backoff(Duration::from_secs(5), Duration::from_secs(3600))
@@ -78,7 +78,7 @@ fn manager(controllers: Vec<Controller<String>>) -> Manager {
 }
 
 #[test]
-fn two_controllers_of_one_name_are_refused_unless_one_is_renamed() {
+fn duplicate_controller_names_are_refused_unless_renamed() {
     let mut manager = manager(vec![plain("t").build().unwrap()]);
     let error = manager.register(plain("t").build().unwrap()).unwrap_err();
     assert!(error.to_string().contains("another name with named"), "{error}");
@@ -86,7 +86,7 @@ fn two_controllers_of_one_name_are_refused_unless_one_is_renamed() {
 }
 
 #[test]
-fn the_graph_of_types_is_printed_as_mermaid() {
+fn graph_of_types_is_printed_as_mermaid() {
     let manager = manager(vec![watching("a.v1", &["b", "c"]), watching("d", &["a.v1"])]);
     let expected = "\
 flowchart TD

@@ -16,7 +16,7 @@ fn slow(log: &Log, duration: Duration) -> ControllerBuilder<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_under_way_finishes_and_what_waits_is_left() {
+async fn stop_finishes_running_work_and_drops_waiting_work() {
     let (store, log) = (MemoryStore::new(), Log::new());
     for key in ["/t/1", "/t/2", "/t/3"] {
         put(&store, key, "a").await;
@@ -28,7 +28,7 @@ async fn what_is_under_way_finishes_and_what_waits_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_longer_than_the_grace_is_dropped() {
+async fn stop_drops_work_that_outlasts_the_grace_period() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     let running = run(&store, slow(&log, Duration::from_secs(3600)));
@@ -40,7 +40,7 @@ async fn what_takes_longer_than_the_grace_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_stops_whatever_its_controllers_wait_for() {
+async fn manager_stops_controllers_in_every_wait() {
     let store = MemoryStore::new();
     store.cut();
     let log = Log::new();

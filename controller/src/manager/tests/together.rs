@@ -7,7 +7,7 @@ use crate::{Mapper, Write, testing::Faults};
 use contiv_store::{Operation, Store};
 
 #[tokio::test(start_paused = true)]
-async fn no_more_runs_than_the_concurrency_and_never_two_of_one_key() {
+async fn no_more_runs_than_concurrency_and_never_two_of_one_key() {
     let store = MemoryStore::new();
     for key in 0..10 {
         put(&store, &format!("/t/{key}"), "a").await;
@@ -45,7 +45,7 @@ async fn no_more_runs_than_the_concurrency_and_never_two_of_one_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_while_a_key_waits_are_one_run() {
+async fn changes_while_key_waits_are_one_run() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/0", "slow").await;
     let builder = Controller::for_type(&texts("t")).with_reconciler({
@@ -92,7 +92,7 @@ async fn nothing_is_reconciled_before_every_watched_type_is_listed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_fails_does_not_hold_up_another() {
+async fn controller_that_fails_does_not_hold_up_another() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     let mut manager = Manager::new(store.shared(), Lease::always_leader());
@@ -159,7 +159,7 @@ fn copying() -> ControllerBuilder<String> {
 /// No change is lost, whatever goes wrong: compactions, broken watches, conflicts, lost answers, delays, a lease that
 /// comes and goes.
 #[tokio::test(start_paused = true)]
-async fn in_the_end_everything_is_as_it_should_be_whatever_goes_wrong() {
+async fn controllers_together_converge_despite_faults() {
     for seed in 0..20 {
         let store = MemoryStore::with_faults(Faults::seeded(seed));
         let mut random = StdRng::seed_from_u64(seed);

@@ -5,7 +5,7 @@ use super::*;
 const DEBOUNCE: Debounce = Debounce { quiet: ms(100), longest: ms(500) };
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_period_makes_one_of_many() {
+async fn quiet_period_makes_one_of_many() {
     let queue = WorkQueue::new("test");
     let start = Instant::now();
     for _ in 0..3 {
@@ -18,7 +18,7 @@ async fn a_quiet_period_makes_one_of_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_producer_is_heard_after_the_longest_time() {
+async fn busy_producer_is_heard_after_longest_time() {
     let queue = WorkQueue::new("test");
     let start = Instant::now();
     let producer = {
@@ -36,7 +36,7 @@ async fn a_busy_producer_is_heard_after_the_longest_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ending_the_queue_ends_the_wait() {
+async fn ending_queue_ends_wait() {
     let queue = WorkQueue::new("test");
     queue.add_debounced("sync", DEBOUNCE);
     let start = Instant::now();
@@ -60,7 +60,7 @@ async fn addition_without_debounce_does_not_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_earlier_time_is_kept_and_a_later_one_gives_way() {
+async fn earlier_time_is_kept_and_later_one_gives_way() {
     let queue = WorkQueue::new("test");
     queue.add_after("early", ms(10));
     queue.add_debounced("early", DEBOUNCE);

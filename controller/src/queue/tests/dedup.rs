@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_waits_is_not_added_again_and_order_is_kept() {
+async fn key_that_waits_is_not_added_again_and_order_is_kept() {
     let queue = WorkQueue::new("test");
     for key in ["b", "a", "b", "c", "a"] {
         queue.add(key);
@@ -13,7 +13,7 @@ async fn a_key_that_waits_is_not_added_again_and_order_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_is_never_with_two_workers_and_comes_again_when_its_work_is_done() {
+async fn key_is_never_with_two_workers_and_comes_again_when_done() {
     let queue = WorkQueue::new("test");
     queue.add("a");
     let work = queue.get().await.unwrap();
@@ -25,7 +25,7 @@ async fn a_key_is_never_with_two_workers_and_comes_again_when_its_work_is_done()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_worked_on_does_not_block_the_head_of_the_line() {
+async fn key_that_is_worked_on_does_not_block_head_of_line() {
     let queue = WorkQueue::new("test");
     queue.add("a");
     let work = queue.get().await.unwrap();
@@ -38,7 +38,7 @@ async fn a_key_that_is_worked_on_does_not_block_the_head_of_the_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_due_while_it_is_worked_on_is_held_until_it_is_released() {
+async fn key_due_while_worked_on_is_held_until_released() {
     let queue = WorkQueue::new("test");
     queue.add("a");
     let work = queue.get().await.unwrap();
@@ -49,7 +49,7 @@ async fn a_key_that_is_due_while_it_is_worked_on_is_held_until_it_is_released() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pending_key_is_not_scheduled_a_second_time() {
+async fn pending_key_is_not_scheduled_second_time() {
     let queue = WorkQueue::new("test");
     queue.add("a");
     let work = queue.get().await.unwrap();
@@ -79,7 +79,7 @@ async fn work_that_panics_is_done_too() {
 
 /// consul re-queues the first payload of a key; a queue without payloads cannot.
 #[tokio::test(start_paused = true)]
-async fn a_worker_sees_the_newest_state_however_often_its_key_was_added_before() {
+async fn worker_sees_the_newest_state_after_several_adds() {
     let queue = WorkQueue::new("test");
     let object = Mutex::new(1);
     queue.add("a");
@@ -96,7 +96,7 @@ async fn a_worker_sees_the_newest_state_however_often_its_key_was_added_before()
 
 /// consul's limiter changes its counts under a read lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn failures_that_are_reported_at_the_same_time_are_all_counted() {
+async fn failures_that_are_reported_at_same_time_are_all_counted() {
     let policy = RetryPolicy { bucket: None, ..RetryPolicy::default() };
     let queue = WorkQueue::with("test", policy, None);
     let reporters: Vec<_> = (0..8)

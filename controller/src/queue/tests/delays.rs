@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_key_wakes_its_worker_on_schedule() {
+async fn delayed_key_wakes_its_worker_on_schedule() {
     let queue = WorkQueue::new("test");
     queue.add_after("c", ms(30));
     queue.add_after("a", ms(10));
@@ -13,7 +13,7 @@ async fn a_delayed_key_wakes_its_worker_on_schedule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_added_earlier_than_those_waited_for_comes_first() {
+async fn key_that_is_added_earlier_than_those_waited_for_comes_first() {
     let queue = WorkQueue::new("test");
     queue.add_after("late", ms(1000));
     let start = Instant::now();
@@ -28,7 +28,7 @@ async fn a_key_that_is_added_earlier_than_those_waited_for_comes_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deduplication_keeps_the_earlier_time() {
+async fn deduplication_keeps_earlier_time() {
     let queue = WorkQueue::new("test");
     queue.add_after("a", ms(10));
     queue.add_after("a", ms(50));
@@ -38,7 +38,7 @@ async fn deduplication_keeps_the_earlier_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rescheduling_replaces_an_earlier_time_by_a_later() {
+async fn rescheduling_replaces_earlier_time_by_later() {
     let queue = WorkQueue::new("test");
     queue.add_after("a", ms(10));
     queue.reschedule("a", ms(50));
@@ -63,7 +63,7 @@ async fn no_delay_is_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_without_end_is_half_a_year_and_overflows_nothing() {
+async fn delay_without_end_is_half_year_and_overflows_nothing() {
     let queue = WorkQueue::new("test");
     queue.add_after("a", Duration::MAX);
     queue.reschedule("b", Duration::MAX);
@@ -74,7 +74,7 @@ async fn a_delay_without_end_is_half_a_year_and_overflows_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_come_after_their_back_off_and_end_with_the_budget() {
+async fn retries_come_after_their_back_off_and_end_with_budget() {
     let policy = RetryPolicy { budget: Some(5), ..RetryPolicy::default() };
     let queue = WorkQueue::with("test", policy, None);
     queue.add("a");
@@ -124,7 +124,7 @@ async fn many_more_delayed_keys_than_workers_never_deadlock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_stops_waiting_leaves_what_is_due_to_the_others() {
+async fn worker_that_stops_waiting_leaves_due_keys_to_others() {
     let queue = WorkQueue::new("test");
     let waiting = |limit| {
         let queue = queue.clone();

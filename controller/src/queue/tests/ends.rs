@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn an_immediate_shutdown_hands_out_nothing_more_and_takes_nothing() {
+async fn immediate_shutdown_hands_out_nothing_more_and_takes_nothing() {
     let queue = WorkQueue::new("test");
     queue.add("a");
     let work = queue.get().await.unwrap();
@@ -19,7 +19,7 @@ async fn an_immediate_shutdown_hands_out_nothing_more_and_takes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_worker_that_waits_is_told_of_the_end() {
+async fn shutdown_wakes_every_waiting_worker() {
     let queue = WorkQueue::<&str>::new("test");
     queue.add_after("later", ms(1000));
     let workers: Vec<_> = (0..5)
@@ -36,7 +36,7 @@ async fn every_worker_that_waits_is_told_of_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn draining_hands_out_what_waits_and_returns_when_all_work_is_done() {
+async fn drain_hands_out_waiting_keys_and_returns_when_all_are_done() {
     let queue = WorkQueue::new("test");
     for key in ["a", "b"] {
         queue.add(key);
@@ -62,7 +62,7 @@ async fn draining_hands_out_what_waits_and_returns_when_all_work_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn draining_an_idle_queue_returns_at_once() {
+async fn draining_idle_queue_returns_at_once() {
     let queue = WorkQueue::new("test");
     queue.add_after("later", Duration::from_secs(1));
     let start = Instant::now();
@@ -71,7 +71,7 @@ async fn draining_an_idle_queue_returns_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_can_be_cut_short() {
+async fn drain_can_be_cut_short() {
     let queue = WorkQueue::new("test");
     for key in ["a", "b"] {
         queue.add(key);

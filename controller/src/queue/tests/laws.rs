@@ -35,7 +35,7 @@ proptest! {
     /// What was added is handed out after it was added, each key once for any number of additions in between, and
     /// never to two workers.
     #[test]
-    fn whatever_is_added_is_worked_on_afterwards(calls in proptest::collection::vec(call(), 1..80)) {
+    fn added_key_is_worked_on_afterwards(calls in proptest::collection::vec(call(), 1..80)) {
         let mut state = State::default();
         let mut now = Instant::now();
         let mut owed = BTreeSet::new();

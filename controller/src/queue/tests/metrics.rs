@@ -16,7 +16,7 @@ fn assert_has(text: &str, line: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_eight_are_there_with_their_names_and_the_name_of_the_queue() {
+async fn all_eight_are_there_with_their_names_and_name_of_queue() {
     let mut registry = Registry::default();
     let metrics = WorkQueueMetrics::register(&mut registry);
     let policy = RetryPolicy { budget: Some(1), ..RetryPolicy::default() };
@@ -53,7 +53,7 @@ async fn all_eight_are_there_with_their_names_and_the_name_of_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_buckets_are_ten_from_10_ns_to_10_s() {
+async fn buckets_are_ten_from_10_ns_to_10_s() {
     let mut registry = Registry::default();
     let metrics = WorkQueueMetrics::register(&mut registry);
     let queue = WorkQueue::with("q", RetryPolicy::default(), Some(&metrics));
@@ -74,7 +74,7 @@ async fn the_buckets_are_ten_from_10_ns_to_10_s() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_is_gone_reports_no_running_work() {
+async fn queue_that_is_gone_reports_no_running_work() {
     let mut registry = Registry::default();
     let metrics = WorkQueueMetrics::register(&mut registry);
     drop(WorkQueue::<u32>::with("gone", RetryPolicy::default(), Some(&metrics)));

@@ -28,7 +28,7 @@ async fn revisions_are_those_of_etcd() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_tells_everything_after_its_revision_and_nothing_else() {
+async fn watch_delivers_exactly_what_follows_its_revision() {
     let store = MemoryStore::new();
     put(&store, "/a/1", "x").await;
     put(&store, "/b/1", "x").await;
@@ -40,7 +40,7 @@ async fn a_watch_tells_everything_after_its_revision_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compacted_revision_cannot_be_watched() {
+async fn compacted_revision_cannot_be_watched() {
     let store = MemoryStore::new();
     for _ in 0..3 {
         put(&store, "/a", "x").await;
@@ -56,7 +56,7 @@ async fn a_compacted_revision_cannot_be_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_nobody_keeps_alive_ends_and_watches_see_it() {
+async fn lease_without_keepalive_ends_and_watches_see_it() {
     let store = MemoryStore::new();
     let lease = store.grant(Duration::from_secs(10)).await.unwrap();
     let leased = Operation::PutLeased { key: "/leased".to_owned(), value: "x".into(), lease };
@@ -72,7 +72,7 @@ async fn a_lease_that_nobody_keeps_alive_ends_and_watches_see_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_client_can_be_cut_off_and_the_other_goes_on() {
+async fn one_client_can_be_cut_off_and_other_goes_on() {
     let store = MemoryStore::new();
     let other = store.another_client();
     let mut watch = store.watch("/", 1).await.unwrap();
@@ -85,7 +85,7 @@ async fn one_client_can_be_cut_off_and_the_other_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_seed_gives_the_same_faults() {
+async fn same_seed_gives_same_faults() {
     let run = |seed| async move {
         let store = MemoryStore::with_faults(Faults::seeded(seed));
         let mut results = Vec::new();
@@ -105,7 +105,7 @@ async fn the_same_seed_gives_the_same_faults() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_etcd_refuses_is_refused() {
+async fn transactions_etcd_refuses_are_refused() {
     let store = MemoryStore::new();
     let put = |key: &str| Operation::Put { key: key.to_owned(), value: "x".into() };
     let twice = vec![put("/a"), Operation::Delete { key: "/a".to_owned() }];

@@ -99,19 +99,19 @@ fn check_node(rows: &[Row], change: impl Fn(&mut NodeFacts)) {
 }
 
 #[test]
-fn each_of_the_27_cells_is_as_in_the_table_of_kube_proxy() {
+fn each_of_27_cells_is_as_in_table_of_kube_proxy() {
     check(&CELLS, &[range("10.244.1.0/24")]);
 }
 
 #[test]
-fn without_pod_ranges_pods_count_as_outside_and_cluster_ips_are_masqueraded_for_all() {
+fn pods_without_ranges_count_as_outside_and_are_masqueraded() {
     check(&CELLS_WITHOUT_POD_RANGES, &[]);
     // Ranges of the other family say nothing of this one.
     check(&CELLS_WITHOUT_POD_RANGES, &[range("fd00:10:244:1::/64")]);
 }
 
 #[test]
-fn without_detection_no_address_is_hidden_on_the_way_to_a_cluster_ip() {
+fn without_detection_cluster_ip_traffic_is_not_masqueraded() {
     check_node(&CELLS_WITHOUT_DETECTION, |node| {
         node.pod_cidrs.clear();
         node.cluster_ip_masquerade = ClusterIpMasquerade::None;
@@ -119,7 +119,7 @@ fn without_detection_no_address_is_hidden_on_the_way_to_a_cluster_ip() {
 }
 
 #[test]
-fn with_masquerade_all_pods_are_hidden_on_the_way_to_a_cluster_ip_too() {
+fn masquerade_all_hides_pods_behind_cluster_ips_too() {
     check_node(&CELLS_WITH_MASQUERADE_ALL, |node| node.cluster_ip_masquerade = ClusterIpMasquerade::All);
 }
 
@@ -146,7 +146,7 @@ fn pods_told_by_their_interfaces_are_those_that_come_in_there() {
 }
 
 #[test]
-fn an_external_ip_is_served_like_a_load_balancer_address() {
+fn external_ip_is_served_like_load_balancer_address() {
     for external_policy in [Cluster, Local] {
         let service = ContivService { external_policy, ..web(vec![here(), there()]) };
         for from in [POD, NODE, OUTSIDE] {
@@ -157,7 +157,7 @@ fn an_external_ip_is_served_like_a_load_balancer_address() {
 }
 
 #[test]
-fn loopback_counts_as_this_node_and_an_address_of_the_node_in_a_pod_range_as_a_pod() {
+fn loopback_is_this_node_and_a_node_address_in_a_pod_range_a_pod() {
     let mut snapshot = snapshot_of(vec![]);
     snapshot.node.node_ips.insert(ip("10.244.1.1"));
     for (from, expected) in
@@ -172,7 +172,7 @@ fn loopback_counts_as_this_node_and_an_address_of_the_node_in_a_pod_range_as_a_p
 }
 
 #[test]
-fn only_a_local_backend_that_connects_to_itself_is_a_hairpin() {
+fn hairpin_needs_a_local_backend_that_connects_to_itself() {
     let client = "10.244.1.10";
     let to_itself = delivery(web(vec![here(), there()]), client, CLUSTER_IP);
     let hairpins = |delivery: &Delivery| delivery.candidates.iter().map(|it| it.hairpin).collect::<Vec<_>>();

@@ -4,7 +4,7 @@ use super::*;
 use crate::TrafficPolicy::Local;
 
 #[test]
-fn a_delivery_reads_like_an_explanation() {
+fn delivery_reads_like_explanation() {
     let mut service = web(vec![Backend { weight: 3, ..here() }, there()]);
     service.session_affinity_timeout = 600;
     let trace = traced(&snapshot_of(vec![service]), "10.244.1.10", CLUSTER_IP);
@@ -26,7 +26,7 @@ affinity  a client keeps its backend until 600 s after its last new connection
 }
 
 #[test]
-fn a_drop_names_the_policy_and_what_to_do() {
+fn drop_names_the_policy_and_a_remedy() {
     let service = ContivService { external_policy: Local, ..web(vec![there()]) };
     let text = traced(&snapshot_of(vec![service]), OUTSIDE, NODE_PORT).to_string();
     for part in ["by its node port", "DROPPED", "external policy Local", "ask another node"] {
@@ -35,7 +35,7 @@ fn a_drop_names_the_policy_and_what_to_do() {
 }
 
 #[test]
-fn json_has_the_verdict_as_its_key() {
+fn json_has_verdict_as_its_key() {
     let served = traced(&snapshot_of(vec![web(vec![here()])]), POD, NODE_PORT);
     let json = serde_json::to_value(served).unwrap();
     assert_eq!(json["flow"]["protocol"], "TCP");

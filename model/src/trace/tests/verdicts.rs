@@ -7,7 +7,7 @@ use crate::{
 };
 
 #[test]
-fn without_any_backend_every_frontend_rejects_whatever_the_policies() {
+fn frontends_without_backends_reject_under_every_policy() {
     for policy in [Cluster, Local] {
         let empty = ContivService { external_policy: policy, internal_policy: policy, ..web(vec![]) };
         for from in [POD, NODE, OUTSIDE] {
@@ -20,7 +20,7 @@ fn without_any_backend_every_frontend_rejects_whatever_the_policies() {
 }
 
 #[test]
-fn policy_local_without_a_local_backend_drops_what_it_rules_and_nothing_else() {
+fn policy_local_without_local_backend_drops_only_its_traffic() {
     let internal = ContivService { internal_policy: Local, ..web(vec![there()]) };
     let external = ContivService { external_policy: Local, ..web(vec![there()]) };
     for from in [POD, NODE, OUTSIDE] {
@@ -39,7 +39,7 @@ fn policy_local_without_a_local_backend_drops_what_it_rules_and_nothing_else() {
 }
 
 #[test]
-fn terminating_backends_serve_where_none_is_ready_here_and_everywhere_separately() {
+fn terminating_backends_serve_without_ready_ones_per_scope() {
     let service = ContivService { external_policy: Local, ..web(vec![terminating(here()), there()]) };
     let outside = delivery(service.clone(), OUTSIDE, NODE_PORT);
     assert_eq!((endpoints(&outside), outside.pool), (vec![HERE.to_owned()], Pool::Terminating));
@@ -60,7 +60,7 @@ fn topology_leaves_backends_out_but_not_for_policy_local() {
 }
 
 #[test]
-fn backends_of_the_other_family_are_neither_candidates_nor_a_reason_to_drop() {
+fn backends_of_the_other_family_are_no_candidates() {
     let v6 = Backend::new("[fd00::1]:8080".parse().unwrap());
     let both = delivery(web(vec![there(), v6.clone()]), POD, CLUSTER_IP);
     assert_eq!(endpoints(&both), [THERE]);
@@ -73,7 +73,7 @@ fn backends_of_the_other_family_are_neither_candidates_nor_a_reason_to_drop() {
 }
 
 #[test]
-fn shares_follow_the_weights() {
+fn shares_follow_weights() {
     let service = web(vec![Backend { weight: 3, ..here() }, there()]);
     let shares: Vec<f64> =
         delivery(service, POD, CLUSTER_IP).candidates.iter().map(|candidate| candidate.share).collect();
@@ -81,7 +81,7 @@ fn shares_follow_the_weights() {
 }
 
 #[test]
-fn affinity_is_for_a_time_or_by_the_address_of_the_client() {
+fn affinity_is_for_time_or_by_address_of_client() {
     let affinity = |session_affinity_timeout, affinity_shared, balance| {
         let service =
             ContivService { session_affinity_timeout, affinity_shared, balance, ..web(vec![here()]) };
@@ -95,7 +95,7 @@ fn affinity_is_for_a_time_or_by_the_address_of_the_client() {
 }
 
 #[test]
-fn source_ranges_keep_others_from_load_balancer_addresses_and_on_demand_from_node_ports() {
+fn source_ranges_restrict_load_balancers_and_optionally_node_ports() {
     let ranges = BTreeSet::from([range("192.0.2.0/24"), range("2001:db8::/32")]);
     let mut guarded = ContivService { source_ranges: ranges, ..web(vec![here()]) };
     let forbidden = Verdict::Dropped(DropReason::SourceRanges(BTreeSet::from([range("192.0.2.0/24")])));
@@ -116,7 +116,7 @@ fn source_ranges_keep_others_from_load_balancer_addresses_and_on_demand_from_nod
 }
 
 #[test]
-fn what_no_service_answers_is_rejected_dropped_or_none_of_our_business() {
+fn address_without_service_is_rejected_dropped_or_untouched() {
     let service = || web(vec![here()]);
     let unknown_port = Verdict::Rejected(RejectReason::UnknownPort(ServiceId::new("shop", "web")));
     assert_eq!(verdict(service(), POD, "10.96.0.1:81"), unknown_port);
@@ -130,7 +130,7 @@ fn what_no_service_answers_is_rejected_dropped_or_none_of_our_business() {
 }
 
 #[test]
-fn a_service_answers_only_in_the_families_of_its_cluster_ips() {
+fn service_answers_only_in_families_of_its_cluster_ips() {
     let mut service = web(vec![here()]);
     service.cluster_ips = Addresses::from([ip("fd00:10:96::1")]);
     for to in [NODE_PORT, LOAD_BALANCER] {
@@ -141,7 +141,7 @@ fn a_service_answers_only_in_the_families_of_its_cluster_ips() {
 }
 
 #[test]
-fn a_claim_that_was_lost_is_told_with_the_winner() {
+fn lost_claim_names_the_winner() {
     let frontend = Frontend::Address { address: ip("203.0.113.1"), protocol: Protocol::Tcp, port: 80 };
     let loser = ContivService {
         id: ServiceId::new("shop", "newer"),
@@ -161,7 +161,7 @@ fn a_claim_that_was_lost_is_told_with_the_winner() {
 }
 
 #[test]
-fn an_address_that_is_both_is_a_cluster_ip_and_service_addresses_come_before_node_ports() {
+fn cluster_ip_wins_over_external_ip_and_both_over_node_ports() {
     let mut service = web(vec![here()]);
     service.external_ips.insert(ip("10.96.0.1"));
     service.external_ips.insert(ip(NODE));
@@ -173,13 +173,13 @@ fn an_address_that_is_both_is_a_cluster_ip_and_service_addresses_come_before_nod
 }
 
 #[test]
-fn a_flow_between_families_is_refused() {
+fn flow_between_families_is_refused() {
     let error = Flow::new(ip("fd00::1"), CLUSTER_IP.parse().unwrap(), Protocol::Tcp).unwrap_err();
     assert!(error.to_string().contains("fd00::1"), "{error}");
 }
 
 #[test]
-fn a_trace_is_read_back_from_its_json() {
+fn trace_is_read_back_from_its_json() {
     let mut loser = ContivService { id: ServiceId::new("shop", "loser"), ..web(vec![there()]) };
     let frontend = Frontend::NodePort { protocol: Protocol::Tcp, port: 30080 };
     loser.lost.insert(frontend, ServiceId::new("shop", "web"));

@@ -33,7 +33,7 @@ fn invalid_endpoints_are_named() {
 }
 
 #[test]
-fn a_slice_is_read_as_kube_proxy_reads_it() {
+fn slice_is_read_as_kube_proxy_reads_it() {
     let object = read(
         Kind::EndpointSlice,
         r#"{"labels":{"kubernetes.io/service-name":"web"},"address_type":"IPv4","endpoints":[
@@ -64,7 +64,7 @@ fn hints_are_read() {
 }
 
 #[test]
-fn a_slice_that_is_not_for_proxies_belongs_to_no_service() {
+fn slice_that_is_not_for_proxies_belongs_to_no_service() {
     let service = |value| match read(Kind::EndpointSlice, value) {
         Object::EndpointSlice(slice) => slice.service,
         other => panic!("{other:?}"),
@@ -77,7 +77,7 @@ fn a_slice_that_is_not_for_proxies_belongs_to_no_service() {
 }
 
 #[test]
-fn a_slice_of_names_is_read_and_has_nothing_to_use() {
+fn slice_of_names_is_read_and_has_nothing_to_use() {
     let object = read(
         Kind::EndpointSlice,
         r#"{"service_name":"web","address_type":"FQDN","endpoints":[{"addresses":["example.com"]}],
@@ -102,7 +102,7 @@ fn invalid_slices_are_named() {
 }
 
 #[test]
-fn slice_with_unknown_words_keeps_the_rest() {
+fn slice_with_unknown_words_keeps_rest() {
     let ports = r#""ports":[{"name":"a","port":1,"protocol":"?"},{"name":"b","port":2}]"#;
     let (object, warnings) = read_all(
         Kind::EndpointSlice,

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_pod_on_the_host_network_says_so_or_has_the_address_of_its_host() {
+fn host_network_pod_is_known_by_field_or_host_address() {
     let pod = |value| match read(Kind::Pod, value) {
         Object::Pod(pod) => pod,
         other => panic!("{other:?}"),
@@ -16,7 +16,7 @@ fn a_pod_on_the_host_network_says_so_or_has_the_address_of_its_host() {
 }
 
 #[test]
-fn a_pod_that_has_finished_has_no_addresses_any_more() {
+fn pod_that_has_finished_has_no_addresses_any_more() {
     for (phase, expected) in [("Running", ips(&["10.1.1.3"])), ("Succeeded", ips(&[])), ("Failed", ips(&[]))]
     {
         let object = read(Kind::Pod, &format!(r#"{{"ip_address":"10.1.1.3","phase":"{phase}"}}"#));
@@ -26,7 +26,7 @@ fn a_pod_that_has_finished_has_no_addresses_any_more() {
 }
 
 #[test]
-fn of_a_nodes_addresses_those_that_are_ip_addresses_count() {
+fn node_addresses_count_only_if_they_are_ip_addresses() {
     let object = read(
         Kind::Node,
         r#"{"pod_CIDR":" 10.1.1.0/24 ","pod_cidrs":["10.1.1.0/24","fd00:1::9/64"],"addresses":[
@@ -42,7 +42,7 @@ fn of_a_nodes_addresses_those_that_are_ip_addresses_count() {
 }
 
 #[test]
-fn a_vpp_node_has_the_obsolete_address_too() {
+fn vpp_node_has_obsolete_address_too() {
     let object =
         read(Kind::VppNode, r#"{"name":"w","ip_address":"192.168.16.3","ip_addresses":["192.168.16.2/24"]}"#);
     let Object::VppNode(node) = object else { panic!("{object:?}") };
@@ -50,7 +50,7 @@ fn a_vpp_node_has_the_obsolete_address_too() {
 }
 
 #[test]
-fn an_interface_that_services_use_needs_an_address() {
+fn interface_that_services_use_needs_address() {
     let value = |ip| {
         format!(r#"{{"custom_interfaces":[{{"name":"eth1","ip_address":"{ip}","service_endpoint":true}}]}}"#)
     };
@@ -62,7 +62,7 @@ fn an_interface_that_services_use_needs_an_address() {
 }
 
 #[test]
-fn the_weight_of_a_pod_is_an_annotation() {
+fn weight_of_pod_is_annotation() {
     let weight = |value: &str| match read(Kind::Pod, value) {
         Object::Pod(pod) => pod.weight,
         other => panic!("{other:?}"),
@@ -74,7 +74,7 @@ fn the_weight_of_a_pod_is_an_annotation() {
 }
 
 #[test]
-fn the_zone_of_a_node_is_a_label() {
+fn zone_of_node_is_label() {
     for (value, expected) in [
         ("{}", None),
         (r#"{"labels":{"topology.kubernetes.io/zone":""}}"#, None),

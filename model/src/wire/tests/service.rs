@@ -12,7 +12,7 @@ fn service(value: &str) -> Service {
 }
 
 #[test]
-fn a_service_as_contiv_stores_it_is_read() {
+fn service_as_contiv_stores_it_is_read() {
     let service = service(
         r#"{"name":"web","namespace":"default","port":[{"name":"http","protocol":"TCP","port":80,
             "target_port":{"int_val":8080},"node_port":30080}],"selector":{"app":"nginx"},
@@ -45,7 +45,7 @@ fn client_affinity_lasts_three_hours_unless_it_says_otherwise() {
 }
 
 #[test]
-fn ingress_counts_for_load_balancers_and_where_it_is_an_address_of_mode_vip() {
+fn ingress_counts_for_load_balancers_with_vip_addresses() {
     let ingress = r#""lb_ingress_ips":["","192.0.2.1"]"#;
     let read = |rest: &str| service(&format!("{{{ingress}{rest}}}")).load_balancer_ips;
     assert_eq!(read(r#","service_type":"LoadBalancer""#), ips(&["192.0.2.1"]));
@@ -57,7 +57,7 @@ fn ingress_counts_for_load_balancers_and_where_it_is_an_address_of_mode_vip() {
 }
 
 #[test]
-fn source_ranges_count_for_load_balancers_and_may_have_blanks_around_them() {
+fn source_ranges_count_for_load_balancers_and_may_have_blanks() {
     let read = |service_type: &str| {
         let value = format!(
             r#"{{"service_type":"{service_type}","loadbalancer_source_ranges":[" 10.0.0.7/8 ","fd00::/8\n"]}}"#
@@ -69,7 +69,7 @@ fn source_ranges_count_for_load_balancers_and_may_have_blanks_around_them() {
 }
 
 #[test]
-fn only_load_balancers_with_external_policy_local_have_a_health_check_port() {
+fn health_check_port_needs_load_balancer_and_external_local() {
     let read = |service_type: &str, policy: &str, port: u16| {
         let value = format!(
             r#"{{"service_type":"{service_type}","external_traffic_policy":"{policy}","health_check_node_port":{port}}}"#
@@ -124,7 +124,7 @@ fn invalid_annotations_ranges_and_health_check_ports_are_named() {
 }
 
 #[test]
-fn a_service_of_another_proxy_and_its_age_are_recognised() {
+fn service_of_another_proxy_and_its_age_are_recognised() {
     let service = service(
         r#"{"labels":{"service.kubernetes.io/service-proxy-name":"x"},"creation_timestamp":"1700000000"}"#,
     );
@@ -133,14 +133,14 @@ fn a_service_of_another_proxy_and_its_age_are_recognised() {
 }
 
 #[test]
-fn an_alias_may_have_ports_that_mean_nothing() {
+fn alias_may_have_ports_that_mean_nothing() {
     let service =
         service(r#"{"service_type":"ExternalName","external_name":"example.com","port":[{"port":0}]}"#);
     assert!(service.ports.is_empty());
 }
 
 #[test]
-fn every_invalid_field_of_a_service_is_named_with_what_would_be_right() {
+fn invalid_service_fields_are_named_with_valid_values() {
     let problems = problems(
         Kind::Service,
         r#"{"port":[{"port":70000,"name":"a b"},{"port":81,"node_port":-1}],
@@ -161,7 +161,7 @@ fn every_invalid_field_of_a_service_is_named_with_what_would_be_right() {
 }
 
 #[test]
-fn service_with_unknown_words_keeps_the_rest() {
+fn service_with_unknown_words_keeps_rest() {
     let (object, warnings) = read_all(
         Kind::Service,
         r#"{"port":[{"port":80,"protocol":"ICMP"},{"port":81,"name":"a","node_port":30081}],"cluster_ip":"10.96.0.1",
@@ -191,7 +191,7 @@ fn service_with_unknown_words_keeps_the_rest() {
 }
 
 #[test]
-fn address_of_an_unknown_mode_is_left_to_the_load_balancer() {
+fn address_of_unknown_mode_is_left_to_load_balancer() {
     let (object, _) = read_all(
         Kind::Service,
         r#"{"service_type":"LoadBalancer","load_balancer_ingress":[{"ip":"192.0.2.1","ip_mode":"Q"},
@@ -218,7 +218,7 @@ fn addresses_with_leading_zeros_are_read_in_decimal() {
 }
 
 #[test]
-fn a_port_cannot_be_twice_in_one_service() {
+fn port_cannot_be_twice_in_one_service() {
     let twice = r#"{"port":[{"port":80,"node_port":30080},{"port":80,"protocol":"UDP","node_port":30080},
         {"port":80,"name":"b"},{"port":81,"name":"c","node_port":30080}]}"#;
     let problems = problems(Kind::Service, twice);

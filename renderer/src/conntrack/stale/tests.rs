@@ -50,7 +50,7 @@ fn stale_udp(suspects: &StaleFlowFilter, destination: &str, backend: &str) -> bo
 }
 
 #[test]
-fn a_service_that_changes_its_renderer_keeps_its_flows_but_for_datagrams_that_are_to_be_translated() {
+fn renderer_change_keeps_flows_except_datagrams_to_translate() {
     let translated = service(Protocol::Udp, &["10.244.1.1:53"]);
     let mut routed = translated.clone();
     routed.assignment.addresses = Carrier::Route;
@@ -66,7 +66,7 @@ fn a_service_that_changes_its_renderer_keeps_its_flows_but_for_datagrams_that_ar
 }
 
 #[test]
-fn a_backend_that_went_leaves_stale_flows_at_every_frontend_of_its_family() {
+fn removed_backend_leaves_stale_flows_at_every_frontend() {
     let before = service(Protocol::Udp, &["10.244.1.1:53", "10.244.1.2:53"]);
     let after = service(Protocol::Udp, &["10.244.1.2:53"]);
     let suspects = suspects(&[change(Some(&before), Some(&after))]);
@@ -83,7 +83,7 @@ fn a_backend_that_went_leaves_stale_flows_at_every_frontend_of_its_family() {
 }
 
 #[test]
-fn what_takes_no_backend_away_makes_nothing_suspect() {
+fn change_without_removed_backend_makes_nothing_suspect() {
     let one = service(Protocol::Udp, &["10.244.1.1:53"]);
     let two = service(Protocol::Udp, &["10.244.1.1:53", "10.244.1.2:53"]);
     assert!(suspects(&[change(Some(&one), Some(&two))]).is_empty(), "a new backend");
@@ -97,7 +97,7 @@ fn what_takes_no_backend_away_makes_nothing_suspect() {
 }
 
 #[test]
-fn without_backends_before_all_flows_but_those_to_the_new_ones_are_stale() {
+fn first_backends_make_all_other_flows_stale() {
     let (none, one) = (service(Protocol::Udp, &[]), service(Protocol::Udp, &["10.244.1.1:53"]));
     for suspects in [suspects(&[change(None, Some(&one))]), suspects(&[change(Some(&none), Some(&one))])] {
         assert!(stale_udp(&suspects, "10.96.0.1:53", "10.96.0.1:53"), "never translated");
@@ -108,7 +108,7 @@ fn without_backends_before_all_flows_but_those_to_the_new_ones_are_stale() {
 }
 
 #[test]
-fn a_frontend_that_is_gone_leaves_the_flows_of_others_at_its_address_alone() {
+fn removed_frontend_leaves_flows_of_others_at_its_address() {
     let suspects = suspects(&[change(Some(&service(Protocol::Udp, &["10.244.1.1:53"])), None)]);
     assert!(stale_udp(&suspects, "10.96.0.1:53", "10.244.1.1:53"));
     assert!(!stale_udp(&suspects, "10.96.0.1:53", "10.96.0.1:53"), "never translated, and right now");
@@ -116,7 +116,7 @@ fn a_frontend_that_is_gone_leaves_the_flows_of_others_at_its_address_alone() {
 }
 
 #[test]
-fn a_frontend_that_passes_to_another_service_has_the_backends_of_that_one() {
+fn frontend_passed_to_another_service_takes_its_backends() {
     let first = service(Protocol::Udp, &["10.244.1.1:53"]);
     let second =
         ContivService { id: ServiceId::new("default", "heir"), ..service(Protocol::Udp, &["10.244.1.2:53"]) };
@@ -132,7 +132,7 @@ fn a_frontend_that_passes_to_another_service_has_the_backends_of_that_one() {
 }
 
 #[test]
-fn connections_in_use_are_stale_only_where_the_service_says_so_and_only_if_translated() {
+fn connections_in_use_are_stale_only_on_request_and_translated() {
     for protocol in [Protocol::Tcp, Protocol::Sctp] {
         for reset_connections in [false, true] {
             let new = ContivService { reset_connections, ..service(protocol, &["10.244.1.2:53"]) };
@@ -151,7 +151,7 @@ fn connections_in_use_are_stale_only_where_the_service_says_so_and_only_if_trans
 }
 
 #[test]
-fn flows_in_use_are_urgent_and_those_that_nobody_has_answered_are_not() {
+fn flows_in_use_are_urgent_and_unanswered_ones_are_not() {
     let change_of = |protocol, reset_connections| {
         let before = service(protocol, &["10.244.1.1:53", "10.244.1.2:53"]);
         let after = ContivService { reset_connections, ..service(protocol, &["10.244.1.2:53"]) };
@@ -164,7 +164,7 @@ fn flows_in_use_are_urgent_and_those_that_nobody_has_answered_are_not() {
 }
 
 #[test]
-fn a_backend_that_comes_during_a_search_is_right_at_once() {
+fn backend_that_comes_during_search_is_right_at_once() {
     let two = service(Protocol::Udp, &["10.244.1.1:53", "10.244.1.2:53"]);
     let mut suspects = suspects(&[change(Some(&two), Some(&service(Protocol::Udp, &["10.244.1.2:53"])))]);
     let third = service(Protocol::Udp, &["10.244.1.2:53", "10.244.1.3:53"]);
@@ -175,7 +175,7 @@ fn a_backend_that_comes_during_a_search_is_right_at_once() {
 }
 
 #[test]
-fn backends_that_are_being_programmed_are_right_already_and_the_old_ones_still() {
+fn backends_old_and_new_are_right_while_programming() {
     let [one, two] = ["10.244.1.1:53", "10.244.1.2:53"];
     let [first, second] = [[one], [two]].map(|backends| service(Protocol::Udp, &backends));
     let mut replaced = suspects(&[change(Some(&service(Protocol::Udp, &["10.244.1.9:53"])), Some(&first))]);

@@ -86,7 +86,7 @@ fn found(
 }
 
 #[test]
-fn a_service_that_is_not_there_is_named() {
+fn service_that_is_not_there_is_named() {
     let gone = (SetKind::Services, Key::Frontend(frontend(CLUSTER_IP)), None);
     let (differences, text) = found(web(), POD, CLUSTER_IP, &[gone]);
     assert_eq!(
@@ -97,7 +97,7 @@ fn a_service_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_slot_without_a_backend_and_the_backend_that_gets_too_much_are_named() {
+fn slot_without_backend_and_oversized_share_are_named() {
     let hole = (SetKind::Backends, Key::Slot(frontend(CLUSTER_IP), 1), None);
     let (differences, text) = found(web(), POD, CLUSTER_IP, &[hole]);
     assert_eq!(
@@ -111,7 +111,7 @@ fn a_slot_without_a_backend_and_the_backend_that_gets_too_much_are_named() {
 }
 
 #[test]
-fn a_backend_that_was_replaced_is_named_with_the_one_in_its_place() {
+fn backend_that_was_replaced_is_named_with_one_in_its_place() {
     let other = (SetKind::Backends, Key::Slot(frontend(CLUSTER_IP), 1), Some(backend("192.0.2.1:80")));
     let (differences, _) = found(web(), POD, CLUSTER_IP, &[other]);
     assert_eq!(
@@ -124,7 +124,7 @@ fn a_backend_that_was_replaced_is_named_with_the_one_in_its_place() {
 }
 
 #[test]
-fn a_share_that_is_not_by_weight_is_named() {
+fn share_that_is_not_by_weight_is_named() {
     let key = frontend(CLUSTER_IP);
     let changes = [
         (SetKind::Services, Key::Frontend(key), Some(chain(4, None))),
@@ -143,7 +143,7 @@ fn a_share_that_is_not_by_weight_is_named() {
 }
 
 #[test]
-fn a_source_that_is_hidden_or_shown_against_the_rules_is_named() {
+fn source_that_is_hidden_or_shown_against_rules_is_named() {
     let range = "10.244.1.0/24".parse().unwrap();
     let gone = [SetKind::Pods, SetKind::KeepSource].map(|kind| (kind, Key::Range(range), None));
     let (differences, _) = found(web(), POD, CLUSTER_IP, &gone);
@@ -166,7 +166,7 @@ fn a_source_that_is_hidden_or_shown_against_the_rules_is_named() {
 }
 
 #[test]
-fn what_is_to_be_dropped_rejected_or_left_alone_and_is_not_is_named() {
+fn verdict_differences_are_named() {
     let ranged = || ContivService { source_ranges: ["192.0.2.0/24".parse().unwrap()].into(), ..web() };
     let open = (SetKind::Restricted, Key::Frontend(frontend(LOAD_BALANCER)), None);
     let (differences, _) = found(ranged(), OUTSIDE, LOAD_BALANCER, &[open]);
@@ -217,7 +217,7 @@ fn what_is_to_be_dropped_rejected_or_left_alone_and_is_not_is_named() {
 }
 
 #[test]
-fn affinity_that_is_missing_and_memories_that_are_wrong_are_named() {
+fn affinity_differences_are_named() {
     let sticky = || ContivService { session_affinity_timeout: 600, ..web() };
     let key = frontend(CLUSTER_IP);
     let (differences, text) =
@@ -250,7 +250,7 @@ fn affinity_that_is_missing_and_memories_that_are_wrong_are_named() {
 }
 
 #[test]
-fn what_was_translated_is_not_refused_even_where_its_backend_is_an_address_that_nothing_serves() {
+fn translated_flow_is_not_rejected_at_its_backend_address() {
     let refused = (SetKind::Unserved, Key::Frontend(frontend(THERE)), Some(Value::Reject));
     let (differences, _) = found(web(), POD, CLUSTER_IP, &[refused]);
     assert_eq!(differences, Vec::<String>::new());

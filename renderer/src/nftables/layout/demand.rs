@@ -89,7 +89,7 @@ mod tests {
     use crate::nftables::layout::{Choice, Family};
 
     #[test]
-    fn a_name_leads_back_to_its_chain_and_other_names_to_none() {
+    fn name_leads_back_to_its_chain_and_other_names_to_none() {
         for family in Family::ALL {
             for node_port in [false, true] {
                 let learn = DemandChain::Learn(LearnChain { family, node_port, timeout: 10_800 });

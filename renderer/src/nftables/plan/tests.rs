@@ -56,7 +56,7 @@ const HERE: &str = "10.244.1.10";
 const THERE: &str = "10.244.2.10";
 
 #[test]
-fn with_policy_cluster_everyone_reaches_all_backends_and_external_traffic_is_masqueraded() {
+fn policy_cluster_reaches_all_backends_and_masquerades_external() {
     let backends = vec![ready(HERE, true), ready(THERE, false)];
     let (cluster, external) = plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, backends));
     let serving = ConnectionAction::Backends(equal_shares(&[HERE, THERE]));
@@ -65,7 +65,7 @@ fn with_policy_cluster_everyone_reaches_all_backends_and_external_traffic_is_mas
 }
 
 #[test]
-fn with_external_policy_local_the_outside_reaches_only_local_backends_and_keeps_its_address() {
+fn external_local_outside_reaches_only_local_backends_unmasqueraded() {
     let backends = vec![ready(HERE, true), ready(THERE, false)];
     let (cluster, external) = plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, backends));
     let serving = ConnectionAction::Backends(equal_shares(&[HERE, THERE]));
@@ -75,7 +75,7 @@ fn with_external_policy_local_the_outside_reaches_only_local_backends_and_keeps_
 }
 
 #[test]
-fn with_external_policy_local_and_no_local_backend_the_outside_is_dropped_and_the_inside_served() {
+fn external_local_without_local_backend_drops_only_outside() {
     let (_, external) =
         plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, vec![ready(THERE, false)]));
     let serving = ConnectionAction::Backends(equal_shares(&[THERE]));
@@ -83,7 +83,7 @@ fn with_external_policy_local_and_no_local_backend_the_outside_is_dropped_and_th
 }
 
 #[test]
-fn with_internal_policy_local_the_cluster_address_reaches_only_local_backends() {
+fn internal_local_cluster_ip_reaches_only_local_backends() {
     let backends = vec![ready(HERE, true), ready(THERE, false)];
     let (cluster, external) = plans(&service(TrafficPolicy::Local, TrafficPolicy::Cluster, backends));
     assert_eq!(cluster.serving, ConnectionAction::Backends(equal_shares(&[HERE])));
@@ -91,14 +91,14 @@ fn with_internal_policy_local_the_cluster_address_reaches_only_local_backends() 
 }
 
 #[test]
-fn with_internal_policy_local_and_no_local_backend_the_cluster_address_is_dropped() {
+fn internal_local_without_local_backend_drops_the_cluster_ip() {
     let (cluster, _) =
         plans(&service(TrafficPolicy::Local, TrafficPolicy::Cluster, vec![ready(THERE, false)]));
     assert_eq!(cluster.serving, ConnectionAction::Drop);
 }
 
 #[test]
-fn without_any_backend_every_address_rejects_whatever_the_policies() {
+fn service_without_backends_rejects_under_every_policy() {
     for internal in [TrafficPolicy::Cluster, TrafficPolicy::Local] {
         for external in [TrafficPolicy::Cluster, TrafficPolicy::Local] {
             let (cluster, external) = plans(&service(internal, external, vec![]));
@@ -109,7 +109,7 @@ fn without_any_backend_every_address_rejects_whatever_the_policies() {
 }
 
 #[test]
-fn terminating_backends_serve_only_where_no_ready_one_is_left_separately_here_and_everywhere() {
+fn terminating_backends_serve_without_ready_ones_per_scope() {
     let backends = vec![backend(HERE, true, BackendState::Terminating), ready(THERE, false)];
     let (_, external) = plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, backends));
     assert_eq!(external.serving, ConnectionAction::Backends(equal_shares(&[THERE])));
@@ -117,7 +117,7 @@ fn terminating_backends_serve_only_where_no_ready_one_is_left_separately_here_an
 }
 
 #[test]
-fn a_service_answers_only_in_the_families_of_its_cluster_addresses() {
+fn service_answers_only_in_families_of_its_cluster_addresses() {
     let mut v6 = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
     v6.cluster_ips = Addresses::from(["fd00:10:96::1".parse().unwrap()]);
     let plan = plan(&v6);
@@ -130,7 +130,7 @@ fn a_service_answers_only_in_the_families_of_its_cluster_addresses() {
 }
 
 #[test]
-fn a_service_without_a_cluster_address_answers_in_both_families() {
+fn service_without_cluster_address_answers_in_both_families() {
     let mut bare = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
     bare.cluster_ips = Addresses::new();
     let keys: Vec<String> = plan(&bare).frontends.keys().map(ToString::to_string).collect();
@@ -138,7 +138,7 @@ fn a_service_without_a_cluster_address_answers_in_both_families() {
 }
 
 #[test]
-fn an_address_that_an_older_service_holds_is_left_out() {
+fn address_that_older_service_holds_is_left_out() {
     let mut loser = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
     let lost = Frontend::NodePort { protocol: Protocol::Tcp, port: 30080 };
     loser.lost.insert(lost, ServiceId::new("default", "older"));
@@ -150,14 +150,14 @@ fn an_address_that_an_older_service_holds_is_left_out() {
 }
 
 #[test]
-fn an_unspecified_address_never_becomes_a_frontend_since_it_would_stand_for_all_node_ports() {
+fn unspecified_address_never_becomes_a_frontend() {
     let mut odd = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
     odd.external_ips = Addresses::from(["0.0.0.0".parse().unwrap()]);
     assert!(!plan(&odd).frontends.contains_key(&key("0.0.0.0", 80)));
 }
 
 #[test]
-fn affinity_is_remembered_for_its_time_unless_ports_share_it_or_the_address_decides() {
+fn affinity_has_a_timeout_unless_shared_or_by_client_address() {
     let choice = |timeout, shared, balance| {
         let mut sticky = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
         (sticky.session_affinity_timeout, sticky.affinity_shared, sticky.balance) =
@@ -172,7 +172,7 @@ fn affinity_is_remembered_for_its_time_unless_ports_share_it_or_the_address_deci
 }
 
 #[test]
-fn source_ranges_hold_for_load_balancer_addresses_of_their_family_and_on_demand_for_node_ports() {
+fn source_ranges_cover_load_balancers_and_optionally_node_ports() {
     let mut guarded = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
     guarded.external_ips.insert("203.0.113.2".parse().unwrap());
     guarded.load_balancer_ips = Addresses::from(["203.0.113.2".parse().unwrap()]);
@@ -201,7 +201,7 @@ fn source_ranges_hold_for_load_balancer_addresses_of_their_family_and_on_demand_
 }
 
 #[test]
-fn weights_become_the_smallest_numbers_of_slots_in_the_same_proportion() {
+fn weights_become_smallest_numbers_of_slots_in_same_proportion() {
     let weighted = |weights: &[u16]| {
         let backends: Vec<Backend> = (1..)
             .zip(weights)

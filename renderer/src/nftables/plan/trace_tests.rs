@@ -17,7 +17,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn the_elements_and_the_trace_agree_on_every_flow(snapshot in snapshot()) {
+    fn elements_and_trace_agree_on_every_flow(snapshot in snapshot()) {
         let mut rendered = Rendered::of(&snapshot);
         for flow in flows() {
             let trace = trace(&snapshot, &flow);
@@ -28,7 +28,7 @@ proptest! {
 }
 
 #[test]
-fn the_random_services_lead_to_every_answer() {
+fn random_services_lead_to_every_answer() {
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
     for _ in 0..200 {

@@ -201,7 +201,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
 
 proptest! {
     #[test]
-    fn any_changes_lead_where_a_resync_from_nothing_leads(states in collection::vec(snapshot(), 1..6)) {
+    fn changes_lead_to_the_same_table_as_a_fresh_resync(states in collection::vec(snapshot(), 1..6)) {
         let mut kernel = Kernel::default();
         let (mut table, transaction) = Table::resync(&states[0], Elements::default());
         kernel.commit(transaction);
@@ -217,7 +217,7 @@ proptest! {
     }
 
     #[test]
-    fn a_resync_over_any_older_state_leads_where_it_leads_from_nothing(old in snapshot(), new in snapshot()) {
+    fn resync_over_an_older_table_equals_a_fresh_resync(old in snapshot(), new in snapshot()) {
         let mut kernel = Kernel::default();
         kernel.commit(Table::resync(&old, Elements::default()).1);
         let (table, transaction) = Table::resync(&new, kernel.read());
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn a_second_resync_writes_nothing_but_ranges(state in snapshot()) {
+    fn second_resync_writes_nothing_but_ranges(state in snapshot()) {
         let mut kernel = Kernel::default();
         kernel.commit(Table::resync(&state, Elements::default()).1);
         let (_, transaction) = Table::resync(&state, kernel.read());
@@ -238,7 +238,7 @@ proptest! {
     }
 
     #[test]
-    fn changes_cut_into_small_transactions_lead_to_the_same(old in snapshot(), new in snapshot(), limit in 1usize..20) {
+    fn changes_cut_into_small_transactions_lead_to_same(old in snapshot(), new in snapshot(), limit in 1usize..20) {
         let mut kernel = Kernel::default();
         let (mut table, transaction) = Table::resync(&old, Elements::default());
         kernel.commit(transaction);
@@ -249,7 +249,7 @@ proptest! {
     }
 
     #[test]
-    fn between_the_two_transactions_of_a_change_nothing_is_missing_that_packets_under_way_need(
+    fn change_in_two_transactions_keeps_what_packets_need_between(
         old in snapshot(),
         new in snapshot(),
     ) {

@@ -61,12 +61,12 @@ fn set<'a>(kernel: &'a mut KernelTable, name: &str) -> &'a mut BTreeMap<String, 
 }
 
 #[test]
-fn a_kernel_that_holds_what_is_wanted_has_no_drift() {
+fn correct_kernel_has_no_drift() {
     assert_eq!(drift(|_| ()), []);
 }
 
 #[test]
-fn what_is_missing_foreign_or_different_is_named_with_its_service() {
+fn drift_is_named_missing_foreign_or_different_with_its_service() {
     let service = "default/web";
     let missing = drift(|kernel| drop(set(kernel, "services4").remove(WEB)));
     assert_eq!(missing, [told(service, &format!("map services4: {WEB}"), "missing")]);
@@ -82,7 +82,7 @@ fn what_is_missing_foreign_or_different_is_named_with_its_service() {
 }
 
 #[test]
-fn a_backend_that_was_replaced_is_one_missing_and_one_foreign() {
+fn backend_that_was_replaced_is_one_missing_and_one_foreign() {
     let found = drift(|kernel| {
         let slots = set(kernel, "backends4").get_mut(WEB).unwrap();
         assert!(slots.remove(&(Some(1), "10.244.1.2 . 8080".to_owned())));
@@ -97,7 +97,7 @@ fn a_backend_that_was_replaced_is_one_missing_and_one_foreign() {
 }
 
 #[test]
-fn slots_that_no_packet_finds_are_drift_even_if_all_backends_are_there() {
+fn slots_no_packet_finds_are_drift() {
     let found = drift(|kernel| {
         let slots = set(kernel, "backends4").get_mut(WEB).unwrap();
         assert!(slots.remove(&(Some(0), "10.244.1.1 . 8080".to_owned())));
@@ -108,7 +108,7 @@ fn slots_that_no_packet_finds_are_drift_even_if_all_backends_are_there() {
 }
 
 #[test]
-fn chains_sets_and_a_table_that_sleeps_are_told() {
+fn drift_covers_chains_sets_and_a_dormant_table() {
     let found = drift(|kernel| {
         kernel.flags = table::FLAG_DORMANT;
         kernel.chains.remove("check-v4");
@@ -136,7 +136,7 @@ fn chains_sets_and_a_table_that_sleeps_are_told() {
 }
 
 #[test]
-fn the_kernel_remembers_clients_only_for_backends_that_their_frontend_has() {
+fn affinity_memory_of_wrong_backends_is_drift() {
     let remember = |backend: &'static str| {
         drift(move |kernel| {
             let memory = set(kernel, "affinity4");
@@ -150,7 +150,7 @@ fn the_kernel_remembers_clients_only_for_backends_that_their_frontend_has() {
 
 proptest! {
     #[test]
-    fn any_order_of_slots_is_right_and_any_other_backend_is_not(order in Just((0..6_u8).collect::<Vec<_>>()).prop_shuffle(), damaged in 0..6_usize) {
+    fn slot_order_is_free_but_other_backends_are_drift(order in Just((0..6_u8).collect::<Vec<_>>()).prop_shuffle(), damaged in 0..6_usize) {
         let wanted = DesiredTable::new(&snapshot(6));
         let mut kernel = kernel(&wanted);
         let backend = |n: u8| format!("10.244.1.{} . 8080", n + 1);

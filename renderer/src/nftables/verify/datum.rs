@@ -161,7 +161,7 @@ mod tests {
     const FRONTEND: u32 = (7 << 12) + (12 << 6) + 13;
 
     #[test]
-    fn a_concatenation_is_read_by_its_types_and_the_slot_is_apart() {
+    fn concatenation_is_read_by_its_types_and_slot_is_apart() {
         let key = [10, 96, 0, 1, 6, 0, 0, 0, 0, 80, 0, 0];
         assert_eq!(text(FRONTEND, &key, &key), ("10.96.0.1 . tcp . 80".to_owned(), None));
         let with_slot = [&key[..], &5_u32.to_ne_bytes()].concat();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_a_prefix_where_one_can_say_it_and_else_from_to() {
+    fn range_is_a_prefix_where_possible() {
         let range = |first: [u8; 4], last: [u8; 4]| text(IPV4, &first, &last).0;
         assert_eq!(range([10, 0, 0, 0], [10, 0, 255, 255]), "10.0.0.0/16");
         assert_eq!(range([0; 4], [255; 4]), "0.0.0.0/0");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_another_type_or_length_is_shown_as_bytes() {
+    fn datum_of_another_type_or_length_is_shown_as_bytes() {
         assert_eq!(text(63, &[1, 255], &[1, 255]).0, "0x01ff");
         assert_eq!(text(IPV4, &[1, 2], &[1, 2]).0, "0x0102");
         assert_eq!(text(0, &[], &[]).0, "0x");

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_before_one_borrows_from_the_byte_before() {
+    fn key_before_one_borrows_from_byte_before() {
         assert_eq!(before(vec![10, 0, 1, 0]), [10, 0, 0, 255]);
         assert_eq!(before(vec![0, 0]), [255, 255]);
     }

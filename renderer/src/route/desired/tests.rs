@@ -51,7 +51,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
 
 proptest! {
     #[test]
-    fn step_by_step_leads_to_the_same_as_from_scratch(
+    fn step_by_step_leads_to_same_as_from_scratch(
         snapshots in proptest::collection::vec(snapshot(), 2..5),
         keeps_node in any::<bool>(),
     ) {
@@ -73,7 +73,7 @@ proptest! {
 }
 
 #[test]
-fn an_address_that_two_services_share_stays_until_both_are_gone() {
+fn address_that_two_services_share_stays_until_both_are_gone() {
     let address: IpAddr = [198, 51, 100, 1].into();
     let port = |port| ServicePort {
         port,

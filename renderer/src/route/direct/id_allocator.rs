@@ -146,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn shares_keep_their_proportion_within_what_the_kernel_takes_and_none_is_lost() {
+    fn shares_keep_their_proportion_within_the_kernels_limit() {
         assert_eq!(weights(&[1, 3]), [1, 3]);
         assert_eq!(weights(&[1000, 500, 1]), [255, 127, 1]);
     }
 
     #[test]
-    fn a_next_hop_is_unused_when_the_last_group_is_without_it() {
+    fn next_hop_is_unused_when_last_group_is_without_it() {
         let mut hops = Hops::default();
         assert!(hops.insert(hop(1), 7, Grouping::Plain) && !hops.insert(hop(1), 8, Grouping::Plain));
         let member = [Member { id: 7, weight: 1 }];

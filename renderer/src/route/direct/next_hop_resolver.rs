@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_is_its_own_gateway_unless_the_route_has_one() {
+    fn backend_is_its_own_gateway_unless_route_has_one() {
         let backend: IpAddr = [10, 1, 0, 2].into();
         let oif = RouteAttribute::Oif(7);
         let on_link = route(RouteType::Unicast, vec![oif.clone()]);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_on_this_node_is_not_looked_for_behind_another_router() {
+    fn backend_on_this_node_is_not_looked_for_behind_another_router() {
         let [direct, behind] = [[10, 1, 0, 2], [10, 1, 0, 3]].map(IpAddr::from);
         let to = |gateway| Some(Hop { gateway, interface: 7 });
         let ways = NextHopResolver([(direct, to(direct)), (behind, to([192, 0, 2, 2].into()))].into());

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn local_backends_go_first_and_ready_ones_before_all_that_terminate() {
+    fn local_backends_come_first_and_ready_before_terminating() {
         use BackendState::{Ready, Terminating};
         let all = [
             backend("10.1.0.1", true, Ready),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_local_backend_is_used_even_if_topology_leaves_it_to_others() {
+    fn local_backend_is_used_even_if_topology_leaves_it_to_others() {
         let here = Backend { in_topology: false, ..backend("10.1.0.1", true, BackendState::Ready) };
         let there = backend("10.2.0.1", false, BackendState::Ready);
         let elsewhere = Backend { in_topology: false, ..backend("10.2.0.2", false, BackendState::Ready) };
@@ -163,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_those_of_the_backends() {
+    fn weights_are_those_of_backends() {
         let heavy = Backend { weight: 3, ..backend("10.1.0.1", true, BackendState::Ready) };
         let light = backend("10.1.0.2", true, BackendState::Ready);
         assert_eq!(of(vec![heavy, light]), to(&[("10.1.0.1", 3), ("10.1.0.2", 1)]));
     }
 
     #[test]
-    fn each_kind_of_address_follows_its_policy_and_without_a_local_backend_local_drops() {
+    fn addresses_follow_their_policy_and_local_without_backend_drops() {
         let mut service = service(vec![backend("10.2.0.1", false, BackendState::Ready)]);
         service.external_policy = TrafficPolicy::Local;
         let leads = leads(&service, &NodeFacts::default());
@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_on_the_network_of_this_node_is_this_node() {
+    fn backend_on_network_of_this_node_is_this_node() {
         let host = |local| Backend { host_network: true, ..backend("192.0.2.1", local, BackendState::Ready) };
         assert_eq!(of(vec![host(true)]), RouteTarget::Local);
         assert_eq!(of(vec![host(false)]), to(&[("192.0.2.1", 1)]));
     }
 
     #[test]
-    fn an_address_of_this_node_cannot_be_routed() {
+    fn address_of_this_node_cannot_be_routed() {
         let node = NodeFacts { local_ips: [ip("10.96.0.1")].into(), ..NodeFacts::default() };
         let leads = leads(&service(vec![]), &node);
         assert_eq!(leads[&ip("10.96.0.1")], RouteTarget::Impossible);

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_routes_carry_is_wanted() {
+    fn only_services_carried_by_routes_are_wanted() {
         let services = [service("web", Carrier::Nftables, 1)];
         assert!(DesiredServices::new(&snapshot(&services), |_| false).is_empty());
         for carrier in [Carrier::Route, Carrier::NftablesUntilRoute] {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_routes_of_a_service_that_goes_back_stay_and_are_kept_right_until_it_is_gone() {
+    fn returning_service_keeps_its_routes_until_it_is_gone() {
         let mut wanted = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
         assert_eq!(update(&mut wanted, Some(service("web", Carrier::Nftables, 2))), 1);
         assert_eq!(backend(&wanted), Some([10, 1, 0, 2].into()));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_too() {
+    fn returning_service_keeps_its_routes_after_a_restart() {
         let back = snapshot(&[service("web", Carrier::Nftables, 1)]);
         assert_eq!(
             backend(&DesiredServices::new(&back, |address| address == ADDRESS)),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_of_a_service_that_goes_back_does_not_stay_where_it_leads_nowhere() {
+    fn returning_service_keeps_no_route_that_leads_nowhere() {
         let mut wanted = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
         let mut without = service("web", Carrier::Nftables, 1);
         Arc::make_mut(&mut without).ports[0].backends.clear();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_goes_back_gets_no_other_routes_than_it_had() {
+    fn service_that_goes_back_gets_no_other_routes_than_it_had() {
         let other = IpAddr::from([10, 96, 0, 2]);
         let more = |carrier| {
             let mut service = service("web", carrier, 1);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_goes_back_keeps_no_address_that_another_one_had() {
+    fn service_that_goes_back_keeps_no_address_that_another_one_had() {
         let shared = service("api", Carrier::Route, 2);
         let mut wanted =
             DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1), shared]), |_| false);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_to_a_shared_address_stays_with_who_had_it_after_a_restart() {
+    fn route_to_a_shared_address_keeps_its_holder_over_a_restart() {
         let shared = IpAddr::from([192, 0, 2, 1]);
         let with = |name, cluster_ip: IpAddr, backend| {
             let mut service = service(name, Carrier::Nftables, backend);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_lingers_gives_way_to_one_that_is_carried() {
+    fn service_that_lingers_gives_way_to_one_that_is_carried() {
         let services = [service("a", Carrier::Nftables, 1), service("b", Carrier::Route, 2)];
         let wanted = DesiredServices::new(&snapshot(&services), |_| true);
         assert_eq!(backend(&wanted), Some([10, 1, 0, 2].into()));

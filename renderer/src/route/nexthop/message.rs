@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_recognized_when_it_is_read() {
+    fn nexthop_sent_is_recognized_when_read() {
         for nexthop in all() {
             let message = NexthopMessage::new(9, nexthop);
             let read = NexthopMessage::read(message.kind(), &message.payload()).unwrap().unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_an_error_and_other_messages_are_none_of_this() {
+    fn truncated_nexthop_is_an_error_and_other_messages_are_ignored() {
         let payload = NexthopMessage::new(9, all()[3].clone()).payload();
         for length in 0..HEADER + 8 {
             assert!(NexthopMessage::read(RTM_NEWNEXTHOP, &payload[..length]).unwrap().is_err(), "{length}");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn they_read_as_the_ip_command_has_them() {
+    fn they_read_as_ip_command_has_them() {
         let texts = all().map(|nexthop| nexthop.to_string());
         assert_eq!(texts[0], "via 10.1.0.2 dev if3 onlink");
         assert_eq!(texts[2], "group 7,1/8,255");

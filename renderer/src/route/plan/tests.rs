@@ -66,7 +66,7 @@ fn each_kind_of_address_is_advertised_if_asked_for() {
 }
 
 #[test]
-fn a_family_is_advertised_as_long_as_it_has_backends_of_its_own() {
+fn family_is_advertised_as_long_as_it_has_backends_of_its_own() {
     use BackendState::{Ready, Terminating};
     assert!(advertised(&service(vec![])).is_empty());
     let v4 = ["198.51.100.1", "203.0.113.1"];
@@ -76,7 +76,7 @@ fn a_family_is_advertised_as_long_as_it_has_backends_of_its_own() {
 }
 
 #[test]
-fn with_policy_local_only_ready_local_backends_attract_traffic() {
+fn policy_local_attracts_traffic_only_with_ready_local_backends() {
     use BackendState::{Ready, Terminating};
     let of = |backends| {
         let local = ContivService { external_policy: TrafficPolicy::Local, ..service(backends) };
@@ -93,7 +93,7 @@ fn with_policy_local_only_ready_local_backends_attract_traffic() {
 }
 
 #[test]
-fn the_policy_of_a_cluster_ip_is_the_internal_one() {
+fn policy_of_cluster_ip_is_internal_one() {
     let options =
         RouteOptions { advertise: [AddressKind::Cluster].into_iter().collect(), ..RouteOptions::default() };
     let mut service = service(vec![backend("10.1.0.1", false, BackendState::Ready)]);
@@ -104,7 +104,7 @@ fn the_policy_of_a_cluster_ip_is_the_internal_one() {
 }
 
 #[test]
-fn an_address_that_an_older_service_holds_is_its_affair() {
+fn address_that_older_service_holds_is_its_affair() {
     let mut service = service(vec![backend("10.1.0.1", true, BackendState::Ready)]);
     let address = ip("198.51.100.1");
     let lost = Frontend::Address { address, protocol: Protocol::Tcp, port: 80 };
@@ -114,7 +114,7 @@ fn an_address_that_an_older_service_holds_is_its_affair() {
 }
 
 #[test]
-fn addresses_of_this_node_and_those_that_mean_no_host_get_no_route() {
+fn node_addresses_and_invalid_host_addresses_get_no_route() {
     let mut service = service(vec![backend("10.1.0.1", true, BackendState::Ready)]);
     service.external_ips =
         ["192.0.2.1", "127.0.0.1", "0.0.0.0", "224.0.0.1", "169.254.1.1", "255.255.255.255"].map(ip).into();
@@ -123,7 +123,7 @@ fn addresses_of_this_node_and_those_that_mean_no_host_get_no_route() {
 }
 
 #[test]
-fn every_address_is_reached_from_the_node_if_it_has_an_address_of_the_family() {
+fn node_without_address_of_the_family_gets_no_route() {
     let service = service(vec![]);
     let all = ["10.96.0.1", "198.51.100.1", "2001:db8::1", "203.0.113.1"];
     assert_eq!(
@@ -138,7 +138,7 @@ fn every_address_is_reached_from_the_node_if_it_has_an_address_of_the_family() {
 }
 
 #[test]
-fn the_source_is_one_that_the_node_is_known_by_and_has() {
+fn source_is_one_that_node_is_known_by_and_has() {
     let mut node = node();
     node.primary_ips = ["192.0.2.0", "192.0.2.1", "192.0.2.2", "127.0.0.1", "fe80::1"].map(ip).into();
     node.local_ips = ["10.0.0.1", "192.0.2.1", "192.0.2.2", "127.0.0.1", "fe80::1"].map(ip).into();

@@ -15,7 +15,7 @@ fn entries_after_reading(folder: &mut Folder, path: &Path) -> usize {
 
 /// The store sees the same file when its writer waits for the disk between emptying it and filling it again.
 #[tokio::test(start_paused = true)]
-async fn an_emptied_file_keeps_its_objects_while_its_writer_may_be_waiting_for_the_disk() {
+async fn emptied_file_keeps_its_objects_during_a_write() {
     let root = TempDir::new().unwrap();
     let path = root.path().join("web.yaml");
     let mut folder = Folder::new(root.path(), Links::Inside);
@@ -39,7 +39,7 @@ async fn an_emptied_file_keeps_its_objects_while_its_writer_may_be_waiting_for_t
 }
 
 #[test]
-fn manifests_above_the_limit_of_all_are_refused() {
+fn manifests_above_limit_of_all_are_refused() {
     let root = TempDir::new().unwrap();
     let mut folder = Folder::new(root.path(), Links::Inside);
     folder.limit = 2 * WEB.len() as u64;

@@ -17,7 +17,7 @@ fn ready(watch: &mut WatchStream) -> Vec<Result<WatchEvent, StoreError>> {
 }
 
 #[test]
-fn a_watch_gets_what_it_missed_and_then_what_comes() {
+fn watch_gets_missed_changes_before_new_ones() {
     let mut history = History::after(5);
     history.push(6, changed(6, &["/a/1"]));
     history.push(7, WatchEvent::Problems(Vec::new()));
@@ -29,7 +29,7 @@ fn a_watch_gets_what_it_missed_and_then_what_comes() {
 }
 
 #[test]
-fn a_watch_sees_only_its_prefix() {
+fn watch_sees_only_its_prefix() {
     let mut history = History::after(0);
     let mut watch = history.watch("/a/".to_owned(), 0, 0).unwrap();
     history.push(1, changed(1, &["/a/1", "/b/1"]));
@@ -39,7 +39,7 @@ fn a_watch_sees_only_its_prefix() {
 }
 
 #[test]
-fn what_was_forgotten_is_compacted_and_what_never_was_is_rewound() {
+fn forgotten_revision_is_compacted_and_unknown_one_rewound() {
     let mut history = History::after(0);
     let newest = i64::try_from(CAPACITY).unwrap() + 1;
     for revision in 1..=newest {
@@ -53,7 +53,7 @@ fn what_was_forgotten_is_compacted_and_what_never_was_is_rewound() {
 }
 
 #[test]
-fn a_watch_that_is_too_slow_ends_with_a_compacted_error() {
+fn watch_that_is_too_slow_ends_with_compacted_error() {
     let mut history = History::after(0);
     let mut watch = history.watch(String::new(), 0, 0).unwrap();
     for revision in 1..=2 * i64::try_from(CAPACITY).unwrap() {

@@ -39,7 +39,7 @@ fn file() -> impl Strategy<Value = (u8, BTreeMap<u8, u8>)> {
 
 proptest! {
     #[test]
-    fn any_sequence_of_changes_ends_where_reading_all_at_once_does(
+    fn random_changes_end_where_reading_all_at_once_does(
         changes in vec((file(), any::<bool>()), 0..40)
     ) {
         let mut files = Files::new();
@@ -73,7 +73,7 @@ proptest! {
 }
 
 #[test]
-fn entries_are_those_below_the_prefix() {
+fn entries_are_those_below_prefix() {
     let mut index = Index::default();
     index.replace(&path(1), &[], &[definition(1, 1), definition(2, 1)]);
     index.settle(0);

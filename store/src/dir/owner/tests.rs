@@ -49,7 +49,7 @@ async fn file_truncated_without_being_closed_is_forgotten() {
 
 /// The file that is being replaced: gone when the folder is walked, or half written when it is read.
 #[tokio::test]
-async fn file_in_flux_during_a_rescan_is_left_alone() {
+async fn file_in_flux_during_rescan_is_left_alone() {
     let root = TempDir::new().unwrap();
     let (gone, half) = (root.path().join("gone.yaml"), root.path().join("half.yaml"));
     fs::write(&gone, WEB).unwrap();

@@ -26,7 +26,7 @@ fn work(signals: &[Signal]) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn a_file_is_read_when_it_is_complete_and_not_before() {
+fn file_is_read_when_it_is_complete_and_not_before() {
     use Signal::{Altered, Complete, Created, Written};
     let none: Vec<String> = Vec::new();
     for (signals, at_once, later) in [
@@ -51,7 +51,7 @@ fn a_file_is_read_when_it_is_complete_and_not_before() {
 }
 
 #[test]
-fn a_file_that_goes_gets_its_grace() {
+fn file_that_goes_gets_its_grace() {
     let gone = Signal::Gone(path("a"));
     assert_eq!(work(std::slice::from_ref(&gone)), (vec![], vec!["check a".to_owned()]));
     assert_eq!(work(&[gone.clone(), Signal::Complete(path("a"))]), (vec!["read a".to_owned()], vec![]));
@@ -61,7 +61,7 @@ fn a_file_that_goes_gets_its_grace() {
 }
 
 #[test]
-fn a_renamed_file_is_read_and_its_old_name_checked_in_one_go() {
+fn renamed_file_is_read_and_its_old_name_checked_in_one_go() {
     let renamed = Signal::Renamed { from: path("a"), to: path("b") };
     assert_eq!(work(&[renamed]).0, ["read b", "check a"]);
 }
@@ -75,7 +75,7 @@ fn folders_are_looked_at_in_time() {
 }
 
 #[test]
-fn nothing_is_concluded_from_a_file_that_is_in_flux() {
+fn nothing_is_concluded_from_file_that_is_in_flux() {
     let now = Instant::now();
     let mut pending = Pending::default();
     pending.note(Signal::Written(path("open")), now);

@@ -23,7 +23,7 @@ async fn signals(watcher: &mut Watcher) -> Vec<Signal> {
 }
 
 #[tokio::test]
-async fn each_way_to_change_a_file_has_its_signal() {
+async fn each_way_to_change_file_has_its_signal() {
     let folder = TempDir::new().unwrap();
     let at = |name: &str| folder.path().join(name);
     let mut watcher = watcher(folder.path());
@@ -58,7 +58,7 @@ async fn each_way_to_change_a_file_has_its_signal() {
 }
 
 #[tokio::test]
-async fn hidden_files_say_nothing_but_the_link_of_a_config_map_does() {
+async fn hidden_files_are_ignored_except_the_config_map_link() {
     let folder = TempDir::new().unwrap();
     let mut watcher = watcher(folder.path());
     fs::write(folder.path().join(".a.yaml.swp"), "x").unwrap();
@@ -70,7 +70,7 @@ async fn hidden_files_say_nothing_but_the_link_of_a_config_map_does() {
 }
 
 #[tokio::test]
-async fn the_folder_itself_and_a_link_in_its_place_are_noticed() {
+async fn folder_itself_and_link_in_its_place_are_noticed() {
     let outer = TempDir::new().unwrap();
     let root = outer.path().join("root");
     fs::create_dir(&root).unwrap();
@@ -84,7 +84,7 @@ async fn the_folder_itself_and_a_link_in_its_place_are_noticed() {
 }
 
 #[tokio::test]
-async fn a_full_queue_says_that_events_were_lost() {
+async fn inotify_overflow_is_reported_as_lost_events() {
     let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let limit: usize = limit.trim().parse().unwrap();
     let folder = TempDir::new().unwrap();
@@ -98,7 +98,7 @@ async fn a_full_queue_says_that_events_were_lost() {
 }
 
 #[tokio::test]
-async fn what_is_not_watched_again_is_watched_no_more() {
+async fn watch_not_renewed_is_removed() {
     let folder = TempDir::new().unwrap();
     let mut watcher = watcher(folder.path());
     watcher.renew().finish(Path::new("/"));

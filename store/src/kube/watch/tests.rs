@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quiet_type_without_bookmarks_is_watched_anew_without_an_outage() {
+async fn quiet_type_without_bookmarks_is_watched_anew_without_outage() {
     let server = ApiServer::start().unwrap();
     server.withhold_bookmarks("nodes");
     let address = KubeAddress { kubeconfig: Some(server.kubeconfig().unwrap()), ..KubeAddress::default() };

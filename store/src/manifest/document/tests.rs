@@ -33,7 +33,7 @@ fn documents_are_cut_at_their_separators() {
 }
 
 #[test]
-fn what_only_looks_like_a_separator_is_none() {
+fn separator_lookalike_separates_nothing() {
     assert_eq!(value("a: |\n  ---\n  b\n"), json!({"a": "---\nb\n"}));
     assert_eq!(value("a: ---b\n"), json!({"a": "---b"}));
     assert_eq!(value("---a: 1\n"), json!({"---a": 1}));
@@ -48,7 +48,7 @@ fn nothing_and_comments_are_no_documents() {
 }
 
 #[test]
-fn a_broken_document_leaves_the_others_and_names_its_line_in_the_file() {
+fn broken_document_leaves_others_and_names_its_line_in_file() {
     let documents = read("a: 1\n---\nb: 2\nc: [\n---\nd: 4\n");
     assert_eq!(documents[0], Ok(Some(json!({"a": 1}))));
     let error = documents[1].clone().unwrap_err();
@@ -57,7 +57,7 @@ fn a_broken_document_leaves_the_others_and_names_its_line_in_the_file() {
 }
 
 #[test]
-fn what_is_quoted_is_text_and_what_is_not_has_its_type() {
+fn quoted_scalar_is_text_and_unquoted_has_its_type() {
     let text =
         r#"{q: "80", s: '1', n: 80, f: 1.5, t: true, y: yes, on: "on", e: null, tilde: ~, o: 0o17, v: v1.0}"#;
     let expected = json!({"q": "80", "s": "1", "n": 80, "f": 1.5, "t": true, "y": "yes", "on": "on", "e": null,
@@ -80,13 +80,13 @@ fn anchors_and_merge_keys_are_followed() {
 }
 
 #[test]
-fn a_key_given_twice_is_an_error() {
+fn key_given_twice_is_error() {
     let error = read("a: 1\nb: {c: 1, c: 2}\n")[0].clone().unwrap_err();
     assert!(error.contains("duplicate") && error.contains("line 2"), "{error}");
 }
 
 #[test]
-fn a_document_that_repeats_itself_a_billion_times_is_refused() {
+fn document_that_repeats_itself_billion_times_is_refused() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for i in 1..10 {
         let before = format!("*a{}, ", i - 1).repeat(10);
@@ -96,7 +96,7 @@ fn a_document_that_repeats_itself_a_billion_times_is_refused() {
 }
 
 #[test]
-fn depth_has_a_limit() {
+fn depth_has_limit() {
     let text = "[".repeat(100_000);
     assert!(read(&text)[0].is_err());
     let text = "a:\n ".to_owned() + &"- ".repeat(5_000) + "x\n";
@@ -104,7 +104,7 @@ fn depth_has_a_limit() {
 }
 
 #[test]
-fn a_long_document_is_within_the_limits() {
+fn long_document_is_within_limits() {
     let text = "- {a: b, c: 1, d: [x, y]}\n".repeat(20_000);
     assert_eq!(value(&text).as_array().unwrap().len(), 20_000);
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn every_bad_field_of_a_service_is_named() {
+fn every_bad_field_of_service_is_named() {
     for (spec, expected) in [
         ("ports: [{port: 0}]", "spec.ports[0].port: 0 is not a number from 1 to 65535"),
         ("ports: [{port: 65536}]", "spec.ports[0].port: 65536 is not a number from 1 to 65535"),
@@ -89,7 +89,7 @@ fn every_bad_field_of_a_service_is_named() {
 }
 
 #[test]
-fn all_that_is_wrong_with_an_object_is_said_at_once() {
+fn all_that_is_wrong_with_object_is_said_at_once() {
     let text = "{apiVersion: v1, kind: Service, metadata: {name: a}, \
                 spec: {clusterIP: x, ports: [{port: 0, protocol: y}]}, \
                 status: {loadBalancer: {ingress: [{ip: z}, {ip: 1.2.3.4, ipMode: vip}]}}}";
@@ -105,7 +105,7 @@ fn all_that_is_wrong_with_an_object_is_said_at_once() {
 }
 
 #[test]
-fn bad_fields_of_the_other_kinds_are_named() {
+fn bad_fields_of_other_kinds_are_named() {
     for (manifest, expected) in [
         (
             "v1, kind: Endpoints, subsets: [{addresses: [{ip: 1.1.1.1}, {ip: x}]}]",
@@ -207,7 +207,7 @@ fn bad_fields_of_the_other_kinds_are_named() {
 }
 
 #[test]
-fn an_unknown_version_says_which_is_known() {
+fn unknown_version_names_the_known_one() {
     let found = problems("{apiVersion: discovery.k8s.io/v1beta1, kind: EndpointSlice, metadata: {name: a}}");
     let expected = "web.yaml: EndpointSlice default/a: apiVersion: \"discovery.k8s.io/v1beta1\" is not known for \
                     this kind; use discovery.k8s.io/v1";
@@ -215,7 +215,7 @@ fn an_unknown_version_says_which_is_known() {
 }
 
 #[test]
-fn what_is_no_object_is_reported_and_may_be_anything() {
+fn document_without_object_is_reported_as_any_object() {
     for text in ["just text", "[1, 2]", "{a: b}", "{apiVersion: v1}", "{kind: 7}", "a: [", "\tx: 1"] {
         let parsed = parse(text);
         assert_eq!(parsed.problems.len(), 1, "{text}");
@@ -224,7 +224,7 @@ fn what_is_no_object_is_reported_and_may_be_anything() {
 }
 
 #[test]
-fn a_broken_object_does_not_stop_the_others() {
+fn broken_object_does_not_stop_others() {
     let text = format!(
         "{SERVICE}\n---\nkind: Service\n  x: [\n---\n{}\n---\n{NODE}",
         SERVICE.replace("web", "bad").replace("80", "0")
@@ -244,7 +244,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn every_bad_field_of_an_external_workload_is_named() {
+fn every_bad_field_of_external_workload_is_named() {
     let tls = "meshTLS: {identity: a, serverName: b}";
     let long = "x".repeat(254);
     for (spec, expected) in [
@@ -307,7 +307,7 @@ fn every_bad_field_of_an_external_workload_is_named() {
 }
 
 #[test]
-fn object_with_an_unknown_value_is_used_without_it() {
+fn object_with_unknown_value_is_used_without_it() {
     let service = "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {type: Balancer, \
                    externalTrafficPolicy: Near, ipFamilies: [IPv5], \
                    ports: [{name: a, port: 80, protocol: MPTCP}, {name: b, port: 81}]}, \

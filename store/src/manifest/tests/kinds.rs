@@ -4,7 +4,7 @@ use super::*;
 use contiv_proto::message::{node::node_address, service::service::service_port::int_or_string};
 
 #[test]
-fn a_service_as_kubectl_prints_it() {
+fn service_as_kubectl_prints_it() {
     let Object::Service(service) = object(
         r#"
 apiVersion: v1
@@ -83,7 +83,7 @@ status:
 }
 
 #[test]
-fn what_an_api_server_fills_in_is_filled_in() {
+fn defaults_of_the_api_server_are_filled_in() {
     let Object::Service(service) = object(
         "{apiVersion: v1, kind: Service, metadata: {name: a, creationTimestamp: null}, \
          spec: {clusterIP: 10.0.0.1, sessionAffinity: ClientIP, ports: [{port: 80}], selector: null}}",
@@ -104,7 +104,7 @@ fn what_an_api_server_fills_in_is_filled_in() {
 }
 
 #[test]
-fn an_endpoint_slice_belongs_to_the_service_of_its_label() {
+fn endpoint_slice_belongs_to_service_of_its_label() {
     let Object::EndpointSlice(slice) = object(
         r"
 apiVersion: discovery.k8s.io/v1
@@ -146,7 +146,7 @@ ports:
 }
 
 #[test]
-fn an_external_workload_has_its_identity_ports_addresses_and_conditions() {
+fn external_workload_has_identity_ports_addresses_and_conditions() {
     let Object::ExternalWorkload(workload) = object(
         r#"
 apiVersion: workload.linkerd.io/v1beta1
@@ -197,7 +197,7 @@ fn endpoints_keep_ready_and_not_ready_apart() {
 }
 
 #[test]
-fn a_pod_has_its_addresses_node_and_ports() {
+fn pod_has_its_addresses_node_and_ports() {
     let Object::Pod(pod) = object(
         "{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {a: b}}, spec: {nodeName: n1, hostNetwork: true, \
          containers: [{name: c, image: i, ports: [{containerPort: 53, protocol: UDP, hostPort: 5353, hostIP: 1.2.3.4}, \
@@ -215,7 +215,7 @@ fn a_pod_has_its_addresses_node_and_ports() {
 }
 
 #[test]
-fn a_node_has_its_ranges_addresses_and_labels() {
+fn node_has_its_ranges_addresses_and_labels() {
     let Object::Node(node) = object(
         "{apiVersion: v1, kind: Node, metadata: {name: n1, namespace: ignored, labels: {zone: z1}}, \
          spec: {podCIDR: 10.1.1.0/24, podCIDRs: [10.1.1.0/24, 'fd00:1::/64'], providerID: x://n1}, \
@@ -233,7 +233,7 @@ fn a_node_has_its_ranges_addresses_and_labels() {
 }
 
 #[test]
-fn contivs_own_kinds_hold_the_stored_message() {
+fn contivs_own_kinds_hold_stored_message() {
     let node = "{apiVersion: contiv.io/v1, kind: VppNode, metadata: {name: n1}, \
                 spec: {id: 2, ip_addresses: [192.168.16.2/24]}}";
     let parsed = parse(node);
@@ -249,7 +249,7 @@ fn contivs_own_kinds_hold_the_stored_message() {
 }
 
 #[test]
-fn what_contiv_stored_becomes_a_manifest_without_its_duplicates() {
+fn stored_object_becomes_a_manifest_without_duplicates() {
     use contiv_proto::message::{pod, service};
     let label = pod::pod::Label { key: "app".to_owned(), value: "web".to_owned() };
     let pod = pod::Pod { name: "p".into(), namespace: "n".into(), label: vec![label], ..Default::default() };

@@ -20,8 +20,8 @@ fn is_sleeping(seconds: &str) -> bool {
 }
 
 #[test]
-fn a_failure_inside_is_a_failure_outside() {
-    let outcome = isolated("lab::isolation::tests::a_failure_inside_is_a_failure_outside", |_| {
+fn failure_inside_is_failure_outside() {
+    let outcome = isolated("lab::isolation::tests::failure_inside_is_failure_outside", |_| {
         Err(LabError::Unexpected("on purpose".to_owned()))
     });
     // Inside it is another error, so this assertion fails there; outside that failure is what is expected.
@@ -29,14 +29,14 @@ fn a_failure_inside_is_a_failure_outside() {
 }
 
 #[test]
-fn a_name_that_is_no_test_is_an_error() {
+fn name_that_is_no_test_is_error() {
     let outcome = isolated("no_such_test", |_| Ok(()));
     assert!(matches!(outcome, Err(LabError::NotIsolated(_))), "{outcome:?}");
 }
 
 #[test]
-fn processes_and_namespaces_end_with_the_run() {
-    let outcome = isolated("lab::isolation::tests::processes_and_namespaces_end_with_the_run", |lab| {
+fn processes_and_namespaces_end_with_run() {
+    let outcome = isolated("lab::isolation::tests::processes_and_namespaces_end_with_run", |lab| {
         start_sleeping(lab, "86399.125")?;
         assert!(Path::new("/run/netns").join(lab.node.host.name).exists());
         Ok(())
@@ -50,8 +50,8 @@ fn processes_and_namespaces_end_with_the_run() {
 }
 
 #[test]
-fn a_run_that_hangs_is_killed_with_all_that_it_started() {
-    let name = "lab::isolation::tests::a_run_that_hangs_is_killed_with_all_that_it_started";
+fn run_that_hangs_is_killed_with_all_that_it_started() {
+    let name = "lab::isolation::tests::run_that_hangs_is_killed_with_all_that_it_started";
     let outcome = isolated_within(Duration::from_secs(1), name, |lab| {
         start_sleeping(lab, "86399.25")?;
         thread::sleep(TIME_LIMIT);

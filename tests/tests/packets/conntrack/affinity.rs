@@ -74,8 +74,8 @@ fn every_change_moves_all_flows(
 }
 
 #[test]
-fn datagrams_to_a_silent_backend_that_is_removed_go_elsewhere() -> Result<()> {
-    isolated("conntrack::affinity::datagrams_to_a_silent_backend_that_is_removed_go_elsewhere", |lab| {
+fn datagrams_to_silent_backend_that_is_removed_go_elsewhere() -> Result<()> {
+    isolated("conntrack::affinity::datagrams_to_silent_backend_that_is_removed_go_elsewhere", |lab| {
         let mut gateway = Gateway::start(lab)?;
         gateway.program(&[&sticky(Protocol::Udp, &[&lab.pod2])])?;
         silence(&lab.pod2, &lab.pod1)?;
@@ -121,26 +121,23 @@ fn begin(to: SocketAddr) -> std::io::Result<Socket> {
 }
 
 #[test]
-fn connection_attempts_at_a_silent_backend_that_is_removed_go_elsewhere() -> Result<()> {
-    isolated(
-        "conntrack::affinity::connection_attempts_at_a_silent_backend_that_is_removed_go_elsewhere",
-        |lab| {
-            let mut gateway = Gateway::start(lab)?;
-            gateway.program(&[&sticky(Protocol::Tcp, &[&lab.pod2])])?;
-            silence(&lab.pod2, &lab.pod1)?;
-            silence(&lab.pod3, &lab.pod1)?;
-            let sockets = lab.pod1.run(|| {
-                let families = Family::BOTH.into_iter().cycle().take(CONNECTIONS);
-                let one = |family| {
-                    thread::sleep(CONNECTION_PAUSE);
-                    begin(address(1, family))
-                };
-                let all: std::io::Result<Vec<Socket>> = families.map(one).collect();
-                all.map_err(|error| LabError::system("begin connections", error))
-            })?;
-            every_change_moves_all_flows(&mut gateway, Protocol::Tcp, CONNECTION_CHANGES, sockets.len())
-        },
-    )
+fn connection_attempts_at_a_removed_silent_backend_go_elsewhere() -> Result<()> {
+    isolated("conntrack::affinity::connection_attempts_at_a_removed_silent_backend_go_elsewhere", |lab| {
+        let mut gateway = Gateway::start(lab)?;
+        gateway.program(&[&sticky(Protocol::Tcp, &[&lab.pod2])])?;
+        silence(&lab.pod2, &lab.pod1)?;
+        silence(&lab.pod3, &lab.pod1)?;
+        let sockets = lab.pod1.run(|| {
+            let families = Family::BOTH.into_iter().cycle().take(CONNECTIONS);
+            let one = |family| {
+                thread::sleep(CONNECTION_PAUSE);
+                begin(address(1, family))
+            };
+            let all: std::io::Result<Vec<Socket>> = families.map(one).collect();
+            all.map_err(|error| LabError::system("begin connections", error))
+        })?;
+        every_change_moves_all_flows(&mut gateway, Protocol::Tcp, CONNECTION_CHANGES, sockets.len())
+    })
 }
 
 /// The backends that clients are remembered for.
@@ -152,8 +149,8 @@ fn remembered(gateway: &Gateway<'_>) -> Result<Vec<String>> {
 }
 
 #[test]
-fn a_table_too_large_to_compare_keeps_its_clients_over_a_restart() -> Result<()> {
-    isolated("conntrack::affinity::a_table_too_large_to_compare_keeps_its_clients_over_a_restart", |lab| {
+fn table_too_large_to_compare_keeps_its_clients_over_restart() -> Result<()> {
+    isolated("conntrack::affinity::table_too_large_to_compare_keeps_its_clients_over_restart", |lab| {
         let mut gateway = Gateway::start(lab)?;
         let sticky = |backends: &[&Namespace]| sticky(Protocol::Udp, backends);
         let mut large = service("large", 2, Protocol::Tcp, &[]);

@@ -37,15 +37,12 @@ fn after_the_backend_went(lab: &Lab, family: Family, reset: bool, left: bool) ->
 }
 
 #[test]
-fn connections_to_a_backend_that_is_gone_are_reset_where_the_service_says_so() -> Result<()> {
-    isolated(
-        "conntrack::connections::connections_to_a_backend_that_is_gone_are_reset_where_the_service_says_so",
-        |lab| {
-            let seen = after_the_backend_went(lab, Family::V4, true, true)?;
-            assert!(seen.contains("reset"), "{seen}");
-            Ok(())
-        },
-    )
+fn connections_to_a_removed_backend_are_reset_on_request() -> Result<()> {
+    isolated("conntrack::connections::connections_to_a_removed_backend_are_reset_on_request", |lab| {
+        let seen = after_the_backend_went(lab, Family::V4, true, true)?;
+        assert!(seen.contains("reset"), "{seen}");
+        Ok(())
+    })
 }
 
 #[test]
@@ -66,30 +63,27 @@ fn otherwise_connections_live_on_as_long_as_their_backend_does() -> Result<()> {
 }
 
 #[test]
-fn a_connection_attempt_from_before_the_service_gets_through_when_it_comes() -> Result<()> {
-    isolated(
-        "conntrack::connections::a_connection_attempt_from_before_the_service_gets_through_when_it_comes",
-        |lab| {
-            let mut gateway = Gateway::start(lab)?;
-            std::thread::scope(|scope| {
-                // Its first SYN leaves untranslated; the second follows after a second.
-                let attempt = scope.spawn(|| lab.pod1.ask(LabProtocol::Tcp, address(1, Family::V4)));
-                wait_until("the SYN has left", EVENT_TIMEOUT, || {
-                    gateway.flows("tcp").is_ok_and(|flows| !flows.is_empty())
-                })?;
-                gateway.program(&[&service("web", 1, Protocol::Tcp, &[&lab.pod3])])?;
-                gateway.wait_for_deletions(1)?;
-                let outcome = attempt.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
-                assert_eq!(outcome.answer()?.by, "pod3");
-                Ok(())
-            })
-        },
-    )
+fn connection_attempt_before_the_service_succeeds_when_it_comes() -> Result<()> {
+    isolated("conntrack::connections::connection_attempt_before_the_service_succeeds_when_it_comes", |lab| {
+        let mut gateway = Gateway::start(lab)?;
+        std::thread::scope(|scope| {
+            // Its first SYN leaves untranslated; the second follows after a second.
+            let attempt = scope.spawn(|| lab.pod1.ask(LabProtocol::Tcp, address(1, Family::V4)));
+            wait_until("the SYN has left", EVENT_TIMEOUT, || {
+                gateway.flows("tcp").is_ok_and(|flows| !flows.is_empty())
+            })?;
+            gateway.program(&[&service("web", 1, Protocol::Tcp, &[&lab.pod3])])?;
+            gateway.wait_for_deletions(1)?;
+            let outcome = attempt.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
+            assert_eq!(outcome.answer()?.by, "pod3");
+            Ok(())
+        })
+    })
 }
 
 #[test]
-fn sctp_associations_follow_the_same_rule() -> Result<()> {
-    isolated("conntrack::connections::sctp_associations_follow_the_same_rule", |lab| {
+fn sctp_associations_follow_same_rule() -> Result<()> {
+    isolated("conntrack::connections::sctp_associations_follow_same_rule", |lab| {
         let mut gateway = Gateway::start(lab)?;
         let with = |backends: &[_]| {
             let kept = service("kept", 1, Protocol::Sctp, backends);

@@ -11,8 +11,8 @@ use crate::conntrack::gateway::{Gateway, address, service, unexpected};
 const FLOWS: usize = 40_000;
 
 #[test]
-fn a_large_table_is_searched_once_in_no_memory_and_nothing_waits_for_it() -> Result<()> {
-    isolated("conntrack::cost::a_large_table_is_searched_once_in_no_memory_and_nothing_waits_for_it", |lab| {
+fn large_flow_table_is_searched_once_in_constant_memory() -> Result<()> {
+    isolated("conntrack::cost::large_flow_table_is_searched_once_in_constant_memory", |lab| {
         let mut gateway = Gateway::start(lab)?;
         gateway.program(&[&service("dns", 1, Protocol::Udp, &[&lab.pod2, &lab.pod3])])?;
         lab.pod1.run(|| send_from_many_ports(FLOWS))?;

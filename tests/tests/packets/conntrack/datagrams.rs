@@ -60,47 +60,42 @@ fn one_backend_goes(lab: &Lab, family: Family, node_port: bool) -> Result<()> {
 }
 
 #[test]
-fn flows_to_a_removed_backend_go_at_once_and_all_others_stay() -> Result<()> {
-    isolated("conntrack::datagrams::flows_to_a_removed_backend_go_at_once_and_all_others_stay", |lab| {
+fn flows_to_removed_backend_go_at_once_and_all_others_stay() -> Result<()> {
+    isolated("conntrack::datagrams::flows_to_removed_backend_go_at_once_and_all_others_stay", |lab| {
         one_backend_goes(lab, Family::V4, false)
     })
 }
 
 #[test]
-fn the_same_holds_for_ipv6() -> Result<()> {
-    isolated("conntrack::datagrams::the_same_holds_for_ipv6", |lab| one_backend_goes(lab, Family::V6, false))
+fn same_holds_for_ipv6() -> Result<()> {
+    isolated("conntrack::datagrams::same_holds_for_ipv6", |lab| one_backend_goes(lab, Family::V6, false))
 }
 
 #[test]
-fn the_same_holds_for_node_ports() -> Result<()> {
-    isolated("conntrack::datagrams::the_same_holds_for_node_ports", |lab| {
-        one_backend_goes(lab, Family::V4, true)
+fn same_holds_for_node_ports() -> Result<()> {
+    isolated("conntrack::datagrams::same_holds_for_node_ports", |lab| one_backend_goes(lab, Family::V4, true))
+}
+
+#[test]
+fn flows_of_a_service_losing_its_last_backend_are_refused() -> Result<()> {
+    isolated("conntrack::datagrams::flows_of_a_service_losing_its_last_backend_are_refused", |lab| {
+        let mut gateway = Gateway::start(lab)?;
+        gateway.program(&[&service("dns", 1, Protocol::Udp, &[&lab.pod3])])?;
+        let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;
+        assert_eq!(session.ask()?.by, "pod3");
+        gateway.program(&[&service("dns", 1, Protocol::Udp, &[])])?;
+        gateway.wait_for_deletions(1)?;
+        let refusal = session.ask().map_err(|error| error.to_string()).err().unwrap_or_default();
+        assert!(refusal.contains("refused"), "{refusal}");
+        gateway.program(&[&service("dns", 1, Protocol::Udp, &[&lab.pod2])])?;
+        assert_eq!(session.ask()?.by, "pod2", "and served again when there is one");
+        Ok(())
     })
 }
 
 #[test]
-fn the_flows_of_a_service_that_lost_its_last_backend_are_refused_at_once() -> Result<()> {
-    isolated(
-        "conntrack::datagrams::the_flows_of_a_service_that_lost_its_last_backend_are_refused_at_once",
-        |lab| {
-            let mut gateway = Gateway::start(lab)?;
-            gateway.program(&[&service("dns", 1, Protocol::Udp, &[&lab.pod3])])?;
-            let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;
-            assert_eq!(session.ask()?.by, "pod3");
-            gateway.program(&[&service("dns", 1, Protocol::Udp, &[])])?;
-            gateway.wait_for_deletions(1)?;
-            let refusal = session.ask().map_err(|error| error.to_string()).err().unwrap_or_default();
-            assert!(refusal.contains("refused"), "{refusal}");
-            gateway.program(&[&service("dns", 1, Protocol::Udp, &[&lab.pod2])])?;
-            assert_eq!(session.ask()?.by, "pod2", "and served again when there is one");
-            Ok(())
-        },
-    )
-}
-
-#[test]
-fn a_deleted_service_takes_its_flows_with_it() -> Result<()> {
-    isolated("conntrack::datagrams::a_deleted_service_takes_its_flows_with_it", |lab| {
+fn deleted_service_takes_its_flows_with_it() -> Result<()> {
+    isolated("conntrack::datagrams::deleted_service_takes_its_flows_with_it", |lab| {
         let mut gateway = Gateway::start(lab)?;
         let (gone, kept) = (
             service("gone", 1, Protocol::Udp, &[&lab.pod3]),
@@ -124,8 +119,8 @@ fn a_deleted_service_takes_its_flows_with_it() -> Result<()> {
 }
 
 #[test]
-fn a_flow_from_before_the_service_finds_it_when_it_comes() -> Result<()> {
-    isolated("conntrack::datagrams::a_flow_from_before_the_service_finds_it_when_it_comes", |lab| {
+fn flow_from_before_service_finds_it_when_it_comes() -> Result<()> {
+    isolated("conntrack::datagrams::flow_from_before_service_finds_it_when_it_comes", |lab| {
         let mut gateway = Gateway::start(lab)?;
         let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;
         let flow = gateway.send(&lab.pod1, &session)?;
@@ -138,30 +133,27 @@ fn a_flow_from_before_the_service_finds_it_when_it_comes() -> Result<()> {
 }
 
 #[test]
-fn a_client_with_affinity_to_a_removed_backend_reaches_another_with_its_next_datagram() -> Result<()> {
-    isolated(
-        "conntrack::datagrams::a_client_with_affinity_to_a_removed_backend_reaches_another_with_its_next_datagram",
-        |lab| {
-            let mut gateway = Gateway::start(lab)?;
-            let with = |backends: &[&Namespace]| ContivService {
-                session_affinity_timeout: 600,
-                ..service("dns", 1, Protocol::Udp, backends)
-            };
-            gateway.program(&[&with(&[&lab.pod2, &lab.pod3])])?;
-            let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;
-            let (left, name) =
-                if session.ask()?.by == "pod2" { (&lab.pod3, "pod3") } else { (&lab.pod2, "pod2") };
-            gateway.program(&[&with(&[left])])?;
-            gateway.wait_for_deletions(1)?;
-            assert_eq!(session.ask()?.by, name);
-            Ok(())
-        },
-    )
+fn affinity_client_reaches_another_backend_with_its_next_datagram() -> Result<()> {
+    isolated("conntrack::datagrams::affinity_client_reaches_another_backend_with_its_next_datagram", |lab| {
+        let mut gateway = Gateway::start(lab)?;
+        let with = |backends: &[&Namespace]| ContivService {
+            session_affinity_timeout: 600,
+            ..service("dns", 1, Protocol::Udp, backends)
+        };
+        gateway.program(&[&with(&[&lab.pod2, &lab.pod3])])?;
+        let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;
+        let (left, name) =
+            if session.ask()?.by == "pod2" { (&lab.pod3, "pod3") } else { (&lab.pod2, "pod2") };
+        gateway.program(&[&with(&[left])])?;
+        gateway.wait_for_deletions(1)?;
+        assert_eq!(session.ask()?.by, name);
+        Ok(())
+    })
 }
 
 #[test]
-fn a_backend_that_terminates_and_still_serves_keeps_its_flows() -> Result<()> {
-    isolated("conntrack::datagrams::a_backend_that_terminates_and_still_serves_keeps_its_flows", |lab| {
+fn backend_that_terminates_and_still_serves_keeps_its_flows() -> Result<()> {
+    isolated("conntrack::datagrams::backend_that_terminates_and_still_serves_keeps_its_flows", |lab| {
         let mut gateway = Gateway::start(lab)?;
         let mut both = service("dns", 1, Protocol::Udp, &[&lab.pod2, &lab.pod3]);
         gateway.program(&[&both])?;

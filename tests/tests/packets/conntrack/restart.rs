@@ -6,8 +6,8 @@ use contiv_tests::lab::{Family, Protocol as LabProtocol, Result, Session, isolat
 use crate::conntrack::gateway::{Gateway, address, service};
 
 #[test]
-fn a_restart_deletes_what_went_meanwhile_and_nothing_else() -> Result<()> {
-    isolated("conntrack::restart::a_restart_deletes_what_went_meanwhile_and_nothing_else", |lab| {
+fn restart_deletes_exactly_what_went_meanwhile() -> Result<()> {
+    isolated("conntrack::restart::restart_deletes_exactly_what_went_meanwhile", |lab| {
         let mut gateway = Gateway::start(lab)?;
         let [changed, removed, same] = [("changed", 1), ("removed", 2), ("same", 3)]
             .map(|(name, number)| service(name, number, Protocol::Udp, &[&lab.pod3]));
@@ -33,18 +33,15 @@ fn a_restart_deletes_what_went_meanwhile_and_nothing_else() -> Result<()> {
 }
 
 #[test]
-fn a_flow_from_before_a_service_without_backends_is_refused_after_a_restart() -> Result<()> {
-    isolated(
-        "conntrack::restart::a_flow_from_before_a_service_without_backends_is_refused_after_a_restart",
-        |lab| {
-            let mut gateway = Gateway::start(lab)?;
-            let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;
-            gateway.send(&lab.pod1, &session)?;
-            gateway.restart(&[&service("empty", 1, Protocol::Udp, &[])])?;
-            gateway.wait_for_deletions(1)?;
-            let refusal = session.ask().map_err(|error| error.to_string()).err().unwrap_or_default();
-            assert!(refusal.contains("refused"), "{refusal}");
-            Ok(())
-        },
-    )
+fn flow_older_than_its_service_is_refused_after_a_restart() -> Result<()> {
+    isolated("conntrack::restart::flow_older_than_its_service_is_refused_after_a_restart", |lab| {
+        let mut gateway = Gateway::start(lab)?;
+        let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;
+        gateway.send(&lab.pod1, &session)?;
+        gateway.restart(&[&service("empty", 1, Protocol::Udp, &[])])?;
+        gateway.wait_for_deletions(1)?;
+        let refusal = session.ask().map_err(|error| error.to_string()).err().unwrap_or_default();
+        assert!(refusal.contains("refused"), "{refusal}");
+        Ok(())
+    })
 }

@@ -49,67 +49,61 @@ status:
 }
 
 #[test]
-fn packets_reach_a_workload_outside_any_pod_network_while_it_is_ready() -> Result<()> {
-    isolated(
-        "external_workloads::packets::packets_reach_a_workload_outside_any_pod_network_while_it_is_ready",
-        |lab| {
-            let etcd = Etcd::start(lab)?;
-            let _servers = Responder::start_all([&lab.client, &lab.node2, &lab.pod2], TARGET_PORT)?;
-            // The network of an external workload has to know the way back to the pods.
-            for family in Family::BOTH {
-                let (pods, via) = (ranges::PODS.cidr(family), lab.node.host.address(family).to_string());
-                lab.client.exec(&["ip", "route", "add", &pods, "via", &via])?;
-            }
-            let controller = Instance::start(lab, &lab.node, &["--enable", "external-workloads"])?;
-            let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
-            let run = Run { lab, etcd: &etcd };
+fn external_workload_is_reached_while_it_is_ready() -> Result<()> {
+    isolated("external_workloads::packets::external_workload_is_reached_while_it_is_ready", |lab| {
+        let etcd = Etcd::start(lab)?;
+        let _servers = Responder::start_all([&lab.client, &lab.node2, &lab.pod2], TARGET_PORT)?;
+        // The network of an external workload has to know the way back to the pods.
+        for family in Family::BOTH {
+            let (pods, via) = (ranges::PODS.cidr(family), lab.node.host.address(family).to_string());
+            lab.client.exec(&["ip", "route", "add", &pods, "via", &via])?;
+        }
+        let controller = Instance::start(lab, &lab.node, &["--enable", "external-workloads"])?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
+        let run = Run { lab, etcd: &etcd };
 
-            run.contiv("apply", &manifests(lab, "True", "False"))?;
-            run.is_served_by(&["client"])?;
-            // The other one becomes ready as well, and then the first one fails.
-            run.contiv("apply", &manifests(lab, "True", "True"))?;
-            run.is_served_by(&["client", "node2"])?;
-            run.contiv("apply", &manifests(lab, "Unknown", "True"))?;
-            run.is_served_by(&["node2"])?;
-            // A pod of the same service, in a slice of somebody else.
-            let pod_slice = |family: Family, address_type: &str| {
-                let name = format!("legacy-{}", address_type.to_lowercase());
-                let value = json!({
-                    "name": name, "namespace": NAMESPACE, "service_name": "legacy", "address_type": address_type,
-                    "endpoints": [{"addresses": [lab.pod2.host.address(family)], "node_name": "node"}],
-                    "ports": [{"name": "http", "port": TARGET_PORT, "protocol": "TCP"}],
-                });
-                (format!("{ROOT}/endpointslice/{name}/namespace/{NAMESPACE}"), value.to_string())
-            };
-            etcd.put_values(&[pod_slice(Family::V4, "IPv4"), pod_slice(Family::V6, "IPv6")])?;
-            run.is_served_by(&["node2", "pod2"])?;
-            etcd.etcdctl(&["del", &format!("{ROOT}/externalworkload/vm-2/namespace/{NAMESPACE}")])?;
-            run.is_served_by(&["pod2"])?;
+        run.contiv("apply", &manifests(lab, "True", "False"))?;
+        run.is_served_by(&["client"])?;
+        // The other one becomes ready as well, and then the first one fails.
+        run.contiv("apply", &manifests(lab, "True", "True"))?;
+        run.is_served_by(&["client", "node2"])?;
+        run.contiv("apply", &manifests(lab, "Unknown", "True"))?;
+        run.is_served_by(&["node2"])?;
+        // A pod of the same service, in a slice of somebody else.
+        let pod_slice = |family: Family, address_type: &str| {
+            let name = format!("legacy-{}", address_type.to_lowercase());
+            let value = json!({
+                "name": name, "namespace": NAMESPACE, "service_name": "legacy", "address_type": address_type,
+                "endpoints": [{"addresses": [lab.pod2.host.address(family)], "node_name": "node"}],
+                "ports": [{"name": "http", "port": TARGET_PORT, "protocol": "TCP"}],
+            });
+            (format!("{ROOT}/endpointslice/{name}/namespace/{NAMESPACE}"), value.to_string())
+        };
+        etcd.put_values(&[pod_slice(Family::V4, "IPv4"), pod_slice(Family::V6, "IPv6")])?;
+        run.is_served_by(&["node2", "pod2"])?;
+        etcd.etcdctl(&["del", &format!("{ROOT}/externalworkload/vm-2/namespace/{NAMESPACE}")])?;
+        run.is_served_by(&["pod2"])?;
 
-            // The service goes, and its slices with it; those of others stay.
-            etcd.etcdctl(&["del", &format!("{ROOT}/service/legacy/namespace/{NAMESPACE}")])?;
-            wait_until("our slices are gone", EVENT_TIMEOUT, || {
-                run.slices().is_ok_and(|slices| {
-                    slices.len() == 2 && slices.iter().all(|key| key.contains("/legacy-"))
-                })
-            })?;
-            let (_, metrics) = controller.get("/metrics")?;
-            for expected in
-                ["workqueue_adds_total{name=\"external-workloads\"}", "contiv_controller_leader 1"]
-            {
-                assert!(metrics.contains(expected), "{expected} is not in:\n{metrics}");
-            }
-            assert!(controller.stop()?, "it ends well");
-            let holder = etcd.etcdctl(&["get", ELECTION, "--print-value-only"])?;
-            assert_eq!(holder.trim(), "", "the lease is given back");
-            agent.stop().map(drop)
-        },
-    )
+        // The service goes, and its slices with it; those of others stay.
+        etcd.etcdctl(&["del", &format!("{ROOT}/service/legacy/namespace/{NAMESPACE}")])?;
+        wait_until("our slices are gone", EVENT_TIMEOUT, || {
+            run.slices()
+                .is_ok_and(|slices| slices.len() == 2 && slices.iter().all(|key| key.contains("/legacy-")))
+        })?;
+        let (_, metrics) = controller.get("/metrics")?;
+        for expected in ["workqueue_adds_total{name=\"external-workloads\"}", "contiv_controller_leader 1"] {
+            assert!(metrics.contains(expected), "{expected} is not in:\n{metrics}");
+        }
+        assert!(controller.stop()?, "it ends well");
+        let holder = etcd.etcdctl(&["get", ELECTION, "--print-value-only"])?;
+        assert_eq!(holder.trim(), "", "the lease is given back");
+        agent.stop().map(drop)
+    })
 }
 
 #[test]
-fn external_workloads_join_the_pods_of_endpoints() -> Result<()> {
-    isolated("external_workloads::packets::external_workloads_join_the_pods_of_endpoints", |lab| {
+fn external_workloads_join_pods_of_endpoints() -> Result<()> {
+    isolated("external_workloads::packets::external_workloads_join_pods_of_endpoints", |lab| {
         let etcd = Etcd::start(lab)?;
         let _servers = Responder::start_all([&lab.client, &lab.pod2], TARGET_PORT)?;
         for family in Family::BOTH {

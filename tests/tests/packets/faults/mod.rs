@@ -78,14 +78,13 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn whatever_fails_what_has_a_live_backend_answers_and_the_kernel_ends_right() -> Result<()> {
-    suffer("faults::whatever_fails_what_has_a_live_backend_answers_and_the_kernel_ends_right", Table::Owned)
+fn faults_leave_live_backends_answering_and_the_kernel_right() -> Result<()> {
+    suffer("faults::faults_leave_live_backends_answering_and_the_kernel_right", Table::Owned)
 }
 
 #[test]
-fn whatever_fails_and_others_do_to_an_open_table_it_is_whole_again_and_the_kernel_ends_right() -> Result<()> {
-    let test =
-        "faults::whatever_fails_and_others_do_to_an_open_table_it_is_whole_again_and_the_kernel_ends_right";
+fn faults_and_foreign_changes_leave_an_open_table_whole() -> Result<()> {
+    let test = "faults::faults_and_foreign_changes_leave_an_open_table_whole";
     suffer(test, Table::Open)
 }
 

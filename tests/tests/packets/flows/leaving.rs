@@ -63,8 +63,8 @@ fn answered_elsewhere(outcome: &Outcome) -> bool {
 }
 
 #[test]
-fn a_port_that_no_service_has_is_refused_on_a_cluster_ip_and_leaves_for_a_load_balancer() -> Result<()> {
-    let test = "flows::leaving::a_port_that_no_service_has_is_refused_on_a_cluster_ip_and_leaves_for_a_load_balancer";
+fn unknown_port_rejects_on_cluster_ip_and_passes_on_load_balancer() -> Result<()> {
+    let test = "flows::leaving::unknown_port_rejects_on_cluster_ip_and_passes_on_load_balancer";
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);
@@ -83,8 +83,8 @@ fn a_port_that_no_service_has_is_refused_on_a_cluster_ip_and_leaves_for_a_load_b
 }
 
 #[test]
-fn with_ip_mode_proxy_the_traffic_really_leaves_for_the_load_balancer() -> Result<()> {
-    isolated("flows::leaving::with_ip_mode_proxy_the_traffic_really_leaves_for_the_load_balancer", |lab| {
+fn ip_mode_proxy_sends_traffic_to_the_load_balancer() -> Result<()> {
+    isolated("flows::leaving::ip_mode_proxy_sends_traffic_to_the_load_balancer", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);
         let balancer = addresses(lab, &web, Frontend::LoadBalancer);
@@ -97,20 +97,17 @@ fn with_ip_mode_proxy_the_traffic_really_leaves_for_the_load_balancer() -> Resul
 }
 
 #[test]
-fn a_cluster_ip_that_no_service_has_is_dropped_where_their_ranges_are_known() -> Result<()> {
-    isolated(
-        "flows::leaving::a_cluster_ip_that_no_service_has_is_dropped_where_their_ranges_are_known",
-        |lab| {
-            let nobody = addresses(lab, &Service::new("nobody", 200, &[]), Frontend::ClusterIp);
-            let _elsewhere = put_elsewhere(lab, nobody, PORT)?;
-            let state = Manifests::new(lab)?;
-            state.put(&Service::new("web", 80, &[]))?;
-            let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-            from_everywhere(lab, nobody, PORT, answered_elsewhere)?;
-            agent.stop()?;
-            let flags = vec!["--service-cidrs=10.96.0.0/16,fd00:10:96::/112".to_owned()];
-            let _agent = Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(state.url()) })?;
-            from_everywhere(lab, nobody, PORT, |outcome| *outcome == Outcome::TimedOut)
-        },
-    )
+fn unallocated_cluster_ip_is_dropped_in_known_service_cidrs() -> Result<()> {
+    isolated("flows::leaving::unallocated_cluster_ip_is_dropped_in_known_service_cidrs", |lab| {
+        let nobody = addresses(lab, &Service::new("nobody", 200, &[]), Frontend::ClusterIp);
+        let _elsewhere = put_elsewhere(lab, nobody, PORT)?;
+        let state = Manifests::new(lab)?;
+        state.put(&Service::new("web", 80, &[]))?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        from_everywhere(lab, nobody, PORT, answered_elsewhere)?;
+        agent.stop()?;
+        let flags = vec!["--service-cidrs=10.96.0.0/16,fd00:10:96::/112".to_owned()];
+        let _agent = Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(state.url()) })?;
+        from_everywhere(lab, nobody, PORT, |outcome| *outcome == Outcome::TimedOut)
+    })
 }

@@ -23,8 +23,8 @@ use matrix::{Flow, Mode, Source, flows_from, manifest, services};
 use packets::mismatches;
 
 #[test]
-fn every_flow_of_the_matrix_ends_as_kube_proxys_tables_say() -> Result<()> {
-    isolated("flows::every_flow_of_the_matrix_ends_as_kube_proxys_tables_say", |lab| {
+fn every_flow_of_matrix_ends_as_kube_proxys_tables_say() -> Result<()> {
+    isolated("flows::every_flow_of_matrix_ends_as_kube_proxys_tables_say", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         for service in services(lab) {

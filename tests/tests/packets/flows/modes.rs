@@ -57,8 +57,8 @@ fn goes_astray(flow: &Flow, lab: &Lab) -> bool {
 }
 
 #[test]
-fn every_override_of_the_table_holds_in_all_three_ways() -> Result<()> {
-    isolated("flows::modes::every_override_of_the_table_holds_in_all_three_ways", |lab| {
+fn every_override_of_table_holds_in_all_three_ways() -> Result<()> {
+    isolated("flows::modes::every_override_of_table_holds_in_all_three_ways", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         for service in services(lab) {

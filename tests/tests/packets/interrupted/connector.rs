@@ -32,9 +32,8 @@ const FIRST_PORT: i64 = 1024;
 type Services = BTreeMap<String, i64>;
 
 #[test]
-fn whatever_happens_to_the_active_instance_etcd_ends_as_the_registry_and_nothing_is_written_twice()
--> Result<()> {
-    let test = "interrupted::connector::whatever_happens_to_the_active_instance_etcd_ends_as_the_registry_and_nothing_is_written_twice";
+fn interrupted_connector_converges_and_writes_nothing_twice() -> Result<()> {
+    let test = "interrupted::connector::interrupted_connector_converges_and_writes_nothing_twice";
     isolated(test, |lab| {
         let etcd = Etcd::start(lab)?;
         let (file, config) = (scratch("services.yaml")?, scratch("connector.toml")?);

@@ -22,9 +22,9 @@ const SERVICES: usize = 3;
 const WORKLOADS: u8 = 40;
 
 #[test]
-fn whatever_happens_to_the_active_instance_the_store_ends_right_and_two_never_write() -> Result<()> {
+fn interrupted_external_workloads_converge_with_one_writer() -> Result<()> {
     isolated(
-        "interrupted::external_workloads::whatever_happens_to_the_active_instance_the_store_ends_right_and_two_never_write",
+        "interrupted::external_workloads::interrupted_external_workloads_converge_with_one_writer",
         |lab| {
             let etcd = Etcd::start(lab)?;
             for number in 0..SERVICES {

@@ -30,9 +30,8 @@ const NUMBER: &str = "number";
 type Objects = BTreeMap<String, i64>;
 
 #[test]
-fn whatever_happens_to_the_active_instance_etcd_ends_as_kubernetes_and_nothing_is_written_twice() -> Result<()>
-{
-    let test = "interrupted::reflector::whatever_happens_to_the_active_instance_etcd_ends_as_kubernetes_and_nothing_is_written_twice";
+fn interrupted_reflector_converges_and_writes_nothing_twice() -> Result<()> {
+    let test = "interrupted::reflector::interrupted_reflector_converges_and_writes_nothing_twice";
     isolated(test, |lab| {
         let etcd = Etcd::start(lab)?;
         // Where all instances reach it.

@@ -48,14 +48,14 @@ fn list_and_watch(resources: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_agent_may_list_and_watch_what_it_reads_and_nothing_else() {
+fn agent_role_may_list_and_watch_only_what_it_reads() {
     let all = manifests("agent.yaml");
     let needed = ["/nodes", "/services", "discovery.k8s.io/endpointslices"];
     assert_eq!(rights(of_kind(&all, "ClusterRole")), list_and_watch(&needed));
 }
 
 #[test]
-fn the_reflector_may_list_and_watch_what_it_reflects_and_nothing_else() {
+fn reflector_role_may_list_and_watch_only_what_it_reflects() {
     let all = manifests("reflector.yaml");
     let needed =
         ["/namespaces", "/nodes", "/pods", "/services", "/endpoints", "discovery.k8s.io/endpointslices"];
@@ -63,7 +63,7 @@ fn the_reflector_may_list_and_watch_what_it_reflects_and_nothing_else() {
 }
 
 #[test]
-fn what_the_manifests_name_they_have() {
+fn names_in_the_manifests_exist() {
     for (file, workload) in [("agent.yaml", "DaemonSet"), ("reflector.yaml", "Deployment")] {
         let all = manifests(file);
         let pod = &of_kind(&all, workload)["spec"]["template"]["spec"];
@@ -86,7 +86,7 @@ fn what_the_manifests_name_they_have() {
 }
 
 #[test]
-fn contiv_takes_the_configurations() {
+fn contiv_takes_configurations() {
     for (file, command, key) in
         [("agent.yaml", "agent", "agent.toml"), ("reflector.yaml", "controller", "controller.toml")]
     {

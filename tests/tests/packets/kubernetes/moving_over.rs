@@ -54,8 +54,8 @@ fn tables(lab: &Lab) -> Result<Vec<String>> {
 }
 
 #[test]
-fn a_node_moves_over_from_kube_proxy_and_back_and_no_connection_fails() -> Result<()> {
-    let test = "kubernetes::moving_over::a_node_moves_over_from_kube_proxy_and_back_and_no_connection_fails";
+fn node_moves_from_kube_proxy_and_back_without_lost_connections() -> Result<()> {
+    let test = "kubernetes::moving_over::node_moves_from_kube_proxy_and_back_without_lost_connections";
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);

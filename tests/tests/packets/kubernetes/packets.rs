@@ -65,8 +65,8 @@ fn start(lab: &Lab) -> Result<Kubernetes<'_>> {
 }
 
 #[test]
-fn an_agent_reads_kubernetes_itself_and_follows_it_over_an_outage_in_which_things_vanish() -> Result<()> {
-    let test = "kubernetes::packets::an_agent_reads_kubernetes_itself_and_follows_it_over_an_outage_in_which_things_vanish";
+fn agent_follows_kubernetes_itself_over_an_outage() -> Result<()> {
+    let test = "kubernetes::packets::agent_follows_kubernetes_itself_over_an_outage";
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let kubernetes = start(lab)?;
@@ -84,8 +84,8 @@ fn an_agent_reads_kubernetes_itself_and_follows_it_over_an_outage_in_which_thing
 }
 
 #[test]
-fn the_reflector_brings_kubernetes_into_etcd_and_from_there_to_the_agent() -> Result<()> {
-    let test = "kubernetes::packets::the_reflector_brings_kubernetes_into_etcd_and_from_there_to_the_agent";
+fn reflector_brings_kubernetes_through_etcd_to_the_agent() -> Result<()> {
+    let test = "kubernetes::packets::reflector_brings_kubernetes_through_etcd_to_the_agent";
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let kubernetes = start(lab)?;

@@ -18,80 +18,68 @@ fn as_strs(addresses: &[String]) -> Vec<&str> {
 }
 
 #[test]
-fn with_policy_local_addresses_are_there_only_while_a_local_backend_is_ready() -> Result<()> {
-    isolated(
-        "routes::advertised::with_policy_local_addresses_are_there_only_while_a_local_backend_is_ready",
-        |lab| {
-            let state = Manifests::new(lab)?;
-            let web = |backends: &[&'static Host], terminating| {
-                let service = Service::new("web", 80, backends);
-                ServiceManifest { external_local: true, terminating, ..ServiceManifest::new(service) }
-            };
-            state.put_manifest(&web(&[lab.pod3.host], vec![]))?;
-            let _agent = start(lab, &state, &[])?;
-            assert!(routes(&lab.node, ADVERTISED)?.is_empty(), "the only backend is on the other node");
-            let expected = outside(80);
-            state.put_manifest(&web(&[lab.pod3.host, lab.pod1.host], vec![]))?;
-            wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&expected))?;
-            let listed = routes(&lab.node, ADVERTISED)?;
-            assert!(
-                listed.iter().all(|route| route.starts_with("blackhole ") && route.contains(" proto 67 ")),
-                "{listed:?}"
-            );
-            state.put_manifest(&web(&[lab.pod3.host], vec![lab.pod1.host]))?;
-            wait_for_addresses(&lab.node, ADVERTISED, &[])
-        },
-    )
+fn policy_local_advertises_only_with_a_ready_local_backend() -> Result<()> {
+    isolated("routes::advertised::policy_local_advertises_only_with_a_ready_local_backend", |lab| {
+        let state = Manifests::new(lab)?;
+        let web = |backends: &[&'static Host], terminating| {
+            let service = Service::new("web", 80, backends);
+            ServiceManifest { external_local: true, terminating, ..ServiceManifest::new(service) }
+        };
+        state.put_manifest(&web(&[lab.pod3.host], vec![]))?;
+        let _agent = start(lab, &state, &[])?;
+        assert!(routes(&lab.node, ADVERTISED)?.is_empty(), "the only backend is on the other node");
+        let expected = outside(80);
+        state.put_manifest(&web(&[lab.pod3.host, lab.pod1.host], vec![]))?;
+        wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&expected))?;
+        let listed = routes(&lab.node, ADVERTISED)?;
+        assert!(
+            listed.iter().all(|route| route.starts_with("blackhole ") && route.contains(" proto 67 ")),
+            "{listed:?}"
+        );
+        state.put_manifest(&web(&[lab.pod3.host], vec![lab.pod1.host]))?;
+        wait_for_addresses(&lab.node, ADVERTISED, &[])
+    })
 }
 
 #[test]
-fn with_policy_cluster_addresses_are_there_while_there_is_any_backend() -> Result<()> {
-    isolated(
-        "routes::advertised::with_policy_cluster_addresses_are_there_while_there_is_any_backend",
-        |lab| {
-            let state = Manifests::new(lab)?;
-            state.put(&Service::new("web", 80, &[lab.pod3.host]))?;
-            let _agent = start(lab, &state, &[])?;
-            wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&outside(80)))?;
-            state.put(&Service::new("web", 80, &[]))?;
-            wait_for_addresses(&lab.node, ADVERTISED, &[])?;
-            state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
-            wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&outside(80)))?;
-            state.delete(&Service::new("web", 80, &[]))?;
-            wait_for_addresses(&lab.node, ADVERTISED, &[])
-        },
-    )
+fn policy_cluster_advertises_with_any_backend() -> Result<()> {
+    isolated("routes::advertised::policy_cluster_advertises_with_any_backend", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&Service::new("web", 80, &[lab.pod3.host]))?;
+        let _agent = start(lab, &state, &[])?;
+        wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&outside(80)))?;
+        state.put(&Service::new("web", 80, &[]))?;
+        wait_for_addresses(&lab.node, ADVERTISED, &[])?;
+        state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
+        wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&outside(80)))?;
+        state.delete(&Service::new("web", 80, &[]))?;
+        wait_for_addresses(&lab.node, ADVERTISED, &[])
+    })
 }
 
 #[test]
-fn what_is_advertised_where_is_a_setting_and_what_an_earlier_setting_left_goes() -> Result<()> {
-    isolated(
-        "routes::advertised::what_is_advertised_where_is_a_setting_and_what_an_earlier_setting_left_goes",
-        |lab| {
-            let state = Manifests::new(lab)?;
-            state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
-            let agent = start(lab, &state, &[])?;
-            agent.stop()?;
-            wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&outside(80)))?;
-            let flags = [
-                "--route-advertise=cluster",
-                "--route-advertise-table=1067",
-                "--route-reach-from-node=false",
-            ];
-            let _agent = start(lab, &state, &flags)?;
-            let cluster = Family::BOTH.map(|family| ranges::SERVICES.address(family, 80).to_string());
-            wait_for_addresses(&lab.node, "1067", &as_strs(&cluster))?;
-            assert!(routes(&lab.node, ADVERTISED)?.is_empty());
-            let rules = lab.node.exec(&["ip", "rule"])?;
-            assert!(!rules.contains("68"), "{rules}");
-            Ok(())
-        },
-    )
+fn advertised_addresses_follow_the_setting_and_old_ones_go() -> Result<()> {
+    isolated("routes::advertised::advertised_addresses_follow_the_setting_and_old_ones_go", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
+        let agent = start(lab, &state, &[])?;
+        agent.stop()?;
+        wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&outside(80)))?;
+        let flags =
+            ["--route-advertise=cluster", "--route-advertise-table=1067", "--route-reach-from-node=false"];
+        let _agent = start(lab, &state, &flags)?;
+        let cluster = Family::BOTH.map(|family| ranges::SERVICES.address(family, 80).to_string());
+        wait_for_addresses(&lab.node, "1067", &as_strs(&cluster))?;
+        assert!(routes(&lab.node, ADVERTISED)?.is_empty());
+        let rules = lab.node.exec(&["ip", "rule"])?;
+        assert!(!rules.contains("68"), "{rules}");
+        Ok(())
+    })
 }
 
 #[test]
-fn a_restart_changes_no_route() -> Result<()> {
-    isolated("routes::advertised::a_restart_changes_no_route", |lab| {
+fn restart_changes_no_route() -> Result<()> {
+    isolated("routes::advertised::restart_changes_no_route", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
         start(lab, &state, &[])?.stop()?;
@@ -108,8 +96,8 @@ fn a_restart_changes_no_route() -> Result<()> {
 }
 
 #[test]
-fn a_stop_withdraws_what_is_advertised_where_that_is_asked_for() -> Result<()> {
-    isolated("routes::advertised::a_stop_withdraws_what_is_advertised_where_that_is_asked_for", |lab| {
+fn stop_withdraws_advertised_routes_if_configured() -> Result<()> {
+    isolated("routes::advertised::stop_withdraws_advertised_routes_if_configured", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
         let agent = start(lab, &state, &["--route-withdraw-on-stop=true"])?;

@@ -121,47 +121,44 @@ fn web(backends: &[&'static Host]) -> ServiceManifest {
 }
 
 #[test]
-fn a_router_learns_a_service_from_the_nodes_that_have_a_backend_and_balances_over_them() -> Result<()> {
-    isolated(
-        "routes::bird::a_router_learns_a_service_from_the_nodes_that_have_a_backend_and_balances_over_them",
-        |lab| {
-            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-            // By ports too, so that the connections of one client are balanced.
-            for family in ["ipv4", "ipv6"] {
-                lab.client.exec(&["sysctl", "-w", &format!("net.{family}.fib_multipath_hash_policy=1")])?;
-            }
-            let state = Manifests::new(lab)?;
-            state.put_manifest(&web(&[lab.pod1.host]))?;
-            let _agents = [
-                Agent::start_on(&lab.node, "agent", &options(&state, &[]))?,
-                Agent::start_on(&lab.node2, "agent2", &options(&state, &[]))?,
-            ];
-            let (node, node2, router) = (lab.node.host, lab.node2.host, lab.client.host);
-            let _birds = [
-                start_bird(&lab.node, &node_config(node, router))?,
-                start_bird(&lab.node2, &node_config(node2, router))?,
-                start_bird(&lab.client, &router_config(router, [node, node2]))?,
-            ];
-            let service = web(&[]).service;
-            wait_for_way(lab, &service, &[node])?;
-            state.put_manifest(&web(&[lab.pod1.host, lab.pod3.host]))?;
-            wait_for_way(lab, &service, &[node, node2])?;
-            for family in Family::BOTH {
-                let address = service.address(lab, Frontend::LoadBalancer, family);
-                let answered = lab.client.distribution(Protocol::Tcp, address, CONNECTIONS)?;
-                let names: Vec<&str> = answered.keys().map(String::as_str).collect();
-                assert_eq!(names, ["pod1", "pod3"], "{answered:?}");
-                let answer = lab.client.ask(Protocol::Tcp, address)?.answer()?;
-                assert_eq!(answer.seen_source.ip(), router.address(family), "no address is hidden");
-            }
-            state.put_manifest(&web(&[lab.pod3.host]))?;
-            wait_for_way(lab, &service, &[node2])?;
-            for family in Family::BOTH {
-                let address = service.address(lab, Frontend::LoadBalancer, family);
-                assert_eq!(lab.client.ask(Protocol::Tcp, address)?.answer()?.by, "pod3");
-            }
-            state.put_manifest(&web(&[]))?;
-            wait_for_way(lab, &service, &[])
-        },
-    )
+fn router_learns_a_service_and_balances_over_its_nodes() -> Result<()> {
+    isolated("routes::bird::router_learns_a_service_and_balances_over_its_nodes", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        // By ports too, so that the connections of one client are balanced.
+        for family in ["ipv4", "ipv6"] {
+            lab.client.exec(&["sysctl", "-w", &format!("net.{family}.fib_multipath_hash_policy=1")])?;
+        }
+        let state = Manifests::new(lab)?;
+        state.put_manifest(&web(&[lab.pod1.host]))?;
+        let _agents = [
+            Agent::start_on(&lab.node, "agent", &options(&state, &[]))?,
+            Agent::start_on(&lab.node2, "agent2", &options(&state, &[]))?,
+        ];
+        let (node, node2, router) = (lab.node.host, lab.node2.host, lab.client.host);
+        let _birds = [
+            start_bird(&lab.node, &node_config(node, router))?,
+            start_bird(&lab.node2, &node_config(node2, router))?,
+            start_bird(&lab.client, &router_config(router, [node, node2]))?,
+        ];
+        let service = web(&[]).service;
+        wait_for_way(lab, &service, &[node])?;
+        state.put_manifest(&web(&[lab.pod1.host, lab.pod3.host]))?;
+        wait_for_way(lab, &service, &[node, node2])?;
+        for family in Family::BOTH {
+            let address = service.address(lab, Frontend::LoadBalancer, family);
+            let answered = lab.client.distribution(Protocol::Tcp, address, CONNECTIONS)?;
+            let names: Vec<&str> = answered.keys().map(String::as_str).collect();
+            assert_eq!(names, ["pod1", "pod3"], "{answered:?}");
+            let answer = lab.client.ask(Protocol::Tcp, address)?.answer()?;
+            assert_eq!(answer.seen_source.ip(), router.address(family), "no address is hidden");
+        }
+        state.put_manifest(&web(&[lab.pod3.host]))?;
+        wait_for_way(lab, &service, &[node2])?;
+        for family in Family::BOTH {
+            let address = service.address(lab, Frontend::LoadBalancer, family);
+            assert_eq!(lab.client.ask(Protocol::Tcp, address)?.answer()?.by, "pod3");
+        }
+        state.put_manifest(&web(&[]))?;
+        wait_for_way(lab, &service, &[])
+    })
 }

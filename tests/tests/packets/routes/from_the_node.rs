@@ -22,8 +22,8 @@ fn all_answer(lab: &Lab, web: &Service) -> bool {
 }
 
 #[test]
-fn a_node_without_a_default_route_reaches_every_kind_of_address() -> Result<()> {
-    isolated("routes::from_the_node::a_node_without_a_default_route_reaches_every_kind_of_address", |lab| {
+fn node_without_default_route_reaches_every_kind_of_address() -> Result<()> {
+    isolated("routes::from_the_node::node_without_default_route_reaches_every_kind_of_address", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         // One backend here, and one on the other node.
@@ -55,8 +55,8 @@ fn a_node_without_a_default_route_reaches_every_kind_of_address() -> Result<()> 
 }
 
 #[test]
-fn connections_come_from_the_address_that_the_node_is_known_by() -> Result<()> {
-    isolated("routes::from_the_node::connections_come_from_the_address_that_the_node_is_known_by", |lab| {
+fn connections_come_from_address_that_node_is_known_by() -> Result<()> {
+    isolated("routes::from_the_node::connections_come_from_address_that_node_is_known_by", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         without_default_routes(lab)?;
         // Without it the kernel could well choose this one.
@@ -75,8 +75,8 @@ fn connections_come_from_the_address_that_the_node_is_known_by() -> Result<()> {
 }
 
 #[test]
-fn every_other_route_of_the_node_goes_first() -> Result<()> {
-    isolated("routes::from_the_node::every_other_route_of_the_node_goes_first", |lab| {
+fn every_other_route_of_node_goes_first() -> Result<()> {
+    isolated("routes::from_the_node::every_other_route_of_node_goes_first", |lab| {
         let state = Manifests::new(lab)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);
         state.put(&web)?;
@@ -101,8 +101,8 @@ fn every_other_route_of_the_node_goes_first() -> Result<()> {
 }
 
 #[test]
-fn a_link_that_goes_and_comes_back_has_its_routes_again() -> Result<()> {
-    isolated("routes::from_the_node::a_link_that_goes_and_comes_back_has_its_routes_again", |lab| {
+fn link_that_goes_and_comes_back_has_its_routes_again() -> Result<()> {
+    isolated("routes::from_the_node::link_that_goes_and_comes_back_has_its_routes_again", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         without_default_routes(lab)?;
         let state = Manifests::new(lab)?;
@@ -127,8 +127,8 @@ fn a_link_that_goes_and_comes_back_has_its_routes_again() -> Result<()> {
 }
 
 #[test]
-fn a_node_address_that_changes_is_followed() -> Result<()> {
-    isolated("routes::from_the_node::a_node_address_that_changes_is_followed", |lab| {
+fn node_address_that_changes_is_followed() -> Result<()> {
+    isolated("routes::from_the_node::node_address_that_changes_is_followed", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
         let _agent = start(lab, &state, &["--node-ips=172.31.0.1,172.31.0.77"])?;

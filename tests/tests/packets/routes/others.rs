@@ -38,8 +38,8 @@ fn everything(lab: &Lab) -> Result<(BTreeSet<String>, String)> {
 }
 
 #[test]
-fn a_route_of_others_stays_and_is_reported_and_ours_comes_when_it_goes() -> Result<()> {
-    isolated("routes::others::a_route_of_others_stays_and_is_reported_and_ours_comes_when_it_goes", |lab| {
+fn foreign_route_stays_reported_and_ours_comes_when_it_goes() -> Result<()> {
+    isolated("routes::others::foreign_route_stays_reported_and_ours_comes_when_it_goes", |lab| {
         let foreign = ["unreachable", &external(), "table", ADVERTISED, "metric", "1024", "proto", "static"];
         lab.node.exec(&[&["ip", "route", "add"], &foreign[..]].concat())?;
         let theirs = routes(&lab.node, ADVERTISED)?;
@@ -67,8 +67,8 @@ fn a_route_of_others_stays_and_is_reported_and_ours_comes_when_it_goes() -> Resu
 }
 
 #[test]
-fn what_others_delete_is_back_at_once() -> Result<()> {
-    isolated("routes::others::what_others_delete_is_back_at_once", |lab| {
+fn foreign_deletion_is_undone_at_once() -> Result<()> {
+    isolated("routes::others::foreign_deletion_is_undone_at_once", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
         let _agent = start(lab, &state, &[])?;
@@ -103,42 +103,39 @@ fn what_others_delete_is_back_at_once() -> Result<()> {
 }
 
 #[test]
-fn routes_of_others_survive_the_agent_and_its_cleanup_and_nothing_of_ours_does() -> Result<()> {
-    isolated(
-        "routes::others::routes_of_others_survive_the_agent_and_its_cleanup_and_nothing_of_ours_does",
-        |lab| {
-            for route in [
-                &["203.0.113.0/24", "via", "172.31.0.2", "table", ADVERTISED][..],
-                &["10.96.0.80", "via", "172.31.0.2", "table", FROM_NODE, "metric", "5"],
-                &["10.96.0.80", "via", "172.31.0.2", "proto", "static"],
-            ] {
-                lab.node.exec(&[&["ip", "route", "add"], route].concat())?;
-            }
-            lab.node.exec(&[
-                "ip",
-                "rule",
-                "add",
-                "priority",
-                "32768",
-                "from",
-                "192.0.2.9",
-                "table",
-                FROM_NODE,
-            ])?;
-            let before = everything(lab)?;
-            let state = Manifests::new(lab)?;
-            state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
-            let agent = start(lab, &state, &[])?;
-            let (with_ours, _) = everything(lab)?;
-            assert!(with_ours.is_superset(&before.0) && with_ours.len() > before.0.len());
-            agent.stop()?;
-            assert_eq!(everything(lab)?.0, with_ours, "SIGTERM leaves the routes in place");
-            lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup", "--renderers=route"])?;
-            assert_eq!(everything(lab)?, before);
-            // Nothing to do is no error.
-            let said = lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup", "--renderers=route"])?;
-            assert!(said.contains("nothing to remove"), "{said}");
-            Ok(())
-        },
-    )
+fn foreign_routes_survive_cleanup_and_own_ones_do_not() -> Result<()> {
+    isolated("routes::others::foreign_routes_survive_cleanup_and_own_ones_do_not", |lab| {
+        for route in [
+            &["203.0.113.0/24", "via", "172.31.0.2", "table", ADVERTISED][..],
+            &["10.96.0.80", "via", "172.31.0.2", "table", FROM_NODE, "metric", "5"],
+            &["10.96.0.80", "via", "172.31.0.2", "proto", "static"],
+        ] {
+            lab.node.exec(&[&["ip", "route", "add"], route].concat())?;
+        }
+        lab.node.exec(&[
+            "ip",
+            "rule",
+            "add",
+            "priority",
+            "32768",
+            "from",
+            "192.0.2.9",
+            "table",
+            FROM_NODE,
+        ])?;
+        let before = everything(lab)?;
+        let state = Manifests::new(lab)?;
+        state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
+        let agent = start(lab, &state, &[])?;
+        let (with_ours, _) = everything(lab)?;
+        assert!(with_ours.is_superset(&before.0) && with_ours.len() > before.0.len());
+        agent.stop()?;
+        assert_eq!(everything(lab)?.0, with_ours, "SIGTERM leaves the routes in place");
+        lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup", "--renderers=route"])?;
+        assert_eq!(everything(lab)?, before);
+        // Nothing to do is no error.
+        let said = lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup", "--renderers=route"])?;
+        assert!(said.contains("nothing to remove"), "{said}");
+        Ok(())
+    })
 }

@@ -58,7 +58,7 @@ fn overview(troubles: usize) -> Overview {
 }
 
 #[test]
-fn however_much_is_wrong_it_fits_on_a_screen_of_80_columns_and_24_lines() {
+fn status_with_many_problems_fits_80_columns_and_24_lines() {
     for troubles in [0, 1, 100] {
         let text = render(&overview(troubles), Some((24, 80)), NOW.parse().unwrap());
         let longest = text.lines().map(|line| line.chars().count()).max();
@@ -77,7 +77,7 @@ fn note_of_renderer_is_shown() {
 }
 
 #[test]
-fn frontend_of_two_services_needs_a_look() {
+fn frontend_of_two_services_needs_look() {
     let (good, bad) = (overview(0), overview(1));
     assert!(good.is_good());
     let conflict = Overview { sizes: bad.sizes, ..overview(0) };
@@ -87,7 +87,7 @@ fn frontend_of_two_services_needs_a_look() {
 }
 
 #[test]
-fn what_is_stored_does_nothing_to_the_terminal() {
+fn stored_text_cannot_control_the_terminal() {
     let mut overview = overview(1);
     overview.quarantine[0].reason = "\x1b[2Jgone".to_owned();
     overview.renderers.clear();
@@ -96,7 +96,7 @@ fn what_is_stored_does_nothing_to_the_terminal() {
 }
 
 #[test]
-fn of_an_object_in_quarantine_it_says_the_field_and_below_where_it_is_and_what_holds() {
+fn quarantined_object_shows_field_file_and_state_in_use() {
     let mut overview = overview(1);
     overview.renderers.clear();
     let text = render(&overview, Some((24, 80)), NOW.parse().unwrap());
@@ -106,7 +106,7 @@ fn of_an_object_in_quarantine_it_says_the_field_and_below_where_it_is_and_what_h
 }
 
 #[test]
-fn what_is_wrong_is_said_and_on_a_wide_screen_in_full() {
+fn problem_is_shown_in_full_on_a_wide_screen() {
     let (narrow, wide) = (Some((24, 80)), None);
     let now = NOW.parse().unwrap();
     let well = render(&overview(0), narrow, now);

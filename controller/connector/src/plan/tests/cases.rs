@@ -18,7 +18,7 @@ fn foreign_service(name: &str, cluster_ip: &str) -> Object {
 }
 
 #[test]
-fn a_service_is_written_as_agents_and_flomesh_read_it() {
+fn service_is_written_as_agents_and_flomesh_read_it() {
     let mut world = StoreContent::new();
     web().sync(&mut world);
     let (web, behind) = (service(&world, "web"), endpoints(&world, "web"));
@@ -49,7 +49,7 @@ fn endpoints_are_created_before_and_deleted_after_their_service() {
 }
 
 #[test]
-fn an_instance_that_is_not_ready_is_stored_and_gets_no_annotation() {
+fn instance_that_is_not_ready_is_stored_and_gets_no_annotation() {
     let mut world = StoreContent::new();
     let failing = Instance { ready: false, ..instance("10.0.0.2", 80) };
     let registries =
@@ -61,7 +61,7 @@ fn an_instance_that_is_not_ready_is_stored_and_gets_no_annotation() {
 }
 
 #[test]
-fn a_service_whose_last_instance_is_gone_stays_without_endpoints_and_keeps_its_address() {
+fn service_losing_its_last_instance_keeps_its_address() {
     let mut world = StoreContent::new();
     let mut registries = web();
     registries.sync(&mut world);
@@ -74,7 +74,7 @@ fn a_service_whose_last_instance_is_gone_stays_without_endpoints_and_keeps_its_a
 }
 
 #[test]
-fn an_address_is_kept_as_long_as_its_range_is_configured() {
+fn address_is_kept_as_long_as_its_range_is_configured() {
     let mut world = StoreContent::new();
     let registries = web();
     registries.sync(&mut world);
@@ -114,7 +114,7 @@ fn edited_cluster_address_is_restored() {
 }
 
 #[test]
-fn cluster_address_taken_by_a_foreign_service_is_reported() {
+fn cluster_address_taken_by_foreign_service_is_reported() {
     let mut world = StoreContent::new();
     let registries = web();
     registries.sync(&mut world);
@@ -150,7 +150,7 @@ fn cluster_address_shared_by_two_services_stays_with_one() {
 }
 
 #[test]
-fn copy_of_a_service_does_not_take_its_cluster_address() {
+fn copy_of_service_does_not_take_its_cluster_address() {
     let mut world = StoreContent::new();
     let registries = web();
     registries.sync(&mut world);
@@ -167,7 +167,7 @@ fn copy_of_a_service_does_not_take_its_cluster_address() {
 }
 
 #[test]
-fn an_address_that_a_foreign_service_has_is_not_given() {
+fn address_that_foreign_service_has_is_not_given() {
     let mut world =
         StoreContent::from([(key(Kind::Service, "other"), foreign_service("other", "10.97.251.238"))]);
     web().sync(&mut world);
@@ -175,7 +175,7 @@ fn an_address_that_a_foreign_service_has_is_not_given() {
 }
 
 #[test]
-fn an_address_that_is_asked_for_is_given_unless_another_service_has_it() {
+fn requested_address_is_given_unless_taken() {
     let asking = |ip: &str| {
         let mut catalog = catalog([("web", &[instance("10.0.0.1", 80)])]);
         let web = catalog.get_mut("web").unwrap().as_mut().unwrap();
@@ -191,7 +191,7 @@ fn an_address_that_is_asked_for_is_given_unless_another_service_has_it() {
 }
 
 #[test]
-fn unusable_instance_is_a_problem_and_the_others_are_stored() {
+fn unusable_instance_is_problem_and_others_are_stored() {
     let mut registries = web();
     let web = registries.catalogs[0].as_mut().unwrap().get_mut("web").unwrap().as_mut().unwrap();
     Arc::make_mut(web).unusable.insert("instance web2 on node n1: 0 is no port".to_owned());
@@ -202,7 +202,7 @@ fn unusable_instance_is_a_problem_and_the_others_are_stored() {
 }
 
 #[test]
-fn endpoints_of_ours_behind_a_foreign_service_go() {
+fn endpoints_of_ours_behind_foreign_service_go() {
     let mut world = StoreContent::new();
     let registries = web();
     registries.sync(&mut world);
@@ -213,7 +213,7 @@ fn endpoints_of_ours_behind_a_foreign_service_go() {
 }
 
 #[test]
-fn services_of_a_registry_that_is_not_configured_go_when_all_that_are_have_answered() {
+fn services_of_removed_registry_go_after_all_registries_answered() {
     let mut world = StoreContent::new();
     web().sync(&mut world);
     for object in world.values_mut() {
@@ -236,7 +236,7 @@ fn services_of_a_registry_that_is_not_configured_go_when_all_that_are_have_answe
 }
 
 #[test]
-fn a_source_with_a_name_that_no_service_can_have_is_a_problem_and_takes_nothing_away() {
+fn source_with_invalid_name_is_a_problem_and_deletes_nothing() {
     let mut world = StoreContent::new();
     let mut registries = web();
     registries.aggregator.suffix_tag = "version".to_owned();

@@ -62,7 +62,7 @@ fn without_addresses(world: &StoreContent) -> StoreContent {
 
 proptest! {
     #[test]
-    fn when_the_plan_is_done_there_is_nothing_left_to_do(
+    fn plan_applied_leaves_nothing_to_do(
         foreign in foreign(), before in registries(), now in registries()
     ) {
         let mut world = foreign;
@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_foreign_is_never_touched(foreign in foreign(), before in registries(), now in registries()) {
+    fn foreign_objects_are_never_touched(foreign in foreign(), before in registries(), now in registries()) {
         let mut world = foreign.clone();
         before.sync(&mut world);
         now.sync(&mut world);
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_in_which_registries_answer_does_not_matter(foreign in foreign(), all in registries()) {
+    fn order_in_which_registries_answer_does_not_matter(foreign in foreign(), all in registries()) {
         let only = |one: usize| {
             let mut some = all.clone();
             some.catalogs[1 - one] = None;

@@ -147,7 +147,7 @@ mod tests {
     ]"#;
 
     #[test]
-    fn an_instance_has_the_address_of_its_node_unless_it_has_one_of_its_own() {
+    fn instance_address_defaults_to_its_node_address() {
         let service = instances(TWO.as_bytes(), true).unwrap();
         let found: Vec<String> = service
             .instances
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_that_cannot_be_reached_is_left_out_by_name() {
+    fn instance_that_cannot_be_reached_is_left_out_by_name() {
         for (address, port) in
             [("host.example", 80), ("127.0.0.1", 80), ("10.0.0.1", 0), ("10.0.0.1", 70_000)]
         {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_another_form_is_an_error_and_not_an_empty_one() {
+    fn answer_of_another_form_is_error_and_not_empty_one() {
         for wrong in ["", "null", "[", "{}", r#"{"web": 1}"#, r#"[{"Service": {}}]"#] {
             assert!(instances(wrong.as_bytes(), true).is_err(), "{wrong}");
         }

@@ -92,12 +92,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_that_goes_backwards_is_reset_and_zero_is_never_waited_from() {
+    fn index_going_backwards_is_reset_and_zero_never_waited_for() {
         assert_eq!([(0, 0), (0, 7), (7, 7), (7, 9), (9, 8)].map(|(b, a)| next_index(b, a)), [1, 7, 7, 9, 0]);
     }
 
     #[test]
-    fn with_more_services_than_connections_queries_wait_for_less() {
+    fn more_services_than_connections_shorten_the_wait() {
         let wait = Duration::from_secs(60);
         assert_eq!(shared_wait(wait, 128, 128), wait);
         assert_eq!(shared_wait(wait, 256, 128), wait / 2);

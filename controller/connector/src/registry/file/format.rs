@@ -149,7 +149,7 @@ services:
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_nothing_of_the_file_counts() {
+    fn file_with_an_error_is_named_and_ignored_whole() {
         let with = |service: &str| format!("services:\n  - {{name: web, {service}}}\n");
         for (text, wanted) in [
             (String::new(), "empty"),

@@ -76,7 +76,7 @@ mod tests {
     const B: Option<Fingerprint> = Some([2; 5]);
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_is_read_when_it_has_stayed_the_same_for_a_moment() {
+    async fn file_is_read_when_it_has_stayed_same_for_moment() {
         let start = Instant::now();
         let mut pending = Pending::new(A, start);
         assert_eq!(pending.deadline(), start + DEBOUNCE);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_is_being_written_is_left_alone_until_it_is_closed() {
+    async fn file_that_is_being_written_is_left_alone_until_it_is_closed() {
         let start = Instant::now();
         let mut pending = Pending::new(A, start);
         pending.note(Signal::Written, start);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_is_replaced_all_the_time_is_read_all_the_same() {
+    async fn file_that_is_replaced_all_time_is_read_all_same() {
         let start = Instant::now();
         let mut pending = Pending::new(A, start);
         let (mut reads, mut now) = (Vec::new(), start);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_of_which_nothing_is_heard_is_seen_all_the_same() {
+    async fn change_of_which_nothing_is_heard_is_seen_all_same() {
         let start = Instant::now();
         let mut pending = Pending::new(A, start);
         assert!(pending.is_due(A, start + DEBOUNCE));

@@ -8,7 +8,7 @@ use super::{Cluster, backends, service, workload};
 use crate::{watches::changes_endpoints, workload::Workload};
 
 #[tokio::test(start_paused = true)]
-async fn a_service_gets_the_workloads_that_it_selects_in_its_namespace() {
+async fn service_gets_workloads_that_it_selects_in_its_namespace() {
     let cluster = Cluster::start();
     cluster.put(service("web", "web")).await;
     cluster.put(workload("a", "web", "192.0.2.1")).await;
@@ -22,7 +22,7 @@ async fn a_service_gets_the_workloads_that_it_selects_in_its_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_service_takes_its_slices_with_it() {
+async fn deleted_service_takes_its_slices_with_it() {
     let cluster = Cluster::start();
     cluster.put(service("web", "web")).await;
     cluster.put(service("also", "web")).await;
@@ -35,7 +35,7 @@ async fn a_deleted_service_takes_its_slices_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_labels_move_a_workload_from_one_service_to_another() {
+async fn new_labels_move_workload_from_one_service_to_another() {
     let cluster = Cluster::start();
     for name in ["web", "db"] {
         cluster.put(service(name, name)).await;
@@ -53,7 +53,7 @@ async fn new_labels_move_a_workload_from_one_service_to_another() {
 
 /// Trap: in linkerd a new zone alone is a change of labels only, which concerns nobody until the resync.
 #[tokio::test(start_paused = true)]
-async fn a_changed_zone_alone_is_written_at_once() {
+async fn changed_zone_alone_is_written_at_once() {
     let cluster = Cluster::start();
     cluster.put(service("web", "web")).await;
     cluster.put(workload("a", "web", "192.0.2.1")).await;
@@ -67,7 +67,7 @@ async fn a_changed_zone_alone_is_written_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_does_to_our_slices_is_undone_and_slices_of_others_are_left_alone() {
+async fn foreign_changes_to_slices_are_undone_and_foreign_slices_kept() {
     let cluster = Cluster::start();
     cluster.put(service("web", "web")).await;
     cluster.put(workload("a", "web", "192.0.2.1")).await;
@@ -96,7 +96,7 @@ async fn what_somebody_else_does_to_our_slices_is_undone_and_slices_of_others_ar
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_value_that_cannot_be_read_changes_nothing_and_does_not_stop_the_rest() {
+async fn unreadable_value_changes_nothing_and_blocks_nothing() {
     let cluster = Cluster::start();
     cluster.put(service("web", "web")).await;
     cluster.put(workload("a", "web", "192.0.2.1")).await;
@@ -136,7 +136,7 @@ async fn nothing_is_written_when_nothing_has_to_change() {
 type Change = fn(&mut contiv_proto::message::externalworkload::ExternalWorkload);
 
 #[test]
-fn a_change_concerns_services_when_it_changes_endpoints_or_labels() {
+fn change_concerns_services_when_it_changes_endpoints_or_labels() {
     let base = workload("a", "web", "192.0.2.1");
     let stored = |message: &contiv_proto::message::externalworkload::ExternalWorkload| {
         let value = Workload::from_message(message.clone(), 1).unwrap();

@@ -20,7 +20,7 @@ async fn deposed() -> Cluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slices_of_a_service_that_was_deleted_while_nobody_was_active_are_deleted_by_the_next() {
+async fn slices_of_service_deleted_without_leader_are_deleted_later() {
     let cluster = deposed().await;
     cluster.delete(service("web", "web")).await;
     cluster.settle().await;
@@ -33,7 +33,7 @@ async fn slices_of_a_service_that_was_deleted_while_nobody_was_active_are_delete
 
 /// linkerd's scenario: what the tracker knew of a former term must not count.
 #[tokio::test(start_paused = true)]
-async fn a_slice_that_was_deleted_while_this_one_was_not_active_is_made_again() {
+async fn slice_deleted_while_not_leader_is_created_again() {
     let cluster = deposed().await;
     cluster.delete(cluster.slices().await.remove(0)).await;
     cluster.settle().await;
@@ -44,7 +44,7 @@ async fn a_slice_that_was_deleted_while_this_one_was_not_active_is_made_again() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slice_says_in_which_term_it_was_written_and_a_new_term_alone_is_no_reason_to_write() {
+async fn slice_names_its_term_and_a_new_term_alone_is_not_written() {
     let cluster = Cluster::standby();
     cluster.put_raw("/election", "me").await;
     let term = cluster.store.revision();
@@ -64,7 +64,7 @@ async fn a_slice_says_in_which_term_it_was_written_and_a_new_term_alone_is_no_re
 /// Trap: linkerd goes on writing what was queued when the lease was lost. The store refuses that here, and a service that
 /// cannot be written is given up after 15 retries.
 #[tokio::test(start_paused = true)]
-async fn who_has_lost_the_lease_without_knowing_writes_nothing_and_gives_up_after_15_retries() {
+async fn lost_lease_writes_nothing_and_gives_up_after_15_retries() {
     let cluster = Cluster::standby();
     cluster.lease.grant_with(Fence { key: "/election".to_owned(), create_revision: 1 });
     cluster.put(service("web", "web")).await;

@@ -7,7 +7,7 @@ use crate::{
 };
 
 #[test]
-fn a_slice_is_made_for_each_family_of_the_service() {
+fn slice_is_made_for_each_family_of_service() {
     let dual = workload("w", &["192.0.2.1", "2001:db8::1"]);
     for (families, expected) in [
         (&[Family::Ipv4][..], &[("IPv4", "192.0.2.1")][..]),
@@ -26,7 +26,7 @@ fn a_slice_is_made_for_each_family_of_the_service() {
 }
 
 #[test]
-fn an_endpoint_says_whose_it_is_and_how_that_one_is() {
+fn endpoint_names_its_workload_and_condition() {
     let mut vm = workload("w", &["192.0.2.1"]);
     vm.labels.insert("topology.kubernetes.io/zone".to_owned(), "z1".to_owned());
     vm.is_ready = false;
@@ -55,7 +55,7 @@ fn an_endpoint_says_whose_it_is_and_how_that_one_is() {
 }
 
 #[test]
-fn slices_of_a_headless_service_say_so_and_name_their_endpoints() {
+fn headless_service_slices_are_labelled_and_name_endpoints() {
     let mut service = service();
     service.is_headless = true;
     service.ports.clear();
@@ -73,7 +73,7 @@ fn slices_of_a_headless_service_say_so_and_name_their_endpoints() {
 }
 
 #[test]
-fn labels_of_the_service_are_copied_but_not_those_that_slices_are_known_by() {
+fn service_labels_are_copied_except_reserved_ones() {
     let mut service = service();
     service.labels = map(&[
         ("a", "b"),
@@ -88,7 +88,7 @@ fn labels_of_the_service_are_copied_but_not_those_that_slices_are_known_by() {
 }
 
 #[test]
-fn a_port_is_found_by_name_or_number_and_protocol_and_must_be_documented() {
+fn port_is_found_by_name_or_number_and_protocol_if_documented() {
     let vm = |ports: &[(&str, i32, &str)]| {
         let mut vm = workload("w", &["192.0.2.1"]);
         vm.ports = ports
@@ -122,7 +122,7 @@ fn a_port_is_found_by_name_or_number_and_protocol_and_must_be_documented() {
 }
 
 #[test]
-fn workloads_without_an_address_of_the_family_leave_no_slice_and_no_placeholder() {
+fn workloads_without_address_of_the_family_leave_no_slice() {
     let mut slices = Slices::default();
     assert_eq!(slices.sync(&service(), &[]), [0, 0, 0]);
     assert_eq!(slices.sync(&service(), &[workload("none", &[])]), [0, 0, 0]);

@@ -7,7 +7,7 @@ use crate::{
 
 /// Trap: linkerd looks for labels of the service on the slice, and not for labels of the slice on the service.
 #[test]
-fn a_label_that_is_removed_from_the_service_is_removed_from_its_slices() {
+fn label_removed_from_service_is_removed_from_slices() {
     let mut slices = Slices::default();
     let mut labelled = service();
     labelled.labels.insert("a".to_owned(), "b".to_owned());
@@ -18,7 +18,7 @@ fn a_label_that_is_removed_from_the_service_is_removed_from_its_slices() {
 
 /// Trap: slices of a family that the service no longer has are deleted behind the tracker's back.
 #[test]
-fn slices_of_a_family_that_the_service_no_longer_has_go_with_the_other_writes() {
+fn slices_of_a_dropped_family_go_with_the_other_writes() {
     let mut dual = service();
     dual.families = Family::ALL.to_vec();
     let vm = [workload("w", &["192.0.2.1", "2001:db8::1"])];
@@ -30,7 +30,7 @@ fn slices_of_a_family_that_the_service_no_longer_has_go_with_the_other_writes() 
 
 /// Nobody collects the slices of a former service of that name.
 #[test]
-fn slices_of_a_former_service_of_the_same_name_are_replaced() {
+fn slices_of_former_service_of_same_name_are_replaced() {
     let mut slices = Slices::default();
     slices.sync(&service(), &workloads(1));
     let former = slices.only().name.clone();
@@ -43,7 +43,7 @@ fn slices_of_a_former_service_of_the_same_name_are_replaced() {
 
 /// A value that cannot be read is not a deletion.
 #[test]
-fn endpoints_of_a_workload_that_cannot_be_read_stay_as_they_are() {
+fn endpoints_of_workload_that_cannot_be_read_stay_as_they_are() {
     let mut slices = Slices::default();
     let all = workloads(150);
     slices.sync(&service(), &all);
@@ -58,7 +58,7 @@ fn endpoints_of_a_workload_that_cannot_be_read_stay_as_they_are() {
 
 /// A slice in the way, also of somebody else or unreadable, gets no second one of its name.
 #[test]
-fn a_name_that_is_taken_is_not_given() {
+fn name_that_is_taken_is_not_given() {
     let mut slices = Slices::default();
     slices.sync(&service(), &workloads(1));
     let name = slices.only().name.clone();
@@ -76,7 +76,7 @@ fn a_name_that_is_taken_is_not_given() {
 }
 
 #[test]
-fn a_long_name_of_a_service_makes_a_name_that_is_allowed() {
+fn long_name_of_service_makes_name_that_is_allowed() {
     let mut long = service();
     long.name = "x".repeat(253);
     let mut slices = Slices::default();

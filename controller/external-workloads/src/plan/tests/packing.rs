@@ -16,7 +16,7 @@ fn no_slice_has_more_than_100_endpoints() {
 }
 
 #[test]
-fn workloads_that_resolve_a_named_port_differently_are_in_different_slices() {
+fn named_port_resolved_differently_splits_slices() {
     let mut workloads = workloads(300);
     for (i, workload) in (0..).zip(&mut workloads) {
         workload.ports = vec![workload_port("http", 8080 + i % 5)];
@@ -27,7 +27,7 @@ fn workloads_that_resolve_a_named_port_differently_are_in_different_slices() {
 }
 
 #[test]
-fn what_is_new_fills_slices_that_are_written_anyway_the_fullest_first() {
+fn new_endpoints_fill_the_fullest_changed_slice_first() {
     let mut slices = Slices::default();
     // Two slices with 62 and 61 of the 250, each with something to change.
     let all = workloads(250);
@@ -53,7 +53,7 @@ fn what_is_new_fills_slices_that_are_written_anyway_the_fullest_first() {
 }
 
 #[test]
-fn a_rest_that_fits_whole_goes_into_the_unchanged_slice_that_it_makes_the_fullest() {
+fn remainder_goes_whole_into_the_slice_it_fills_best() {
     let all = workloads(300);
     let mut slices = Slices::default();
     for (name, range) in [("a", 0..90), ("b", 90..150), ("c", 150..245)] {
@@ -71,7 +71,7 @@ fn a_rest_that_fits_whole_goes_into_the_unchanged_slice_that_it_makes_the_fulles
 }
 
 #[test]
-fn endpoints_are_added_to_a_slice_that_is_there() {
+fn endpoints_are_added_to_slice_that_is_there() {
     for family in Family::ALL {
         let mut service = service();
         service.families = vec![family];
@@ -85,7 +85,7 @@ fn endpoints_are_added_to_a_slice_that_is_there() {
 }
 
 #[test]
-fn a_change_of_one_workload_is_one_write_and_moves_nobody() {
+fn workload_change_is_one_write_and_moves_no_other() {
     let mut workloads = workloads(250);
     let mut slices = Slices::default();
     slices.sync(&service(), &workloads);
@@ -105,7 +105,7 @@ fn a_change_of_one_workload_is_one_write_and_moves_nobody() {
 }
 
 #[test]
-fn a_changed_target_port_updates_the_slices_in_place() {
+fn changed_target_port_updates_slices_in_place() {
     let mut workloads = workloads(250);
     for workload in &mut workloads {
         workload.ports.push(workload_port("alt", 9090));
@@ -119,7 +119,7 @@ fn a_changed_target_port_updates_the_slices_in_place() {
 }
 
 #[test]
-fn changed_labels_of_the_service_update_all_its_slices() {
+fn changed_labels_of_service_update_all_its_slices() {
     let mut slices = Slices::default();
     slices.sync(&service(), &workloads(250));
     let mut service = service();
@@ -148,7 +148,7 @@ fn many_small_slices_are_packed_anew_when_their_ports_change() {
 }
 
 #[test]
-fn a_slice_that_somebody_else_overfilled_gives_back_what_is_too_much() {
+fn overfilled_slice_gives_back_the_excess() {
     let all = workloads(150);
     let mut slices = Slices::default();
     slices.sync(&service(), &all);

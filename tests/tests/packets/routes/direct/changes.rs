@@ -36,36 +36,33 @@ fn go_on(sessions: &mut [(Session, String)], name: &str, when: &str) -> Result<(
 }
 
 #[test]
-fn connections_to_a_backend_are_unharmed_when_others_come_and_go() -> Result<()> {
-    isolated(
-        "routes::direct::changes::connections_to_a_backend_are_unharmed_when_others_come_and_go",
-        |lab| {
-            let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod2)?];
-            let state = Manifests::new(lab)?;
-            let agent = start(&lab.node, &state, &[])?;
-            put(&state, &[&agent], &web(&[lab.pod1.host, lab.pod2.host]), "route")?;
-            let mut sessions = open(lab)?;
-            let to = |name| sessions.iter().filter(|(_, by)| by == name).count();
-            assert!(to("pod1") > 0 && to("pod2") > 0, "both have connections");
-            put(&state, &[&agent], &web(&[lab.pod1.host]), "route")?;
-            go_on(&mut sessions, "pod1", "after the other one went")?;
-            for family in Family::BOTH {
-                let address = web(&[]).service.address(lab, Frontend::ClusterIp, family);
-                for _ in 0..SESSIONS {
-                    assert_eq!(answering(&lab.client, address)?, "pod1");
-                }
+fn connections_to_backend_are_unharmed_when_others_come_and_go() -> Result<()> {
+    isolated("routes::direct::changes::connections_to_backend_are_unharmed_when_others_come_and_go", |lab| {
+        let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod2)?];
+        let state = Manifests::new(lab)?;
+        let agent = start(&lab.node, &state, &[])?;
+        put(&state, &[&agent], &web(&[lab.pod1.host, lab.pod2.host]), "route")?;
+        let mut sessions = open(lab)?;
+        let to = |name| sessions.iter().filter(|(_, by)| by == name).count();
+        assert!(to("pod1") > 0 && to("pod2") > 0, "both have connections");
+        put(&state, &[&agent], &web(&[lab.pod1.host]), "route")?;
+        go_on(&mut sessions, "pod1", "after the other one went")?;
+        for family in Family::BOTH {
+            let address = web(&[]).service.address(lab, Frontend::ClusterIp, family);
+            for _ in 0..SESSIONS {
+                assert_eq!(answering(&lab.client, address)?, "pod1");
             }
-            let mut more = open(lab)?;
-            put(&state, &[&agent], &web(&[lab.pod1.host, lab.pod2.host]), "route")?;
-            go_on(&mut sessions, "pod1", "after the other one came back")?;
-            go_on(&mut more, "pod1", "after another one came")
-        },
-    )
+        }
+        let mut more = open(lab)?;
+        put(&state, &[&agent], &web(&[lab.pod1.host, lab.pod2.host]), "route")?;
+        go_on(&mut sessions, "pod1", "after the other one came back")?;
+        go_on(&mut more, "pod1", "after another one came")
+    })
 }
 
 #[test]
-fn a_new_backend_gets_connections_as_soon_as_others_are_idle() -> Result<()> {
-    isolated("routes::direct::changes::a_new_backend_gets_connections_as_soon_as_others_are_idle", |lab| {
+fn new_backend_gets_connections_as_soon_as_others_are_idle() -> Result<()> {
+    isolated("routes::direct::changes::new_backend_gets_connections_as_soon_as_others_are_idle", |lab| {
         let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod2)?];
         let state = Manifests::new(lab)?;
         let agent = start(&lab.node, &state, &["--route-nexthop-idle=1s"])?;
@@ -82,8 +79,8 @@ fn a_new_backend_gets_connections_as_soon_as_others_are_idle() -> Result<()> {
 }
 
 #[test]
-fn a_link_that_goes_and_comes_back_has_its_connections_again() -> Result<()> {
-    isolated("routes::direct::changes::a_link_that_goes_and_comes_back_has_its_connections_again", |lab| {
+fn link_that_goes_and_comes_back_has_its_connections_again() -> Result<()> {
+    isolated("routes::direct::changes::link_that_goes_and_comes_back_has_its_connections_again", |lab| {
         let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod2)?];
         let state = Manifests::new(lab)?;
         let agent = start(&lab.node, &state, &[])?;

@@ -10,84 +10,77 @@ use crate::routes::EVENT_TIMEOUT;
 use super::{ADDRESSES, Backend, CONNECTIONS, addresses, assignment, put, start, wait_for_answer, web};
 
 #[test]
-fn one_backend_gets_connections_and_datagrams_as_they_are_from_everywhere() -> Result<()> {
-    isolated(
-        "routes::direct::delivery::one_backend_gets_connections_and_datagrams_as_they_are_from_everywhere",
-        |lab| {
-            let _backend = Backend::start(lab, &lab.pod1)?;
-            let state = Manifests::new(lab)?;
-            let agent = start(&lab.node, &state, &[])?;
-            let manifest = web(&[lab.pod1.host]);
-            put(&state, &[&agent], &manifest, "route")?;
-            for family in Family::BOTH {
-                for address in addresses(lab, family) {
-                    for protocol in [Protocol::Tcp, Protocol::Udp] {
-                        for client in [&lab.client, &lab.pod2, &lab.node] {
-                            let answer = client.ask(protocol, address)?.answer()?;
-                            assert_eq!(answer.by, "pod1", "{address} {protocol:?}");
-                            let seen = answer.seen_source.ip().to_canonical();
-                            assert_eq!(seen, client.host.address(family), "no address is hidden: {address}");
-                        }
+fn single_backend_gets_untranslated_traffic_from_everywhere() -> Result<()> {
+    isolated("routes::direct::delivery::single_backend_gets_untranslated_traffic_from_everywhere", |lab| {
+        let _backend = Backend::start(lab, &lab.pod1)?;
+        let state = Manifests::new(lab)?;
+        let agent = start(&lab.node, &state, &[])?;
+        let manifest = web(&[lab.pod1.host]);
+        put(&state, &[&agent], &manifest, "route")?;
+        for family in Family::BOTH {
+            for address in addresses(lab, family) {
+                for protocol in [Protocol::Tcp, Protocol::Udp] {
+                    for client in [&lab.client, &lab.pod2, &lab.node] {
+                        let answer = client.ask(protocol, address)?.answer()?;
+                        assert_eq!(answer.by, "pod1", "{address} {protocol:?}");
+                        let seen = answer.seen_source.ip().to_canonical();
+                        assert_eq!(seen, client.host.address(family), "no address is hidden: {address}");
                     }
                 }
-                // The same service's node port is translated.
-                let address = manifest.service.address(lab, Frontend::NodePort, family);
-                assert_eq!(lab.client.ask(Protocol::Tcp, address)?.answer()?.by, "pod1");
             }
-            let found = assignment(&agent)?;
-            assert_eq!(
-                (found["addresses"].as_str(), found["node_ports"].as_str()),
-                (Some("route"), Some("nftables"))
-            );
-            let flows = lab.node.exec(&["cat", "/proc/net/nf_conntrack"]).unwrap_or_default();
-            let cluster = manifest.service.address(lab, Frontend::ClusterIp, Family::V4).ip().to_string();
-            let to_backend = flows
-                .lines()
-                .find(|flow| flow.contains(&format!("dst={cluster} ")) && flow.contains("src=10.244.1.10 "));
-            assert_eq!(to_backend, None, "nothing was translated");
-            Ok(())
-        },
-    )
+            // The same service's node port is translated.
+            let address = manifest.service.address(lab, Frontend::NodePort, family);
+            assert_eq!(lab.client.ask(Protocol::Tcp, address)?.answer()?.by, "pod1");
+        }
+        let found = assignment(&agent)?;
+        assert_eq!(
+            (found["addresses"].as_str(), found["node_ports"].as_str()),
+            (Some("route"), Some("nftables"))
+        );
+        let flows = lab.node.exec(&["cat", "/proc/net/nf_conntrack"]).unwrap_or_default();
+        let cluster = manifest.service.address(lab, Frontend::ClusterIp, Family::V4).ip().to_string();
+        let to_backend = flows
+            .lines()
+            .find(|flow| flow.contains(&format!("dst={cluster} ")) && flow.contains("src=10.244.1.10 "));
+        assert_eq!(to_backend, None, "nothing was translated");
+        Ok(())
+    })
 }
 
 #[test]
-fn two_local_backends_share_connections_by_weight_and_none_goes_elsewhere() -> Result<()> {
-    isolated(
-        "routes::direct::delivery::two_local_backends_share_connections_by_weight_and_none_goes_elsewhere",
-        |lab| {
-            let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod2)?];
-            let state = Manifests::new(lab)?;
-            let agent = start(&lab.node, &state, &[])?;
-            let all = [lab.pod1.host, lab.pod2.host, lab.pod3.host];
-            put(&state, &[&agent], &web(&all), "route")?;
-            let shares = |number: u8| -> Result<Vec<usize>> {
-                let mut shares = Vec::new();
-                for address in Family::BOTH.into_iter().flat_map(|family| addresses(lab, family)) {
-                    let answered = lab.client.distribution(Protocol::Tcp, address, CONNECTIONS)?;
-                    assert!(
-                        answered.keys().all(|name| name == "pod1" || name == "pod2"),
-                        "{number}: {answered:?}"
-                    );
-                    shares.push(answered["pod1"]);
-                }
-                Ok(shares)
-            };
-            // Six standard deviations of chance; the hash is no worse.
-            assert!(shares(1)?.iter().all(|share| (20..=80).contains(share)), "equal weights");
-            // Without backends in between, so that the groups begin with these weights.
-            let heavy =
-                ServiceManifest { weights: vec![(lab.pod1.host, 9), (lab.pod2.host, 1)], ..web(&all) };
-            put(&state, &[&agent], &web(&[]), "route")?;
-            put(&state, &[&agent], &heavy, "route")?;
-            assert!(shares(2)?.iter().all(|share| *share > 70), "nine of ten");
-            Ok(())
-        },
-    )
+fn two_local_backends_share_connections_by_weight() -> Result<()> {
+    isolated("routes::direct::delivery::two_local_backends_share_connections_by_weight", |lab| {
+        let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod2)?];
+        let state = Manifests::new(lab)?;
+        let agent = start(&lab.node, &state, &[])?;
+        let all = [lab.pod1.host, lab.pod2.host, lab.pod3.host];
+        put(&state, &[&agent], &web(&all), "route")?;
+        let shares = |number: u8| -> Result<Vec<usize>> {
+            let mut shares = Vec::new();
+            for address in Family::BOTH.into_iter().flat_map(|family| addresses(lab, family)) {
+                let answered = lab.client.distribution(Protocol::Tcp, address, CONNECTIONS)?;
+                assert!(
+                    answered.keys().all(|name| name == "pod1" || name == "pod2"),
+                    "{number}: {answered:?}"
+                );
+                shares.push(answered["pod1"]);
+            }
+            Ok(shares)
+        };
+        // Six standard deviations of chance; the hash is no worse.
+        assert!(shares(1)?.iter().all(|share| (20..=80).contains(share)), "equal weights");
+        // Without backends in between, so that the groups begin with these weights.
+        let heavy = ServiceManifest { weights: vec![(lab.pod1.host, 9), (lab.pod2.host, 1)], ..web(&all) };
+        put(&state, &[&agent], &web(&[]), "route")?;
+        put(&state, &[&agent], &heavy, "route")?;
+        assert!(shares(2)?.iter().all(|share| *share > 70), "nine of ten");
+        Ok(())
+    })
 }
 
 #[test]
-fn other_nodes_get_connections_only_without_a_local_backend() -> Result<()> {
-    isolated("routes::direct::delivery::other_nodes_get_connections_only_without_a_local_backend", |lab| {
+fn other_nodes_get_connections_only_without_local_backend() -> Result<()> {
+    isolated("routes::direct::delivery::other_nodes_get_connections_only_without_local_backend", |lab| {
         let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod3)?];
         let state = Manifests::new(lab)?;
         let (ours, theirs) = (start(&lab.node, &state, &[])?, start(&lab.node2, &state, &[])?);
@@ -118,8 +111,8 @@ fn other_nodes_get_connections_only_without_a_local_backend() -> Result<()> {
 }
 
 #[test]
-fn a_backend_on_the_network_of_a_node_answers_itself() -> Result<()> {
-    isolated("routes::direct::delivery::a_backend_on_the_network_of_a_node_answers_itself", |lab| {
+fn backend_on_network_of_node_answers_itself() -> Result<()> {
+    isolated("routes::direct::delivery::backend_on_network_of_node_answers_itself", |lab| {
         let _servers = [Backend::everywhere(&lab.node)?, Backend::everywhere(&lab.node2)?];
         let state = Manifests::new(lab)?;
         let (ours, theirs) = (start(&lab.node, &state, &[])?, start(&lab.node2, &state, &[])?);
@@ -135,8 +128,8 @@ fn a_backend_on_the_network_of_a_node_answers_itself() -> Result<()> {
 }
 
 #[test]
-fn what_routes_cannot_do_is_left_to_nftables_whole_and_said() -> Result<()> {
-    isolated("routes::direct::delivery::what_routes_cannot_do_is_left_to_nftables_whole_and_said", |lab| {
+fn services_routes_cannot_carry_are_left_to_nftables_and_named() -> Result<()> {
+    isolated("routes::direct::delivery::services_routes_cannot_carry_are_left_to_nftables_and_named", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         // All services, by configuration.

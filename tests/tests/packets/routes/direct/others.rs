@@ -17,35 +17,32 @@ fn ours(lab: &Lab) -> Result<(std::collections::BTreeSet<String>, usize)> {
 }
 
 #[test]
-fn a_route_of_others_stays_and_the_service_is_with_nftables_until_it_goes() -> Result<()> {
-    isolated(
-        "routes::direct::others::a_route_of_others_stays_and_the_service_is_with_nftables_until_it_goes",
-        |lab| {
-            let _backend = Backend::start(lab, &lab.pod1)?;
-            let state = Manifests::new(lab)?;
-            let address = web(&[]).service.address(lab, Frontend::ClusterIp, Family::V4);
-            let to = address.ip().to_string();
-            let foreign = ["unreachable", &to, "table", DIRECT, "metric", "1024", "proto", "static"];
-            lab.node.exec(&[&["ip", "route", "add"], &foreign[..]].concat())?;
-            let theirs = routes(&lab.node, DIRECT)?;
-            state.put_manifest(&web(&[lab.pod1.host]))?;
-            let agent = start(&lab.node, &state, &[])?;
-            agent.wait_until_applied(&web(&[lab.pod1.host]).service)?;
-            assert!(routes(&lab.node, DIRECT)?.is_superset(&theirs));
-            assert_eq!(assignment(&agent)?["addresses"], "nftables-until-route");
-            wait_for_answer(lab, &lab.client, lab.pod1.host)?;
-            let said = agent.http("GET", "/quarantine")?.json()?.to_string();
-            assert!(said.contains(&to) && said.contains("route-direct-table"), "{said}");
-            lab.node.exec(&[&["ip", "route", "del"], &foreign[..]].concat())?;
-            wait_for_carrier(&agent, "route")?;
-            wait_for_answer(lab, &lab.client, lab.pod1.host)
-        },
-    )
+fn foreign_route_stays_and_its_service_uses_nftables() -> Result<()> {
+    isolated("routes::direct::others::foreign_route_stays_and_its_service_uses_nftables", |lab| {
+        let _backend = Backend::start(lab, &lab.pod1)?;
+        let state = Manifests::new(lab)?;
+        let address = web(&[]).service.address(lab, Frontend::ClusterIp, Family::V4);
+        let to = address.ip().to_string();
+        let foreign = ["unreachable", &to, "table", DIRECT, "metric", "1024", "proto", "static"];
+        lab.node.exec(&[&["ip", "route", "add"], &foreign[..]].concat())?;
+        let theirs = routes(&lab.node, DIRECT)?;
+        state.put_manifest(&web(&[lab.pod1.host]))?;
+        let agent = start(&lab.node, &state, &[])?;
+        agent.wait_until_applied(&web(&[lab.pod1.host]).service)?;
+        assert!(routes(&lab.node, DIRECT)?.is_superset(&theirs));
+        assert_eq!(assignment(&agent)?["addresses"], "nftables-until-route");
+        wait_for_answer(lab, &lab.client, lab.pod1.host)?;
+        let said = agent.http("GET", "/quarantine")?.json()?.to_string();
+        assert!(said.contains(&to) && said.contains("route-direct-table"), "{said}");
+        lab.node.exec(&[&["ip", "route", "del"], &foreign[..]].concat())?;
+        wait_for_carrier(&agent, "route")?;
+        wait_for_answer(lab, &lab.client, lab.pod1.host)
+    })
 }
 
 #[test]
-fn what_others_delete_is_back_and_a_restart_changes_nothing() -> Result<()> {
-    isolated("routes::direct::others::what_others_delete_is_back_and_a_restart_changes_nothing", |lab| {
+fn foreign_deletion_is_undone_and_a_restart_changes_nothing() -> Result<()> {
+    isolated("routes::direct::others::foreign_deletion_is_undone_and_a_restart_changes_nothing", |lab| {
         let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod2)?];
         let state = Manifests::new(lab)?;
         let agent = start(&lab.node, &state, &[])?;
@@ -92,49 +89,35 @@ fn what_others_delete_is_back_and_a_restart_changes_nothing() -> Result<()> {
 }
 
 #[test]
-fn next_hops_of_others_survive_the_agent_and_its_cleanup_and_nothing_of_ours_does() -> Result<()> {
-    isolated(
-        "routes::direct::others::next_hops_of_others_survive_the_agent_and_its_cleanup_and_nothing_of_ours_does",
-        |lab| {
-            let _backend = Backend::start(lab, &lab.pod1)?;
-            // One with the first number that we would use.
-            let theirs = (67_u32 << 24).to_string();
-            let foreign = [
-                "ip",
-                "nexthop",
-                "add",
-                "id",
-                &theirs,
-                "via",
-                "172.31.0.2",
-                "dev",
-                "eth0",
-                "proto",
-                "static",
+fn foreign_next_hops_survive_cleanup_and_own_ones_do_not() -> Result<()> {
+    isolated("routes::direct::others::foreign_next_hops_survive_cleanup_and_own_ones_do_not", |lab| {
+        let _backend = Backend::start(lab, &lab.pod1)?;
+        // One with the first number that we would use.
+        let theirs = (67_u32 << 24).to_string();
+        let foreign =
+            ["ip", "nexthop", "add", "id", &theirs, "via", "172.31.0.2", "dev", "eth0", "proto", "static"];
+        lab.node.exec(&foreign)?;
+        let everything = || -> Result<Vec<String>> {
+            let lists: [&[&str]; 5] = [
+                &["ip", "nexthop"],
+                &["ip", "-4", "route", "show", "table", "all"],
+                &["ip", "-6", "route", "show", "table", "all"],
+                &["ip", "-4", "rule"],
+                &["ip", "-6", "rule"],
             ];
-            lab.node.exec(&foreign)?;
-            let everything = || -> Result<Vec<String>> {
-                let lists: [&[&str]; 5] = [
-                    &["ip", "nexthop"],
-                    &["ip", "-4", "route", "show", "table", "all"],
-                    &["ip", "-6", "route", "show", "table", "all"],
-                    &["ip", "-4", "rule"],
-                    &["ip", "-6", "rule"],
-                ];
-                lists.into_iter().map(|list| lab.node.exec(list)).collect()
-            };
-            let before = everything()?;
-            let state = Manifests::new(lab)?;
-            let agent = start(&lab.node, &state, &[])?;
-            put(&state, &[&agent], &web(&[lab.pod1.host]), "route")?;
-            wait_for_answer(lab, &lab.client, lab.pod1.host)?;
-            let with_ours = everything()?;
-            assert!(with_ours[0].contains(before[0].trim()), "{}", with_ours[0]);
-            agent.stop()?;
-            assert_eq!(everything()?, with_ours, "SIGTERM leaves all of it in place");
-            lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup", "--renderers=route"])?;
-            assert_eq!(everything()?, before);
-            Ok(())
-        },
-    )
+            lists.into_iter().map(|list| lab.node.exec(list)).collect()
+        };
+        let before = everything()?;
+        let state = Manifests::new(lab)?;
+        let agent = start(&lab.node, &state, &[])?;
+        put(&state, &[&agent], &web(&[lab.pod1.host]), "route")?;
+        wait_for_answer(lab, &lab.client, lab.pod1.host)?;
+        let with_ours = everything()?;
+        assert!(with_ours[0].contains(before[0].trim()), "{}", with_ours[0]);
+        agent.stop()?;
+        assert_eq!(everything()?, with_ours, "SIGTERM leaves all of it in place");
+        lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup", "--renderers=route"])?;
+        assert_eq!(everything()?, before);
+        Ok(())
+    })
 }

@@ -103,17 +103,15 @@ fn comes_to_share(lab: &Lab, backends: &[&'static Host]) -> Result<()> {
 }
 
 #[test]
-fn a_service_without_backends_that_shares_an_address_keeps_no_route() -> Result<()> {
-    isolated(
-        "routes::direct::shared::a_service_without_backends_that_shares_an_address_keeps_no_route",
-        |lab| comes_to_share(lab, &[]),
-    )
+fn service_without_backends_that_shares_address_keeps_no_route() -> Result<()> {
+    isolated("routes::direct::shared::service_without_backends_that_shares_address_keeps_no_route", |lab| {
+        comes_to_share(lab, &[])
+    })
 }
 
 #[test]
-fn a_service_with_backends_that_shares_an_address_keeps_its_routes() -> Result<()> {
-    isolated(
-        "routes::direct::shared::a_service_with_backends_that_shares_an_address_keeps_its_routes",
-        |lab| comes_to_share(lab, &[lab.pod1.host]),
-    )
+fn service_with_backends_that_shares_address_keeps_its_routes() -> Result<()> {
+    isolated("routes::direct::shared::service_with_backends_that_shares_address_keeps_its_routes", |lab| {
+        comes_to_share(lab, &[lab.pod1.host])
+    })
 }
