@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, net::IpAddr, ops::Deref};
 
 use serde::{Deserialize, Serialize};
 
-/// A set of addresses, sorted, and read as a slice.
+/// A sorted set of addresses, read as a slice.
 ///
-/// A service mostly has one address of a kind, or none, and there are many services. A `BTreeSet` makes room for eleven
-/// with the first.
+/// A service mostly has one address of a kind, or none, and there are many services. A `BTreeSet` allocates space for eleven
+/// with the first element.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(from = "BTreeSet<IpAddr>")]
 pub struct Addresses(Vec<IpAddr>);
@@ -18,7 +18,7 @@ impl Addresses {
         Self(Vec::new())
     }
 
-    /// Those of both.
+    /// The union of both.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         self.iter().chain(other.iter()).copied().collect()
@@ -45,7 +45,7 @@ impl FromIterator<IpAddr> for Addresses {
         let mut addresses = Vec::from_iter(addresses);
         addresses.sort_unstable();
         addresses.dedup();
-        // What is collected may have room for more, which would stay with it.
+        // A collected vector may have spare capacity, which would never be used.
         addresses.shrink_to_fit();
         Self(addresses)
     }

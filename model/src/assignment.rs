@@ -1,8 +1,8 @@
-//! Which renderer brings the connections of a service to its backends: the one place where that is decided. Pure.
+//! Decides which renderer carries the connections of a service to its backends. This is the only place that decides it. Pure.
 //!
-//! Routes take a packet to a backend as it is. So they can carry only a service whose backends take its very address and
-//! port; everything else needs the translation of addresses that `nftables` does. A service is never carried half by
-//! routes: either all of its addresses are, or none. Node ports are addresses of the node, and always translated.
+//! Routes take a packet to a backend unchanged. So they can carry only a service whose backends accept its very address and
+//! port; all other services need the address translation of `nftables`. Routes carry either all addresses of a service or none.
+//! Node ports are addresses of the node, and always translated.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,18 +14,18 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{Backend, BackendState, Balance, ContivService, ServiceId, ServicePort};
 
-/// What carries connections.
+/// The renderer that carries connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Carrier {
     /// The renderer `nftables`, by translating addresses.
     #[default]
     Nftables,
-    /// The renderer `route`, without.
+    /// The renderer `route`, without translation.
     Route,
     /// The renderer `nftables`, until the renderer `route` has reported that its routes are there.
     NftablesUntilRoute,
-    /// After a start, until the renderer `route` has reported: whoever did before. If nobody did, the renderer `nftables`.
+    /// After a start, until the renderer `route` has reported: the renderer that carried them before; if none did, `nftables`.
     AsBefore,
 }
 
@@ -41,15 +41,15 @@ impl Carrier {
     }
 }
 
-/// Who carries the connections of one service on this node.
+/// Which renderer carries the connections of one service on this node.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Assignment {
-    /// Those to its addresses.
+    /// For its addresses.
     pub addresses: Carrier,
-    /// Those to its node ports; none where it has none.
+    /// For its node ports; none where it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_ports: Option<Carrier>,
-    /// Why routes do not carry its addresses though that is asked for: for people, and not read back.
+    /// Why routes do not carry its addresses although they should. For people; not read back.
     #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
     pub reason: Option<DirectRoutingBlocker>,
 }
@@ -57,32 +57,31 @@ pub struct Assignment {
 /// Why routes cannot carry a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DirectRoutingBlocker {
-    /// The agent runs without that renderer.
+    /// The agent runs without the renderer `route`.
     NoRenderer,
-    /// A service port leads to another port of its backends.
+    /// A service port has another target port.
     OtherPort {
-        /// Of the service.
+        /// The service port.
         port: u16,
-        /// Of a backend.
+        /// The target port.
         target: u16,
     },
-    /// A route knows no ports, and two ports of the service do not have the same backends.
+    /// Routes cannot match ports, and two ports of the service have different backends.
     BackendsDiffer,
-    /// A client is to stay with its backend.
+    /// The service has session affinity.
     Affinity,
-    /// Backends are chosen by the address of the client.
+    /// Backends are chosen by the client's address.
     ClientBalance,
-    /// Only some sources may connect.
+    /// The service has source ranges.
     SourceRanges,
-    /// Another service has one of the addresses too.
+    /// Another service has the same address.
     SharedAddress(IpAddr, ServiceId),
-    /// Pods of this node and the node itself are backends; no route leads to both.
+    /// Both pods of this node and the node itself are backends; one route cannot lead to both.
     PodsAndNode,
 }
 
-/// Who carries `service`. `asked` tells whether routes are to, by its annotation or by default; `route_runs` whether that
-/// renderer does; `shared` names another service with one of the addresses, and
-/// that address. A service without ports asks for nothing.
+/// Assigns `service` to renderers. `asked`: routes should carry it, by its annotation or by default. `route_runs`: the renderer
+/// `route` runs. `shared`: an address that another service has too, and that service. A service without ports needs no carrier.
 pub fn assign(
     service: &ContivService,
     asked: bool,
@@ -141,12 +140,12 @@ fn obstacle(
     (is_mixed(true) || is_mixed(false)).then_some(DirectRoutingBlocker::PodsAndNode)
 }
 
-/// What a route makes of a backend: its port is none of it.
+/// The properties of a backend that matter to a route; the port does not.
 fn essence(backend: &Backend) -> (IpAddr, (u16, bool, bool, BackendState)) {
     (backend.address, (backend.weight, backend.local, backend.host_network, backend.state))
 }
 
-/// The backends of a family that the addresses lead to on this node while there are any.
+/// The backends of a family on this node; they take all traffic while there are any.
 fn here(ports: &[ServicePort], ipv4: bool) -> BTreeSet<&Backend> {
     let of_family = |backend: &&Backend| backend.address.is_ipv4() == ipv4;
     ports.iter().flat_map(ServicePort::local_backends).filter(of_family).collect()

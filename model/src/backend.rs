@@ -1,31 +1,31 @@
-//! Where connections of a service port can go.
+//! Backends: the destinations of a service port.
 
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-/// Where connections of a service port can go.
+/// A destination for connections to a service port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Backend {
-    /// The address the kernel is to send to.
+    /// The address that the kernel sends to.
     pub address: IpAddr,
-    /// The port on that address.
+    /// The port at that address.
     pub port: u16,
     /// It runs on this node.
     pub local: bool,
-    /// Its address is one of a node, not of a pod's own.
+    /// Its address belongs to a node, not to a pod.
     pub host_network: bool,
-    /// Traffic of this node with policy Cluster may go to it. False for a ready backend that topology hints or the wish
-    /// for local backends leave to others; then another ready one of the same port and family has true.
+    /// Traffic of this node with policy Cluster may use it. False for a ready backend that topology hints or the preference for
+    /// local backends assign to other nodes; then another ready backend of the same port and family has true.
     pub in_topology: bool,
     /// Share of new connections relative to the other backends of the port; at least 1.
     pub weight: u16,
-    /// Whether it takes connections, or only as a last resort.
+    /// Whether it accepts connections, or only as a last resort.
     pub state: BackendState,
 }
 
 impl Backend {
-    /// A ready backend on another node, of which nothing special is said.
+    /// A ready backend on another node with default values.
     pub const fn new(endpoint: SocketAddr) -> Self {
         Self {
             address: endpoint.ip(),
@@ -44,11 +44,11 @@ impl Backend {
     }
 }
 
-/// The states in which a backend is of any use (KEP-1669). Others never reach a renderer.
+/// The states in which a backend is usable (KEP-1669). Others never reach a renderer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BackendState {
     /// Takes new connections.
     Ready,
-    /// On its way out but still serving: used only where no ready one is left.
+    /// Terminating but still serving: used only where no ready backend is left.
     Terminating,
 }

@@ -1,4 +1,4 @@
-//! What the processor hands to renderers: the complete state, or what changed in it.
+//! What the processor passes to renderers: the complete state, or the changes of it.
 
 use std::{
     cmp::Ordering,
@@ -11,38 +11,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ContivService, InterfaceName, NodeFacts, ServiceId};
 
-/// The complete desired state. A renderer removes whatever of its own is not in it.
+/// The complete desired state. A renderer removes everything of its own that is not in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Every service that can be rendered.
+    /// Every service that is rendered.
     pub services: BTreeMap<ServiceId, Arc<ContivService>>,
     /// Facts about this node.
     pub node: NodeFacts,
     /// Interfaces of local pods (every pod can be a client).
     pub frontend_interfaces: BTreeSet<InterfaceName>,
-    /// Interfaces of local pods that stand behind at least one service.
+    /// Interfaces of local pods that are backends of at least one service.
     pub backend_interfaces: BTreeSet<InterfaceName>,
 }
 
-/// What changed between two snapshots. Empty when nothing did.
+/// The difference between two snapshots. Empty when they are equal.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct ChangeSet {
-    /// Services that came, went or differ. `old` and `new` always differ.
+    /// Services that were added, removed or changed. `old` and `new` always differ.
     pub services: BTreeMap<ServiceId, ServiceChange>,
-    /// The new facts, if they differ from before.
+    /// The new facts, if they changed.
     pub node: Option<NodeFacts>,
-    /// Old and new set, if they differ.
+    /// Old and new set, if they changed.
     pub frontend_interfaces: Option<InterfaceChange>,
-    /// Old and new set, if they differ.
+    /// Old and new set, if they changed.
     pub backend_interfaces: Option<InterfaceChange>,
 }
 
 /// One service before and after.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ServiceChange {
-    /// None for a service that is new.
+    /// None for a new service.
     pub old: Option<Arc<ContivService>>,
-    /// None for a service that is gone.
+    /// None for a removed service.
     pub new: Option<Arc<ContivService>>,
 }
 
@@ -56,7 +56,7 @@ pub struct InterfaceChange {
 }
 
 impl Snapshot {
-    /// Brings the snapshot to the state after the changes.
+    /// Applies the changes to the snapshot.
     pub fn apply(&mut self, changes: &ChangeSet) {
         for (id, change) in &changes.services {
             match &change.new {
@@ -77,7 +77,7 @@ impl Snapshot {
 }
 
 impl ChangeSet {
-    /// What leads from one snapshot to another.
+    /// The changes that turn one snapshot into the other.
     pub fn between(old: &Snapshot, new: &Snapshot) -> Self {
         Self {
             services: services_between(old.services.iter(), new.services.iter()),
@@ -95,10 +95,10 @@ impl ChangeSet {
             && self.backend_interfaces.is_none()
     }
 
-    /// Adds changes that come after these. What ends where it began is dropped; only the node facts, whose value before
+    /// Adds changes that follow these. A value that returns to its first state is dropped; only the node facts, whose old value
     /// is not kept, stay once they have changed.
     pub fn merge(&mut self, later: Self) {
-        // At a start that is everything.
+        // This is the common case at a start.
         if self.is_empty() {
             *self = later;
             return;
@@ -124,7 +124,7 @@ impl ChangeSet {
     }
 }
 
-/// What leads from some services to others. Both go by once, in the order of their ids.
+/// The changes that turn some services into others. Merges two iterators that are sorted by id.
 pub(crate) fn services_between<'a>(
     old: impl Iterator<Item = (&'a ServiceId, &'a Arc<ContivService>)>,
     new: impl Iterator<Item = (&'a ServiceId, &'a Arc<ContivService>)>,
@@ -145,7 +145,7 @@ pub(crate) fn services_between<'a>(
 }
 
 impl ServiceChange {
-    /// What leads from one value to another; none if they are equal.
+    /// The change between two values; none if they are equal.
     pub(crate) fn between(
         old: Option<&Arc<ContivService>>,
         new: Option<&Arc<ContivService>>,
@@ -155,13 +155,13 @@ impl ServiceChange {
 }
 
 impl InterfaceChange {
-    /// What leads from one set to another; none if they are equal.
+    /// The change between two sets; none if they are equal.
     pub(crate) fn between(old: &BTreeSet<InterfaceName>, new: &BTreeSet<InterfaceName>) -> Option<Self> {
         (old != new).then(|| Self { old: old.clone(), new: new.clone() })
     }
 }
 
-/// Services that are one value in memory are equal without a look at it.
+/// Compares services. Two references to one value are equal without a look at it.
 fn same(old: Option<&Arc<ContivService>>, new: Option<&Arc<ContivService>>) -> bool {
     match (old, new) {
         (Some(old), Some(new)) => Arc::ptr_eq(old, new) || old == new,

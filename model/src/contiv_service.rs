@@ -1,4 +1,4 @@
-//! What renderers see: a service combined with everything that stands behind it, as this node sees it.
+//! What renderers see: a service combined with its backends, from the point of view of this node.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,11 +31,10 @@ pub enum Balance {
     ClientAddress,
 }
 
-/// A service with its backends. Complete: a renderer needs nothing else to render it but the
-/// [`NodeFacts`](crate::NodeFacts).
+/// A service with its backends. Complete: besides it, a renderer needs only the [`NodeFacts`](crate::NodeFacts).
 ///
-/// A service that nothing stands behind is one too, without backends, so that it can be rejected; Contiv left it out. Left
-/// out here are those that are not for this proxy: headless ones, aliases, those labelled for another proxy.
+/// A service without backends is one too, so that it can be rejected; Contiv left it out. Services that are not for this proxy
+/// do not become one: headless ones, aliases, and those labelled for another proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContivService {
     /// Namespace and name.
@@ -46,39 +45,41 @@ pub struct ContivService {
     pub internal_policy: TrafficPolicy,
     /// Seconds a client stays with its backend; 0 means no affinity.
     pub session_affinity_timeout: u32,
-    /// A client has one backend for all ports of the service, where one serves several. Never without affinity.
+    /// A client has one backend for all ports of the service, where one backend serves several ports. Never set without
+    /// affinity.
     pub affinity_shared: bool,
     /// How a backend is chosen for a new connection.
     pub balance: Balance,
-    /// Established TCP connections to a backend that is gone are reset, so that they do not hang.
+    /// Established TCP connections to a removed backend are reset, so that they do not hang.
     pub reset_connections: bool,
-    /// Who carries its connections on this node.
+    /// Which renderer carries its connections on this node.
     pub assignment: Assignment,
-    /// Cluster addresses, at most one per family. Empty only outside Kubernetes: headless services are not rendered.
+    /// Cluster IPs, at most one per family. Empty only outside Kubernetes: headless services are not rendered.
     pub cluster_ips: Addresses,
     /// External addresses, including those of load-balancer ingress that this node must answer for.
     pub external_ips: Addresses,
-    /// Those of `external_ips` that are addresses of a load balancer.
+    /// The addresses of `external_ips` that belong to a load balancer.
     pub load_balancer_ips: Addresses,
-    /// Sources that may connect to `load_balancer_ips`. Each family counts for itself, as in kube-proxy: where none of the
-    /// ranges is of a family, everyone may connect in it. A range of all addresses (`/0`) allows everyone too, so it is
-    /// left out together with the others of its family.
+    /// Sources that may connect to `load_balancer_ips`. Each family is restricted by its own ranges, as in kube-proxy: a family
+    /// without any range is open to everyone. A range of all addresses (`/0`) allows everyone too, so it is left out together
+    /// with the others of its family.
     pub source_ranges: BTreeSet<IpNetwork>,
-    /// The ranges restrict the node ports too. Never without ranges.
+    /// The ranges restrict the node ports too. Never set without ranges.
     pub source_ranges_on_node_ports: bool,
-    /// On this port the node tells a load balancer over HTTP whether it has local backends. Only load balancers with
+    /// The port on which the node tells a load balancer over HTTP whether it has local backends. Only load balancers with
     /// external policy Local have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check_node_port: Option<u16>,
     /// Sorted by port, protocol and name.
     pub ports: Vec<ServicePort>,
-    /// Frontends that this service asks for and another one (the value) holds: an older one, or of the same age the first by name. Renderers leave them out.
+    /// Frontends that this service asks for and another service (the value) holds, because it is older, or of the same age and
+    /// first by name. Renderers leave them out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<Frontend, ServiceId>,
 }
 
 impl ContivService {
-    /// A service without addresses and ports, with what Kubernetes takes where nothing is said.
+    /// A service without addresses and ports, with the defaults of Kubernetes.
     pub const fn new(id: ServiceId) -> Self {
         Self {
             id,
@@ -106,15 +107,15 @@ impl ContivService {
         self.cluster_ips.iter().chain(others).copied()
     }
 
-    /// The service lives in the families of its cluster addresses; one without any lives in both. Backends of another family
-    /// are of no use to it.
+    /// True if the service has this address's family: that of its cluster IPs, or both families without any. Backends of
+    /// another family are of no use to it.
     pub fn is_in_family_of(&self, address: IpAddr) -> bool {
         let mut families = self.cluster_ips.iter();
         self.cluster_ips.is_empty() || families.any(|own| own.is_ipv4() == address.is_ipv4())
     }
 
-    /// Everything that clients can connect to by this service, whether or not another service holds it; each once, even
-    /// where an external address is a cluster address too.
+    /// Everything that clients can connect to through this service, whether or not another service holds it; each once, even
+    /// where an external address is a cluster IP too.
     pub fn frontends(&self) -> BTreeSet<Frontend> {
         let addresses = || self.cluster_ips.iter().chain(&*self.external_ips);
         let of_port = |port: &ServicePort| {
@@ -125,7 +126,7 @@ impl ContivService {
         self.ports.iter().flat_map(of_port).collect()
     }
 
-    /// Whether [`Self::frontends`] of both are the same, told without making them; at times false although they are.
+    /// Compares [`Self::frontends`] of both without building them. May be false although they are equal.
     pub(crate) fn has_frontends_of(&self, other: &Self) -> bool {
         let of_port = |port: &ServicePort| (port.port, port.protocol, port.node_port);
         self.cluster_ips == other.cluster_ips
@@ -141,7 +142,7 @@ pub struct ServicePort {
     pub port: u16,
     /// Transport protocol.
     pub protocol: Protocol,
-    /// Empty for the only port of a service.
+    /// Empty for a service's only port.
     pub name: Arc<str>,
     /// On the addresses of the node; none if the service has no node port.
     #[serde(default, skip_serializing_if = "Option::is_none")]

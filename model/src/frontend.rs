@@ -1,4 +1,4 @@
-//! Where a service can be reached: an address, a protocol and a port.
+//! Frontends: address, protocol and port of a service.
 
 use std::{
     fmt,
@@ -38,7 +38,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A text that names no protocol of services.
+/// A text that is not a protocol of services.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("no service has the protocol {0:?}; known are tcp, udp and sctp")]
 pub struct UnknownProtocol(String);
@@ -57,7 +57,7 @@ impl FromStr for Protocol {
     }
 }
 
-/// One thing a client can connect to. Two services cannot hold the same one: see [`crate::ContivService::lost`].
+/// A destination that clients connect to. Only one service holds it: see [`crate::ContivService::lost`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Frontend {
     /// A cluster, external or load-balancer address.

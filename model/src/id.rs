@@ -22,7 +22,7 @@ macro_rules! namespaced_id {
             }
         }
 
-        // By namespace, then by name. Most ids of a map have one namespace, and that in memory once.
+        // Ordered by namespace, then by name. Most ids of a map share one namespace, which is in memory once.
         impl Ord for $name {
             fn cmp(&self, other: &Self) -> Ordering {
                 shared_cmp(&self.namespace, &other.namespace).then_with(|| shared_cmp(&self.name, &other.name))
@@ -59,7 +59,7 @@ macro_rules! namespaced_id {
     };
 }
 
-/// Compares two texts without looking at them where they are one.
+/// Compares two texts; two references to one text are equal without a look at it.
 fn shared_cmp(a: &Arc<str>, b: &Arc<str>) -> Ordering {
     if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) }
 }

@@ -1,4 +1,4 @@
-//! Which network interfaces are meant: one by its name, or all whose names begin alike.
+//! Patterns of network interfaces: one name, or all names with a prefix.
 
 use std::{fmt, str::FromStr};
 
@@ -19,24 +19,24 @@ pub struct InterfacePattern {
     is_prefix: bool,
 }
 
-/// A text that is no pattern.
+/// A text that is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is not the name of an interface of 1 to 15 characters, nor the beginning of one and a *")]
 pub struct InvalidInterfacePattern(String);
 
 impl InterfacePattern {
-    /// The name, or what the names begin with.
+    /// The name, or the prefix.
     pub fn stem(&self) -> &str {
-        // Made from a str, and cut nowhere else.
+        // It was copied from a str and is cut only at its end.
         str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
     }
 
-    /// It stands for all names that begin with the stem.
+    /// True for a prefix.
     pub const fn is_prefix(&self) -> bool {
         self.is_prefix
     }
 
-    /// It stands for this name.
+    /// True if the pattern matches this name.
     pub fn matches(&self, name: &str) -> bool {
         if self.is_prefix { name.starts_with(self.stem()) } else { name == self.stem() }
     }
@@ -59,7 +59,7 @@ impl FromStr for InterfacePattern {
     }
 }
 
-/// A text that the kernel takes for no name of an interface.
+/// A text that the kernel does not accept as an interface name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is not the name of one interface, which has 1 to 15 characters")]
 pub struct InvalidInterfaceName(String);

@@ -1,10 +1,10 @@
-//! Work on many values at once, on every processor there is.
+//! Work on many values in parallel, on all processors.
 
 use std::{num::NonZero, panic::resume_unwind, thread};
 
-/// Cuts `items` into as many shares as there are processors, does the work on all of them at the same time, and returns what
-/// came of each, in their order. No share has fewer than `least` items, at least one: below that another thread costs more than it
-/// gains. Without items the work is done once, on none.
+/// Splits `items` into as many parts as there are processors, works on all parts in parallel, and returns their results in
+/// order. A part has at least `least` items: below that another thread costs more than it saves. Without items the work is done
+/// once, on an empty slice.
 pub fn in_shares<T: Sync, R: Send>(items: &[T], least: usize, work: impl Fn(&[T]) -> R + Sync) -> Vec<R> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let share = items.len().div_ceil(threads).max(least).max(1);
@@ -13,15 +13,15 @@ pub fn in_shares<T: Sync, R: Send>(items: &[T], least: usize, work: impl Fn(&[T]
         let own = shares.next().unwrap_or_default();
         let others: Vec<_> = shares.map(|share| scope.spawn(|| work(share))).collect();
         let own = work(own);
-        // A panic goes on here, where it is seen: the work is not done twice.
+        // A panic is propagated here: the work is not done twice.
         let others =
             others.into_iter().map(|thread| thread.join().unwrap_or_else(|cause| resume_unwind(cause)));
         std::iter::once(own).chain(others).collect()
     })
 }
 
-/// Does two pieces of work, at the same time if they are on at least so many items: below that another thread costs more than it
-/// gains.
+/// Does two pieces of work, in parallel if they cover at least so many items: below that another thread costs more than it
+/// saves.
 pub fn both<A: Send, B>(
     items: usize,
     least: usize,

@@ -1,23 +1,23 @@
-//! Which backends of a service port a connection may reach. Source: kube-proxy's `CategorizeEndpoints`, KEP-1669.
+//! Selects the backends of a service port that a connection may reach. Source: kube-proxy's `CategorizeEndpoints`, KEP-1669.
 
 use crate::{Backend, BackendState, ServicePort};
 
 impl ServicePort {
-    /// Backends for traffic with policy Cluster: those ready ones that topology does not leave to others, or else, where
-    /// none is ready, those terminating but still serving. Each family for itself.
+    /// Backends for traffic with policy Cluster: the ready ones that topology leaves to this node, or without any ready one,
+    /// those terminating but still serving. Each family separately.
     pub fn cluster_backends(&self) -> Vec<&Backend> {
         self.choose(|backend| backend.in_topology, |_| true)
     }
 
     /// Backends for traffic with policy Local: the ready ones on this node, or else those terminating but still serving.
-    /// Topology has no part in it. Each family for itself.
+    /// Topology does not matter. Each family separately.
     pub fn local_backends(&self) -> Vec<&Backend> {
         self.choose(|backend| backend.local, |backend| backend.local)
     }
 
-    /// Of each family the ready backends that are wanted, or else the terminating ones that are.
+    /// For each family the ready backends that match, or else the terminating ones that match.
     fn choose(&self, ready: fn(&Backend) -> bool, terminating: fn(&Backend) -> bool) -> Vec<&Backend> {
-        // No traffic goes from one family to the other: a backend in one is no reason to do without those in the other.
+        // Traffic never crosses families: a backend of one does not help the other.
         let of_family = |ipv4: bool| {
             let all = move || self.backends.iter().filter(move |backend| backend.address.is_ipv4() == ipv4);
             let in_state = move |state, is_wanted: fn(&Backend) -> bool| {
@@ -62,7 +62,7 @@ mod tests {
             chosen(&[remote_ready.clone(), local_ready, local_terminating.clone()]),
             (vec!["10.0.0.1".into(), "10.0.0.2".into()], vec!["10.0.0.2".into()])
         );
-        // Each choice falls back for itself.
+        // Each choice falls back separately.
         assert_eq!(
             chosen(&[remote_ready.clone(), local_terminating.clone()]),
             (vec!["10.0.0.1".into()], vec!["10.0.0.3".into()])
@@ -77,7 +77,7 @@ mod tests {
         let elsewhere = Backend { in_topology: false, ..backend(1, true, Ready) };
         let here = backend(2, false, Ready);
         assert_eq!(chosen(&[elsewhere.clone(), here]), (vec!["10.0.0.2".into()], vec!["10.0.0.1".into()]));
-        // With a ready one the terminating ones are for nobody.
+        // With a ready one the terminating ones are unused.
         let (cluster, _) = chosen(&[backend(2, false, Ready), backend(3, false, Terminating)]);
         assert_eq!(cluster, ["10.0.0.2"]);
     }

@@ -1,4 +1,4 @@
-//! Endpoint slices, parts of what backs a service.
+//! Endpoint slices: parts of a service's endpoints.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
     object::{EndpointAddress, EndpointPort},
 };
 
-/// A part of what backs a service. A service can have many; an update can move a slice to another service.
+/// A part of a service's endpoints. A service can have many slices; an update can move a slice to another service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EndpointSlice {
     /// Namespace and name.
@@ -18,19 +18,19 @@ pub struct EndpointSlice {
     /// `kubernetes.io/service-name`, or with the label `service.kubernetes.io/headless`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceId>,
-    /// What its endpoints are.
+    /// The type of its addresses.
     pub address_type: AddressType,
-    /// Whether it adds to the `Endpoints` of the service, as slices of external workloads do. All other slices take their
-    /// place: they hold the same pods.
+    /// Whether it adds to the `Endpoints` of the service, as slices of external workloads do. All other slices replace them:
+    /// they hold the same pods.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_supplement: bool,
     /// Empty where the address type is FQDN.
     pub endpoints: Vec<SliceEndpoint>,
-    /// Ports of each endpoint. Those that a proxy ignores (no name, no number) are left out.
+    /// Ports of each endpoint. Ports that a proxy ignores (without name or number) are left out.
     pub ports: Vec<EndpointPort>,
 }
 
-/// What the addresses of a slice are.
+/// The type of a slice's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum AddressType {
     /// IPv4 addresses.
@@ -39,7 +39,7 @@ pub enum AddressType {
     /// IPv6 addresses.
     #[serde(rename = "IPv6")]
     Ipv6,
-    /// Names, which no proxy can use: such a slice counts for nothing.
+    /// Host names, which no proxy can use: such a slice is ignored.
     #[serde(rename = "FQDN")]
     Fqdn,
 }
@@ -47,17 +47,18 @@ pub enum AddressType {
 /// One endpoint of a slice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SliceEndpoint {
-    /// Where it is: the first of the addresses in the object, as kube-proxy reads them.
+    /// The first of the object's addresses, as in kube-proxy.
     #[serde(flatten)]
     pub address: EndpointAddress,
-    /// How it is.
+    /// Whether it accepts connections.
     pub conditions: Conditions,
-    /// For whom it is; none where that is not said. In a box, since most endpoints of most clusters have none.
+    /// The nodes and zones it is for; none if unspecified. Boxed, since most endpoints of most clusters have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hints: Option<Box<Hints>>,
 }
 
-/// For whose traffic an endpoint is meant (KEP-2433, KEP-3015). Hints only count if all endpoints have them.
+/// The nodes and zones whose traffic an endpoint is meant for (KEP-2433, KEP-3015). Hints count only if all endpoints have
+/// them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Hints {
     /// For traffic of these nodes.
@@ -67,7 +68,7 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// It is not said for whom.
+    /// True without any hint.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.zones.is_empty()
     }
@@ -76,15 +77,15 @@ impl Hints {
 /// The condition of an endpoint (KEP-1672).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Conditions {
-    /// Takes new connections.
+    /// Accepts new connections.
     pub ready: bool,
-    /// Answers, whether or not it is on its way out.
+    /// Answers, whether or not it is terminating.
     pub serving: bool,
-    /// On its way out.
+    /// Terminating.
     pub terminating: bool,
 }
 
 impl Conditions {
-    /// Of an endpoint that nothing is said about: absent means ready, serving, and not terminating.
+    /// The conditions of an endpoint without any: absent means ready, serving, and not terminating.
     pub const READY: Self = Self { ready: true, serving: true, terminating: false };
 }

@@ -1,4 +1,4 @@
-//! Endpoints, the older form of what backs a service.
+//! Endpoints: the older form of a service's endpoints.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{NodeName, PodId, Protocol, ServiceId};
 
-/// All that backs the service of the same namespace and name. Addresses that are not ready are left out.
+/// All endpoints of the service with the same namespace and name. Addresses that are not ready are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Endpoints {
     /// Namespace and name, those of the service.
@@ -24,15 +24,15 @@ pub struct EndpointSubset {
     pub ports: Vec<EndpointPort>,
 }
 
-/// Where something that backs a service can be reached.
+/// An address of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EndpointAddress {
     /// The address.
     pub ip: IpAddr,
-    /// The node it is on, if the object says.
+    /// The node it is on, if specified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<NodeName>,
-    /// The pod behind it, if the object says.
+    /// The pod that has it, if specified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodId>,
 }

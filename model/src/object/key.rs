@@ -1,4 +1,4 @@
-//! Which object: its type and id.
+//! The identity of an object: its type and id.
 
 use std::fmt;
 

@@ -24,15 +24,15 @@ pub use service::{Seniority, Service, ServicePortSpec, ServiceType};
 pub use service_options::ServiceOptions;
 pub use vpp_node::VppNode;
 
-/// A stored object of any type that matters to the processor. As JSON it is the object itself.
+/// A stored object of a type that the processor uses. Its JSON form is the object itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Object {
     /// A service.
     Service(Service),
-    /// The older form of what backs a service.
+    /// The older form of a service's endpoints.
     Endpoints(Endpoints),
-    /// A part of what backs a service.
+    /// A part of a service's endpoints.
     EndpointSlice(EndpointSlice),
     /// A pod.
     Pod(Pod),

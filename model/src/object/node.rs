@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::NodeName;
 
-/// What the processor wants to know of a node.
+/// The parts of a node that the processor uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Node {
     /// Its name.
@@ -16,9 +16,9 @@ pub struct Node {
     pub internal_ips: Vec<IpAddr>,
     /// Its addresses of the type `ExternalIP`, in the order of the object.
     pub external_ips: Vec<IpAddr>,
-    /// The ranges its pods have their addresses from, without host bits.
+    /// The ranges that its pods get addresses from, without host bits.
     pub pod_cidrs: BTreeSet<IpNetwork>,
-    /// The zone it is in: its label `topology.kubernetes.io/zone`.
+    /// Its zone: the label `topology.kubernetes.io/zone`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<Arc<str>>,
 }
@@ -29,8 +29,8 @@ impl Node {
         self.internal_ips.iter().chain(&self.external_ips).copied()
     }
 
-    /// The address of each family that the node is known by: the first internal one, or else the first external one.
-    /// Source: Kubernetes' `GetNodeHostIPs`.
+    /// The node's address of each family: the first internal one, or else the first external one. Source: Kubernetes'
+    /// `GetNodeHostIPs`.
     pub fn host_ips(&self) -> impl Iterator<Item = IpAddr> {
         let of_family = |ipv4: bool| self.ips().find(|ip| ip.is_ipv4() == ipv4);
         of_family(true).into_iter().chain(of_family(false))

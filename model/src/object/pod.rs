@@ -6,15 +6,15 @@ use serde::Serialize;
 
 use crate::PodId;
 
-/// What the processor wants to know of a pod.
+/// The parts of a pod that the processor uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Pod {
     /// Namespace and name.
     pub id: PodId,
-    /// Addresses of its main interface, one per family. Empty before it has any, and again when it has finished: its
-    /// addresses may then belong to another pod.
+    /// Addresses of its main interface, one per family. Empty before it has any, and after it has finished: its addresses may
+    /// then belong to another pod.
     pub ips: BTreeSet<IpAddr>,
-    /// It uses the network of its node, so its addresses are those of the node.
+    /// It uses its node's network, so its addresses are those of the node.
     pub host_network: bool,
     /// Its weight as a backend, at least 1.
     pub weight: u8,

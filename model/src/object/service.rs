@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::ServiceOptions;
 use crate::{Addresses, Protocol, ServiceId, TrafficPolicy};
 
-/// How far a service is meant to be reachable.
+/// Where a service can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub enum ServiceType {
     /// On its cluster addresses.
@@ -21,7 +21,7 @@ pub enum ServiceType {
     NodePort,
     /// On the addresses of a load balancer too.
     LoadBalancer,
-    /// An alias in DNS: nothing for a proxy to do.
+    /// An alias in DNS: proxies ignore it.
     ExternalName,
 }
 
@@ -30,7 +30,7 @@ pub enum ServiceType {
 pub struct Service {
     /// Namespace and name.
     pub id: ServiceId,
-    /// How far it is meant to be reachable.
+    /// Where it can be reached.
     pub service_type: ServiceType,
     /// `cluster_ip` is "None": clients find the backends by DNS, without a proxy.
     pub headless: bool,
@@ -38,11 +38,11 @@ pub struct Service {
     pub cluster_ips: Addresses,
     /// As the author of the service gave them.
     pub external_ips: Addresses,
-    /// Addresses of the load balancer that every node answers for (ingress of mode VIP).
+    /// Load-balancer addresses that every node answers for (ingress of mode VIP).
     pub load_balancer_ips: Addresses,
-    /// Sources that the load balancer's addresses are for, as the author gave them, without host bits.
+    /// Sources that may use the load balancer's addresses, as the author wrote them, without host bits.
     pub source_ranges: BTreeSet<IpNetwork>,
-    /// Where nodes tell the load balancer whether they have local backends.
+    /// The port on which nodes tell the load balancer whether they have local backends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_check_node_port: Option<u16>,
     /// No two with the same port and protocol, nor with the same node port and protocol.
@@ -53,14 +53,14 @@ pub struct Service {
     pub internal_policy: TrafficPolicy,
     /// Seconds a client stays with its backend; 0 means no affinity.
     pub session_affinity_timeout: u32,
-    /// What it asks for by annotation.
+    /// Options set by annotation.
     pub options: ServiceOptions,
-    /// By which people select it.
+    /// Labels, for selectors.
     pub labels: BTreeMap<Arc<str>, Arc<str>>,
-    /// Value of the label `service.kubernetes.io/service-proxy-name`: another proxy looks after this service.
+    /// Value of the label `service.kubernetes.io/service-proxy-name`: another proxy serves this service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy_name: Option<Arc<str>>,
-    /// Which of two claims on the same frontend is the older.
+    /// Decides which of two claims on one frontend is the older.
     pub seniority: Seniority,
 }
 
@@ -71,30 +71,30 @@ pub struct ServicePortSpec {
     pub port: u16,
     /// Transport protocol.
     pub protocol: Protocol,
-    /// Endpoints are found by it. Empty for the only port of a service.
+    /// The name that endpoints use for the port. Empty for a service's only port.
     pub name: Arc<str>,
     /// On the addresses of the nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_port: Option<u16>,
 }
 
-/// Age of a service, the older the smaller.
+/// Age of a service. The older, the smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Seniority {
-    /// Seconds since 1970 in UTC. [`Seniority::UNKNOWN`], the newest, where the object does not say.
+    /// Seconds since 1970 in UTC. [`Seniority::UNKNOWN`], the newest, if the object has no creation time.
     created: i64,
-    /// The store's revision that created the object: decides between services of the same second.
+    /// The store's revision that created the object: orders services of the same second.
     create_revision: i64,
 }
 
 impl Seniority {
-    /// The creation time of a service that does not have one: newer than any other.
+    /// The creation time of a service without one: newer than any other.
     pub const UNKNOWN: i64 = i64::MAX;
 
-    /// Older than or as old as any other.
+    /// At least as old as any other.
     pub(crate) const OLDEST: Self = Self { created: i64::MIN, create_revision: i64::MIN };
 
-    /// From the creation time in seconds since 1970 (none when unknown) and the store's creation revision.
+    /// From the creation time in seconds since 1970 (none if unknown) and the store's creation revision.
     pub const fn new(created: Option<i64>, create_revision: i64) -> Self {
         let created = match created {
             Some(created) => created,

@@ -1,10 +1,10 @@
-//! What a service asks for by annotation, beyond the fields that Kubernetes has.
+//! Options of a service set by annotation, beyond the fields of Kubernetes.
 
 use serde::Serialize;
 
 use crate::Balance;
 
-/// What a service asks for by annotation. The names and values of the annotations are in the module `annotation` of
+/// Options of a service set by annotation. Names and values of the annotations are in the module `annotation` of
 /// `contiv-proto`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct ServiceOptions {
@@ -12,10 +12,10 @@ pub struct ServiceOptions {
     pub affinity_shared: bool,
     /// How a backend is chosen.
     pub balance: Balance,
-    /// Traffic with policy Cluster stays on this node as long as the service has a ready backend here.
+    /// Traffic with policy Cluster stays on this node while the service has a ready backend here.
     pub prefer_local: bool,
-    /// Established TCP connections to a backend that is gone are reset.
+    /// Established TCP connections to a removed backend are reset.
     pub reset_connections: bool,
-    /// Whether routes are to carry it; none where the node's configuration decides.
+    /// Whether routes should carry it; none if the node's configuration decides.
     pub routed: Option<bool>,
 }

@@ -19,9 +19,9 @@ use crate::{
 
 /// The backends of one service.
 pub(super) struct Backends {
-    /// Those of each port, in the order of the ports.
+    /// The backends of each port, in the order of the ports.
     pub(super) of_ports: Vec<Vec<Backend>>,
-    /// The pods on this node among them.
+    /// The pods of this node among them.
     pub(super) local_pods: BTreeSet<PodId>,
 }
 
@@ -31,7 +31,7 @@ struct Candidate<'a> {
     endpoint: Endpoint<'a>,
 }
 
-/// An endpoint, whatever its port.
+/// An endpoint, independent of ports.
 #[derive(Clone, Copy)]
 struct Endpoint<'a> {
     ip: IpAddr,
@@ -39,15 +39,15 @@ struct Endpoint<'a> {
     hinted: TopologyHint,
     local: bool,
     host_network: bool,
-    /// That of the pod behind it.
+    /// The weight of its pod.
     weight: u8,
     pod: Option<&'a PodId>,
 }
 
 /// Finds the backends of every port of a service.
 ///
-/// Slices that a proxy can use take the place of `Endpoints`, even if they are empty. Slices of external workloads do not:
-/// they know nothing of the pods, and add to whatever holds these.
+/// Slices that a proxy can use replace `Endpoints`, even if the slices are empty. Slices of external workloads do not: they do
+/// not contain the pods, so they are added to whichever object does.
 pub(super) fn collect<'a>(
     sources: Sources<'a, impl Iterator<Item = &'a EndpointSlice>>,
     cache: &Cache,
@@ -104,14 +104,14 @@ impl<'a> Endpoint<'a> {
     }
 }
 
-/// Adds the endpoints of one slice or subset to the service ports that its ports belong to.
+/// Adds the endpoints of one slice or subset to the service ports with the same name and protocol.
 fn add<'a>(
     candidates: &mut [Vec<Candidate<'a>>],
     spec: &Service,
     endpoints: impl Iterator<Item = Endpoint<'a>>,
     ports: &[EndpointPort],
 ) {
-    // Each endpoint is looked at once, however many ports it has.
+    // Each endpoint is evaluated once, however many ports it has.
     for endpoint in endpoints {
         for port in ports {
             for (spec, candidates) in spec.ports.iter().zip(candidates.iter_mut()) {
@@ -123,8 +123,8 @@ fn add<'a>(
     }
 }
 
-/// Merges candidates of the same address and port and drops those that are of no use. The result does not depend on the
-/// order of the candidates, and is sorted.
+/// Merges candidates with the same address and port and drops unusable ones. The result is sorted and does not depend on the
+/// order of the candidates.
 fn merge(
     mut candidates: Vec<Candidate<'_>>,
     local_weight: u16,
@@ -141,7 +141,7 @@ fn merge(
         if local {
             local_pods.extend(same().filter_map(|endpoint| endpoint.pod.cloned()));
         }
-        // What a pod says that is on its way out is not for the one that has taken over its address.
+        // Attributes of a terminating pod must not apply to the pod that has taken over its address.
         let best_ones = || same().filter(|endpoint| rank(endpoint.conditions) == rank(best.conditions));
         let pod_weight = best_ones().map(|endpoint| endpoint.weight).fold(1, u8::max);
         let backend = Backend {
@@ -159,13 +159,13 @@ fn merge(
     backends
 }
 
-/// Which of two endpoints with the same address and port counts: kube-proxy takes the one that is not terminating, and
-/// otherwise the last it sees. Here readiness decides what order decides there.
+/// Decides which of two endpoints with the same address and port counts. kube-proxy takes the one that is not terminating, and
+/// otherwise the last one it sees. Here readiness decides instead of the order.
 const fn rank(conditions: Conditions) -> (bool, bool, bool) {
     (!conditions.terminating, conditions.ready, conditions.serving)
 }
 
-/// What use an endpoint is (KEP-1669); none if it is of no use.
+/// The state of a backend (KEP-1669); none if it is not usable.
 const fn state(conditions: Conditions) -> Option<BackendState> {
     if conditions.ready {
         Some(BackendState::Ready)

@@ -1,4 +1,4 @@
-//! The objects as they are in the store, with the indexes that tell what a change touches.
+//! The objects of the store, with the indexes that find what a change affects.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
@@ -23,24 +23,24 @@ pub(super) struct Cache {
     names: StringInterner,
 }
 
-/// What has to be looked at again after changes to the cache.
+/// What must be derived again after changes of the cache.
 #[derive(Debug, Default)]
 pub(super) struct DirtySet {
     /// These services.
     pub(super) services: BTreeSet<ServiceId>,
-    /// The endpoints of these pods, which have come to the host network or left it, or have another weight.
+    /// The endpoints of these pods: their host-network flag or their weight changed.
     pub(super) pods: BTreeSet<PodId>,
-    /// Where addresses are.
+    /// The location of addresses.
     pub(super) placement: bool,
     /// The sets of interfaces.
     pub(super) interfaces: bool,
 }
 
 impl Cache {
-    /// A cache of these objects, which hold `names`; of several with one identity the last counts.
+    /// A cache of these objects, which share `names`; of several objects with one identity the last counts.
     ///
-    /// The same comes of putting one after the other into an empty cache. But maps that are collected are made many times
-    /// faster, and are full; those filled in the order of their keys are little more than half full.
+    /// The result is the same as inserting one object after the other. But collected maps are built many times faster and their
+    /// nodes are full; maps filled in the order of their keys are little more than half full.
     pub(super) fn of(objects: impl IntoIterator<Item = Object>, names: StringInterner) -> Self {
         let mut cache = Self { names, ..Self::default() };
         let (mut services, mut endpoints) = (Vec::new(), Vec::new());
@@ -70,7 +70,7 @@ impl Cache {
         cache
     }
 
-    /// Takes in a new or changed object.
+    /// Inserts a new or changed object.
     pub(super) fn put(&mut self, mut object: Object, touched: &mut DirtySet) {
         self.names.share(&mut object);
         match object {
@@ -92,7 +92,7 @@ impl Cache {
         }
     }
 
-    /// Forgets an object.
+    /// Removes an object.
     pub(super) fn delete(&mut self, key: &ObjectKey, touched: &mut DirtySet) {
         match key {
             ObjectKey::Service(id) => self.set_service(id, None, touched),
@@ -105,7 +105,7 @@ impl Cache {
         }
     }
 
-    /// The object of this identity.
+    /// The object with this identity.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<Object> {
         match key {
             ObjectKey::Service(id) => self.services.get(id).cloned().map(Object::Service),
@@ -118,10 +118,10 @@ impl Cache {
         }
     }
 
-    /// The services with an endpoint address of this kind, besides those that are known already.
+    /// The services that have a matching endpoint address and are not in `known`.
     ///
-    /// Goes through all endpoints. An index by pod and address would take as much memory as the endpoints themselves,
-    /// and what needs it is rare: a change of nodes, of allocations, or of a pod with a weight or on the host network.
+    /// Scans all endpoints. An index by pod and address would take as much memory as the endpoints themselves, and the scan is
+    /// rare: it follows a change of nodes, of allocations, or of a pod with a weight or on the host network.
     pub(super) fn services_with(
         &self,
         wanted: impl Fn(&EndpointAddress) -> bool,
@@ -143,7 +143,7 @@ impl Cache {
             .collect()
     }
 
-    /// The services with an endpoint that is meant for some zones, besides those that are known already.
+    /// The services that have an endpoint with zone hints and are not in `known`.
     pub(super) fn services_with_zone_hints(&self, known: &BTreeSet<ServiceId>) -> Vec<ServiceId> {
         let services = self.endpoint_slices.values().filter_map(|slice| {
             let service = slice.service.as_ref().filter(|service| !known.contains(service))?;
@@ -156,7 +156,7 @@ impl Cache {
         services.collect()
     }
 
-    /// The services that only some sources may reach.
+    /// The services with source ranges.
     pub(super) fn services_with_source_ranges(&self) -> impl Iterator<Item = ServiceId> {
         self.services.values().filter(|service| !service.source_ranges.is_empty()).map(|it| it.id.clone())
     }
@@ -176,7 +176,7 @@ impl Cache {
     fn set_slice(&mut self, id: &EndpointSliceId, new: Option<EndpointSlice>, touched: &mut DirtySet) {
         let new_service = new.as_ref().and_then(|slice| slice.service.clone());
         let Some(old) = replace(&mut self.endpoint_slices, id, new) else { return };
-        // An update can move the slice to another service: both are touched.
+        // An update can move the slice to another service: both are affected.
         let old_service = old.and_then(|slice| slice.service);
         if old_service != new_service {
             if let Some(service) = &old_service {
@@ -208,12 +208,12 @@ impl Cache {
     }
 }
 
-/// What counts of a pod for services. One that is not known is like one of which nothing special is said.
+/// The properties of a pod that matter to services. An unknown pod has the defaults.
 fn as_backend(pod: Option<&Pod>) -> (bool, u8) {
     pod.map_or((false, 1), |pod| (pod.host_network, pod.weight))
 }
 
-/// Sets or removes an entry. None if that changes nothing, otherwise what was there.
+/// Sets or removes an entry. None if that changes nothing, otherwise the previous value.
 #[expect(clippy::option_option, reason = "whether it changed, and what was there, are two questions")]
 fn replace<K: Ord + Clone, V: PartialEq>(
     map: &mut BTreeMap<K, V>,

@@ -1,4 +1,4 @@
-//! Who holds a frontend that several services ask for.
+//! Decides which service holds a frontend that several services ask for.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
 use super::multi_index::{MinKey, MultiIndex};
 use crate::{Frontend, Protocol, ServiceId, object::Seniority};
 
-/// A service that asks for frontends. The least holds what several ask for: the oldest, then the smallest id.
+/// A service that asks for frontends. The smallest claimant of a frontend holds it: the oldest, then the smallest id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Claimant {
     pub(super) seniority: Seniority,
@@ -21,16 +21,16 @@ impl MinKey for Claimant {
     }
 }
 
-/// Every frontend with the services that ask for it.
+/// All frontends with the services that ask for them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Claims {
     claims: MultiIndex<Frontend, Claimant>,
-    /// Frontends whose claimants have changed since the last [`Claims::take_affected`], with their holder before.
+    /// Frontends whose claimants have changed since the last [`Claims::take_affected`], with their previous holder.
     before: BTreeMap<Frontend, Option<ServiceId>>,
 }
 
 impl Claims {
-    /// What these ask for, at once.
+    /// Builds the index from all claims.
     pub(super) fn of(claims: impl Iterator<Item = (Claimant, BTreeSet<Frontend>)>) -> Self {
         let pairs = claims.flat_map(|(claimant, frontends)| {
             frontends.into_iter().map(move |frontend| (frontend, claimant.clone()))
@@ -38,7 +38,7 @@ impl Claims {
         Self { claims: pairs.collect(), before: BTreeMap::new() }
     }
 
-    /// Replaces what one service asks for.
+    /// Replaces the claims of one service.
     pub(super) fn replace(
         &mut self,
         old: Option<(Claimant, BTreeSet<Frontend>)>,
@@ -64,8 +64,8 @@ impl Claims {
         }
     }
 
-    /// The services that ask for a frontend that has changed hands since the last call, but for those that asked for a
-    /// free one: they have called [`Claims::replace`] themselves.
+    /// The services that ask for a frontend whose holder has changed since the last call, except those that asked for a free
+    /// frontend: they have called [`Claims::replace`] themselves.
     pub(super) fn take_affected(&mut self) -> BTreeSet<ServiceId> {
         let before = std::mem::take(&mut self.before);
         let changed = before
@@ -74,7 +74,7 @@ impl Claims {
         changed.flat_map(|(frontend, _)| self.claims.of(frontend)).map(|c| c.service.clone()).collect()
     }
 
-    /// Which of these frontends another service holds, and which service that is.
+    /// The frontends among these that another service holds, with that service.
     pub(super) fn lost(
         &self,
         service: &ServiceId,
@@ -87,7 +87,7 @@ impl Claims {
         lost.collect()
     }
 
-    /// Of every service the frontends that another one holds, and which that is.
+    /// For every service, the frontends that another service holds, with that service.
     pub(super) fn all_lost(&self) -> BTreeMap<ServiceId, BTreeMap<Frontend, ServiceId>> {
         let mut lost: BTreeMap<ServiceId, BTreeMap<Frontend, ServiceId>> = BTreeMap::new();
         let mut holding: Option<(&Frontend, &ServiceId)> = None;
@@ -102,7 +102,7 @@ impl Claims {
         lost
     }
 
-    /// Who asks for any port of an address.
+    /// The services that ask for any port of an address.
     pub(super) fn at(&self, address: IpAddr) -> impl Iterator<Item = &Claimant> {
         let first = Frontend::Address { address, protocol: Protocol::Tcp, port: 0 };
         let is_there = move |frontend: &Frontend| matches!(frontend, Frontend::Address { address: found, .. } if *found == address);

@@ -1,4 +1,4 @@
-//! Combines a service with what stands behind it.
+//! Combines a service with its endpoints.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,21 +14,20 @@ use crate::{
     object::{EndpointSlice, Seniority, Service, ServiceType},
 };
 
-/// A service as renderers get it, with what the processor remembers of it.
+/// A service as renderers get it, with the processor's own data about it.
 #[derive(Debug, Clone)]
 pub(super) struct ServiceRecord {
     pub(super) service: Arc<ContivService>,
     pub(super) seniority: Seniority,
-    /// Whether routes are to carry it, if they can.
+    /// Whether routes should carry it, if they can.
     pub(super) asks_for_routes: bool,
-    /// The pods on this node among its backends.
+    /// The pods of this node among its backends.
     pub(super) local_pods: BTreeSet<PodId>,
 }
 
 /// Combines a service; none if it is not for this proxy.
 ///
-/// Unlike in Contiv a service without endpoints of any kind is combined too: without backends, so that it is rejected
-/// and does not time out.
+/// Unlike in Contiv, a service without any endpoints is combined too, so that its clients are rejected instead of timing out.
 pub(super) fn combine<'a>(
     sources: Sources<'a, impl Iterator<Item = &'a EndpointSlice>>,
     cache: &Cache,
@@ -48,7 +47,7 @@ pub(super) fn combine<'a>(
         backends,
     });
     let mut ports: Vec<ServicePort> = ports.collect();
-    // Their order in the object has no meaning.
+    // The order in the object has no meaning.
     ports.sort();
     let source_ranges = source_ranges(spec, placement);
     let service = ContivService {
@@ -63,7 +62,7 @@ pub(super) fn combine<'a>(
         affinity_shared: spec.options.affinity_shared && spec.session_affinity_timeout != 0,
         balance: spec.options.balance,
         reset_connections: spec.options.reset_connections,
-        // Depends on other services too, and is settled with them.
+        // Depends on other services too, so it is set later.
         assignment: Assignment::default(),
         cluster_ips: spec.cluster_ips.clone(),
         external_ips: spec.external_ips.union(&spec.load_balancer_ips),
@@ -82,10 +81,10 @@ pub(super) fn combine<'a>(
     })
 }
 
-/// Who may connect, where only some may.
+/// The source ranges, if any apply.
 ///
-/// A node that may connect also may from the address of the load balancer itself: it is the source where that address is
-/// one of the node's. Source: kube-proxy's firewall chains.
+/// If this node may connect, the load balancer's own address may too: it is the source address when the node has it on an
+/// interface. Source: kube-proxy's firewall chains.
 fn source_ranges(spec: &Service, placement: &Placement) -> BTreeSet<IpNetwork> {
     let mut ranges = restricting(&spec.source_ranges);
     let includes = |ip: &IpAddr| ranges.iter().any(|range| range.contains(*ip));
@@ -96,7 +95,7 @@ fn source_ranges(spec: &Service, placement: &Placement) -> BTreeSet<IpNetwork> {
     ranges
 }
 
-/// The ranges of the families that they restrict: one of all addresses makes the others of its family meaningless.
+/// The ranges without families that are open to everyone: a range of all addresses makes the others of its family meaningless.
 fn restricting(ranges: &BTreeSet<IpNetwork>) -> BTreeSet<IpNetwork> {
     let is_open = |ipv4: bool| ranges.iter().any(|range| range.prefix() == 0 && range.is_ipv4() == ipv4);
     let (ipv4_is_open, ipv6_is_open) = (is_open(true), is_open(false));
@@ -104,8 +103,8 @@ fn restricting(ranges: &BTreeSet<IpNetwork>) -> BTreeSet<IpNetwork> {
     ranges.iter().copied().filter(restricts).collect()
 }
 
-/// kube-proxy's `ShouldSkipService` and its watch's label selector. One difference: a service without a cluster address
-/// that has other frontends is used. Kubernetes never stores one; on machines without Kubernetes it is the normal case.
+/// kube-proxy's `ShouldSkipService` and the label selector of its watch. One difference: a service without a cluster IP that
+/// has other frontends is used. Kubernetes never stores one; on machines without Kubernetes it is the normal case.
 fn is_for_this_proxy(spec: &Service, config: &ProcessorConfig) -> bool {
     let has_frontends = !spec.cluster_ips.is_empty()
         || !spec.external_ips.is_empty()
@@ -114,12 +113,12 @@ fn is_for_this_proxy(spec: &Service, config: &ProcessorConfig) -> bool {
     is_for_a_proxy(spec) && spec.proxy_name == config.service_proxy_name && has_frontends
 }
 
-/// A proxy would serve it, and its label names another one.
+/// True if a proxy would serve it, but its label names another proxy.
 pub(super) fn is_left_to_another_proxy(spec: &Service, config: &ProcessorConfig) -> bool {
     is_for_a_proxy(spec) && spec.proxy_name != config.service_proxy_name
 }
 
-/// Neither an alias nor headless.
+/// True if it is neither an alias nor headless.
 fn is_for_a_proxy(spec: &Service) -> bool {
     spec.service_type != ServiceType::ExternalName && !spec.headless
 }

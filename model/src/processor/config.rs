@@ -1,4 +1,4 @@
-//! What the processor is told about this node, rather than reading it from the store.
+//! The processor's configuration of this node, as opposed to what it reads from the store.
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, str::FromStr, sync::Arc};
 
@@ -16,33 +16,33 @@ pub struct ProcessorConfig {
     /// Weight of a local backend, where a remote one has 1 (Contiv's `serviceLocalEndpointWeight`). 0 counts as 1. The
     /// weight of the pod multiplies both.
     pub local_endpoint_weight: u16,
-    /// Addresses of this node. Empty: those that the store has for it.
+    /// Addresses of this node. Empty: taken from the store.
     pub node_ips: BTreeSet<IpAddr>,
     /// On which addresses node ports answer.
     pub node_port_addresses: BTreeSet<NodePortAddresses>,
     /// Node ports answer on 127.0.0.1 too.
     pub node_ports_on_loopback: bool,
-    /// Ranges of the pods by which they are told from other clients. Empty: those that the store has for this node.
-    /// Without a Node object of this node they also tell where an endpoint is that does not name its node.
+    /// Ranges that identify the pods of this node. Empty: taken from the store. Without a Node object of this node they also
+    /// locate endpoints without a node name.
     pub pod_cidrs: BTreeSet<IpNetwork>,
-    /// How pods on this node are told from other clients.
+    /// How pods of this node are identified.
     pub local_detect: LocalDetect,
-    /// Hide the source address of every client on the way to a cluster IP, also that of pods.
+    /// Masquerade every client on the way to a cluster IP, also pods.
     pub masquerade_all: bool,
-    /// Ranges that cluster addresses are taken from. Empty: not known.
+    /// Ranges that cluster IPs are allocated from. Empty: unknown.
     pub service_cidrs: BTreeSet<IpNetwork>,
     /// Services with this value of the label `service.kubernetes.io/service-proxy-name` are for this proxy. None: those
     /// without the label.
     pub service_proxy_name: Option<Arc<str>>,
-    /// The zone this node is in. None: that which the store has for this node.
+    /// The zone of this node. None: taken from the store.
     pub zone: Option<Arc<str>>,
     /// Source ranges of a load balancer restrict its node ports too. In Kubernetes they do not.
     pub source_ranges_on_node_ports: bool,
-    /// Contiv's reading of `externalTrafficPolicy: Local`: it restricts the cluster addresses too.
+    /// Contiv's interpretation of `externalTrafficPolicy: Local`: it restricts the cluster IPs too.
     pub contiv_local_policy: bool,
     /// The renderer `route` runs on this node.
     pub route_runs: bool,
-    /// Routes are to carry every service that does not say otherwise.
+    /// Routes should carry every service without an annotation to the contrary.
     pub route_all: bool,
 }
 
@@ -69,21 +69,19 @@ impl ProcessorConfig {
     }
 }
 
-/// Some of this node's addresses, as a setting. Source: kube-proxy's `nodePortAddresses`.
+/// A setting that selects addresses of this node. Source: kube-proxy's `nodePortAddresses`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodePortAddresses {
-    /// Those the node is known by: the first internal one of each family of its Node object, or else the first external
-    /// one; or as configured.
+    /// For each family the first internal address of the Node object, or else the first external one; or as configured.
     Primary,
-    /// Those of its interfaces, whatever they are; without loopback, and without link-local ones, of which each pod's
-    /// interface has one.
+    /// All addresses of its interfaces, except loopback and link-local ones, of which each pod's interface has one.
     All,
-    /// Those of its interfaces in this range; without loopback. Ranges of one family leave the other with all of its
-    /// addresses.
+    /// The addresses of its interfaces in this range, except loopback. Ranges of one family leave all addresses of the other
+    /// family.
     Within(IpNetwork),
 }
 
-/// A text that names no addresses.
+/// A text that does not select addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is neither `primary` nor `all` nor a range of addresses, as in 10.0.0.0/8")]
 pub struct InvalidNodePortAddresses(String);
@@ -113,28 +111,28 @@ impl fmt::Display for NodePortAddresses {
     }
 }
 
-/// How pods on this node are told from other clients. Source: kube-proxy's `detectLocalMode`.
+/// How pods of this node are identified. Source: kube-proxy's `detectLocalMode`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocalDetect {
-    /// By the ranges of their addresses.
+    /// By their address ranges.
     PodCidrs,
-    /// By the interfaces that their packets come in by.
+    /// By the interfaces where their packets arrive.
     Interfaces(BTreeSet<InterfacePattern>),
-    /// Not at all: pods count as outside, and no address is hidden on the way to a cluster IP.
+    /// Not at all: pods count as outside, and no client is masqueraded on the way to a cluster IP.
     None,
 }
 
 const INTERFACES: &str = "interfaces:";
 
-/// A text that is no way to tell pods from other clients.
+/// A text that is not a detection mode.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidLocalDetect {
-    /// There is no such way.
+    /// Unknown mode.
     #[error(
         "{0:?} is neither `pod-cidrs` nor `none` nor `interfaces:` with names, as in interfaces:cni0,veth*"
     )]
     Unknown(String),
-    /// One of the interfaces cannot be.
+    /// Invalid interface name.
     #[error(transparent)]
     Interface(#[from] InvalidInterfacePattern),
 }

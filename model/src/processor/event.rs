@@ -1,4 +1,4 @@
-//! What the processor is told.
+//! The input of the processor.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -9,7 +9,7 @@ use crate::{InterfaceName, Object, ObjectKey, PodId};
 pub struct Resync {
     /// Every object that could be read.
     pub objects: Vec<Object>,
-    /// Objects that are there but could not be read: what was known of them before stays in force.
+    /// Objects that exist but could not be read: their last known state is kept.
     pub undecodable: BTreeSet<ObjectKey>,
 }
 
@@ -18,7 +18,7 @@ pub struct Resync {
 pub enum Event {
     /// An object is new or different.
     Put(Object),
-    /// An object is gone. For one that could not be read there is no event at all.
+    /// An object was deleted. An object that could not be read causes no event at all.
     Delete(ObjectKey),
     /// A pod was attached to this node's dataplane by this interface.
     AddPod {
@@ -31,6 +31,6 @@ pub enum Event {
     DeletePod(PodId),
     /// A pod could not be attached after all.
     RevertAddPod(PodId),
-    /// The addresses of this node's interfaces are these now.
+    /// The addresses of this node's interfaces changed to these.
     LocalAddresses(BTreeSet<IpAddr>),
 }

@@ -1,4 +1,4 @@
-//! The interfaces of the pods on this node. Source: Contiv's `processor_impl.go`, which counts where this derives.
+//! The interfaces of the pods of this node. Source: Contiv's `processor_impl.go`, which counts references where this derives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use crate::{InterfaceName, PodId, ServiceId};
 /// The two sets of interfaces that renderers get.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Interfaces {
-    /// Those by which pods can be clients.
+    /// Interfaces of pods that can be clients.
     pub(super) frontends: BTreeSet<InterfaceName>,
-    /// Those by which services reach pods.
+    /// Interfaces of pods that are backends.
     pub(super) backends: BTreeSet<InterfaceName>,
 }
 
 impl Interfaces {
-    /// Derives both sets from the attached pods, so that the order of events cannot matter.
+    /// Derives both sets from the attached pods, so the order of events does not matter.
     pub(super) fn derive(
         attached: &BTreeMap<PodId, InterfaceName>,
         serving: &MultiIndex<PodId, ServiceId>,

@@ -15,12 +15,12 @@ use crate::{
     object::{Node, ObjectKind, Service},
 };
 
-/// A node with everything that is known of it.
+/// A node, with the data of all its records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeView {
     /// Its name.
     pub name: NodeName,
-    /// It is the node this process looks after.
+    /// True for the node of this process.
     pub this_node: bool,
     /// The ids Contiv allocated to it.
     pub vpp_node_ids: BTreeSet<u32>,
@@ -34,17 +34,17 @@ pub struct NodeView {
 }
 
 impl Processor {
-    /// The object of this identity as it is in force; none if nothing is known of it.
+    /// The object with this identity as it is used; none if it is unknown.
     pub fn object(&self, key: &ObjectKey) -> Option<Object> {
         self.cache.get(key)
     }
 
-    /// The pods that are attached to this node's dataplane, with their main interfaces.
+    /// The pods attached to this node's dataplane, with their main interfaces.
     pub const fn attached(&self) -> &BTreeMap<PodId, InterfaceName> {
         &self.attached
     }
 
-    /// The objects of a type as they are in force, sorted by id.
+    /// The objects of a type as they are used, sorted by id.
     pub fn objects(&self, kind: ObjectKind) -> Vec<Object> {
         let cache = &self.cache;
         match kind {
@@ -62,7 +62,7 @@ impl Processor {
         }
     }
 
-    /// The ids of the objects of a type that are in force, sorted.
+    /// The ids of the objects of a type that are used, sorted.
     pub fn keys(&self, kind: ObjectKind) -> Box<dyn Iterator<Item = ObjectKey> + '_> {
         let cache = &self.cache;
         match kind {
@@ -80,7 +80,7 @@ impl Processor {
         }
     }
 
-    /// How many objects of a type are in force.
+    /// How many objects of a type are used.
     pub fn count(&self, kind: ObjectKind) -> usize {
         let cache = &self.cache;
         match kind {
@@ -115,7 +115,7 @@ impl Processor {
         names.into_iter().map(view).collect()
     }
 
-    /// The services that are left to another proxy by their label, sorted by id.
+    /// The services that a label assigns to another proxy, sorted by id.
     pub fn services_left_to_others(&self) -> impl Iterator<Item = &Service> {
         self.cache.services.values().filter(|service| is_left_to_another_proxy(service, &self.config))
     }

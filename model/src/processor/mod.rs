@@ -1,8 +1,8 @@
-//! The service processor: from stored objects and pod events to what renderers have to do. Pure.
+//! The service processor: turns stored objects and pod events into changes for renderers. Pure.
 //!
-//! Source: Contiv's `plugins/service/processor` for the shape, kube-proxy for the rules. Everything that renderers get is
-//! derived from the objects and attached pods as they are, never counted up and down. So the order of events cannot
-//! matter, and a resync can only confirm what incremental changes have led to.
+//! Source: Contiv's `plugins/service/processor` for the structure, kube-proxy for the rules. Everything that renderers get is
+//! derived from the current objects and attached pods, never from counters. So the order of events does not matter, and a
+//! resync leads to the same state as incremental changes.
 
 mod backends;
 mod cache;
@@ -42,10 +42,10 @@ pub use event::{Event, Resync};
 pub use introspection::NodeView;
 pub use string_interner::StringInterner;
 
-/// Below this many services another thread costs more than it gains.
+/// With fewer services another thread costs more than it saves.
 const SERVICES_PER_THREAD: usize = 256;
 
-/// Holds the objects of the store and tells what changes for renderers when they change.
+/// Holds the objects of the store and derives the changes for renderers.
 #[derive(Debug, Clone)]
 pub struct Processor {
     config: ProcessorConfig,
@@ -57,13 +57,13 @@ pub struct Processor {
     placement: Placement,
     combined: BTreeMap<ServiceId, ServiceRecord>,
     claims: Claims,
-    /// Which services each pod of this node stands behind.
+    /// The services that each pod of this node is a backend of.
     serving: MultiIndex<PodId, ServiceId>,
     interfaces: Interfaces,
 }
 
 impl Processor {
-    /// A processor that knows of no objects.
+    /// A processor without objects.
     pub fn new(config: ProcessorConfig) -> Self {
         let cache = Cache::default();
         let local_ips = BTreeSet::new();
@@ -81,8 +81,8 @@ impl Processor {
         }
     }
 
-    /// Replaces all objects, and derives everything anew. Attached pods and this node's interfaces are no part of the
-    /// store, and stay.
+    /// Replaces all objects, and derives everything again. Attached pods and this node's interfaces are not part of the store,
+    /// and stay.
     pub fn resync(&mut self, mut resync: Resync) -> ChangeSet {
         let mut names = StringInterner::default();
         for object in &mut resync.objects {
@@ -91,9 +91,9 @@ impl Processor {
         self.resync_sharing(resync, names)
     }
 
-    /// As [`Self::resync`], with objects that hold `names` already.
+    /// Like [`Self::resync`], with objects that share `names` already.
     pub fn resync_sharing(&mut self, resync: Resync, mut names: StringInterner) -> ChangeSet {
-        // First what was known of the unreadable ones: where an object was read after all, it counts.
+        // The last known state of unreadable objects comes first, so that an object that was read after all replaces it.
         let kept = resync.undecodable.iter().filter_map(|key: &ObjectKey| self.cache.get(key));
         let mut kept: Vec<Object> = kept.collect();
         for object in &mut kept {
@@ -111,7 +111,7 @@ impl Processor {
         before.changes_to(self)
     }
 
-    /// Takes in changes and tells what they come to, taken together.
+    /// Applies events and returns their combined effect.
     pub fn apply(&mut self, events: impl IntoIterator<Item = Event>) -> ChangeSet {
         let mut touched = DirtySet::default();
         for event in events {
@@ -138,7 +138,7 @@ impl Processor {
         }
     }
 
-    /// What leads renderers from this state to another. Services go by where they are: copies of all would be made for nothing.
+    /// The changes that turn this state into another. Compares services in place, since copying all of them would be wasted.
     fn changes_to(&self, other: &Self) -> ChangeSet {
         ChangeSet {
             services: services_between(self.services(), other.services()),
@@ -146,7 +146,7 @@ impl Processor {
         }
     }
 
-    /// Every service that can be rendered, in the order of their ids.
+    /// Every service that is rendered, in the order of ids.
     pub fn services(&self) -> impl Iterator<Item = (&ServiceId, &Arc<ContivService>)> {
         self.combined.iter().map(|(id, combined)| (id, &combined.service))
     }
@@ -168,7 +168,7 @@ impl Processor {
         }
     }
 
-    /// Derives anew what has been touched.
+    /// Derives everything that was affected.
     fn settle(&mut self, mut touched: DirtySet) -> ChangeSet {
         let mut changes = ChangeSet { node: self.locate(&mut touched), ..ChangeSet::default() };
         let mut results = self.combine_all(touched.services);
@@ -203,8 +203,8 @@ impl Processor {
         changes
     }
 
-    /// Derives everything of a processor that has only a cache. It comes to the same as [`Self::settle`]; but what is collected
-    /// at once is made many times faster than what grows, and takes up no more memory than needed.
+    /// Derives everything from the cache alone. The result is the same as that of [`Self::settle`]; but collecting everything
+    /// at once is many times faster than inserting, and takes no more memory than needed.
     fn derive_all(&mut self) {
         self.placement = Placement::derive(&self.cache, &self.config, &self.local_ips);
         let slices = self.cache.slices_by_service();
@@ -250,7 +250,7 @@ impl Processor {
         ids.into_iter().zip(combined.into_iter().flatten()).collect()
     }
 
-    /// Touches the services with an endpoint that is now elsewhere. Returns the facts about this node if they differ.
+    /// Adds the services with an endpoint whose location has changed. Returns the facts about this node if they changed.
     fn locate(&mut self, touched: &mut DirtySet) -> Option<NodeFacts> {
         if !touched.pods.is_empty() {
             let of_pod = |address: &EndpointAddress| {
@@ -278,7 +278,7 @@ impl Processor {
         (before.facts != self.placement.facts).then(|| self.placement.facts.clone())
     }
 
-    /// `is_affected`: some of its frontends may have changed hands, even if it asks for the same as before.
+    /// `is_affected`: the holder of some of its frontends may have changed, even if it asks for the same as before.
     fn with_lost_frontends(&self, mut combined: ServiceRecord, is_affected: bool) -> ServiceRecord {
         let id = &combined.service.id;
         let lost = match self.combined.get(id) {
@@ -293,10 +293,11 @@ impl Processor {
         combined
     }
 
-    /// The other services at addresses that these came to or left: whether routes can carry them may have changed.
+    /// The other services at addresses that these services were added to or removed from: whether routes can carry them may
+    /// have changed.
     fn neighbours(&self, results: &BTreeMap<ServiceId, Option<ServiceRecord>>) -> BTreeSet<ServiceId> {
         let addresses = |combined: Option<&ServiceRecord>| -> BTreeSet<IpAddr> {
-            // One without ports asks for nothing.
+            // A service without ports asks for nothing.
             let asking = combined.filter(|combined| !combined.service.ports.is_empty());
             asking.map(|combined| combined.service.addresses().collect()).unwrap_or_default()
         };
@@ -320,8 +321,8 @@ impl Processor {
         combined
     }
 
-    /// An address of the service that another one has too, and which that is: of several the first by name, whatever their
-    /// ports, so that it changes only when one comes or goes.
+    /// An address of the service that another service has too, with that service: of several the first by name, whatever their
+    /// ports, so that the result changes only when a service is added or removed.
     fn shared_address(&self, service: &ContivService) -> Option<(IpAddr, ServiceId)> {
         service.addresses().find_map(|address| {
             let claimants = self.claims.at(address).map(|claimant| &claimant.service);
@@ -330,7 +331,7 @@ impl Processor {
         })
     }
 
-    /// Makes a result the current one. None if it is what was there.
+    /// Stores a result. None if it equals the previous one.
     fn commit(&mut self, id: &ServiceId, new: Option<ServiceRecord>) -> Option<ServiceChange> {
         let old = self.combined.get(id).map(|combined| combined.service.clone());
         match new {
@@ -341,7 +342,7 @@ impl Processor {
             Some(mut new) => {
                 let change = ServiceChange::between(old.as_ref(), Some(&new.service));
                 if let (None, Some(old)) = (&change, old) {
-                    // Renderers hold the old value; a second copy of it would be kept for nothing.
+                    // Renderers hold the old value; storing an equal copy would waste memory.
                     new.service = old;
                 }
                 self.combined.insert(id.clone(), new);
@@ -350,7 +351,7 @@ impl Processor {
         }
     }
 
-    /// Takes over the values of services that are equal, so that they are in memory once.
+    /// Replaces equal services by the values of the other processor, so that each is in memory once.
     fn share_unchanged_services(&mut self, other: &Self) {
         for (id, combined) in &mut self.combined {
             if let Some(same) = other.combined.get(id).filter(|other| other.service == combined.service) {
@@ -360,7 +361,7 @@ impl Processor {
     }
 }
 
-/// Whether both ask for the same frontends with the same seniority; at times false although they do.
+/// Compares the frontends and the seniority of both. May be false although they are equal.
 fn claim_the_same(one: Option<&ServiceRecord>, other: Option<&ServiceRecord>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => {
@@ -376,7 +377,7 @@ fn claim(combined: &ServiceRecord) -> (Claimant, BTreeSet<Frontend>) {
     (Claimant { seniority: combined.seniority, service: id.clone() }, combined.service.frontends())
 }
 
-/// Notes which pods a service now has on this node. True if that differs from before.
+/// Updates which pods of this node are backends of a service. True if that changed.
 fn update_serving(
     serving: &mut MultiIndex<PodId, ServiceId>,
     id: &ServiceId,

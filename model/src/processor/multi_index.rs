@@ -1,15 +1,15 @@
-//! Which values belong to a key: an index of pairs.
+//! An index of pairs: finds the values of a key.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{EndpointSliceId, ServiceId};
 
-/// A value that no other value of its type comes before, to begin a search with.
+/// The smallest value of a type, to begin a range with.
 pub(super) trait MinKey {
     fn least() -> Self;
 }
 
-// Empty text of an `Arc` is in memory once: nothing is allocated.
+// An empty `Arc<str>` is allocated once.
 impl MinKey for ServiceId {
     fn least() -> Self {
         Self { namespace: Arc::default(), name: Arc::default() }
@@ -22,7 +22,7 @@ impl MinKey for EndpointSliceId {
     }
 }
 
-/// Pairs, found by the first part. One flat set takes a fraction of the memory of a set for each key, because most keys
+/// Pairs, found by their first part. One flat set takes a fraction of the memory of one set for each key, because most keys
 /// have a single value.
 #[derive(Debug, Clone)]
 pub(super) struct MultiIndex<K, V> {
@@ -42,7 +42,7 @@ impl<K: Ord, V: Ord> FromIterator<(K, V)> for MultiIndex<K, V> {
 }
 
 impl<K: Ord + Clone, V: Ord + MinKey> MultiIndex<K, V> {
-    /// All pairs, in their order.
+    /// All pairs in order.
     pub(super) fn pairs(&self) -> impl Iterator<Item = &(K, V)> {
         self.pairs.iter()
     }
@@ -55,14 +55,14 @@ impl<K: Ord + Clone, V: Ord + MinKey> MultiIndex<K, V> {
         self.pairs.remove(&(key, value));
     }
 
-    /// The values of a key in their order.
+    /// The values of a key in order.
     pub(super) fn of<'a>(&'a self, key: &K) -> impl Iterator<Item = &'a V> + use<'a, K, V> {
         let key = key.clone();
         let from = (key.clone(), V::least());
         self.pairs.range(from..).take_while(move |(other, _)| *other == key).map(|(_, value)| value)
     }
 
-    /// All pairs whose key is this one or comes after it, in their order.
+    /// All pairs with this key or a later one, in order.
     pub(super) fn from(&self, key: K) -> impl Iterator<Item = &(K, V)> + use<'_, K, V> {
         self.pairs.range((key, V::least())..)
     }

@@ -1,4 +1,4 @@
-//! Where an endpoint's address is: on this node or not, a node's own or a pod's, and what to send to instead.
+//! Locates an endpoint's address: on this node or elsewhere, a node's or a pod's, and which address to send to instead.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,49 +14,49 @@ use crate::{
     object::{EndpointAddress, Node},
 };
 
-/// What endpoint addresses are judged by. Derived from the nodes and custom allocations as a whole, so that nothing of an
-/// object that is gone can stay behind.
+/// The data that endpoint addresses are located by. Derived from all nodes and custom allocations at once, so that nothing of a
+/// deleted object remains.
 #[derive(Debug, Clone)]
 pub(super) struct Placement {
-    /// What renderers are told of this node.
+    /// Facts for renderers.
     pub(super) facts: NodeFacts,
     /// This node.
     pub(super) node_name: NodeName,
     /// The zone of this node.
     pub(super) zone: Option<Arc<str>>,
-    /// All addresses of this node that the store or the configuration names.
+    /// All addresses of this node in the store or the configuration.
     own_ips: BTreeSet<IpAddr>,
-    /// Ranges of which an endpoint without a node name is on this node.
+    /// Endpoints in these ranges without a node name are on this node.
     local_cidrs: BTreeSet<IpNetwork>,
     all_node_ips: BTreeSet<IpAddr>,
     redirects: Redirects,
 }
 
-/// From a pod's main address to that of its service-endpoint interface. Two pods can claim one address for a moment, when
-/// it is reused.
+/// Maps a pod's main address to that of its service-endpoint interface. For a moment two pods can have one address, when it is
+/// reused.
 type Redirects = BTreeMap<(IpAddr, PodId), IpAddr>;
 
-/// Where one endpoint is.
+/// The location of one endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     /// The address to send to.
     pub(super) ip: IpAddr,
     /// It is on this node.
     pub(super) local: bool,
-    /// The address is a node's own.
+    /// The address belongs to a node.
     pub(super) on_node_address: bool,
 }
 
-/// Which addresses may be elsewhere after a change. It spares a look at all the others, which is nearly all.
+/// The addresses whose location may have changed. It spares the check of all others.
 pub(super) enum MovedAddresses {
-    /// Any: the ranges that are this node's changed.
+    /// Any address: the ranges of this node changed.
     Any,
     /// These.
     Of(BTreeSet<IpAddr>),
 }
 
 impl MovedAddresses {
-    /// This address may be elsewhere.
+    /// True if the location of this address may have changed.
     pub(super) fn concern(&self, ip: IpAddr) -> bool {
         match self {
             Self::Any => true,
@@ -66,8 +66,8 @@ impl MovedAddresses {
 }
 
 impl Placement {
-    /// Reads the nodes and allocations. What the configuration says of this node replaces what the store says. The
-    /// interfaces of this node have the addresses `local_ips`.
+    /// Reads the nodes and allocations. The configuration of this node overrides the store. `local_ips` are the addresses of
+    /// this node's interfaces.
     pub(super) fn derive(cache: &Cache, config: &ProcessorConfig, local_ips: &BTreeSet<IpAddr>) -> Self {
         let this = &config.node_name;
         let stored = cache.nodes.get(this);
@@ -109,16 +109,16 @@ impl Placement {
             },
             service_cidrs: config.service_cidrs.clone(),
         };
-        // Where the store knows this node, what is configured may be the range of the whole cluster.
+        // If the store has this node, the configured range may be that of the whole cluster.
         let local_cidrs = stored_cidrs.unwrap_or(&config.pod_cidrs).clone();
         let zone = config.zone.clone().or_else(|| stored.and_then(|node| node.zone.clone()));
         let redirects = redirects(cache);
         Self { facts, node_name: this.clone(), zone, own_ips, local_cidrs, all_node_ips, redirects }
     }
 
-    /// Where this address is.
+    /// Locates this address.
     pub(super) fn place(&self, address: &EndpointAddress) -> Place {
-        // Judged by the pod's main address: the custom one may be of any network.
+        // Located by the pod's main address: the custom one may be of any network.
         let ip = address.ip;
         let local = match &address.node_name {
             Some(node_name) => *node_name == self.node_name,
@@ -131,7 +131,7 @@ impl Placement {
         }
     }
 
-    /// Which addresses may be elsewhere than they were; none if none can be.
+    /// The addresses whose location may have changed; none if none did.
     pub(super) fn moves_since(&self, before: &Self) -> Option<MovedAddresses> {
         if self.local_cidrs != before.local_cidrs {
             return Some(MovedAddresses::Any);
@@ -139,7 +139,7 @@ impl Placement {
         let mut ips = BTreeSet::new();
         ips.extend(self.own_ips.symmetric_difference(&before.own_ips));
         ips.extend(self.all_node_ips.symmetric_difference(&before.all_node_ips));
-        // An entry whose target alone changed is different on both sides.
+        // An entry with a new target differs on both sides.
         let differing = |these: &Redirects, those: &Redirects| -> Vec<IpAddr> {
             let differs = these.iter().filter(|(from, to)| those.get(*from) != Some(*to));
             differs.map(|((ip, _), _)| *ip).collect()
@@ -149,7 +149,7 @@ impl Placement {
         (!ips.is_empty()).then_some(MovedAddresses::Of(ips))
     }
 
-    /// Services reach this pod, known by these main addresses, through its custom interface.
+    /// True if services reach this pod, with these main addresses, through its custom interface.
     pub(super) fn is_redirected(&self, pod: &PodId, ips: &BTreeSet<IpAddr>) -> bool {
         ips.iter().any(|ip| self.redirects.contains_key(&(*ip, pod.clone())))
     }
@@ -167,8 +167,8 @@ impl Placement {
     }
 }
 
-/// The addresses on which node ports answer. Where the setting is nothing but ranges and none is of a family, all addresses
-/// of that family. Source: kube-proxy's `NodePortAddresses`.
+/// The addresses on which node ports answer. If the setting has only ranges and none of a family, all addresses of that family.
+/// Source: kube-proxy's `NodePortAddresses`.
 fn node_port_ips(
     config: &ProcessorConfig,
     primary: &BTreeSet<IpAddr>,
@@ -189,14 +189,14 @@ fn node_port_ips(
         ips.extend(of_interfaces(&|ip| ip.is_ipv4() == ipv4 && !is_link_local(ip)));
     }
     if config.node_ports_on_loopback {
-        // Not ::1: the kernel takes it for an address of the loopback interface alone, so answers do not find back
-        // (`rt6_need_strict` in `net/ipv6/route.c`).
+        // Without ::1: the kernel accepts it only on the loopback interface, so replies would not return (`rt6_need_strict` in
+        // `net/ipv6/route.c`).
         ips.insert(IpAddr::from(Ipv4Addr::LOCALHOST));
     }
     ips
 }
 
-/// Whether IPv4 is the family that none of these is of; none where both are named. `primary` and `all` name both.
+/// The family without any range, as whether it is IPv4; none if both have one. `primary` and `all` cover both.
 fn unnamed_family(addresses: &BTreeSet<NodePortAddresses>) -> Option<bool> {
     let names = |ipv4: bool| {
         addresses.iter().any(|addresses| match addresses {

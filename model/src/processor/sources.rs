@@ -1,4 +1,4 @@
-//! What services are combined of: of one that is looked up, or of all in one order.
+//! The objects that a service is combined from: for one service by lookup, or for all services in one pass.
 
 use super::cache::Cache;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     object::{AddressType, EndpointSlice, Endpoints, Service},
 };
 
-/// What a service is combined of: its slices in the order of their ids, only those that a proxy can use.
+/// The objects that a service is combined from: its usable slices in the order of their ids.
 #[derive(Debug)]
 pub(super) struct Sources<'a, Slices> {
     pub(super) service: &'a Service,
@@ -14,11 +14,11 @@ pub(super) struct Sources<'a, Slices> {
     pub(super) slices: Slices,
 }
 
-/// Slices that a proxy can use, each after the id of its service, in the order of these ids.
+/// Usable slices, each after the id of its service, in the order of these ids.
 type SlicesByService<'a> = Vec<(&'a ServiceId, &'a EndpointSlice)>;
 
 impl Cache {
-    /// What the service of this id is combined of; none if there is no such service.
+    /// The objects of the service with this id; none if it does not exist.
     pub(super) fn sources(
         &self,
         id: &ServiceId,
@@ -31,16 +31,16 @@ impl Cache {
         })
     }
 
-    /// All slices that a proxy can use, for [`Cache::all_sources`].
+    /// All usable slices, for [`Cache::all_sources`].
     pub(super) fn slices_by_service(&self) -> SlicesByService<'_> {
         let usable = self.endpoint_slices.values().filter(|slice| is_usable(slice));
         let mut slices: Vec<_> = usable.filter_map(|slice| Some((slice.service.as_ref()?, slice))).collect();
-        // Those of one service stay in their order.
+        // The sort is stable: slices of one service stay in order.
         slices.sort_by_key(|(service, _)| *service);
         slices
     }
 
-    /// What each service is combined of, in the order of their ids. Nothing is looked up: all goes by in one order.
+    /// The objects of each service, in the order of ids. Merges sorted sequences, without lookups.
     pub(super) fn all_sources<'a>(
         &'a self,
         slices: &'a SlicesByService<'a>,
@@ -65,7 +65,7 @@ impl Cache {
 }
 
 impl<'a> Sources<'a, &'a [(&'a ServiceId, &'a EndpointSlice)]> {
-    /// As [`super::combine::combine`] takes it.
+    /// In the form that [`super::combine::combine`] takes.
     pub(super) fn to_be_combined(&self) -> Sources<'a, impl Iterator<Item = &'a EndpointSlice> + use<'a>> {
         let slices = self.slices.iter().map(|(_, slice)| *slice);
         Sources { service: self.service, endpoints: self.endpoints, slices }

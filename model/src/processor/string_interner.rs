@@ -1,4 +1,4 @@
-//! Names that many objects hold, in memory once: those of nodes and namespaces, of ports, and of the services of slices.
+//! Keeps names that many objects have in memory once: those of nodes, namespaces and ports, and of the services of slices.
 
 #![expect(clippy::disallowed_types, reason = "names are looked up and counted; their order shows nowhere")]
 
@@ -11,18 +11,18 @@ use crate::{
     object::{EndpointAddress, EndpointPort},
 };
 
-/// Every name that is in use, and some that were.
+/// Every name in use, and some that were.
 #[derive(Debug, Clone, Default)]
 pub struct StringInterner {
-    /// Few, and looked up for each endpoint.
+    /// Few names, looked up for each endpoint.
     common: HashSet<Arc<str>, RandomState>,
     services: HashSet<Arc<str>, RandomState>,
-    /// How many names there were when those were last dropped that nobody holds.
+    /// How many names there were after unused ones were last dropped.
     kept: usize,
 }
 
 impl StringInterner {
-    /// Makes an object hold the names that others hold already.
+    /// Replaces the names of an object by shared ones.
     pub fn share(&mut self, object: &mut Object) {
         match object {
             Object::Service(service) => {
@@ -54,14 +54,14 @@ impl StringInterner {
         self.drop_unused();
     }
 
-    /// Shares the namespace of an object; what it was, and what it is now.
+    /// Shares the namespace of an object. Returns its old and its new value.
     fn share_namespace(&mut self, namespace: &mut Arc<str>) -> [Arc<str>; 2] {
         let before = Arc::clone(namespace);
         share(&mut self.common, namespace);
         [before, Arc::clone(namespace)]
     }
 
-    /// Shares another namespace of the same object. Most are one with that of the object, and need not be looked up.
+    /// Shares another namespace of the same object. Most equal that of the object, and need no lookup.
     fn share_other(&mut self, other: &mut Arc<str>, [before, now]: &[Arc<str>; 2]) {
         if Arc::ptr_eq(other, before) {
             *other = Arc::clone(now);
@@ -89,7 +89,7 @@ impl StringInterner {
         }
     }
 
-    /// Whenever there are twice as many as at the last time, so that it costs next to nothing for each.
+    /// Runs whenever the number of names has doubled, so that its cost for each name is negligible.
     fn drop_unused(&mut self) {
         const FEW: usize = 1000;
         if self.common.len() + self.services.len() > 2 * self.kept.max(FEW) {

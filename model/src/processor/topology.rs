@@ -1,23 +1,23 @@
-//! Which of the ready backends this node's traffic with policy Cluster is for. Source: kube-proxy's `topology.go`.
+//! Chooses the ready backends for this node's traffic with policy Cluster. Source: kube-proxy's `topology.go`.
 
 use super::placement::Placement;
 use crate::{Backend, BackendState, object::Hints};
 
-/// What the hints of an endpoint come to on this node.
+/// The effect of an endpoint's hints on this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TopologyHint {
     node: Hint,
     zone: Hint,
 }
 
-/// What hints of one sort come to. In this order, so that of several the greatest counts.
+/// The effect of hints of one kind. Ordered: of several the greatest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Hint {
-    /// There are none.
+    /// No hints.
     Absent,
-    /// They name others.
+    /// Hints for others only.
     Elsewhere,
-    /// They name this node, or its zone.
+    /// Hints for this node, or for its zone.
     Here,
 }
 
@@ -32,10 +32,10 @@ impl Hint {
 }
 
 impl TopologyHint {
-    /// Without hints.
+    /// No hints.
     pub(super) const NOT: Self = Self { node: Hint::Absent, zone: Hint::Absent };
 
-    /// What these hints come to on this node.
+    /// The effect of these hints on this node.
     pub(super) fn new(hints: Option<&Hints>, placement: &Placement) -> Self {
         let Some(hints) = hints else { return Self::NOT };
         let is_for_zone = placement.zone.as_ref().is_some_and(|zone| hints.zones.contains(zone));
@@ -45,17 +45,18 @@ impl TopologyHint {
         }
     }
 
-    /// The hints of two endpoints with the same address and port, taken together.
+    /// Merges the hints of two endpoints with the same address and port.
     pub(super) fn and(self, other: Self) -> Self {
         Self { node: self.node.max(other.node), zone: self.zone.max(other.zone) }
     }
 }
 
-/// Sets [`Backend::in_topology`] of the backends of one port, sorted by address. Each family is decided for itself, by its
+/// Sets [`Backend::in_topology`] of the backends of one port, sorted by address. Each family is decided separately, by its
 /// ready backends.
 ///
-/// With `prefer_local` they are the local ones, if there are any. Otherwise hints decide, those for nodes before those for
-/// zones, but only where all have them and one of them is for this node. So no family with ready backends is left without.
+/// With `prefer_local` the local ones are chosen, if there are any. Otherwise hints decide, those for nodes before those for
+/// zones, but only where all endpoints have them and at least one is for this node. So every family with ready backends keeps
+/// at least one.
 pub(super) fn steer(backends: &mut [(Backend, TopologyHint)], prefer_local: bool) {
     for family in backends.chunk_by_mut(|(a, _), (b, _)| a.address.is_ipv4() == b.address.is_ipv4()) {
         let Some(is_for_this_node) = mode(family, prefer_local) else { continue };
@@ -65,7 +66,7 @@ pub(super) fn steer(backends: &mut [(Backend, TopologyHint)], prefer_local: bool
     }
 }
 
-/// How backends are told that are for this node; none if all are.
+/// How the chosen backends are selected; none if all are chosen.
 fn mode(
     family: &[(Backend, TopologyHint)],
     prefer_local: bool,

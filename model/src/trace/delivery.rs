@@ -1,4 +1,4 @@
-//! To which backends a flow goes, and what becomes of its source address.
+//! The backends of a flow, and its source address.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,13 +12,13 @@ use crate::{Backend, BackendState, Balance, ClusterIpMasquerade, ContivService, 
 pub struct Delivery {
     /// The traffic policy that applies.
     pub rule: Rule,
-    /// Why these backends and no others.
+    /// Why these backends were selected.
     pub pool: Pool,
-    /// One of these gets the connection; never empty.
+    /// The backends, one of which gets the connection; never empty.
     pub candidates: Vec<Candidate>,
-    /// What the backend sees as the source, unless the client is that backend.
+    /// The source address that the backend sees, unless the client is that backend.
     pub masquerade: Masquerade,
-    /// How one is chosen.
+    /// How one backend is chosen.
     pub affinity: Affinity,
 }
 
@@ -40,7 +40,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// For this kind of frontend and of client.
+    /// The rule for this kind of frontend and client.
     pub(super) const fn of(service: &ContivService, kind: FrontendKind, client: Client) -> Self {
         match (kind, service.internal_policy, service.external_policy, client) {
             (FrontendKind::ClusterIp, TrafficPolicy::Cluster, ..) => Self::InternalCluster,
@@ -57,18 +57,18 @@ impl Rule {
     }
 }
 
-/// Why these backends and no others, among those that the policy allows.
+/// Why these backends were selected, among those that the policy allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pool {
     /// All that are ready.
     Ready,
-    /// Those ready ones that topology hints, or the wish for local backends, leave to this node.
+    /// The ready ones that topology hints, or the preference for local backends, assign to this node.
     Topology {
-        /// How many ready ones they leave to others.
+        /// How many ready ones are assigned to others.
         left_out: usize,
     },
-    /// None is ready: those on their way out that still serve.
+    /// None is ready: those terminating but still serving.
     Terminating,
 }
 
@@ -85,9 +85,9 @@ pub struct Candidate {
     pub share: f64,
     /// It runs on this node.
     pub local: bool,
-    /// Ready, or on its way out.
+    /// Ready, or terminating.
     pub state: BackendState,
-    /// It is the client: the answer would not come back through this node, so the source is hidden in any case.
+    /// The client is this backend: replies would not return through this node, so it is masqueraded in any case.
     pub hairpin: bool,
 }
 
@@ -98,21 +98,21 @@ impl Candidate {
     }
 }
 
-/// What a backend sees as the source of the connection.
+/// The source address that a backend sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Masquerade {
     /// The client's address: from a local pod to a cluster IP.
     KeptForPod,
-    /// The client's address: to a cluster IP, where no client is told from pods.
+    /// The client's address: to a cluster IP, where pods cannot be identified.
     KeptForAll,
     /// The client's address: from a local pod to an external address, policy Local.
     KeptForPodByExternalLocal,
     /// The client's address: from outside to an external address, policy Local.
     KeptByExternalLocal,
-    /// The node's: to a cluster IP, and not from a local pod.
+    /// The node's: to a cluster IP, from a client other than a local pod.
     HiddenNotAPod,
-    /// The node's: to a cluster IP, where every client is hidden.
+    /// The node's: to a cluster IP, where every client is masqueraded.
     HiddenForAll,
     /// The node's: to an external address, policy Cluster.
     HiddenByExternalCluster,
@@ -149,14 +149,14 @@ impl Masquerade {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Affinity {
-    /// At random, for each connection anew.
+    /// At random, separately for each connection.
     None,
-    /// At random, and then the same until so many seconds after the client's last new connection.
+    /// At random, then the same until so many seconds after the client's last new connection.
     Timeout {
         /// How long.
         seconds: u32,
     },
-    /// By the address of the client: always the same, while the backends stay.
+    /// By the client's address: the same while the backends stay.
     ClientAddress,
 }
 
@@ -171,7 +171,7 @@ impl Affinity {
     }
 }
 
-/// Where the flow goes; none if the rule leaves it no backend.
+/// The delivery of a flow; none if the rule leaves no backend.
 pub(super) fn deliver(
     service: &ContivService,
     port: &ServicePort,
@@ -201,8 +201,8 @@ pub(super) fn deliver(
     })
 }
 
-/// kube-proxy's `CategorizeEndpoints`, for one kind of traffic. Written anew, and not by [`ServicePort::cluster_backends`],
-/// so that each is a check of the other.
+/// kube-proxy's `CategorizeEndpoints`, for one kind of traffic. Written separately from [`ServicePort::cluster_backends`], so
+/// that each is a check of the other.
 fn select<'a>(port: &'a ServicePort, only_local: bool, flow: &Flow) -> (Vec<&'a Backend>, Pool) {
     let (mut chosen, mut terminating, mut left_out) = (Vec::new(), Vec::new(), 0);
     for backend in &port.backends {

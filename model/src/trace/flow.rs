@@ -1,4 +1,4 @@
-//! What is asked about: a new connection, and who its client counts as.
+//! The flow of a trace: a new connection, and the class of its client.
 
 use std::{
     fmt,
@@ -30,7 +30,7 @@ pub struct MixedFamilies {
 }
 
 impl Flow {
-    /// From an address to an address and port.
+    /// A flow from an address to an address and port.
     ///
     /// # Errors
     /// When one address is IPv4 and the other IPv6.
@@ -43,13 +43,14 @@ impl Flow {
         }
     }
 
-    /// The same, coming in by this interface. Where pods are told by their interfaces, it says whether one asks.
+    /// The same, arriving at this interface. Where pods are identified by their interfaces, it decides whether the client is
+    /// one.
     #[must_use]
     pub fn by_interface(self, interface: InterfaceName) -> Self {
         Self { interface: Some(interface), ..self }
     }
 
-    /// The interface it comes in by; none if it is not known, or if the client is a process of this node.
+    /// The interface where it arrives; none if it is unknown, or if the client is a process of this node.
     pub const fn interface(&self) -> Option<&InterfaceName> {
         self.interface.as_ref()
     }
@@ -90,21 +91,21 @@ impl fmt::Display for Flow {
     }
 }
 
-/// Who a client counts as.
+/// The class of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Client {
     /// A pod of this node, by its address or by its interface.
     LocalPod,
-    /// This node: one of the addresses we know it by, or loopback.
+    /// This node: one of its known addresses, or loopback.
     Node,
-    /// Anyone else, also pods of other nodes; and pods of this one where they cannot be told from others.
+    /// Any other client, also pods of other nodes; and pods of this node where they cannot be identified.
     Outside,
 }
 
 impl Client {
-    /// Who opens the flow, to this node. An address of the node that lies in a pod range is a pod's: kube-proxy asks in
-    /// this order.
+    /// The class of the flow's client on this node. An address of the node within a pod range counts as a pod's: kube-proxy
+    /// checks in this order.
     pub fn of(flow: &Flow, node: &NodeFacts) -> Self {
         let comes_by = |interface: &InterfaceName| {
             node.pod_interfaces.iter().any(|pattern| pattern.matches(&interface.0))
@@ -121,15 +122,15 @@ impl Client {
     }
 }
 
-/// Whether pods of this node can be told from other clients of the flow's family.
+/// Whether pods of this node can be identified in the flow's family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Detection {
     /// They can.
     Known,
-    /// They cannot, and count as outside: their ranges are not known, or they are not to be told.
+    /// No, so they count as outside: their ranges are unknown, or detection is off.
     Unknown,
-    /// They are told by their interfaces, and it is not known by which one the flow comes.
+    /// They are identified by their interfaces, and the flow's interface is unknown.
     NeedsInterface,
 }
 

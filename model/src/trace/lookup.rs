@@ -1,4 +1,4 @@
-//! Which frontend a flow hits.
+//! Finds the frontend of a flow.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use super::Flow;
 use crate::{ContivService, Frontend, Protocol, ServiceId, ServicePort, Snapshot};
 
-/// The port of a service that a flow hits.
+/// The service port that a flow matches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatchedPort {
     /// The service.
     pub service: ServiceId,
-    /// The name of its port; empty for the only one.
+    /// The name of the port; empty for a service's only port.
     pub name: Arc<str>,
-    /// The port on the addresses of the service, also where its node port is hit.
+    /// The port on the addresses of the service, also where its node port matches.
     pub port: u16,
     /// The transport protocol.
     pub protocol: Protocol,
-    /// By which of its addresses.
+    /// The kind of address that matches.
     pub kind: FrontendKind,
 }
 
@@ -36,18 +36,18 @@ pub enum FrontendKind {
     NodePort,
 }
 
-/// A service that asks for what the flow connects to, and does not get it.
+/// A service that asks for the flow's destination and does not get it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostClaim {
-    /// Who asks.
+    /// The service.
     pub service: ServiceId,
-    /// For what.
+    /// The frontend it asks for.
     pub frontend: Frontend,
-    /// The service that holds it: the older one, or where that cannot be told the first by name.
+    /// The service that holds it: the older one, or of the same age the first by name.
     pub holder: ServiceId,
 }
 
-/// A claim on what a flow connects to.
+/// A claim on a flow's destination.
 pub(super) struct Claim<'a> {
     pub(super) service: &'a ContivService,
     pub(super) port: &'a ServicePort,
@@ -68,7 +68,7 @@ impl Claim<'_> {
     }
 }
 
-/// Who serves the flow, and who would like to.
+/// The claim that serves the flow, and the lost ones.
 pub(super) fn find<'a>(snapshot: &'a Snapshot, flow: &Flow) -> (Option<Claim<'a>>, Vec<LostClaim>) {
     let mut lost = Vec::new();
     let mut held = Vec::new();
@@ -82,11 +82,11 @@ pub(super) fn find<'a>(snapshot: &'a Snapshot, flow: &Flow) -> (Option<Claim<'a>
             }),
         }
     }
-    // The addresses of services are asked before the node ports.
+    // Addresses of services come before node ports.
     (held.into_iter().min_by_key(|claim| claim.kind), lost)
 }
 
-/// What a service asks for and the flow connects to.
+/// The claims of a service that match the flow.
 fn claims<'a>(service: &'a ContivService, snapshot: &'a Snapshot, flow: &Flow) -> Vec<Claim<'a>> {
     let (address, number, protocol) = (flow.to(), flow.port(), flow.protocol());
     let is_node_address = snapshot.node.node_ips.contains(&address);
@@ -109,7 +109,7 @@ fn claims<'a>(service: &'a ContivService, snapshot: &'a Snapshot, flow: &Flow) -
     service.ports.iter().filter(|port| port.protocol == protocol).flat_map(of_port).collect()
 }
 
-/// What the address is to the service. One that is both a cluster IP and an external IP counts as a cluster IP.
+/// The kind of this address for the service. One that is both a cluster IP and an external IP counts as a cluster IP.
 fn address_kind(service: &ContivService, address: IpAddr) -> Option<FrontendKind> {
     if address.is_unspecified() {
         None
@@ -124,7 +124,7 @@ fn address_kind(service: &ContivService, address: IpAddr) -> Option<FrontendKind
     }
 }
 
-/// A service lives in the families of its cluster IPs; one without any lives in both.
+/// A service has the families of its cluster IPs; one without any has both.
 fn is_in_family(service: &ContivService, address: IpAddr) -> bool {
     let families = &service.cluster_ips;
     families.is_empty() || families.iter().any(|cluster_ip| cluster_ip.is_ipv4() == address.is_ipv4())

@@ -1,7 +1,7 @@
-//! Why a packet goes where it goes: what the desired state means for one new connection.
+//! Explains where a packet goes: the effect of the desired state on one new connection.
 //!
-//! Written from the rules (kube-proxy's, and `docs/nft-layout.md` where we differ) and not from what a renderer makes of
-//! them: renderers are tested against this.
+//! Written from the rules (kube-proxy's, and `docs/nft-layout.md` where we differ) and not from a renderer's code: renderers
+//! are tested against this.
 
 mod delivery;
 mod flow;
@@ -21,24 +21,24 @@ pub use delivery::{Affinity, Candidate, Delivery, Masquerade, Pool, Rule};
 pub use flow::{Client, Detection, Flow, MixedFamilies};
 pub use lookup::{FrontendKind, LostClaim, MatchedPort};
 
-/// What becomes of a flow and why. As text it is for people, as JSON for programs.
+/// The outcome of a flow, with its reasons. The text form is for people, the JSON form for programs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
-    /// What was asked.
+    /// The flow.
     pub flow: Flow,
-    /// Who its client counts as.
+    /// The class of its client.
     pub client: Client,
-    /// Whether pods of this node can be told from other clients.
+    /// Whether pods of this node can be identified.
     pub detection: Detection,
-    /// What it hits; none if no service answers there.
+    /// The service port that it matches; none if no service does.
     pub hit: Option<MatchedPort>,
-    /// Who asks for the same and does not get it.
+    /// Services that ask for the same destination and do not get it.
     pub lost: Vec<LostClaim>,
-    /// What becomes of it.
+    /// The outcome.
     pub verdict: Verdict,
 }
 
-/// What becomes of a flow.
+/// The outcome of a flow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -48,9 +48,9 @@ pub enum Verdict {
     Rejected(RejectReason),
     /// It is dropped without an answer.
     Dropped(DropReason),
-    /// It is left as it is: routes lead to the backends of its service.
+    /// It is left unchanged: routes lead to the backends of its service.
     Routed,
-    /// Nothing of ours concerns it: its destination is not a service.
+    /// It is left unchanged: its destination is not a service.
     Untouched,
 }
 
@@ -58,11 +58,11 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RejectReason {
-    /// The port has no backend of this family anywhere that is ready, or terminating and still serving.
+    /// The port has no usable backend of this family anywhere: none is ready, or terminating and still serving.
     NoBackends,
-    /// The port has backends, and all are of the other family: nothing translates from one family to the other.
+    /// The port has only backends of the other family, and nothing translates between families.
     BackendsOfOtherFamily,
-    /// The cluster IP is of this service, which has no such port.
+    /// The cluster IP belongs to this service, which has no such port.
     UnknownPort(ServiceId),
 }
 
@@ -76,11 +76,11 @@ pub enum DropReason {
     InternalPolicyLocal,
     /// There are backends, but none on this node, the external policy is Local, and the client is outside.
     ExternalPolicyLocal,
-    /// The address is in this range of cluster IPs, and no service has it.
+    /// The address is in this range of cluster IPs, and unallocated.
     UnallocatedAddress(IpNetwork),
 }
 
-/// What becomes of a new connection on this node.
+/// Traces a new connection on this node.
 pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
     let client = Client::of(flow, &snapshot.node);
     let (claim, lost) = find(snapshot, flow);
@@ -114,21 +114,21 @@ fn of_service(claim: &Claim<'_>, flow: &Flow, client: Client, node: &NodeFacts) 
     match rule {
         Rule::InternalLocal if is_served_elsewhere => Verdict::Dropped(DropReason::InternalPolicyLocal),
         Rule::ExternalLocal if is_served_elsewhere => Verdict::Dropped(DropReason::ExternalPolicyLocal),
-        // None of the flow's family.
+        // There is none of the flow's family.
         _ if !port.backends.is_empty() => Verdict::Rejected(RejectReason::BackendsOfOtherFamily),
         _ => Verdict::Rejected(RejectReason::NoBackends),
     }
 }
 
-/// The ranges of the flow's family that its client would have to be in and is not. They hold for addresses of load
-/// balancers, and on demand for node ports; a range of length 0 is everyone.
+/// The ranges of the flow's family, if its client is in none of them. They apply to load-balancer addresses, and to node ports
+/// if configured; a range of length 0 matches everyone.
 fn forbidding_ranges(
     service: &ContivService,
     kind: FrontendKind,
     flow: &Flow,
 ) -> Option<BTreeSet<IpNetwork>> {
     let is_restricted = match kind {
-        // An address that is a load balancer's and a cluster IP too is restricted all the same.
+        // A load balancer's address that is a cluster IP too is restricted all the same.
         FrontendKind::LoadBalancer | FrontendKind::ClusterIp => {
             service.load_balancer_ips.contains(&flow.to())
         }

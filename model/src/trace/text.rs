@@ -1,4 +1,4 @@
-//! A trace in the words of people: a label and a sentence on each line.
+//! The text form of a trace: a label and a sentence on each line.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -108,7 +108,7 @@ fn of_delivery(f: &mut Formatter<'_>, delivery: &Delivery) -> fmt::Result {
     }
 }
 
-/// One backend; endpoints take up so many columns.
+/// One backend; endpoints are padded to this width.
 fn row(candidate: &Candidate, width: usize) -> Result<String, fmt::Error> {
     let Candidate { share, weight, .. } = candidate;
     let mut row = String::new();

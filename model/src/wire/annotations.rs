@@ -7,7 +7,7 @@ use contiv_proto::annotation::{self, Switch};
 use super::error::Problems;
 use crate::{Balance, object::ServiceOptions};
 
-/// What a service asks for.
+/// The options of a service.
 pub(super) fn options(annotations: &BTreeMap<String, String>, problems: &mut Problems) -> ServiceOptions {
     let routed =
         problems.check(Path(annotation::RENDERER.name), annotation::RENDERER.choice(annotations)).flatten();
@@ -27,7 +27,7 @@ pub(super) fn weight(annotations: &BTreeMap<String, String>, problems: &mut Prob
     problems.check(Path(annotation::WEIGHT), annotation::weight(annotations)).unwrap_or(1)
 }
 
-/// Where an annotation is, put into words only if there is a problem.
+/// The path of an annotation, formatted only if there is a problem.
 struct Path(&'static str);
 
 impl fmt::Display for Path {

@@ -16,7 +16,7 @@ use crate::{
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// Whatever its value: proxies leave such a slice alone.
+/// Proxies ignore a slice with this label, whatever its value.
 const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 
 const ADDRESS_TYPES: [(&str, AddressType); 3] =
@@ -107,7 +107,7 @@ fn of_type(ip: IpAddr, address_type: AddressType) -> Result<IpAddr, String> {
     Err(format!("{ip} is an {family} address, which address_type does not allow in this slice"))
 }
 
-/// None, without a problem, for a port that kube-proxy ignores: one without a name or without a number.
+/// None, without a problem, for a port that kube-proxy ignores: one without a name or number.
 fn port(index: usize, port: &proto::endpoint_slice::Port, problems: &mut Problems) -> Option<EndpointPort> {
     let path = format_args!("ports[{index}]");
     let name = port.name.as_deref();

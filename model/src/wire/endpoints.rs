@@ -1,4 +1,4 @@
-//! Endpoints, and what they share with endpoint slices.
+//! Endpoints, and the parts shared with endpoint slices.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -18,7 +18,7 @@ pub(super) fn validate(message: &proto::Endpoints) -> Validated<Endpoints> {
     problems.check("namespace", field::name(&message.namespace));
     problems.check("name", field::name(&message.name));
 
-    // One copy of the namespace serves all pods, which are nearly always in it.
+    // All pods share one copy of the namespace; nearly all of them are in it.
     let id = ServiceId::new(message.namespace.as_str(), message.name.as_str());
     let mut subsets = Vec::with_capacity(message.endpoint_subsets.len());
     for (s, subset) in message.endpoint_subsets.iter().enumerate() {
@@ -44,7 +44,7 @@ pub(super) fn validate(message: &proto::Endpoints) -> Validated<Endpoints> {
     problems.finish(Endpoints { id, subsets })
 }
 
-/// Collects what is valid of so many. Collected from a filter it would have room for more, which would stay with it.
+/// Collects the valid ones of so many, without spare capacity, which a filtered iterator would leave.
 pub(super) fn with_no_more_room<T>(count: usize, valid: impl Iterator<Item = T>) -> Vec<T> {
     let mut collected = Vec::with_capacity(count);
     collected.extend(valid);
@@ -52,7 +52,7 @@ pub(super) fn with_no_more_room<T>(count: usize, valid: impl Iterator<Item = T>)
     collected
 }
 
-/// An address with what is said about where it is. `namespace` is that of the object it is in.
+/// An address with its location. `namespace` is that of its object.
 pub(super) fn address(
     ip: IpAddr,
     node_name: &str,

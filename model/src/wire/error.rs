@@ -8,18 +8,18 @@ use thiserror::Error;
 
 use super::field;
 
-/// Why a stored value cannot be used. What was known of the object before stays in force.
+/// Why a stored value cannot be used. The last known state of the object is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WireError {
-    /// The value is not the message it should be, or names another object than its key does.
+    /// The value is not the right message, or names another object than its key.
     #[error("{object}: {source}")]
     Undecodable {
         /// Type and id, as in `service default/web`.
         object: String,
-        /// What is wrong.
+        /// The cause.
         source: DecodeError,
     },
-    /// The message has fields that make no sense.
+    /// The message has invalid fields.
     #[error("{object}: {}", join(.problems))]
     Invalid {
         /// Type and id, as in `service default/web`.
@@ -29,13 +29,13 @@ pub enum WireError {
     },
 }
 
-/// A field that is not as it should be.
+/// An invalid field.
 #[derive(Debug, Clone, PartialEq, Eq, Error, Serialize)]
 #[error("{field}: {problem}")]
 pub struct FieldError {
     /// The path to the field in the spelling of the `.proto` file, as in `port[0].node_port`.
     pub field: String,
-    /// What is wrong with it and what would be right.
+    /// What is wrong, and what would be valid.
     pub problem: String,
 }
 
@@ -43,10 +43,10 @@ fn join(problems: &[FieldError]) -> String {
     problems.iter().map(FieldError::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// A valid object, and the fields of it that were read otherwise than they are written or not at all.
+/// A valid object, and warnings about fields that were ignored or read differently.
 pub(super) type Validated<T> = Result<(T, Vec<FieldError>), Vec<FieldError>>;
 
-/// Collects the fields of one object that are not as they should be.
+/// Collects the problems of one object's fields.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     errors: Vec<FieldError>,
@@ -59,17 +59,17 @@ impl Problems {
         self.errors.push(FieldError { field: field.to_string(), problem: problem.into() });
     }
 
-    /// Reports a field that does not keep the object from being used.
+    /// Adds a warning: a problem that does not prevent the object's use.
     fn warn(&mut self, field: impl fmt::Display, problem: impl Into<String>) {
         self.warnings.push(FieldError { field: field.to_string(), problem: problem.into() });
     }
 
-    /// The value of a field, or none after its problem has been noted.
+    /// The value of a field, or none after its problem was added.
     pub(super) fn check<T>(&mut self, field: impl fmt::Display, checked: Result<T, String>) -> Option<T> {
         checked.map_err(|problem| self.add(field, problem)).ok()
     }
 
-    /// The address or range in a field, which may have leading zeros: that is a warning.
+    /// The address or range in a field. Leading zeros cause a warning.
     pub(super) fn address<T>(
         &mut self,
         field: impl fmt::Display,
@@ -96,7 +96,7 @@ impl Problems {
         }
     }
 
-    /// What the word in a field stands for; one that is not known is a warning, and stands for `unknown`.
+    /// The meaning of the word in a field; an unknown word causes a warning and means `unknown`.
     pub(super) fn word<T: Copy>(
         &mut self,
         field: impl fmt::Display,
@@ -107,12 +107,12 @@ impl Problems {
         self.known(field, field::word(text, words)).unwrap_or(unknown)
     }
 
-    /// The value of a field; none where it is not known here, which is a warning.
+    /// The value of a field; none where it is unknown, which is a warning.
     pub(super) fn known<T>(&mut self, field: impl fmt::Display, checked: Result<T, String>) -> Option<T> {
         checked.map_err(|problem| self.warn(field, format!("{problem}; it is ignored"))).ok()
     }
 
-    /// The object with the warnings, unless a field of it is invalid.
+    /// The object with the warnings, unless one of its fields is invalid.
     pub(super) fn finish<T>(self, object: T) -> Validated<T> {
         if self.errors.is_empty() { Ok((object, self.warnings)) } else { Err(self.errors) }
     }

@@ -1,4 +1,4 @@
-//! What one field may hold. Each function says what is wrong and what would be right.
+//! Validation of single fields. Each function says what is wrong and what would be valid.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ pub(super) fn port(number: i32) -> Result<u16, String> {
     }
 }
 
-/// A transport protocol in any case. Empty means TCP, as in Kubernetes; Contiv took it for UDP.
+/// A transport protocol, in upper or lower case. Empty means TCP, as in Kubernetes; Contiv read UDP.
 pub(super) fn protocol(text: &str) -> Result<Protocol, String> {
     [("TCP", Protocol::Tcp), ("UDP", Protocol::Udp), ("SCTP", Protocol::Sctp), ("", Protocol::Tcp)]
         .into_iter()
@@ -23,7 +23,7 @@ pub(super) fn protocol(text: &str) -> Result<Protocol, String> {
         .ok_or_else(|| format!("{text:?} is not a known protocol; it must be TCP, UDP or SCTP"))
 }
 
-/// One of the given words, each with what it stands for.
+/// One of the given words, each with its meaning.
 pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning).ok_or_else(|| {
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();
@@ -31,7 +31,7 @@ pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String
     })
 }
 
-/// An IP address. An IPv4 address in IPv6 form becomes the IPv4 address that it is.
+/// An IP address. An IPv4-mapped IPv6 address becomes the IPv4 address.
 pub(super) fn ip(text: &str) -> Result<IpAddr, String> {
     text.trim()
         .parse::<IpAddr>()
@@ -39,8 +39,8 @@ pub(super) fn ip(text: &str) -> Result<IpAddr, String> {
         .map_err(|_| format!("{text:?} is not an IP address; write one as in 10.1.2.3 or fd00::3"))
 }
 
-/// An address that traffic can be sent to from another host: Kubernetes' rule for endpoints and external addresses
-/// (`ValidateNonSpecialIP`). It keeps who writes endpoints from reaching into the loopback of a node.
+/// An address that other hosts can send to: Kubernetes' rule for endpoints and external addresses (`ValidateNonSpecialIP`). It
+/// prevents authors of endpoints from reaching the loopback of a node.
 pub(super) fn routable_ip(text: &str) -> Result<IpAddr, String> {
     let ip = ip(text)?;
     let special = match ip {
@@ -59,7 +59,7 @@ pub(super) fn routable_ip(text: &str) -> Result<IpAddr, String> {
 pub(super) fn cidr(text: &str) -> Result<IpNetwork, String> {
     let problem = || format!("{text:?} is not an address range; write one as in 10.1.1.0/24 or fd00:1::/64");
     let parsed = text.trim();
-    // The parser takes a bare address for a range of one; nobody who writes a range means that.
+    // The parser accepts a bare address as a range of one address, which is never intended.
     if !parsed.contains('/') {
         return Err(problem());
     }
@@ -77,7 +77,7 @@ pub(super) fn ip_of_interface(text: &str) -> Result<IpAddr, String> {
     }
 }
 
-/// The name of an object: letters, digits, `-`, `_` and `.`, so that it can stand in any output as it is.
+/// The name of an object: letters, digits, `-`, `_` and `.`, so that it can be printed unchanged.
 pub(super) fn name(text: &str) -> Result<(), String> {
     if text.is_empty() {
         return Err("it is empty; it must be the name of an object".to_owned());
@@ -91,7 +91,7 @@ pub(super) fn name(text: &str) -> Result<(), String> {
 /// The name of a port, which may be empty.
 pub(super) fn label(text: &str) -> Result<(), String> {
     let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    // Byte by byte what is right is known sooner.
+    // Checking bytes is faster for the valid case.
     if text.as_bytes().iter().all(is_allowed) {
         return Ok(());
     }

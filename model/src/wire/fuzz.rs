@@ -1,4 +1,4 @@
-//! Laws of validation, whatever is stored. Fuzzers look for input that breaks one (`fuzz/`).
+//! Laws of validation that hold for any stored value. Fuzzers search for input that breaks one (`fuzz/`).
 
 use contiv_proto::{Key, Kind};
 
@@ -8,13 +8,13 @@ use crate::{Event, NodeName, Object, Processor, ProcessorConfig, Resync, Snapsho
 /// Each line of `input` is a digit for the type, one for the name, and a value.
 ///
 /// # Panics
-/// When an object has another identity than its key, an error does not say what is wrong, or the order in which objects
-/// come makes a difference.
+/// When an object has another identity than its key, an error does not say what is wrong, or the order of the objects makes a
+/// difference.
 pub fn objects(input: &[u8]) {
     snapshot(input);
 }
 
-/// What the processor makes of the objects, all of them at once. Laws as in [`objects`].
+/// The processor's snapshot of all the objects. Same laws as [`objects`].
 ///
 /// # Panics
 /// When a law is broken.

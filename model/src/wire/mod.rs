@@ -1,8 +1,8 @@
 //! From stored messages to validated objects, one file per type. The only place that names [`contiv_proto`].
 //!
-//! Validation is strict: an object with one invalid field is refused whole, and whatever was known of it before stays in
-//! force. Accepted is all that real clusters contain, such as a load balancer that has a host name and no address; addresses with
-//! leading zeros, and words that are not known here and that kube-proxy ignores, are warnings.
+//! Validation is strict: an object with one invalid field is rejected whole, and its last known state is kept. Everything that
+//! real clusters contain is accepted, such as a load balancer with a host name and no address. Addresses with leading zeros,
+//! and unknown words that kube-proxy ignores, are warnings.
 
 mod annotations;
 mod endpoint_slice;
@@ -23,31 +23,30 @@ use crate::{EndpointSliceId, NodeName, Object, ObjectKey, PodId, ServiceId, obje
 
 pub use error::{FieldError, WireError};
 
-/// Reads and validates the value stored under `key`. `Ok(None)` for the types of no consequence to the processor.
+/// Reads and validates the value stored under `key`. `Ok(None)` for types that the processor does not use.
 ///
-/// The key decides which object it is: a name that the value leaves out is taken from the key. `create_revision` is the
-/// store's revision that created the key; it tells which of two services of the same age is the older.
+/// The key decides which object it is: a missing name is taken from the key. `create_revision` is the store's revision that
+/// created the key; it orders services of the same age.
 ///
 /// # Errors
-/// When the value is not the message it should be, names another object than the key does, or has invalid fields; all
-/// of these are named. An error is never a deletion.
+/// When the value is not the right message, names another object than the key, or has invalid fields; all of these are named.
+/// An error is never a deletion.
 pub fn decode(key: &Key, value: &[u8], create_revision: i64) -> Result<Option<Object>, WireError> {
     Ok(decode_all(key, value, create_revision)?.object)
 }
 
-/// What a value holds.
+/// The content of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {
-    /// None for the types of no consequence to the processor.
+    /// None for types that the processor does not use.
     pub object: Option<Object>,
-    /// Fields that do not keep the object from being used: those with leading zeros in an address, and those whose value is
-    /// not known here and ignored.
+    /// Fields that do not prevent the object's use: addresses with leading zeros, and unknown values that are ignored.
     pub warnings: Vec<FieldError>,
-    /// What an endpoint slice says of when its last change was triggered, unread.
+    /// When an endpoint slice's last change was triggered, unparsed.
     pub triggered: Option<String>,
 }
 
-/// The same, with all that is not part of the object.
+/// Like [`decode`], with everything that is not part of the object.
 ///
 /// # Errors
 /// As [`decode`].
@@ -63,7 +62,7 @@ pub fn decode_all(key: &Key, value: &[u8], create_revision: i64) -> Result<Decod
     Ok(Decoded { object, warnings, triggered })
 }
 
-/// Which object a key names. None for the types of no consequence to the processor.
+/// The object that a key names. None for types that the processor does not use.
 pub fn object_key(key: &Key) -> Option<ObjectKey> {
     Some(match key.kind() {
         Kind::Service => ObjectKey::Service(ServiceId::new(key.namespace(), key.name())),
@@ -71,14 +70,14 @@ pub fn object_key(key: &Key) -> Option<ObjectKey> {
         Kind::EndpointSlice => ObjectKey::EndpointSlice(EndpointSliceId::new(key.namespace(), key.name())),
         Kind::Pod => ObjectKey::Pod(PodId::new(key.namespace(), key.name())),
         Kind::Node => ObjectKey::Node(NodeName::new(key.name())),
-        // The name of such a key is a number: `Key` has made sure of it.
+        // `Key` has checked that the name of such a key is a number.
         Kind::VppNode => ObjectKey::VppNode(key.name().parse().ok()?),
         Kind::IpAllocation => ObjectKey::IpAllocation(PodId::new(key.namespace(), key.name())),
         Kind::ExternalWorkload | Kind::Namespace => return None,
     })
 }
 
-/// The type of objects that a stored type becomes. None for the types of no consequence to the processor.
+/// The object type of a stored type. None for types that the processor does not use.
 pub const fn object_kind(kind: Kind) -> Option<ObjectKind> {
     Some(match kind {
         Kind::Service => ObjectKind::Service,
@@ -92,8 +91,7 @@ pub const fn object_kind(kind: Kind) -> Option<ObjectKind> {
     })
 }
 
-/// Validates a message that is decoded already, such as one made of a manifest. With the object come the fields that do not
-/// keep it from being used.
+/// Validates a decoded message, such as one from a manifest. Returns the object with its warnings.
 ///
 /// # Errors
 /// Every invalid field.

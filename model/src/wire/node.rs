@@ -21,7 +21,7 @@ pub(super) fn validate(message: &proto::Node) -> Validated<Node> {
         let ips = match address.r#type() {
             Type::NodeInternalIp => &mut internal_ips,
             Type::NodeExternalIp => &mut external_ips,
-            // The other types are names.
+            // The other types are host names.
             _ => continue,
         };
         ips.extend(problems.address(format_args!("addresses[{i}].address"), &address.address, field::ip));

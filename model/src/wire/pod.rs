@@ -27,7 +27,7 @@ pub(super) fn validate(message: &proto::Pod) -> Validated<Pod> {
         "" => None,
         ip => problems.address("host_ip_address", ip, field::ip),
     };
-    // Contiv's reflector does not say it; the addresses do.
+    // Contiv's reflector does not store the flag; the addresses imply it.
     let host_network = message.host_network || host_ip.is_some_and(|host_ip| ips.contains(&host_ip));
     if matches!(message.phase.as_str(), "Succeeded" | "Failed") {
         ips.clear();

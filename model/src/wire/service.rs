@@ -20,10 +20,10 @@ use crate::{
     object::{Seniority, Service, ServicePortSpec, ServiceType},
 };
 
-/// What Kubernetes takes where `ClientIP` affinity comes without a timeout: three hours.
+/// Kubernetes' default for `ClientIP` affinity without a timeout: three hours.
 const DEFAULT_AFFINITY_TIMEOUT: u32 = 10_800;
 
-/// With this label another proxy looks after the service.
+/// With this label another proxy serves the service.
 const PROXY_NAME_LABEL: &str = "service.kubernetes.io/service-proxy-name";
 
 const SERVICE_TYPES: [(&str, ServiceType); 5] = [
@@ -58,7 +58,7 @@ pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Valida
         problems.word(format_args!("ip_families[{i}]"), family, &FAMILIES, ());
     }
 
-    // A port of an alias means nothing to a proxy, and none is required to make sense.
+    // The ports of an alias are ignored, so they need not be valid.
     let ports =
         if service_type == ServiceType::ExternalName { Vec::new() } else { ports(message, &mut problems) };
     let service = Service {
@@ -113,7 +113,7 @@ fn cluster_ips(message: &proto::Service, problems: &mut Problems) -> Addresses {
     ips
 }
 
-/// Where a cluster address is: which of many, or the single one.
+/// The path of a cluster IP: one of many, or the single one.
 struct ClusterIpPath(Option<usize>);
 
 impl fmt::Display for ClusterIpPath {
@@ -149,15 +149,15 @@ fn load_balancer_ips(
     {
         let path = format_args!("load_balancer_ingress[{i}]");
         let ip = problems.address(format_args!("{path}.ip"), &ingress.ip, field::routable_ip);
-        // As in kube-proxy: whatever another mode means, nodes need not answer for the address.
+        // As in kube-proxy: with any other mode nodes need not answer for the address.
         let is_vip = problems.word(format_args!("{path}.ip_mode"), &ingress.ip_mode, &IP_MODES, false);
         ips.extend(ip.filter(|_| is_vip));
     }
-    // The status of a service that was a load balancer once may still have them.
+    // The status of a former load balancer may still have them.
     if service_type == ServiceType::LoadBalancer { ips.into() } else { Addresses::new() }
 }
 
-/// Blanks around them are allowed, as in Kubernetes.
+/// Surrounding blanks are allowed, as in Kubernetes.
 fn source_ranges(
     message: &proto::Service,
     service_type: ServiceType,
@@ -170,7 +170,7 @@ fn source_ranges(
     if service_type == ServiceType::LoadBalancer { ranges } else { BTreeSet::new() }
 }
 
-/// Kubernetes gives one to load balancers whose external policy is Local (`NeedsHealthCheck`).
+/// Kubernetes allocates one to load balancers with external policy Local (`NeedsHealthCheck`).
 fn health_check_node_port(
     message: &proto::Service,
     service_type: ServiceType,

@@ -22,13 +22,13 @@ fn read(kind: Kind, value: &str) -> Object {
     decode(&key_of(kind), value.as_bytes(), 7).unwrap().unwrap()
 }
 
-/// The object, and what is said of fields that are not used as they are written.
+/// The object, and its warnings.
 fn read_all(kind: Kind, value: &str) -> (Object, Vec<String>) {
     let Decoded { object, warnings, .. } = decode_all(&key_of(kind), value.as_bytes(), 7).unwrap();
     (object.unwrap(), warnings.iter().map(FieldError::to_string).collect())
 }
 
-/// The error messages of the fields of a value.
+/// The error messages of a value's fields.
 fn problems(kind: Kind, value: &str) -> Vec<String> {
     match decode(&key_of(kind), value.as_bytes(), 7) {
         Err(WireError::Invalid { problems, .. }) => problems.iter().map(FieldError::to_string).collect(),

@@ -18,7 +18,7 @@ pub(super) fn validate(message: &proto::VppNode) -> Validated<VppNode> {
     for (i, ip) in message.ip_addresses.iter().enumerate() {
         ips.extend(problems.address(format_args!("ip_addresses[{i}]"), ip, field::ip_of_interface));
     }
-    // Obsolete, and counted as one more, as Contiv does.
+    // Obsolete; read as an additional address, as in Contiv.
     if !message.ip_address.is_empty() {
         ips.extend(problems.address("ip_address", &message.ip_address, field::ip_of_interface));
     }

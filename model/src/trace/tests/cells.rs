@@ -6,8 +6,8 @@ use crate::{
     TrafficPolicy::{Cluster, Local},
 };
 
-/// Client, frontend; then with both policies Cluster, with external policy Local, with internal policy Local: A is all
-/// backends, L those on this node, m masqueraded.
+/// Client, frontend; then the result with both policies Cluster, with external policy Local, and with internal policy Local: A
+/// is all backends, L those on this node, m masqueraded.
 type Row = (&'static str, &'static str, [&'static str; 3]);
 
 const CELLS: [Row; 9] = [
@@ -22,9 +22,9 @@ const CELLS: [Row; 9] = [
     (OUTSIDE, LOAD_BALANCER, ["A m", "L", "A m"]),
 ];
 
-/// What is different where no pod range is known. Every client but the node itself is outside then: pods reach only
-/// local backends by external policy Local, as in kube-proxy without a detector; and, unlike there, all that goes to a
-/// cluster IP is masqueraded, so that connections from outside work (`docs/nft-layout.md`).
+/// The differences without known pod ranges. Every client but the node itself is outside then: pods reach only local backends
+/// through external policy Local, as in kube-proxy without a detector. Unlike in kube-proxy, all traffic to a cluster IP is
+/// masqueraded, so that connections from outside work (`docs/nft-layout.md`).
 const CELLS_WITHOUT_POD_RANGES: [Row; 9] = [
     (POD, CLUSTER_IP, ["A m", "A m", "L m"]),
     (POD, NODE_PORT, ["A m", "L", "A m"]),
@@ -51,7 +51,7 @@ fn cell(snapshot: &Snapshot, from: &str, to: &str) -> String {
     format!("{backends}{}", if delivery.masquerade.is_hidden() { " m" } else { "" })
 }
 
-/// What is different where pods are not to be told from others. Source: the overrides of the same test.
+/// The differences without detection of pods. Source: the overrides of the same test.
 const CELLS_WITHOUT_DETECTION: [Row; 9] = [
     (POD, CLUSTER_IP, ["A", "A", "L"]),
     (POD, NODE_PORT, ["A m", "L", "A m"]),
@@ -64,7 +64,7 @@ const CELLS_WITHOUT_DETECTION: [Row; 9] = [
     (OUTSIDE, LOAD_BALANCER, ["A m", "L", "A m"]),
 ];
 
-/// What is different where every client is masqueraded. Source: the overrides of the same test.
+/// The differences with masquerade-all. Source: the overrides of the same test.
 const CELLS_WITH_MASQUERADE_ALL: [Row; 9] = [
     (POD, CLUSTER_IP, ["A m", "A m", "L m"]),
     (POD, NODE_PORT, ["A m", "A", "A m"]),
@@ -106,7 +106,7 @@ fn each_of_27_cells_is_as_in_table_of_kube_proxy() {
 #[test]
 fn pods_without_ranges_count_as_outside_and_are_masqueraded() {
     check(&CELLS_WITHOUT_POD_RANGES, &[]);
-    // Ranges of the other family say nothing of this one.
+    // Ranges of the other family do not matter.
     check(&CELLS_WITHOUT_POD_RANGES, &[range("fd00:10:244:1::/64")]);
 }
 

@@ -1,4 +1,4 @@
-//! What people and programs read.
+//! The text and JSON forms.
 
 use super::*;
 use crate::TrafficPolicy::Local;

@@ -1,4 +1,4 @@
-//! Everything but the 27 cells: who is chosen, who is refused or dropped, and who has nothing to do with us.
+//! Everything but the 27 cells: selected backends, rejected, dropped and untouched flows.
 
 use super::*;
 use crate::{
@@ -155,7 +155,7 @@ fn lost_claim_names_the_winner() {
     let both = traced(&snapshot_of(vec![loser.clone(), winner]), POD, LOAD_BALANCER);
     assert_eq!(both.hit.map(|hit| hit.service), Some(ServiceId::new("shop", "web")));
     assert_eq!(both.lost, vec![claim.clone()]);
-    // Whoever holds it may not answer in this family.
+    // The holder may not answer in this family.
     let alone = traced(&snapshot_of(vec![loser]), POD, LOAD_BALANCER);
     assert_eq!((alone.verdict, alone.lost), (Verdict::Untouched, vec![claim]));
 }

@@ -50,7 +50,7 @@ fn ingress_counts_for_load_balancers_with_vip_addresses() {
     let read = |rest: &str| service(&format!("{{{ingress}{rest}}}")).load_balancer_ips;
     assert_eq!(read(r#","service_type":"LoadBalancer""#), ips(&["192.0.2.1"]));
     assert_eq!(read(r#","service_type":"NodePort""#), ips(&[]));
-    // The newer form replaces the older, which cannot say the mode.
+    // The newer form replaces the older one, which has no mode.
     let newer = r#","service_type":"LoadBalancer","load_balancer_ingress":[{"ip":"192.0.2.2","ip_mode":"VIP"},
         {"ip":"192.0.2.3"},{"ip":"192.0.2.4","ip_mode":"Proxy"},{"hostname":"lb.example.com"}]"#;
     assert_eq!(read(newer), ips(&["192.0.2.2", "192.0.2.3"]));
