@@ -15,7 +15,7 @@ pub struct DryRun {
 }
 
 impl DryRun {
-    /// A renderer that knows nothing yet.
+    /// A renderer without any state.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,4 +1,4 @@
-//! A renderer that fails now and then, by seed, in front of one that does not: for tests of whoever drives renderers.
+//! A renderer that injects faults by seed in front of a correct one, to test the code that drives renderers.
 
 use std::{
     collections::BTreeMap,
@@ -16,25 +16,25 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 pub use crate::netlink::faults::{MissingModule, NetlinkFaults};
 use crate::{Description, RenderError, Renderer, Report, Watch};
 
-/// How often which fault happens: each from 0 (never) to 1 (at every call).
+/// The rate of each fault: from 0 (never) to 1 (at every call).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FaultRates {
     /// Nothing is applied, and the call fails.
     pub error: f64,
-    /// Some of it is applied, and the call fails.
+    /// A part of it is applied, and the call fails.
     pub partial: f64,
-    /// All of it is applied, and the call fails all the same: the answer was lost.
+    /// All of it is applied, but the call fails: the answer was lost.
     pub lost_answer: f64,
-    /// The call panics, and all that the renderer remembers is gone.
+    /// The call panics, and the renderer's memory is lost.
     pub panic: f64,
     /// The call takes up to [`FaultRates::longest_delay`].
     pub delay: f64,
-    /// The longest that a call hangs.
+    /// The longest delay of a call.
     pub longest_delay: Duration,
 }
 
 impl FaultRates {
-    /// Nothing ever fails.
+    /// No faults.
     pub const NONE: Self = Self {
         error: 0.0,
         partial: 0.0,
@@ -45,7 +45,7 @@ impl FaultRates {
     };
 }
 
-/// Turns the faults of a renderer off for good, so that a test can wait for the end.
+/// Turns the faults of a renderer off for good, so that a test can wait for the final state.
 #[derive(Debug, Clone, Default)]
 pub struct FaultSwitch(Arc<AtomicBool>);
 
@@ -54,7 +54,7 @@ impl FaultSwitch {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// From now on every call does what it should.
+    /// From now on no call fails.
     pub fn turn_off(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -71,7 +71,7 @@ pub struct Faulty<R> {
     is_poison: Option<fn(&ContivService) -> bool>,
 }
 
-/// What happens at one call.
+/// The fault of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
@@ -81,18 +81,19 @@ enum Fault {
 }
 
 impl<R: Renderer> Faulty<R> {
-    /// Puts faults in front of `inner`. The same seed and the same calls have the same faults.
+    /// Puts faults in front of `inner`. The same seed and the same calls produce the same faults.
     pub fn new(inner: R, name: &'static str, rates: FaultRates, seed: u64, switch: FaultSwitch) -> Self {
         Self { inner, name, rates, random: StdRng::seed_from_u64(seed), switch, is_poison: None }
     }
 
-    /// The same, and every call with a service of which this is true fails: nothing is applied, and nobody says why.
+    /// The same, and every call with a service for which this is true fails: nothing is applied, and the error does not name
+    /// the service.
     #[must_use]
     pub fn poisoned_by(self, is_poison: fn(&ContivService) -> bool) -> Self {
         Self { is_poison: Some(is_poison), ..self }
     }
 
-    /// Fails if one of these is poison. No switch turns that off.
+    /// Fails if one of these is poison. The switch does not turn that off.
     fn refuse_poison<'a>(
         &self,
         mut services: impl Iterator<Item = &'a Arc<ContivService>>,
@@ -106,12 +107,12 @@ impl<R: Renderer> Faulty<R> {
         }
     }
 
-    /// Draws what happens, after the delay that belongs to it.
+    /// Draws a fault, after its delay.
     ///
     /// # Panics
-    /// As often as the rate says.
+    /// At the given rate.
     fn fault(&mut self) -> Fault {
-        // Drawn in any case, so that turning faults off does not change those before.
+        // Always drawn, so that turning faults off does not change earlier ones.
         let [delay, panic, error, partial, lost] = std::array::from_fn(|_| self.random.random::<f64>());
         if self.switch.is_off() {
             return Fault::None;
@@ -128,7 +129,7 @@ impl<R: Renderer> Faulty<R> {
         }
     }
 
-    /// Some of the services, at random.
+    /// A random subset of the services.
     fn some<K: Ord + Clone, V: Clone>(&mut self, all: &BTreeMap<K, V>) -> BTreeMap<K, V> {
         all.iter().filter(|_| self.random.random()).map(|(id, it)| (id.clone(), it.clone())).collect()
     }

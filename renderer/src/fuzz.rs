@@ -1,14 +1,13 @@
-//! Laws of what comes from the kernel and of what is printed, whatever the input. Fuzzers look for input that breaks one
-//! (`fuzz/`).
+//! Laws of the kernel's messages and of printed text, for any input. Fuzzers search for input that breaks one (`fuzz/`).
 
 use contiv_model::Snapshot;
 
 use crate::{conntrack, dry_run, nftables, route};
 
-/// The first byte of `input` chooses what the rest is: messages of nf_tables, of conntrack or of routes.
+/// The first byte of `input` chooses the subsystem of the rest: nf_tables, conntrack or routes.
 ///
 /// # Panics
-/// When what was read does not read back as it is written.
+/// When something that was read does not round-trip.
 pub fn netlink(input: &[u8]) {
     let Some((choice, message)) = input.split_first() else { return };
     match choice % 5 {
@@ -20,7 +19,7 @@ pub fn netlink(input: &[u8]) {
     }
 }
 
-/// What is printed in nft's language holds no more than it should, whatever the services are called.
+/// Text in nft's language contains nothing unexpected, whatever the names of services are.
 ///
 /// # Panics
 /// When text of a service became syntax.

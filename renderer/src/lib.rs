@@ -1,7 +1,7 @@
-//! Renderers: what turns the desired services into what a kernel does, or into text that says so.
+//! Renderers turn the desired services into kernel state, or into text that describes it.
 //!
-//! Planning is pure: a service becomes ordered values. Values are compared with what was applied before. Only an applier
-//! does I/O.
+//! Planning is pure: a service becomes ordered values. Values are compared with what was applied before. Only an applier does
+//! I/O.
 
 mod conntrack;
 pub mod dry_run;

@@ -1,4 +1,4 @@
-//! The addresses of this node's interfaces, as the kernel has them and as they come and go.
+//! The addresses of this node's interfaces, listed and watched.
 
 use std::{collections::BTreeSet, io, net::IpAddr};
 
@@ -15,24 +15,23 @@ use rtnetlink::{
 use thiserror::Error;
 use tokio::task::JoinHandle;
 
-/// Why the addresses are not known.
+/// Why the addresses are unknown.
 #[derive(Debug, Error)]
 pub enum LocalAddressesError {
-    /// There is no socket to the kernel.
+    /// No socket to the kernel.
     #[error("failed to open a netlink socket: {0}")]
     Open(#[from] io::Error),
     /// The kernel did not list them.
     #[error("the kernel does not list the addresses of the interfaces: {0}")]
     List(#[from] rtnetlink::Error),
-    /// The socket has come to its end.
+    /// The socket was closed.
     #[error("the kernel has ended the netlink connection")]
     Ended,
 }
 
-/// Follows the addresses of this node's interfaces.
+/// Watches the addresses of this node's interfaces.
 ///
-/// A notification only says that something has changed: the addresses are listed again then. So none that is lost, or
-/// that comes in another order, can make the set wrong.
+/// A notification only triggers a new list. So the set is right even if notifications are lost or reordered.
 #[derive(Debug)]
 pub struct LocalAddresses {
     current: BTreeSet<IpAddr>,
@@ -42,13 +41,13 @@ pub struct LocalAddresses {
 }
 
 impl LocalAddresses {
-    /// Begins to follow them. Needs a Tokio runtime.
+    /// Starts to watch them. Needs a Tokio runtime.
     ///
     /// # Errors
-    /// When the kernel cannot be asked.
+    /// When the kernel does not answer.
     pub async fn open() -> Result<Self, LocalAddressesError> {
         let groups = [MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr];
-        // From here on nothing is missed that comes after the list.
+        // Subscribed before the list, so that no change after it is missed.
         let (connection, handle, notifications) = new_multicast_connection(&groups)?;
         let connection = tokio::spawn(connection);
         let mut addresses = Self { current: BTreeSet::new(), handle, notifications, connection };
@@ -56,7 +55,7 @@ impl LocalAddresses {
         Ok(addresses)
     }
 
-    /// The addresses as last listed, of all interfaces and both families, loopback and link-local ones too.
+    /// The addresses as last listed, of all interfaces and both families, including loopback and link-local ones.
     pub const fn current(&self) -> &BTreeSet<IpAddr> {
         &self.current
     }
@@ -64,11 +63,11 @@ impl LocalAddresses {
     /// Waits until they differ, and returns them.
     ///
     /// # Errors
-    /// When the kernel can no longer be asked; open another then.
+    /// When the kernel no longer answers; open another watch then.
     pub async fn changed(&mut self) -> Result<&BTreeSet<IpAddr>, LocalAddressesError> {
         loop {
             self.notifications.next().await.ok_or(LocalAddressesError::Ended)?;
-            // What has come meanwhile says no more than the first.
+            // Further notifications add nothing to the first.
             while self.notifications.try_recv().is_ok() {}
             let listed = self.list().await?;
             if listed != self.current {
@@ -90,7 +89,7 @@ impl Drop for LocalAddresses {
     }
 }
 
-/// On a point-to-point link `IFA_ADDRESS` is the peer's, and `IFA_LOCAL` ours; elsewhere IPv6 has only the first.
+/// On a point-to-point link `IFA_ADDRESS` is the peer's, and `IFA_LOCAL` ours; on other links IPv6 has only the first.
 fn own_address(message: &AddressMessage) -> Option<IpAddr> {
     let local = message.attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Local(address) => Some(*address),

@@ -1,9 +1,8 @@
-//! Finds the services that make a renderer fail without a word on which: in front of any renderer.
+//! Finds the services that make a renderer fail if the error does not name them. Wraps any renderer.
 //!
-//! A renderer that is told which service is to blame leaves that one out itself. Where nobody tells, the renderer goes back
-//! to what was in force, and what came with the failed call is applied in halves, and halves of those that fail, until
-//! single services are found. They are left out and reported, what was in force of them stays, and they are tried again
-//! when they change and with each resync.
+//! A renderer that knows which service is to blame leaves that one out itself. Otherwise this returns to the last good state
+//! and applies the failed changes in halves, and halves of those that fail, until single services are found. They are left out
+//! and reported, keep their last good state, and are tried again when they change and with each resync.
 
 #[cfg(test)]
 mod tests;
@@ -15,36 +14,36 @@ use tracing::warn;
 
 use crate::{Description, Rejected, RenderError, Renderer, Report, Verifier, Watch};
 
-/// More than that is no matter of single services.
+/// If more services fail, the cause lies elsewhere.
 const MAX_ISOLATED_SERVICES: usize = 200;
-/// So often a first resync must have failed in a row before services are looked for. There is nothing to go back to then:
-/// what an earlier run left in place goes until its service is found to be good.
+/// A first resync must fail so often in a row before services are isolated. There is no last good state then: what an earlier
+/// run left in place is removed until its service is found to be good.
 const FAILED_RESYNCS_BEFORE_ISOLATION: u32 = 5;
 
 /// A renderer without the services that make it fail.
 #[derive(Debug)]
 pub struct PoisonIsolator<R> {
     inner: R,
-    /// What was applied last, and is where a search begins; none if nothing was.
+    /// The state that was applied last, where a search begins; none if there is none.
     in_force: Option<Snapshot>,
-    /// Why each service is left out.
+    /// The reason why each service is left out.
     refused: BTreeMap<ServiceId, String>,
-    /// Resyncs in a row that failed with nothing in force.
+    /// Failed resyncs in a row without an applied state.
     failures: u32,
 }
 
 type Services = BTreeMap<ServiceId, ServiceChange>;
 
 impl<R: Renderer> PoisonIsolator<R> {
-    /// Puts the search in front of a renderer.
+    /// Wraps a renderer.
     pub const fn new(inner: R) -> Self {
         Self { inner, in_force: None, refused: BTreeMap::new(), failures: 0 }
     }
 
-    /// Applies what can be applied of `changes`, after `error`.
+    /// Applies as much of `changes` as possible, after `error`.
     ///
     /// # Errors
-    /// When it has nothing to do with services. What was in force then is where the next search begins.
+    /// When the failure is not caused by services. The next search then begins with the last applied state.
     fn search(
         &mut self,
         mut in_force: Snapshot,
@@ -85,7 +84,7 @@ impl<R: Renderer> PoisonIsolator<R> {
             if failures > MAX_ISOLATED_SERVICES {
                 return Err(error);
             }
-            // Should this fail, it is no matter of services.
+            // If this fails, services are not the cause.
             add(&mut report, self.inner.resync(in_force)?);
             let mut services = part.services;
             match services.len() {
@@ -99,12 +98,12 @@ impl<R: Renderer> PoisonIsolator<R> {
                 }
             }
         }
-        // Where an address went from one service to another, the halves may have come in the wrong order.
+        // If an address moved between services, the halves may have been applied in the wrong order.
         add(&mut report, self.inner.resync(in_force)?);
         Ok(report)
     }
 
-    /// The changes with what is in force of services that were left out, and are tried again now.
+    /// The changes, extended by the current state of services that were left out and are tried again now.
     fn try_again(&mut self, changes: &ChangeSet, in_force: &Snapshot) -> ChangeSet {
         let mut changes = changes.clone();
         let tried_again = changes.services.iter_mut().filter(|(id, _)| self.refused.remove(*id).is_some());
@@ -121,7 +120,7 @@ impl<R: Renderer> PoisonIsolator<R> {
         }
     }
 
-    /// The report with those that are left out.
+    /// Adds the services that are left out to the report.
     fn with_refused(&self, mut report: Report) -> Report {
         let is_known = |id| self.in_force.as_ref().is_some_and(|known| known.services.contains_key(id));
         report.rejected.extend(self.refused.iter().map(|(id, reason)| Rejected {
@@ -132,7 +131,7 @@ impl<R: Renderer> PoisonIsolator<R> {
         report
     }
 
-    /// What is wanted, but of services that are left out what is in force.
+    /// The desired state, but with the current state of services that are left out.
     fn without_refused(&self, wanted: &Snapshot) -> Snapshot {
         let mut snapshot = wanted.clone();
         for id in self.refused.keys() {
@@ -145,7 +144,7 @@ impl<R: Renderer> PoisonIsolator<R> {
     }
 }
 
-/// What both calls did. What is left out is what the later one says.
+/// Sums up both reports. The later one says what is left out.
 fn add(report: &mut Report, later: Report) {
     report.added += later.added;
     report.removed += later.removed;
@@ -175,7 +174,7 @@ impl<R: Renderer> Renderer for PoisonIsolator<R> {
                 self.in_force = Some(snapshot.clone());
                 report
             }
-            // A need of every service is none's fault.
+            // If every service needs it, no service is to blame.
             (Err(error @ RenderError::MissingModules { .. }), known) => {
                 self.in_force = known;
                 return Err(error);

@@ -11,16 +11,16 @@ use crate::{
 /// The names that can be registered, in the order in which they are documented.
 pub const NAMES: [&str; 3] = ["nftables", "route", "dry-run"];
 
-/// What renderers are told once.
+/// The options of renderers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Nobody else can change or remove the table of the renderer `nftables`, if the kernel can do that.
+    /// No other process can change or remove the table of the renderer `nftables`, if the kernel supports that.
     pub own_table: bool,
-    /// Of the renderer `route`.
+    /// The options of the renderer `route`.
     pub route: RouteOptions,
 }
 
-/// A new renderer by its name; none if there is no such renderer.
+/// Creates a renderer by its name; none for an unknown name.
 pub fn create(name: &str, options: Options) -> Option<Box<dyn Renderer>> {
     match name {
         "nftables" if options.own_table => Some(Box::new(PoisonIsolator::new(Nftables::owning()))),

@@ -14,42 +14,42 @@ pub trait Renderer: Send {
     /// The name under which it is registered, as in `--renderers nftables`.
     fn name(&self) -> &'static str;
 
-    /// Reads what is there while it is not known yet what is wanted, so that the first resync takes less time. Called before
-    /// it at most; what goes wrong here goes wrong there too, and is reported then.
+    /// Reads the existing state before the desired state is known, so that the first resync takes less time. At most called
+    /// before that; an error occurs again in the resync, and is reported there.
     fn prepare(&mut self) {}
 
-    /// Makes the dataplane equal to `snapshot`, whatever was there before; what is right already is left alone.
+    /// Makes the dataplane equal to `snapshot`, whatever it is now; what is right already is not touched.
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError>;
 
-    /// Applies what changed since the last successful call.
+    /// Applies the changes since the last successful call.
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError>;
 
-    /// Starts to listen to what others do to this dataplane; none where nothing can be heard. Called before the first
-    /// resync, so that no change is missed, and before another one when a watch has ended.
+    /// Starts to watch for foreign changes of this dataplane; none if that is not possible. Called before the first resync, so
+    /// that no change is missed, and again after a watch has ended.
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
         Ok(None)
     }
 
-    /// Undoes what others did, as the watch has heard. `snapshot` is what a resync would be given now; what was given in
-    /// updates may be older.
+    /// Undoes foreign changes that the watch has reported. `snapshot` is the current desired state; that of earlier updates may
+    /// be older.
     fn heal(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
         self.resync(snapshot)
     }
 
-    /// What reads this dataplane back from the kernel and shares nothing with this renderer; none where there is nothing
-    /// to read.
+    /// A verifier that reads this dataplane back from the kernel and shares nothing with this renderer; none if there is
+    /// nothing to read.
     fn verifier(&self) -> Option<Box<dyn Verifier>> {
         None
     }
 
-    /// What is applied now, for people and for tests.
+    /// The applied state, for people and for tests.
     fn describe(&self) -> Description;
 
     /// Removes everything this renderer ever put in place, and nothing else. Works without a resync before it.
     fn cleanup(&mut self) -> Result<Report, RenderError>;
 }
 
-/// What one call did.
+/// The result of one call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Things added (elements, rules, routes).
@@ -60,13 +60,13 @@ pub struct Report {
     pub transactions: usize,
     /// Bytes sent to the kernel.
     pub bytes: usize,
-    /// When the first transaction was handed to the kernel; none if there was none, or the renderer has no kernel.
+    /// When the first transaction was sent to the kernel; none without a transaction or a kernel.
     #[serde(skip)]
     pub sent: Option<Instant>,
-    /// What the administrator should know about this machine, for people; the renderer changes nothing about it.
+    /// Advice to the administrator about this machine; the renderer changes nothing about it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// All objects that are left out at present because they cannot be rendered; the rest is in.
+    /// All objects that are currently left out because they cannot be rendered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<Rejected>,
 }
@@ -78,11 +78,11 @@ pub struct Rejected {
     pub service: ServiceId,
     /// Why.
     pub reason: String,
-    /// What is used meanwhile: `last good`, `nothing`, or [`LEFT_TO_NFTABLES`].
+    /// The state that is used instead: `last good`, `nothing`, or [`LEFT_TO_NFTABLES`].
     pub in_force: &'static str,
 }
 
-/// In force is what the renderer `nftables` does: the renderer `route` cannot carry the service at present.
+/// The renderer `nftables` serves it instead: the renderer `route` cannot carry the service at present.
 pub const LEFT_TO_NFTABLES: &str = "nftables";
 
 /// What a renderer has applied.

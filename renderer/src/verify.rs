@@ -1,4 +1,4 @@
-//! Verification: whether the kernel holds what services require, and nothing else.
+//! Verification: checks that the kernel holds exactly what services require.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -9,33 +9,33 @@ use crate::RenderError;
 
 /// Reads one kind of dataplane from the kernel, and compares it with what services require.
 ///
-/// It shares nothing with the renderer that programs that dataplane, neither memory nor socket: it can run on a thread of
-/// its own while the other one works. What is on its way then looks like drift; see [`Confirmation`].
+/// It shares neither memory nor a socket with the renderer of that dataplane: it can run on its own thread while the other one
+/// works. Changes in progress then look like drift; see [`Confirmation`].
 pub trait Verifier: Send {
     /// Every difference between the kernel and `snapshot`.
     fn verify(&mut self, snapshot: &Snapshot) -> Result<Verification, RenderError>;
 }
 
-/// What one look at the kernel has shown.
+/// The result of one comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Verification {
     /// How many things were compared: elements, chains, rules, routes.
     pub checked: usize,
-    /// What is not as it must be.
+    /// All differences.
     pub drift: BTreeSet<Drift>,
 }
 
-/// One thing that is not as it must be.
+/// One difference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Drift {
-    /// Whose it is; none if no service asks for it.
+    /// The service concerned; none if no service asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceId>,
-    /// Where it is, as in `map backends4` or `table 67`.
+    /// The place, as in `map backends4` or `table 67`.
     pub place: String,
-    /// What it is, as nft or `ip route` have it.
+    /// The element, in the format of nft or `ip route`.
     pub element: String,
-    /// What is wrong with it.
+    /// The kind of difference.
     pub deviation: Deviation,
 }
 
@@ -53,19 +53,19 @@ impl fmt::Display for Drift {
     }
 }
 
-/// What is wrong with something.
+/// The kind of a difference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deviation {
-    /// It must be there, and is not.
+    /// It is missing.
     Missing,
-    /// It is there, and must not be.
+    /// It must not exist.
     Foreign,
-    /// It is there, and not as it must be: how it is, and how it must be.
+    /// It exists with another content: the actual and the desired one.
     Different(String),
 }
 
 impl Deviation {
-    /// In one word.
+    /// As one word.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Missing => "missing",
@@ -74,7 +74,7 @@ impl Deviation {
         }
     }
 
-    /// In which way it is different; empty if there is nothing more to say.
+    /// The details; empty if there are none.
     pub fn detail(&self) -> &str {
         if let Self::Different(detail) = self { detail } else { "" }
     }
@@ -89,19 +89,19 @@ impl Serialize for Deviation {
     }
 }
 
-/// Tells drift from changes that are on their way: looks again, and keeps what is wrong each time in the same way.
+/// Distinguishes drift from changes in progress: compares repeatedly, and keeps the differences that stay the same.
 #[derive(Debug, Clone, Default)]
 pub struct Confirmation {
     looks: usize,
-    /// What was wrong at every look so far.
+    /// Differences found by every comparison so far.
     suspects: BTreeSet<Drift>,
 }
 
 impl Confirmation {
-    /// So many looks, with a pause between them, confirm drift.
+    /// The number of comparisons, with a pause between them, that confirm drift.
     pub const LOOKS: usize = 3;
 
-    /// Takes in what one look has shown. None if it takes another one to tell; else all that was wrong at every look.
+    /// Adds the result of one comparison. None if another one is needed; else the differences found by all of them.
     pub fn take(&mut self, found: BTreeSet<Drift>) -> Option<BTreeSet<Drift>> {
         self.suspects =
             if self.looks == 0 { found } else { self.suspects.intersection(&found).cloned().collect() };

@@ -1,24 +1,24 @@
-//! Changes that others make to a renderer's dataplane: what every renderer tells of them in the same words.
+//! Foreign changes of a renderer's dataplane, in a form that is common to all renderers.
 
 use std::fmt;
 
 use crate::RenderError;
 
-/// Hears of changes that others make to the dataplane of one renderer. It has a thread of its own.
+/// Watches foreign changes of the dataplane of one renderer. It has its own thread.
 pub trait Watch: Send {
-    /// Waits for the next change by others. None when the renderer is gone, and with it what there is to watch.
+    /// Waits for the next foreign change. None when the renderer is gone.
     ///
     /// # Errors
-    /// When nothing can be heard any more. Then a new watch must be asked for, and a resync must follow.
+    /// When nothing can be watched any more. Then a new watch must be started, followed by a resync.
     fn next(&mut self) -> Result<Option<ForeignChange>, RenderError>;
 }
 
-/// Something that others did to a renderer's dataplane.
+/// A foreign change of a renderer's dataplane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignChange {
-    /// What was done, for people: "deleted the table".
+    /// The change, for people: "deleted the table".
     pub what: String,
-    /// Who did it, where the kernel says so.
+    /// The process that made it, if the kernel reports it.
     pub by: Option<Process>,
 }
 
@@ -31,12 +31,12 @@ impl fmt::Display for ForeignChange {
     }
 }
 
-/// A process, as the kernel names it.
+/// A process, as reported by the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// The name of its thread, at most 15 bytes. A process chooses its name, so this is no proof.
+    /// The name of its thread, at most 15 bytes. A process can choose its name, so this is no proof.
     pub name: String,
-    /// Its number in the first pid namespace.
+    /// Its id in the first pid namespace.
     pub pid: u32,
 }
 

@@ -1,4 +1,4 @@
-//! One flow of the kernel's table: where it was sent, and who answers.
+//! One flow of the kernel's conntrack table: its destination and its backend.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,31 +10,31 @@ use super::constants::{
 };
 use crate::netlink::Attributes;
 
-/// A flow as conntrack knows it.
+/// A flow of conntrack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Flow<'a> {
     pub(super) protocol: Protocol,
-    /// Where the client sends to.
+    /// The destination that the client sends to.
     pub(super) destination: SocketAddr,
-    /// Who answers: the backend, or the destination itself where nothing was translated.
+    /// The backend that replies, or the destination itself without translation.
     pub(super) backend: SocketAddr,
-    /// There was a packet in the other direction.
+    /// A reply was seen.
     pub(super) answered: bool,
     pub(super) identity: Identity<'a>,
 }
 
-/// What the kernel needs to find this very flow, in its own words.
+/// The attributes by which the kernel finds exactly this flow, in their encoded form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity<'a> {
     /// The payload of `CTA_TUPLE_ORIG`.
     pub(super) tuple: &'a [u8],
-    /// Tells it from a later flow with the same tuple.
+    /// Distinguishes it from a later flow with the same tuple.
     pub(super) id: &'a [u8],
 }
 
 impl<'a> Flow<'a> {
-    /// Reads a flow; none for protocols that no service has, and for other zones than the default one. Those belong to
-    /// others, who see the same packets before or after our rules.
+    /// Reads a flow; none for protocols that no service has, and for zones other than the default one. Other zones belong to
+    /// other programs, which see the same packets before or after our rules.
     pub(super) fn read(attributes: Attributes<'a>) -> Option<Self> {
         if attributes.get(ZONE).is_some() {
             return None;
@@ -55,7 +55,7 @@ impl<'a> Flow<'a> {
         Some(Self { protocol, destination, backend, answered, identity })
     }
 
-    /// Its destination was translated: it goes through a service.
+    /// Its destination was translated: it uses a service.
     pub(super) fn is_translated(&self) -> bool {
         self.destination != self.backend
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::netlink::Writer;
 
-    /// A UDP flow from 10.0.0.9:4000 to 10.96.0.1:53 that 10.244.1.7:5353 answers.
+    /// A UDP flow from 10.0.0.9:4000 to 10.96.0.1:53 with replies from 10.244.1.7:5353.
     fn flow(protocol: u8, zone: Option<u8>) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes);

@@ -1,9 +1,9 @@
-//! Laws of messages of conntrack.
+//! Laws of conntrack messages.
 
 use super::{constants::NFNL_SUBSYS_CTNETLINK, flow::Flow};
 use crate::netlink::message::messages;
 
-/// All of it is read or passed over.
+/// Any input is read or ignored, without a panic.
 pub(crate) fn flows(input: &[u8]) {
     let objects = messages(input).filter_map(|message| message.object(NFNL_SUBSYS_CTNETLINK));
     for flow in objects.filter_map(Flow::read) {

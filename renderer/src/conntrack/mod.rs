@@ -1,7 +1,7 @@
-//! Stale flows: what the kernel's connection tracking remembers of backends and services that are gone is deleted.
+//! Stale flows: deletes conntrack entries of removed backends and services.
 //!
-//! A flow keeps the translation that its first packet got. Where its backend is gone, the next packets go nowhere until
-//! the flow times out, and each of them puts that off.
+//! A flow keeps the translation of its first packet. If its backend is gone, its packets go nowhere until the flow times out,
+//! and each of them renews the timeout.
 //!
 //! ```text
 //! programmed changes ─ reaper ═► worker (a thread) ─ stale ─► suspects ─ netlink ─► dump, compare, delete

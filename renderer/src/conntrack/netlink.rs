@@ -1,4 +1,4 @@
-//! The kernel's table of flows: streamed, compared, and relieved of what is stale.
+//! Streams the kernel's flow table, and deletes the stale flows of it.
 
 use std::io;
 
@@ -20,13 +20,13 @@ use crate::{
     nftables::Family,
 };
 
-/// How often a dump that the kernel calls inconsistent is repeated.
+/// How often an inconsistent dump is repeated.
 const DUMP_TRIES: usize = 5;
 const ENOENT: i32 = 2;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
-/// Two sockets to the same table: one is in the middle of a dump while the other deletes.
+/// Two sockets to the same table: one dumps while the other deletes.
 #[derive(Debug)]
 pub(super) struct FlowTable {
     dump: Socket,
@@ -38,9 +38,9 @@ impl FlowTable {
         Ok(Self { dump: Socket::open()?, delete: Socket::open()? })
     }
 
-    /// Looks at the flows of one family and protocol, and deletes those that are stale. Returns how many that were.
+    /// Examines the flows of one family and protocol, and deletes the stale ones. Returns their number.
     ///
-    /// The table is never held in memory: it passes by in pieces of 32 KiB, and stale flows go piece by piece.
+    /// The table is never held in memory: it is streamed in pieces of 32 KiB, and stale flows are deleted piece by piece.
     pub(super) fn delete_stale(
         &mut self,
         family: Family,
@@ -66,7 +66,7 @@ impl FlowTable {
         let narrow = dump_request(family, |request| filter(request, protocol, scope));
         for _ in 0..DUMP_TRIES {
             let consistent = match dump.stream(&narrow, &mut each) {
-                // A kernel that knows no such filter.
+                // This kernel does not support the filter.
                 Err(NetlinkError::Refused { .. }) => dump.stream(&dump_request(family, |_| ()), &mut each)?,
                 result => result?,
             };
@@ -94,8 +94,8 @@ fn dump_request(family: Family, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     request
 }
 
-/// Has the kernel leave out what is of no interest. Kernels before 5.8 ignore the protocol, those before 5.13 the status;
-/// so all is checked again by whoever reads.
+/// Asks the kernel to leave out flows of no interest. Kernels before 5.8 ignore the protocol, those before 5.13 the status; so
+/// the reader checks everything again.
 fn filter(request: &mut Writer<'_>, protocol: Protocol, scope: Scope) {
     request.nested(TUPLE_ORIG, |tuple| {
         tuple.nested(TUPLE_PROTO, |ports| ports.u8(PROTO_NUM, protocol.number()));
@@ -107,7 +107,7 @@ fn filter(request: &mut Writer<'_>, protocol: Protocol, scope: Scope) {
     }
 }
 
-/// Deletes these flows, and no other that may have taken the place of one. Returns how many were still there.
+/// Deletes exactly these flows, and no newer flow with the same tuple. Returns how many still existed.
 fn delete_flows(socket: &mut Socket, flows: &[Flow<'_>]) -> Result<usize, NetlinkError> {
     if flows.is_empty() {
         return Ok(0);
@@ -132,7 +132,7 @@ fn delete_flows(socket: &mut Socket, flows: &[Flow<'_>]) -> Result<usize, Netlin
             heard += 1;
             match -message.error_code() {
                 0 => deleted += 1,
-                // It ended by itself.
+                // It has ended already.
                 ENOENT => {}
                 code => refusal = Some(code),
             }

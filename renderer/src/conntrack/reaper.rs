@@ -1,4 +1,4 @@
-//! The near end of the thread that deletes stale flows: programming hands over what changed, and never waits.
+//! The handle of the thread that deletes stale flows. Programming passes changes to it, and never waits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,55 +20,55 @@ use super::{
 };
 use crate::nftables::FrontendKey;
 
-/// Requests that wait while the thread is busy. It looks for new ones between any two flows, so the queue fills only if the
+/// Requests that can wait while the thread is busy. It receives new ones between any two flows, so the queue fills only if the
 /// kernel takes longer for one piece of a dump than programming takes for a thousand changes.
 const QUEUE: usize = 1024;
 
 /// All services by their id.
 pub(super) type Services = BTreeMap<ServiceId, Arc<ContivService>>;
 
-/// What is being programmed.
+/// A message to the thread.
 #[derive(Debug)]
 pub(super) enum Request {
-    /// These services will be.
+    /// These services are about to be programmed.
     Coming(Vec<Arc<ContivService>>),
-    /// These changes were.
+    /// These changes were programmed.
     Changed(BTreeMap<ServiceId, ServiceChange>),
-    /// Everything was.
+    /// Everything was programmed.
     Reconciled {
         services: Services,
         node_ips: BTreeSet<IpAddr>,
-        /// What was found programmed, by whomever that was.
+        /// The backends that were programmed before, by whichever process.
         found: Vec<(FrontendKey, Backends)>,
     },
 }
 
-/// What became of it all, since the start.
+/// Counters since the start.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
-    /// Dumps of the flows of one family and protocol, the repeated ones too.
+    /// Dumps of the flows of one family and protocol, including repeated ones.
     pub(super) searches: AtomicUsize,
     pub(super) deleted: AtomicUsize,
     pub(super) failures: AtomicUsize,
 }
 
-/// Starts the thread with the first request, in the network namespace of the caller. Dropped, it lets the thread finish
-/// what it was asked for.
+/// Starts the thread with the first request, in the network namespace of the caller. When it is dropped, the thread finishes
+/// its pending requests.
 #[derive(Debug, Default)]
 pub(crate) struct StaleFlowReaper {
     queue: Option<SyncSender<Request>>,
     node_ips: BTreeSet<IpAddr>,
-    /// A look at what changed does not do any more: the next request must be about everything.
+    /// A request about changes was lost: the next request must cover everything.
     incomplete: bool,
     seqlock: Arc<ProgrammingSeqlock>,
     totals: Arc<Totals>,
 }
 
 impl StaleFlowReaper {
-    /// Before these services are programmed, which lasts until what is returned is dropped: a search that goes on meanwhile can
-    /// meet flows to their backends before it hears that they are programmed.
+    /// Announces services before they are programmed. Programming lasts until the returned value is dropped: a search that runs
+    /// meanwhile can meet flows to their backends before it receives the changes.
     ///
-    /// Nothing is sent where no search goes on, which is most of the time: it would hold the programming up.
+    /// Nothing is sent unless a search runs, which is rare: sending would delay the programming.
     pub(crate) fn coming<'a>(
         &mut self,
         services: impl Iterator<Item = &'a Arc<ContivService>>,
@@ -85,7 +85,7 @@ impl StaleFlowReaper {
         programming
     }
 
-    /// After a change was programmed. `services` are those after it.
+    /// Reports changes that were programmed. `services` are those after them.
     pub(crate) fn changed(&mut self, changes: &ChangeSet, services: &Services) {
         if let Some(node) = changes.node.as_ref().filter(|node| node.node_ips != self.node_ips) {
             self.node_ips.clone_from(&node.node_ips);
@@ -99,14 +99,14 @@ impl StaleFlowReaper {
         }
     }
 
-    /// After everything was programmed anew. `found` is what was there before: backends by frontend.
+    /// Reports that everything was programmed. `found` are the backends by frontend that were there before.
     pub(crate) fn reconciled(&mut self, snapshot: &Snapshot, found: Vec<(FrontendKey, Backends)>) {
         self.node_ips.clone_from(&snapshot.node.node_ips);
         let (services, node_ips) = (snapshot.services.clone(), self.node_ips.clone());
         self.send(Request::Reconciled { services, node_ips, found });
     }
 
-    /// Searches, flows deleted, and searches that failed, by name.
+    /// Searches, deleted flows, and failed searches, by name.
     pub(crate) fn totals(&self) -> [(&'static str, usize); 3] {
         let Totals { searches, deleted, failures, .. } = &*self.totals;
         let totals = [
@@ -121,7 +121,7 @@ impl StaleFlowReaper {
         let Some(queue) = self.queue.take().or_else(|| self.start()) else { return };
         let refused = queue.try_send(request).err();
         self.incomplete = refused.is_some();
-        // The next request starts the thread again if it is gone.
+        // If the thread is gone, the next request starts it again.
         if !matches!(refused, Some(TrySendError::Disconnected(_))) {
             self.queue = Some(queue);
         }
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// A reaper whose thread is the test, with room for one request.
+    /// A reaper whose thread is the test, with space for one request.
     fn reaper() -> (StaleFlowReaper, Receiver<Request>) {
         let (queue, requests) = sync_channel(1);
         (StaleFlowReaper { queue: Some(queue), ..StaleFlowReaper::default() }, requests)
@@ -171,7 +171,7 @@ mod tests {
         reaper.changed(&changes, &services);
         assert!(matches!(requests.try_recv(), Ok(Request::Changed(_))));
         assert!(requests.try_recv().is_err(), "the second did not fit");
-        // An announcement goes through, and does not make up for what was lost.
+        // An announcement is sent, but does not replace the request that was lost.
         Arc::clone(&reaper.seqlock).search(|| drop(reaper.coming(services.values())));
         assert!(matches!(requests.try_recv(), Ok(Request::Coming(_))));
         reaper.changed(&ChangeSet::default(), &services);

@@ -1,8 +1,9 @@
-//! How programming and the search for stale flows keep out of each other's way without waiting for each other.
+//! A sequence lock that keeps programming and the search for stale flows apart, without making programming wait.
 //!
-//! A search that meets a flow to a backend which is being programmed, and of which it has not heard, would take it for stale. So
-//! each says that it begins and only then looks at the other: at least one of the two sees that they overlap. Programming
-//! that sees a search announces what comes; a search that sees programming waits for the end of that one alone.
+//! A search that meets a flow to a backend that is being programmed, and that it has not been told about, would delete it as
+//! stale. So each side first marks its own begin and then looks at the other side: at least one of the two sees that they
+//! overlap. Programming that sees a search announces its services; a search that sees programming waits for the end of just
+//! that one.
 
 use std::{
     sync::{
@@ -13,31 +14,31 @@ use std::{
     time::Duration,
 };
 
-/// Most changes are programmed in less than this.
+/// Most changes are programmed within this time.
 const SPIN_INTERVAL: Duration = Duration::from_micros(200);
 
-/// What the two know of each other.
+/// The state that both sides share.
 #[derive(Debug, Default)]
 pub(super) struct ProgrammingSeqlock {
-    /// How often programming has begun or ended: odd while it goes on.
+    /// How often programming has begun or ended: odd while it runs.
     programming: AtomicUsize,
     searching: AtomicBool,
 }
 
-/// Something is being programmed as long as this lives.
+/// A guard: programming runs as long as this lives.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Programming(Arc<ProgrammingSeqlock>);
 
 impl ProgrammingSeqlock {
-    /// Programming begins, of which there is one at a time. True if a search goes on, which must hear what comes.
+    /// Begins programming; only one runs at a time. True if a search is running, which must be told about the services.
     pub(super) fn program(self: &Arc<Self>) -> (Programming, bool) {
-        // Sequentially consistent, as all here: otherwise each could miss that the other has begun.
+        // Sequentially consistent, like everything here: otherwise each side could miss that the other has begun.
         self.programming.fetch_add(1, Ordering::SeqCst);
         (Programming(Arc::clone(self)), self.searching.load(Ordering::SeqCst))
     }
 
-    /// Runs a search when what is being programmed has ended. What is programmed from now on is announced.
+    /// Runs a search after the current programming has ended. Programming that begins later is announced.
     pub(super) fn search<T>(&self, search: impl FnOnce() -> T) -> T {
         self.searching.store(true, Ordering::SeqCst);
         let now = self.programming.load(Ordering::SeqCst);
@@ -99,7 +100,7 @@ mod tests {
         });
         let mut programming = first;
         while !search.is_finished() {
-            // One begins right when the other has ended.
+            // A programming begins right after the other has ended.
             drop(programming);
             programming = seqlock.program().0;
             thread::yield_now();

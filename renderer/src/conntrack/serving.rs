@@ -1,4 +1,4 @@
-//! Which backends serve which frontend: by a service, and by what is programmed.
+//! Which backends serve a frontend: those of a service, and those that are programmed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,12 +9,12 @@ use contiv_model::{Backend, ContivService, ServicePort};
 
 use crate::nftables::{Element, Family, FrontendKey, Value, plan};
 
-/// Backends of one frontend, of its family.
+/// Backends of one frontend, all of its family.
 pub(crate) type Backends = BTreeSet<SocketAddr>;
 
-/// The frontends that `service` is programmed with, each with every backend that serves its port. Which of them new
-/// connections reach is no matter: a flow that goes to another one works and stays, whatever policies, topology and
-/// readiness say now. kube-proxy does the same.
+/// The frontends that `service` is programmed with, each with all backends of its port. Which of them new connections reach
+/// does not matter: a flow to any other one works and stays, whatever policies, topology and readiness are now. kube-proxy does
+/// the same.
 pub(super) fn serving(service: &ContivService) -> BTreeMap<FrontendKey, Backends> {
     let port_of = |frontend: &FrontendKey| {
         let has = |port: &&ServicePort| {
@@ -28,7 +28,7 @@ pub(super) fn serving(service: &ContivService) -> BTreeMap<FrontendKey, Backends
         let of_family = backends.filter(|backend| Family::of(&backend.address) == frontend.family());
         of_family.map(Backend::endpoint).collect()
     };
-    // Where routes carry it, flows that are not translated are right too: their backends have the service's address.
+    // If routes carry it, untranslated flows are right too: their backends have the service's address.
     let untranslated = |frontend: &FrontendKey| {
         let is_routed = !frontend.is_node_port() && service.assignment.addresses.routes();
         is_routed.then(|| SocketAddr::new(frontend.address, frontend.port))
@@ -42,7 +42,7 @@ pub(super) fn serving(service: &ContivService) -> BTreeMap<FrontendKey, Backends
     frontends.map(|frontend| (frontend, all(&frontend))).collect()
 }
 
-/// The backends that a frontend's elements lead to.
+/// The backends in a frontend's elements.
 pub(crate) fn programmed(elements: &[Element]) -> Backends {
     let backend = |element: &Element| match element.value {
         Value::Backend(backend) => Some(backend.into()),

@@ -1,4 +1,4 @@
-//! Which flows are stale. Pure: services before and after in, a judge of flows out.
+//! Decides which flows are stale. Pure: takes services before and after a change, and judges flows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,29 +19,29 @@ pub(super) struct StaleFlowFilter {
     frontends: BTreeMap<FrontendKey, StaleFlowCriteria>,
 }
 
-/// What tells the stale flows of one frontend from the others.
+/// How to recognize the stale flows of one frontend.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct StaleFlowCriteria {
-    /// Who serves the frontend: flows to anyone else are stale. None if the frontend is gone; then others may use its
-    /// address, and only flows to backends that are known to be gone are stale.
+    /// The backends of the frontend: flows to any other are stale. None if the frontend is gone; then other programs may use
+    /// its address, and only flows to backends that are known to be gone are stale.
     serving: Option<Backends>,
-    /// Who served it once and may have flows yet.
+    /// Former backends, which may have flows still.
     gone: Backends,
     /// Connections in use are deleted too.
     reset: bool,
 }
 
 impl StaleFlowCriteria {
-    /// Which flows of its frontend must be looked at.
+    /// Which flows of its frontend must be examined.
     const fn scope(&self, protocol: Protocol) -> Scope {
         if matches!(protocol, Protocol::Udp) || self.reset { Scope::All } else { Scope::Unanswered }
     }
 }
 
-/// Which flows of a family and protocol must be looked at.
+/// Which flows of a family and protocol must be examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scope {
-    /// Only those that nobody has answered.
+    /// Only unanswered ones.
     Unanswered,
     /// All.
     All,
@@ -52,8 +52,8 @@ impl StaleFlowFilter {
         self.frontends.is_empty()
     }
 
-    /// Adds the frontends that lost a backend, came, or went. They replace what was suspected of them before, but for the
-    /// backends that were gone then.
+    /// Adds the frontends that lost a backend, were added or removed. They replace earlier criteria, except for the backends
+    /// that were gone then.
     pub(super) fn add<'a>(&mut self, changes: impl Iterator<Item = &'a ServiceChange> + Clone) {
         let before = changes.clone().filter_map(|change| change.old.as_deref());
         let before: BTreeMap<_, _> = served(before).collect();
@@ -67,7 +67,7 @@ impl StaleFlowFilter {
         }
         for (frontend, (serving, reset)) in after {
             let had = before.get(&frontend).map(|(had, _)| had);
-            // Where there was no backend before, there may be flows that were never translated.
+            // Without a backend before, there may be flows that were never translated.
             let lost_none = had.is_some_and(|had| !had.is_empty() && had.is_subset(&serving));
             if !lost_none || self.frontends.contains_key(&frontend) {
                 let suspicion = self.frontends.entry(frontend).or_default();
@@ -85,14 +85,14 @@ impl StaleFlowFilter {
         }
     }
 
-    /// Adds what a frontend was found programmed with, after everything was added that it is programmed with now.
+    /// Adds the former backends of a frontend, after everything that is programmed now was added.
     pub(super) fn add_found(&mut self, frontend: FrontendKey, had: Backends) {
         if !had.is_empty() {
             self.frontends.entry(frontend).or_default().gone.extend(had);
         }
     }
 
-    /// Takes in what changed since: flows of a new backend can be met before the search for stale ones is over.
+    /// Applies changes made since then: flows of a new backend may be met before the search is over.
     pub(super) fn correct<'a>(&mut self, services: impl Iterator<Item = &'a ContivService>) {
         if self.is_empty() {
             return;
@@ -104,7 +104,7 @@ impl StaleFlowFilter {
         }
     }
 
-    /// Takes in what is about to be programmed: from now on flows to these backends can be right.
+    /// Allows backends that are about to be programmed: from now on flows to them can be right.
     pub(super) fn allow<'a>(&mut self, services: impl Iterator<Item = &'a ContivService>) {
         if self.is_empty() {
             return;
@@ -130,15 +130,15 @@ impl StaleFlowFilter {
         scopes
     }
 
-    /// Whether flows in use are among them. Others have a client that tries again after a second.
+    /// True if flows in use may be among them. The clients of all others try again after a second.
     pub(super) fn are_urgent(&self) -> bool {
         self.frontends.iter().any(|(frontend, suspicion)| suspicion.scope(frontend.protocol) == Scope::All)
     }
 
-    /// Whether the next packet of this flow would go wrong. `node_ips` are the addresses on which node ports answer.
+    /// True if the next packet of this flow would go wrong. `node_ips` are the addresses on which node ports answer.
     ///
-    /// A datagram has no peer to disappoint. Connections are left to end by themselves, unless the service says
-    /// otherwise; but one that nobody has answered yet is no connection: its client tries again, and is to get through.
+    /// Datagram flows can be deleted at any time. Connections are left to end by themselves, unless the service asks for a
+    /// reset; but an unanswered one is no connection yet: its client tries again and should succeed.
     pub(super) fn is_stale(&self, flow: &Flow<'_>, node_ips: &BTreeSet<IpAddr>) -> bool {
         let Some(suspicion) = self.of(flow, node_ips) else { return false };
         let wrong = match &suspicion.serving {
@@ -149,7 +149,7 @@ impl StaleFlowFilter {
         wrong && (free || suspicion.reset && flow.is_translated())
     }
 
-    /// The frontend that a flow came in by: first the very address, then the node ports, as in the rules.
+    /// The frontend that a flow used: first its exact address, then the node ports, as in the rules.
     fn of(&self, flow: &Flow<'_>, node_ips: &BTreeSet<IpAddr>) -> Option<&StaleFlowCriteria> {
         let (address, port, protocol) = (flow.destination.ip(), flow.destination.port(), flow.protocol);
         let node_port = || {

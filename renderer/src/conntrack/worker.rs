@@ -23,21 +23,20 @@ use super::{
 };
 use crate::{netlink::NetlinkError, nftables::Family};
 
-/// After a search the thread rests this many times as long as that took, so that constant change on a node with millions of
-/// flows costs a fifth of one core and not all of it.
+/// After a search the thread rests this many times as long as the search took, so that constant change on a node with millions
+/// of flows costs at most a fifth of one core.
 const REST_FACTOR: u32 = 4;
 const MAX_REST: Duration = Duration::from_secs(1);
-/// How long suspects wait for others where only connections are among them that nobody has answered: their clients try again
-/// after a second. A search takes ten milliseconds even if there is no flow at all, where the kernel's hash table of flows has 262,144
-/// buckets: it goes through all of them.
+/// How long unanswered connections are collected before a search: their clients try again after a second. A search takes ten
+/// milliseconds even without any flow, if the kernel's hash table has 262,144 buckets: it visits all of them.
 const GATHER_DELAY: Duration = Duration::from_millis(50);
-/// So long requests are left in the queue. Woken up by each of them, the thread would take the processor from what is programmed
-/// next.
+/// How long requests stay in the queue. Waking up for each of them would take processor time from the programming of the next
+/// one.
 const WAKE_UP_DELAY: Duration = Duration::from_millis(5);
 const MAX_ATTEMPTS: u32 = 3;
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// What the thread owns.
+/// The state of the thread.
 #[derive(Debug)]
 pub(super) struct Worker {
     requests: Receiver<Request>,
@@ -47,19 +46,19 @@ pub(super) struct Worker {
     totals: Arc<Totals>,
 }
 
-/// What is programmed, and what may be stale by that.
+/// The programmed backends, and the flows that may be stale because of their changes.
 #[derive(Debug, Default)]
 struct State {
     services: Services,
     node_ips: BTreeSet<IpAddr>,
-    /// Searched for now.
+    /// The criteria of the current search.
     current: StaleFlowFilter,
-    /// Those of the next search.
+    /// The criteria of the next search.
     next: StaleFlowFilter,
 }
 
 impl Worker {
-    /// A worker that has nothing to do yet.
+    /// A worker without anything to do.
     pub(super) fn new(
         requests: Receiver<Request>,
         seqlock: Arc<ProgrammingSeqlock>,
@@ -68,7 +67,7 @@ impl Worker {
         Self { requests, state: State::default(), table: None, seqlock, totals }
     }
 
-    /// Serves requests until nobody can send one any more.
+    /// Handles requests until all senders are gone.
     pub(super) fn run(mut self) {
         while let Ok(request) = self.requests.recv() {
             self.state.take_in(request);
@@ -86,7 +85,7 @@ impl Worker {
         }
     }
 
-    /// One look at the flows of each family and protocol concerned. What cannot be deleted is given up: it times out by itself.
+    /// Searches the flows of each family and protocol concerned. A flow that cannot be deleted is left to its timeout.
     fn search(&mut self) {
         self.state.current = mem::take(&mut self.state.next);
         for ((family, protocol), scope) in self.state.current.scopes() {
@@ -133,7 +132,7 @@ impl Worker {
         })
     }
 
-    /// Only takes in requests for a while: until the time or something else is over, or no more can come.
+    /// Only receives requests: until the time has passed, the condition holds, or all senders are gone.
     fn pause(&mut self, length: Duration, is_over: impl Fn(&StaleFlowFilter) -> bool) {
         let end = Instant::now() + length;
         loop {
@@ -148,7 +147,7 @@ impl Worker {
 }
 
 impl State {
-    /// Everything that waits. False when nobody can send more.
+    /// Receives everything that waits. False when all senders are gone.
     fn take_in_all(&mut self, requests: &Receiver<Request>) -> bool {
         loop {
             match requests.try_recv() {

@@ -1,4 +1,4 @@
-//! A snapshot as text, in the three forms of `contiv render`. The same snapshot gives the same bytes.
+//! A snapshot as text, in the three formats of `contiv render`. Deterministic: the same snapshot gives the same bytes.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ pub fn nft(snapshot: &Snapshot) -> String {
     nftables::ruleset(snapshot)
 }
 
-/// The services as renderers see them, and the elements they become.
+/// The services as renderers see them, and their elements.
 pub fn json(snapshot: &Snapshot) -> Value {
     let mut sets: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (set, element) in nftables::element_lines(snapshot) {
@@ -25,7 +25,7 @@ pub fn json(snapshot: &Snapshot) -> Value {
     json!({ "desired": snapshot, "elements": sets })
 }
 
-/// One line for each address of each service port, for people, with the backends that clients outside of this node get.
+/// One line for each address of each service port, for people, with the backends for clients outside of this node.
 pub fn table(snapshot: &Snapshot) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(["SERVICE", "PORT", "ADDRESS", "TYPE", "POLICY", "BACKENDS"]);
@@ -43,7 +43,7 @@ pub fn table(snapshot: &Snapshot) -> String {
             }
         }
     }
-    // The style without borders still pads on both sides.
+    // The style without borders still pads both sides.
     table.lines().map(|line| line.trim_end().trim_start_matches(' ').to_owned() + "\n").collect()
 }
 
@@ -67,7 +67,7 @@ fn addresses(service: &ContivService, port: &ServicePort) -> Vec<Line> {
     cluster.chain(external).chain(node_port).collect()
 }
 
-/// The first few backends that a client outside of this node gets from an address of this family with this policy.
+/// The first few backends for a client outside of this node, from an address of this family with this policy.
 fn backends(port: &ServicePort, ipv4: Option<bool>, policy: TrafficPolicy) -> String {
     const MAX_SHOWN_BACKENDS: usize = 4;
     let of_family = |backend: &&Backend| ipv4.is_none_or(|ipv4| backend.address.is_ipv4() == ipv4);

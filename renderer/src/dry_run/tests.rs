@@ -1,4 +1,4 @@
-//! The three forms, to the letter.
+//! The three formats, byte by byte.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

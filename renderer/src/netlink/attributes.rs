@@ -1,4 +1,4 @@
-//! Netlink attributes, written and read. Source: the kernel's `include/uapi/linux/netlink.h` and `lib/nlattr.c`.
+//! Netlink attributes: writer and reader. Source: the kernel's `include/uapi/linux/netlink.h` and `lib/nlattr.c`.
 
 /// Marks an attribute whose payload is attributes again.
 const NLA_F_NESTED: u16 = 1 << 15;
@@ -23,7 +23,7 @@ impl<'a> Writer<'a> {
         self.pad();
     }
 
-    /// The same for bytes that are put together in place.
+    /// The same for bytes that are written in place.
     pub(crate) fn payload(&mut self, kind: u16, fill: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         self.header(kind, 0);
@@ -32,7 +32,7 @@ impl<'a> Writer<'a> {
         self.pad();
     }
 
-    /// Text with a terminating zero, as the kernel wants names.
+    /// Text with a terminating zero, as the kernel expects names.
     pub(crate) fn text(&mut self, kind: u16, text: &str) {
         self.header(kind, text.len() + 1);
         self.bytes.extend_from_slice(text.as_bytes());
@@ -40,7 +40,7 @@ impl<'a> Writer<'a> {
         self.pad();
     }
 
-    /// A number in network order, as nf_tables wants all its numbers.
+    /// A number in network order, as nf_tables expects all numbers.
     pub(crate) fn u32(&mut self, kind: u16, value: u32) {
         self.bytes(kind, &value.to_be_bytes());
     }
@@ -49,7 +49,7 @@ impl<'a> Writer<'a> {
         self.bytes(kind, &[value]);
     }
 
-    /// An attribute that holds others. The payload must stay below 64 KiB: the length field has 16 bits.
+    /// A nested attribute. The payload must stay below 64 KiB: the length field has 16 bits.
     pub(crate) fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Writer<'_>)) {
         let start = self.bytes.len();
         self.header(kind | NLA_F_NESTED, 0);
@@ -81,7 +81,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The attributes of a message that was received.
+/// The attributes of a received message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 
@@ -91,7 +91,7 @@ impl<'a> Attributes<'a> {
         self.marked().map(|(kind, _, payload)| (kind, payload))
     }
 
-    /// The same, with whether the attribute is marked as one that holds others. [`Writer`] marks them, the kernel may not.
+    /// The same, with whether the attribute is marked as nested. [`Writer`] marks them, the kernel may not.
     pub(crate) fn marked(self) -> impl Iterator<Item = (u16, bool, &'a [u8])> {
         let mut bytes = self.0;
         std::iter::from_fn(move || {

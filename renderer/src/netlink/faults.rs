@@ -1,4 +1,4 @@
-//! Netlink that fails now and then, by seed, beside the real one: for tests of what becomes of the kernel then.
+//! Netlink faults by seed in front of the real kernel, to test what state the kernel ends up in.
 
 use std::{borrow::Cow, io};
 
@@ -7,13 +7,13 @@ use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use crate::faulty::FaultSwitch;
 
-/// What the kernel says when it has no room or is busy.
+/// Errors of a kernel without memory, or busy.
 const ERRORS: [Errno; 3] = [Errno::ENOBUFS, Errno::ENOMEM, Errno::EBUSY];
 
 /// Bytes before the value of an attribute: its length and its kind.
 const ATTRIBUTE_HEADER: usize = 4;
 
-/// Faults of a socket.
+/// The faults of a socket.
 #[derive(Debug)]
 pub struct NetlinkFaults {
     rate: f64,
@@ -22,23 +22,23 @@ pub struct NetlinkFaults {
     missing: Vec<MissingModule>,
 }
 
-/// A kernel module that is missing, by the attribute that asks for it: its kind, and the name of an expression or a chain type.
+/// A missing kernel module, by the attribute that asks for it: its type, and the name of an expression or a chain type.
 pub type MissingModule = (u16, &'static str);
 
 impl NetlinkFaults {
-    /// Each of the faults happens at so many of the calls, from 0 (never) to 1 (always). The same seed and the same calls
-    /// have the same faults.
+    /// Each fault happens at this rate of the calls, from 0 (never) to 1 (always). The same seed and the same calls produce the
+    /// same faults.
     pub fn new(rate: f64, seed: u64, switch: FaultSwitch) -> Self {
         Self { rate, random: StdRng::seed_from_u64(seed), switch, missing: Vec::new() }
     }
 
-    /// The kernel lacks these modules, until the switch is turned off, and nothing else fails.
+    /// The kernel lacks these modules until the switch is turned off; nothing else fails.
     pub fn missing_modules(missing: Vec<MissingModule>, switch: FaultSwitch) -> Self {
         Self { missing, ..Self::new(0.0, 0, switch) }
     }
 
-    /// The request with names that no kernel knows in place of those that belong to a missing module, so that the kernel
-    /// itself answers as if it had none.
+    /// The request with the names of missing modules replaced by unknown names, so that the kernel itself answers as if it had
+    /// no such module.
     pub(super) fn without_modules<'a>(&self, request: &'a [u8]) -> Cow<'a, [u8]> {
         let mut request = Cow::Borrowed(request);
         if self.switch.is_off() {
@@ -60,17 +60,17 @@ impl NetlinkFaults {
         request
     }
 
-    /// The kernel does not take the request.
+    /// The kernel refuses the request.
     pub(super) fn before_sending(&mut self) -> io::Result<()> {
         self.error()
     }
 
-    /// The answer is not read, and stays where it is.
+    /// The answer is not read, and stays in the socket.
     pub(super) fn before_receiving(&mut self) -> io::Result<()> {
         self.error()
     }
 
-    /// The answer gets lost for want of room, or only some of it is read.
+    /// The answer is lost in an overflow, or only a part of it is read.
     pub(super) fn after_receiving(&mut self, received: &mut Vec<u8>) -> io::Result<()> {
         if self.happens() {
             return Err(Errno::ENOBUFS.into());

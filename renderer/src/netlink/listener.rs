@@ -1,12 +1,11 @@
-//! The listening side of netlink: a socket in multicast groups that hears what others do, and not what we do.
+//! Listens to netlink multicast groups for changes by other processes, and ignores our own.
 //!
-//! The kernel names the origin of a notification by the port of the socket that asked for the change. Nobody else can
-//! have our port while our socket is open, so this is what tells our own changes apart; a filter in the kernel drops
-//! them before they cost anything.
+//! The kernel names the origin of a notification by the port of the socket that requested the change. Our port is unique while
+//! our socket is open, so it identifies our own changes; a filter in the kernel drops them before they cost anything.
 //!
-//! While the group has a member, the kernel makes a message for each single element of a transaction, and a page of memory
-//! for each: a large transaction takes twice as long. So the writer leaves the group for the time of such a one, and tells
-//! the listener if something was missed.
+//! While the group has a member, the kernel builds a message for each element of a transaction, with a page of memory for each:
+//! a large transaction takes twice as long. So the writer leaves the group during a large transaction, and tells the listener
+//! if a notification was missed.
 
 use std::{
     io::{self, ErrorKind, Write},
@@ -24,20 +23,20 @@ use socket2::{SockFilter, SockRef};
 
 use super::NetlinkError;
 
-/// Room for what comes while the listener is not scheduled. Too little is no harm: an overflow is noticed.
+/// Space for notifications while the listener is not scheduled. If it is too small, the overflow is noticed.
 const RECEIVE_BUFFER: usize = 4 << 20;
 /// The kernel packs notifications into pieces of at most a page, or of one message.
 const PIECE: usize = 64 << 10;
 
-/// Hears what others do.
+/// Receives the changes of other processes.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: Arc<netlink_sys::Socket>,
-    /// Readable when the writer has something to say; closed when it is gone.
+    /// Readable when the writer reports missed notifications; closed when the writer is gone.
     writer: UnixStream,
 }
 
-/// The writer's hold on its listener.
+/// The writer's handle of the group membership.
 #[derive(Debug)]
 pub(crate) struct Membership {
     socket: Arc<netlink_sys::Socket>,
@@ -45,23 +44,23 @@ pub(crate) struct Membership {
     listener: UnixStream,
 }
 
-/// What a listener has heard.
+/// The result of waiting.
 #[derive(Debug)]
 pub(crate) enum ListenerEvent {
-    /// Notifications of others.
+    /// Notifications of other processes.
     Notifications(Vec<u8>),
     /// Notifications were lost: anything may have changed.
     Overflow,
-    /// Somebody has changed something while the writer had left the group.
+    /// Another process changed something while the writer had left the group.
     Missed,
-    /// Nothing came in the time given.
+    /// Nothing arrived within the timeout.
     Silence,
     /// The writer is gone.
     End,
 }
 
 impl Listener {
-    /// Joins groups; what the socket with the port `own` does is not heard.
+    /// Joins groups. Changes made through the socket with the port `own` are ignored.
     pub(crate) fn join(
         protocol: isize,
         groups: &[u32],
@@ -70,7 +69,7 @@ impl Listener {
         let failed = |action| move |source| NetlinkError::Socket { action, source };
         let mut socket =
             netlink_sys::Socket::new(protocol).map_err(failed("open a netlink socket to listen"))?;
-        // Without CAP_NET_ADMIN in the first user namespace there is less room.
+        // Without CAP_NET_ADMIN in the first user namespace the buffer is smaller.
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)
                 .map_err(|error| failed("size the receive buffer")(error.into()))?;
@@ -88,7 +87,7 @@ impl Listener {
         Ok((Self { socket, writer }, membership))
     }
 
-    /// Waits for something to hear, for at most `timeout`.
+    /// Waits for an event, for at most `timeout`.
     pub(crate) fn next_event(&mut self, timeout: PollTimeout) -> Result<ListenerEvent, NetlinkError> {
         let failed =
             |source| NetlinkError::Socket { action: "listen to notifications of the kernel", source };
@@ -104,7 +103,7 @@ impl Listener {
             }
         }
         let [notifications, writer] = ready.map(|fd| fd.any().unwrap_or(true));
-        // What was said before the end still counts, so the end comes last.
+        // Notifications from before the end still count, so the end comes last.
         if notifications {
             return match self.receive() {
                 Ok(received) => Ok(ListenerEvent::Notifications(received)),
@@ -144,7 +143,7 @@ impl Membership {
         self.groups.iter().try_for_each(|group| self.socket.drop_membership(*group)).map_err(failed)
     }
 
-    /// Comes back.
+    /// Joins the groups again.
     pub(crate) fn rejoin(&self) -> Result<(), NetlinkError> {
         let failed = |source| NetlinkError::Socket { action: "join the group of listeners again", source };
         self.groups.iter().try_for_each(|group| self.socket.add_membership(*group)).map_err(failed)
@@ -152,20 +151,20 @@ impl Membership {
 
     /// Tells the listener that something was missed.
     pub(crate) fn report_missed(&self) {
-        // It may be full, and so has been told often enough; or nobody listens any more.
+        // If it is full the listener has been told already; if it is closed there is no listener.
         let _ = (&self.listener).write(&[0]);
     }
 }
 
-/// A filter in the language of the classic BPF that lets pass what another port than `own` is the origin of.
-/// Source: the kernel's `include/uapi/linux/filter.h` and `bpf_common.h`.
+/// A classic BPF filter that passes messages whose origin is another port than `own`. Source: the kernel's
+/// `include/uapi/linux/filter.h` and `bpf_common.h`.
 fn all_but(own: u32) -> [SockFilter; 4] {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
-    /// Where `nlmsg_pid` is in the header of the first message; all messages of one piece have the same.
+    /// The offset of `nlmsg_pid` in the header of the first message; all messages of one piece have the same.
     const ORIGIN: u32 = 12;
-    // The filter loads in network order what is written in that of the host.
+    // The filter loads the host-order field as if it were in network order.
     let own = u32::from_be_bytes(own.to_ne_bytes());
     [
         SockFilter::new(LOAD_WORD, 0, 0, ORIGIN),

@@ -10,9 +10,9 @@ pub(crate) const NLM_F_ACK: u16 = 0x4;
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
 pub(super) const NLM_F_DUMP_INTR: u16 = 0x10;
 pub(crate) const NLMSG_ERROR: u16 = 2;
-/// An error message ends in attributes that say more: `NLM_F_ACK_TLVS`.
+/// An error message ends in attributes with details: `NLM_F_ACK_TLVS`.
 const NLM_F_ACK_TLVS: u16 = 0x200;
-/// The text of an error, and where in the refused message the reason is. Source: `include/uapi/linux/netlink.h`.
+/// The text of an error, and the position of its cause in the refused message. Source: `include/uapi/linux/netlink.h`.
 const NLMSGERR_ATTR_MSG: u16 = 1;
 const NLMSGERR_ATTR_OFFS: u16 = 2;
 pub(super) const NLMSG_DONE: u16 = 3;
@@ -51,49 +51,50 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Of a message of a netfilter subsystem: the address family it is about.
+    /// For a message of a netfilter subsystem: its address family.
     pub(crate) fn family(&self) -> Option<u8> {
         self.payload.first().copied()
     }
 
-    /// Of a message about an object: what it says of it; none for other messages.
+    /// For a message about an object: its attributes; none for other messages.
     pub(crate) fn object(self, subsystem: u8) -> Option<Attributes<'a>> {
         (self.kind >> 8 == u16::from(subsystem))
             .then(|| Attributes(self.payload.get(NFGEN_HEADER..).unwrap_or_default()))
     }
 
-    /// Of an error message: zero for an acknowledgement, else the negative error number.
+    /// For an error message: zero for an acknowledgement, else the negative error number.
     pub(crate) fn error_code(&self) -> i32 {
         self.payload.first_chunk().copied().map_or(0, i32::from_ne_bytes)
     }
 
-    /// Of an error message: what the kernel says in words, if anything.
+    /// For an error message: the kernel's text, if any.
     pub(crate) fn error_text(&self) -> Option<&'a str> {
         self.error_attributes()?.text(NLMSGERR_ATTR_MSG)
     }
 
-    /// Of an error message: at which byte of the refused message the attribute begins that is to blame, if that is said.
+    /// For an error message: the offset in the refused message of the attribute that caused the error, if the kernel reports
+    /// it.
     pub(crate) fn error_offset(&self) -> Option<usize> {
         let offset = self.error_attributes()?.get(NLMSGERR_ATTR_OFFS)?.try_into().ok()?;
         usize::try_from(u32::from_ne_bytes(offset)).ok()
     }
 
     fn error_attributes(&self) -> Option<Attributes<'a>> {
-        // After the code comes the header of the refused message; its content is not asked for.
+        // The code is followed by the header of the refused message; its content is not requested.
         let attributes = self.payload.get(size_of::<i32>() + MESSAGE_HEADER..)?;
         (self.flags & NLM_F_ACK_TLVS != 0).then_some(Attributes(attributes))
     }
 }
 
-/// Whether this is messages, and each of them whole.
+/// True if these bytes are messages, each of them complete.
 pub(crate) fn is_whole(bytes: &[u8]) -> bool {
     let length: usize =
         messages(bytes).map(|message| (MESSAGE_HEADER + message.payload.len()).next_multiple_of(4)).sum();
-    // The last one need not be padded.
+    // The last one may be unpadded.
     !bytes.is_empty() && length == bytes.len().next_multiple_of(4)
 }
 
-/// Splits what was received into messages. Ends at the first one that is malformed.
+/// Splits received bytes into messages. Ends at the first one that is malformed.
 pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let header = bytes.first_chunk::<MESSAGE_HEADER>()?;

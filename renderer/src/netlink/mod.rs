@@ -1,4 +1,4 @@
-//! Netlink to the netfilter subsystems of the kernel: attributes, messages, the socket. Knows nothing of what is said.
+//! Netlink to the netfilter subsystems of the kernel: attributes, messages, the socket. Independent of the content of messages.
 
 mod attributes;
 #[cfg(any(test, feature = "testing"))]

@@ -1,4 +1,4 @@
-//! The socket: sends requests, hears answers, streams dumps.
+//! The socket: sends requests, receives answers, streams dumps.
 
 use std::io;
 
@@ -16,21 +16,21 @@ use super::{
     message::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, is_whole, messages},
 };
 
-/// Asked for as send buffer, since a batch must go in one piece; without CAP_NET_ADMIN in the first user namespace the
-/// kernel gives less, and batches are kept smaller.
+/// Requested as send buffer, since a batch must be sent at once; without CAP_NET_ADMIN in the first user namespace the kernel
+/// grants less, and batches are kept smaller.
 const SEND_BUFFER: usize = 256 << 20;
-/// Asked for as receive buffer; without CAP_NET_ADMIN in the first user namespace it stays smaller.
+/// Requested as receive buffer; without CAP_NET_ADMIN in the first user namespace it stays smaller.
 const ANSWERS: usize = 4 << 20;
 /// The kernel sends at most 32 KiB in one piece of a dump.
 const RECEIVE_BUFFER: usize = 64 << 10;
 
-/// Why the kernel did not do as asked.
+/// Why a request failed.
 #[derive(Debug, Error)]
 pub(crate) enum NetlinkError {
     /// The kernel refused one message, and with it the whole batch.
     #[error("{subject}: {source}")]
     Refused {
-        /// What the message was about.
+        /// The content of the message, in words.
         subject: String,
         source: io::Error,
         /// Every message that was refused.
@@ -49,11 +49,11 @@ pub(crate) enum NetlinkError {
 pub(crate) struct Refusal {
     /// The whole message.
     pub(crate) message: Vec<u8>,
-    /// At which byte the attribute begins that is to blame, if the kernel says so.
+    /// The offset of the attribute that caused the error, if the kernel reports it.
     pub(crate) offset: Option<usize>,
     /// The system's error number.
     pub(crate) errno: i32,
-    /// What the kernel says, in its words or in those of the system.
+    /// The kernel's text, or that of the error number.
     pub(crate) reason: String,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Socket {
     inner: netlink_sys::Socket,
     port: u32,
     batch_limit: usize,
-    /// What is left while a large batch is committed.
+    /// The listener's membership, left while a large batch is committed.
     pub(crate) membership: Option<Membership>,
     #[cfg(any(test, feature = "testing"))]
     pub(crate) faults: Option<NetlinkFaults>,
@@ -85,11 +85,11 @@ impl Socket {
         let mut socket =
             netlink_sys::Socket::new(NETLINK_NETFILTER).map_err(failed("open a netfilter netlink socket"))?;
         let port = socket.bind_auto().map_err(failed("bind the netlink socket"))?.port_number();
-        // Without this a refusal comes with a copy of the message that was refused.
+        // Without this a refusal contains a copy of the refused message.
         socket.set_cap_ack(true).map_err(failed("set up the netlink socket"))?;
-        // With this the kernel says which part of the message is to blame.
+        // With this the kernel reports which part of the message caused the error.
         socket.set_ext_ack(true).map_err(failed("set up the netlink socket"))?;
-        // There is an answer for each message that is refused. An overflow is an error of the next read.
+        // Every refused message causes an answer. An overflow is an error of the next read.
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &ANSWERS);
         let batch_limit = raise_send_buffer(&socket).map_err(failed("size the send buffer"))?;
         Ok(Self {
@@ -102,19 +102,19 @@ impl Socket {
         })
     }
 
-    /// The port by which the kernel names this socket as the origin of a change. No other socket of this network
-    /// namespace has it as long as this one is open.
+    /// The port by which the kernel names this socket as the origin of a change. It is unique in this network namespace while
+    /// the socket is open.
     pub(crate) const fn port(&self) -> u32 {
         self.port
     }
 
-    /// The largest batch in bytes that goes through in one piece.
+    /// The largest batch in bytes that can be sent at once.
     pub(crate) const fn batch_limit(&self) -> usize {
         self.batch_limit
     }
 
-    /// Sends a request for a dump and hands over what arrives, in pieces of at most 32 KiB. Returns whether the dump was
-    /// consistent: whether nothing changed under it.
+    /// Sends a dump request and passes on what arrives, in pieces of at most 32 KiB. Returns whether the dump was consistent:
+    /// nothing changed during it.
     pub(crate) fn stream(&mut self, request: &[u8], take: impl FnMut(Vec<u8>)) -> Result<bool, NetlinkError> {
         let result = self.stream_once(request, take);
         self.drained(result)
@@ -159,8 +159,7 @@ impl Socket {
         Ok(())
     }
 
-    /// After a failure throws away answers that nobody waits for any more, so that they are not taken for those of the next
-    /// request.
+    /// After a failure discards pending answers, so that they are not taken for those of the next request.
     pub(crate) fn drained<T>(&self, result: Result<T, NetlinkError>) -> Result<T, NetlinkError> {
         result.inspect_err(|_| self.drain())
     }
@@ -187,7 +186,7 @@ impl Socket {
             .iter_mut()
             .try_for_each(|faults| faults.after_receiving(&mut received))
             .map_err(failed)?;
-        // Whoever waits for what was cut off would wait for ever.
+        // Waiting for a truncated answer would last forever.
         if is_whole(&received) {
             Ok(received)
         } else {
@@ -196,11 +195,11 @@ impl Socket {
     }
 }
 
-/// Gives the socket the largest send buffer it can have, and returns how large a batch fits into it.
+/// Sets the largest possible send buffer, and returns how large a batch fits into it.
 fn raise_send_buffer(socket: &netlink_sys::Socket) -> io::Result<usize> {
     if setsockopt(socket, sockopt::SndBufForce, &SEND_BUFFER).is_err() {
         setsockopt(socket, sockopt::SndBuf, &SEND_BUFFER)?;
     }
-    // The kernel refuses what does not leave it 32 bytes (netlink_sendmsg).
+    // The kernel refuses a message that does not leave 32 bytes (netlink_sendmsg).
     Ok(getsockopt(socket, sockopt::SndBuf)?.saturating_sub(32))
 }

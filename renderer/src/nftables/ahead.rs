@@ -1,5 +1,5 @@
-//! What the kernel has, read while nobody knows yet what it is to have: a restart compares all elements, and reading them
-//! takes as long as the store takes to be listed.
+//! Reads the kernel's elements before the desired state is known: a restart compares all elements, and reading them takes as
+//! long as listing the store.
 
 use super::{
     COMPARE_LIMIT,
@@ -7,7 +7,7 @@ use super::{
     read::{self, Elements},
 };
 
-/// Elements as they were at a generation of the rules.
+/// The elements at a generation of the ruleset.
 #[derive(Debug)]
 pub(super) struct PrefetchedElements {
     generation: u32,
@@ -15,14 +15,14 @@ pub(super) struct PrefetchedElements {
 }
 
 impl PrefetchedElements {
-    /// Reads the elements; none where that is not worth it, or something changed meanwhile.
+    /// Reads the elements; none if that is not worthwhile, or something changed meanwhile.
     pub(super) fn read(socket: &mut Socket) -> Result<Option<Self>, NetlinkError> {
         let generation = socket.generation()?;
         if read::found(socket)?.is_none() {
             return Ok(None);
         }
         let sizes = read::existing(socket)?.sizes;
-        // Sets without a size are small, or have grown since: in both cases it is left to the resync to know how much there is.
+        // Sets without a size are small, or have grown since: in both cases the resync counts them itself.
         let room: usize = sizes.values().map(|size| *size as usize).sum();
         if !(1..=2 * COMPARE_LIMIT).contains(&room) {
             return Ok(None);
@@ -31,7 +31,7 @@ impl PrefetchedElements {
         Ok((socket.generation()? == generation).then_some(Self { generation, elements }))
     }
 
-    /// The elements as they are now; none if any rules of this network namespace have changed since.
+    /// The elements as they are now; none if any ruleset of this network namespace has changed since.
     pub(super) fn elements(self, socket: &mut Socket) -> Result<Option<Elements>, NetlinkError> {
         let generation = socket.generation()?;
         if generation != self.generation {

@@ -1,4 +1,4 @@
-//! The edge: transactions go to the kernel.
+//! The edge: sends transactions to the kernel.
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Instant};
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::Report;
 
-/// A table from nothing; one that is there and cannot be used goes in the same transaction.
+/// A new table; an existing unusable one is removed in the same transaction.
 pub(super) fn write_fresh(batch: &mut Batch, replace: bool, flags: u32, sizes: &Sizes) {
     if replace {
         write_removal(batch);
@@ -30,8 +30,8 @@ pub(super) fn write_fresh(batch: &mut Batch, replace: bool, flags: u32, sizes: &
     write_rules(batch);
 }
 
-/// Gives the table that is there these flags: one that was put to sleep wakes up, and one that has lost its owner gets another.
-/// By itself, since the kernel takes no new base chain in a transaction that does so: `nf_tables_addchain` since Linux 6.9.
+/// Sets the flags of the existing table: a dormant one becomes active, and one without owner gets this one. Sent separately,
+/// since the kernel accepts no new base chain in such a transaction: `nf_tables_addchain` since Linux 6.9.
 pub(super) fn set_flags(socket: &mut Socket, found: &TableHeader, flags: u32) -> Result<(), NetlinkError> {
     if found.flags != flags {
         let mut batch = Batch::new();
@@ -41,11 +41,11 @@ pub(super) fn set_flags(socket: &mut Socket, found: &TableHeader, flags: u32) ->
     Ok(())
 }
 
-/// All rules of a usable table anew: they are few, and whoever changed one is undone. Sets and elements stay, but for sets that
-/// are made anew, for so many elements; these are empty then.
+/// Rewrites all rules of a usable table: they are few, and foreign changes are undone. Sets and elements stay, except for sets
+/// that are created again with another size, which are empty then.
 pub(super) fn write_repair(batch: &mut Batch, existing: &ExistingTable, anew: &Sizes) {
     batch.delete(msg::DELRULE, "all rules", |message| message.text(rule::TABLE, TABLE));
-    // No rule looks into them now.
+    // No rule refers to them now.
     for (set, size) in anew {
         write_removal_of_set(batch, &set.name());
         let id = batch.new_set_id();
@@ -65,12 +65,12 @@ fn write_removal_of_set(batch: &mut Batch, name: &str) {
     });
 }
 
-/// The table goes, with everything in it.
+/// Removes the table with its whole content.
 pub(super) fn write_removal(batch: &mut Batch) {
     batch.delete(msg::DELTABLE, "remove the table", |message| message.text(table_attribute::NAME, TABLE));
 }
 
-/// Commits a transaction, and right after it the removals that had to wait. `first` goes ahead of all.
+/// Commits a transaction, and right after it its late removals. `first` is sent ahead of everything.
 pub(super) fn commit(
     socket: &mut Socket,
     first: Batch,
@@ -88,7 +88,7 @@ pub(super) fn commit(
     Ok(report)
 }
 
-/// Commits a transaction, in pieces if the kernel takes no batch of its size; `first` goes ahead of the first piece.
+/// Commits a transaction, in several batches if it exceeds the kernel's limit; `first` is part of the first batch.
 fn commit_in_pieces(
     socket: &mut Socket,
     first: Batch,
@@ -103,8 +103,8 @@ fn commit_in_pieces(
     Ok(())
 }
 
-/// Removes chains that nothing needs any more. Before 6.2 the kernel notices only late that a chain is free, and
-/// refuses; such a chain does no harm and goes the next time.
+/// Removes unused chains. Before Linux 6.2 the kernel notices late that a chain is unreferenced, and refuses; such a chain does
+/// no harm and is removed the next time.
 pub(super) fn remove_leftovers(
     socket: &mut Socket,
     existing: &ExistingTable,
@@ -127,9 +127,9 @@ pub(super) fn remove_leftovers(
     }
 }
 
-/// Makes the kernel forget that clients of a frontend belong to a backend that is gone, and looks again until there is no such
-/// client: entries time out by themselves, and a batch that names one which just did is refused whole; and a packet that
-/// found its entry right before that was removed writes it once more.
+/// Deletes the affinity entries of clients whose backend is gone, and repeats until there are none. Entries time out by
+/// themselves, and the kernel refuses a whole batch that names one which just did; and a packet that found its entry right
+/// before its removal writes it once more.
 fn forget(socket: &mut Socket, gone: &BTreeSet<(FrontendKey, SocketAddr)>) -> Result<(), NetlinkError> {
     const MAX_ATTEMPTS: usize = 3;
     let families: BTreeSet<Family> = gone.iter().map(|(frontend, _)| frontend.family()).collect();

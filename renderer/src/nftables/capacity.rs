@@ -1,37 +1,37 @@
-//! How many elements a set is declared for. Pure.
+//! The declared size of sets. Pure.
 //!
-//! A set of unknown size is a hash table that grows while it is filled, and whose elements move each time; to fill it takes
-//! the kernel about twice as long as one that has room from the start (`nft_hash` in place of `nft_rhash`, see
-//! `net/netfilter/nft_set_hash.c`). But it takes no more elements than it was declared for, so a set that has outgrown its
-//! declaration is made anew, in the transaction of a resync.
+//! A set of unknown size is a resizable hash table, whose elements move each time it grows; filling it takes the kernel about
+//! twice as long as a table of fixed size (`nft_hash` in place of `nft_rhash`, see `net/netfilter/nft_set_hash.c`). But that
+//! one accepts no more elements than declared, so a set that has outgrown its size is created again, in the transaction of a
+//! resync.
 
 use std::collections::BTreeMap;
 
 use super::layout::{Form, Set};
 
-/// How many elements there are in each set.
+/// The number of elements of each set.
 pub(crate) type Counts = BTreeMap<Set, usize>;
 
-/// How many elements sets are declared for; a set that is not among them is not bounded.
+/// The declared size of sets; all others are unbounded.
 pub(crate) type Sizes = BTreeMap<Set, u32>;
 
-/// Smaller sets are not worth a bound: they grow in no time.
+/// Smaller sets are not worth a bound: resizing them is cheap.
 const MIN_BOUNDED_SIZE: usize = 1024;
 
-/// What to declare for sets that hold so many: twice as many, so that they seldom have to be made anew.
+/// The size to declare for sets with so many elements: twice as many, so that they rarely have to be created again.
 pub(crate) fn sizes(counts: &Counts) -> Sizes {
     let bounded = counts.iter().filter(|(set, count)| can_be_bounded(**set) && **count >= MIN_BOUNDED_SIZE);
     bounded.map(|(set, count)| (*set, u32::try_from(2 * count).unwrap_or(u32::MAX))).collect()
 }
 
-/// The sets that are declared for fewer elements than they are to hold, or than they soon will; and what to declare them for.
+/// The sets that are too small, or soon will be, with their new size.
 pub(crate) fn outgrown(declared: &Sizes, counts: &Counts) -> Sizes {
     let needs = |set: &Set| counts.get(set).map_or(0, |count| count + count / 8);
     let is_too_small = |set: &Set| declared.get(set).is_some_and(|size| needs(set) > *size as usize);
     sizes(counts).into_iter().filter(|(set, _)| is_too_small(set)).collect()
 }
 
-/// Hash tables without a time limit.
+/// Only hash tables without timeouts.
 const fn can_be_bounded(set: Set) -> bool {
     match set.kind.form() {
         Form::Verdicts { .. } | Form::Slots | Form::Frontends | Form::Addresses | Form::Pairs => true,

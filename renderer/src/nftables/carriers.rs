@@ -1,4 +1,5 @@
-//! Who carried a service when the table was written: of those that routes carry, the table says to let them pass. Pure.
+//! Which renderer carried a service when the table was written: the table contains an accept for services that routes carry.
+//! Pure.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::{
     read::Elements,
 };
 
-/// The snapshot with an answer where it leaves services to whoever carried them before; none if it leaves none.
+/// The snapshot with a decision for services that are to keep their carrier; none if there are no such services.
 pub(super) fn as_before(snapshot: &Snapshot, found: &Elements) -> Option<Snapshot> {
     let is_open = |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::AsBefore;
     let routed = snapshot.services.values().filter(is_open).filter(|service| passes(service, found));

@@ -1,4 +1,4 @@
-//! How many connections each frontend has had: the kernel counts them in the elements by which it finds a service.
+//! The number of connections of each frontend: the kernel counts them in the elements of the service maps.
 
 use std::collections::BTreeMap;
 
@@ -18,18 +18,18 @@ use super::{
 /// New connections by frontend.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Connections {
-    /// Those that a backend was picked for.
+    /// Connections that were sent to a backend.
     pub served: BTreeMap<Frontend, u64>,
-    /// Those that no backend could serve: refused or dropped. Each packet of a client that tries again counts.
+    /// Connections that no backend could serve: rejected or dropped. Each packet of a client that tries again counts.
     pub refused: BTreeMap<Frontend, u64>,
 }
 
-/// New connections by frontend, as the kernel of this network namespace has counted them. Frontends without any are
-/// left out. A frontend counts from zero again when its number of slots changes, since that replaces its element, and when
-/// the table is made anew. The addresses of a node port are one frontend.
+/// New connections by frontend, as counted by the kernel of this network namespace. Frontends without any are left out. A
+/// counter restarts at zero when the frontend's number of slots changes, since that replaces its element, and when the table is
+/// created again. The addresses of a node port are one frontend.
 ///
-/// Reads the sets that have counters, and nothing else; the time grows with their elements. Changes that come meanwhile do
-/// not stop it. Needs CAP_NET_ADMIN.
+/// Reads only the sets with counters; the time grows with their elements. Concurrent changes do not interrupt it. Needs
+/// CAP_NET_ADMIN.
 ///
 /// # Errors
 /// When there is no table, or it cannot be read.
@@ -40,7 +40,7 @@ pub fn connections() -> Result<Connections, InspectError> {
     }
     let mut connections = Connections::default();
     for set in Set::all().filter(|set| set.kind.form() == (Form::Verdicts { counter: true })) {
-        // An element that comes twice counts once.
+        // An element that is listed twice counts once.
         let mut counts = BTreeMap::new();
         let of_set = |message: &mut Writer<'_>| {
             message.text(elem::LIST_TABLE, TABLE);
@@ -63,7 +63,7 @@ pub fn connections() -> Result<Connections, InspectError> {
     Ok(connections)
 }
 
-/// The frontend of an element and its packets, each of which began a connection: the rules are those of NAT.
+/// The frontend of an element and its packets. Each packet began a connection, since these are rules of NAT chains.
 fn counted(set: Set, element: Attributes<'_>) -> Option<(Frontend, u64)> {
     let Key::Frontend(key) = read::parse_element(set, element)?.key else { return None };
     let expression = element.nested(elem::EXPR)?;

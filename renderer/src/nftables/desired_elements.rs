@@ -1,4 +1,4 @@
-//! Plans for many services at once, on every processor there is.
+//! Plans many services at once, on all processors.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,20 +10,20 @@ use super::{
     plan::{self, plan},
 };
 
-/// Below this many services another thread costs more than it gains.
+/// With fewer services another thread costs more than it saves.
 const SERVICES_PER_THREAD: usize = 256;
 
-/// The elements that some services ask for.
+/// The elements of some services.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct DesiredElements {
-    /// Those of each frontend.
+    /// The elements of each frontend.
     pub(crate) frontends: Vec<(FrontendKey, Vec<Element>)>,
-    /// Those that other services may ask for too, as often as they are asked for.
+    /// Elements that several services may share, repeated for each.
     pub(crate) shared: Vec<Element>,
 }
 
 impl DesiredElements {
-    /// Of all services, in their order. `before` is what frontends have now, so that slots stay where they are.
+    /// The elements of all services, in order. `before` are the current elements of frontends, so that slots stay in place.
     pub(crate) fn of_all(
         services: &[&Arc<ContivService>],
         before: &BTreeMap<FrontendKey, Vec<Element>>,
@@ -45,7 +45,7 @@ impl DesiredElements {
     }
 }
 
-/// Elements that other services may ask for too.
+/// Elements that several services may share.
 pub(crate) fn shared_elements(service: &ContivService) -> impl Iterator<Item = Element> {
     let cluster_ips = plan::cluster_ips(service).map(elements::of_cluster_ip);
     let hairpins = plan::hairpins(service).into_iter().map(elements::of_hairpin);

@@ -1,4 +1,4 @@
-//! One element of a set or map: the unit that is compared, programmed, and printed.
+//! One element of a set or map: the unit of comparison, programming, and printing.
 
 use std::{
     fmt,
@@ -10,7 +10,7 @@ use ipnetwork::IpNetwork;
 
 use super::layout::{DemandChain, Family, Set};
 
-/// Address, protocol and port under which a service answers. The unspecified address stands for every node-port address.
+/// Address, protocol and port of a service. The unspecified address stands for every node-port address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FrontendKey {
     pub(crate) address: IpAddr,
@@ -39,7 +39,7 @@ impl fmt::Display for FrontendKey {
     }
 }
 
-/// Where a backend is. A `SocketAddr` is larger, by what IPv6 addresses can have besides.
+/// The address and port of a backend. A `SocketAddr` is larger, because of further fields of IPv6 addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Endpoint {
     pub(crate) address: IpAddr,
@@ -58,7 +58,7 @@ impl From<Endpoint> for SocketAddr {
     }
 }
 
-/// What identifies an element within its set.
+/// The identity of an element within its set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Frontend(FrontendKey),
@@ -67,24 +67,24 @@ pub(crate) enum Key {
     /// The address twice.
     Pair(IpAddr),
     Range(IpNetwork),
-    /// Interfaces by their names.
+    /// Interfaces by name.
     Interface(InterfacePattern),
     /// A range of clients for a frontend.
     Source(FrontendKey, IpNetwork),
-    /// A client of a frontend, as the kernel remembers it.
+    /// A client of a frontend with affinity.
     Client(FrontendKey, IpAddr),
 }
 
-/// What a map holds under a key.
+/// The value of a map's element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Value {
-    /// The element of a set has no value.
+    /// The element of a plain set.
     None,
     Backend(Endpoint),
     Goto(DemandChain),
-    /// Leave the packet alone.
+    /// Leave the packet unchanged.
     Accept,
-    /// Refuse the connection at once.
+    /// Reject the connection at once.
     Reject,
     Drop,
 }
@@ -98,7 +98,7 @@ pub(crate) struct Element {
 }
 
 impl fmt::Display for Element {
-    /// As nft writes it between the braces of `elements = { … }`.
+    /// In nft's syntax, as between the braces of `elements = { … }`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.key {
             Key::Frontend(frontend) => write!(f, "{frontend}"),

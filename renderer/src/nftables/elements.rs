@@ -1,4 +1,4 @@
-//! The elements that make a frontend do what its plan says. Pure.
+//! The elements that implement a frontend's plan. Pure.
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +16,7 @@ use super::{
     slots,
 };
 
-/// The elements of one frontend, sorted. `before` is what is programmed for it now, so that slots stay where they are.
+/// The elements of one frontend, sorted. `before` are its current elements, so that slots stay in place.
 pub(crate) fn of_frontend(frontend: FrontendKey, plan: &FrontendPlan, before: &[Element]) -> Vec<Element> {
     let mut elements = Vec::new();
     let mut put = |kind, value| {
@@ -32,7 +32,7 @@ pub(crate) fn of_frontend(frontend: FrontendKey, plan: &FrontendPlan, before: &[
         ConnectionAction::Backends(_) => (),
         ConnectionAction::Reject => put(SetKind::Unserved, Value::Reject),
         ConnectionAction::Drop => put(SetKind::Unserved, Value::Drop),
-        // Cluster IPs that the node does not know would be dropped.
+        // Unknown cluster IPs would be dropped.
         ConnectionAction::Pass => put(SetKind::Unserved, Value::Accept),
     }
     if let Some(ranges) = &plan.sources {
@@ -81,7 +81,7 @@ fn of_backends(
     elements
 }
 
-/// The elements that say who holds which slot.
+/// The elements that assign slots to backends.
 fn of_slots(
     frontend: FrontendKey,
     kind: SetKind,
@@ -98,7 +98,7 @@ fn of_slots(
     (0..).zip(slots).map(slot).collect()
 }
 
-/// The element that makes the kernel remember who got which backend.
+/// The element that makes the kernel remember the backend of a client.
 fn of_memory(frontend: FrontendKey, choice: plan::Choice) -> Option<Element> {
     let plan::Choice::Sticky(timeout) = choice else { return None };
     let (family, node_port) = (frontend.family(), frontend.is_node_port());
@@ -107,20 +107,20 @@ fn of_memory(frontend: FrontendKey, choice: plan::Choice) -> Option<Element> {
     Some(Element { set, key: Key::Frontend(frontend), value: Value::Goto(learn) })
 }
 
-/// The elements for those who may connect.
+/// The elements of the source ranges.
 fn of_sources(frontend: FrontendKey, ranges: &BTreeSet<IpNetwork>) -> impl Iterator<Item = Element> {
     let set = Set::new(SetKind::SourceRanges, frontend.family());
     let element = move |range| Element { set, key: Key::Source(frontend, range), value: Value::None };
     without_overlaps(ranges).into_iter().map(element)
 }
 
-/// Who holds which slot; none for one that is missing.
+/// The backend of each slot; none for a missing one.
 fn slots_of(elements: &[Element], backends: Set) -> Vec<Option<SocketAddr>> {
     let mut slots = Vec::new();
     for element in elements.iter().filter(|element| element.set == backends) {
         if let (Key::Slot(_, slot), Value::Backend(backend)) = (element.key, element.value) {
             let slot = slot as usize;
-            // A foreign slot far out must not make us allocate.
+            // A foreign element with a huge slot number must not cause a huge allocation.
             if slot < elements.len() {
                 slots.resize(slots.len().max(slot + 1), None);
                 slots[slot] = Some(backend.into());
@@ -130,7 +130,7 @@ fn slots_of(elements: &[Element], backends: Set) -> Vec<Option<SocketAddr>> {
     slots
 }
 
-/// The element of a cluster address.
+/// The element of a cluster IP.
 pub(crate) fn of_cluster_ip(address: IpAddr) -> Element {
     let set = Set::new(SetKind::ClusterIps, Family::of(&address));
     Element { set, key: Key::Address(address), value: Value::None }
@@ -151,7 +151,7 @@ pub(crate) fn of_node(node: &NodeFacts) -> impl Iterator<Item = Element> {
     node.node_ips.iter().map(of_ip)
 }
 
-/// The elements of a set of intervals that comes from the node, sorted; none for any other set.
+/// The elements of an interval set derived from the node's facts, sorted; none for any other set.
 pub(crate) fn of_intervals(kind: SetKind, node: &NodeFacts) -> Vec<Element> {
     match kind {
         SetKind::Pods => of_ranges(kind, &node.pod_cidrs),
@@ -171,12 +171,12 @@ pub(crate) fn of_intervals(kind: SetKind, node: &NodeFacts) -> Vec<Element> {
     }
 }
 
-/// Everyone.
+/// All addresses of both families.
 fn all_addresses() -> BTreeSet<IpNetwork> {
     Family::ALL.into_iter().filter_map(|family| IpNetwork::new(family.unspecified(), 0).ok()).collect()
 }
 
-/// All of loopback in the families where node ports answer there.
+/// All loopback addresses in the families where node ports answer there.
 fn loopback(node: &NodeFacts) -> BTreeSet<IpNetwork> {
     let prefix = |ip: &IpAddr| if ip.is_ipv4() { 8 } else { 128 };
     let loopback = node.node_ips.iter().filter(|ip| ip.is_loopback());
@@ -187,7 +187,7 @@ fn of_interfaces(kind: SetKind, patterns: &BTreeSet<InterfacePattern>) -> Vec<El
     let covers = |outer: &InterfacePattern, inner: &InterfacePattern| {
         outer != inner && outer.is_prefix() && outer.matches(inner.stem())
     };
-    // The kernel refuses overlaps.
+    // The kernel refuses overlapping intervals.
     let outermost: Vec<&InterfacePattern> =
         patterns.iter().filter(|one| !patterns.iter().any(|other| covers(other, one))).collect();
     let element = |family| {
@@ -209,7 +209,7 @@ fn of_ranges(kind: SetKind, ranges: &BTreeSet<IpNetwork>) -> Vec<Element> {
     without_overlaps(ranges).into_iter().map(element).collect()
 }
 
-/// Ranges inside others are left out: the kernel refuses overlaps.
+/// Removes ranges within others: the kernel refuses overlapping intervals.
 fn without_overlaps(ranges: &BTreeSet<IpNetwork>) -> BTreeSet<IpNetwork> {
     let covers = |outer: &IpNetwork, inner: &IpNetwork| {
         outer != inner && outer.prefix() <= inner.prefix() && outer.contains(inner.network())

@@ -14,18 +14,18 @@ use super::{
 
 /// An upper bound for the bytes of one element in a message: two IPv6 addresses, or one and the name of a chain.
 const ELEMENT_BYTES: usize = 192;
-/// Elements per message: what fits the 16-bit length of the attribute that lists them.
+/// Elements per message: limited by the 16-bit length of the list attribute.
 const ELEMENTS_PER_MESSAGE: usize = 256;
 
-/// Bytes of the name of an interface and the zeroes that fill it up. Source: `if.h`.
+/// Bytes of an interface name with its padding. Source: `if.h`.
 const IFNAMSIZ: usize = 16;
 
-/// Whether so many elements go into one batch of at most `limit` bytes.
+/// True if so many elements fit into one batch of at most `limit` bytes.
 pub(crate) const fn fits(elements: usize, limit: usize) -> bool {
     elements <= limit / ELEMENT_BYTES
 }
 
-/// The batches of a transaction: several if it is larger than `limit` bytes. `first` goes ahead of the first of them.
+/// The batches of a transaction: several if it is larger than `limit` bytes. `first` is sent ahead.
 pub(crate) fn batches(first: Batch, transaction: Transaction, limit: usize) -> impl Iterator<Item = Batch> {
     let room = limit.saturating_sub(first.len()) / ELEMENT_BYTES;
     let mut first = Some(first);
@@ -50,7 +50,7 @@ pub(crate) fn write(transaction: &Transaction, batch: &mut Batch) {
         });
     }
     let (remove, add) = transaction.elements();
-    // Grown step by step, a large batch would be copied over and over.
+    // Growing step by step would copy a large batch repeatedly.
     let size = |sets: &BySet<'_>| -> usize {
         sets.iter().map(|(set, elements)| usual_bytes(set.family) * elements.len()).sum()
     };
@@ -65,7 +65,7 @@ pub(crate) fn write(transaction: &Transaction, batch: &mut Batch) {
     }
 }
 
-/// What most elements of a family take in a message.
+/// The usual size of an element of this family in a message.
 const fn usual_bytes(family: Family) -> usize {
     match family {
         Family::V4 => 48,
@@ -81,12 +81,12 @@ pub(crate) fn write_removal(unused: DemandChain, batch: &mut Batch) {
     });
 }
 
-/// Cuts elements into runs for one message each.
+/// Splits elements into runs of one message each.
 fn messages<'a>(sets: &'a BySet<'a>) -> impl Iterator<Item = (Set, &'a [&'a Element])> {
     sets.iter().flat_map(|(set, elements)| elements.chunks(ELEMENTS_PER_MESSAGE).map(|chunk| (*set, chunk)))
 }
 
-/// What a message about elements does. Put into words only if the kernel refuses it.
+/// Describes a message about elements. Formatted only if the kernel refuses it.
 struct Subject {
     verb: &'static str,
     first: Option<Element>,
@@ -120,7 +120,7 @@ fn write_elements(message: &mut Writer<'_>, set: Set, elements: &[&Element], wit
     });
 }
 
-/// The name of the last chain. Most services in a row have the same, and putting it together costs more than the rest of
+/// A cache of the last chain's name. Most consecutive services have the same one, and formatting it costs more than the rest of
 /// the element.
 #[derive(Default)]
 struct ChainName(Option<(DemandChain, String)>);
@@ -150,8 +150,8 @@ fn write_element(list: &mut Writer<'_>, element: &Element, with_value: bool, nam
     });
 }
 
-/// Adds the attributes that ask for the element of a key. An address also finds the range it is in, and a client the range
-/// of sources.
+/// Adds the attributes that query the element of a key. An address also finds the range that contains it, and a client its
+/// source range.
 pub(crate) fn write_question(set: Set, key: &Key, message: &mut Writer<'_>) {
     message.text(elem::LIST_TABLE, TABLE);
     message.text(elem::LIST_SET, &set.name());
@@ -178,7 +178,7 @@ fn write_value(data: &mut Writer<'_>, value: &Value, name: &mut ChainName) {
     }
 }
 
-/// The first key of an interval, and the one after its last; none for what is no interval. One up to the very last key
+/// The first key of an interval, and the key after its last; none if it is not an interval. An interval up to the highest key
 /// has no end.
 fn interval(key: &Key) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let last = match key {
@@ -194,7 +194,7 @@ fn interval(key: &Key) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     Some((key_bytes(key), after(last)))
 }
 
-/// The bytes that come next, as a number in network order; none after the last.
+/// The next larger value, as a number in network order; none after the largest.
 fn after(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     for byte in bytes.iter_mut().rev() {
         *byte = byte.wrapping_add(1);
@@ -205,7 +205,7 @@ fn after(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     None
 }
 
-/// An interval is two elements: its first key, and the one after its last, marked as an end.
+/// An interval is two elements: its first key, and the key after its last, marked as an end.
 fn write_interval(list: &mut Writer<'_>, first: &[u8], after: Option<&[u8]>) {
     list.nested(LIST_ELEM, |attributes| {
         attributes.nested(elem::KEY, |key| key.bytes(data::VALUE, first));
@@ -221,7 +221,7 @@ fn write_interval(list: &mut Writer<'_>, first: &[u8], after: Option<&[u8]>) {
     }
 }
 
-/// The key as the kernel has it: parts in network order padded to four bytes, the slot in host order.
+/// The kernel's form of the key: parts in network order padded to four bytes, the slot in host order.
 fn push_key(bytes: &mut Vec<u8>, key: &Key) {
     match key {
         Key::Frontend(frontend) => push_frontend(bytes, frontend),

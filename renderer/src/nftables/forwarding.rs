@@ -1,6 +1,6 @@
-//! Whether this machine forwards packets: without that only its own connections reach backends elsewhere.
+//! Checks whether this machine forwards packets: otherwise only its own connections reach backends elsewhere.
 //!
-//! Nothing here changes a setting. Source: the kernel's `Documentation/networking/ip-sysctl.rst`.
+//! It changes no setting. Source: the kernel's `Documentation/networking/ip-sysctl.rst`.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
@@ -15,12 +15,12 @@ pub(super) struct Forwarding(Vec<Disabled>);
 #[derive(Debug)]
 struct Disabled {
     family: Family,
-    /// A service that needs it, if there is any.
+    /// A service that needs it, if there is one.
     missed_by: Option<ServiceId>,
 }
 
 impl Forwarding {
-    /// Looks at the kernel's settings and at all services.
+    /// Reads the kernel's settings and checks all services.
     pub(super) fn read(services: &Services, node: &NodeFacts) -> Self {
         let disabled = Family::ALL.into_iter().filter(|family| !forwards(*family));
         Self::of(disabled, services, node)
@@ -30,8 +30,8 @@ impl Forwarding {
         Self(disabled.map(|family| Disabled { family, missed_by: first(services, node, family) }).collect())
     }
 
-    /// Looks again after changes: only at the services in them, unless what was found before is among them; and at the kernel's
-    /// setting only where a service misses it. `services` are those after the changes.
+    /// Checks again after changes: only the changed services, unless the service found before is among them; and the kernel's
+    /// setting only if a service needs it. `services` are those after the changes.
     pub(super) fn update(&mut self, changes: &ChangeSet, services: &Services, node: &NodeFacts) {
         self.0.retain(|disabled| disabled.missed_by.is_none() || is_off(&conf(disabled.family).join("all")));
         for Disabled { family, missed_by } in &mut self.0 {
@@ -46,7 +46,7 @@ impl Forwarding {
         }
     }
 
-    /// What to tell the administrator, one note for each family that a service misses.
+    /// Notes for the administrator, one for each family that a service needs.
     pub(super) fn notes(&self) -> Vec<String> {
         let note = |disabled: &Disabled| {
             let (setting, service) = (setting(disabled.family), disabled.missed_by.as_ref()?);
@@ -73,7 +73,7 @@ const fn setting(family: Family) -> &'static str {
     }
 }
 
-/// Whether a service leads clients other than this machine to backends that are not on an address of its own.
+/// True if a service sends clients other than this machine to backends on other machines.
 fn needs_forwarding(service: &ContivService, node: &NodeFacts, family: Family) -> bool {
     let is_of = |address| Family::of(&address) == family;
     let has_node_port = |port: &ServicePort| port.node_port.is_some();
@@ -84,7 +84,7 @@ fn needs_forwarding(service: &ContivService, node: &NodeFacts, family: Family) -
     has_other_clients && backends.any(|backend| is_of(backend.address) && !node.is_own(backend.address))
 }
 
-/// Whether all interfaces forward, or some do by a setting of their own. Where that cannot be read, they are taken to.
+/// True if all interfaces forward, or some do by their own setting. True too if the setting cannot be read.
 fn forwards(family: Family) -> bool {
     let conf = conf(family);
     if !is_off(&conf.join("all")) {
@@ -96,7 +96,7 @@ fn forwards(family: Family) -> bool {
     !interfaces.all(|interface| is_off(&interface))
 }
 
-/// Where the kernel has the settings of interfaces.
+/// The kernel's folder of interface settings.
 fn conf(family: Family) -> &'static Path {
     Path::new(match family {
         Family::V4 => "/proc/sys/net/ipv4/conf",
@@ -132,7 +132,7 @@ mod tests {
         for (node_port, backend, node, expected) in [
             (Some(30_080), "10.244.2.1:8080", &no_pods, Some(v4)),
             (None, "10.244.2.1:8080", &pods, Some(v4)),
-            // Its own connections need none, nor do those to itself; the other family has a setting of its own.
+            // Own connections do not need it, nor those to itself; the other family has its own setting.
             (None, "10.244.2.1:8080", &no_pods, None),
             (Some(30_080), "172.31.0.1:8080", &pods, None),
             (Some(30_080), "[fd00::1]:8080", &pods, None),
@@ -155,7 +155,7 @@ mod tests {
                 |services: &Services| Snapshot { services: services.clone(), ..Snapshot::default() };
             ChangeSet::between(&snapshot(before), &snapshot(after))
         };
-        // No setting of this machine is read: no service has missed the family before.
+        // This machine's setting is not read: no service needed the family before.
         let (before, after) = (Services::new(), service(Some(30_080), "10.244.2.1:8080"));
         let mut forwarding = Forwarding::of([Family::V4].into_iter(), &before, &node);
         assert!(forwarding.notes().is_empty());

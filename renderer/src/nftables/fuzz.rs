@@ -1,4 +1,4 @@
-//! Laws of messages of nf_tables.
+//! Laws of nf_tables messages.
 
 use super::{
     encode,
@@ -18,8 +18,8 @@ pub(crate) const fn skeleton() -> &'static str {
     SKELETON
 }
 
-/// The first byte chooses the set, the rest is an element of it: what is read is what the encoder writes, and the reader
-/// that verifies makes the same of it.
+/// The first byte chooses the set, the rest is an element of it: it round-trips through the encoder, and the verifier's reader
+/// agrees.
 pub(crate) fn element(input: &[u8]) {
     let Some((set, attributes)) = input.split_first() else { return };
     let sets: Vec<Set> = Set::all().collect();
@@ -40,14 +40,14 @@ pub(crate) fn element(input: &[u8]) {
     assert_eq!(again, Some(element), "{element}");
 }
 
-/// What others did is told in words that can stand in a log.
+/// Foreign changes are described in text that is safe in a log.
 pub(crate) fn notifications(input: &[u8]) {
     let told = watch::told(input);
     assert!(told.is_none_or(|told| !told.is_empty() && !told.contains(char::is_control)));
 }
 
-/// The first four bytes say where the reason is in the rest, a message that the kernel refused. What it says is in
-/// there too. All of it is read or passed over.
+/// The first four bytes are the offset of the error in the rest, a refused message with its error text. Everything is read or
+/// ignored.
 pub(crate) fn refusal(input: &[u8]) {
     let Some((offset, message)) = input.split_first_chunk() else { return };
     let reasons = messages(message).filter_map(|answer| answer.error_text()).map(str::to_owned);

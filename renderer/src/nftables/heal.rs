@@ -1,5 +1,5 @@
-//! Undoes what others did, as far as it was heard. What was programmed is remembered, so none of it is planned anew, and
-//! nothing of it is read that was not touched.
+//! Undoes foreign changes that were reported by notifications. The programmed state is remembered, so nothing is planned again,
+//! and only what was touched is read.
 
 use std::{collections::BTreeMap, sync::mpsc::Receiver};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::Report;
 
-/// What there is to undo.
+/// What has to be repaired.
 #[derive(Debug, PartialEq, Eq)]
 enum Repair {
     Elements(Transaction),
@@ -25,7 +25,7 @@ enum Repair {
 }
 
 impl Nftables {
-    /// Undoes the damage that was heard of. None if there may be more: then all must be compared.
+    /// Repairs the reported changes. None if there may be more: then everything must be compared.
     pub(super) fn try_heal(&mut self) -> Result<Option<Report>, NetlinkError> {
         // Taken out, so that it is gone if anything fails.
         let Some(mut table) = self.table.take() else { return Ok(None) };
@@ -61,7 +61,7 @@ impl Nftables {
         let mut report = apply::commit(socket, batch, transaction)?;
         apply::remove_leftovers(socket, &existing, &table, &mut report);
         if is_written_anew {
-            // Those that nothing needs have no rules any more, if they are there at all.
+            // Unused chains may exist, but without rules.
             table.forget_unused_chains();
         }
         self.table = Some(table);
@@ -69,9 +69,9 @@ impl Nftables {
     }
 }
 
-/// What undoes the damage. None if there may be more of it. Pure.
+/// The repair of these changes. None if there may be more of them. Pure.
 fn repair(table: &Table, foreign_changes: Vec<ForeignTableChange>) -> Option<Repair> {
-    // So many that more may not have found room.
+    // The queue may have overflowed.
     if foreign_changes.len() >= MAX_PENDING_CHANGES {
         return None;
     }
@@ -85,8 +85,8 @@ fn repair(table: &Table, foreign_changes: Vec<ForeignTableChange>) -> Option<Rep
                 rules = true;
             }
             ForeignTableChange::Table => return Some(Repair::Table),
-            // It costs too much to compare all whenever somebody else has changed a table of his own. What is usually
-            // done to ours is undone by this.
+            // Comparing everything whenever another process has changed its own table costs too much. This repairs the usual
+            // damage.
             ForeignTableChange::Missed if table.len() > COMPARE_LIMIT => rules = true,
             ForeignTableChange::Missed | ForeignTableChange::Anything => return None,
         }
@@ -102,7 +102,7 @@ fn repair(table: &Table, foreign_changes: Vec<ForeignTableChange>) -> Option<Rep
     let mut transaction = Transaction::default();
     transaction.push(group);
     if rules {
-        // Who flushed one of these chains did not delete it.
+        // A flushed chain still exists.
         transaction.chains = table.chains().collect();
         return Some(Repair::Rules(transaction));
     }
@@ -160,7 +160,7 @@ mod tests {
             let group = Group { remove: vec![], add: vec![element] };
             let expected = Transaction { groups: vec![group], ..Transaction::default() };
             assert_eq!(repair(&table, vec![now(element, false)]), Some(Repair::Elements(expected)));
-            // Somebody else has repaired it already.
+            // It was repaired already.
             let nothing = Some(Repair::Elements(Transaction::default()));
             assert_eq!(repair(&table, vec![now(element, false), now(element, true)]), nothing);
         }

@@ -1,8 +1,8 @@
-//! Node ports on 127.0.0.1: the kernel has to let connections from loopback leave by other interfaces.
+//! Node ports on 127.0.0.1: the kernel must let connections from loopback leave through other interfaces.
 //!
-//! `route_localnet` also lets in what others send to loopback. The set `loopback4` guards against that, so it is filled
-//! before the switch is turned on, and emptied only after it is turned off. IPv6 has no such switch.
-//! Source: the kernel's `Documentation/networking/ip-sysctl.rst`, CVE-2020-8558.
+//! `route_localnet` also accepts packets of others to loopback. The set `loopback4` protects against that, so it is filled
+//! before the switch is turned on, and emptied only after it is turned off. IPv6 has no such switch. Source: the kernel's
+//! `Documentation/networking/ip-sysctl.rst`, CVE-2020-8558.
 
 use std::{fs, io};
 
@@ -16,13 +16,13 @@ use super::{
 
 const SWITCH: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
 
-/// Whether node ports answer on 127.0.0.1.
+/// True if node ports answer on 127.0.0.1.
 fn is_wanted(node: &NodeFacts) -> bool {
     node.node_ips.iter().any(|ip| ip.is_ipv4() && ip.is_loopback())
 }
 
-/// Turns the switch on where node ports answer on loopback. The guard must be in place. Without the switch all else goes
-/// on, so a failure is only reported.
+/// Turns the switch on if node ports answer on loopback. The protection must be in place. Everything else works without the
+/// switch, so a failure is only reported.
 pub(super) fn open(node: &NodeFacts) {
     if is_wanted(node)
         && let Err(error) = turn("1")
@@ -34,7 +34,7 @@ pub(super) fn open(node: &NodeFacts) {
     }
 }
 
-/// Turns the switch off where the guard is there and will go.
+/// Turns the switch off while the protection is still in place.
 pub(super) fn close(socket: &mut Socket, wanted: Option<&NodeFacts>) -> Result<(), NetlinkError> {
     let guard = Set::new(SetKind::Loopback, Family::V4);
     if wanted.is_some_and(is_wanted) || !read::has_elements(socket, guard)? {
@@ -50,6 +50,6 @@ pub(super) fn close(socket: &mut Socket, wanted: Option<&NodeFacts>) -> Result<(
 }
 
 fn turn(value: &str) -> io::Result<()> {
-    // A switch that is right already may be in a place that is read-only.
+    // If the value is right already, the file may be read-only.
     if fs::read_to_string(SWITCH)?.trim() == value { Ok(()) } else { fs::write(SWITCH, value) }
 }

@@ -66,33 +66,32 @@ use crate::{
     conntrack::{StaleFlowReaper, programmed},
 };
 
-/// A resync with more elements than this replaces them all instead of comparing them with the kernel's: dumping a large
-/// set takes time quadratic in its size.
+/// A resync with more elements than this replaces them all instead of comparing them with the kernel's: dumping a large set
+/// takes time quadratic in its size.
 const COMPARE_LIMIT: usize = 150_000;
 
-/// So many chains that nothing needs any more are kept until the next resync. A new chain costs several validations of
-/// the whole table, where an element that leads to one that is there costs one; and most services that lose a backend
-/// get another.
+/// The number of unused chains that are kept until the next resync. A new chain costs several validations of the whole table,
+/// while an element that jumps to an existing chain costs one; and most services that lose a backend get another.
 const SPARE_CHAINS: usize = 64;
 
 /// Programs the kernel's nf_tables.
 #[derive(Debug, Default)]
 pub struct Nftables {
     socket: Option<Socket>,
-    /// What was read before the first resync, and for it.
+    /// Elements that were read before the first resync, to speed it up.
     ahead: Option<PrefetchedElements>,
-    /// None until the first resync, and after a failure: then the kernel's state is not known.
+    /// None until the first resync, and after a failure: then the kernel's state is unknown.
     table: Option<Table>,
-    /// What others did since it was last looked at.
+    /// Foreign changes that were not handled yet.
     foreign_changes: Option<Receiver<ForeignTableChange>>,
-    /// What the kernel did not take.
+    /// Services that the kernel refused.
     refused: Refused,
     reaper: StaleFlowReaper,
-    /// The optional modules that the kernel lacks; none until it is known that it has all others.
+    /// The optional modules that the kernel lacks; none until they were determined.
     missing: Option<Vec<KernelModule>>,
-    /// The families in which the machine forwarded no packets at the last resync.
+    /// The families in which the machine did not forward packets at the last resync.
     forwarding: Forwarding,
-    /// Others are to be kept from the table; whether the kernel can do that has not been asked yet.
+    /// The table should be owned; whether the kernel supports that is checked later.
     keeps_others_out: bool,
     ownership: Ownership,
     #[cfg(any(test, feature = "testing"))]
@@ -100,24 +99,24 @@ pub struct Nftables {
 }
 
 impl Nftables {
-    /// A renderer that opens its socket at the first call. Its table is open to others.
+    /// A renderer that opens its socket at the first call. Other processes can change its table.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A renderer whose table nobody else can change or remove, as long as it lives and if the kernel can do that.
+    /// A renderer whose table no other process can change or remove while it lives, if the kernel supports that.
     pub fn owning() -> Self {
         Self { keeps_others_out: true, ..Self::default() }
     }
 
-    /// The same, and its calls to the kernel fail now and then.
+    /// The same, with faults injected into its calls to the kernel.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn failing(self, faults: crate::faulty::NetlinkFaults) -> Self {
         Self { faults: Some(faults), ..self }
     }
 
-    /// The error for whoever called. Where a missing module may be the reason, the next try finds out which.
+    /// The error for the caller. If a missing module may be the reason, the next attempt determines which.
     fn failed(&mut self, action: &str, error: &NetlinkError) -> RenderError {
         if modules::may_be_missing(error) {
             self.missing = None;
@@ -137,7 +136,7 @@ impl Nftables {
         Ok(socket)
     }
 
-    /// The optional modules that the kernel lacks. At the first time it is tried, by a transaction.
+    /// The optional modules that the kernel lacks. The first call determines them by a trial transaction.
     fn missing_modules(&mut self) -> Result<&[KernelModule], NetlinkError> {
         if self.missing.is_none() {
             self.missing = Some(modules::missing_optional(self.socket()?)?);
@@ -145,13 +144,13 @@ impl Nftables {
         Ok(self.missing.as_deref().unwrap_or_default())
     }
 
-    /// The report with what the administrator should know.
+    /// Adds notes for the administrator to the report.
     fn with_notes(&self, mut report: Report) -> Report {
         report.notes = self.forwarding.notes();
         report
     }
 
-    /// Whose the table is to be. At the first time it is tried, by a transaction.
+    /// The desired ownership of the table. The first call checks by a trial transaction whether the kernel supports it.
     fn ownership(&mut self) -> Result<Ownership, NetlinkError> {
         if self.keeps_others_out {
             self.ownership = Ownership::owned_if_possible(self.socket()?)?;
@@ -161,13 +160,13 @@ impl Nftables {
     }
 
     fn read_ahead(&mut self) -> Result<Option<PrefetchedElements>, NetlinkError> {
-        // These are transactions, after which nothing would count that was read before.
+        // These are transactions, which would invalidate elements that were read before.
         self.missing_modules()?;
         self.ownership()?;
         PrefetchedElements::read(self.socket()?)
     }
 
-    /// Resyncs without what the kernel refuses; `last_good` was in force before, and stays so for services that are refused.
+    /// Resyncs without the services that the kernel refuses; those keep their state in `last_good`.
     fn resync_accepted(&mut self, wanted: &Snapshot, last_good: &LastGood) -> Result<Report, NetlinkError> {
         let missing = self.missing_modules()?.to_vec();
         self.refused.leave_out_without(&missing, wanted, last_good);
@@ -186,7 +185,7 @@ impl Nftables {
     fn try_resync(&mut self, snapshot: &Snapshot) -> Result<Report, NetlinkError> {
         self.table = None;
         let ahead = self.ahead.take();
-        // All of it is seen now.
+        // The resync covers all of these changes.
         self.foreign_changes.iter().flat_map(Receiver::try_iter).for_each(drop);
         let _programming = self.reaper.coming(snapshot.services.values());
         let ownership = self.ownership()?;
@@ -224,7 +223,7 @@ impl Nftables {
                 table.refill(&outgrown, &mut transaction);
                 outgrown
             } else {
-                // To empty a large set costs the kernel more than to make it anew.
+                // Emptying a large set costs the kernel more than creating it again.
                 table.sizes(socket.batch_limit())
             };
             transaction.flush.retain(|set| !anew.contains_key(set));
@@ -279,13 +278,13 @@ impl Renderer for Nftables {
     }
 
     fn prepare(&mut self) {
-        // What is wrong comes again with the resync, and is reported there.
+        // The resync meets the same error, and reports it.
         self.ahead = self.read_ahead().unwrap_or_default();
     }
 
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
         let last_good = self.table.take().map(|table| table.snapshot().services).unwrap_or_default();
-        // All are tried again.
+        // All services are tried again.
         self.refused = Refused::default();
         if self.missing.as_ref().is_some_and(|missing| !missing.is_empty()) {
             self.missing = None;
@@ -335,12 +334,12 @@ impl Renderer for Nftables {
         match self.try_heal() {
             Ok(Some(report)) if self.refused.is_empty() => {
                 if report.transactions > 0 {
-                    // Flows may have begun meanwhile that no rule has seen.
+                    // Flows may have begun meanwhile without any rule.
                     self.reaper.reconciled(snapshot, Vec::new());
                 }
                 Ok(self.with_notes(report))
             }
-            // There may be more damage; or the kernel has refused something, of which others may have been the cause.
+            // There may be more damage; or the kernel refused the repair, perhaps because of foreign changes.
             Ok(_) | Err(NetlinkError::Refused { .. }) => self.resync(snapshot),
             Err(error) => Err(self.failed("repair the table", &error)),
         }
@@ -367,7 +366,7 @@ impl Renderer for Nftables {
     }
 }
 
-/// The kernel would say only that it is not permitted.
+/// The kernel itself would answer only "Operation not permitted".
 fn refuse_a_table_of_others(found: Option<TableHeader>, port: u32) -> Result<(), NetlinkError> {
     match found.and_then(|found| found.owner).filter(|owner| *owner != port) {
         None => Ok(()),
@@ -380,14 +379,14 @@ fn refuse_a_table_of_others(found: Option<TableHeader>, port: u32) -> Result<(),
     }
 }
 
-/// How many elements a snapshot comes to, or fewer. Cheap beside planning it.
+/// A cheap lower estimate of a snapshot's number of elements.
 fn elements_at_most(snapshot: &Snapshot) -> usize {
     let of_service = |service: &Arc<ContivService>| {
         let addresses = service.cluster_ips.len() + service.external_ips.len();
         let of_port = |port: &ServicePort| {
             // A node port is a frontend in each family.
             let frontends = addresses + port.node_port.map_or(0, |_| Family::ALL.len());
-            // One of each slot; where clients outside have their own answer, twice; and a few besides.
+            // One element for each slot, twice if outside clients have their own; and a few besides.
             frontends * (2 * port.backends.len() + 4)
         };
         service.ports.iter().map(of_port).sum::<usize>()
@@ -406,7 +405,7 @@ pub(crate) fn element_lines(snapshot: &Snapshot) -> Vec<(String, String)> {
     elements.iter().map(|element: &Element| (element.set.name(), element.to_string())).collect()
 }
 
-/// What the kernel said, and what to do about it.
+/// Turns the kernel's error into one with advice.
 fn explain(action: &str, error: &NetlinkError) -> RenderError {
     const EPERM: i32 = 1;
     let hint = if error.errno() == Some(EPERM) { "; run as root or with CAP_NET_ADMIN" } else { "" };

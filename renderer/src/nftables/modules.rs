@@ -1,4 +1,4 @@
-//! Finds out which modules the kernel lacks, before anything is programmed.
+//! Determines which modules the kernel lacks, before anything is programmed.
 
 use super::{
     layout::KernelModule,
@@ -11,19 +11,19 @@ use crate::netlink::message::messages;
 
 const ENOENT: i32 = 2;
 const EOPNOTSUPP: i32 = 95;
-/// What the kernel says to the opening of a socket if it has no netfilter at all.
+/// The error of opening a socket if the kernel has no netfilter at all.
 const EPROTONOSUPPORT: i32 = 93;
 
-/// A table that exists for no longer than it takes to ask for it.
+/// A table that exists only within the trial.
 const TRIAL: &str = "contiv-trial";
 
-/// What all of it needs.
+/// The module that everything needs.
 const CORE: &str = "nf_tables";
 
 /// The optional modules that the kernel lacks.
 ///
 /// # Errors
-/// Also where a module is missing that all services need.
+/// Also if a module is missing that all services need.
 pub(super) fn missing_optional(socket: &mut Socket) -> Result<Vec<KernelModule>, NetlinkError> {
     let mut batch = Batch::new();
     KernelModule::write_trial(&mut batch, TRIAL);
@@ -39,7 +39,7 @@ pub(super) fn missing_optional(socket: &mut Socket) -> Result<Vec<KernelModule>,
     }
 }
 
-/// Whether a refusal may be for a module that is missing.
+/// True if a missing module may be the reason of this error.
 pub(super) fn may_be_missing(error: &NetlinkError) -> bool {
     matches!(error.errno(), Some(ENOENT | EOPNOTSUPP))
 }
@@ -56,7 +56,7 @@ enum Missing {
     Modules(Vec<KernelModule>),
 }
 
-/// What is missing, by what the kernel refused of the trial; none where it refused anything for another reason.
+/// The missing modules, derived from the refused messages of the trial; none if any was refused for another reason.
 fn missing(refusals: &[Refusal]) -> Option<Missing> {
     let mut modules = Vec::new();
     for refusal in refusals {

@@ -1,22 +1,22 @@
-//! Planning and encoding without a kernel: the very bytes that [`Nftables`](super::Nftables) would send, for measurements.
+//! Planning and encoding without a kernel: the exact bytes that [`Nftables`](super::Nftables) would send, for measurements.
 
 use contiv_model::{ChangeSet, Snapshot};
 
 use super::{apply, encode, netlink::Batch, read::Elements, table::Table, transaction::Transaction};
 
-/// A table that is programmed nowhere.
+/// A table without a kernel.
 #[derive(Debug)]
 pub struct OfflineTable {
     table: Table,
     batch_limit: usize,
 }
 
-/// Netlink batches, each to be sent in one piece, in their order. The kernel acknowledges the last message of each.
+/// Netlink batches, each to be sent in one piece, in order. The kernel acknowledges the last message of each.
 pub type Batches = Vec<Vec<u8>>;
 
 impl OfflineTable {
-    /// A table for `snapshot`, and what makes it in a kernel that has none. No batch exceeds `batch_limit` bytes, but for
-    /// one that holds a single frontend.
+    /// A table for `snapshot`, and the batches that create it in an empty kernel. No batch exceeds `batch_limit` bytes, except
+    /// one with a single large frontend.
     pub fn resync(snapshot: &Snapshot, batch_limit: usize) -> (Self, Batches) {
         let (table, transaction) = Table::resync(snapshot, Elements::default());
         let offline = Self { table, batch_limit };
@@ -26,7 +26,7 @@ impl OfflineTable {
         (offline, batches)
     }
 
-    /// Brings the table forward by `changes`, and returns what does the same to the kernel's.
+    /// Applies `changes` to the table, and returns the batches that apply them to the kernel.
     pub fn update(&mut self, changes: &ChangeSet) -> Batches {
         let mut transaction = self.table.update(changes);
         let late = transaction.take_late();

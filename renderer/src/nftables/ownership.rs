@@ -1,8 +1,8 @@
-//! Whose the table is. An owned one can be changed and removed by its owner alone: `nft flush ruleset` of others passes
-//! over it. It outlives its owner, and the next process of ours takes it over.
+//! Ownership of the table. Only its owner can change or remove an owned table: `nft flush ruleset` by others leaves it alone.
+//! It outlives its owner, and our next process takes it over.
 //!
 //! Source: `NFT_TABLE_F_OWNER` (Linux 5.12) and `NFT_TABLE_F_PERSIST` (6.9) in the kernel's `nf_tables_api.c`. Without the
-//! second flag the table would end with the agent, so older kernels get a table that is shared.
+//! second flag the table would end with the agent, so on older kernels the table is shared.
 
 use std::io;
 
@@ -16,21 +16,21 @@ use super::{
     read::TableHeader,
 };
 
-/// A table that exists for no longer than it takes to ask for it.
+/// A table that exists only within the check.
 const PROBE: &str = "contiv-probe";
 
 /// Who may change the table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Ownership {
-    /// Whoever is allowed to.
+    /// Every process with the capability.
     #[default]
     Shared,
-    /// This process alone.
+    /// This process only.
     Owned,
 }
 
 impl Ownership {
-    /// Owned, if the kernel can do it.
+    /// Owned, if the kernel supports it.
     pub(super) fn owned_if_possible(socket: &mut Socket) -> Result<Self, NetlinkError> {
         let mut batch = Batch::new();
         batch.create(msg::NEWTABLE, "a table to try whether tables can be owned", |message| {
@@ -48,17 +48,17 @@ impl Ownership {
         }
     }
 
-    /// The flags that the table is written with. `found` is the one that is there and stays.
+    /// The flags that the table is written with. `found` is an existing table that is kept.
     pub(super) const fn flags(self, found: Option<&TableHeader>) -> u32 {
         match (self, found) {
             (Self::Owned, _) => table::OWNED,
             (Self::Shared, None) => 0,
-            // The kernel never lets this one be changed.
+            // The kernel does not allow this flag to change.
             (Self::Shared, Some(found)) => found.flags & table::FLAG_PERSIST,
         }
     }
 
-    /// The table that is there can stay. One that is shared can never become owned, and is replaced.
+    /// True if the existing table can be kept. A shared one can never become owned, and is replaced.
     pub(super) const fn accepts(self, found: &TableHeader) -> bool {
         match self {
             Self::Shared => true,
@@ -67,7 +67,7 @@ impl Ownership {
     }
 }
 
-/// Whether the kernel does not know a flag of the table: it says "Invalid argument" before Linux 5.12.
+/// True if the kernel does not know a flag of the table: before Linux 5.12 it answers "Invalid argument".
 fn is_unknown_flag(error: &io::Error) -> bool {
     [Errno::EINVAL, Errno::EOPNOTSUPP].into_iter().any(|errno| error.raw_os_error() == Some(errno as i32))
 }

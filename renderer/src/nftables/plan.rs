@@ -1,6 +1,6 @@
-//! What a service asks of the dataplane. Pure: a service in, ordered values out.
+//! Plans the dataplane of a service. Pure: takes a service, returns ordered values.
 //!
-//! Which backends serve which traffic follows kube-proxy; `docs/nft-layout.md` has the table.
+//! The choice of backends for each kind of traffic follows kube-proxy; `docs/nft-layout.md` has the table.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,61 +12,61 @@ use ipnetwork::IpNetwork;
 
 use super::{element::FrontendKey, layout::Family};
 
-/// Backends and how many slots each holds. Sorted, each backend once.
+/// Backends with their number of slots. Sorted, each backend once.
 pub(crate) type Shares = Vec<(SocketAddr, u32)>;
 
-/// More slots than this for one frontend are scaled down: a rounding of the weights, not of the set of backends.
+/// If a frontend would need more slots, they are scaled down: that rounds the weights, but keeps all backends.
 const MAX_SLOTS: u32 = 16_384;
 
-/// Everything one service asks for.
+/// The plan of a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ServicePlan {
     pub(crate) frontends: BTreeMap<FrontendKey, FrontendPlan>,
-    /// Addresses that belong to cluster IPs of this service.
+    /// Addresses that are cluster IPs of this service.
     pub(crate) cluster_ips: Addresses,
     /// Addresses of local backends: connections from one to itself must be masqueraded.
     pub(crate) hairpins: BTreeSet<IpAddr>,
 }
 
-/// How one frontend is served.
+/// The plan of one frontend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FrontendPlan {
     pub(crate) serving: ConnectionAction,
     pub(crate) outside: Outside,
     pub(crate) masquerade: Masquerade,
     pub(crate) choice: Choice,
-    /// Who may connect; none for everyone.
+    /// Source ranges; none if everyone may connect.
     pub(crate) sources: Option<BTreeSet<IpNetwork>>,
 }
 
 /// How a backend is chosen for a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// By chance.
+    /// At random.
     Random,
-    /// By chance, and then the same for so many seconds after the last connection.
+    /// At random, then the same until so many seconds after the last connection.
     Sticky(u32),
     /// By the client's address.
     Client,
 }
 
-/// What happens to a new connection.
+/// The action for a new connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ConnectionAction {
     /// It goes to one of these; never empty.
     Backends(Shares),
-    /// It is refused at once: no backend anywhere.
+    /// It is rejected at once: no backend anywhere.
     Reject,
     /// It is dropped: there are backends, but none that the policy allows.
     Drop,
-    /// It is left as it is: routes lead to backends.
+    /// It is left unchanged: routes lead to backends.
     Pass,
 }
 
-/// What is different for clients that are neither on this node nor its pods.
+/// The difference for outside clients: those other than this node and its pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outside {
-    /// Nothing.
+    /// No difference.
     Same,
     /// They reach only these; never empty.
     Backends(Shares),
@@ -74,18 +74,18 @@ pub(crate) enum Outside {
     Drop,
 }
 
-/// Whose source address is hidden from the backend, beyond the rule for cluster IPs.
+/// Which connections are masqueraded, beyond the rule for cluster IPs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Masquerade {
     /// The rule for cluster IPs decides.
     ClusterIp,
-    /// Every client's: the answer must come back through this node.
+    /// Every connection: replies must return through this node.
     Always,
-    /// Only that of connections from this node itself.
+    /// Only connections from this node itself.
     Own,
 }
 
-/// What `service` asks for.
+/// Plans `service`.
 pub(crate) fn plan(service: &ContivService) -> ServicePlan {
     let frontends = all_frontends(service)
         .map(|(port, key, external)| (key, frontend_plan(service, port, key, external)))
@@ -93,12 +93,12 @@ pub(crate) fn plan(service: &ContivService) -> ServicePlan {
     ServicePlan { frontends, cluster_ips: cluster_ips(service).collect(), hairpins: hairpins(service) }
 }
 
-/// The frontends that `service` asks for, without how they are served.
+/// The frontends of `service`, without their plans.
 pub(crate) fn keys(service: &ContivService) -> impl Iterator<Item = FrontendKey> {
     all_frontends(service).map(|(_, key, _)| key)
 }
 
-/// Addresses that belong to cluster IPs of this service.
+/// Addresses that are cluster IPs of this service.
 pub(crate) fn cluster_ips(service: &ContivService) -> impl Iterator<Item = IpAddr> {
     let translates = service.assignment.addresses.translates();
     service.cluster_ips.iter().copied().filter(move |_| translates)
@@ -110,11 +110,11 @@ pub(crate) fn hairpins(service: &ContivService) -> BTreeSet<IpAddr> {
     backends.filter(|backend| backend.local).map(|backend| backend.address).collect()
 }
 
-/// The frontends of all ports, but for those that another service has: the port, the key, and whether the external policy rules
-/// it. Of several with one key the last counts.
+/// The frontends of all ports, except those held by another service: the port, the key, and whether the external policy
+/// applies. Of several with one key the last counts.
 fn all_frontends(service: &ContivService) -> impl Iterator<Item = (&ServicePort, FrontendKey, bool)> {
-    // Kubernetes: a service lives in the families of its cluster IPs, and so do its other addresses. One that has none,
-    // as there can be without Kubernetes, lives in both.
+    // As in Kubernetes, a service has the families of its cluster IPs, and so do its other addresses. A service without any, as
+    // it may exist without Kubernetes, has both.
     let lives_in = |family: Family| {
         let ips = &service.cluster_ips;
         ips.is_empty() || ips.iter().any(|address| Family::of(address) == family)
@@ -126,7 +126,7 @@ fn all_frontends(service: &ContivService) -> impl Iterator<Item = (&ServicePort,
     })
 }
 
-/// The frontends of one port: what it is, its key, and whether the external policy rules it.
+/// The frontends of one port: the kind, the key, and whether the external policy applies.
 fn frontends(
     service: &ContivService,
     port: &ServicePort,
@@ -146,9 +146,9 @@ fn frontends(
             families.map(|family| (frontend, FrontendKey::node_port(family, protocol, node_port), true)),
         );
     }
-    // Last, so that an address that is both is served as a cluster IP.
+    // Last, so that an address of both kinds is served as a cluster IP.
     all.extend(service.cluster_ips.iter().map(|address| at(*address, false)));
-    // As a key the unspecified address means the node ports; as a service address it means nothing.
+    // As a key the unspecified address stands for node ports; as a service address it is meaningless.
     all.retain(
         |(frontend, ..)| !matches!(frontend, Frontend::Address { address, .. } if address.is_unspecified()),
     );
@@ -204,7 +204,7 @@ fn frontend_plan(
     FrontendPlan { serving, outside, masquerade, choice: choice(service), sources: sources(service, key) }
 }
 
-/// Affinity shared between the ports of a service needs no memory: one client draws the same slot on each of them.
+/// Affinity shared between the ports of a service needs no affinity entries: a client draws the same slot on each of them.
 fn choice(service: &ContivService) -> Choice {
     match (service.balance, service.session_affinity_timeout, service.affinity_shared) {
         (Balance::ClientAddress, ..) | (_, 1.., true) => Choice::Client,
@@ -213,8 +213,8 @@ fn choice(service: &ContivService) -> Choice {
     }
 }
 
-/// The ranges hold for load-balancer addresses, and on demand for node ports. Source: KEP-3866 and kube-proxy, which
-/// also lets everyone in where no range is of the family.
+/// The ranges apply to load-balancer addresses, and to node ports if configured. Source: KEP-3866 and kube-proxy, which also
+/// admits everyone if no range is of the family.
 fn sources(service: &ContivService, key: FrontendKey) -> Option<BTreeSet<IpNetwork>> {
     let restricted = if key.is_node_port() {
         service.source_ranges_on_node_ports
@@ -230,11 +230,11 @@ fn sources(service: &ContivService, key: FrontendKey) -> Option<BTreeSet<IpNetwo
     (!everyone).then_some(ranges)
 }
 
-/// Slots in proportion to the weights, as few as that takes.
+/// Slots in proportion to the weights, as few as possible.
 fn shares<'a>(backends: impl Iterator<Item = &'a Backend>) -> Shares {
     let mut shares: Shares =
         backends.map(|backend| (backend.endpoint(), u32::from(backend.weight.max(1)))).collect();
-    // They are sorted and different already, where they come from the processor.
+    // Those from the processor are sorted and unique already.
     shares.sort_unstable();
     shares.dedup_by_key(|(backend, _)| *backend);
     let divisor = shares.iter().map(|(_, weight)| *weight).reduce(greatest_common_divisor).unwrap_or(1);

@@ -1,4 +1,4 @@
-//! The elements of one frontend, as they are remembered: in little memory, since there are as many as there are backends.
+//! A compact form of a frontend's elements, since there are as many as there are backends.
 
 use super::{
     capacity::Counts,
@@ -6,7 +6,7 @@ use super::{
     layout::{Family, Set, SetKind},
 };
 
-/// The elements of one frontend. Of those that hold a backend only the backend is kept: set and key follow from its place.
+/// The elements of one frontend. For an element with a backend only the backend is stored: set and key follow from its index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ProgrammedElements {
     slots: Box<[Endpoint]>,
@@ -16,7 +16,7 @@ pub(crate) struct ProgrammedElements {
 }
 
 impl ProgrammedElements {
-    /// Keeps what [`super::elements::of_frontend`] has made: sorted, and without a hole among the slots.
+    /// Stores the result of [`super::elements::of_frontend`]: sorted, and without a gap between the slots.
     pub(crate) fn new(elements: &[Element]) -> Self {
         let slots = |kind| {
             let backend = move |element: &Element| match element.value {
@@ -33,7 +33,7 @@ impl ProgrammedElements {
         }
     }
 
-    /// All elements, sorted. They belong to `frontend`.
+    /// All elements, sorted, with the keys of `frontend`.
     pub(crate) fn elements(&self, frontend: FrontendKey) -> Vec<Element> {
         let mut elements = Vec::with_capacity(self.len());
         elements.extend(&self.rest);
@@ -45,7 +45,7 @@ impl ProgrammedElements {
         elements
     }
 
-    /// The element of this key, which is one of `frontend`.
+    /// The element with this key of `frontend`.
     pub(crate) fn element(&self, set: Set, frontend: FrontendKey, key: Key) -> Option<Element> {
         if let Key::Slot(_, slot) = key {
             let slots = if set.kind == SetKind::Backends { &self.slots } else { &self.outside };
@@ -55,17 +55,17 @@ impl ProgrammedElements {
         place.ok().and_then(|place| self.rest.get(place)).copied()
     }
 
-    /// Whether there is an element of this kind, other than those that hold backends.
+    /// True if there is an element of this kind, apart from those with backends.
     pub(crate) fn has(&self, kind: SetKind) -> bool {
         self.rest.iter().any(|element| element.set.kind == kind)
     }
 
-    /// Whether it leads to this backend.
+    /// True if it leads to this backend.
     pub(crate) fn leads_to(&self, backend: Endpoint) -> bool {
         self.slots.contains(&backend) || self.outside.contains(&backend)
     }
 
-    /// Adds to `counts` how many elements there are in each set.
+    /// Adds the number of elements in each set to `counts`.
     pub(crate) fn count(&self, family: Family, counts: &mut Counts) {
         let slots = [(SetKind::Backends, self.slots.len()), (SetKind::BackendsOutside, self.outside.len())];
         for (kind, count) in slots.into_iter().filter(|(_, count)| *count > 0) {
@@ -82,7 +82,7 @@ impl ProgrammedElements {
     }
 }
 
-/// As many as there are, counted first: what is collected without knowing grows, and then is shrunk into another place.
+/// Collects without spare capacity: counts first, since shrinking afterwards would copy.
 fn exactly<T>(values: impl Iterator<Item = T> + Clone) -> Box<[T]> {
     let mut exact = Vec::with_capacity(values.clone().count());
     exact.extend(values);

@@ -1,4 +1,4 @@
-//! What is in the kernel: read once, when the agent resyncs.
+//! Reads the kernel's table, once in each resync.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,22 +18,22 @@ use super::{
     table::INTERVALS,
 };
 
-/// The table as the kernel has it, without its rules.
+/// The kernel's table, without its rules.
 #[derive(Debug, Default)]
 pub(crate) struct ExistingTable {
-    /// Chains made on demand, used or not.
+    /// Existing on-demand chains, used or not.
     pub(crate) on_demand: BTreeSet<DemandChain>,
     /// Chains that are not the agent's.
     pub(crate) foreign_chains: BTreeSet<String>,
     /// Named sets that are not the agent's.
     pub(crate) foreign_sets: BTreeSet<String>,
-    /// How many elements sets can hold, where that is bounded.
+    /// The declared size of sets, if bounded.
     pub(crate) sizes: Sizes,
-    /// Sets and base chains are all there and declared as they must be.
+    /// All sets and base chains exist with the right declaration.
     pub(crate) usable: bool,
 }
 
-/// The table that is there.
+/// The flags and the owner of the existing table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TableHeader {
     pub(crate) flags: u32,
@@ -41,7 +41,7 @@ pub(crate) struct TableHeader {
     pub(crate) owner: Option<u32>,
 }
 
-/// The table, if it is there.
+/// The existing table, if any.
 pub(crate) fn found(socket: &mut Socket) -> Result<Option<TableHeader>, NetlinkError> {
     let dump = socket.dump(msg::GETTABLE, |_| ())?;
     let of_inet = |object: &Attributes<'_>| object.text(table::NAME) == Some(TABLE);
@@ -52,7 +52,7 @@ pub(crate) fn found(socket: &mut Socket) -> Result<Option<TableHeader>, NetlinkE
     Ok(found)
 }
 
-/// What there is besides elements and rules.
+/// Everything except elements and rules.
 pub(crate) fn existing(socket: &mut Socket) -> Result<ExistingTable, NetlinkError> {
     let mut existing = ExistingTable { usable: true, ..ExistingTable::default() };
     let wanted = chains();
@@ -112,22 +112,22 @@ pub(crate) fn existing(socket: &mut Socket) -> Result<ExistingTable, NetlinkErro
 pub(crate) struct Elements {
     /// Sorted, by the frontend they belong to.
     pub(crate) frontends: BTreeMap<FrontendKey, Vec<Element>>,
-    /// Which backends clients of a frontend are remembered for.
+    /// The affinity entries: a frontend with the backend of a client.
     pub(crate) memory: BTreeSet<(FrontendKey, SocketAddr)>,
-    /// Those that belong to no frontend.
+    /// Elements without a frontend.
     pub(crate) others: BTreeSet<Element>,
     /// Sets with elements that the agent cannot have written: they must be emptied.
     pub(crate) foreign: BTreeSet<Set>,
 }
 
-/// Reads the elements of all sets but those that are always written anew.
+/// Reads the elements of all sets except those that are always rewritten.
 pub(crate) fn elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
     let mut elements = lasting_elements(socket)?;
     remembered_clients(socket, &mut elements)?;
     Ok(elements)
 }
 
-/// Those of them that only transactions change.
+/// The elements that only transactions change.
 pub(crate) fn lasting_elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
     let mut elements = Elements::default();
     let is_lasting = |set: &Set| !INTERVALS.contains(&set.kind) && !is_memory(*set);
@@ -136,12 +136,12 @@ pub(crate) fn lasting_elements(socket: &mut Socket) -> Result<Elements, NetlinkE
     Ok(elements)
 }
 
-/// Adds those that packets add, and time removes.
+/// Adds the affinity entries, which rules add and timeouts remove.
 pub(crate) fn remembered_clients(socket: &mut Socket, elements: &mut Elements) -> Result<(), NetlinkError> {
     read_into(elements, socket, Set::all().filter(|set| is_memory(*set)))
 }
 
-/// Only what packets add. All else counts as what the agent cannot have written.
+/// Only affinity entries. All other sets count as foreign.
 pub(crate) fn remembered_clients_only(socket: &mut Socket) -> Result<Elements, NetlinkError> {
     let foreign = Set::all().filter(|set| !is_memory(*set)).collect();
     let mut elements = Elements { foreign, ..Elements::default() };
@@ -182,7 +182,7 @@ fn read_into(
     Ok(())
 }
 
-/// Whether there is any element in a set.
+/// True if a set has any element.
 pub(crate) fn has_elements(socket: &mut Socket, set: Set) -> Result<bool, NetlinkError> {
     let dump = socket.dump(msg::GETSETELEM, |message| {
         message.text(elem::LIST_TABLE, TABLE);
@@ -194,7 +194,7 @@ pub(crate) fn has_elements(socket: &mut Socket, set: Set) -> Result<bool, Netlin
     Ok(elements.any(|(kind, _)| kind == LIST_ELEM))
 }
 
-/// The elements of one set; none if there is one among them that the agent cannot have written.
+/// The elements of one set; none if one of them cannot have been written by the agent.
 pub(crate) fn elements_of(socket: &mut Socket, set: Set) -> Result<Option<Vec<Element>>, NetlinkError> {
     let dump = socket.dump(msg::GETSETELEM, |message| {
         message.text(elem::LIST_TABLE, TABLE);
@@ -205,7 +205,7 @@ pub(crate) fn elements_of(socket: &mut Socket, set: Set) -> Result<Option<Vec<El
     Ok(elements.map(|(_, element)| parse_element(set, Attributes(element))).collect())
 }
 
-/// An element as the agent could have written it; none for any other.
+/// Decodes an element in the agent's form; none for any other.
 pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Element> {
     let mut key = Bytes(attributes.nested(elem::KEY)?.get(data::VALUE)?);
     let form = set.kind.form();
@@ -242,7 +242,7 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
     key.0.is_empty().then_some(Element { set, key: parsed, value })
 }
 
-/// The range from `first` to `last`; none if it is not one that a prefix can say.
+/// The range from `first` to `last`; none if no prefix covers it exactly.
 fn range(first: IpAddr, last: IpAddr) -> Option<IpNetwork> {
     let width = if first.is_ipv4() { 32 } else { 128 };
     (0..=width)
@@ -264,7 +264,7 @@ fn verdict_code(attributes: Attributes<'_>) -> Option<i32> {
     Some(i32::from_be_bytes(attributes.get(data::VERDICT_CODE)?.try_into().ok()?))
 }
 
-/// The parts of a key or value that are still to be read.
+/// The unread rest of a key or value.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {

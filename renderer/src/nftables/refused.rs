@@ -1,4 +1,4 @@
-//! Services that the kernel refuses: found by what it says of each message, and left out so that the rest goes in.
+//! Services that the kernel refuses: identified by the refused messages, and left out so that the rest can be applied.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{Rejected, netlink::message::messages};
 
-/// How often a resync is tried without those that were refused the time before. The kernel judges every message, so one
-/// try finds many.
+/// How often a resync is tried, each time without the services refused so far. The kernel checks every message, so one attempt
+/// identifies many.
 pub(super) const MAX_ATTEMPTS: usize = 16;
 
 /// The services that the kernel refuses.
@@ -29,11 +29,11 @@ pub(super) struct Refused {
 #[derive(Debug)]
 struct Entry {
     reason: String,
-    /// What is in force instead, if anything.
+    /// The last good state, if any, which is used instead.
     last_good: Option<Arc<ContivService>>,
 }
 
-/// Services as they were in force before.
+/// The previous state of services.
 pub(super) type LastGood = BTreeMap<ServiceId, Arc<ContivService>>;
 
 impl Refused {
@@ -41,7 +41,7 @@ impl Refused {
         self.services.is_empty()
     }
 
-    /// Puts back what is in force of those that are refused.
+    /// Replaces refused services by their last good state.
     pub(super) fn replace_in(&self, snapshot: &Snapshot) -> Snapshot {
         let mut snapshot = snapshot.clone();
         for (id, entry) in &self.services {
@@ -53,7 +53,7 @@ impl Refused {
         snapshot
     }
 
-    /// Takes in what the kernel refused of `snapshot`. False if that tells of no service that could be left out.
+    /// Records the services whose messages of `snapshot` were refused. False if no further service can be left out.
     pub(super) fn blame(&mut self, refusals: &[Refusal], snapshot: &Snapshot, last_good: &LastGood) -> bool {
         let mut found = false;
         let elements: Vec<(Element, &str)> = refusals
@@ -65,7 +65,7 @@ impl Refused {
                 continue;
             };
             let known = last_good.get(id).filter(|known| *known != service).cloned();
-            // Refused once more: that was its last good state, so there is none.
+            // Refused again: that was its last good state, so it has none.
             let last_good = if self.services.contains_key(id) { None } else { known };
             let reason = format!("the kernel refused {} {{ {element} }}: {reason}", element.set.name());
             self.services.insert(id.clone(), Entry { reason, last_good });
@@ -74,7 +74,7 @@ impl Refused {
         found
     }
 
-    /// Leaves out the services that need a module which the kernel lacks.
+    /// Leaves out the services that need a missing module.
     pub(super) fn leave_out_without(
         &mut self,
         missing: &[KernelModule],
@@ -89,13 +89,13 @@ impl Refused {
         }
     }
 
-    /// Takes out the services that changed, so that they are tried again.
+    /// Removes the changed services from the list, so that they are tried again.
     pub(super) fn take(&mut self, changes: &ChangeSet) -> Self {
         let ids = changes.services.keys();
         Self { services: ids.filter_map(|id| self.services.remove_entry(id)).collect() }
     }
 
-    /// What was in force before `changes`, of which these services were refused; `services` is what they lead to.
+    /// The state before `changes`, which contain these refused services; `services` is the state after them.
     pub(super) fn before(&self, changes: &ChangeSet, mut services: LastGood) -> LastGood {
         for (id, change) in &changes.services {
             let before = match self.services.get(id) {
@@ -110,7 +110,7 @@ impl Refused {
         services
     }
 
-    /// For reports.
+    /// The list for reports.
     pub(super) fn list(&self) -> Vec<Rejected> {
         let rejected = |(id, entry): (&ServiceId, &Entry)| Rejected {
             service: id.clone(),
@@ -121,24 +121,23 @@ impl Refused {
     }
 }
 
-/// Whether any of these changes is to a service that needs one of these modules.
+/// True if one of the changed services needs one of these modules.
 pub(super) fn needs_any(modules: &[KernelModule], changes: &ChangeSet) -> bool {
     let services = changes.services.values().filter_map(|change| change.new.as_ref());
     !modules.is_empty() && services.into_iter().any(|service| modules.iter().any(|one| needs(service, *one)))
 }
 
-/// Whether a service needs a module that is optional.
+/// True if a service needs an optional module.
 fn needs(service: &ContivService, module: KernelModule) -> bool {
     module.is_optional() && plan(service).frontends.values().any(|frontend| frontend.choice == Choice::Client)
 }
 
-/// Whether it is about some element that the kernel refused, rather than about what others did to the table.
+/// True if the kernel refused an element, rather than because of foreign changes of the table.
 pub(super) fn name_an_element(refusals: &[Refusal]) -> bool {
     refusals.iter().any(|refusal| refused_element(refusal).is_some())
 }
 
-/// The element that a message was refused for. None if it was not for an element, or if the kernel does not say which,
-/// as older ones do not.
+/// The element that caused the refusal. None if it was not an element, or if the kernel does not report it, like older ones.
 fn refused_element(refusal: &Refusal) -> Option<Element> {
     let message = messages(&refusal.message).next()?;
     if message.kind != u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(msg::NEWSETELEM) {
@@ -146,7 +145,7 @@ fn refused_element(refusal: &Refusal) -> Option<Element> {
     }
     let object = message.object(NFNL_SUBSYS_NFTABLES)?;
     let set = object.text(elem::LIST_SET).and_then(Set::by_name)?;
-    // What no service owns.
+    // It belongs to no service.
     if matches!(set.kind, SetKind::NodeIps) {
         return None;
     }
@@ -158,7 +157,7 @@ fn refused_element(refusal: &Refusal) -> Option<Element> {
         .collect();
     let start = refusal.message.as_ptr() as usize;
     let is_at = |payload: &&&[u8]| {
-        // The offset is that of the attribute, and the payload begins after its header.
+        // The offset is that of the attribute; its payload follows the header.
         refusal.offset.is_some_and(|offset| payload.as_ptr() as usize - start == offset + ATTRIBUTE_HEADER)
     };
     let refused = elements.iter().find(is_at)?;
@@ -167,7 +166,7 @@ fn refused_element(refusal: &Refusal) -> Option<Element> {
 
 const ATTRIBUTE_HEADER: usize = 4;
 
-/// Whether a service asks for this element.
+/// True if the element belongs to the service.
 fn is_of(element: &Element, service: &ContivService) -> bool {
     let plan = plan(service);
     match element.key {

@@ -1,4 +1,4 @@
-//! Which backend holds which slot. A change moves as few slots as it can.
+//! Assigns slots to backends. A change moves as few slots as possible.
 
 use std::{
     collections::BTreeMap,
@@ -7,10 +7,10 @@ use std::{
 
 use super::plan::Shares;
 
-/// Gives each backend its number of slots. Slots that hold the right backend in `before` keep it; what is too much or
-/// beyond the new end makes room. From nothing, backends come in order.
+/// Assigns each backend its number of slots. Backends keep their slots in `before`; surplus slots and those beyond the new end
+/// are reassigned. Without `before`, backends are placed in order.
 ///
-/// Which slot a backend has is of no consequence to traffic, only how many; so two histories may end in different orders.
+/// Only the number of slots matters to traffic; so two histories may lead to different orders.
 pub(crate) fn assign(before: &[Option<SocketAddr>], shares: &Shares) -> Vec<SocketAddr> {
     let total: u32 = shares.iter().map(|(_, share)| share).sum();
     let mut missing = shares.clone();
@@ -28,15 +28,16 @@ pub(crate) fn assign(before: &[Option<SocketAddr>], shares: &Shares) -> Vec<Sock
     slots.into_iter().filter_map(|slot| slot.or_else(|| fill.next())).collect()
 }
 
-/// Slots of a frontend whose clients choose by their address: a prime, and enough that shares differ by a few percent.
+/// The number of slots of a frontend that chooses by client address: a prime, large enough that shares are right within a few
+/// percent.
 const CLIENT_SLOTS: u64 = 1021;
 
-/// Gives each slot to the backend that ranks highest for it (rendezvous hashing). When a backend goes, only its slots
-/// move; when one comes, it takes its share evenly from all. Only addresses count, so that the ports of a service whose
-/// backends are the same pods agree, and nodes agree with each other.
+/// Assigns each slot to the backend with the highest rank for it (rendezvous hashing). When a backend is removed, only its
+/// slots move; a new one takes its share evenly from all. Only addresses count, so that the ports of a service with the same
+/// pods agree, and nodes agree with each other.
 pub(crate) fn by_client(shares: &Shares) -> Vec<SocketAddr> {
-    // A backend with several shares draws several times. Those of one address draw after each other, so that none of
-    // them draws the same.
+    // A backend with several shares ranks several times. Backends with one address use consecutive numbers, so that no two rank
+    // equally.
     let mut next: BTreeMap<IpAddr, u64> = BTreeMap::new();
     let draws_of = |(backend, share): &(SocketAddr, u32)| {
         let first = next.entry(backend.ip()).or_default();
@@ -53,7 +54,7 @@ pub(crate) fn by_client(shares: &Shares) -> Vec<SocketAddr> {
     (0..CLIENT_SLOTS).filter_map(best).map(|(backend, _)| *backend).collect()
 }
 
-/// FNV-1a with a final mix. It must never change: other nodes and later versions have to find the same backends.
+/// FNV-1a with a final mix. It must never change: other nodes and later versions must find the same backends.
 fn hash(address: IpAddr, number: u64) -> u64 {
     let address = match address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -63,7 +64,7 @@ fn hash(address: IpAddr, number: u64) -> u64 {
     let fnv = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    // The finalizer of MurmurHash3: without it neighbouring numbers rank alike.
+    // The finalizer of MurmurHash3: without it consecutive numbers rank alike.
     let mixed = (fnv ^ fnv >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let mixed = (mixed ^ mixed >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     mixed ^ mixed >> 33

@@ -1,4 +1,4 @@
-//! What is programmed, remembered: every change is planned against this, and never against a listing of the kernel.
+//! The remembered state of the table. Every change is planned against it, and never against a listing of the kernel.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -21,25 +21,25 @@ use super::{
     transaction::{Group, Transaction},
 };
 
-/// The elements of the table and what they came from.
+/// The elements of the table, and the snapshot they are derived from.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     services: BTreeMap<ServiceId, Arc<ContivService>>,
     node: NodeFacts,
     /// The elements of each frontend.
     frontends: BTreeMap<FrontendKey, ProgrammedElements>,
-    /// Addresses that several services can ask for, and how many do.
+    /// Addresses that several services may share, with the number of services.
     shared: BTreeMap<Element, usize>,
-    /// Every chain made on demand that exists, and how many elements need it.
+    /// Every existing on-demand chain, with the number of elements that need it.
     chains: BTreeMap<DemandChain, usize>,
 }
 
 impl Table {
-    /// The table for `snapshot`, and what leads there from what the kernel holds now.
+    /// The table for `snapshot`, and the transaction that turns the kernel's elements into it.
     pub(crate) fn resync(snapshot: &Snapshot, kernel: Elements) -> (Self, Transaction) {
         let mut table = Self::default();
         let found = kernel.frontends;
-        // Chains are all written anew, so these uses only have to balance.
+        // All chains are written again, so these uses only have to be balanced.
         for element in found.values().flatten().chain(&kernel.others) {
             count_uses(&mut table.chains, element, 1, |_| ());
         }
@@ -58,7 +58,7 @@ impl Table {
             }
             table.change(Group::between(&before, after), &mut transaction);
         }
-        // Maps that were filled in the order of their keys are little more than half full; those that are collected are full.
+        // Maps filled in the order of their keys are little more than half full; collected ones are full.
         table.frontends = programmed.into_iter().collect();
         table.services.clone_from(&snapshot.services);
         shared.sort_unstable();
@@ -81,12 +81,12 @@ impl Table {
         (table, transaction)
     }
 
-    /// Brings the table forward by `changes`, and returns what leads there.
+    /// Applies `changes` to the table, and returns the transaction.
     pub(crate) fn update(&mut self, changes: &ChangeSet) -> Transaction {
         let mut transaction = Transaction::default();
         let mut wanted: BTreeMap<FrontendKey, Option<FrontendPlan>> = BTreeMap::new();
         let mut shared: BTreeMap<Element, isize> = BTreeMap::new();
-        // First all that goes, then all that comes: a frontend may pass from one service to another.
+        // Removals come before additions: a frontend may move from one service to another.
         for (id, change) in &changes.services {
             let old = match &change.new {
                 Some(new) => self.services.insert(id.clone(), Arc::clone(new)),
@@ -120,17 +120,17 @@ impl Table {
         transaction
     }
 
-    /// Chains that exist and that nothing needs.
+    /// Existing chains that no element needs.
     pub(crate) fn unused_chains(&self) -> Vec<DemandChain> {
         self.chains.iter().filter(|(_, uses)| **uses == 0).map(|(chain, _)| *chain).collect()
     }
 
-    /// Forgets chains made on demand that have been removed.
+    /// Forgets on-demand chains that were removed.
     pub(crate) fn forget_unused_chains(&mut self) {
         self.chains.retain(|_, uses| *uses > 0);
     }
 
-    /// What makes an empty table this one.
+    /// The transaction that turns an empty table into this one.
     pub(crate) fn whole(&self) -> Transaction {
         let mut transaction = Transaction { chains: self.chains().collect(), ..Transaction::default() };
         for (frontend, programmed) in &self.frontends {
@@ -145,22 +145,22 @@ impl Table {
         transaction
     }
 
-    /// What this table was made from.
+    /// The snapshot of this table.
     pub(crate) fn snapshot(self) -> Snapshot {
         Snapshot { services: self.services, node: self.node, ..Snapshot::default() }
     }
 
-    /// The services that are programmed.
+    /// The programmed services.
     pub(crate) const fn services(&self) -> &BTreeMap<ServiceId, Arc<ContivService>> {
         &self.services
     }
 
-    /// What is known of this node.
+    /// The facts about this node.
     pub(crate) const fn node(&self) -> &NodeFacts {
         &self.node
     }
 
-    /// The chains made on demand that are in use.
+    /// The on-demand chains in use.
     pub(crate) fn chains(&self) -> impl Iterator<Item = DemandChain> {
         self.chains.iter().filter(|(_, uses)| **uses > 0).map(|(chain, _)| *chain)
     }
@@ -176,7 +176,7 @@ impl Table {
         all
     }
 
-    /// The element of this key as it must be; none where none must be.
+    /// The desired element with this key; none if there must be none.
     pub(crate) fn element(&self, set: Set, key: Key) -> Option<Element> {
         match key {
             Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
@@ -187,12 +187,12 @@ impl Table {
                 let is_shared = self.shared.contains_key(&element);
                 (is_shared || elements::of_node(&self.node).any(|other| other == element)).then_some(element)
             }
-            // These come and go with the kernel's memory, or are written all at once.
+            // Affinity entries are the kernel's, and interval sets are written as a whole.
             Key::Client(..) | Key::Range(_) | Key::Interface(_) => None,
         }
     }
 
-    /// For sets that are made anew, and so are empty: takes nothing out of them, and puts all in that they are to hold.
+    /// For sets that are created again, and so are empty: leaves out removals from them, and adds all their elements.
     pub(crate) fn refill(&self, sets: &Sizes, transaction: &mut Transaction) {
         if sets.is_empty() {
             return;
@@ -205,13 +205,13 @@ impl Table {
         Group { remove: vec![], add: elements }.split().for_each(|group| transaction.push(group));
     }
 
-    /// What to declare sets for, to a kernel that takes so many bytes in one batch. Sets that are filled in pieces are not
-    /// bounded: to make one of them anew would show it half full to traffic.
+    /// The sizes to declare, for a kernel with this limit of a batch. Sets that are filled in several batches are not bounded:
+    /// while such a set is created again, traffic would see it half full.
     pub(crate) fn sizes(&self, batch_limit: usize) -> Sizes {
         if encode::fits(self.len(), batch_limit) { capacity::sizes(&self.counts()) } else { Sizes::new() }
     }
 
-    /// How many elements there are in each set, besides those that come from the node.
+    /// The number of elements in each set, without those of the node.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::new();
         for (frontend, programmed) in &self.frontends {
@@ -223,24 +223,24 @@ impl Table {
         counts
     }
 
-    /// How many elements there are besides those that come from the node.
+    /// The number of elements, without those of the node.
     pub(crate) fn len(&self) -> usize {
         self.frontends.values().map(ProgrammedElements::len).sum::<usize>() + self.shared.len()
     }
 
-    /// Whether a client may still be sent to the backend that the kernel remembers for it.
+    /// True if a client may still be sent to the backend of its affinity entry.
     fn is_right(&self, (frontend, backend): (FrontendKey, SocketAddr)) -> bool {
         self.frontends
             .get(&frontend)
             .is_some_and(|programmed| programmed.has(SetKind::Sticky) && programmed.leads_to(backend.into()))
     }
 
-    /// The elements of a frontend; none if it has none.
+    /// The elements of a frontend; empty if it has none.
     fn programmed(&self, frontend: FrontendKey) -> Vec<Element> {
         self.frontends.get(&frontend).map(|programmed| programmed.elements(frontend)).unwrap_or_default()
     }
 
-    /// Gives a frontend other elements, or takes them away.
+    /// Sets or removes the elements of a frontend.
     fn program(
         &mut self,
         frontend: FrontendKey,
@@ -257,7 +257,7 @@ impl Table {
         self.change(Group::between(before, after), transaction);
     }
 
-    /// Adds changes, and counts what needs chains.
+    /// Adds changes, and counts the uses of chains.
     fn change(&mut self, group: Group, transaction: &mut Transaction) {
         for element in &group.remove {
             count_uses(&mut self.chains, element, -1, |_| ());
@@ -270,7 +270,7 @@ impl Table {
         transaction.push(group);
     }
 
-    /// Counts who asks for a shared element, and programs the first and the last.
+    /// Counts the services of a shared element, and programs the first and the last change.
     fn share(&mut self, changes: BTreeMap<Element, isize>, transaction: &mut Transaction) {
         for (element, change) in changes.into_iter().filter(|(_, change)| *change != 0) {
             let before = self.shared.remove(&element).unwrap_or(0);
@@ -287,8 +287,8 @@ impl Table {
     }
 }
 
-/// Every frontend that there was or is to be, with its elements before and after, in one order. Of several plans for one frontend
-/// the last counts.
+/// All previous and desired frontends in order, with their elements before and after. Of several plans for one frontend the
+/// last counts.
 fn in_one_order(
     before: BTreeMap<FrontendKey, Vec<Element>>,
     mut after: Vec<(FrontendKey, Vec<Element>)>,
@@ -308,8 +308,8 @@ fn in_one_order(
     })
 }
 
-/// Sets of intervals. They have so few elements that they are emptied and filled in one transaction: the kernel spreads
-/// an interval over two elements, which cannot be compared one by one.
+/// Interval sets. They have so few elements that they are emptied and filled in one transaction: the kernel stores an interval
+/// as two elements, which cannot be compared one by one.
 pub(crate) const INTERVALS: [SetKind; 6] = [
     SetKind::Pods,
     SetKind::PodInterfaces,
@@ -333,11 +333,10 @@ fn rewrite(kind: SetKind, after: Vec<Element>, transaction: &mut Transaction) {
     transaction.push(Group { remove: vec![], add: after });
 }
 
-/// The backends that clients of a frontend must no longer be remembered for.
+/// The backends whose affinity entries of a frontend must be deleted.
 ///
-/// The memory does not tell clients outside from others. So when those outside begin to have backends of their own, all
-/// are forgotten that are not among these: a client outside must not be sent to any other, and who is not outside only
-/// draws once more.
+/// Entries do not distinguish outside clients. So when outside clients get their own backends, all entries with other backends
+/// are deleted: an outside client must not be sent there, and any other client only draws again.
 fn forgotten(frontend: FrontendKey, before: &[Element], after: &[Element]) -> Vec<(FrontendKey, SocketAddr)> {
     let has = |elements: &[Element], kind| elements.iter().any(|element| element.set.kind == kind);
     if !has(before, SetKind::Sticky) {
@@ -362,7 +361,7 @@ fn forgotten(frontend: FrontendKey, before: &[Element], after: &[Element]) -> Ve
     known.difference(&kept).map(|backend| (frontend, *backend)).collect()
 }
 
-/// Counts who needs the chains that an element needs, and tells those that have not been known.
+/// Counts the uses of the chains that an element needs, and returns the new ones.
 fn count_uses(
     chains: &mut BTreeMap<DemandChain, usize>,
     element: &Element,

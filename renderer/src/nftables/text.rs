@@ -1,4 +1,4 @@
-//! The programmed table in nft's language: what `nft -f` loads and what people read.
+//! The programmed table in nft's language, for `nft -f` and for people.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -21,7 +21,7 @@ pub(crate) fn ruleset(table: &Table) -> String {
     text
 }
 
-/// The skeleton, with sets that are bounded.
+/// The skeleton, with the size of bounded sets.
 fn skeleton(sizes: &Sizes) -> String {
     let sizes: BTreeMap<String, u32> = sizes.iter().map(|(set, size)| (set.name(), *size)).collect();
     let mut text = String::new();
@@ -31,7 +31,7 @@ fn skeleton(sizes: &Sizes) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["map" | "set", name, "{"] => size = sizes.get(name),
-            // It comes after the type of the keys.
+            // The size follows the type of the keys.
             ["type" | "typeof", ..] => {
                 text.extend(size.take().map(|size| format!("\t\tsize {size}\n")));
             }
@@ -67,7 +67,7 @@ fn write_elements(text: &mut String, table: &Table) -> std::fmt::Result {
         writeln!(text, "\nadd element inet {TABLE} {} {{", set.name())?;
         for element in elements {
             match owner(element, &owners) {
-                // Names were checked when they were read; even another one must not leave its comment.
+                // Names were validated when they were read; no name may end its comment.
                 Some(owner) => writeln!(text, "\t{element}, # {}", owner.to_string().escape_debug())?,
                 None => writeln!(text, "\t{element},")?,
             }
@@ -77,7 +77,7 @@ fn write_elements(text: &mut String, table: &Table) -> std::fmt::Result {
     Ok(())
 }
 
-/// Which service each frontend belongs to.
+/// The service of each frontend.
 fn owners(table: &Table) -> BTreeMap<FrontendKey, ServiceId> {
     let services = table.services().values();
     let of = |service: &std::sync::Arc<contiv_model::ContivService>| {
@@ -87,7 +87,7 @@ fn owners(table: &Table) -> BTreeMap<FrontendKey, ServiceId> {
     services.flat_map(of).collect()
 }
 
-/// The owner of the element, where it does not repeat the line before.
+/// The owner of the element, unless it repeats the line before.
 fn owner<'a>(element: &Element, owners: &'a BTreeMap<FrontendKey, ServiceId>) -> Option<&'a ServiceId> {
     match element.key {
         Key::Frontend(frontend) | Key::Slot(frontend, 0) => owners.get(&frontend),

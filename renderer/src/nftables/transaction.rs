@@ -1,4 +1,4 @@
-//! What a transaction does to the table, and how large ones are cut so that traffic never sees a frontend half done.
+//! The effect of a transaction on the table, and how large ones are split so that traffic never sees a half-changed frontend.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use super::{
     layout::{DemandChain, Set},
 };
 
-/// Element changes that must become visible together: those of one frontend, or a single address.
+/// Element changes that must become visible together: those of one frontend, or of a single address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) remove: Vec<Element>,
@@ -18,7 +18,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// The changes that lead from `before` to `after`, both sorted.
+    /// The difference between `before` and `after`, both sorted.
     pub(crate) fn between(before: &[Element], after: Vec<Element>) -> Self {
         if before.is_empty() {
             return Self { remove: Vec::new(), add: after };
@@ -39,7 +39,7 @@ impl Group {
         }
     }
 
-    /// Smaller groups of the same changes, for those that need not become visible together.
+    /// Smaller groups of the same changes, if they need not become visible together.
     pub(crate) fn split(&self) -> impl Iterator<Item = Self> {
         const ELEMENTS: usize = 256;
         let remove = self.remove.chunks(ELEMENTS).map(|remove| Self { remove: remove.to_vec(), add: vec![] });
@@ -63,10 +63,10 @@ pub(crate) type BySet<'a> = BTreeMap<Set, Vec<&'a Element>>;
 pub(crate) struct Transaction {
     /// Sets to empty first.
     pub(crate) flush: BTreeSet<Set>,
-    /// Chains that must exist before the first element leads to them.
+    /// Chains that must exist before the first element jumps to them.
     pub(crate) chains: BTreeSet<DemandChain>,
     pub(crate) groups: Vec<Group>,
-    /// Backends that clients of a frontend must not be remembered for any more, once this is committed.
+    /// Backends whose affinity entries of a frontend must be deleted after the commit.
     pub(crate) forget: BTreeSet<(FrontendKey, SocketAddr)>,
 }
 
@@ -81,7 +81,7 @@ impl Transaction {
         self.flush.is_empty() && self.chains.is_empty() && self.groups.is_empty()
     }
 
-    /// Takes out what is to come and to go of one set.
+    /// Drops the changes of one set.
     pub(crate) fn leave(&mut self, set: Set) {
         for group in &mut self.groups {
             group.remove.retain(|element| element.set != set);
@@ -90,12 +90,12 @@ impl Transaction {
         self.groups.retain(|group| !group.is_empty());
     }
 
-    /// Takes out the removals that must wait until the rest is committed, as a transaction of their own.
+    /// Takes out the removals that must wait until the rest is committed, as a separate transaction.
     ///
-    /// A packet passes several hooks, and each looks up what is there at that moment. One that was sent to its backend
-    /// just before a change still needs, a few microseconds later, what decides on its masquerade; one that found no
-    /// backend still needs its reject; and one between the lookup of its frontend and that of its slot still needs the
-    /// slot. So only what sends new connections anywhere is taken away at once.
+    /// A packet passes several hooks, and each looks up the current elements. One that was translated just before a change
+    /// needs the masquerade elements a few microseconds later; one that found no backend needs its reject element; and one
+    /// between the lookup of its frontend and that of its slot needs the slot. So only elements that direct new connections are
+    /// removed at once.
     pub(crate) fn take_late(&mut self) -> Self {
         let mut late = Self::default();
         for group in self.groups.iter_mut().filter(|group| !group.remove.is_empty()) {
@@ -113,9 +113,9 @@ impl Transaction {
         late
     }
 
-    /// Cuts off transactions of at most `limit` elements each. Whole groups stay together; only one that is larger than
-    /// the limit by itself is in a transaction that exceeds it. Chains come with the first of them, so that no frontend is
-    /// served without what it needs.
+    /// Splits off transactions of at most `limit` elements each. Groups are never split; a single group larger than the limit
+    /// makes its transaction exceed it. Chains are part of the first transaction, so that no frontend is served without what it
+    /// needs.
     pub(crate) fn split(mut self, limit: usize) -> Vec<Self> {
         let mut parts = Vec::new();
         let mut size = 0;
@@ -146,7 +146,7 @@ impl Transaction {
         (by_set(|group| &group.remove), by_set(|group| &group.add))
     }
 
-    /// How many elements go, and how many come.
+    /// The numbers of removed and of added elements.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let sum = |pick: fn(&Group) -> &Vec<Element>| self.groups.iter().map(|group| pick(group).len()).sum();
         (sum(|group| &group.remove), sum(|group| &group.add))

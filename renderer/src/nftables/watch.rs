@@ -1,8 +1,8 @@
-//! Hears what others do to the table.
+//! Watches foreign changes of the table.
 //!
-//! The kernel sends, for each transaction, a message for each thing that was added or deleted, and last one with the new
-//! generation that names the process. Only transactions of others come in here; those that leave our table alone are
-//! passed over.
+//! For each transaction, the kernel sends a message for every object that was added or deleted, and then one with the new
+//! generation, which names the process. Our own transactions are filtered out; foreign ones that do not touch our table are
+//! ignored.
 
 mod foreign_change;
 mod summary;
@@ -30,29 +30,29 @@ use crate::{
     netlink::{Listener, ListenerEvent, message::messages},
 };
 
-/// The generation follows its transaction at once. Should it not come, the change is told without it after these
-/// milliseconds.
+/// The generation follows its transaction immediately. If it does not arrive within these milliseconds, the change is reported
+/// without its process.
 const GENERATION_TIMEOUT: u8 = 20;
-/// How many changes are told to the renderer in detail before it looks at everything anyway.
+/// The number of detailed changes that are queued for the renderer. If there are more, it compares everything.
 pub(super) const MAX_PENDING_CHANGES: usize = 64;
 
-/// Hears what others do to the table, and tells the renderer in detail.
+/// Watches foreign changes of the table, and reports them to the renderer in detail.
 pub(super) struct TableWatch {
     listener: Listener,
     transaction: Summary,
     foreign_change: ForeignChangeCollector,
-    /// What is complete, and not yet handed out.
+    /// Complete changes that were not returned yet.
     pending: VecDeque<ForeignChange>,
     renderer: SyncSender<ForeignTableChange>,
 }
 
 impl TableWatch {
-    /// Listens from now on to what others do than the owner of `socket`.
+    /// Starts to watch for changes by processes other than the owner of `socket`.
     pub(super) fn start(socket: &mut Socket) -> Result<(Self, Receiver<ForeignTableChange>), NetlinkError> {
         let (listener, membership) = Listener::join(NETLINK_NETFILTER, &[NFNLGRP_NFTABLES], socket.port())?;
         socket.membership = Some(membership);
         let (renderer, foreign_changes) = sync_channel(MAX_PENDING_CHANGES);
-        // What was done before is not known. There is room for this.
+        // Earlier changes are unknown. The queue is still empty.
         let _ = renderer.try_send(ForeignTableChange::Anything);
         let watch = Self {
             listener,
@@ -72,7 +72,7 @@ impl TableWatch {
             if kind == msg::NEWGEN {
                 self.complete(process(object));
             } else if family == Some(NFPROTO_INET) && object.text(table::NAME) == Some(TABLE) {
-                // The name of the table has the same number in all kinds of objects.
+                // The table's name has the same attribute number in all kinds of objects.
                 if self.foreign_change.take(kind, object) {
                     self.transaction.take(kind, object);
                 }
@@ -80,7 +80,7 @@ impl TableWatch {
         }
     }
 
-    /// The transaction is complete: if it had something to do with the table, that is told.
+    /// The transaction is complete: if it touched the table, it is reported.
     fn complete(&mut self, by: Option<Process>) {
         let (transaction, foreign_change) =
             (std::mem::take(&mut self.transaction), std::mem::take(&mut self.foreign_change));
@@ -95,7 +95,7 @@ impl TableWatch {
     }
 
     fn tell(&mut self, change: ForeignChange, foreign_change: ForeignTableChange) {
-        // If there is no room the renderer looks at everything.
+        // If the queue is full the renderer compares everything.
         let _ = self.renderer.try_send(foreign_change);
         self.pending.push_back(change);
     }
@@ -130,7 +130,7 @@ fn process(object: Attributes<'_>) -> Option<Process> {
     Some(Process { name, pid: object.u32(generation::PROC_PID)? })
 }
 
-/// What these notifications tell, all of them as one transaction.
+/// The summary of these notifications as a single transaction.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn told(received: &[u8]) -> Option<String> {
     let (mut summary, mut foreign_change) = (Summary::default(), ForeignChangeCollector::default());

@@ -36,7 +36,7 @@ fn refused(report: &Report) -> Vec<(String, &'static str)> {
     report.rejected.iter().map(|rejected| (rejected.service.name.to_string(), rejected.in_force)).collect()
 }
 
-/// What a renderer without faults has of this.
+/// The output of a renderer without faults.
 fn text(snapshot: &Snapshot) -> String {
     let mut renderer = DryRun::new();
     renderer.resync(snapshot).unwrap();
@@ -58,7 +58,7 @@ fn poison_among_many_changes_is_found_and_rest_is_applied() {
     expected.services.remove(&service(120, 1).0);
     assert_eq!(renderer.describe().text, text(&expected));
 
-    // What is repaired, and what is resynced, leaves them out; what changes is tried again.
+    // Repairs and resyncs leave them out; a changed one is tried again.
     assert_eq!(refused(&renderer.heal(&wanted).unwrap()).len(), 3);
     assert_eq!(renderer.describe().text, text(&expected));
     assert_eq!(refused(&renderer.resync(&wanted).unwrap()).len(), 3);
@@ -155,7 +155,7 @@ fn random_faults_lead_to_poison_only() {
             }
             before = wanted;
         }
-        // By chance one more may have been left out, until all are tried again.
+        // One more may be left out by chance, until all are tried again.
         let mut result = renderer.resync(&before);
         while result.as_ref().map_or(true, |report| report.rejected.len() != 2) {
             result = renderer.resync(&before);

@@ -1,4 +1,4 @@
-//! What is asked of the kernel, and what its answers mean.
+//! Requests to the kernel, and the meaning of its answers.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Instant};
 
@@ -35,22 +35,22 @@ const ENETDOWN: i32 = 100;
 /// Both families, as `ipv4`.
 pub(super) const FAMILIES: [bool; 2] = [true, false];
 
-/// Changes of routes. What is to go goes first.
+/// Changes of routes. Removals come first.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) remove: Vec<RouteMessage>,
     pub(super) add: Vec<(Destination, KernelRoute)>,
 }
 
-/// What became of a route that was to be added.
+/// The result of adding a route.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Added,
-    /// A route of others is there, and stays.
+    /// A foreign route exists, and stays.
     Conflict,
-    /// It depends on a link or an address that is not ready. Notifications tell when it is.
+    /// It depends on a link or an address that is not ready. A notification follows when it is.
     Waits(i32),
-    /// For a reason that may pass.
+    /// It failed for a reason that may pass.
     Failed(String),
 }
 
@@ -70,7 +70,7 @@ pub(super) fn execute(
     for result in removed {
         match result {
             None => report.removed += 1,
-            // Somebody, or the kernel with the link, was faster.
+            // It was removed already, by another process or together with its link.
             Some(ESRCH | ENOENT | ENODEV) => {}
             Some(errno) => problems.push(format!("remove a route: {}", reason(*errno))),
         }
@@ -84,7 +84,7 @@ pub(super) fn execute(
     Ok(outcomes)
 }
 
-/// Makes changes. The error number for each; none for one that was made.
+/// Makes changes. Returns the error number of each; none if it succeeded.
 pub(super) fn change(
     socket: &mut RouteSocket,
     changes: Vec<Change>,
@@ -99,7 +99,7 @@ pub(super) fn change(
     Ok(sent.results)
 }
 
-/// What the kernel's answer to an addition means.
+/// The meaning of the kernel's answer to an addition.
 pub(super) fn outcome(route: &KernelRoute, errno: Option<i32>) -> Outcome {
     match errno {
         None => Outcome::Added,
@@ -111,7 +111,7 @@ pub(super) fn outcome(route: &KernelRoute, errno: Option<i32>) -> Outcome {
     }
 }
 
-/// All routes of ours, in all tables.
+/// All our routes, in all tables.
 pub(super) fn found(socket: &mut RouteSocket) -> Result<Vec<FoundRoute>, NetlinkError> {
     let mut found = Vec::new();
     for ipv4 in FAMILIES {
@@ -127,7 +127,7 @@ pub(super) fn found(socket: &mut RouteSocket) -> Result<Vec<FoundRoute>, Netlink
     Ok(found)
 }
 
-/// Puts our rules in place and removes all others of ours. `has_direct` tells whether services are routed directly.
+/// Adds our rules and removes all other rules with our protocol. `has_direct`: services are routed directly.
 pub(super) fn set_rules(
     socket: &mut RouteSocket,
     options: &RouteOptions,
@@ -148,17 +148,17 @@ pub(super) fn set_rules(
     change_rules(socket, changes, report)
 }
 
-/// The rules of a family that must be there.
+/// The desired rules of a family.
 pub(super) fn rules(ipv4: bool, options: &RouteOptions, has_direct: bool) -> Vec<RuleMessage> {
     let reach = options.reach_from_node.then(|| kernel_rule::rule(ipv4, options.node_table));
     let direct = has_direct.then(|| kernel_rule::direct_rule(ipv4, options.direct.table));
     reach.into_iter().chain(direct).collect()
 }
 
-/// Removes everything of ours, in whatever table it is.
+/// Removes everything of ours, in all tables.
 pub(super) fn remove_all(socket: &mut RouteSocket) -> Result<Report, NetlinkError> {
     let mut report = Report::default();
-    // First the rules, so that no connection meets half of the routes.
+    // Rules first, so that no connection sees half of the routes.
     let mut rules = Vec::new();
     for ipv4 in FAMILIES {
         rules.extend(our_rules(socket, ipv4)?.into_iter().map(RouteNetlinkMessage::DelRule));
@@ -167,7 +167,7 @@ pub(super) fn remove_all(socket: &mut RouteSocket) -> Result<Report, NetlinkErro
     let found = found(socket)?;
     remove(socket, found.iter(), &mut report)?;
     let ours = socket.dump_nexthops()?.into_iter().filter(|found| found.is_ours);
-    // Groups first: one without members would be gone already.
+    // Groups first: the kernel removes a group with its last member.
     let is_group = |found: &NexthopMessage| matches!(found.nexthop, Some(Nexthop::Group { .. }));
     let (groups, hops): (Vec<_>, Vec<_>) = ours.partition(is_group);
     let ids = groups.into_iter().chain(hops).map(|found| found.id).collect();
@@ -175,7 +175,7 @@ pub(super) fn remove_all(socket: &mut RouteSocket) -> Result<Report, NetlinkErro
     Ok(report)
 }
 
-/// Removes the routes of ours that are in one table.
+/// Removes our routes in one table.
 pub(super) fn remove_from(socket: &mut RouteSocket, table: u32) -> Result<Report, NetlinkError> {
     let mut report = Report::default();
     let found = found(socket)?;
@@ -199,7 +199,7 @@ fn remove<'a>(
     }
 }
 
-/// The addresses of this node's interfaces, and the index of the interface of each.
+/// The addresses of this node's interfaces, each with the index of its interface.
 pub(super) fn interfaces(socket: &mut RouteSocket) -> Result<BTreeMap<IpAddr, u32>, NetlinkError> {
     let mut interfaces = BTreeMap::new();
     for ipv4 in FAMILIES {
@@ -215,7 +215,7 @@ pub(super) fn interfaces(socket: &mut RouteSocket) -> Result<BTreeMap<IpAddr, u3
     Ok(interfaces)
 }
 
-/// On a point-to-point link `IFA_ADDRESS` is the peer's, and `IFA_LOCAL` ours; elsewhere IPv6 has only the first.
+/// On a point-to-point link `IFA_ADDRESS` is the peer's, and `IFA_LOCAL` ours; on other links IPv6 has only the first.
 pub(super) fn own_address(message: &AddressMessage) -> Option<IpAddr> {
     let mut of_link = None;
     for attribute in &message.attributes {
@@ -260,24 +260,24 @@ fn change_rules(
     Ok(())
 }
 
-/// Another program has a route to the address in our table. `key` chooses the table.
+/// Another program has a route to the address in our table. `key` is the setting of the table.
 pub(super) fn conflict(table: u32, address: IpAddr, key: &str) -> String {
     format!(
         "table {table} has a route to {address} that another program made; remove that one, or choose another table by {key}"
     )
 }
 
-/// The kernel does not take a route yet.
+/// The kernel does not accept a route yet.
 pub(super) fn waits(address: IpAddr, errno: i32) -> String {
     format!("the kernel does not take the route to {address} yet: {}", reason(errno))
 }
 
-/// What an error number means.
+/// The text of an error number.
 pub(super) fn reason(errno: i32) -> String {
     std::io::Error::from_raw_os_error(errno).to_string()
 }
 
-/// What the kernel said, and what to do about it.
+/// Turns the kernel's error into one with advice.
 pub(super) fn explain(action: &str, error: &NetlinkError) -> RenderError {
     let hint = match error.errno() {
         Some(EPERM) => "; run as root or with CAP_NET_ADMIN",

@@ -1,4 +1,4 @@
-//! The routes that all services together need, kept up to date with what changes. Pure.
+//! The routes that all services together need, updated incrementally. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,18 +13,18 @@ use super::{
     plan::{Destination, destinations, source},
 };
 
-/// What is wanted, and by whom.
+/// The desired destinations with their services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Desired {
     options: RouteOptions,
     services: BTreeMap<ServiceId, Arc<ContivService>>,
     node: NodeFacts,
-    /// Never with an empty set.
+    /// Sets are never empty.
     owners: BTreeMap<Destination, BTreeSet<ServiceId>>,
 }
 
 impl Desired {
-    /// What a snapshot wants.
+    /// The destinations of a snapshot.
     pub(super) fn new(snapshot: &Snapshot, options: RouteOptions) -> Self {
         let services = snapshot.services.clone();
         let mut desired = Self { options, services, node: snapshot.node.clone(), owners: BTreeMap::new() };
@@ -34,7 +34,7 @@ impl Desired {
         desired
     }
 
-    /// Takes changes in and returns the destinations that may be wanted now and were not, or the other way round.
+    /// Applies changes and returns the destinations that may have been added or removed.
     pub(super) fn update(&mut self, changes: &ChangeSet) -> BTreeSet<Destination> {
         if let Some(node) = &changes.node {
             let mut snapshot =
@@ -56,22 +56,22 @@ impl Desired {
         touched
     }
 
-    /// Everything that is wanted.
+    /// All desired destinations.
     pub(super) fn destinations(&self) -> impl Iterator<Item = Destination> {
         self.owners.keys().copied()
     }
 
-    /// Who wants it; nobody if it is not wanted.
+    /// The services of a destination; empty if it is not desired.
     pub(super) fn owners(&self, destination: Destination) -> impl Iterator<Item = &ServiceId> {
         self.owners.get(&destination).into_iter().flatten()
     }
 
-    /// Whether anybody wants it.
+    /// True if any service needs it.
     pub(super) fn wants(&self, destination: Destination) -> bool {
         self.owners.contains_key(&destination)
     }
 
-    /// The address that this node's own connections come from; none if there is none of the family.
+    /// The source address of this node's own connections; none without an address of the family.
     pub(super) fn source(&self, ipv4: bool) -> Option<IpAddr> {
         source(&self.node, ipv4)
     }
@@ -86,7 +86,7 @@ impl Desired {
         &self.node
     }
 
-    /// What it was made from, after all changes.
+    /// The snapshot after all changes.
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot { services: self.services.clone(), node: self.node.clone(), ..Snapshot::default() }
     }

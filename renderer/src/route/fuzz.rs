@@ -1,10 +1,10 @@
-//! Laws of messages of routes.
+//! Laws of route messages.
 
 use rtnetlink::{packet_core::NetlinkPayload, packet_route::RouteNetlinkMessage};
 
 use super::{apply, kernel_route::FoundRoute, kernel_rule, message::Message, socket};
 
-/// A route of ours is read as it is written.
+/// A route of ours round-trips.
 pub(crate) fn messages(input: &[u8]) {
     for message in socket::messages(input) {
         let NetlinkPayload::InnerMessage(message) = message.payload else { continue };
@@ -18,7 +18,7 @@ pub(crate) fn messages(input: &[u8]) {
                 }
             }
             RouteNetlinkMessage::NewRule(rule) => {
-                // One that is taken for the wanted one is ours.
+                // A rule that equals the desired one is ours.
                 for ipv4 in apply::FAMILIES {
                     let wanted = kernel_rule::rule(ipv4, kernel_rule::table(&rule));
                     assert!(kernel_rule::is_ours(&rule) || !kernel_rule::is_same(&rule, &wanted));

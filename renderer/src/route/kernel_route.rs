@@ -1,4 +1,4 @@
-//! One route as the kernel has it, and as a message. Source: the kernel's `include/uapi/linux/rtnetlink.h`.
+//! A route of the kernel, and its message. Source: the kernel's `include/uapi/linux/rtnetlink.h`.
 
 use std::{fmt, net::IpAddr};
 
@@ -7,11 +7,11 @@ use rtnetlink::packet_route::{
     route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType},
 };
 
-/// The protocol number of every route and rule of ours. No program of iproute2's list of them has it.
+/// The protocol number of all our routes and rules. It is not in iproute2's list of protocols.
 pub(super) const PROTOCOL: u8 = 0x43;
-/// Their metric. The kernel's own choice differs between the families.
+/// The metric of our routes. The kernel's default differs between the families.
 pub(super) const METRIC: u32 = 1024;
-/// The kernel takes only what is in this table for an address that it may answer from.
+/// The kernel answers only for addresses with a route in this table.
 pub(super) const LOCAL_TABLE: u32 = 255;
 /// The index of `lo`, in every network namespace.
 const LOOPBACK: u32 = 1;
@@ -24,23 +24,23 @@ pub(super) struct KernelRoute {
     pub(super) way: NextHop,
 }
 
-/// Where a route leads.
+/// The next hop of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NextHop {
-    /// Nowhere: it is there to be read.
+    /// Drops packets: the route is only there to be read.
     Blackhole,
-    /// Nowhere, and whoever sends there is told.
+    /// Drops packets, and the sender gets an error.
     Unreachable,
-    /// To this node itself.
+    /// This node itself.
     Local,
-    /// To a link, with the address that connections come from.
+    /// A link, with the source address of connections.
     Link { interface: u32, source: IpAddr },
-    /// To the members of a group, with the address that this node's own connections come from.
+    /// The members of a group, with the source address of this node's own connections.
     Group { id: u32, source: Option<IpAddr> },
 }
 
 impl NextHop {
-    /// Whether connections get anywhere by it.
+    /// True if connections reach a backend.
     pub(super) const fn leads_on(self) -> bool {
         match self {
             Self::Blackhole | Self::Unreachable => false,
@@ -49,16 +49,16 @@ impl NextHop {
     }
 }
 
-/// What the kernel was found to have of ours.
+/// A route with our protocol number in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FoundRoute {
-    /// None if it is not of the form that ours have, and so of an older version or made by others in our name.
+    /// None if it has another form than ours: that of an older version, or made by others with our number.
     pub(super) route: Option<KernelRoute>,
     message: RouteMessage,
 }
 
 impl KernelRoute {
-    /// The message that adds it.
+    /// The message that adds the route.
     pub(super) fn message(&self) -> RouteMessage {
         let mut message = RouteMessage::default();
         message.header = RouteHeader {
@@ -97,22 +97,22 @@ impl KernelRoute {
 }
 
 impl FoundRoute {
-    /// Takes a message that the kernel sent; none if the route is not ours.
+    /// From a message of the kernel; none if the route is not ours.
     pub(super) fn new(message: RouteMessage) -> Option<Self> {
         is_ours(&message).then(|| Self { route: read(&message), message })
     }
 
-    /// The table it is in.
+    /// The table of the route.
     pub(super) fn table(&self) -> u32 {
         table(&self.message)
     }
 
-    /// The message that deletes exactly this one.
+    /// The message that deletes exactly this route.
     pub(super) fn deletion(&self) -> RouteMessage {
         let mut message = self.message.clone();
         let has_group =
             message.attributes.iter().any(|attribute| matches!(attribute, RouteAttribute::NhId(_)));
-        // The rest is what the kernel tells and does not take.
+        // The kernel reports the others, but does not accept them.
         message.attributes.retain(|attribute| {
             matches!(
                 attribute,
@@ -127,7 +127,7 @@ impl FoundRoute {
     }
 }
 
-/// The request for all routes of ours of a family, in all tables. The kernel leaves the others out where it is strict.
+/// The request for all our routes of a family, in all tables. With strict checking the kernel leaves out all others.
 pub(super) fn dump_request(ipv4: bool) -> RouteNetlinkMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = family(ipv4);
@@ -135,12 +135,12 @@ pub(super) fn dump_request(ipv4: bool) -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetRoute(message)
 }
 
-/// Whether a route is ours.
+/// True if a route is ours.
 pub(super) fn is_ours(message: &RouteMessage) -> bool {
     message.header.protocol == RouteProtocol::Other(PROTOCOL)
 }
 
-/// The table a route is in.
+/// The table of a route.
 pub(super) fn table(message: &RouteMessage) -> u32 {
     let named = message.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Table(table) => Some(*table),
@@ -149,7 +149,7 @@ pub(super) fn table(message: &RouteMessage) -> u32 {
     named.unwrap_or_else(|| message.header.table.into())
 }
 
-/// Where a route leads to.
+/// The destination of a route.
 pub(super) fn destination(message: &RouteMessage) -> Option<IpAddr> {
     message.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Destination(address) => ip(address),
@@ -179,12 +179,12 @@ fn read(message: &RouteMessage) -> Option<KernelRoute> {
             _ => {}
         }
     }
-    // With a group the kernel says too where its members lead.
+    // For a group the kernel also reports the members' next hops.
     if leads_on && group.is_none() {
         return None;
     }
     let way = match message.header.kind {
-        // The kernel names the loopback interface with IPv6.
+        // For IPv6 the kernel adds the loopback interface.
         RouteType::BlackHole => NextHop::Blackhole,
         RouteType::Unreachable => NextHop::Unreachable,
         RouteType::Local => NextHop::Local,
@@ -221,7 +221,7 @@ pub(super) const fn ip(address: &RouteAddress) -> Option<IpAddr> {
 }
 
 impl fmt::Display for KernelRoute {
-    /// As `ip route` has it.
+    /// In the format of `ip route`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, address, way } = self;
         match way {

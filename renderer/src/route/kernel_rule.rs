@@ -1,5 +1,5 @@
-//! The rules by which the kernel looks at our routes: at those for this node's own connections after all other rules, so
-//! that a route of anybody else goes before ours; at those to backends before the main table. Source: the kernel's `include/uapi/linux/fib_rules.h`.
+//! The rules that select our routing tables. That for this node's own connections comes after all other rules, so that foreign
+//! routes win; that for backends comes before the main table. Source: the kernel's `include/uapi/linux/fib_rules.h`.
 
 use rtnetlink::packet_route::{
     RouteNetlinkMessage,
@@ -9,13 +9,13 @@ use rtnetlink::packet_route::{
 
 use super::kernel_route::{PROTOCOL, family};
 
-/// One behind the last rule that the kernel makes itself.
+/// One after the last default rule of the kernel.
 const LAST: u32 = 32_768;
-/// One before the rule for the main table.
+/// One before the rule of the main table.
 const BEFORE_MAIN: u32 = 32_765;
 
-/// The rule of a family that points to the table with routes to backends: they go before all of the main table, whose
-/// default route would lead elsewhere.
+/// The rule of a family for the table with routes to backends: it comes before the main table, whose default route would win
+/// otherwise.
 pub(super) fn direct_rule(ipv4: bool, table: u32) -> RuleMessage {
     let mut message = rule(ipv4, table);
     message.attributes.retain(|attribute| !matches!(attribute, RuleAttribute::Iifname(_)));
@@ -27,7 +27,7 @@ pub(super) fn direct_rule(ipv4: bool, table: u32) -> RuleMessage {
     message
 }
 
-/// The rule of a family that points to the table for this node's own connections.
+/// The rule of a family for the table of this node's own connections.
 pub(super) fn rule(ipv4: bool, table: u32) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header =
@@ -35,7 +35,7 @@ pub(super) fn rule(ipv4: bool, table: u32) -> RuleMessage {
     message.attributes = vec![
         RuleAttribute::Table(table),
         RuleAttribute::Priority(LAST),
-        // What passes through the node is none of its own connections.
+        // Forwarded packets are not the node's own connections.
         RuleAttribute::Iifname("lo".to_owned()),
         RuleAttribute::Protocol(RouteProtocol::Other(PROTOCOL)),
     ];
@@ -49,12 +49,12 @@ pub(super) fn dump_request(ipv4: bool) -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetRule(message)
 }
 
-/// Whether the rule is ours.
+/// True if the rule is ours.
 pub(super) fn is_ours(rule: &RuleMessage) -> bool {
     rule.attributes.contains(&RuleAttribute::Protocol(RouteProtocol::Other(PROTOCOL)))
 }
 
-/// Whether a rule that was found does what the wanted one does, and no more.
+/// True if an existing rule does exactly the same as the desired one.
 pub(super) fn is_same(found: &RuleMessage, wanted: &RuleMessage) -> bool {
     let narrows = |attribute: &RuleAttribute| {
         let says_nothing =
@@ -68,7 +68,7 @@ pub(super) fn is_same(found: &RuleMessage, wanted: &RuleMessage) -> bool {
         && !found.attributes.iter().any(narrows)
 }
 
-/// The table a rule points to.
+/// The table of a rule.
 pub(super) fn table(rule: &RuleMessage) -> u32 {
     let named = rule.attributes.iter().find_map(|attribute| match attribute {
         RuleAttribute::Table(table) => Some(*table),

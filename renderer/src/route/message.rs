@@ -1,4 +1,4 @@
-//! Messages of routing netlink: those of the library, and those about next hops, which it lacks.
+//! Messages of routing netlink: those of the library, and those of next hops, which it lacks.
 
 use rtnetlink::{
     packet_core::{DecodeError, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable},

@@ -49,13 +49,13 @@ use crate::{Description, RenderError, Renderer, Report, Verifier, Watch, netlink
 pub struct Routes {
     options: RouteOptions,
     socket: Option<RouteSocket>,
-    /// None until the first resync, and after a failure: then the kernel's state is not known.
+    /// None until the first resync, and after a failure: then the kernel's state is unknown.
     state: Option<State>,
-    /// Tells the watch what to listen for.
+    /// Tells the watch what to look for.
     watch: Option<Sender<Interest>>,
 }
 
-/// Where this node's own connections leave from, and as whom.
+/// The interface and the source address of this node's own connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Links {
     v4: Option<NextHop>,
@@ -63,7 +63,7 @@ struct Links {
 }
 
 impl Links {
-    /// Those of now; none if nothing leaves by them.
+    /// The current ones; none if no connection leaves through them.
     fn find(
         socket: &mut RouteSocket,
         options: &RouteOptions,
@@ -80,7 +80,7 @@ impl Links {
         Ok(Self { v4: link(true), v6: link(false) })
     }
 
-    /// The route to a destination; none as long as this node has no address to reach it from.
+    /// The route to a destination; none while this node has no source address for it.
     fn route(self, options: &RouteOptions, destination: Destination) -> Option<KernelRoute> {
         let Destination { purpose, address } = destination;
         Some(match purpose {
@@ -102,8 +102,8 @@ impl Routes {
         Self { options, ..Self::default() }
     }
 
-    /// Removes what is advertised, so that the network sends its traffic elsewhere; everything else stays. Works without a
-    /// resync before it.
+    /// Removes advertised routes, so that the network sends its traffic elsewhere; everything else stays. Works without a prior
+    /// resync.
     pub fn withdraw(&mut self) -> Result<Report, RenderError> {
         self.state = None;
         let table = self.options.advertise_table;
@@ -111,8 +111,8 @@ impl Routes {
         result.map_err(|error| apply::explain("withdraw the routes", &error))
     }
 
-    /// Remembers from now on what is asked of the kernel, and returns what was since the last call. Sent again as it is, it
-    /// costs what the kernel alone costs.
+    /// Records all requests to the kernel from now on, and returns those since the last call. Sent again unchanged, they
+    /// measure the cost of the kernel alone.
     ///
     /// # Errors
     /// When there is no socket.
@@ -128,7 +128,7 @@ impl Routes {
         }
     }
 
-    /// Makes the kernel have what the snapshot wants. With `keeps`, routes of services that went back to `nftables` stay.
+    /// Turns the kernel's state into that of the snapshot. With `keeps`, routes of services that returned to `nftables` stay.
     fn try_resync(
         &mut self,
         snapshot: &Snapshot,
@@ -139,7 +139,7 @@ impl Routes {
         let desired = Desired::new(snapshot, options);
         let links = Links::find(self.socket()?, &options, &desired)?;
         let mut announcer = Announcer::new(&options, links, self.watch.clone());
-        // Before anything is programmed, so that nothing is missed.
+        // Before anything is programmed, so that no change is missed.
         announcer.announce();
         let socket = self.socket()?;
         let found = apply::found(socket)?;
@@ -174,7 +174,7 @@ impl Routes {
     ) -> Result<(Report, Vec<String>), NetlinkError> {
         let touched = state.desired.update(changes);
         if changes.node.is_some() {
-            // The links of this node may be others, and with them every route.
+            // The links of this node may have changed, and with them every route.
             return self.try_resync(&state.desired.snapshot(), true);
         }
         let options = self.options;
@@ -190,7 +190,7 @@ impl Routes {
         Ok((report, problems))
     }
 
-    /// Ends a call: what the kernel refused for a reason that may pass is an error, so that it is tried again.
+    /// Ends a call: a refusal for a reason that may pass becomes an error, so that it is tried again.
     fn finish(&mut self, done: (Report, Vec<String>)) -> Result<Report, RenderError> {
         let (mut report, problems) = done;
         if let Some(first) = problems.first() {
@@ -212,7 +212,7 @@ impl Renderer for Routes {
     }
 
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
-        // The first one, and one after a failure, are nothing that anybody asked for.
+        // The first resync, and one after a failure, were not requested by a user.
         let keeps = self.state.is_none();
         let result = self.try_resync(snapshot, keeps);
         let done = result.map_err(|error| apply::explain("resync the routes", &error))?;

@@ -1,4 +1,4 @@
-//! What the route renderer is told once.
+//! The options of the route renderer.
 
 use std::{fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::{DirectOptions, Grouping};
 
-/// Which of a service's addresses.
+/// A kind of service addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AddressKind {
     /// Cluster IPs.
@@ -36,7 +36,7 @@ impl fmt::Display for AddressKind {
     }
 }
 
-/// A text that names no kind of address.
+/// A text that is not a kind of address.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is none of cluster, external, load-balancer")]
 pub struct UnknownAddressKind(String);
@@ -50,12 +50,12 @@ impl FromStr for AddressKind {
     }
 }
 
-/// Some kinds of addresses.
+/// A set of kinds of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AddressKinds([bool; AddressKind::ALL.len()]);
 
 impl AddressKinds {
-    /// Whether this one is among them.
+    /// True if this kind is in the set.
     pub const fn contains(self, kind: AddressKind) -> bool {
         self.0[kind as usize]
     }
@@ -71,18 +71,18 @@ impl FromIterator<AddressKind> for AddressKinds {
     }
 }
 
-/// What the route renderer is told once.
+/// The options of the route renderer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteOptions {
-    /// Addresses that the network is to learn of.
+    /// Addresses that are advertised to the network.
     pub advertise: AddressKinds,
-    /// The table in which routing daemons find them. The kernel does not route by it.
+    /// The table that routing daemons read. The kernel does not use it.
     pub advertise_table: u32,
-    /// Service addresses are reachable from the node itself, whatever other routes it has.
+    /// Makes service addresses reachable from the node itself, whatever other routes it has.
     pub reach_from_node: bool,
-    /// The table with the routes for that. A rule behind all others points to it.
+    /// The table with the routes for that. A rule after all others selects it.
     pub node_table: u32,
-    /// Services that routes carry.
+    /// Options of services that routes carry.
     pub direct: DirectOptions,
 }
 

@@ -1,4 +1,4 @@
-//! Which routes a service needs on this node. Pure.
+//! The routes that a service needs on this node. Pure.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -6,23 +6,23 @@ use contiv_model::{BackendState, ContivService, Frontend, NodeFacts, ServicePort
 
 use super::options::{AddressKind, RouteOptions};
 
-/// What a route is for.
+/// The purpose of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Purpose {
-    /// Routing daemons tell the network of it.
+    /// Routing daemons advertise it to the network.
     Advertise,
-    /// Processes on this node find the service by it.
+    /// Processes on this node reach the service through it.
     Reach,
 }
 
-/// One address, and what a route to it is for. There is one route for each, however many services share the address.
+/// One address, and the purpose of a route to it. There is one route for each, however many services share the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Destination {
     pub(super) purpose: Purpose,
     pub(super) address: IpAddr,
 }
 
-/// The routes of one service, whatever the other services have.
+/// The routes of one service, independent of other services.
 pub(super) fn destinations(
     service: &ContivService,
     node: &NodeFacts,
@@ -30,7 +30,7 @@ pub(super) fn destinations(
 ) -> BTreeSet<Destination> {
     let mut destinations = BTreeSet::new();
     for (address, kind) in addresses(service) {
-        // The kernel has better routes to these than ours, and the network must never get a second place for them.
+        // The kernel has better routes to these, and the network must not see them at a second place.
         if node.is_own(address) || !is_routable(address) {
             continue;
         }
@@ -51,14 +51,14 @@ pub(super) fn destinations(
     destinations
 }
 
-/// The address that connections of this node's own processes come from, for a service address of this family: the least
-/// of those the node is known by that it really has. None if there is none.
+/// The source address of this node's own connections to a service address of this family: the smallest of the node's known
+/// addresses that an interface has. None if there is none.
 pub(super) fn source(node: &NodeFacts, ipv4: bool) -> Option<IpAddr> {
     let usable = |ip: &&IpAddr| ip.is_ipv4() == ipv4 && is_routable(**ip) && node.local_ips.contains(*ip);
     node.primary_ips.iter().find(usable).copied()
 }
 
-/// Every address of the service. One that is of two kinds is there twice.
+/// Every address of the service. One that is of two kinds is listed twice.
 fn addresses(service: &ContivService) -> impl Iterator<Item = (IpAddr, AddressKind)> {
     let cluster = service.cluster_ips.iter().map(|address| (*address, AddressKind::Cluster));
     let external = service.external_ips.iter().map(|address| {
@@ -68,7 +68,7 @@ fn addresses(service: &ContivService) -> impl Iterator<Item = (IpAddr, AddressKi
     cluster.chain(external)
 }
 
-/// The ports at which this service, and no older one, answers on the address.
+/// The ports that this service, and no older one, has at the address.
 fn held_ports(service: &ContivService, address: IpAddr) -> impl Iterator<Item = &ServicePort> {
     service.ports.iter().filter(move |port| {
         let &&ServicePort { port, protocol, .. } = port;
@@ -76,8 +76,8 @@ fn held_ports(service: &ContivService, address: IpAddr) -> impl Iterator<Item = 
     })
 }
 
-/// Whether this node is to attract traffic of a family to the port. With policy Local only while a local backend is ready:
-/// traffic is to leave the node while the last ones terminate (KEP-1669), as the health check says too.
+/// True if this node should attract traffic of a family to the port. With policy Local only while a local backend is ready:
+/// traffic should leave the node while the last ones terminate (KEP-1669), as with the health check.
 fn attracts(port: &ServicePort, policy: TrafficPolicy, ipv4: bool) -> bool {
     let of_family = |address: IpAddr| address.is_ipv4() == ipv4;
     match policy {

@@ -1,4 +1,4 @@
-//! A socket for routes, rules and addresses: dumps, and batches of changes.
+//! A routing netlink socket: dumps, lookups and batches of changes.
 
 use std::io;
 
@@ -18,15 +18,15 @@ use super::{
 };
 use crate::netlink::{Membership, NetlinkError};
 
-/// Changes that are sent in one piece. The kernel makes an answer to each before any is read, and all must find room.
+/// Changes that are sent at once. The kernel answers each before any answer is read, and all answers must fit into the buffer.
 const BATCH: usize = 128;
-/// Asked for as receive buffer; without CAP_NET_ADMIN in the first user namespace it stays smaller.
+/// Requested as receive buffer; without CAP_NET_ADMIN in the first user namespace it stays smaller.
 const ANSWERS: usize = 4 << 20;
 /// The kernel sends at most 32 KiB in one piece of a dump.
 const RECEIVE_BUFFER: usize = 64 << 10;
-/// So often is a dump asked for again under which something has changed.
+/// How often an inconsistent dump is repeated.
 const DUMP_TRIES: usize = 5;
-/// A dump under which something has changed. Source: the kernel's `include/uapi/linux/netlink.h`.
+/// Marks an inconsistent dump. Source: the kernel's `include/uapi/linux/netlink.h`.
 const NLM_F_DUMP_INTR: u16 = 0x10;
 
 /// A routing netlink socket.
@@ -35,34 +35,34 @@ pub(super) struct RouteSocket {
     inner: netlink_sys::Socket,
     port: u32,
     sequence: u32,
-    /// Its listener ends when this goes.
+    /// The listener ends when this is dropped.
     pub(super) membership: Option<Membership>,
-    /// What was asked of the kernel, where that is of interest.
+    /// Recorded requests, if they are of interest.
     pub(super) record: Option<Vec<Exchange>>,
 }
 
-/// What was sent in one piece, and how its answer ends.
+/// One sent piece, and how its answer ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
     /// Messages of netlink.
     pub bytes: Vec<u8>,
-    /// With so many answers; none: with the end of a dump.
+    /// After so many answers; none: with the end of a dump.
     pub answers: Option<usize>,
 }
 
-/// A change, and what is to happen if there is something already.
+/// A change, and how to treat an existing object.
 #[derive(Debug, Clone)]
 pub(super) enum Change {
-    /// It stays, and the change is refused. Or the change is a deletion.
+    /// An existing object stays, and the change is refused. Also for deletions.
     Make(Message),
-    /// It is known to be ours, and replaced in one step; if it is gone, the change is refused.
+    /// The existing object is known to be ours, and replaced atomically; if it is gone, the change is refused.
     Replace(Message),
 }
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Debug, Default)]
 pub(super) struct BatchResult {
-    /// The error number for each change, in order; none for one that was made.
+    /// The error number of each change, in order; none if it succeeded.
     pub(super) results: Vec<Option<i32>>,
     pub(super) pieces: usize,
     pub(super) bytes: usize,
@@ -74,9 +74,9 @@ impl RouteSocket {
         let mut inner =
             netlink_sys::Socket::new(NETLINK_ROUTE).map_err(failed("open a routing netlink socket"))?;
         let port = inner.bind_auto().map_err(failed("bind the netlink socket"))?.port_number();
-        // Without this a refusal comes with a copy of the message that was refused.
+        // Without this a refusal contains a copy of the refused message.
         inner.set_cap_ack(true).map_err(failed("set up the netlink socket"))?;
-        // With this the kernel dumps only what is asked for.
+        // With this the kernel applies the filter of a dump request.
         inner.set_netlink_get_strict_chk(true).map_err(failed("set up the netlink socket"))?;
         let _ = setsockopt(&inner, sockopt::RcvBufForce, &ANSWERS);
         Ok(Self { inner, port, sequence: 0, membership: None, record: None })
@@ -87,7 +87,7 @@ impl RouteSocket {
         self.port
     }
 
-    /// Every next hop there is.
+    /// All next hops.
     pub(super) fn dump_nexthops(&mut self) -> Result<Vec<NexthopMessage>, NetlinkError> {
         let found = self.dump_all(&NexthopMessage::dump_request().into())?.into_iter();
         let nexthop = |message| match message {
@@ -97,7 +97,7 @@ impl RouteSocket {
         Ok(found.filter_map(nexthop).collect())
     }
 
-    /// Everything that the request asks for.
+    /// All objects that the request selects.
     pub(super) fn dump(
         &mut self,
         request: RouteNetlinkMessage,
@@ -116,11 +116,11 @@ impl RouteSocket {
                 return Ok(found);
             }
         }
-        // What has changed meanwhile is heard of, or found next time.
+        // Changes made meanwhile are notified, or found the next time.
         Ok(self.try_dump(request)?.0)
     }
 
-    /// Also whether nothing changed under it.
+    /// Also returns whether the dump was consistent.
     fn try_dump(&mut self, request: &Message) -> Result<(Vec<Message>, bool), NetlinkError> {
         let mut bytes = Vec::new();
         let sequence = self.write(&mut bytes, request.clone(), NLM_F_REQUEST | NLM_F_DUMP);
@@ -141,7 +141,7 @@ impl RouteSocket {
         }
     }
 
-    /// The routes that the kernel would take, one for each request; none where it has none.
+    /// The routes that the kernel would use, one for each request; none if it has none.
     pub(super) fn look_up(
         &mut self,
         requests: Vec<RouteMessage>,
@@ -166,7 +166,7 @@ impl RouteSocket {
                         continue;
                     }
                     match message.payload {
-                        // It ends the answer, with an error or without.
+                        // It ends the answer, with or without an error.
                         NetlinkPayload::Error(_) => routes.push(found.take()),
                         NetlinkPayload::InnerMessage(Message::Route(message)) => {
                             if let RouteNetlinkMessage::NewRoute(route) = *message {
@@ -181,7 +181,7 @@ impl RouteSocket {
         Ok(routes)
     }
 
-    /// Makes these changes, one after the other. One that is refused does not keep the others from being made.
+    /// Makes these changes in order. A refused one does not prevent the others.
     pub(super) fn change(&mut self, changes: Vec<Change>) -> Result<BatchResult, NetlinkError> {
         let mut sent = BatchResult { results: Vec::with_capacity(changes.len()), ..BatchResult::default() };
         let mut changes = changes.into_iter().peekable();
@@ -194,7 +194,7 @@ impl RouteSocket {
                 let (message, flags) = match change {
                     Change::Replace(message) => (message, NLM_F_REPLACE),
                     Change::Make(message) if adds(&message) => (message, NLM_F_CREATE | NLM_F_EXCL),
-                    // With a deletion the same bits would mean all of a kind.
+                    // For a deletion the same bits would mean all objects of a kind.
                     Change::Make(message) => (message, 0),
                 };
                 self.write(&mut bytes, message, NLM_F_REQUEST | NLM_F_ACK | flags);
@@ -213,7 +213,7 @@ impl RouteSocket {
         let mut answered = 0;
         while answered < count {
             for message in messages(&self.receive()?) {
-                // An answer that nobody waited for may be left of a change that failed.
+                // It may be an unread answer to an earlier change that failed.
                 if message.header.sequence_number != first.wrapping_add(answered) {
                     continue;
                 }
@@ -240,7 +240,7 @@ impl RouteSocket {
         self.sequence
     }
 
-    /// `answers` tells how the answer ends, as in [`Exchange`].
+    /// `answers`: how the answer ends, as in [`Exchange`].
     fn send(&mut self, bytes: &[u8], answers: Option<usize>) -> Result<(), NetlinkError> {
         if let Some(record) = &mut self.record {
             record.push(Exchange { bytes: bytes.to_vec(), answers });
@@ -258,7 +258,7 @@ impl RouteSocket {
     }
 }
 
-/// Whether a message adds what it is about.
+/// True if a message adds an object.
 fn adds(message: &Message) -> bool {
     match message {
         Message::Route(message) => {
@@ -268,7 +268,7 @@ fn adds(message: &Message) -> bool {
     }
 }
 
-/// What was received, as messages. One that cannot be read is passed over: what it is about is left alone.
+/// Splits received bytes into messages. Unreadable ones are skipped: their objects are left alone.
 pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = NetlinkMessage<Message>> {
     std::iter::from_fn(move || {
         loop {

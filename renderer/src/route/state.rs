@@ -1,4 +1,4 @@
-//! What is programmed, and how changes get into the kernel.
+//! The programmed state, and how changes reach the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{Description, Rejected, Report, netlink::NetlinkError};
 
-/// What is programmed.
+/// The programmed state.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) desired: Desired,
@@ -24,14 +24,14 @@ pub(super) struct State {
     links: Links,
     announcer: Announcer,
     installed: BTreeMap<Destination, KernelRoute>,
-    /// Another program has a route of the same address in our table.
+    /// Destinations whose address has a foreign route in our table.
     conflicts: BTreeSet<Destination>,
-    /// The kernel does not take them as long as a link is down or an address is not ready.
+    /// Destinations that the kernel refuses while a link is down or an address is not ready.
     waiting: BTreeMap<Destination, i32>,
 }
 
 impl State {
-    /// Makes the kernel have what is wanted; `found` are all routes of ours but those of direct mode.
+    /// Turns the kernel's state into the desired one; `found` are all our routes except those of direct mode.
     pub(super) fn resync(
         socket: &mut RouteSocket,
         options: &RouteOptions,
@@ -73,7 +73,7 @@ impl State {
         Ok((state, problems))
     }
 
-    /// Makes the kernel have what is wanted for these destinations, and returns what went wrong and may not the next time.
+    /// Programs these destinations, and returns the errors that may pass.
     pub(super) fn update(
         &mut self,
         socket: &mut RouteSocket,
@@ -136,7 +136,7 @@ impl State {
         Ok(problems)
     }
 
-    /// Every service that lacks a route.
+    /// All services without one of their routes.
     pub(super) fn rejected(&self, options: &RouteOptions) -> Vec<Rejected> {
         let conflict = |destination: &Destination| {
             let (table, key) = match destination.purpose {
@@ -161,7 +161,7 @@ impl State {
         rejected
     }
 
-    /// For people.
+    /// The text form for people.
     pub(super) fn describe(&self) -> Description {
         let count = |purpose| self.installed.keys().filter(|key| key.purpose == purpose).count();
         let sizes = [

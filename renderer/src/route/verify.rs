@@ -22,7 +22,7 @@ use crate::{
     verify::{Deviation, Drift, Verification, Verifier},
 };
 
-/// Compares the kernel's routes under our protocol number with what services require. Has a socket of its own.
+/// Compares the kernel's routes with our protocol number with those that services require. Has its own socket.
 #[derive(Debug)]
 pub struct RouteVerifier {
     options: RouteOptions,
@@ -30,15 +30,15 @@ pub struct RouteVerifier {
 }
 
 impl RouteVerifier {
-    /// A verifier that opens its socket at the first look.
+    /// A verifier that opens its socket at the first call.
     pub const fn new(options: RouteOptions) -> Self {
         Self { options, socket: None }
     }
 
-    /// Every route of ours that the kernel has, as `ip route` has it; in brackets those of a form that none of ours has.
+    /// All our routes in the kernel, in the format of `ip route`; in brackets those of another form.
     ///
     /// # Errors
-    /// When the kernel cannot be asked.
+    /// When the kernel does not answer.
     pub fn routes(&mut self) -> Result<Vec<String>, RenderError> {
         let found = self.socket().and_then(apply::found);
         let found = found.map_err(|error| apply::explain("read the routes", &error))?;
@@ -49,10 +49,10 @@ impl RouteVerifier {
         Ok(found.iter().map(text).collect())
     }
 
-    /// Whether connections of this node itself to an address get as far as to be translated: the kernel looks for a route first.
+    /// True if this node's own connections to an address get far enough to be translated: the kernel looks up a route first.
     ///
     /// # Errors
-    /// When the kernel cannot be asked.
+    /// When the kernel does not answer.
     pub fn leads_on(&mut self, address: IpAddr) -> Result<bool, RenderError> {
         let found = self.socket().and_then(|socket| socket.look_up(vec![direct::request(address)]));
         let found = found.map_err(|error| apply::explain("look a route up", &error))?;
@@ -77,7 +77,7 @@ impl RouteVerifier {
         let of_direct = found.iter().filter_map(|found| found.route);
         let is_direct = |route: &KernelRoute| direct::is_direct(options.direct, *route);
         let of_direct = direct::led_on(of_direct.filter(is_direct));
-        // Routes of a service that went back to another renderer may stay.
+        // Routes of a service that returned to another renderer may stay.
         let direct = DesiredServices::new(snapshot, |address| of_direct.contains(&address));
         let mut unrouted: BTreeSet<IpAddr> = direct.possible_addresses().collect();
         let checked = wanted.len() + unrouted.len();
@@ -90,7 +90,7 @@ impl RouteVerifier {
         for found in found {
             match found.route {
                 Some(route) if wanted.remove(&route).is_some() => {}
-                // Where it leads is known only to who looks up each backend.
+                // Its target is known only after looking up each backend.
                 Some(route) if is_direct(&route) && direct.lead(route.address).is_some() => {
                     unrouted.remove(&route.address);
                 }

@@ -1,7 +1,7 @@
-//! Hears what others do to our routes and to the links they depend on.
+//! Watches foreign changes of our routes and of the links they depend on.
 //!
-//! The kernel removes IPv4 routes together with their link or source address and does not tell of the routes; so links and
-//! addresses are heard too.
+//! The kernel removes IPv4 routes together with their link or source address without a notification of the routes; so links and
+//! addresses are watched too.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -43,15 +43,15 @@ mod group {
         [LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE, IPV6_RULE, NEXTHOP];
 }
 
-/// What the renderer depends on now.
+/// The objects that the renderer depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Interest {
     tables: Vec<u32>,
-    /// Those that our routes leave by.
+    /// Interfaces that our routes use.
     interfaces: BTreeSet<u32>,
-    /// Those that this node's own connections come from.
+    /// Source addresses of this node's own connections.
     sources: BTreeSet<IpAddr>,
-    /// Backends: where other routes lead to, next hops of ours do too.
+    /// Backends: a change of routes to them changes our next hops.
     backends: BTreeSet<IpAddr>,
 }
 
@@ -70,7 +70,7 @@ impl Interest {
         }
     }
 
-    /// A route to one of the backends may lead elsewhere.
+    /// True if a route to one of the backends may have changed.
     fn is_for_a_backend(&self, route: &RouteMessage) -> bool {
         let length = route.header.destination_prefix_length;
         let any: IpAddr = match route.header.address_family {
@@ -84,7 +84,7 @@ impl Interest {
     }
 }
 
-/// Tells the watch what the renderer depends on, each time before it does.
+/// Tells the watch what the renderer depends on, always before it does.
 #[derive(Debug)]
 pub(super) struct Announcer {
     links: Links,
@@ -103,7 +103,7 @@ impl Announcer {
 
     pub(super) fn announce(&self) {
         if let Some(watch) = &self.watch {
-            // A watch that has ended is asked for anew.
+            // A watch that has ended is replaced by a new one.
             let _ = watch.send(self.interest.clone());
         }
     }
@@ -119,17 +119,17 @@ impl Announcer {
     }
 }
 
-/// Hears what others do.
+/// Watches foreign changes.
 pub(super) struct RouteWatch {
     listener: Listener,
     renderer: Receiver<Interest>,
-    /// Whether an interface that matters was last seen to be up.
+    /// Whether each relevant interface was last seen up.
     is_up: BTreeMap<u32, bool>,
     pending: VecDeque<ForeignChange>,
 }
 
 impl RouteWatch {
-    /// Listens from now on to what others do than the owner of `socket`.
+    /// Starts to watch for changes by processes other than the owner of `socket`.
     pub(super) fn start(
         socket: &mut RouteSocket,
         options: &RouteOptions,
@@ -142,7 +142,7 @@ impl RouteWatch {
     }
 
     fn take(&mut self, received: &[u8]) {
-        // Also after the renderer is gone: then it is what counted last.
+        // After the renderer is gone, the last value still counts.
         let interest = self.renderer.borrow_and_update().clone();
         for message in messages(received) {
             if let NetlinkPayload::InnerMessage(message) = message.payload
@@ -166,7 +166,7 @@ impl Watch for RouteWatch {
                     let what = "may have changed something while notifications were lost".to_owned();
                     self.pending.push_back(ForeignChange { what, by: None });
                 }
-                // The renderer never leaves the groups, and no time limit was set.
+                // The renderer never leaves the groups, and there is no timeout.
                 Ok(ListenerEvent::Missed | ListenerEvent::Silence) => {}
                 Ok(ListenerEvent::End) => return Ok(None),
                 Err(error) => return Err(apply::explain("tell what others do to routes", &error)),
@@ -175,7 +175,7 @@ impl Watch for RouteWatch {
     }
 }
 
-/// What a notification says, for people; none if it is of no consequence. Pure but for what it remembers of links.
+/// Describes a notification for people; none if it does not matter. Pure except for the remembered state of links.
 fn what_matters(message: &Message, interest: &Interest, is_up: &mut BTreeMap<u32, bool>) -> Option<String> {
     let is_ours = |table: u32| interest.tables.contains(&table);
     let depends_on = |index: u32| interest.interfaces.contains(&index);
@@ -249,7 +249,7 @@ mod tests {
         let of_table_67 = pending(&route(67, RouteProtocol::Static)).unwrap();
         assert_eq!(of_table_67, "deleted the route to 198.51.100.1 in table 67");
         assert_eq!(pending(&route(254, RouteProtocol::Static)), None);
-        // Under our number it is taken for ours, wherever it is.
+        // A route with our number counts as ours, wherever it is.
         assert!(pending(&route(254, RouteProtocol::Other(kernel_route::PROTOCOL))).is_some());
         assert!(pending(&RouteNetlinkMessage::DelRule(kernel_rule::rule(true, 68))).is_some());
     }

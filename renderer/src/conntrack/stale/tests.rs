@@ -77,7 +77,7 @@ fn removed_backend_leaves_stale_flows_at_every_frontend() {
     for other in ["10.96.0.1:54", "10.96.0.2:53", "172.31.0.2:30053", "172.31.0.1:53", "10.96.0.1:30053"] {
         assert!(!stale_udp(&suspects, other, "10.244.1.1:53"), "{other} is no frontend");
     }
-    // The service has no IPv6 address, so neither has its node port.
+    // The service has no IPv6 address, so its node port has none either.
     let v6 = flow(Protocol::Udp, "[fd00::1]:30053", "[fd00::1]:30053", true);
     assert!(!suspects.is_stale(&v6, &BTreeSet::from(["fd00::1".parse().unwrap()])));
 }
@@ -188,14 +188,14 @@ fn backends_old_and_new_are_right_while_programming() {
     assert!(!stale_udp(&deleted, "10.96.0.1:53", one), "it comes back");
 }
 
-/// A service that is not there, or is with some of four backends.
+/// No service, or one with some of four backends.
 fn backends() -> impl Strategy<Value = Option<BTreeSet<u8>>> {
     proptest::option::of(proptest::collection::btree_set(1..5u8, 0..4))
 }
 
 proptest! {
-    /// However changes are merged, no flow to a backend of the last state is deleted, and every flow to one that was
-    /// programmed before and is not now, is.
+    /// However changes are merged, no flow to a backend of the last state is deleted, and every flow to a backend that was
+    /// programmed before and no longer is, is deleted.
     #[test]
     fn merged_changes_find_all_that_went_and_nothing_that_is_right(
         states in proptest::collection::vec(backends(), 2..6),

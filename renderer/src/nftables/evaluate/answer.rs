@@ -1,4 +1,4 @@
-//! What the table makes of a flow.
+//! The result of evaluating a flow.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -6,25 +6,25 @@ use serde::Serialize;
 
 use super::Client;
 
-/// What becomes of a new connection, by the elements of a table.
+/// What happens to a new connection, according to the elements of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Evaluation {
-    /// Who its client is to the rules.
+    /// The class of its client.
     pub client: Client,
-    /// How a slot is chosen; none where no element sends the flow to any.
+    /// How a slot is chosen; none if no element sends the flow to a backend.
     pub choice: Option<Choice>,
-    /// How it may end, and by how many of the slots; never empty.
+    /// The possible outcomes, with their number of slots; never empty.
     pub shares: Vec<Share>,
-    /// How it ends because this client is remembered, and for as long as it is; no slot is drawn then.
+    /// The outcome of a client with an affinity entry, as long as that exists; no slot is drawn then.
     pub remembered: Option<FlowOutcome>,
 }
 
-/// One way in which a flow may end.
+/// One possible outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Share {
-    /// How many slots lead there.
+    /// How many slots lead to it.
     pub slots: u32,
-    /// Where.
+    /// The outcome.
     pub ending: FlowOutcome,
 }
 
@@ -32,18 +32,18 @@ pub struct Share {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Choice {
-    /// By chance.
+    /// At random.
     Random,
-    /// By chance, unless the client is remembered.
+    /// At random, unless the client has an affinity entry.
     Sticky {
-        /// For how many seconds it then is; none if nothing remembers it.
+        /// Timeout of the entry in seconds; none if no rule writes it.
         timeout: Option<u32>,
     },
     /// By the client's address.
     ClientAddress,
 }
 
-/// How a flow ends.
+/// The outcome of a flow.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlowOutcome {
@@ -54,26 +54,26 @@ pub enum FlowOutcome {
         /// The backend sees the node's address instead of the client's.
         masqueraded: bool,
     },
-    /// It is refused at once.
+    /// It is rejected at once.
     Rejected {
-        /// The set whose element says so.
+        /// The set of the element that decides.
         set: String,
     },
-    /// It gets no answer.
+    /// It is dropped without an answer.
     Dropped {
-        /// The set whose element, or for source ranges the lack of one, says so.
+        /// The set of the element that decides; for source ranges, the set without one.
         set: String,
     },
-    /// No element concerns it.
+    /// No element matches it.
     Untouched,
-    /// There is an element, but it says something that the agent never writes.
+    /// The matching element has a value that the agent never writes.
     Foreign {
         /// In this set.
         set: String,
     },
 }
 
-/// Slots by how they end.
+/// Slots by outcome.
 pub(super) type SlotsByOutcome = BTreeMap<FlowOutcome, u32>;
 
 impl Evaluation {
@@ -82,7 +82,7 @@ impl Evaluation {
         self.shares.iter().map(|share| share.slots).sum()
     }
 
-    /// The part of new connections that end so, in percent.
+    /// The percentage of new connections with this outcome.
     pub(super) fn percent(&self, slots: u32) -> f64 {
         100.0 * f64::from(slots) / f64::from(self.slots().max(1))
     }

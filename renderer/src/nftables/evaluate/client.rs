@@ -1,4 +1,4 @@
-//! Who the client of a flow is to the rules.
+//! How the rules classify the client of a flow.
 
 use contiv_model::{Flow, InterfacePattern, trace};
 use serde::Serialize;
@@ -6,31 +6,31 @@ use serde::Serialize;
 use super::{Tables, tables::Lookup};
 use crate::nftables::{element::Key, layout::SetKind};
 
-/// Who the client of a flow is to the rules.
+/// How the rules classify the client of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Client {
-    /// By what it is a pod of this node; none if it is not.
+    /// How it is identified as a pod of this node; none if it is not.
     pub pod: Option<PodDetection>,
     /// Its address is one of this node: `fib saddr type local`.
     pub is_own: bool,
-    /// Its address or interface is in one of the `keep-source…` sets: it is seen as itself behind cluster IPs.
+    /// Its address or interface is in one of the `keep-source…` sets: it is not masqueraded behind cluster IPs.
     pub keeps_source: bool,
 }
 
-/// By what a pod is told from other clients.
+/// How a pod is identified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PodDetection {
     /// Its address is in `pods4`, or `pods6`.
     Address,
-    /// Its packets come in by an interface in `pod-interfaces4`, or `pod-interfaces6`.
+    /// Its packets arrive at an interface in `pod-interfaces4`, or `pod-interfaces6`.
     Interface,
 }
 
 impl Client {
     pub(super) fn of<T: Tables>(lookup: &mut Lookup<'_, T>, flow: &Flow) -> Result<Self, T::Error> {
         let address = Key::Address(flow.from());
-        // What is no name stands for no interface.
+        // An invalid name matches no interface.
         let name = flow
             .interface()
             .and_then(|name| name.0.parse().ok())
@@ -60,7 +60,7 @@ impl Client {
         self.is_own && !matches!(self.pod, Some(PodDetection::Address))
     }
 
-    /// The same in the terms of the model.
+    /// The same as a class of the model.
     pub(super) const fn kind(self) -> trace::Client {
         match self {
             Self { pod: Some(_), .. } => trace::Client::LocalPod,

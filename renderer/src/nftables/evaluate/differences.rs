@@ -1,4 +1,4 @@
-//! What differs between the state that is wanted and what a table makes of a flow, in words for people.
+//! Compares the desired outcome of a flow with that of a table, in words for people.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,12 +12,12 @@ use contiv_model::{
 
 use super::{Choice, Evaluation, FlowOutcome};
 
-/// Shares of slots are the weights in lowest terms, so nothing but rounding may lie between them.
+/// Shares of slots are the weights in lowest terms, so they may differ only by rounding.
 const TOLERANCE: f64 = 0.05;
-/// Clients that choose by their address are shared out by a hash: six times the deviation that this has.
+/// Slots chosen by a hash of the client's address: six times its standard deviation.
 const TOLERANCE_BY_CLIENT: f64 = 10.0;
 
-/// Every difference between what is wanted and what the table makes of it; empty if they agree.
+/// All differences between the desired outcome and that of the table; empty if they agree.
 pub fn differences(wanted: &Trace, found: &Evaluation) -> Vec<String> {
     let mut differences = match &wanted.verdict {
         Verdict::Backends(delivery) => of_delivery(delivery, found),
@@ -50,13 +50,13 @@ const fn words(client: Client) -> &'static str {
     }
 }
 
-/// Where no backend is wanted.
+/// For flows without a desired backend.
 fn of_verdict(wanted: &str, found: &Evaluation, is_wanted: impl Fn(&FlowOutcome) -> bool) -> Vec<String> {
     let wrong = found.shares.iter().filter(|share| !is_wanted(&share.ending));
     wrong.map(|share| format!("the connection {wanted}, and {}", share.ending)).collect()
 }
 
-/// The endings with a backend, as the part of new connections in percent, and whether their source is hidden.
+/// Outcomes with a backend: the percentage of new connections, and whether they are masqueraded.
 type Backends = BTreeMap<SocketAddr, (f64, bool)>;
 
 fn of_delivery(wanted: &Delivery, found: &Evaluation) -> Vec<String> {
@@ -139,7 +139,7 @@ fn of_choice(wanted: Affinity, found: Option<Choice>) -> Option<String> {
     (!agree).then(|| format!("a backend is chosen {found}, and is to be chosen {wanted}"))
 }
 
-/// What is remembered of the client must still be right.
+/// An affinity entry of the client must lead to a desired backend.
 fn of_memory(wanted: &Backends, found: &Evaluation) -> Vec<String> {
     match &found.remembered {
         None => Vec::new(),

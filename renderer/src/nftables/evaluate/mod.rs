@@ -1,8 +1,7 @@
-//! What the fixed rules make of a new connection, with the elements that the table holds. Pure.
+//! Evaluates the fixed rules for a new connection, with the elements of a table. Pure.
 //!
-//! The rules are those of `skeleton.nft`, in its order. Where the elements come from is left to [`Tables`]: they may be
-//! rendered or be asked of the kernel. So the planner can be held against [`contiv_model::trace`], and the
-//! kernel against both.
+//! The rules are those of `skeleton.nft`, in its order. [`Tables`] supplies the elements: rendered ones, or those of the
+//! kernel. So the planner can be compared with [`contiv_model::trace`], and the kernel with both.
 
 mod answer;
 mod client;
@@ -31,24 +30,24 @@ pub use self::{
     differences::differences,
 };
 
-/// What becomes of the flow.
+/// Evaluates a flow.
 pub(crate) fn evaluate<T: Tables>(tables: &mut T, flow: &Flow) -> Result<Evaluation, T::Error> {
     let mut lookup = Lookup::new(tables, Family::of(&flow.to()));
     let client = Client::of(&mut lookup, flow)?;
     let mut walk = Walk { lookup, flow, client };
     let mut answer = Evaluation { client, choice: None, shares: Vec::new(), remembered: None };
-    // As a key the unspecified address means the node ports; no packet has it.
+    // The unspecified address is the key of node ports; no packet has it.
     let untouched = BTreeMap::from([(FlowOutcome::Untouched, 1)]);
     let endings = if flow.to().is_unspecified() { untouched } else { walk.endings(&mut answer)? };
     answer.shares = endings.into_iter().map(|(ending, slots)| Share { slots, ending }).collect();
-    // A verdict or value that is not the agent's says nothing that could be relied on.
+    // With a foreign verdict or value the result would mean nothing.
     if let Some(set) = walk.lookup.foreign() {
         answer.shares = vec![Share { slots: 1, ending: FlowOutcome::Foreign { set: set.name() } }];
     }
     Ok(answer)
 }
 
-/// The way of one flow through the rules.
+/// The evaluation of one flow.
 struct Walk<'a, T> {
     lookup: Lookup<'a, T>,
     flow: &'a Flow,
@@ -82,7 +81,7 @@ impl<T: Tables> Walk<'_, T> {
             let ending = match backend {
                 Some(backend) => self.translated(to, backend)?,
                 None if backends.kind == SetKind::BackendsOutside => self.dropped(backends.kind),
-                // The lookup fails, and the packet goes on as it came.
+                // The lookup fails, and the packet continues unchanged.
                 None => self.filter(to)?.unwrap_or(FlowOutcome::Untouched),
             };
             *endings.entry(ending).or_default() += slots;
@@ -92,7 +91,7 @@ impl<T: Tables> Walk<'_, T> {
 
     /// `loopback-prerouting`, and `firewall-v4` behind `firewall-prerouting` and `firewall-output`
     fn firewall(&mut self, to: SocketAddr) -> Result<Option<FlowOutcome>, T::Error> {
-        // What the node sends to itself comes in by loopback.
+        // Packets of the node to itself arrive through loopback.
         if !self.client.is_own && self.lookup.has(SetKind::Loopback, Key::Address(to.ip()))? {
             return Ok(Some(self.dropped(SetKind::Loopback)));
         }
@@ -106,8 +105,8 @@ impl<T: Tables> Walk<'_, T> {
         Ok(None)
     }
 
-    /// `services-v4` and `node-ports-v4`: the chain that translates the packet, and the key it looks up; none if the
-    /// packet goes on as it came.
+    /// `services-v4` and `node-ports-v4`: the chain that translates the packet, and its key; none if the packet continues
+    /// unchanged.
     fn services(&mut self, to: SocketAddr) -> Result<Option<(PickChain, FrontendKey)>, T::Error> {
         for key in self.keys(to)? {
             let frontends = SetKind::of_frontends(key.is_node_port());
@@ -123,7 +122,7 @@ impl<T: Tables> Walk<'_, T> {
         Ok(None)
     }
 
-    /// How the chain chooses, and what `learn-v4` makes of it.
+    /// How the chain chooses a slot, and whether `learn-v4` remembers it.
     fn choice(&mut self, chain: PickChain, to: SocketAddr) -> Result<Choice, T::Error> {
         Ok(match chain.choice {
             layout::Choice::Random => Choice::Random,
@@ -141,24 +140,24 @@ impl<T: Tables> Walk<'_, T> {
         })
     }
 
-    /// A packet that was sent to `to` and translated to `backend`: the filter chains let it pass, then `masquerade-v4`.
+    /// A packet to `to`, translated to `backend`: the filter chains accept it, then `masquerade-v4` decides.
     fn translated(&mut self, to: SocketAddr, backend: SocketAddr) -> Result<FlowOutcome, T::Error> {
         Ok(FlowOutcome::Served { backend, masqueraded: self.is_masqueraded(to, backend)? })
     }
 
-    /// `check-v4`, `check-node-ports-v4` and `unknown-port`, for what was not translated.
+    /// `check-v4`, `check-node-ports-v4` and `unknown-port`, for packets without translation.
     fn filter(&mut self, to: SocketAddr) -> Result<Option<FlowOutcome>, T::Error> {
         for key in self.keys(to)? {
             let key = Key::Frontend(key);
             match self.lookup.value(SetKind::Unserved, key)? {
                 Some(Value::Reject) => return Ok(Some(self.rejected(SetKind::Unserved))),
                 Some(Value::Drop) => return Ok(Some(self.dropped(SetKind::Unserved))),
-                // A service that routes carry: the chain ends here.
+                // Routes carry the service: the chain ends here.
                 Some(Value::Accept) => return Ok(None),
                 Some(_) | None => (),
             }
         }
-        // What arrives for the node itself passes input, where nobody asks for unknown ports.
+        // Packets for the node itself pass the input hook, where unknown ports are not checked.
         let is_input = !self.client.is_own && self.lookup.is_own(to.ip());
         if is_input {
             return Ok(None);
@@ -193,7 +192,7 @@ impl<T: Tables> Walk<'_, T> {
         Ok(false)
     }
 
-    /// The keys under which the rules look a destination up: itself, and the node port if it is an address of the node.
+    /// The keys of a destination: itself, and the node port if it is an address of the node.
     fn keys(&mut self, to: SocketAddr) -> Result<Vec<FrontendKey>, T::Error> {
         let is_node_ip = self.lookup.has(SetKind::NodeIps, Key::Address(to.ip()))?;
         let node_port = is_node_ip.then(|| self.node_port(to));

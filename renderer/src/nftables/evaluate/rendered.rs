@@ -1,4 +1,4 @@
-//! Elements as they are rendered, and not yet in any kernel.
+//! Rendered elements, without a kernel.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ pub(crate) struct Rendered {
 }
 
 impl Rendered {
-    /// What an empty table is filled with.
+    /// All elements of an empty table.
     pub(crate) fn of(snapshot: &Snapshot) -> Self {
         let elements = Table::resync(snapshot, Elements::default()).0.elements();
         Self {
@@ -44,9 +44,9 @@ impl Rendered {
         };
     }
 
-    /// The value of the first element of a set whose key is such.
+    /// The value of the first element of a set whose key satisfies this.
     fn find(&self, set: Set, is_such: impl Fn(&Key) -> bool) -> Option<&Value> {
-        // The least of all keys.
+        // The smallest of all keys.
         let first = Key::Frontend(FrontendKey::node_port(Family::V4, Protocol::Tcp, 0));
         let elements = self.elements.range((set, first)..).take_while(|((of, _), _)| *of == set);
         elements.into_iter().find(|((_, key), _)| is_such(key)).map(|(_, value)| value)
@@ -77,7 +77,7 @@ impl Tables for Rendered {
         self.node.is_own(address)
     }
 
-    /// The same as asking for each, but fast enough for a million flows.
+    /// The same result as looking up each slot, but fast enough for a million flows.
     fn slots(
         &mut self,
         backends: Set,

@@ -1,4 +1,4 @@
-//! Where the elements come from.
+//! The source of the elements.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use crate::nftables::{
     layout::{Family, Set, SetKind},
 };
 
-/// What a set holds under a key.
+/// The result of a lookup in a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SetLookup {
     /// No element.
@@ -26,13 +26,13 @@ pub(crate) trait Tables {
     /// Why a lookup failed.
     type Error;
 
-    /// The element for a key. An address also stands for the range it is in, and a client for the source range.
+    /// The element for a key. An address also matches the range that contains it, and a client its source range.
     fn look_up(&mut self, set: Set, key: Key) -> Result<SetLookup, Self::Error>;
 
-    /// Whether the kernel counts the address as one of this node: `fib … type local`.
+    /// True if the kernel counts the address as one of this node: `fib … type local`.
     fn is_own(&self, address: IpAddr) -> bool;
 
-    /// The backends in the first slots of a frontend, with how many of those each holds; none for those without.
+    /// The backends in the first slots of a frontend, with their number of slots; none for empty slots.
     fn slots(
         &mut self,
         backends: Set,
@@ -51,7 +51,7 @@ pub(crate) trait Tables {
     }
 }
 
-/// Lookups in the sets of one family, which note the first element that is not the agent's.
+/// Lookups in the sets of one family. Records the first foreign element.
 pub(super) struct Lookup<'a, T> {
     tables: &'a mut T,
     family: Family,
@@ -67,7 +67,7 @@ impl<'a, T: Tables> Lookup<'a, T> {
         self.family
     }
 
-    /// The first set that was seen to hold something foreign.
+    /// The first set with a foreign element.
     pub(super) const fn foreign(&self) -> Option<Set> {
         self.foreign
     }

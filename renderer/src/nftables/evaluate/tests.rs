@@ -1,4 +1,4 @@
-//! Tables that are not as they should be: what is noticed, and in which words.
+//! Tables with wrong elements: which differences are found, and their text.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,7 +17,7 @@ const LOAD_BALANCER: &str = "203.0.113.1:80";
 const HERE: &str = "10.244.1.10:8080";
 const THERE: &str = "10.244.2.10:8080";
 
-/// A service with a backend here and one elsewhere.
+/// A service with a backend on this node and one elsewhere.
 fn web() -> ContivService {
     let here = Backend { local: true, ..Backend::new(HERE.parse().unwrap()) };
     ContivService {
@@ -59,13 +59,13 @@ const fn v4(kind: SetKind) -> Set {
     Set::new(kind, Family::V4)
 }
 
-/// To the chain that draws one of so many slots.
+/// A goto to the chain with this number of slots.
 const fn chain(slots: u32, outside: Option<u32>) -> Value {
     let (family, choice) = (Family::V4, PickChoice::Random);
     Value::Goto(DemandChain::Pick(PickChain { family, node_port: false, choice, slots, outside }))
 }
 
-/// What is said of a flow once the table of a service has been changed by hand.
+/// The differences of a flow after a manual change of a service's table.
 fn found(
     service: ContivService,
     from: &str,
@@ -159,7 +159,7 @@ fn source_that_is_hidden_or_shown_against_rules_is_named() {
     let (differences, _) = found(web(), OUTSIDE, LOAD_BALANCER, &[shown]);
     assert_eq!(differences.len(), 2);
     assert!(differences[0].contains("10.244.1.10:8080 sees the client's address"), "{differences:?}");
-    // A pod that reaches itself is hidden from itself, and from nobody else.
+    // Hairpin masquerading applies to a pod that reaches itself, and to no other.
     let hairpin = (SetKind::Hairpin, Key::Pair("10.244.1.10".parse().unwrap()), None);
     let (differences, _) = found(web(), "10.244.1.10", CLUSTER_IP, &[hairpin]);
     assert_eq!(differences.len(), 1, "{differences:?}");

@@ -1,4 +1,4 @@
-//! An answer in the words of people, in the form of [`contiv_model::Trace`]: a label and a sentence on each line.
+//! The text form of an evaluation, like that of [`contiv_model::Trace`]: a label and a sentence on each line.
 
 use std::fmt::{self, Display, Formatter};
 

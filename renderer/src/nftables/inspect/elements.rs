@@ -1,4 +1,4 @@
-//! The elements of the kernel, one by one: a lookup costs the same however many there are.
+//! Looks up elements in the kernel: the cost is the same however many there are.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -48,7 +48,7 @@ impl Tables for Kernel {
             let mut list = answer.nested(elem::LIST_ELEMENTS)?.iter();
             let (_, element) = list.find(|(kind, _)| *kind == LIST_ELEM)?;
             Some(match set.kind.form() {
-                // The kernel found the range, so it is the right one, however it is cut.
+                // The kernel found the range, so it is the right one, however it is split.
                 Form::Ranges | Form::Interfaces | Form::Sources => SetLookup::Value(Value::None),
                 _ => read::parse_element(set, Attributes(element))
                     .map_or(SetLookup::Foreign, |element| SetLookup::Value(element.value)),

@@ -1,4 +1,4 @@
-//! What the real kernel makes of a flow: its elements, by the rules that it holds.
+//! Evaluates a flow with the real kernel's elements and rules.
 
 mod elements;
 mod others;
@@ -22,17 +22,17 @@ use super::{
     read,
 };
 
-/// Asks the kernel of the network namespace in which it was opened. Changes nothing.
+/// Queries the kernel of the network namespace in which it was opened. Changes nothing.
 #[derive(Debug)]
 pub struct Inspector {
     kernel: Kernel,
     rules: Vec<String>,
 }
 
-/// Why the kernel does not say what it makes of a flow.
+/// Why a flow cannot be evaluated.
 #[derive(Debug, Error)]
 pub enum InspectError {
-    /// Nothing of the agent is in force.
+    /// The agent's table does not exist.
     #[error(
         "this network namespace has no table inet {TABLE}, so no service is served here; does the agent run, on this node \
          and with the renderer nftables? Its /renderers says whether it was applied, and POST /controller/resync \
@@ -45,7 +45,7 @@ pub enum InspectError {
          /controller/resync, or a start of the agent, replaces it"
     )]
     OtherShape,
-    /// The kernel could not be asked.
+    /// The kernel could not be queried.
     #[error("{0}")]
     Kernel(String),
 }
@@ -74,13 +74,13 @@ impl Inspector {
         Ok(Self { kernel, rules })
     }
 
-    /// Chains and rules that are not as the agent writes them, in words. If there are any, an answer is what the elements
-    /// would mean to the right rules.
+    /// Chains and rules that differ from the agent's, in words. If there are any, the evaluation tells what the elements would
+    /// mean to the right rules.
     pub fn rules(&self) -> &[String] {
         &self.rules
     }
 
-    /// What becomes of a new connection, all by one state of the tables.
+    /// Evaluates a new connection, on one consistent state of the tables.
     ///
     /// # Errors
     /// When the kernel refuses, or its tables change too often.
@@ -96,7 +96,7 @@ impl Inspector {
         Err(InspectError::Kernel("the tables of the kernel change all the time; ask again".to_owned()))
     }
 
-    /// The base chains of other tables that packets to this address pass, in their order. None of them is the agent's.
+    /// The base chains of other tables that packets to this address pass, in order.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -104,7 +104,7 @@ impl Inspector {
         Ok(others::others(&mut self.kernel.socket, address)?)
     }
 
-    /// Counts the transactions of this network namespace.
+    /// The ruleset generation, a counter of transactions in this network namespace.
     fn generation(&mut self) -> Result<Option<u32>, NetlinkError> {
         let read = self.kernel.socket.get(msg::GETGEN, |_| (), |object| object.u32(generation::ID))?;
         Ok(read.flatten())

@@ -1,5 +1,5 @@
-//! The base chains of other tables that a connection passes. What they do is theirs; but whoever looks for a packet that does
-//! not arrive wants to know that they are there, and whether they drop anything.
+//! The base chains of other tables on the path of a connection. They belong to others; but someone who looks for a lost packet
+//! needs to know that they exist, and whether they drop packets.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
@@ -14,25 +14,25 @@ use crate::nftables::{
     verify::hook_name,
 };
 
-/// A base chain of a table that is not the agent's.
+/// A base chain of another table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OtherChain {
     /// Family and name of its table, as nft takes them.
     pub table: String,
     /// Its name.
     pub chain: String,
-    /// Where packets come to it.
+    /// Its hook.
     pub hook: String,
-    /// Before those with a higher one.
+    /// Its priority: lower ones come first.
     pub priority: i32,
-    /// It drops what none of its rules decides.
+    /// Its policy is drop.
     pub drops_by_policy: bool,
-    /// So many rules of its table drop or reject, in this chain or in another.
+    /// The number of rules of its table that drop or reject, in this chain or in another.
     pub dropping_rules: usize,
 }
 
 impl OtherChain {
-    /// Something may end here.
+    /// True if it may drop packets.
     pub const fn may_drop(&self) -> bool {
         self.drops_by_policy || self.dropping_rules > 0
     }
@@ -60,7 +60,7 @@ fn counted(rules: usize) -> String {
 /// Hooks of the family inet. The last number is that of ingress, which comes first.
 const HOOKS: u32 = 6;
 
-/// The base chains of others that packets of this family pass, in the order of hooks and priorities.
+/// Foreign base chains that packets of this family pass, ordered by hook and priority.
 pub(super) fn others(socket: &mut Socket, address: IpAddr) -> Result<Vec<OtherChain>, NetlinkError> {
     let own_family = if address.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 };
     let is_passed =
@@ -113,7 +113,7 @@ fn family_name(family: u8) -> &'static str {
     }
 }
 
-/// A verdict to drop, or one of the ways to reject, those of iptables too.
+/// A verdict to drop, or one of the ways to reject, including those of iptables.
 fn drops_packets(expression: Attributes<'_>) -> bool {
     let of = || expression.nested(rule::EXPR_DATA);
     match expression.text(rule::EXPR_NAME) {

@@ -1,4 +1,4 @@
-//! Whether the chains of the kernel hold the rules that the agent writes: without them its elements mean nothing.
+//! Checks that the kernel's chains hold the agent's rules: without them the elements have no effect.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use crate::nftables::{
     read::{self, ExistingTable},
 };
 
-/// What is wrong with the chains, in words.
+/// The differences of the chains, in words.
 pub(super) fn differences(
     socket: &mut Socket,
     existing: &ExistingTable,
@@ -27,7 +27,7 @@ pub(super) fn differences(
     Ok(rules.iter().map(ToString::to_string).chain(foreign).chain(missing).collect())
 }
 
-/// Base chains without which elements that are there mean nothing.
+/// Missing base chains that existing elements need.
 fn missing(socket: &mut Socket, existing: &ExistingTable) -> Result<Vec<BaseChain>, NetlinkError> {
     let is_there = |chain: &BaseChain| existing.on_demand.contains(&DemandChain::Base(*chain));
     let mut missing = Vec::new();
@@ -42,11 +42,11 @@ fn missing(socket: &mut Socket, existing: &ExistingTable) -> Result<Vec<BaseChai
     Ok(missing)
 }
 
-/// A chain whose rules are not those that contiv writes.
+/// A chain with wrong rules.
 #[derive(Debug)]
 pub(in crate::nftables) struct WrongRule {
     pub(in crate::nftables) chain: String,
-    /// Which rule, from 1; none if there are more or fewer than there must be.
+    /// The position of the rule, from 1; none if the number of rules is wrong.
     pub(in crate::nftables) number: Option<usize>,
     pub(in crate::nftables) detail: String,
 }
@@ -60,7 +60,7 @@ impl fmt::Display for WrongRule {
     }
 }
 
-/// The rules that are not as they must be, in the chains of the skeleton and in those on demand that exist.
+/// The wrong rules, in the chains of the skeleton and in existing on-demand chains.
 pub(in crate::nftables) fn compare(look_up: &Rules, existing: &ExistingTable) -> Vec<WrongRule> {
     let skeleton = chains().into_iter().map(|chain| (chain.name.to_owned(), chain.written_rules()));
     let on_demand = existing.on_demand.iter().map(|chain| (chain.to_string(), chain.written_rules()));
@@ -88,7 +88,7 @@ pub(in crate::nftables) fn compare(look_up: &Rules, existing: &ExistingTable) ->
 pub(in crate::nftables) struct Rules {
     /// The list of expressions of each rule, by chain.
     rules: BTreeMap<String, Vec<Vec<u8>>>,
-    /// The anonymous sets that hold the protocols of services, as they must.
+    /// The anonymous sets with exactly the protocols of services.
     protocol_sets: BTreeSet<String>,
 }
 
@@ -124,13 +124,13 @@ pub(in crate::nftables) fn read(socket: &mut Socket) -> Result<Rules, NetlinkErr
     Ok(read)
 }
 
-/// The kernel has put a number for the `%d`.
+/// The kernel has replaced `%d` by a number.
 fn is_anonymous(set: &str) -> bool {
     set.starts_with(ANONYMOUS.trim_end_matches("%d"))
 }
 
 impl Rules {
-    /// How many there are.
+    /// The number of rules.
     pub(in crate::nftables) fn len(&self) -> usize {
         self.rules.values().map(Vec::len).sum()
     }
@@ -158,7 +158,7 @@ impl Rules {
                 found.text(expr::LOOKUP_SET).is_some_and(|set| self.protocol_sets.contains(set))
                     && is_same(wanted, found, &[expr::LOOKUP_SET, expr::LOOKUP_SET_ID])
             }
-            // The kernel says the end of the ranges too, which is their beginning, and what follows from that.
+            // The kernel adds the end of the ranges, equal to their start, and flags that follow from that.
             Some("nat") => {
                 is_same(wanted, found, &[expr::NAT_REG_ADDR_MAX, expr::NAT_REG_PROTO_MAX, expr::NAT_FLAGS])
             }
@@ -167,7 +167,7 @@ impl Rules {
     }
 }
 
-/// Whether two lists of attributes, but for some, say the same. One that is missing says zero.
+/// True if two attribute lists are equal, apart from some. A missing attribute means zero.
 fn is_same(wanted: Attributes<'_>, found: Attributes<'_>, but: &[u16]) -> bool {
     let is_zero = |payload: &[u8]| payload.iter().all(|byte| *byte == 0);
     let all_wanted = wanted.marked().filter(|(kind, ..)| !but.contains(kind)).all(

@@ -1,4 +1,4 @@
-//! Base chains: where they hang in the kernel, and those that are made only when an element needs them.
+//! Base chains: their hooks, and the chains that exist only while an element needs them.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::nftables::{
     },
 };
 
-/// Where a base chain hangs in the kernel. Source: `include/uapi/linux/netfilter.h` and `netfilter_ipv4.h`.
+/// The hook of a base chain. Source: `include/uapi/linux/netfilter.h` and `netfilter_ipv4.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hook {
     pub(crate) kind: &'static str,
@@ -38,7 +38,7 @@ impl Hook {
         Self { kind: "filter", number, priority }
     }
 
-    /// The name of the place in nft's language.
+    /// The name of the hook in nft's language.
     const fn place(self) -> &'static str {
         match self.number {
             PREROUTING => "prerouting",
@@ -51,7 +51,7 @@ impl Hook {
 }
 
 impl fmt::Display for Hook {
-    /// As nft writes it at the head of a chain.
+    /// In nft's syntax, as in the head of a chain.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "type {} hook {} priority {}; policy accept;", self.kind, self.place(), self.priority)
     }
@@ -67,20 +67,20 @@ pub(super) const PRIORITY_SRCNAT: i32 = 100;
 const BEFORE_DSTNAT: i32 = PRIORITY_DSTNAT - 10;
 const AFTER_DSTNAT: i32 = PRIORITY_DSTNAT + 10;
 
-/// A base chain for what many nodes have no service with. Where nothing needs it, no packet passes it.
+/// A base chain for features that many nodes do not use. Without need no packet passes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum BaseChain {
-    /// Guards loopback where node ports answer there.
+    /// Protects loopback where node ports answer there.
     LoopbackPrerouting,
-    /// Source ranges, for what comes in.
+    /// Source ranges, for incoming packets.
     FirewallPrerouting,
-    /// Source ranges, for what the node sends itself.
+    /// Source ranges, for packets of the node itself.
     FirewallOutput,
-    /// Session affinity, for what comes in.
+    /// Session affinity, for incoming packets.
     LearnPrerouting,
-    /// Session affinity, for what the node sends itself.
+    /// Session affinity, for packets of the node itself.
     LearnOutput,
-    /// Hides sources of connections to frontends that are not cluster IPs.
+    /// Masquerades connections to frontends other than cluster IPs.
     ExternalPostrouting,
 }
 
@@ -94,7 +94,7 @@ impl BaseChain {
         Self::ExternalPostrouting,
     ];
 
-    /// Those without which an element would mean nothing.
+    /// The base chains without which an element has no effect.
     pub(crate) const fn needed_by(element: &Element) -> &'static [Self] {
         match element.set.kind {
             SetKind::Restricted => &[Self::FirewallPrerouting, Self::FirewallOutput],
@@ -108,7 +108,7 @@ impl BaseChain {
         }
     }
 
-    /// The sets that have elements where this one is needed.
+    /// The sets whose elements need this chain.
     pub(crate) fn sets(self) -> impl Iterator<Item = Set> {
         let kinds: &[SetKind] = match self {
             Self::LoopbackPrerouting => &[SetKind::Loopback],
@@ -152,7 +152,7 @@ impl BaseChain {
     fn rule(self, family: Family) -> Rule {
         let names = names(family);
         match self {
-            // The kernel lets in what is sent to loopback from elsewhere once node ports answer there.
+            // The kernel accepts packets to loopback from elsewhere once node ports answer there.
             Self::LoopbackPrerouting => vec![
                 Expression::StateInvalidOrNew,
                 Expression::Family(family),
@@ -164,8 +164,8 @@ impl BaseChain {
             Self::FirewallPrerouting | Self::FirewallOutput => {
                 vec![Expression::Family(family), Expression::StateNew, Expression::Goto(names.firewall)]
             }
-            // Only what has just drawn its backend is remembered. A later packet of a connection that nobody answers may belong
-            // to a backend that is gone, until the search for stale flows finds it.
+            // Only a connection's first packet is recorded. A later packet of an unanswered connection may belong to a removed
+            // backend, until the search for stale flows finds it.
             Self::LearnPrerouting | Self::LearnOutput => vec![
                 Expression::Family(family),
                 Expression::StatusDnatUnconfirmed,
@@ -208,7 +208,7 @@ impl fmt::Display for BaseChain {
     }
 }
 
-/// Adds the message that creates a chain, or that puts one right which is there.
+/// Adds the message that creates a chain, or corrects an existing one.
 pub(super) fn write_chain(batch: &mut Batch, name: &str, hook: Option<Hook>) {
     write_chain_of(batch, TABLE, name, hook);
 }

@@ -1,4 +1,4 @@
-//! Chains that are made when the first element needs them.
+//! Chains that are created when the first element needs them.
 
 use std::fmt;
 
@@ -36,11 +36,11 @@ impl DemandChain {
         let learn = || LearnChain::by_name(name).map(Self::Learn);
         let base = || BaseChain::by_name(name).map(Self::Base);
         let chain = PickChain::by_name(name).map(Self::Pick).or_else(learn).or_else(base)?;
-        // Only the one spelling is ours: no leading zero, no sign.
+        // Only the canonical spelling is ours: no leading zero, no sign.
         (chain.to_string() == name).then_some(chain)
     }
 
-    /// The chains that an element needs: the one that it leads to, and those without which it would mean nothing.
+    /// The chains that an element needs: the one it jumps to, and those without which it has no effect.
     pub(crate) fn needed_by(element: &Element) -> impl Iterator<Item = Self> {
         let target = match element.value {
             Value::Goto(chain) => Some(chain),
@@ -50,7 +50,7 @@ impl DemandChain {
         target.into_iter().chain(bases)
     }
 
-    /// Where it hangs in the kernel; none for a chain that only elements lead to.
+    /// Its hook; none for a chain that only elements jump to.
     pub(crate) const fn hook(self) -> Option<Hook> {
         match self {
             Self::Pick(_) | Self::Learn(_) => None,

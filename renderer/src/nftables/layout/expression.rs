@@ -1,4 +1,4 @@
-//! What rules are made of: the expressions that nft itself would write for the rules of this table, and no others.
+//! The expressions of rules: exactly those that nft itself would write for the rules of this table.
 //!
 //! A rule that nft could not have written works in the kernel, but makes `nft list ruleset` abort.
 
@@ -8,23 +8,23 @@ use crate::nftables::netlink::{
     constants::{LIST_ELEM, NFPROTO_IPV4, NFPROTO_IPV6, data, expr, rule, verdict},
 };
 
-/// A 32-bit register, 0 to 15. A key is gathered in registers that follow one another.
+/// A 32-bit register, 0 to 15. A key is gathered in consecutive registers.
 pub(super) type Register = u8;
 
 /// The register where every key begins.
 pub(super) const FIRST: Register = 0;
 
-/// Fixed, so that a client finds its backend again after a restart, and on every node.
+/// Constant, so that a client gets the same backend after a restart, and on every node.
 pub(super) const CLIENT_HASH_SEED: u32 = 0xc047;
 
 /// One expression of a rule.
 #[derive(Debug, Clone)]
 pub(super) enum Expression {
-    /// Only this family goes on.
+    /// Matches this family.
     Family(Family),
-    /// Only this IP protocol goes on.
+    /// Matches this IP protocol.
     Protocol(u8),
-    /// Only the protocols in the anonymous set of this id go on.
+    /// Matches the protocols in the anonymous set of this id.
     Protocols(u32),
     /// `ip saddr`, `ip6 saddr` into a register.
     Saddr(Family, Register),
@@ -36,7 +36,7 @@ pub(super) enum Expression {
     MaskAway(Family, Register),
     /// `meta l4proto` into a register.
     L4Proto(Register),
-    /// `ct protocol` into a register: the same for a packet that conntrack tracks.
+    /// `ct protocol` into a register: the protocol of a packet that conntrack tracks.
     ConntrackProtocol(Register),
     /// `th dport` into a register.
     Dport(Register),
@@ -44,13 +44,13 @@ pub(super) enum Expression {
     OriginalDport(Register),
     /// `numgen random mod N` into a register.
     Random(u32, Register),
-    /// `jhash ip saddr mod N` into a register: the same client always draws the same number.
+    /// `jhash ip saddr mod N` into a register: a client always gets the same number.
     ClientHash(Family, u32, Register),
-    /// Remembers, under the key at [`FIRST`], the backend whose address is in this register, for so many seconds.
+    /// Stores the backend whose address is in this register under the key at [`FIRST`], with a timeout in seconds.
     Remember(Set, Register, u32),
-    /// Whether the source address is one of this node's decides who goes on: only those (true), or only others.
+    /// Matches packets whose source address is one of this node's (true), or is not (false).
     SaddrLocal(bool),
-    /// The name of the interface that the packet came in by, empty for none, into the register at [`FIRST`]: `iifname`.
+    /// The name of the input interface, empty for none, into the register at [`FIRST`]: `iifname`.
     Interface,
     /// `iifname != "lo"`
     NotByLoopback,
@@ -60,16 +60,16 @@ pub(super) enum Expression {
     StateInvalidOrNew,
     /// `ct status dnat`
     StatusDnat,
-    /// `ct status & (confirmed | dnat) == dnat`: the first packet of a connection whose destination was translated. Later ones
-    /// find the connection confirmed, also where nobody has answered yet and its state is still "new".
+    /// `ct status & (confirmed | dnat) == dnat`: the first packet of a connection whose destination was translated. Later
+    /// packets belong to a confirmed connection, even if it is unanswered and its state is still "new".
     StatusDnatUnconfirmed,
-    /// The key at [`FIRST`] must be in the set.
+    /// Matches if the key at [`FIRST`] is in the set.
     In(Set),
-    /// The key at [`FIRST`] must not be in the set.
+    /// Matches if the key at [`FIRST`] is not in the set.
     NotIn(Set),
-    /// Looks the key at [`FIRST`] up and takes the verdict found.
+    /// Looks up the key at [`FIRST`] and applies the verdict found.
     VerdictOf(Set),
-    /// Looks the key at [`FIRST`] up and puts what is found there.
+    /// Looks up the key at [`FIRST`] and stores the value there.
     DataOf(Set),
     /// `dnat` to the address at [`FIRST`] and the port after it.
     Dnat(Family),
@@ -81,7 +81,7 @@ pub(super) enum Expression {
     Reject,
     /// `counter`
     Counter,
-    /// Ends the chain that the packet came in by.
+    /// `accept`: ends the evaluation of the base chain.
     Accept,
     Drop,
     Goto(&'static str),
@@ -159,7 +159,7 @@ impl Expression {
             Self::NotIn(set) => lookup(expressions, &set.name(), |attributes| {
                 attributes.u32(expr::LOOKUP_FLAGS, expr::LOOKUP_FLAG_INV);
             }),
-            // Register 0 of the other numbering is the verdict.
+            // In the other numbering register 0 is the verdict.
             Self::VerdictOf(set) => {
                 lookup(expressions, &set.name(), |attributes| attributes.u32(expr::LOOKUP_DREG, 0));
             }
@@ -275,13 +275,13 @@ fn conntrack_original(expressions: &mut Writer<'_>, key: u32, at: Register) {
     });
 }
 
-/// Goes on only if one of these bits of a conntrack field is set.
+/// Matches if one of these bits of a conntrack field is set.
 fn conntrack_bits(expressions: &mut Writer<'_>, key: u32, bits: u32) {
     conntrack_masked(expressions, key, bits);
     compare(expressions, expr::CMP_NEQ, &0u32.to_ne_bytes());
 }
 
-/// Goes on only if the connection is translated and not confirmed yet.
+/// Matches if the connection is translated and not confirmed yet.
 fn conntrack_dnat_unconfirmed(expressions: &mut Writer<'_>) {
     conntrack_masked(expressions, expr::CT_STATUS, expr::CT_STATUS_CONFIRMED | expr::CT_STATUS_DNAT);
     compare(expressions, expr::CMP_EQ, &expr::CT_STATUS_DNAT.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! The chains that remember which backend a client got: one for each affinity timeout in use.
+//! The chains that record affinity: one for each timeout in use.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use super::{
     skeleton::{Rule, original_key},
 };
 
-/// The chain that writes to the memory with one timeout.
+/// The chain that writes affinity entries with one timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LearnChain {
     pub(crate) family: Family,
-    /// For node ports: the address in the key is masked away.
+    /// For node ports: the key has the unspecified address.
     pub(crate) node_port: bool,
     /// Seconds; at least 1.
     pub(crate) timeout: u32,
@@ -37,7 +37,7 @@ impl LearnChain {
 
     pub(super) fn rules(self) -> Vec<Rule> {
         let client = after_frontend(self.family);
-        // Where nft puts it for IPv4; for IPv6 nft runs out of registers, and the next free one is taken.
+        // The register that nft uses for IPv4; for IPv6 nft runs out of registers, and the next free one is used.
         let backend = match self.family {
             Family::V4 => 4,
             Family::V6 => 10,

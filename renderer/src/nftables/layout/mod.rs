@@ -1,4 +1,4 @@
-//! The shape of the table: its sets, chains and rules. `skeleton.nft` beside this folder says the same in nft's language.
+//! The layout of the table: its sets, chains and rules. `skeleton.nft` beside this folder describes the same in nft's language.
 
 mod base;
 mod demand;

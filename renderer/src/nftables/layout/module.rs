@@ -1,8 +1,8 @@
 //! The kernel modules that the table needs besides `nf_tables` itself.
 //!
-//! The kernel loads a module when a chain type or an expression asks for it. One that is missing is told as "No such file or
-//! directory" or "Operation not supported", without its name; so there is a table to try with, that asks for one module in
-//! each chain. Source: the aliases `nft-chain-…` and `nft-expr-…` in the kernel's `net/netfilter`.
+//! The kernel loads a module when a chain type or an expression needs it. A missing one causes "No such file or directory" or
+//! "Operation not supported", without its name; so a trial table needs one module in each chain. Source: the aliases
+//! `nft-chain-…` and `nft-expr-…` in the kernel's `net/netfilter`.
 
 use super::{
     Family, Hook,
@@ -57,12 +57,12 @@ impl KernelModule {
         }
     }
 
-    /// Whether only services that choose a backend by the client's address need it.
+    /// True if only services with a choice by client address need it.
     pub(crate) const fn is_optional(self) -> bool {
         matches!(self, Self::Hash)
     }
 
-    /// A rule that asks for it; none where its base chain does.
+    /// A rule that needs it; none if its base chain does.
     fn rule(self) -> Option<Rule> {
         const V4: Family = Family::V4;
         let rule = match self {
@@ -84,7 +84,7 @@ impl KernelModule {
         Some(rule)
     }
 
-    /// Adds the messages that make a table in which each module has a chain of its name, and that remove it again.
+    /// Adds the messages that create a table with one chain per module, named after it, and that remove the table again.
     pub(crate) fn write_trial(batch: &mut Batch, name: &'static str) {
         batch.create(msg::NEWTABLE, "a table to try which modules the kernel has", |message| {
             message.text(table::NAME, name);
@@ -102,7 +102,7 @@ impl KernelModule {
         batch.delete(msg::DELTABLE, "that table", |message| message.text(table::NAME, name));
     }
 
-    /// The module that a message of [`Self::write_trial`] asks for.
+    /// The module that a message of [`Self::write_trial`] needs.
     pub(crate) fn asked_for_by(kind: u16, object: Attributes<'_>) -> Option<Self> {
         let is = |of: u8| kind == u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(of);
         let name = match () {

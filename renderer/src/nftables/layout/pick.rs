@@ -11,18 +11,18 @@ use super::{
 /// How a slot is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Choice {
-    /// All slots have the same chance.
+    /// All slots are equally likely.
     Random,
-    /// The backend that is remembered for the client, or else at random.
+    /// The backend of the client's affinity entry, or else at random.
     Sticky,
-    /// By the client's address, so that it always draws the same slot.
+    /// By a hash of the client's address, so that a client always gets the same slot.
     Client,
 }
 
 impl Choice {
     const ALL: [Self; 3] = [Self::Random, Self::Sticky, Self::Client];
 
-    /// The part of a chain's name that says so.
+    /// The corresponding part of a chain's name.
     const fn infix(self) -> &'static str {
         match self {
             Self::Random => "",
@@ -36,13 +36,13 @@ impl Choice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PickChain {
     pub(crate) family: Family,
-    /// For node ports: the address in the key is masked away.
+    /// For node ports: the key has the unspecified address.
     pub(crate) node_port: bool,
     pub(crate) choice: Choice,
     /// At least 1.
     pub(crate) slots: u32,
-    /// Where the external policy is Local: the slots for clients outside, who have backends of their own, or with none are
-    /// dropped. None where they are served as all others.
+    /// With external policy Local: the number of slots for outside clients, which have their own backends, or are dropped with
+    /// none. None if they are served like all others.
     pub(crate) outside: Option<u32>,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for PickChain {
     }
 }
 
-/// What comes in a chain's name before the slots for clients outside.
+/// The part of a chain's name before the slots for outside clients.
 const OUTSIDE: &str = "-outside-";
 
 impl PickChain {
@@ -76,7 +76,7 @@ impl PickChain {
         Some(Self { family, node_port, choice, slots, outside })
     }
 
-    /// The slots of a client, and the map that they are in.
+    /// The slots of a client, and their map.
     pub(crate) const fn slots_of(self, outside: bool) -> (Set, u32) {
         match self.outside {
             Some(slots) if outside => (Set::new(SetKind::BackendsOutside, self.family), slots),
@@ -84,13 +84,13 @@ impl PickChain {
         }
     }
 
-    /// What the chain does, one rule each. The first that finds a backend ends it.
+    /// The steps of the chain, one rule each. The first that finds a backend ends it.
     fn steps(self) -> Vec<Step> {
         let recall = || (self.choice == Choice::Sticky).then_some(Step::Recall);
         let mut steps = Vec::new();
         match self.outside {
             None => steps.extend(recall()),
-            // The memory does not tell clients outside from others.
+            // Affinity entries do not distinguish outside clients.
             Some(0) => steps.extend([Step::DropOutside].into_iter().chain(recall())),
             Some(_) => {
                 steps.extend(recall());
@@ -126,7 +126,7 @@ impl PickChain {
         self.pick(slot, map)
     }
 
-    /// Translates to what is in the map under the frontend and `last`.
+    /// Translates to the value in the map under the frontend and `last`.
     fn pick(self, last: Expression, map: Set) -> Rule {
         let mut rule = vec![Expression::Daddr(self.family, FIRST)];
         if self.node_port {
@@ -171,13 +171,13 @@ impl PickChain {
     }
 }
 
-/// One rule of a chain that picks.
+/// One rule of a pick chain.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// The backend that is remembered for the client.
+    /// The backend of the client's affinity entry.
     Recall,
-    /// A backend of everyone's; or for clients outside, of theirs.
+    /// A random backend for everyone; or for outside clients, of theirs.
     Draw { outside: bool },
-    /// What comes from clients outside goes no further.
+    /// Drops packets of outside clients.
     DropOutside,
 }

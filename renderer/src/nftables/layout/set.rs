@@ -63,7 +63,7 @@ impl Family {
     }
 }
 
-/// What a set is for. The comments in `skeleton.nft` say more.
+/// The purpose of a set. The comments in `skeleton.nft` explain more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SetKind {
     Services,
@@ -88,7 +88,7 @@ pub(crate) enum SetKind {
     ServiceCidrs,
 }
 
-/// The form of a set's keys and data.
+/// The format of a set's keys and data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Frontend -> verdict.
@@ -103,7 +103,7 @@ pub(crate) enum Form {
     Pairs,
     /// Address ranges.
     Ranges,
-    /// Names of interfaces, or what they begin with.
+    /// Names of interfaces, or prefixes of names.
     Interfaces,
     /// Frontend and client -> backend; written by rules, with a timeout.
     Memory,
@@ -135,8 +135,8 @@ impl SetKind {
         Self::ServiceCidrs,
     ];
 
-    /// The map that says where new connections to a frontend go: node ports have their own, since the kernel goes through
-    /// every map of verdicts once for each rule that looks into it, whenever an element with a `goto` changes.
+    /// The map of frontends for new connections. Node ports have their own, since the kernel validates every verdict map once
+    /// for each rule that uses it, whenever an element with a `goto` changes.
     pub(crate) const fn of_frontends(node_port: bool) -> Self {
         if node_port { Self::NodePorts } else { Self::Services }
     }
@@ -166,7 +166,7 @@ impl SetKind {
         }
     }
 
-    /// Packets that have passed the first lookup of a change's old state look in here for the rest of their way.
+    /// True for sets that packets still need after they have passed a first lookup before a change.
     pub(crate) const fn is_needed_by_packets_under_way(self) -> bool {
         match self {
             Self::Backends
@@ -215,7 +215,7 @@ pub(crate) struct Set {
     pub(crate) family: Family,
 }
 
-/// How a set is declared to the kernel: what must agree for a set to be usable as it is.
+/// The declaration of a set: everything that must agree for an existing set to be usable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Declaration {
     pub(crate) flags: u32,
@@ -226,8 +226,8 @@ pub(crate) struct Declaration {
 }
 
 impl Declaration {
-    /// Whether a set that exists as `self` serves for one that is wanted as `wanted`. The kernel reports the flags of
-    /// attached expressions too.
+    /// True if an existing set with this declaration can be used as `wanted`. The kernel reports the flags of attached
+    /// expressions too.
     pub(crate) fn agrees_with(&self, wanted: &Self) -> bool {
         const RELEVANT: u32 = set::FLAG_INTERVAL | set::FLAG_MAP | set::FLAG_TIMEOUT | set::FLAG_CONCAT;
         let relevant =
@@ -247,7 +247,7 @@ mod datatype {
     /// The kernel's `NFT_DATA_VERDICT`.
     pub(super) const VERDICT: u32 = 0xffff_ff00;
 
-    /// The length the kernel gives any verdict, whatever it is told: `sizeof(struct nft_verdict)`.
+    /// The kernel's length of any verdict, whatever is requested: `sizeof(struct nft_verdict)`.
     pub(super) const VERDICT_LEN: u32 = 16;
 
     pub(super) fn concatenation(parts: &[u32]) -> u32 {
@@ -304,7 +304,7 @@ impl Set {
         Declaration { flags, key_type, key_len, data }
     }
 
-    /// What nft needs to print the set as it would have been written; the kernel only stores it.
+    /// The data that nft needs to print the set as declared; the kernel only stores it.
     fn userdata(self) -> Vec<u8> {
         let frontend = [Typeof::Daddr(self.family), Typeof::L4Proto, Typeof::Dport];
         match self.kind.form() {
@@ -328,8 +328,8 @@ impl Set {
         }
     }
 
-    /// Adds the message that creates the set; `id` must differ between the sets of one batch. `size` is how many elements it
-    /// can hold, where that is bounded.
+    /// Adds the message that creates the set; `id` must be unique within a batch. `size` is the maximum number of elements, if
+    /// bounded.
     pub(crate) fn write(self, batch: &mut Batch, id: u32, size: Option<u32>) {
         let Declaration { flags, key_type, key_len, data } = self.declaration();
         batch.create(msg::NEWSET, format!("set {}", self.name()), |message| {
@@ -348,7 +348,7 @@ impl Set {
                     message.nested(set::DESC, |desc| desc.u32(set::DESC_SIZE, MEMORY_SIZE));
                     message.bytes(set::TIMEOUT, &MEMORY_TIMEOUT_MS.to_be_bytes());
                 }
-                // The kernel compares the fields of an interval one by one, so it must know where they end.
+                // The kernel compares the fields of an interval separately, so it must know their lengths.
                 Form::Sources => message.nested(set::DESC, |desc| {
                     desc.nested(set::DESC_CONCAT, |fields| {
                         let address = u32::from(self.family.address_len());
@@ -374,7 +374,7 @@ impl Set {
     }
 }
 
-/// The protocols that have ports, and that services know.
+/// The protocols of services, all with ports.
 pub(crate) const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
 
 /// Adds the anonymous set of the three protocols that a rule needs.
@@ -405,9 +405,9 @@ pub(super) fn write_protocols(batch: &mut Batch, id: u32) {
     });
 }
 
-/// Bytes of the name of an interface and the zeroes that fill it up. Source: `if.h`.
+/// Bytes of an interface name with its padding. Source: `if.h`.
 const IFNAMSIZ: u32 = 16;
-/// How many clients are remembered at most.
+/// The maximum number of affinity entries.
 const MEMORY_SIZE: u32 = 65_536;
 /// Three hours, Kubernetes' default; every entry is written with the timeout of its service.
 const MEMORY_TIMEOUT_MS: u64 = 3 * 3600 * 1000;

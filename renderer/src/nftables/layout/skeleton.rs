@@ -1,4 +1,4 @@
-//! The constant part of the table as netlink messages; `skeleton.nft` is the same for people. A test compares the two.
+//! The constant part of the table as netlink messages; `skeleton.nft` shows the same for people. A test compares the two.
 
 use super::{
     Family, Hook, Set, SetKind, TABLE,
@@ -20,12 +20,12 @@ const TCP: u8 = 6;
 #[derive(Debug)]
 pub(crate) struct Chain {
     pub(crate) name: &'static str,
-    /// None for a chain that only others lead to.
+    /// None for a chain that others jump to.
     pub(crate) hook: Option<Hook>,
     pub(super) rules: Vec<Rule>,
 }
 
-/// The expressions of a rule. The id in [`Expression::Protocols`] is filled in when it is written.
+/// The expressions of a rule. The id in [`Expression::Protocols`] is set when the rule is written.
 pub(super) type Rule = Vec<Expression>;
 
 /// Adds the message that creates the table.
@@ -36,7 +36,7 @@ pub(crate) fn write_table(batch: &mut Batch, flags: u32) {
     });
 }
 
-/// Adds the messages that create all sets, some of them for so many elements.
+/// Adds the messages that create all sets, some of them with a size.
 pub(crate) fn write_sets(batch: &mut Batch, sizes: &Sizes) {
     for set in Set::all() {
         let id = batch.new_set_id();
@@ -103,7 +103,7 @@ pub(crate) fn chains() -> Vec<Chain> {
         vec![Expression::Family(family), Expression::StatusDnat, Expression::Goto(goto)]
     };
     let new = |family, then| vec![Expression::Family(family), Expression::StateNew, then];
-    // What was translated has somewhere to go; and so most packets of services pass after one rule.
+    // Translated packets are accepted. So most packets of services pass after one rule.
     let passed = || vec![Expression::StatusDnat, Expression::Accept];
     let checks = || {
         vec![
@@ -188,7 +188,7 @@ const fn base(name: &'static str, hook: Hook, rules: Vec<Rule>) -> Chain {
     Chain { name, hook: Some(hook), rules }
 }
 
-/// Looks the frontend up, and goes on where the packet was sent to an address of the node.
+/// Looks up the frontend, and continues with node ports if the destination is an address of the node.
 fn frontends(kind: SetKind, family: Family, node_port: bool, node_ports: Option<&'static str>) -> Vec<Rule> {
     let verdict = Expression::VerdictOf(Set::new(kind, family));
     let mut rules =
@@ -219,7 +219,7 @@ fn masquerade(family: Family) -> Vec<Rule> {
     ]
 }
 
-/// What was sent to an address that is no cluster IP.
+/// Packets to an address other than a cluster IP.
 fn masquerade_external(family: Family, node_ports: &'static str) -> Vec<Rule> {
     let always = Expression::In(Set::new(SetKind::MasqueradeAlways, family));
     vec![
@@ -229,7 +229,7 @@ fn masquerade_external(family: Family, node_ports: &'static str) -> Vec<Rule> {
     ]
 }
 
-/// What was sent to an address of the node: to a node port, or to an external address that is one of the node's.
+/// Packets to an address of the node: to a node port, or to an external address that the node has.
 fn masquerade_node_ports(family: Family) -> Vec<Rule> {
     let always = Expression::In(Set::new(SetKind::MasqueradeAlways, family));
     vec![
@@ -298,7 +298,7 @@ pub(super) fn from_outside(family: Family) -> Rule {
     ]
 }
 
-/// The client is the node itself, and its address is none of those by which pods are told.
+/// The client is the node itself, and its address is not in a pod range.
 fn from_node(family: Family) -> Rule {
     vec![
         Expression::Family(family),
@@ -308,13 +308,13 @@ fn from_node(family: Family) -> Rule {
     ]
 }
 
-/// Address, protocol and port as the packet has them.
+/// Address, protocol and port of the packet.
 fn frontend(family: Family, node_port: bool) -> Rule {
     frontend_key(family, node_port, Expression::L4Proto(after_address(family)))
 }
 
 /// The same for the key of an interval set: nft up to 1.0.6 converts the byte order of `meta l4proto` there, which hardened
-/// kernels refuse for a single byte, and it leaves conntrack's protocol as it is.
+/// kernels refuse for a single byte, but leaves conntrack's protocol as it is.
 fn tracked_frontend(family: Family, node_port: bool) -> Rule {
     frontend_key(family, node_port, Expression::ConntrackProtocol(after_address(family)))
 }
@@ -328,7 +328,7 @@ fn frontend_key(family: Family, node_port: bool, protocol: Expression) -> Rule {
     key
 }
 
-/// Address, protocol and port as the connection's first packet had them, for the protocols that have ports.
+/// Address, protocol and port of the connection's first packet, for protocols with ports.
 fn original_frontend(family: Family, node_port: bool) -> Rule {
     [vec![Expression::Protocols(0)], original_key(family, node_port)].concat()
 }

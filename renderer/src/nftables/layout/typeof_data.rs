@@ -1,12 +1,12 @@
-//! User data of sets: what lets `nft list` print a set by the expressions its keys came from.
+//! User data of sets, which lets `nft list` print the expressions of a set's keys.
 //!
-//! The kernel stores these bytes and never looks at them. Source: nftables' `udata` writers (`src/mnl.c`,
-//! `src/expression.c`, `src/payload.c`, `src/meta.c`, `src/numgen.c`) and libnftnl's `include/libnftnl/udata.h`. Items
-//! are type, length and value; numbers are in host order.
+//! The kernel only stores these bytes. Source: nftables' `udata` writers (`src/mnl.c`, `src/expression.c`, `src/payload.c`,
+//! `src/meta.c`, `src/numgen.c`) and libnftnl's `include/libnftnl/udata.h`. Items are type, length and value; numbers are in
+//! host order.
 
 use super::Family;
 
-/// An expression that can stand in a key.
+/// An expression of a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Typeof {
     /// `ip daddr` or `ip6 daddr`
@@ -17,7 +17,7 @@ pub(super) enum Typeof {
     L4Proto,
     /// `th dport`
     Dport,
-    /// `numgen random mod 2`: nft wants some modulus, any one will do.
+    /// `numgen random mod 2`: nft needs a modulus, but any one will do.
     Slot,
 }
 
@@ -43,7 +43,7 @@ const BYTEORDER_NONE: u32 = 0;
 const BYTEORDER_HOST: u32 = 1;
 const BYTEORDER_BIG_ENDIAN: u32 = 2;
 
-/// The data of a verdict map, as [`map`] wants it: an expression of kind `EXPR_VERDICT` (1) without further items.
+/// The data of a verdict map, as [`map`] expects it: an expression of kind `EXPR_VERDICT` (1) without further items.
 pub(super) const VERDICT: &[u8] = &[EXPRESSION, 4, 1, 0, 0, 0, EXPRESSION_DATA, 0];
 
 impl Typeof {
@@ -72,12 +72,12 @@ pub(super) fn concatenation(parts: &[Typeof]) -> Vec<u8> {
     expression(EXPR_CONCAT, &items)
 }
 
-/// The user data of a set with such keys.
+/// The user data of a set with these keys.
 pub(super) fn set(key: &[Typeof]) -> Vec<u8> {
     [number(KEY_BYTEORDER, BYTEORDER_NONE), item(KEY_TYPEOF, &concatenation(key))].concat()
 }
 
-/// The user data of a map with such keys and such data.
+/// The user data of a map with these keys and this data.
 pub(super) fn map(key: &[Typeof], data: &[u8]) -> Vec<u8> {
     [
         number(KEY_BYTEORDER, BYTEORDER_NONE),

@@ -1,4 +1,4 @@
-//! Rules as they are written, to be compared with those that the kernel holds.
+//! Encoded rules, for comparison with those of the kernel.
 
 use super::{Chain, DemandChain, skeleton::Rule};
 use crate::nftables::netlink::Writer;

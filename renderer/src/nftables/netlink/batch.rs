@@ -1,4 +1,4 @@
-//! A batch: messages that the kernel applies all at once or not at all.
+//! A batch: messages that the kernel applies atomically.
 
 use std::fmt;
 
@@ -11,15 +11,14 @@ use crate::netlink::{
 const NLM_F_CREATE: u16 = 0x400;
 const NLM_F_APPEND: u16 = 0x800;
 
-/// Messages of one transaction in the making.
+/// The messages of a transaction under construction.
 pub(crate) struct Batch {
     bytes: Vec<u8>,
-    /// What each message is about, put into words only for error messages; the message with sequence number `i + 1` is
-    /// at `i`.
+    /// Describes each message, formatted only for errors; the message with sequence number `i + 1` is at `i`.
     subjects: Vec<Box<dyn fmt::Display + Send>>,
-    /// Where the last message begins.
+    /// The start of the last message.
     last: usize,
-    /// The last id given to a set.
+    /// The last id of a set.
     last_set_id: u32,
 }
 
@@ -32,7 +31,7 @@ impl Batch {
         Self { bytes, subjects: Vec::new(), last: 0, last_set_id: 0 }
     }
 
-    /// Adds a message that creates something; nothing happens if it is there already in the same form.
+    /// Adds a message that creates an object; nothing happens if it exists already in the same form.
     pub(crate) fn create(
         &mut self,
         kind: u8,
@@ -42,7 +41,7 @@ impl Batch {
         self.message(kind, NLM_F_CREATE, subject, fill);
     }
 
-    /// Adds a message that appends something, such as a rule to its chain.
+    /// Adds a message that appends an object, such as a rule to its chain.
     pub(crate) fn append(
         &mut self,
         kind: u8,
@@ -52,7 +51,7 @@ impl Batch {
         self.message(kind, NLM_F_CREATE | NLM_F_APPEND, subject, fill);
     }
 
-    /// Adds a message that deletes something.
+    /// Adds a message that deletes an object.
     pub(crate) fn delete(
         &mut self,
         kind: u8,
@@ -62,7 +61,7 @@ impl Batch {
         self.message(kind, 0, subject, fill);
     }
 
-    /// An id that no other set of this batch has: by it a rule finds an anonymous set before the kernel named it.
+    /// An id that is unique in this batch: a rule refers to an anonymous set by it before the kernel has named the set.
     pub(crate) fn new_set_id(&mut self) -> u32 {
         self.last_set_id += 1;
         self.last_set_id
@@ -77,7 +76,7 @@ impl Batch {
         self.bytes.len()
     }
 
-    /// Makes room for so many bytes more.
+    /// Reserves space for so many more bytes.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
     }
@@ -94,7 +93,7 @@ impl Batch {
         rest.get(..length)
     }
 
-    /// What the message with this sequence number was about.
+    /// The description of the message with this sequence number.
     pub(super) fn subject(&self, sequence: u32) -> Option<String> {
         self.subjects.get(sequence.checked_sub(1)? as usize).map(ToString::to_string)
     }

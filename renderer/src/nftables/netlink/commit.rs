@@ -1,4 +1,4 @@
-//! A batch goes to the kernel, and the verdict comes back.
+//! Sends a batch to the kernel, and reads the result.
 
 use std::io;
 
@@ -11,11 +11,11 @@ use crate::netlink::{
     message::{Message, NLMSG_ERROR, messages},
 };
 
-/// A batch of more bytes than this is committed with nobody of ours listening.
+/// A batch of more bytes than this is committed while our listener has left the group.
 const UNHEARD_BATCH_BYTES: usize = 64 << 10;
 
 impl Socket {
-    /// Sends a batch and waits for the verdict. Returns the bytes sent.
+    /// Sends a batch and waits for the result. Returns the number of bytes sent.
     pub(crate) fn commit(&mut self, batch: Batch) -> Result<usize, NetlinkError> {
         let result = match &self.membership {
             Some(_) if batch.len() > UNHEARD_BATCH_BYTES => self.commit_unheard(batch),
@@ -24,13 +24,13 @@ impl Socket {
         self.drained(result)
     }
 
-    /// Commits while our listener does not listen, and tells it if it missed a transaction of somebody else.
+    /// Commits while our listener has left the group, and tells it if it missed a foreign transaction.
     fn commit_unheard(&mut self, batch: Batch) -> Result<usize, NetlinkError> {
         let Some(membership) = self.membership.take() else { return self.commit_heard(batch) };
         let before = self.generation()?;
         membership.leave()?;
         let result = self.commit_heard(batch);
-        // Should any of this fail the membership is gone, which ends the listener, and it is begun again.
+        // If any of this fails the membership is gone, which ends the listener, and it is started again.
         membership.rejoin()?;
         if self.generation()? != before.wrapping_add(result.is_ok().into()) {
             membership.report_missed();
@@ -68,7 +68,7 @@ impl Socket {
         }
     }
 
-    /// The generation of the rules: one more after each transaction of anybody.
+    /// The generation of the ruleset: increased by each transaction.
     pub(crate) fn generation(&mut self) -> Result<u32, NetlinkError> {
         let generation = self.get(msg::GETGEN, |_| (), |object| object.u32(generation::ID))?;
         generation.flatten().ok_or_else(|| NetlinkError::Socket {

@@ -34,10 +34,10 @@ pub(crate) mod msg {
 /// Attributes that are nothing but a list carry their items under this type.
 pub(crate) const LIST_ELEM: u16 = 1;
 
-/// The group that hears of every change: `NFNLGRP_NFTABLES`.
+/// The group with notifications of every change: `NFNLGRP_NFTABLES`.
 pub(crate) const NFNLGRP_NFTABLES: u32 = 7;
 
-/// The generation of the rules of a network namespace: one more with each transaction.
+/// The generation of the ruleset of a network namespace: increased by each transaction.
 pub(crate) mod generation {
     pub(crate) const ID: u16 = 1;
     pub(crate) const PROC_PID: u16 = 2;
@@ -47,12 +47,12 @@ pub(crate) mod generation {
 pub(crate) mod table {
     pub(crate) const NAME: u16 = 1;
     pub(crate) const FLAGS: u16 = 2;
-    /// It is asleep: none of its rules counts.
+    /// The table is dormant: its rules are inactive.
     pub(crate) const FLAG_DORMANT: u32 = 0x1;
-    /// The port of the socket it belongs to.
+    /// The port of the socket that owns the table.
     pub(crate) const OWNER: u16 = 7;
     const FLAG_OWNER: u32 = 0x2;
-    /// It outlives its owner.
+    /// The table outlives its owner.
     pub(crate) const FLAG_PERSIST: u32 = 0x4;
     pub(crate) const OWNED: u32 = FLAG_OWNER | FLAG_PERSIST;
 }
@@ -115,7 +115,7 @@ pub(crate) mod elem {
     /// The last key of an interval of concatenations; [`KEY`] is the first.
     pub(crate) const KEY_END: u16 = 10;
     pub(crate) const USERDATA: u16 = 6;
-    /// What is done for each packet that finds the element.
+    /// Evaluated for each packet that matches the element.
     pub(crate) const EXPR: u16 = 7;
     pub(crate) const FLAG_INTERVAL_END: u32 = 0x1;
     /// User data of an interval that has no end: libnftnl's `NFTNL_UDATA_SET_ELEM_FLAGS`, its length, and nft's

@@ -1,4 +1,4 @@
-//! Dumps of nf_tables objects, whole and consistent.
+//! Complete and consistent dumps of nf_tables objects.
 
 use std::io;
 
@@ -8,11 +8,11 @@ use crate::netlink::{
     message::{NLM_F_DUMP, NLM_F_REQUEST, begin_message, end_message, messages},
 };
 
-/// How often a dump that the kernel calls inconsistent is asked for again.
+/// How often an inconsistent dump is repeated.
 const DUMP_TRIES: usize = 5;
 
 impl Socket {
-    /// Dumps all objects of one kind; `fill` narrows down which.
+    /// Dumps all objects of one kind; `fill` restricts the request.
     pub(crate) fn dump(
         &mut self,
         kind: u8,
@@ -29,7 +29,7 @@ impl Socket {
         Err(NetlinkError::Socket { action: "dump the table", source })
     }
 
-    /// Hands over each object of one kind as it passes by. What is changed meanwhile may be missed, or come twice.
+    /// Streams all objects of one kind. An object that is changed meanwhile may be missed, or occur twice.
     pub(crate) fn pass(
         &mut self,
         kind: u8,
@@ -42,7 +42,7 @@ impl Socket {
         self.stream(&request(kind, NFPROTO_INET, fill), take).map(drop)
     }
 
-    /// The same of the tables of all families, with the family of each object.
+    /// The same for the tables of all families, with the family of each object.
     pub(crate) fn pass_families(
         &mut self,
         kind: u8,
@@ -69,7 +69,7 @@ fn request(kind: u8, family: u8, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> 
     request
 }
 
-/// What a dump returned.
+/// The result of a dump.
 #[derive(Debug)]
 pub(crate) struct Dump {
     received: Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Questions about one nf_tables object.
+//! Requests for a single nf_tables object.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::netlink::{
 };
 
 impl Socket {
-    /// Asks for the object that `fill` names, and hands over what the kernel says of it; none if there is no such object.
+    /// Requests the object that `fill` names, and passes on its attributes; none if it does not exist.
     pub(crate) fn get<T>(
         &mut self,
         kind: u8,
@@ -24,7 +24,7 @@ impl Socket {
         fill(&mut Writer::new(&mut request));
         end_message(&mut request, 0);
         self.send(&request, "ask the kernel for an object")?;
-        // Without a request for an acknowledgement there is one message: the answer, or an error.
+        // Without a requested acknowledgement there is one message: the answer, or an error.
         let received = self.receive("read an answer of the kernel");
         let received = self.drained(received)?;
         let Some(message) = messages(&received).next() else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! nf_tables over netlink: batches, dumps. Knows the kernel's language, and nothing of services.
+//! nf_tables over netlink: batches and dumps. Independent of services.
 
 mod batch;
 mod commit;

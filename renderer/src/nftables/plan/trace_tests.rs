@@ -1,4 +1,4 @@
-//! What is rendered and [`contiv_model::trace`], written apart from each other, say the same of every flow.
+//! Rendered elements and [`contiv_model::trace`] are written independently, and must agree on every flow.
 
 mod services;
 

@@ -1,4 +1,4 @@
-//! Laws of the remembered table, on a kernel that is only a set of elements.
+//! Laws of the remembered table, with a kernel that is only a set of elements.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,8 +15,8 @@ use proptest::{collection, option, prelude::*, sample};
 use super::*;
 use crate::nftables::element::{Element, Key, Value};
 
-/// What a kernel would hold, with the kernel's strictness: no removal of what is not there, nothing added twice, no
-/// verdict to a chain that does not exist.
+/// A model of the kernel, as strict as the real one: no removal of a missing element, no duplicate addition, no verdict to a
+/// missing chain.
 #[derive(Debug, Default)]
 struct Kernel {
     elements: BTreeMap<(Set, Key), Value>,
@@ -61,7 +61,7 @@ impl Kernel {
             .collect()
     }
 
-    /// As a dump would return it.
+    /// The elements as from a dump.
     fn read(&self) -> Elements {
         let mut read = Elements::default();
         for element in self.elements() {
@@ -70,7 +70,7 @@ impl Kernel {
                     read.frontends.entry(frontend).or_default().push(element);
                 }
                 Key::Address(_) | Key::Pair(_) => drop(read.others.insert(element)),
-                // Only rules write what a client is remembered for.
+                // Only rules write affinity entries.
                 Key::Range(_) | Key::Interface(_) | Key::Client(..) => (),
             }
         }
@@ -78,7 +78,7 @@ impl Kernel {
     }
 }
 
-/// Which slot a backend has depends on history and is of no consequence; how many it has does not.
+/// The order of a backend's slots depends on history and does not matter; their number does.
 fn without_slot_numbers(elements: &[Element]) -> BTreeMap<(Set, Key, Value), usize> {
     let mut counted = BTreeMap::new();
     for element in elements {
@@ -108,7 +108,7 @@ fn backend() -> impl Strategy<Value = Backend> {
     )
 }
 
-/// Frontends whose clients choose by address have a thousand elements, which takes its time.
+/// Frontends that choose by client address have a thousand elements, which makes them slow.
 fn rarely() -> impl Strategy<Value = bool> {
     proptest::bool::weighted(0.05)
 }
@@ -117,7 +117,7 @@ fn policy() -> impl Strategy<Value = TrafficPolicy> {
     prop_oneof![Just(TrafficPolicy::Cluster), Just(TrafficPolicy::Local)]
 }
 
-/// Services whose frontends differ from those of the others: conflicts are solved before a renderer sees them.
+/// Services with distinct frontends: conflicts are resolved before a renderer sees them.
 fn service(number: u8) -> impl Strategy<Value = ContivService> {
     let ports = collection::btree_map(
         (80u16..82, prop_oneof![Just(Protocol::Tcp), Just(Protocol::Udp)]),

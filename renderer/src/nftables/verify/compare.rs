@@ -1,4 +1,4 @@
-//! What must be there against what is there. Pure.
+//! Compares the desired table with the kernel's. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::{
     verify::{Deviation, Drift, Verification},
 };
 
-/// Every difference but for those of rules.
+/// Every difference except those of rules.
 pub(super) fn compare(wanted: &DesiredTable, found: &KernelTable) -> Verification {
     let mut comparison = Comparison { wanted, found: Verification::default() };
     if found.flags & table::FLAG_DORMANT != 0 {
@@ -58,7 +58,7 @@ impl Comparison<'_> {
                 None => self.tell("chains", name, Deviation::Missing),
             }
         }
-        // One that was made on demand may wait for the next service that needs it.
+        // An unused on-demand chain may wait for its next service.
         let is_foreign =
             |name: &&String| !self.wanted.chains.contains_key(*name) && DemandChain::by_name(name).is_none();
         for name in found.keys().filter(is_foreign).collect::<Vec<_>>() {
@@ -96,7 +96,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Which slot a backend has depends on what was there before, unless it is fixed; how many it has does not.
+    /// The order of slots depends on history, unless it is fixed; their number does not.
     fn held(
         &mut self,
         place: &str,
@@ -133,7 +133,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// The kernel may remember clients of frontends with affinity, for backends of theirs.
+    /// Affinity entries are allowed for frontends with affinity, with backends of theirs.
     fn memory(&mut self, place: &str, found: &KernelSet) {
         for (key, held) in &found.elements {
             self.found.checked += 1;

@@ -25,7 +25,7 @@ fn snapshot(backends: u8) -> Snapshot {
     Snapshot { services: [service("web", 1), service("db", 2)].into(), node, ..Snapshot::default() }
 }
 
-/// A kernel that holds just what is wanted.
+/// A kernel with exactly the desired content.
 fn kernel(wanted: &DesiredTable) -> KernelTable {
     let set = |(name, wanted): (&String, &DesiredSet)| {
         let ours = Set::by_name(name).unwrap().declaration();
@@ -113,7 +113,7 @@ fn drift_covers_chains_sets_and_a_dormant_table() {
         kernel.flags = table::FLAG_DORMANT;
         kernel.chains.remove("check-v4");
         kernel.chains.insert("theirs".to_owned(), String::new());
-        // One of ours that waits to be used.
+        // An unused chain of ours.
         kernel.chains.insert("pick-v4-9".to_owned(), String::new());
         kernel.chains.insert("filter-input".to_owned(), String::new());
         kernel.sets.remove("hairpin4");

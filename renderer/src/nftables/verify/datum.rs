@@ -1,4 +1,4 @@
-//! Data of the kernel as text, by the type that the kernel keeps with each set. Source: nftables' `include/datatype.h`.
+//! Data of the kernel as text, by the type that the kernel stores with each set. Source: nftables' `include/datatype.h`.
 
 use std::{fmt::Write, net::IpAddr};
 
@@ -44,7 +44,7 @@ impl Type {
         }
     }
 
-    /// As nft prints it. Integers here are drawn by the kernel, and so in the order of the host.
+    /// In nft's format. Integers here are drawn by the kernel, and so in host order.
     fn text(self, bytes: &[u8]) -> Option<String> {
         Some(match self {
             Self::Integer => u32::from_ne_bytes(bytes.try_into().ok()?).to_string(),
@@ -78,7 +78,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The types of a concatenation, or the one type; none if one is not known here.
+/// The types of a concatenation, or the single type; none if one is unknown.
 fn types(number: u32) -> Option<Vec<Type>> {
     let mut types = Vec::new();
     let mut rest = number;
@@ -89,12 +89,12 @@ fn types(number: u32) -> Option<Vec<Type>> {
     (!types.is_empty()).then_some(types)
 }
 
-/// One part of a key: where it begins and where it ends.
+/// One part of a key: its type, its first and its last value.
 type Part<'a> = (Type, &'a [u8], &'a [u8]);
 
-/// The text of a key from `first` to `last`, or of a value; in hexadecimal if it is of a type that is not known here.
+/// The text of a key from `first` to `last`, or of a value; in hexadecimal if its type is unknown.
 ///
-/// The last part is apart if it is an integer: the number of a slot.
+/// A last part that is an integer is returned separately: it is the number of a slot.
 pub(super) fn text(number: u32, first: &[u8], last: &[u8]) -> (String, Option<u32>) {
     let unknown = || {
         let mut text = "0x".to_owned();
@@ -128,7 +128,7 @@ fn parts<'a>(number: u32, first: &'a [u8], last: &'a [u8]) -> Option<Vec<Part<'a
     for one in types {
         let end = at + one.width();
         parts.push((one, first.get(at..end)?, last.get(at..end)?));
-        // Each part of a concatenation is filled up to four bytes.
+        // Each part of a concatenation is padded to four bytes.
         at = end.next_multiple_of(4);
     }
     (first.len() == at && last.len() == at).then_some(parts)
@@ -139,7 +139,7 @@ fn part_text((one, first, last): Part<'_>) -> Option<String> {
         return one.text(first);
     }
     if let Type::Interface = one {
-        // All names that begin like this one: the rest of the last one is filled with ones.
+        // A prefix of names: the rest of the last value is filled with ones.
         let stem = last.iter().take_while(|byte| **byte != u8::MAX).count();
         let name = str::from_utf8(first.get(..stem)?).ok()?;
         return Some(format!("\"{}*\"", name.escape_debug()));

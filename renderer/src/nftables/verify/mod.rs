@@ -41,7 +41,7 @@ pub struct TableVerifier {
     progress: Option<Box<Progress>>,
 }
 
-/// Hears how many elements have been read so far, and about how many there are to be.
+/// Receives the number of elements read so far, and the approximate total.
 type Progress = dyn FnMut(usize, usize) + Send;
 
 impl fmt::Debug for TableVerifier {
@@ -51,21 +51,21 @@ impl fmt::Debug for TableVerifier {
 }
 
 impl TableVerifier {
-    /// A verifier that opens its socket at the first look.
+    /// A verifier that opens its socket at the first call.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same, telling how many elements it has read so far, and about how many there are to be.
+    /// The same, with a report of its progress.
     #[must_use]
     pub fn with_progress(self, progress: Box<dyn FnMut(usize, usize) + Send>) -> Self {
         Self { progress: Some(progress), ..self }
     }
 
-    /// Every element that the kernel holds, as nft would print it, by the name of its set. None if there is no table.
+    /// All elements of the kernel in nft's format, by the name of their set. None if there is no table.
     ///
     /// # Errors
-    /// When the kernel cannot be asked.
+    /// When the kernel does not answer.
     pub fn elements(&mut self) -> Result<Option<BTreeMap<String, Vec<String>>>, RenderError> {
         let table = self.read(0).map_err(|error| explain("read the table", &error))?;
         Ok(table.map(|table| table.sets.into_iter().map(|(name, set)| (name, lines(set))).collect()))
@@ -94,7 +94,7 @@ impl TableVerifier {
             return Ok(Verification { checked: 1, drift: [drift].into() });
         };
         let mut verification = compare::compare(&wanted, &found);
-        // Of a chain that is not there no rule can be; and one that waits to be used must be right too.
+        // A missing chain has no rules; and the rules of an unused one must be right too.
         let on_demand = found.chains.keys().filter_map(|name| DemandChain::by_name(name)).collect();
         let existing = ExistingTable { on_demand, ..ExistingTable::default() };
         let rules = inspect::rules::read(self.socket()?)?;
@@ -115,14 +115,14 @@ impl Verifier for TableVerifier {
     fn verify(&mut self, snapshot: &Snapshot) -> Result<Verification, RenderError> {
         let result = self.try_verify(snapshot);
         if result.is_err() {
-            // Answers that were not read must not be taken for those to the next question.
+            // Unread answers must not be taken for those of the next request.
             self.socket = None;
         }
         result.map_err(|error| explain("verify the table", &error))
     }
 }
 
-/// What the reader makes of one element of a set of ours.
+/// The reader's form of an element of one of our sets.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn read_element(set: super::layout::Set, element: super::netlink::Attributes<'_>) -> Vec<String> {
     use super::netlink::constants::{data, elem};

@@ -1,5 +1,4 @@
-//! The table as the kernel holds it, read by the types that the kernel itself keeps with each set. Nothing here knows what
-//! the table is to hold.
+//! Reads the kernel's table by the types that the kernel stores with each set. Independent of the desired content.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +12,7 @@ use crate::nftables::netlink::{
 #[derive(Debug, Default)]
 pub(super) struct KernelTable {
     pub(super) flags: u32,
-    /// How each chain hangs in the kernel; empty for one that only others lead to.
+    /// The hook of each chain; empty for one that others jump to.
     pub(super) chains: BTreeMap<String, String>,
     /// The named sets and maps.
     pub(super) sets: BTreeMap<String, KernelSet>,
@@ -27,13 +26,13 @@ pub(super) struct KernelSet {
     pub(super) elements: BTreeMap<String, BTreeSet<StoredEntry>>,
 }
 
-/// What is held under a key: the slot if it has slots, and the value, empty if it has none.
+/// The content of a key: the slot if it has slots, and the value, empty if it has none.
 pub(super) type StoredEntry = (Option<u32>, String);
 
-/// How often it is told how much has been read.
+/// How many elements are read between two reports of progress.
 const PROGRESS_INTERVAL: usize = 4096;
 
-/// The table of this name; none if there is none. Tells now and then how many elements have been read.
+/// The table with this name; none if it does not exist. Reports the number of elements read from time to time.
 pub(super) fn read(
     socket: &mut Socket,
     name: &str,
@@ -95,14 +94,14 @@ fn hook(chain: Attributes<'_>) -> String {
     hook_text(kind, hook.u32(chain::HOOK_HOOKNUM).unwrap_or_default(), priority, policy)
 }
 
-/// In words that can be compared and read.
+/// In a format that can be compared and read.
 pub(super) fn hook_text(kind: &str, hook: u32, priority: i32, policy: u32) -> String {
     let name = hook_name(hook);
     let policy = if policy == chain::POLICY_ACCEPT { "accept" } else { "drop" };
     format!("type {kind} hook {name} priority {priority} policy {policy}")
 }
 
-/// What nft calls a hook.
+/// nft's name of a hook.
 pub(in crate::nftables) fn hook_name(number: u32) -> String {
     let names = ["prerouting", "input", "forward", "output", "postrouting", "ingress"];
     names.get(number as usize).map_or_else(|| number.to_string(), |name| (*name).to_owned())
@@ -116,7 +115,7 @@ fn read_elements(
     count: &mut dyn FnMut(),
 ) -> Result<(), NetlinkError> {
     let [flags, ..] = set.declaration;
-    // An interval that is no concatenation comes as two elements: its first key, and the one after its last.
+    // Unless it is a concatenation, an interval is listed as two elements: its first key, and the key after its last.
     let is_cut = flags & set::FLAG_INTERVAL != 0 && flags & set::FLAG_CONCAT == 0;
     let mut bounds = BTreeSet::new();
     let question = |message: &mut crate::netlink::Writer<'_>| {
@@ -131,7 +130,7 @@ fn read_elements(
             let Some(first) = key(element, elem::KEY) else { continue };
             if is_cut {
                 let is_end = element.u32(elem::FLAGS).unwrap_or_default() & elem::FLAG_INTERVAL_END != 0;
-                // Where one interval ends and the next begins, the end comes first.
+                // If one interval begins where another ends, the end comes first.
                 bounds.insert((first.to_vec(), !is_end));
             } else {
                 set.take_element(first, element);
@@ -156,7 +155,7 @@ fn key(element: Attributes<'_>, kind: u16) -> Option<&[u8]> {
     element.nested(kind)?.get(data::VALUE)
 }
 
-/// The key before this one, as a number in network order.
+/// The next smaller key, as a number in network order.
 fn before(mut key: Vec<u8>) -> Vec<u8> {
     for byte in key.iter_mut().rev() {
         *byte = byte.wrapping_sub(1);
@@ -168,7 +167,7 @@ fn before(mut key: Vec<u8>) -> Vec<u8> {
 }
 
 impl KernelSet {
-    /// Takes in an element that comes as one.
+    /// Adds an element that is listed as a single one.
     pub(super) fn take_element(&mut self, first: &[u8], element: Attributes<'_>) {
         let [flags, ..] = self.declaration;
         let last = key(element, elem::KEY_END).filter(|_| flags & set::FLAG_CONCAT != 0);
@@ -188,7 +187,7 @@ impl KernelSet {
     }
 }
 
-/// The type of what leads somewhere else: `NFT_DATA_VERDICT`.
+/// The data type of verdicts: `NFT_DATA_VERDICT`.
 const VERDICT: u32 = 0xffff_ff00;
 
 fn verdict_text(attributes: Attributes<'_>) -> String {

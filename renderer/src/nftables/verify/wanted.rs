@@ -1,4 +1,4 @@
-//! What the table must hold for a snapshot: rendered from nothing, without any memory of what was programmed.
+//! The desired content of the table for a snapshot: rendered from scratch, independent of what was programmed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,15 @@ use crate::nftables::{
     table::Table,
 };
 
-/// What must be there.
+/// The desired content.
 #[derive(Debug, Default)]
 pub(super) struct DesiredTable {
-    /// How each chain hangs in the kernel; empty for one that only others lead to.
+    /// The hook of each chain; empty for one that others jump to.
     pub(super) chains: BTreeMap<String, String>,
     pub(super) sets: BTreeMap<String, DesiredSet>,
-    /// Which service asks for a frontend or an address, by the text of its key.
+    /// The service of a frontend or an address, by the text of its key.
     owners: BTreeMap<String, ServiceId>,
-    /// The backends that clients of a frontend may be remembered for.
+    /// The backends that affinity entries of a frontend may have.
     pub(super) memories: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -30,9 +30,9 @@ pub(super) struct DesiredTable {
 #[derive(Debug, Default)]
 pub(super) struct DesiredSet {
     pub(super) elements: BTreeMap<String, BTreeSet<StoredEntry>>,
-    /// The frontends whose slots are drawn by the client's address: there the number of a slot counts.
+    /// The frontends that choose by the client's address: there the order of slots matters.
     pub(super) fixed: BTreeSet<String>,
-    /// Written by rules, with the answers of clients' first packets.
+    /// Written by rules: affinity entries.
     pub(super) is_memory: bool,
 }
 
@@ -87,12 +87,12 @@ impl DesiredTable {
         set.elements.entry(key).or_default().insert((slot, value.to_owned()));
     }
 
-    /// How many elements there are to be.
+    /// The number of desired elements.
     pub(super) fn count(&self) -> usize {
         self.sets.values().flat_map(|set| set.elements.values()).map(BTreeSet::len).sum()
     }
 
-    /// Whose an element is, by its key; that of a client or source begins with the frontend.
+    /// The owner of an element, by its key; the key of a client or source begins with the frontend.
     pub(super) fn owner(&self, key: &str) -> Option<&ServiceId> {
         self.owners.get(key).or_else(|| self.owners.get(key.rsplit_once(" . ")?.0))
     }

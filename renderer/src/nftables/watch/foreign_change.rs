@@ -1,4 +1,4 @@
-//! What others did to the table, as far as the renderer needs it to undo just that.
+//! A foreign change of the table, in the detail that the renderer needs to undo it.
 
 use std::collections::BTreeMap;
 
@@ -12,31 +12,31 @@ use crate::nftables::{
     read,
 };
 
-/// More elements than this are not undone one by one, so that others cannot make us hold any amount of memory.
+/// If there are more elements than this, they are not undone one by one, which bounds our memory.
 const ELEMENTS: usize = 65_536;
 
-/// How the kernel names the sets of rules that have none.
+/// The prefix of the names that the kernel gives to anonymous sets.
 const ANONYMOUS: &str = "__set";
 
-/// Elements by what identifies them, and what is in the kernel now; none where nothing is.
+/// Changed elements by identity, with their current value in the kernel; none if there is no element.
 pub(in crate::nftables) type ChangedElements = BTreeMap<(Set, Key), Option<Element>>;
 
-/// What others did in one transaction.
+/// The foreign changes of one transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::nftables) enum ForeignTableChange {
-    /// Nothing but these elements was touched.
+    /// Only these elements changed.
     Elements(ChangedElements),
-    /// Rules or chains too.
+    /// Rules or chains changed too.
     Rules(ChangedElements),
-    /// The table is gone.
+    /// The table was removed.
     Table,
-    /// Something happened to some table during a transaction of our own.
+    /// Some table changed during a transaction of our own.
     Missed,
-    /// Whatever it was, all must be looked at.
+    /// Anything may have changed.
     Anything,
 }
 
-/// Gathers the damage of one transaction.
+/// Collects the changes of one transaction.
 #[derive(Debug, Default)]
 pub(super) struct ForeignChangeCollector {
     elements: ChangedElements,
@@ -46,10 +46,9 @@ pub(super) struct ForeignChangeCollector {
 }
 
 impl ForeignChangeCollector {
-    /// Takes in a message about the table. False if what it says is none of our business.
+    /// Adds a message about the table. False if the change does not matter.
     ///
-    /// What the kernel remembers of clients goes by itself, and whoever deletes some of it does no harm: those clients
-    /// draw once more.
+    /// Affinity entries time out by themselves, and deleting one does no harm: its client draws again.
     pub(super) fn take(&mut self, kind: u8, object: Attributes<'_>) -> bool {
         let set = match kind {
             msg::NEWSETELEM | msg::DELSETELEM => object.text(elem::LIST_SET),
@@ -59,7 +58,7 @@ impl ForeignChangeCollector {
         match kind {
             msg::DELTABLE => self.table_gone = true,
             msg::NEWCHAIN | msg::DELCHAIN | msg::NEWRULE | msg::DELRULE => self.rules = true,
-            // Those without a name of their own belong to rules.
+            // Anonymous sets belong to rules.
             _ if set.is_some_and(|name| name.starts_with(ANONYMOUS)) => self.rules = true,
             msg::NEWSETELEM | msg::DELSETELEM => return self.take_elements(kind, set, object),
             _ => self.is_more = true,
@@ -92,7 +91,7 @@ impl ForeignChangeCollector {
 impl From<ForeignChangeCollector> for ForeignTableChange {
     fn from(damaged: ForeignChangeCollector) -> Self {
         match damaged {
-            // With a table goes all that is in it.
+            // With the table everything in it is removed.
             ForeignChangeCollector { table_gone: true, .. } => Self::Table,
             ForeignChangeCollector { is_more: true, .. } => Self::Anything,
             ForeignChangeCollector { rules: true, elements, .. } => Self::Rules(elements),

@@ -1,4 +1,4 @@
-//! What a transaction did to the table, in a few words.
+//! A short summary of a transaction's changes of the table.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::nftables::{
     read,
 };
 
-/// How many different things are named.
+/// How many different objects are named.
 const NAMED: usize = 3;
 
-/// Counts what was done, in the order in which it was first done.
+/// Counts the changes of each object, in the order of their first occurrence.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
     deeds: Vec<ChangedObject>,
-    /// Where each is.
+    /// The index of each object.
     index: BTreeMap<(u8, String), usize>,
 }
 
@@ -28,12 +28,12 @@ struct ChangedObject {
     /// The chain or set; empty for the table.
     name: String,
     count: usize,
-    /// The first element, where it can be told.
+    /// The first element, if it can be decoded.
     example: Option<String>,
 }
 
 impl Summary {
-    /// Takes in a message about the table.
+    /// Adds a message about the table.
     pub(super) fn take(&mut self, kind: u8, object: Attributes<'_>) {
         let name = match kind {
             msg::NEWCHAIN | msg::DELCHAIN => object.text(chain::NAME),
@@ -55,9 +55,9 @@ impl Summary {
         self.deeds.is_empty()
     }
 
-    /// In words; none if nothing was done.
+    /// The text; none without any change.
     pub(super) fn text(&self) -> Option<String> {
-        // Who deletes the table deletes everything in it, and the kernel tells all that.
+        // Deleting the table deletes everything in it, and the kernel reports all of that.
         let of_table = self.deeds.iter().filter(|deed| matches!(deed.kind, msg::NEWTABLE | msg::DELTABLE));
         let deeds: Vec<&ChangedObject> =
             if self.did(msg::DELTABLE) { of_table.collect() } else { self.deeds.iter().collect() };

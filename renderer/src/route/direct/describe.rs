@@ -1,4 +1,4 @@
-//! What is programmed for direct mode, in words.
+//! The text form of direct mode's state.
 
 use std::{fmt::Write, fs};
 
@@ -19,12 +19,12 @@ impl Direct {
         rejected.collect()
     }
 
-    /// How many there are of each thing.
+    /// The number of objects of each kind.
     pub(in crate::route) fn sizes(&self) -> [(&'static str, usize); 3] {
         [("direct", self.routes.len()), ("groups", self.groups.len()), ("next-hops", self.hops.len())]
     }
 
-    /// As `ip nexthop` and `ip route` have it.
+    /// In the format of `ip nexthop` and `ip route`.
     pub(in crate::route) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -42,7 +42,7 @@ impl Direct {
         text
     }
 
-    /// What the administrator should know: without ports in the hash all connections of a client go to one backend.
+    /// Advice to the administrator: without ports in the hash all connections of a client use one backend.
     pub(in crate::route) fn notes(&self) -> Vec<String> {
         let spreads =
             |ipv4| self.groups.iter().any(|(ip, group)| ip.is_ipv4() == ipv4 && group.members.len() > 1);

@@ -1,4 +1,4 @@
-//! Numbers for next hops, and who uses which.
+//! Allocates numbers of next hops, and tracks their users.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ pub(super) struct Group {
     pub(super) members: Vec<Member>,
 }
 
-/// A next hop may be there twice, under two numbers.
+/// A next hop may exist twice, with two numbers.
 pub(super) type Copy = u8;
 
-/// How many copies of each next hop a group has.
+/// The copies of each next hop in a group.
 ///
-/// With IPv4 the kernel does not ask a group of one, and so does not see that its buckets are in use: when another next hop
-/// comes, it takes them for idle and moves connections that are not. So no resilient group ever has only one member.
-/// Source: the kernel's `fib_select_path`.
+/// With IPv4 the kernel does not use the buckets of a group with one member, and so does not see that they are in use: when
+/// another next hop is added, it takes them for idle and moves active connections. So a resilient group always has at least two
+/// members. Source: the kernel's `fib_select_path`.
 pub(super) const fn copies(grouping: Grouping) -> std::ops::Range<Copy> {
     match grouping {
         Grouping::Resilient { .. } => 0..2,
@@ -27,12 +27,12 @@ pub(super) const fn copies(grouping: Grouping) -> std::ops::Range<Copy> {
     }
 }
 
-/// The next hops that are programmed, their numbers, and how many groups have them.
+/// The programmed next hops, with their numbers and how many groups use them.
 #[derive(Debug, Default)]
 pub(super) struct Hops {
     ids: BTreeMap<(Hop, Copy), u32>,
     by_id: BTreeMap<u32, ((Hop, Copy), usize)>,
-    /// Perhaps in no group any more.
+    /// Candidates that may be unused.
     idle: BTreeSet<u32>,
 }
 
@@ -41,7 +41,7 @@ impl Hops {
         self.ids.get(&(hop, copy)).copied()
     }
 
-    /// Takes in one that is programmed. False if there are as many like it as there can be.
+    /// Adds a programmed next hop. False if all of its copies exist already.
     pub(super) fn insert(&mut self, hop: Hop, id: u32, grouping: Grouping) -> bool {
         let Some(copy) = copies(grouping).find(|copy| self.id(hop, *copy).is_none()) else { return false };
         self.ids.insert((hop, copy), id);
@@ -50,7 +50,7 @@ impl Hops {
         true
     }
 
-    /// Takes in that a group has other members now.
+    /// Records the new members of a group.
     pub(super) fn regroup(&mut self, old: &[Member], new: &[Member]) {
         for member in new {
             if let Some((_, users)) = self.by_id.get_mut(&member.id) {
@@ -65,7 +65,7 @@ impl Hops {
         }
     }
 
-    /// Takes out those that no group has.
+    /// Removes and returns unused next hops.
     pub(super) fn take_unused(&mut self) -> Vec<u32> {
         let mut unused = Vec::new();
         for id in std::mem::take(&mut self.idle) {
@@ -78,7 +78,7 @@ impl Hops {
         unused
     }
 
-    /// All, with their numbers.
+    /// All next hops, with their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Hop, u32)> {
         self.ids.iter().map(|((hop, _), id)| (hop, *id))
     }
@@ -88,22 +88,22 @@ impl Hops {
     }
 }
 
-/// Gives numbers out, each only once, so that one that was freed is not met by what still knows it.
+/// Allocates numbers in ascending order, so that a freed number is not reused while something may still refer to it.
 #[derive(Debug)]
 pub(super) struct IdAllocator {
     next: u32,
-    /// In use, by whomever.
+    /// Numbers in use, also by others.
     used: BTreeSet<u32>,
 }
 
 impl IdAllocator {
-    /// Those in use now, of all there are.
+    /// With all numbers that are in use now.
     pub(super) fn new(used: impl IntoIterator<Item = u32>) -> Self {
         let used: BTreeSet<u32> = used.into_iter().filter(|id| (FIRST_ID..END_ID).contains(id)).collect();
         Self { next: used.last().map_or(FIRST_ID, |last| last + 1), used }
     }
 
-    /// One that nobody uses. None if there is none left.
+    /// A free number. None if all are in use.
     pub(super) fn take(&mut self) -> Option<u32> {
         let range = (END_ID - FIRST_ID) as usize;
         let free =
@@ -118,7 +118,7 @@ impl IdAllocator {
     }
 }
 
-/// The members of a group: next hops with shares, the least that fit into the numbers that the kernel has for them.
+/// The members of a group: next hops with the smallest weights in the right proportion that the kernel's range allows.
 pub(super) fn members(shares: &BTreeMap<u32, u32>) -> Vec<Member> {
     let most = shares.values().copied().max().unwrap_or(1).max(1);
     let limit = u32::from(u8::MAX);

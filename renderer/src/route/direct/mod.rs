@@ -38,19 +38,19 @@ use crate::{Report, netlink::NetlinkError};
 use program::Batch;
 pub(super) use program::delete_nexthops;
 
-/// What direct mode is told once.
+/// The options of direct mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectOptions {
     /// The routing table with the routes to backends. A rule before the main table points to it.
     pub table: u32,
-    /// How flows are divided between backends.
+    /// How flows are distributed to backends.
     pub grouping: Grouping,
 }
 
 /// The preferred source addresses of this node's own connections: IPv4 and IPv6.
 pub(super) type Sources = [Option<IpAddr>; 2];
 
-/// What is programmed for direct mode.
+/// The programmed state of direct mode.
 #[derive(Debug)]
 pub(super) struct Direct {
     options: DirectOptions,
@@ -61,28 +61,28 @@ pub(super) struct Direct {
     groups: BTreeMap<IpAddr, Group>,
     hops: Hops,
     numbers: IdAllocator,
-    /// Addresses to which there is no route of ours, or none that is right, and why.
+    /// Addresses without a correct route of ours, with the reason.
     refused: BTreeMap<IpAddr, String>,
 }
 
-/// What the kernel was found to have: routes of ours in the table of direct mode, and all next hops.
+/// The kernel's state: our routes in the table of direct mode, and all next hops.
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
     pub(super) routes: Vec<KernelRoute>,
     pub(super) nexthops: Vec<NexthopMessage>,
 }
 
-/// Whether a route of ours is one of direct mode.
+/// True if one of our routes belongs to direct mode.
 pub(super) fn is_direct(options: DirectOptions, route: KernelRoute) -> bool {
     route.table == table(options, route.way)
 }
 
-/// The addresses to which these routes lead on.
+/// The addresses whose routes lead to a backend.
 pub(super) fn led_on(routes: impl Iterator<Item = KernelRoute>) -> BTreeSet<IpAddr> {
     routes.filter(|route| route.way.leads_on()).map(|route| route.address).collect()
 }
 
-/// The table that a route to an address is in.
+/// The table of a route.
 const fn table(options: DirectOptions, way: NextHop) -> u32 {
     match way {
         NextHop::Local => LOCAL_TABLE,
@@ -91,14 +91,14 @@ const fn table(options: DirectOptions, way: NextHop) -> u32 {
 }
 
 impl Kernel {
-    /// The addresses to which direct mode has routes that lead on.
+    /// The addresses with a route of direct mode that leads to a backend.
     pub(super) fn addresses(&self) -> BTreeSet<IpAddr> {
         led_on(self.routes.iter().copied())
     }
 }
 
 impl Direct {
-    /// Makes the kernel have what is wanted, whatever it has.
+    /// Turns the kernel's state into the desired one.
     pub(super) fn resync(
         socket: &mut RouteSocket,
         options: DirectOptions,
@@ -128,12 +128,12 @@ impl Direct {
             batch.remove_route(stray);
         }
         problems.extend(batch.send(socket, report)?.into_iter().map(|failed| failed.problem));
-        // Groups before their members, and all of them after the routes: the kernel would take those with them.
+        // Groups before their members, and both after the routes: otherwise the kernel would remove the routes with them.
         program::delete_nexthops(socket, leftovers, report)?;
         Ok((direct, problems))
     }
 
-    /// Takes in what the kernel has and is of use. Returns the other routes and next hops of ours.
+    /// Adopts usable objects of the kernel. Returns our other routes and next hops.
     fn adopt(&mut self, kernel: Kernel) -> (Vec<KernelRoute>, Vec<u32>) {
         let mut groups = BTreeMap::new();
         let mut leftovers = Vec::new();
@@ -164,7 +164,7 @@ impl Direct {
         (strays, groups.into_keys().chain(leftovers).collect())
     }
 
-    /// Takes changes of services in, and makes the kernel have what is wanted now.
+    /// Applies changes of services to the kernel.
     pub(super) fn update(
         &mut self,
         socket: &mut RouteSocket,
@@ -198,7 +198,7 @@ impl Direct {
             self.refused.remove(&address);
             match self.goal(address) {
                 Ok(goal) => self.steer(address, goal, &mut batch),
-                // A route that is there stays until another renderer has taken over.
+                // An existing route stays until another renderer has taken over.
                 Err(reason) => drop(self.refused.insert(address, reason)),
             }
         }
@@ -219,7 +219,7 @@ impl Direct {
         Ok(problems)
     }
 
-    /// Adds the next hops that are needed and missing. One whose link is down stays missing.
+    /// Adds missing next hops. One whose link is down stays missing.
     fn add_hops(
         &mut self,
         socket: &mut RouteSocket,
@@ -248,7 +248,7 @@ impl Direct {
                 None => {
                     self.hops.insert(hop, id, grouping);
                 }
-                // Somebody has taken the number; it stays in use.
+                // Another program has taken the number; it counts as used.
                 Some(EXISTS) => problems.push(format!("add the next hop {id}: somebody has this number")),
                 Some(_) => self.numbers.free(id),
             }
@@ -256,7 +256,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Where an address is to lead; or why routes cannot do it at present.
+    /// The desired target of an address; or why routes cannot carry it at present.
     fn goal(&self, address: IpAddr) -> Result<Option<DesiredTarget>, String> {
         Ok(match self.wanted.lead(address) {
             None => None,
@@ -287,7 +287,7 @@ impl Direct {
         })
     }
 
-    /// Adds to `batch` what leads from what is programmed to the goal.
+    /// Adds the changes from the programmed to the desired target to `batch`.
     fn steer(&mut self, address: IpAddr, goal: Option<DesiredTarget>, batch: &mut Batch) {
         let way = match goal {
             None => None,
@@ -321,7 +321,7 @@ impl Direct {
         }
     }
 
-    /// Makes the group of an address have these members, and returns its number.
+    /// Sets the members of an address's group, and returns its number.
     fn gather(&mut self, address: IpAddr, members: Vec<Member>, batch: &mut Batch) -> Option<u32> {
         let grouping = self.options.grouping;
         let nexthop = Nexthop::Group { grouping, members: members.clone() };
@@ -343,13 +343,13 @@ impl Direct {
         Some(id)
     }
 
-    /// Whether a rule must point to the table.
+    /// True if a rule must point to the table.
     pub(super) fn is_needed(&self) -> bool {
         !self.wanted.is_empty()
     }
 }
 
-/// Where an address is to lead.
+/// The desired target of an address.
 #[derive(Debug)]
 enum DesiredTarget {
     NextHop(NextHop),

@@ -1,4 +1,4 @@
-//! Which way this node sends packets to a backend: that is for the kernel to say.
+//! Asks the kernel for the next hop of a backend.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,15 +18,15 @@ use crate::{
     },
 };
 
-/// The next hop to each backend that was asked for; none where the kernel has no route that leads on.
+/// The next hop of each backend that was looked up; none if the kernel has no route to it.
 ///
-/// For a pod on this node it is the pod itself on its own link. For one elsewhere it is what the network of the pods sends
-/// it by: the address of its node, directly or in a tunnel.
+/// For a pod on this node it is the pod itself on its own link. For a remote pod it is the gateway of the pod network: the
+/// address of its node, directly or in a tunnel.
 #[derive(Debug, Default)]
 pub(super) struct NextHopResolver(BTreeMap<IpAddr, Option<Hop>>);
 
 impl NextHopResolver {
-    /// Asks the kernel for the ways to all backends that have not been asked for.
+    /// Looks up the next hops of all backends that are not known yet.
     pub(super) fn look_up<'a>(
         &mut self,
         socket: &mut RouteSocket,
@@ -52,14 +52,14 @@ impl NextHopResolver {
         Ok(())
     }
 
-    /// The next hop to a backend. One on this node is never behind another router: while its link is down, the kernel
-    /// names the default route.
+    /// The next hop of a backend. A backend on this node is never behind a gateway: while its link is down, the kernel returns
+    /// the default route.
     pub(super) fn hop(&self, backend: IpAddr, local: bool) -> Option<Hop> {
         self.0.get(&backend).copied().flatten().filter(|hop| !local || hop.gateway == backend)
     }
 }
 
-/// Asks for the route that the kernel takes to an address.
+/// The request for the route that the kernel uses for an address.
 pub(in crate::route) fn request(address: IpAddr) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = family(address.is_ipv4());
@@ -68,7 +68,7 @@ pub(in crate::route) fn request(address: IpAddr) -> RouteMessage {
     message
 }
 
-/// The next hop of a route that the kernel would take to `backend`. Without a gateway the backend is on the link itself.
+/// The next hop of the kernel's route to `backend`. Without a gateway the backend is on the link itself.
 fn hop(backend: IpAddr, route: &RouteMessage) -> Option<Hop> {
     if route.header.kind != RouteType::Unicast {
         return None;

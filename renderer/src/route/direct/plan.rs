@@ -1,4 +1,4 @@
-//! Where the addresses of a service lead on this node when routes carry it. Pure.
+//! The route targets of a service's addresses on this node. Pure.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -6,28 +6,28 @@ use contiv_model::{Backend, BackendState, ContivService, NodeFacts, TrafficPolic
 
 use crate::route::plan::is_routable;
 
-/// Where an address leads.
+/// The target of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::route) enum RouteTarget {
     /// To these backends.
     Backends {
-        /// They are on this node, all of them.
+        /// All of them are on this node.
         local: bool,
-        /// Each with its weight.
+        /// Their weights.
         weights: BTreeMap<IpAddr, u32>,
     },
     /// To this node itself, which is a backend.
     Local,
-    /// Nowhere: there is no backend, and clients are told.
+    /// Unreachable: there is no backend, and clients get an error.
     Unreachable,
-    /// Nowhere: the policy allows none of the backends, and clients are to try again elsewhere.
+    /// Dropped: the policy allows no backend, and clients should try again elsewhere.
     Blackhole,
-    /// No route of ours can be right: the address is this node's own, or means no host.
+    /// No route is possible: the address is this node's own, or no host's.
     Impossible,
 }
 
 impl RouteTarget {
-    /// Whether connections get anywhere by it.
+    /// True if connections reach a backend.
     pub(super) const fn leads_on(&self) -> bool {
         match self {
             Self::Backends { .. } | Self::Local => true,
@@ -36,12 +36,12 @@ impl RouteTarget {
     }
 }
 
-/// Where each address of the service leads.
+/// The target of each address of the service.
 ///
-/// What arrives for a service on a node with a backend stays there, whatever topology says, because the node that sent it
-/// here sees no backend of its own: else two nodes could send it to each other. Source: Contiv's `ipv6route` renderer.
+/// On a node with a backend, traffic for a service stays there, whatever topology says, because the node that forwarded it has
+/// no backend itself: otherwise two nodes could forward it to each other. Source: Contiv's `ipv6route` renderer.
 pub(in crate::route) fn leads(service: &ContivService, node: &NodeFacts) -> BTreeMap<IpAddr, RouteTarget> {
-    // Kubernetes: a service lives in the families of its cluster IPs; one without any lives in both.
+    // As in Kubernetes, a service has the families of its cluster IPs; one without any has both.
     let clusters = &service.cluster_ips;
     let is_in_family =
         |ip: &IpAddr| clusters.is_empty() || clusters.iter().any(|other| other.is_ipv4() == ip.is_ipv4());
@@ -78,7 +78,7 @@ fn lead(service: &ContivService, node: &NodeFacts, address: IpAddr, policy: Traf
         None => RouteTarget::Blackhole,
         Some(chosen) if chosen.iter().any(|backend| is_this_node(backend, node)) => RouteTarget::Local,
         Some(chosen) => {
-            // Every port has the same ones.
+            // All ports have the same backends.
             let weights = chosen.iter().map(|backend| (backend.address, u32::from(backend.weight.max(1))));
             RouteTarget::Backends {
                 local: chosen.iter().all(|backend| backend.local),
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// Where the cluster IP leads.
+    /// The target of the cluster IP.
     fn of(backends: Vec<Backend>) -> RouteTarget {
         leads(&service(backends), &NodeFacts::default()).remove(&ip("10.96.0.1")).unwrap()
     }

@@ -1,4 +1,4 @@
-//! What direct mode asks of the kernel, and what its answers mean.
+//! Requests of direct mode to the kernel, and the meaning of its answers.
 
 use rtnetlink::packet_route::RouteNetlinkMessage;
 
@@ -18,8 +18,8 @@ const ENOENT: i32 = 2;
 const ESRCH: i32 = 3;
 const ENODEV: i32 = 19;
 
-/// Changes, in the order in which the kernel must make them: groups before the routes that name them, and removals after
-/// the routes that no longer do.
+/// Changes, in the order in which the kernel must make them: groups before the routes that use them, and removals after the
+/// routes that no longer do.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     groups: Vec<(Change, String)>,
@@ -27,14 +27,14 @@ pub(super) struct Batch {
     removals: Vec<Message>,
 }
 
-/// A change that the kernel did not make.
+/// A change that the kernel refused.
 #[derive(Debug)]
 pub(super) struct FailedChange {
-    /// Which route, if it is one that was to be added.
+    /// The route, if it was to be added.
     pub(super) route: Option<KernelRoute>,
-    /// Why it has to wait for others; notifications tell when it is over.
+    /// The condition it waits for; a notification follows when it is met.
     pub(super) wait: Option<String>,
-    /// What went wrong.
+    /// The error.
     pub(super) problem: String,
 }
 
@@ -62,7 +62,7 @@ impl Batch {
     }
 
     pub(super) fn remove_route(&mut self, route: KernelRoute) {
-        // Its group goes after it.
+        // The group is removed after its route.
         self.removals.push(RouteNetlinkMessage::DelRoute(route.message()).into());
     }
 
@@ -96,7 +96,7 @@ impl Batch {
         }
         for errno in of_removals {
             count(&mut report.removed, *errno);
-            // With its next hops the kernel removes a route itself.
+            // The kernel removes a route together with its next hops.
             if let Some(errno) = errno.filter(|errno| ![ENOENT, ESRCH, ENODEV].contains(errno)) {
                 let problem = format!("remove a route or a group: {}", apply::reason(errno));
                 failed.push(FailedChange { route: None, wait: None, problem });
@@ -121,7 +121,7 @@ fn count(counter: &mut usize, errno: Option<i32>) {
     *counter += usize::from(errno.is_none());
 }
 
-/// Adds next hops, and returns for each what the kernel says.
+/// Adds next hops, and returns the kernel's answer for each.
 #[expect(clippy::type_complexity, reason = "a list of pairs")]
 pub(super) fn add_hops(
     socket: &mut RouteSocket,
@@ -137,7 +137,7 @@ pub(super) fn add_hops(
     Ok(hops.into_iter().zip(results).collect())
 }
 
-/// Deletes next hops and groups; that one is gone already is no error.
+/// Deletes next hops and groups; missing ones are no error.
 pub(in crate::route) fn delete_nexthops(
     socket: &mut RouteSocket,
     ids: Vec<u32>,

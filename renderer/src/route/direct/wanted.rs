@@ -1,4 +1,4 @@
-//! Where all addresses lead that routes carry, kept up to date with what changes. Pure.
+//! The targets of all addresses that routes carry, updated incrementally. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,27 +9,27 @@ use contiv_model::{ChangeSet, ContivService, NodeFacts, ServiceId, Snapshot};
 
 use super::plan::{RouteTarget, leads};
 
-/// What one service asks for.
+/// The plan of one service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Plan {
-    /// It has gone back to `nftables`. Its routes stay, so that connections go on that were made by them.
+    /// It has returned to `nftables`. Its routes stay, so that connections made through them continue.
     lingers: bool,
     leads: BTreeMap<IpAddr, RouteTarget>,
 }
 
-/// What is wanted, and by whom.
+/// The desired targets with their services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::route) struct DesiredServices {
     plans: BTreeMap<ServiceId, Plan>,
-    /// Who asks for an address, and whether it lingers: the first one has it. Never with an empty set.
+    /// The services of an address, and whether they linger: the first one has it. Sets are never empty.
     owners: BTreeMap<IpAddr, BTreeSet<(bool, ServiceId)>>,
 }
 
 impl DesiredServices {
-    /// What a snapshot wants. `has_route` tells of an address whether there is a route by which connections get anywhere.
+    /// The desired targets of a snapshot. `has_route`: an address has a route that leads to a backend.
     ///
-    /// A service that is not carried by routes keeps those it has. That an address has one says little where another service has
-    /// that address too; so it must have one to an address of its own, if there is any.
+    /// A service that routes no longer carry keeps its routes. A route to a shared address may belong to the other service; so
+    /// the service must have a route to an address of its own, if it has any.
     pub(in crate::route) fn new(snapshot: &Snapshot, has_route: impl Fn(IpAddr) -> bool) -> Self {
         let translated =
             || snapshot.services.values().filter(|service| !service.assignment.addresses.routes());
@@ -54,8 +54,8 @@ impl DesiredServices {
         wanted
     }
 
-    /// Takes changes of services in, and returns the addresses that may lead elsewhere now. `has_route` tells of an address whether
-    /// there is a route by which connections get anywhere.
+    /// Applies changes of services, and returns the addresses whose target may have changed. `has_route`: an address has a
+    /// route that leads to a backend.
     pub(in crate::route) fn update(
         &mut self,
         changes: &ChangeSet,
@@ -64,7 +64,7 @@ impl DesiredServices {
     ) -> BTreeSet<IpAddr> {
         let mut touched = BTreeSet::new();
         for (id, change) in &changes.services {
-            // What another one has, it has no route to.
+            // It has no route to an address that another service holds.
             let had: BTreeSet<IpAddr> = self.held_by(id).collect();
             let before = self.release(id);
             touched.extend(before.iter().flat_map(|plan| plan.leads.keys()));
@@ -79,24 +79,24 @@ impl DesiredServices {
         touched
     }
 
-    /// Where an address leads; none if no route is wanted.
+    /// The target of an address; none if no route is desired.
     pub(in crate::route) fn lead(&self, address: IpAddr) -> Option<&RouteTarget> {
         let (_, owner) = self.owners.get(&address)?.first()?;
         self.plans.get(owner)?.leads.get(&address)
     }
 
-    /// Who asks for an address, without those whose routes only linger.
+    /// The service of an address, unless its routes only linger.
     pub(in crate::route) fn owner(&self, address: IpAddr) -> Option<&ServiceId> {
         let (lingers, owner) = self.owners.get(&address)?.first()?;
         (!lingers).then_some(owner)
     }
 
-    /// Every address for which a route is wanted.
+    /// All addresses with a desired route.
     pub(in crate::route) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.owners.keys().copied()
     }
 
-    /// The same without those that no route can be right for.
+    /// The same without impossible ones.
     pub(in crate::route) fn possible_addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.addresses().filter(|address| self.lead(*address) != Some(&RouteTarget::Impossible))
     }
@@ -105,12 +105,12 @@ impl DesiredServices {
         self.plans.is_empty()
     }
 
-    /// Every address of the service.
+    /// Claims every address of the service.
     fn claim(&mut self, service: &ContivService, node: &NodeFacts) {
         self.insert(service, Plan { lingers: false, leads: leads(service, node) });
     }
 
-    /// The addresses of the service to which it has routes, as long as they lead on: no connection was made by any other.
+    /// Keeps the addresses of the service that have a route, as long as it leads to a backend: no connection used any other.
     fn linger(&mut self, service: &ContivService, node: &NodeFacts, has_route: impl Fn(IpAddr) -> bool) {
         let mut leads = leads(service, node);
         leads.retain(|address, lead| has_route(*address) && lead.leads_on());
@@ -119,7 +119,7 @@ impl DesiredServices {
         }
     }
 
-    /// The addresses that this service has, of those it asks for.
+    /// The addresses that this service holds.
     fn held_by(&self, id: &ServiceId) -> impl Iterator<Item = IpAddr> {
         let asked = self.plans.get(id).into_iter().flat_map(|plan| plan.leads.keys().copied());
         asked.filter(move |address| {

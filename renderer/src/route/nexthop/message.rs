@@ -1,4 +1,4 @@
-//! Messages about next hops, written and read.
+//! Next-hop messages: writer and reader.
 
 use std::net::IpAddr;
 
@@ -34,15 +34,15 @@ const GROUP_RESILIENT: u16 = 1;
 /// `struct nexthop_grp`: number, weight less one, three reserved bytes.
 const MEMBER: usize = 8;
 
-/// Buckets of a resilient group. It is the finest share that a next hop can have, and cannot change later.
+/// Buckets of a resilient group. They limit the smallest share of a next hop, and cannot be changed later.
 const BUCKETS: u16 = 128;
-/// The kernel counts times in hundredths of a second here.
+/// The kernel's unit of time here is a hundredth of a second.
 const USER_HZ: u32 = 100;
 
-/// What a message does.
+/// The action of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::route) enum Action {
-    /// Adds one, or replaces what its number stands for; or tells of one.
+    /// Adds an object, or replaces that with its number; or reports one.
     New,
     Delete,
     Get,
@@ -61,12 +61,12 @@ pub(in crate::route) struct NexthopMessage {
 }
 
 impl NexthopMessage {
-    /// The message that adds one, or replaces it.
+    /// The message that adds or replaces an object.
     pub(in crate::route) const fn new(id: u32, nexthop: Nexthop) -> Self {
         Self { action: Action::New, is_ours: true, id, nexthop: Some(nexthop) }
     }
 
-    /// The message that deletes one.
+    /// The message that deletes an object.
     pub(in crate::route) const fn deletion(id: u32) -> Self {
         Self { action: Action::Delete, is_ours: false, id, nexthop: None }
     }
@@ -76,7 +76,7 @@ impl NexthopMessage {
         Self { action: Action::Get, is_ours: false, id: 0, nexthop: None }
     }
 
-    /// Its type in the header of netlink.
+    /// Its type in the netlink header.
     pub(in crate::route) const fn kind(&self) -> u16 {
         match self.action {
             Action::New => RTM_NEWNEXTHOP,
@@ -85,7 +85,7 @@ impl NexthopMessage {
         }
     }
 
-    /// What follows the header of netlink.
+    /// The bytes after the netlink header.
     pub(in crate::route) fn payload(&self) -> Vec<u8> {
         let (family, flags) = match &self.nexthop {
             Some(Nexthop::Hop(hop)) if hop.gateway.is_ipv4() => (AF_INET, RTNH_F_ONLINK),
@@ -113,7 +113,7 @@ impl NexthopMessage {
         bytes
     }
 
-    /// Reads what follows the header of netlink; none if the type is of other messages.
+    /// Reads the bytes after the netlink header; none for other types of messages.
     pub(in crate::route) fn read(kind: u16, payload: &[u8]) -> Option<Result<Self, DecodeError>> {
         let action = match kind {
             RTM_NEWNEXTHOP => Action::New,
@@ -172,7 +172,7 @@ fn group(attributes: Attributes<'_>) -> Option<Nexthop> {
         GROUP_RESILIENT => {
             let of_group = attributes.nested(NHA_RES_GROUP)?;
             let buckets = of_group.get(NHA_RES_GROUP_BUCKETS)?;
-            // One of another size cannot become ours.
+            // A group of another size cannot become ours.
             (buckets == BUCKETS.to_ne_bytes()).then_some(())?;
             Grouping::Resilient { idle: u32_of(of_group, NHA_RES_GROUP_IDLE_TIMER)? / USER_HZ }
         }

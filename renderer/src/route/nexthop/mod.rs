@@ -1,5 +1,5 @@
-//! Next hops that are objects of their own in the kernel, and groups of them. A route names one by its number; what the
-//! number stands for changes without the route. Source: the kernel's `include/uapi/linux/nexthop.h`.
+//! Next-hop objects of the kernel, and groups of them. A route refers to one by its number; the object can be replaced without
+//! changing the route. Source: the kernel's `include/uapi/linux/nexthop.h`.
 //!
 //! `netlink-packet-route` does not have these messages.
 
@@ -9,28 +9,28 @@ use std::{fmt, net::IpAddr};
 
 pub(super) use message::{Action, NexthopMessage};
 
-/// The first number of ours. The range has room for 2^24; numbers that others use are passed over.
+/// The first of our numbers. There are 2^24; numbers that others use are skipped.
 pub(super) const FIRST_ID: u32 = 67 << 24;
-/// One past the last.
+/// One past the last number.
 pub(super) const END_ID: u32 = 68 << 24;
 
-/// A next hop: what the number of one stands for.
+/// A next hop: the content of a single object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Hop {
     pub(super) gateway: IpAddr,
     pub(super) interface: u32,
 }
 
-/// How a group divides flows.
+/// How a group distributes flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grouping {
-    /// Each flow has a bucket, and a bucket moves to another next hop only when that is needed: its own one is gone; or
-    /// another one has too few and no packet came by it for so many seconds.
+    /// Each flow has a bucket, and a bucket moves to another next hop only if necessary: its own one is gone; or another one
+    /// has too few buckets and this one was idle for so many seconds.
     Resilient {
         /// Seconds.
         idle: u32,
     },
-    /// By ranges of the hash: when a next hop comes or goes, flows of the others move too.
+    /// By ranges of the hash: when a next hop is added or removed, flows of the others move too.
     Plain,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Member {
     pub(super) weight: u8,
 }
 
-/// What a number stands for.
+/// The content of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Nexthop {
     Hop(Hop),
@@ -51,19 +51,19 @@ pub(super) enum Nexthop {
         grouping: Grouping,
         members: Vec<Member>,
     },
-    /// Nothing that we ever make.
+    /// Anything that we never create.
     Other,
 }
 
 impl fmt::Display for Hop {
-    /// As `ip nexthop` has it.
+    /// In the format of `ip nexthop`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "via {} dev if{} onlink", self.gateway, self.interface)
     }
 }
 
 impl fmt::Display for Nexthop {
-    /// As `ip nexthop` has it.
+    /// In the format of `ip nexthop`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hop(hop) => hop.fmt(f),

@@ -33,7 +33,7 @@ const LOCAL_IPS: [&str; 2] = ["10.244.1.9", "fd00:2::1"];
 const INTERFACES: [&str; 3] = ["cni0", "veth7", "eth0"];
 const SERVICE_CIDRS: [&str; 2] = ["10.96.0.0/16", "fd00:96::/112"];
 const SOURCE_RANGES: [&str; 4] = ["192.0.2.0/24", "10.244.1.0/30", "2001:db8:2::/48", "0.0.0.0/0"];
-/// Local pods, among them backends; the node; and others, of whom some are in the source ranges.
+/// Local pods, some of them backends; the node; and others, some of them in the source ranges.
 const CLIENTS: [&str; 13] = [
     "10.244.1.1",
     "10.244.1.9",
@@ -55,7 +55,7 @@ fn all<T: std::str::FromStr<Err: std::fmt::Debug>>(texts: &[&str]) -> Vec<T> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-/// Some of these; often none or all.
+/// A random subset; often none or all.
 fn some<T>(texts: &[&str]) -> impl Strategy<Value = BTreeSet<T>> + use<T>
 where
     T: std::str::FromStr<Err: std::fmt::Debug> + Clone + std::fmt::Debug + Ord + 'static,
@@ -96,7 +96,7 @@ fn backend() -> impl Strategy<Value = Backend> {
     )
 }
 
-/// As the model makes them: each endpoint once, and topology leaves some ready one of each family.
+/// As the model produces them: each endpoint once, and topology leaves at least one ready endpoint of each family.
 fn backends() -> impl Strategy<Value = Vec<Backend>> {
     vec(backend(), 0..5).prop_map(|mut backends| {
         backends.sort();
@@ -139,7 +139,7 @@ fn service() -> impl Strategy<Value = ContivService> {
             if are_external_too {
                 external_ips.extend(&cluster_ips);
             }
-            // No two ports of a service have one number.
+            // Port numbers of a service are unique.
             ports.sort();
             ports.dedup_by_key(|port| (port.port, port.protocol));
             ports.dedup_by(|one, other| {
@@ -164,7 +164,7 @@ fn service() -> impl Strategy<Value = ContivService> {
     )
 }
 
-/// Services that compete for few addresses; as in the model the older one has what both want.
+/// Services that compete for few addresses; as in the model, the older one gets an address that both want.
 pub(super) fn snapshot() -> impl Strategy<Value = Snapshot> {
     (node(), vec(service(), 1..4)).prop_map(|(node, services)| {
         let mut holders: BTreeMap<Frontend, ServiceId> = BTreeMap::new();
@@ -198,7 +198,7 @@ pub(super) fn flows() -> Vec<Flow> {
                 PROTOCOLS.into_iter().filter_map(|protocol| Flow::new(from, *to, protocol).ok());
             for (number, flow) in by_protocol.enumerate() {
                 let interface = INTERFACES[number % INTERFACES.len()];
-                // What comes in by an interface is from someone else.
+                // A packet that arrives at an interface is from another client.
                 let is_own =
                     from.is_loopback() || [NODE_IPS, LOCAL_IPS].concat().contains(&&*from.to_string());
                 let by_interface =
