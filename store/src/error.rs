@@ -1,49 +1,47 @@
-//! Errors of stores, and problems with single objects that must not stop the rest.
+//! Errors of stores, and problems of single objects that must not stop the rest.
 
 use std::{fmt, io, time::Duration};
 
 use serde::Serialize;
 use thiserror::Error;
 
-/// Why a store could not do what it was asked.
+/// Why a store's request failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// The watch asked for revisions that the store no longer has. List again.
+    /// The watch requested revisions that the store no longer has. List again.
     #[error("the store has compacted revision {requested}; its oldest is {oldest} or later")]
     Compacted {
-        /// The revision asked for.
+        /// The requested revision.
         requested: i64,
-        /// The oldest one that may be left.
+        /// The oldest one that may be available.
         oldest: i64,
     },
-    /// The store knows nothing of the revision that the watch asked for: it was restored from a backup, or emptied.
-    /// List again.
+    /// The store has never had the requested revision: it was restored from a backup, or emptied. List again.
     #[error("the store is at revision {newest}, before revision {requested}: its data went back")]
     Rewound {
-        /// The revision asked for.
+        /// The requested revision.
         requested: i64,
         /// The store's newest.
         newest: i64,
     },
-    /// At the revision of the reader the store has something else than the reader: it was restored from a backup, or
-    /// emptied, and has been written to since. List again.
+    /// At the reader's revision the store has other data than the reader: it was restored from a backup, or emptied, and has
+    /// been written to since. List again.
     #[error(
         "{key} is not what it was at revision {revision}: the store went back to older data, or was replaced by another"
     )]
     Replaced {
-        /// The revision of the reader.
+        /// The reader's revision.
         revision: i64,
-        /// A key that differs; or the prefix that was followed.
+        /// A key that differs; or the followed prefix.
         key: String,
     },
-    /// The watch cannot pass on a change, because it is larger than this client accepts. List again: a list goes on
-    /// without what is too large.
+    /// The watch cannot deliver a change that exceeds this client's limit. List again: a list skips values that are too large.
     #[error("a change is larger than the {limit} bytes that are read at once")]
     TooLarge {
-        /// The most that is read at once.
+        /// The limit.
         limit: usize,
     },
-    /// The store cannot be reached, or went away. Try again later.
+    /// The store cannot be reached. Try again later.
     #[error("failed to reach the store at {endpoint}: {reason}")]
     Unavailable {
         /// What was contacted.
@@ -51,27 +49,27 @@ pub enum StoreError {
         /// What went wrong.
         reason: String,
     },
-    /// The watch has said nothing for long, and the store, which answers, does not say whether it is alive. Open it again:
+    /// The watch was silent for long, and the store answers other requests but not whether the watch is alive. Open it again:
     /// nothing is known to be missed.
     #[error("the watch at {endpoint} has said nothing for {silence:?}")]
     Silent {
         /// What was contacted.
         endpoint: String,
-        /// For how long.
+        /// The time of silence.
         silence: Duration,
     },
-    /// The store refused the request; trying again will not help.
+    /// The store refused the request; retrying will not help.
     #[error("the store refused to {action}: {reason}")]
     Refused {
-        /// What was asked.
+        /// The request.
         action: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A condition of a transaction does not hold, and nothing was written. Read again, and decide anew.
+    /// A condition of a transaction does not hold, and nothing was written. Read again, and decide again.
     #[error("{key} is not as it was when the change was decided on; nothing was written")]
     Conflict {
-        /// The first key of which a condition does not hold.
+        /// The first key with a failed condition.
         key: String,
     },
     /// A file or folder could not be read or written.
@@ -86,18 +84,18 @@ pub enum StoreError {
     },
 }
 
-/// Something wrong with one object, or with a whole file when no object can be named.
+/// A problem of one object, or of a whole file if no object can be named.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Problem {
-    /// Where it was read: a file (with its document number, from 1, where there are several), or a key.
+    /// The place: a file (with its document number, from 1, if there are several), or a key.
     pub source: String,
-    /// The object, as in "Service default/web", where it can be told.
+    /// The object, as in "Service default/web", if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// The field, as in `spec.ports[0].port`, where it can be told.
+    /// The field, as in `spec.ports[0].port`, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and what would be valid.
     pub reason: String,
 }
 
@@ -111,8 +109,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Text of a manifest that may hold anything: control characters are written out, so that it stays on its line and does
-/// nothing to a terminal.
+/// Escapes control characters of untrusted text, so that it stays on one line and cannot control a terminal.
 struct Printable<'a>(&'a str);
 
 impl fmt::Display for Printable<'_> {

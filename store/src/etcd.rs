@@ -1,7 +1,7 @@
-//! The backend over etcd.
+//! The backend for etcd.
 //!
-//! Values and keys are those of Contiv, so any client of etcd can write them. Each request goes to one member; when
-//! that one cannot be reached, reads go to the next.
+//! Values and keys are those of Contiv, so any client of etcd can write them. Each request goes to one member; if it cannot be
+//! reached, reads go to the next.
 
 mod access;
 mod commit;
@@ -29,8 +29,8 @@ pub struct EtcdStore {
 }
 
 impl EtcdStore {
-    /// A store on the members `endpoints`, each `HOST:PORT`. Connections are made when they are needed and again when
-    /// they are lost; nothing is sent, and no file is read, here.
+    /// A store on the members `endpoints`, each `HOST:PORT`. Connections are opened when needed and again when they are lost;
+    /// nothing is sent or read here.
     ///
     /// # Errors
     /// When there is no endpoint.

@@ -1,4 +1,4 @@
-//! List and watch, for ever: the one place that knows how to follow a store.
+//! List and watch, for ever: the only place that knows how to follow a store.
 
 mod outage;
 
@@ -16,73 +16,71 @@ use crate::{
 };
 use outage::{Outage, Report};
 
-/// Between two attempts to follow the store.
+/// The pause between two attempts to follow the store.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// What a feed delivers.
+/// The events of a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FeedEvent {
-    /// Everything there is. The first event with content, and again whenever changes may have been missed; what is not
-    /// in it is gone.
+    /// The complete content. The first event, and again whenever changes may have been missed; missing keys are deleted.
     Snapshot(Snapshot),
-    /// What changed since the event before. Never empty.
+    /// The changes since the previous event. Never empty.
     Changed(Batch),
-    /// What the store itself cannot read is now this (the complete list; replaces the one before).
+    /// The complete list of what the store itself cannot read; replaces the previous one.
     Problems(Vec<Problem>),
-    /// The store cannot be followed at the moment. Sent once for each cause of an outage; what was delivered so far still
-    /// holds.
+    /// The store cannot be followed at the moment. Sent once for each cause of an outage; earlier events remain valid.
     Down {
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
-    /// The store has other data than it had: it was restored from a backup, wiped, or exchanged. What was delivered still
-    /// holds, until the snapshot that comes next.
+    /// The store has other data than before: it was restored from a backup, wiped, or replaced. Earlier events remain valid
+    /// until the following snapshot.
     Replaced {
-        /// By what it was noticed.
+        /// How it was noticed.
         reason: String,
     },
-    /// The store is followed again and nothing was missed: the end of an outage that needs no snapshot. Also the answer to
+    /// The store is followed again and nothing was missed: the end of an outage without a snapshot. Also the answer to
     /// [`FeedHandle::request_renewal`].
     Up,
 }
 
-/// An event, and when the store said it: how long an event waits for its receiver counts from there.
+/// An event with the time of the store's message: latencies count from there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// What the feed delivers.
     pub event: FeedEvent,
-    /// When the message of the store was there; of what the feed itself has found out, when it did.
+    /// When the store's message arrived; for the feed's own findings, when they were made.
     pub received: Instant,
 }
 
 /// How many events may wait for a slow receiver before the feed stops reading from the store.
 const CAPACITY: usize = 64;
-/// How many bytes of changes may wait, unless it is one batch alone.
+/// How many bytes of changes may wait, unless it is a single batch.
 const CAPACITY_BYTES: usize = 16 << 20;
 
-/// Follows one prefix of a store, in a task of its own, until its receiver is dropped.
+/// Follows one prefix of a store, in its own task, until its receiver is dropped.
 pub struct Feed {
     store: Arc<dyn Store>,
     prefix: String,
     preview: Option<Arc<dyn Preview>>,
     events: mpsc::Sender<Delivery>,
-    /// The sizes of the events that were sent last; those that wait are among them.
+    /// The sizes of the last events; those that wait are among them.
     sizes: VecDeque<usize>,
     resync: Arc<Notify>,
     renewal: Arc<Notify>,
     backoff: Backoff,
-    /// What was delivered; none when a list is due.
+    /// The position that was delivered; none when a list is due.
     position: Option<Position>,
     /// None while the store is followed.
     outage: Option<Outage>,
-    /// Whether the receiver waits to hear that the store answers.
+    /// The receiver waits for a confirmation that the store answers.
     is_renewing: bool,
-    /// What the receiver knows of what the store cannot read.
+    /// The problems that were delivered.
     problems: Vec<Problem>,
 }
 
-/// Asks a running feed to list again, or to make sure that the store answers.
+/// Requests a new list of a running feed, or a check that the store answers.
 #[derive(Debug, Clone)]
 pub struct FeedHandle {
     resync: Arc<Notify>,
@@ -90,14 +88,13 @@ pub struct FeedHandle {
 }
 
 impl FeedHandle {
-    /// Lists again now, and delivers what is there as a [`FeedEvent::Snapshot`]. Requests that come before the list
-    /// begins are one request.
+    /// Lists again now, and delivers a [`FeedEvent::Snapshot`]. Requests before the list begins are merged.
     pub fn request_resync(&self) {
         self.resync.notify_one();
     }
 
-    /// Opens the watch again, from where it is, without listing anything. [`FeedEvent::Up`] says that the store has answered
-    /// since, or [`FeedEvent::Snapshot`] where revisions are gone. A connection that is dead without a word is found out.
+    /// Opens the watch again at its position, without a list. Answered by [`FeedEvent::Up`] when the store has answered, or by
+    /// [`FeedEvent::Snapshot`] if revisions are gone. Detects a dead connection.
     pub fn request_renewal(&self) {
         self.renewal.notify_one();
     }
@@ -105,7 +102,7 @@ impl FeedHandle {
 
 /// Why following stopped.
 enum Stop {
-    /// Nobody listens.
+    /// The receiver is gone.
     ReceiverGone,
     /// List again, now.
     Resync,
@@ -126,7 +123,7 @@ impl Feed {
         Self::start_showing(store, prefix, None)
     }
 
-    /// As [`Feed::start`], for a receiver who wants to see what lists bring while they are read.
+    /// Like [`Feed::start`], for a receiver that wants to see the pages of a list while it is read.
     pub fn start_with_preview(
         store: Arc<dyn Store>,
         prefix: impl Into<String>,
@@ -174,7 +171,7 @@ impl Feed {
                     self.is_renewing = true;
                     ControlFlow::Continue(())
                 }
-                // The store answers, so the watch is opened again, now, and nobody is told.
+                // The store answers, so the watch is opened again at once, without a report.
                 Stop::Failed(StoreError::Silent { .. }) => ControlFlow::Continue(()),
                 Stop::Failed(error) => self.recover(error).await,
             };
@@ -184,7 +181,7 @@ impl Feed {
         }
     }
 
-    /// Lists if that is due, then passes on what the watch says until it ends.
+    /// Lists if that is due, then delivers the watch's events until it ends.
     async fn follow(&mut self) -> Result<Infallible, Stop> {
         let position = match self.position.clone() {
             Some(position) => position,
@@ -206,7 +203,7 @@ impl Feed {
                 Err(error) => break error,
             }
         };
-        // Less does not count, or a watch that always opens and always fails would be opened again without pause.
+        // A shorter time does not count, or a watch that always opens and fails would be opened again without pause.
         if healthy_since.elapsed() >= LONGEST_PAUSE {
             self.backoff.reset();
         }
@@ -215,7 +212,7 @@ impl Feed {
 
     async fn list(&mut self) -> Result<Position, Stop> {
         let store = Arc::clone(&self.store);
-        // Whatever was asked for until now is this list; what is asked for while it runs is another one.
+        // This list answers all earlier requests; a request during the list causes another one.
         self.resync.notified().now_or_never();
         self.renewal.notified().now_or_never();
         let list = match &self.preview {
@@ -255,7 +252,7 @@ impl Feed {
             WatchEvent::Problems(problems) => self.replace_problems(problems).await,
             WatchEvent::Changed(batch) => {
                 let problems = self.without_changed(&batch);
-                // Whoever stops here has gone, or lists anew.
+                // A stop here means that the receiver is gone, or a new list.
                 if let Some(position) = &mut self.position {
                     position.advance(&batch);
                 }
@@ -275,8 +272,8 @@ impl Feed {
         self.send(FeedEvent::Problems(problems)).await
     }
 
-    /// The problems without those of keys that have changed since, if there are any of those: a list says what is wrong
-    /// with the value of a key, and the next change of the key is another value.
+    /// The problems without those of keys that have changed since: a list reports the problems of a key's value, and a change
+    /// replaces the value. None if there are no such problems.
     fn without_changed(&self, batch: &Batch) -> Option<Vec<Problem>> {
         let is_changed =
             |problem: &&Problem| batch.changes.iter().any(|change| change.key() == problem.source);
@@ -285,7 +282,7 @@ impl Feed {
         (left.len() < self.problems.len()).then_some(left)
     }
 
-    /// Says what of it is new to the receiver, and waits before the next attempt.
+    /// Reports the error if it is new, and waits before the next attempt.
     async fn recover(&mut self, error: StoreError) -> ControlFlow<()> {
         if matches!(error, StoreError::Rewound { .. } | StoreError::Replaced { .. }) {
             error!(%error, "the store has other data than it had; listing it");
@@ -340,7 +337,7 @@ impl Feed {
         self.events.send(Delivery { event, received }).await.map_err(|_| Stop::ReceiverGone)
     }
 
-    /// Waits until what waits for the receiver is not too much together with one of this size.
+    /// Waits until the pending events leave room for one of this size.
     async fn make_room(&mut self, size: usize) -> Result<(), Stop> {
         let waiting = self.events.max_capacity() - self.events.capacity();
         self.sizes.drain(..self.sizes.len().saturating_sub(waiting));
@@ -357,7 +354,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Awaits `work`, unless the receiver goes or something is asked for.
+    /// Waits for `work`, unless the receiver is dropped or something is requested.
     async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
         tokio::select! {
             biased;

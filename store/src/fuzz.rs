@@ -1,4 +1,4 @@
-//! Laws of manifests and store URLs, whatever the input. Fuzzers look for input that breaks one (`fuzz/`).
+//! Laws of manifests and store URLs, for any input. Fuzzers search for input that breaks one (`fuzz/`).
 
 use contiv_proto::{Key, Object};
 
@@ -13,7 +13,7 @@ const FILE: &str = "input.yaml";
 /// `input` is a file of manifests.
 ///
 /// # Panics
-/// When an object does not read back as it is written, or a problem names nothing.
+/// When an object does not round-trip, or a problem names nothing.
 pub fn manifest(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     let parsed = parse_file(FILE, text);
@@ -48,11 +48,11 @@ fn reads_back(object: &ManifestObject) {
 /// `input` is a store URL.
 ///
 /// # Panics
-/// When what it prints as is another one, or an error does not name it, or tells a password.
+/// When its printed form is another URL, or an error does not name it, or reveals a password.
 pub fn url(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     match text.parse::<StoreUrl>() {
-        // There are several ways to write the same, as in `kube:?`.
+        // A URL can have several forms, as in `kube:?`.
         Ok(url) => assert_eq!(url.to_string().parse::<StoreUrl>().as_ref(), Ok(&url)),
         Err(error) => assert!(error.url == without_password(text) && !error.problem.is_empty()),
     }

@@ -49,13 +49,13 @@ pub struct KubeStore {
 struct Inner {
     address: KubeAddress,
     resources: Vec<Resource>,
-    /// The one in use; none before the first request and after a failure.
+    /// The current client; none before the first request and after a failure.
     client: Mutex<Option<Client>>,
     tracks: Arc<WatchProgress>,
 }
 
 impl KubeStore {
-    /// A store on the API server at `address`, with what is in `scope`. Nothing is read or sent here.
+    /// A store on the API server at `address`, with the objects in `scope`. Nothing is read or sent here.
     pub fn new(address: KubeAddress, scope: &Scope) -> Self {
         let resources = scope.resources();
         Self {
@@ -77,8 +77,7 @@ impl KubeStore {
         Ok(slot.insert(client).clone())
     }
 
-    /// Makes requests with the client in use. After a failure the next ones get a new client, with what the files hold
-    /// then.
+    /// Makes requests with the current client. After a failure the next ones get a new client, with the current files.
     async fn ask<T>(
         &self,
         requests: impl AsyncFnOnce(&Client) -> Result<T, StoreError>,
@@ -121,11 +120,11 @@ impl KubeStore {
             Watch::open(client.clone(), resource.clone(), version, revision)
         });
         let watches = try_join_all(watches).await?;
-        // After they are open: a server that is exchanged from now on ends them.
+        // Checked after opening: a server that is replaced later ends the watches.
         let confirmed = history::confirm(client, &self.inner.resources, &versions, position).await;
         confirmed.map_err(|failure| watch::error_of(failure, revision))?;
         let follow = FollowStream::new(watches, prefix, versions, Arc::clone(&self.inner.tracks));
-        // What was listed a moment ago is not gone yet.
+        // What was just listed cannot be expired.
         let follow = if is_just_listed { follow } else { follow.after_first_events().await? };
         Ok(follow.into_stream())
     }

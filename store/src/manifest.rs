@@ -45,45 +45,45 @@ pub use write::{to_value, to_yaml};
 /// One object of a manifest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ManifestObject {
-    /// Where it was read: the file, with the document number where there are several, and the place in a list.
+    /// The place: the file, with the document number if there are several, and the position in a list.
     pub source: String,
     /// Its identity.
     pub key: Key,
     /// What it says.
     pub object: Object,
-    /// Whether it says anything in `status`, which is written by somebody else than the rest as a rule. Empty maps, as
-    /// programs print them, say nothing.
+    /// Whether its `status` has any content; usually another program writes it. Empty maps, as programs print them, do not
+    /// count.
     pub has_status: bool,
-    /// Values that an API server of today would refuse, and that mean nothing to contiv.
+    /// Values that a current API server would refuse, and that contiv ignores.
     pub unknown_values: Vec<Problem>,
 }
 
-/// What was found in one or more files.
+/// The content of one or more files.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ParsedManifests {
-    /// The good objects, in the order in which they were read, each key once.
+    /// The good objects, in reading order, each key once.
     pub objects: Vec<ManifestObject>,
-    /// What is wrong with the others.
+    /// The problems of all others.
     pub problems: Vec<Problem>,
-    /// Fields that do not exist and have no effect. The objects are used all the same.
+    /// Unknown fields, which have no effect. Their objects are used all the same.
     pub warnings: Vec<Problem>,
     /// Objects of kinds that contiv does not use, as in `web.yaml:2: ConfigMap default/settings`.
     pub skipped: Vec<String>,
-    /// The objects that are there, but not usable: each has a problem. They were not deleted.
+    /// Objects that exist but are not usable: each has a problem. They are not deleted.
     pub broken: BTreeSet<Key>,
-    /// Some part could not be told apart at all. It may have held any object, so nothing can be called deleted.
+    /// Some part could not be identified. It may contain any object, so no object counts as deleted.
     pub is_incomplete: bool,
 }
 
 impl ParsedManifests {
-    /// Adds what was found in the next file. Of two objects with one key the first stays, and the second is a problem:
-    /// the files' order decides, which does not depend on when they were written.
+    /// Adds the content of the next file. Of two objects with one key the first stays, and the second is a problem: the order
+    /// of the files decides, independent of when they were written.
     pub fn append(&mut self, next: Self) {
         self.extend(next);
         self.drop_duplicates();
     }
 
-    /// Takes out the objects with unknown values, which are problems then: for whoever is in the place of an API server.
+    /// Turns objects with unknown values into problems: for use in place of an API server.
     pub fn refuse_unknown_values(&mut self) {
         for object in self.objects.extract_if(.., |object| !object.unknown_values.is_empty()) {
             self.broken.insert(object.key);
@@ -100,7 +100,7 @@ impl ParsedManifests {
         self.is_incomplete |= next.is_incomplete;
     }
 
-    /// Leaves out more problems than anybody reads: a file of a few MiB can have a million. One more than is told stays as a sign.
+    /// Drops problems beyond the limit: a file of a few MiB can have a million. One more is kept as a sign.
     fn leave_out_untold(&mut self) {
         self.problems.truncate(MAX_REPORTED_PROBLEMS + 1);
         self.warnings.truncate(MAX_REPORTED_PROBLEMS);
@@ -123,7 +123,7 @@ impl ParsedManifests {
     }
 }
 
-/// The problem of an object at `source` that another one, read before it from `first`, keeps out.
+/// The problem of an object at `source` that is a duplicate of an earlier one, from `first`.
 pub(crate) fn duplicate(source: &str, key: &Key, first: &str) -> Problem {
     Problem {
         source: source.to_owned(),
@@ -133,18 +133,18 @@ pub(crate) fn duplicate(source: &str, key: &Key, first: &str) -> Problem {
     }
 }
 
-/// How many problems and warnings of one file are told, each of them.
+/// How many problems, and how many warnings, of one file are reported.
 const MAX_REPORTED_PROBLEMS: usize = 1000;
-/// How many scalars, lists and maps a document in a folder may have: about what 20 MiB of manifests have. A text of seven bytes
-/// for each map would otherwise take up a hundred times its size.
+/// The limit of scalars, lists and maps in a document of a folder: about that of 20 MiB of manifests. Otherwise a text with
+/// seven bytes per map would take a hundred times its size in memory.
 pub(crate) const FOLDER_NODES: usize = 2_000_000;
 
-/// Reads the text of one file. `name` is how the problems call it.
+/// Parses the text of one file. `name` is its name in problems.
 pub fn parse_file(name: &str, text: &str) -> ParsedManifests {
     parse_file_within(name, text, usize::MAX)
 }
 
-/// As [`parse_file`], where no document may have more than so many `nodes`: scalars, lists and maps.
+/// Like [`parse_file`], with a limit of scalars, lists and maps in a document.
 pub(crate) fn parse_file_within(name: &str, text: &str, nodes: usize) -> ParsedManifests {
     let mut parsed = ParsedManifests::default();
     let documents = document::split(text);
@@ -156,7 +156,7 @@ pub(crate) fn parse_file_within(name: &str, text: &str, nodes: usize) -> ParsedM
             Ok(None) => {}
             Err(error) => {
                 parsed.is_incomplete = true;
-                // It takes a while to describe.
+                // Its description is expensive.
                 if parsed.problems.len() <= MAX_REPORTED_PROBLEMS {
                     let reason = document::describe(&document, nodes, error);
                     parsed.problems.push(Problem { source, object: None, field: None, reason });

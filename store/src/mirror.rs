@@ -1,8 +1,8 @@
-//! The last good state of a store, on this machine's disk: what to go on with while the store cannot be reached.
+//! The last good state of a store, on this machine's disk: used while the store cannot be reached.
 //!
-//! An embedded database ([`redb`]) makes each write whole or not at all, whenever the process or the machine stops. It
-//! does not notice flipped bits in values, so a sum over all entries is kept beside them: content that does not add up is
-//! set aside and never used.
+//! An embedded database ([`redb`]) makes each write atomic, whenever the process or the machine stops. It does not detect
+//! flipped bits in values, so a checksum over all entries is stored beside them: content with a wrong checksum is quarantined
+//! and never used.
 
 mod sum;
 
@@ -25,25 +25,25 @@ use sum::EntriesChecksum;
 
 /// The file within the state folder.
 const FILE: &str = "mirror.redb";
-/// What a file that cannot be trusted is called from then on.
+/// The name of a quarantined file.
 const QUARANTINED_FILE: &str = "mirror.redb.damaged";
-/// The layout of the tables below. A file of another layout is set aside.
+/// The layout of the tables below. A file with another layout is quarantined.
 const FORMAT: u64 = 1;
-/// Pages that are kept in memory. The file is read once and then only written to.
+/// The database's cache. The file is read once and then only written to.
 const CACHE_BYTES: usize = 1 << 20;
 
 /// Key -> create revision, modification revision, value.
 const ENTRIES: TableDefinition<'_, &str, (i64, i64, &[u8])> = TableDefinition::new("entries");
-/// One row: format, revision, number of entries, sum over them.
+/// One row: format, revision, number of entries, checksum over them.
 const STATE: TableDefinition<'_, &str, (u64, i64, u64, u64)> = TableDefinition::new("state");
 /// One row: the store that is mirrored.
 const SOURCE: TableDefinition<'_, &str, &str> = TableDefinition::new("source");
 const ROW: &str = "mirror";
 
-/// Why the mirror could not do what it was asked. The store is not concerned.
+/// Why a call of the mirror failed. The store is not affected.
 #[derive(Debug, Error)]
 pub enum MirrorError {
-    /// The file cannot be opened or made.
+    /// The file cannot be opened or created.
     #[error("failed to open {path}: {reason}")]
     Open {
         /// The file.
@@ -51,7 +51,7 @@ pub enum MirrorError {
         /// What went wrong.
         reason: String,
     },
-    /// The content cannot be read or written any more.
+    /// The content can no longer be read or written.
     #[error("failed to {action} the mirror: {reason}")]
     Database {
         /// Such as "write".
@@ -61,30 +61,30 @@ pub enum MirrorError {
     },
 }
 
-/// What was saved.
+/// The saved content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Saved {
-    /// The revision of the store that it was up to.
+    /// The revision of the store.
     pub revision: i64,
     /// Sorted by key.
     pub entries: Vec<Entry>,
 }
 
-/// A file that could not be trusted.
+/// A file that was quarantined because it cannot be trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuarantinedFile {
-    /// Where it is now.
+    /// Its new path.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What can be told of a mirror without reading all of it.
+/// The properties of a mirror that are known without reading all of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MirrorSummary {
-    /// How many entries were saved.
+    /// The number of saved entries.
     pub entries: usize,
-    /// Whether the key that was asked for is among them.
+    /// Whether it has the given key.
     pub has_key: bool,
 }
 
@@ -95,21 +95,21 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Opens the mirror in a folder, or makes one. `source` names the store that is mirrored: what was saved of another
-    /// is of no use. A file that is damaged, or whose content does not add up, is set aside and a new one begun.
+    /// Opens the mirror in a folder, or creates one. `source` names the mirrored store: the content of another store is not
+    /// used. A damaged file, or one with a wrong checksum, is quarantined and a new one is created.
     ///
     /// # Errors
-    /// When no file can be opened or made.
+    /// When no file can be opened or created.
     pub fn open(folder: &Path, source: &str) -> Result<(Self, Option<QuarantinedFile>), MirrorError> {
         let path = folder.join(FILE);
         if fs::symlink_metadata(&path).is_ok_and(|file| file.is_symlink()) {
-            // Whatever it leads to would be written.
+            // Its target would be written to.
             return Err(MirrorError::Open { path, reason: "it is a symbolic link; remove it".to_owned() });
         }
         let create = || Database::builder().set_cache_size(CACHE_BYTES).create(&path);
         let reason = match open_and_check(create, source) {
             Ok(database) => return Ok((Self { database }, None)),
-            // Somebody else's file, or one that cannot be opened, is no damage.
+            // A file with another owner, or one that cannot be opened, is not damaged.
             Err(LoadError::System(error)) => {
                 return Err(MirrorError::Open { path, reason: error.to_string() });
             }
@@ -122,7 +122,7 @@ impl Mirror {
         Ok((Self { database }, Some(quarantine_file)))
     }
 
-    /// How much was saved, and whether this key was, without reading the rest. Nothing where that cannot be told.
+    /// The number of saved entries, and whether this key is one of them, without reading the rest. Zero if unknown.
     pub fn summary(folder: &Path, key: &str) -> MirrorSummary {
         let path = folder.join(FILE);
         if !path.exists() {
@@ -137,14 +137,14 @@ impl Mirror {
         summary.unwrap_or_default()
     }
 
-    /// What was saved in a folder in which nothing can be written, as on a disk that is full or can only be read. The file
-    /// stays as it is. None if nothing ever was saved of this store.
+    /// The saved content of a folder that cannot be written to, as on a full or read-only disk. The file is not changed. None
+    /// if nothing was saved of this store.
     ///
     /// # Errors
     /// When the file cannot be read, or cannot be trusted.
     pub fn recall(folder: &Path, source: &str) -> Result<Option<Saved>, MirrorError> {
         let path = folder.join(FILE);
-        // The database wants to write to what it opens, so it gets a copy.
+        // The database writes to the file that it opens, so it gets a copy.
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => {
@@ -165,7 +165,7 @@ impl Mirror {
         Self { database }.load()
     }
 
-    /// What was saved; none if nothing ever was.
+    /// The saved content; none if nothing was saved.
     ///
     /// # Errors
     /// When it can no longer be read.
@@ -173,11 +173,11 @@ impl Mirror {
         guarded("read", || read(&self.database))
     }
 
-    /// Saves that these are all entries there are, sorted by key, at this revision. What is saved of the keys in `keep`
-    /// stays as it is: the store has them, with values that are no good.
+    /// Saves the complete content at this revision, sorted by key. The saved values of the keys in `keep` stay: the store has
+    /// unusable values for them.
     ///
     /// # Errors
-    /// When nothing was saved, because of the mirror or because an entry could not be had.
+    /// When nothing was saved, because of the mirror or because an entry could not be read.
     pub fn replace(
         &mut self,
         revision: i64,
@@ -186,7 +186,7 @@ impl Mirror {
     ) -> Result<(), MirrorError> {
         self.write(revision, |transaction, sum| {
             let mut table = transaction.open_table(ENTRIES)?;
-            // What was saved before, read in step with what is to be: both are sorted.
+            // The previous content is read in step with the new one: both are sorted.
             let before = self.database.begin_read()?;
             let before = match before.open_table(ENTRIES) {
                 Err(TableError::TableDoesNotExist(_)) => None,
@@ -214,7 +214,7 @@ impl Mirror {
         })
     }
 
-    /// Saves changes, which lead to this revision.
+    /// Saves changes that lead to this revision.
     ///
     /// # Errors
     /// When nothing was saved.
@@ -280,7 +280,7 @@ enum LoadError {
     Content(String),
 }
 
-/// Opens a database and reads all of it, so that what it holds can be trusted from then on.
+/// Opens a database and reads all of it, so that its content can be trusted afterwards.
 fn open_and_check(
     open: impl Fn() -> Result<Database, DatabaseError>,
     source: &str,
@@ -290,13 +290,13 @@ fn open_and_check(
         check(&database, source)?;
         Ok(database)
     };
-    // The database may panic over a damaged file.
+    // The database may panic on a damaged file.
     catch_unwind(AssertUnwindSafe(open))
         .unwrap_or_else(|_| Err(LoadError::Content("it is damaged".to_owned())))
 }
 
-/// Whether an error is one of the machine, by which nothing is known of the content. A damaged file makes the database
-/// read where there is nothing.
+/// Distinguishes errors of the machine, which leave the content unknown, from a damaged file, which makes the database read
+/// beyond its end.
 fn unusable(error: redb::Error) -> LoadError {
     match error {
         redb::Error::Io(error)
@@ -314,7 +314,7 @@ fn unusable(error: redb::Error) -> LoadError {
 }
 
 fn check(database: &Database, source: &str) -> Result<(), LoadError> {
-    // What cannot be read is damaged, whatever the reason; what cannot be written may be as good as ever.
+    // A read error means damage, whatever the reason; a write error does not.
     let content = |error: redb::Error| LoadError::Content(error.to_string());
     if let Some((format, _, count, total)) = state(database).map_err(content)? {
         if format != FORMAT {
@@ -329,7 +329,7 @@ fn check(database: &Database, source: &str) -> Result<(), LoadError> {
     if is_of_source { Ok(()) } else { Err(LoadError::Content(format!("it is not of {source}"))) }
 }
 
-/// Whether this is a mirror of the source; a new one becomes it. What another URL of the same store says stays of use.
+/// True if this is a mirror of the source; a new one becomes it. A changed URL of the same store still matches.
 fn claim(database: &Database, source: &str) -> Result<bool, redb::Error> {
     let transaction = database.begin_write()?;
     let is_of_source = {
@@ -350,7 +350,7 @@ fn is_same_store(one: &str, other: &str) -> bool {
     urls.map_or(one == other, |(one, other)| one.names_the_store_of(&other))
 }
 
-/// Format, revision, number of entries and sum; none if nothing was ever saved.
+/// Format, revision, number of entries and checksum; none if nothing was ever saved.
 fn state(database: &Database) -> Result<Option<(u64, i64, u64, u64)>, redb::Error> {
     match database.begin_read()?.open_table(STATE) {
         Err(TableError::TableDoesNotExist(_)) => Ok(None),
@@ -380,7 +380,7 @@ fn sum_of(database: &Database) -> Result<EntriesChecksum, redb::Error> {
     Ok(sum)
 }
 
-/// Runs work on the database, which may panic over a damaged file.
+/// Runs work on the database, which may panic on a damaged file.
 fn guarded<T>(action: &'static str, work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, MirrorError> {
     let failed = |reason| MirrorError::Database { action, reason };
     match catch_unwind(AssertUnwindSafe(work)) {

@@ -1,7 +1,7 @@
-//! How far a reader has followed a store, and by what it notices that the store's history is another one now.
+//! The position of a reader in a store, with the evidence that reveals a replaced history.
 //!
-//! A store that was restored from an old backup goes back. That shows as long as its revision is lower than that of the
-//! reader; once it was written to, revisions say nothing. What then differs is what the last changes left behind.
+//! A store restored from an old backup goes back. That is visible as long as its revision is lower than the reader's; after
+//! further writes the revision means nothing. Then the keys of the last changes differ.
 
 use std::collections::VecDeque;
 
@@ -9,19 +9,19 @@ use bytes::Bytes;
 
 use crate::{Batch, Change, Entry, Snapshot};
 
-/// How many keys are remembered, of those that were written last and of those that were deleted last. Another history would
-/// have to have written all of them at the same revisions with the same values.
+/// How many keys are remembered, of those written last and of those deleted last. Another history would have to have written
+/// all of them at the same revisions with the same values.
 const KEYS: usize = 4;
-/// Larger values are not kept; their revisions are.
+/// Only the revisions of larger values are kept.
 const LARGEST_VALUE: usize = 16 << 10;
 
 /// How far a reader has followed a prefix of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Position {
     revision: i64,
-    /// What was written last, the oldest first.
+    /// The keys written last, the oldest first.
     written: VecDeque<Written>,
-    /// The keys that were deleted last, the oldest first.
+    /// The keys deleted last, the oldest first.
     deleted: VecDeque<String>,
     is_empty: bool,
 }
@@ -31,7 +31,7 @@ pub struct Position {
 pub struct Written {
     /// The full key.
     pub key: String,
-    /// Store revision at which the key came to be.
+    /// Store revision that created the key.
     pub create_revision: i64,
     /// Store revision at which the value was last written.
     pub mod_revision: i64,
@@ -40,12 +40,12 @@ pub struct Written {
 }
 
 impl Position {
-    /// A revision of which nothing else is known.
+    /// A revision without further evidence.
     pub fn at(revision: i64) -> Self {
         Self { revision, ..Self::default() }
     }
 
-    /// That of a reader who has just listed.
+    /// The position after a list.
     pub fn of(snapshot: &Snapshot) -> Self {
         let mut newest: Vec<&Entry> = snapshot.entries.iter().collect();
         if let Some(surplus) = newest.len().checked_sub(KEYS).filter(|surplus| *surplus > 0) {
@@ -60,7 +60,7 @@ impl Position {
         position
     }
 
-    /// Goes on to the end of a batch.
+    /// Advances to the end of a batch.
     pub fn advance(&mut self, batch: &Batch) {
         self.revision = batch.revision;
         for change in &batch.changes {
@@ -76,17 +76,17 @@ impl Position {
         self.revision
     }
 
-    /// Some keys that are there at this revision, as they are.
+    /// Some keys that exist at this revision, with their state.
     pub fn written(&self) -> impl ExactSizeIterator<Item = &Written> {
         self.written.iter()
     }
 
-    /// Some keys that are not there at this revision.
+    /// Some keys that do not exist at this revision.
     pub fn deleted(&self) -> impl ExactSizeIterator<Item = &str> {
         self.deleted.iter().map(String::as_str)
     }
 
-    /// Whether it is known that there is no key at all at this revision.
+    /// True if no key at all is known to exist at this revision.
     pub const fn is_empty(&self) -> bool {
         self.is_empty
     }
@@ -94,7 +94,7 @@ impl Position {
     fn put(&mut self, entry: &Entry) {
         self.is_empty = false;
         let Entry { key, value, create_revision, mod_revision } = entry;
-        // What is empty may be too large for the client.
+        // An empty value may stand for one that is too large.
         let is_kept = !value.is_empty() && value.len() <= LARGEST_VALUE;
         let value = is_kept.then(|| value.clone());
         self.forget(key);
@@ -124,7 +124,7 @@ fn push<T>(newest: &mut VecDeque<T>, one: T) {
     newest.push_back(one);
 }
 
-/// Whether this is the key itself. One that is no UTF-8 was made readable, and cannot be asked for.
+/// True if the key is exact. A key that was not UTF-8 was made readable, and cannot be requested.
 fn is_exact(key: &str) -> bool {
     !key.contains(char::REPLACEMENT_CHARACTER)
 }

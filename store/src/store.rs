@@ -1,4 +1,4 @@
-//! The trait every backend implements, and the values it speaks in.
+//! The trait of all backends, and its values.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use futures::{future::BoxFuture, stream::BoxStream};
 
 use crate::{Position, Problem, StoreError};
 
-/// One key and its value, with the revisions that say when it came and when it last changed.
+/// One key and its value, with the revisions of its creation and its last change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The full key.
     pub key: String,
-    /// The value as stored: Contiv's JSON or binary protobuf. Empty, which is neither, if it is too large for this client:
-    /// then it is a problem of the snapshot.
+    /// The value as stored: Contiv's JSON or binary protobuf. Empty, which is neither, if it exceeds this client's limit: then
+    /// it is a problem of the snapshot.
     pub value: Bytes,
-    /// Store revision at which the key came to be.
+    /// Store revision that created the key.
     pub create_revision: i64,
     /// Store revision at which the value was last written.
     pub mod_revision: i64,
 }
 
 impl Entry {
-    /// How many bytes it takes in memory, about.
+    /// Its approximate size in memory.
     pub const fn size(&self) -> usize {
         size_of::<Self>() + self.key.len() + self.value.len()
     }
@@ -35,7 +35,7 @@ pub struct Snapshot {
     pub revision: i64,
     /// Sorted by key.
     pub entries: Vec<Entry>,
-    /// What the backend itself could not read (a broken manifest, a value that is too large); the complete list.
+    /// What the backend itself could not read (a broken manifest, a value beyond the limit); the complete list.
     pub problems: Vec<Problem>,
 }
 
@@ -44,7 +44,7 @@ pub struct Snapshot {
 pub enum Change {
     /// Created or overwritten.
     Put(Entry),
-    /// Gone.
+    /// Deleted.
     Delete {
         /// The full key.
         key: String,
@@ -63,8 +63,7 @@ impl Change {
 
 /// Changes that became visible together, all of revision `revision` or before.
 ///
-/// A batch without changes says that nothing else happened up to its revision. All changes of one revision are in one
-/// batch.
+/// A batch without changes reports progress up to its revision. All changes of one revision are in one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     /// The newest revision in the batch.
@@ -74,7 +73,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// About how many bytes it takes up.
+    /// Its approximate size in bytes.
     pub fn size(&self) -> usize {
         let size = |change: &Change| match change {
             Change::Put(entry) => entry.size(),
@@ -84,12 +83,12 @@ impl Batch {
     }
 }
 
-/// What a watch yields.
+/// An event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent {
     /// Keys changed.
     Changed(Batch),
-    /// What the backend itself cannot read is now this (the complete list; replaces the one before).
+    /// The complete list of what the backend itself cannot read; replaces the previous one.
     Problems(Vec<Problem>),
 }
 
@@ -107,7 +106,7 @@ pub enum Operation {
         /// The value.
         value: Bytes,
     },
-    /// Create or overwrite a key that goes when its lease ends.
+    /// Create or overwrite a key that is deleted when its lease ends.
     PutLeased {
         /// The full key.
         key: String,
@@ -116,7 +115,7 @@ pub enum Operation {
         /// A lease of [`Store::leases`].
         lease: LeaseId,
     },
-    /// Remove a key; it is no error if there is none.
+    /// Delete a key; a missing one is no error.
     Delete {
         /// The full key.
         key: String,
@@ -131,7 +130,7 @@ impl Operation {
         }
     }
 
-    /// How many bytes the value has; none where there is none.
+    /// The bytes of the value; none for a deletion.
     pub const fn size(&self) -> usize {
         match self {
             Self::Put { value, .. } | Self::PutLeased { value, .. } => value.len(),
@@ -140,10 +139,10 @@ impl Operation {
     }
 }
 
-/// What must be so of a key at the moment of a transaction.
+/// A condition on a key at the time of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
-    /// There is no such key.
+    /// The key does not exist.
     Absent {
         /// The full key.
         key: String,
@@ -155,7 +154,7 @@ pub enum Condition {
         /// See [`Entry::mod_revision`].
         mod_revision: i64,
     },
-    /// It has been there since this revision, whatever was written to it.
+    /// It has existed since this revision, whatever was written to it.
     Since {
         /// The full key.
         key: String,
@@ -165,14 +164,14 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// The full key that is looked at.
+    /// The full key of the condition.
     pub fn key(&self) -> &str {
         match self {
             Self::Absent { key } | Self::Unchanged { key, .. } | Self::Since { key, .. } => key,
         }
     }
 
-    /// Whether it is so of what the key holds.
+    /// True if the condition holds for this entry.
     pub fn holds(&self, entry: Option<&Entry>) -> bool {
         match self {
             Self::Absent { .. } => entry.is_none(),
@@ -184,7 +183,7 @@ impl Condition {
     }
 }
 
-/// Writes that are made together, if all conditions hold, or not at all. No key may be written twice.
+/// Writes that are made atomically, if all conditions hold. No key may be written twice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transaction {
     /// All must hold.
@@ -193,7 +192,7 @@ pub struct Transaction {
     pub operations: Vec<Operation>,
 }
 
-/// Names a lease.
+/// The id of a lease.
 pub type LeaseId = i64;
 
 /// Keys with a time to live, for stores that have them.
@@ -201,28 +200,28 @@ pub trait Leases: Send + Sync {
     /// A new lease that ends after `ttl` (whole seconds), unless it is kept alive.
     fn grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId, StoreError>>;
 
-    /// Makes the lease last for its whole time to live again. False: it has ended, and its keys are gone.
+    /// Renews the lease for its whole time to live. False: it has ended, and its keys are gone.
     fn keep_alive(&self, lease: LeaseId) -> BoxFuture<'_, Result<bool, StoreError>>;
 
-    /// Ends a lease now; its keys go with it. It is no error if it has ended.
+    /// Ends a lease now and deletes its keys. It is no error if it has ended.
     fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
-/// Is shown what a list brings, while the rest of it is on its way.
+/// Receives the entries of a list while the rest of it is read.
 pub trait Preview: Send + Sync + 'static {
-    /// A list begins. What was shown before may be no part of it.
+    /// A list begins. Entries shown before may not be part of it.
     fn begin(&self);
 
-    /// The list has these entries, which follow one another in it. It can still fail: only the [`Snapshot`] counts.
+    /// Consecutive entries of the list. It can still fail: only the [`Snapshot`] counts.
     fn show(&self, entries: &[Entry]);
 }
 
-/// A place where state lives.
+/// A place where state is stored.
 pub trait Store: Send + Sync + 'static {
     /// Everything below `prefix`, at one revision.
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>>;
 
-    /// As [`Store::list`], and shows what is there already, where this store reads a list in parts.
+    /// Like [`Store::list`], and shows entries early if this store reads a list in parts.
     fn list_with_preview<'a>(
         &'a self,
         prefix: &'a str,
@@ -231,11 +230,11 @@ pub trait Store: Send + Sync + 'static {
         self.list(prefix)
     }
 
-    /// What changes below `prefix` after `revision`, without a gap.
+    /// The changes below `prefix` after `revision`, without a gap.
     fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>>;
 
-    /// As [`Store::watch`] from the revision of `position`, for a reader who has followed the store until there.
-    /// [`StoreError::Replaced`] if the store has another history now, where it is one that can be replaced.
+    /// Like [`Store::watch`] from the revision of `position`, for a reader who has followed the store until there.
+    /// [`StoreError::Replaced`] if the store has another history now, where it can be replaced.
     fn follow<'a>(
         &'a self,
         prefix: &'a str,
@@ -244,32 +243,33 @@ pub trait Store: Send + Sync + 'static {
         self.watch(prefix, position.revision())
     }
 
-    /// Makes all writes if all conditions hold, and returns the revision they got. Nothing is written otherwise, and
-    /// the error is [`StoreError::Conflict`]. After [`StoreError::Unavailable`] nobody knows whether it was done.
+    /// Makes all writes if all conditions hold, and returns their revision. Otherwise nothing is written, and the error is
+    /// [`StoreError::Conflict`]. After [`StoreError::Unavailable`] it is unknown whether it was done.
     fn transact(&self, transaction: Transaction) -> BoxFuture<'_, Result<i64, StoreError>>;
 
-    /// Applies all operations or none, whatever is there, and returns the revision they got.
+    /// Applies all operations or none, unconditionally, and returns their revision.
     fn commit(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<i64, StoreError>> {
         self.transact(Transaction { conditions: Vec::new(), operations })
     }
 
-    /// Keys with a time to live; none if this store has no such thing.
+    /// Keys with a time to live; none if this store does not support them.
     fn leases(&self) -> Option<&dyn Leases> {
         None
     }
 }
 
-/// How many conditions, and how many operations, one transaction may hold: etcd's `--max-txn-ops`, which is 128 unless its operator changed it.
+/// The maximum number of conditions, and of operations, in one transaction: etcd's `--max-txn-ops`, which is 128 unless its
+/// operator changed it.
 pub const TRANSACTION_LIMIT: usize = 128;
 
-/// How many bytes of values one transaction may hold, unless it has a single one: etcd's `--max-request-bytes` is 1.5 MiB, in
-/// which keys must fit too.
+/// The maximum number of bytes of values in one transaction, unless it has a single one: etcd's `--max-request-bytes` is 1.5
+/// MiB, which includes keys.
 pub const TRANSACTION_BYTES: usize = 1 << 20;
 
-/// Commits any number of operations, as many at a time as [`TRANSACTION_LIMIT`] and [`TRANSACTION_BYTES`] allow, and returns
-/// the last revision.
+/// Commits any number of operations, in chunks limited by [`TRANSACTION_LIMIT`] and [`TRANSACTION_BYTES`], and returns the last
+/// revision.
 ///
-/// Not atomic: a reader can see the first chunks without the rest, and after an error the chunks before it stay.
+/// Not atomic: a reader can see the first chunks without the rest, and after an error the earlier chunks stay.
 ///
 /// # Errors
 /// The first error of [`Store::commit`].
@@ -294,8 +294,8 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// Takes one more operation in, with so many bytes of value. False if it has to go into the next transaction, as
-    /// [`TRANSACTION_LIMIT`] and [`TRANSACTION_BYTES`] have it; the first always fits.
+    /// Adds one more operation, with so many bytes of value. False if it must go into the next transaction because of
+    /// [`TRANSACTION_LIMIT`] or [`TRANSACTION_BYTES`]; the first always fits.
     pub const fn take(&mut self, bytes: usize) -> bool {
         let is_full = self.operations == TRANSACTION_LIMIT || self.bytes + bytes > TRANSACTION_BYTES;
         if is_full && self.operations > 0 {

@@ -1,4 +1,4 @@
-//! What one file says, and what it said before it was broken.
+//! The content of one file, with the last good state of its broken objects.
 
 use std::{collections::BTreeSet, fs, io, os::unix::fs::MetadataExt, path::Path};
 
@@ -17,11 +17,11 @@ pub(super) struct Definition {
     pub(super) value: Bytes,
     /// Where it was read, for people.
     pub(super) source: String,
-    /// It was not read: an earlier run saved it, and a file that cannot be read now may still hold it.
+    /// It was not read: an earlier run saved it, and a file that cannot be read now may still contain it.
     pub(super) is_recalled: bool,
 }
 
-/// What the file system says of a file; another value means that it may have changed.
+/// The file's metadata; if it differs, the file may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint([i64; 4], [u64; 3]);
 
@@ -31,7 +31,7 @@ impl Fingerprint {
         Ok(Self([of.mtime(), of.mtime_nsec(), of.ctime(), of.ctime_nsec()], [of.dev(), of.ino(), of.size()]))
     }
 
-    /// Whether there is not a single byte in the file.
+    /// True if the file has no bytes.
     pub(super) const fn is_empty(&self) -> bool {
         let Self(_, [_, _, size]) = self;
         *size == 0
@@ -43,18 +43,18 @@ impl Fingerprint {
 pub(super) struct File {
     /// None when it could not be read.
     fingerprint: Option<Fingerprint>,
-    /// The good objects, and the last good state of those that are broken now.
+    /// The good objects, and the last good state of broken ones.
     pub(super) definitions: Vec<Definition>,
     pub(super) problems: Vec<Problem>,
-    /// What has no effect.
+    /// Content without any effect.
     pub(super) warnings: Vec<Problem>,
-    /// The objects that are there but not usable.
+    /// The objects that exist but are not usable.
     pub(super) broken: BTreeSet<Key>,
-    /// There was not a single byte in it.
+    /// The file had no bytes.
     is_empty: bool,
-    /// Whether the file holds something that is neither in `definitions` nor in `broken`.
+    /// The file contains something that is neither in `definitions` nor in `broken`.
     pub(super) holds_more: bool,
-    /// Some part could not be told apart: it may hold any object.
+    /// Some part could not be identified: it may be any object.
     pub(super) is_incomplete: bool,
 }
 
@@ -62,7 +62,7 @@ impl File {
     /// Reads a file below `root`, of at most `budget` bytes.
     ///
     /// # Errors
-    /// Only when there is no such file. Any other trouble is in its problems.
+    /// Only when there is no such file. All other errors become problems of it.
     pub(super) fn read(
         path: &Path,
         root: &Path,
@@ -70,7 +70,7 @@ impl File {
         budget: u64,
         before: Option<&Self>,
     ) -> io::Result<Self> {
-        // Taken before the text: a change between the two is then seen as one.
+        // Read before the text, so that a change in between is noticed.
         let fingerprint = Fingerprint::of(path);
         let parsed = match fingerprint
             .and_then(|fingerprint| Ok((fingerprint, read_text(path, root, links, budget)?)))
@@ -80,7 +80,7 @@ impl File {
                 let is_empty = text.is_empty();
                 return Ok(Self { fingerprint: Some(fingerprint), is_empty, ..Self::after(parsed, before) });
             }
-            // A link to nothing is there, and says nothing.
+            // A dangling link is a file without content.
             Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
                 return Err(error);
             }
@@ -94,32 +94,32 @@ impl File {
         self.fingerprint.map_or(0, |Fingerprint(_, [_, _, size])| size)
     }
 
-    /// What is known of a file or folder that could not be read when this process began: nothing.
+    /// A file or folder that could not be read when this process started: its content is unknown.
     pub(super) fn unread() -> Self {
         Self { holds_more: true, is_incomplete: true, ..Self::default() }
     }
 
-    /// Whether the file may hold an object of which no file has a definition.
+    /// True if the file may contain an object that no file defines.
     pub(super) fn may_hold(&self, key: &Key) -> bool {
         self.is_incomplete || self.broken.contains(key)
     }
 
-    /// Whether an earlier run may know more of the file than this one.
+    /// True if an earlier run may have known more of the file.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.is_incomplete || !self.broken.is_empty()
     }
 
-    /// What the file system said of the file if it was empty.
+    /// The fingerprint of the file, if it was empty.
     pub(super) fn emptied(&self) -> Option<Fingerprint> {
         self.fingerprint.filter(|_| self.is_empty)
     }
 
-    /// Whether the file on disk may say something else by now.
+    /// True if the file on disk may have changed.
     pub(super) fn is_stale(&self, path: &Path) -> bool {
         self.fingerprint.is_none() || Fingerprint::of(path).ok() != self.fingerprint
     }
 
-    /// Whether the file is there for this one object and nothing else.
+    /// True if this object is the file's only content.
     pub(super) fn holds_only(&self, key: &Key) -> bool {
         !self.holds_more
             && self.definitions.iter().all(|definition| definition.key == *key)

@@ -1,4 +1,4 @@
-//! The state of a folder: every file as it was last read, and the entries that follow from them.
+//! The state of a folder: every file as last read, and the resulting entries.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,58 +20,58 @@ use crate::{
     manifest::{self, Links, walk::Walk},
 };
 
-/// How long a file that had objects must stay empty until that is believed. Whoever writes a file anew empties it first, and
-/// the kernel reports that only when it is done with it: ext4 shows the size of zero, then waits for its journal, behind
-/// whatever else the disk has to write. Nothing tells such a file from one that is empty for good.
+/// How long a file that had objects must stay empty before its objects are deleted. A writer truncates a file first, and the
+/// kernel reports the write only when it is complete: ext4 shows a size of zero while it waits for its journal, behind all
+/// other writes to the disk. Nothing distinguishes such a file from one that stays empty.
 const EMPTY_GRACE: Duration = Duration::from_secs(5);
-/// The same for a file that is open for writing: its writer may still be waiting for what it is going to write, but nobody tells
-/// when that was given up, or when the file was cut by its path without being opened at all.
+/// The same for a file that is open for writing: its writer may still be waiting for data, but there is no event when it gave
+/// up, or when the file was truncated by path without being opened.
 const EMPTY_OPEN_GRACE: Duration = Duration::from_secs(60);
 
-/// How many bytes of manifests are read: eight times what a cluster of 10,000 services has.
+/// The limit for the bytes of all manifests: eight times those of a cluster of 10,000 services.
 const TOTAL_LIMIT: u64 = 256 << 20;
 
 /// How many warnings of one file are logged at once.
 const LOGGED_WARNINGS: usize = 10;
 
-/// A folder of manifests. It reads when it is told to; what to read when is [`super::pending`]'s business.
+/// A folder of manifests. [`super::pending`] decides what to read when.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) root: PathBuf,
     pub(super) links: Links,
     files: BTreeMap<PathBuf, File>,
-    /// How many bytes they have together, and may have.
+    /// The bytes of all files, and their limit.
     size: u64,
     limit: u64,
-    /// Files that had objects and were empty when they were last read, which is not believed yet, and since when they are
-    /// so without a change.
+    /// Files that had objects and were empty when last read, with the time since when they are so without a change. Their
+    /// objects are kept for now.
     emptied: BTreeMap<PathBuf, (Fingerprint, Instant)>,
     pub(super) index: Index,
-    /// What cannot be read, apart from single files.
+    /// Unreadable folders and the like.
     unreadable: Vec<Problem>,
-    /// The complete list, as it was last published.
+    /// The complete list as last published.
     problems: Vec<Problem>,
     revision: i64,
 }
 
-/// What became of reading a file again.
+/// The result of reading a file again.
 pub(super) enum RereadResult {
-    /// What it says is known.
+    /// Its content is known.
     Done,
     /// It is empty, and was not before.
     Emptied {
-        /// When it was first seen as it is now.
+        /// When its current state was first seen.
         since: Instant,
     },
     /// There is no such file.
     Absent,
 }
 
-/// What a file is when it is looked at.
+/// The state of a file when it is read.
 enum FileState {
-    /// As it was read before.
+    /// Unchanged since it was last read.
     AsBefore,
-    /// There is none.
+    /// It does not exist.
     Nothing,
     File(File),
 }
@@ -92,7 +92,7 @@ impl Folder {
         }
     }
 
-    /// What is below `prefix` now.
+    /// The current entries below `prefix`.
     pub(super) fn snapshot(&self, prefix: &str) -> Snapshot {
         Snapshot {
             revision: self.revision,
@@ -101,14 +101,14 @@ impl Folder {
         }
     }
 
-    /// Reads one file again. A file that is gone is not forgotten here, because the next moment it may be there again. One
-    /// that is empty is not believed at once either: whoever writes a file anew empties it first.
+    /// Reads one file again. A missing file is not forgotten yet, because it may return at once. An empty file keeps its
+    /// objects for now: a writer truncates it first.
     pub(super) fn refresh(&mut self, path: &Path) -> RereadResult {
         let found = self.read(path);
         self.apply_file(path, found)
     }
 
-    /// What is in a file now.
+    /// Reads a file.
     fn read(&self, path: &Path) -> FileState {
         let before = self.files.get(path);
         if before.is_some_and(|before| !before.is_stale(path)) {
@@ -143,8 +143,7 @@ impl Folder {
         }
     }
 
-    /// Reads one file again, and believes that it is gone, or empty if nobody touched it for
-    /// [`EMPTY_GRACE`].
+    /// Reads one file again, and removes its objects if it is missing, or was empty and untouched for [`EMPTY_GRACE`].
     pub(super) fn refresh_or_forget(&mut self, path: &Path) {
         match self.refresh(path) {
             RereadResult::Done => {}
@@ -157,7 +156,7 @@ impl Folder {
         }
     }
 
-    /// Files that were empty when they were last looked at, and until when that is not believed.
+    /// Files that were empty when last read, and until when they keep their objects.
     pub(super) fn emptied(
         &self,
         is_being_written: impl Fn(&Path) -> bool,
@@ -168,7 +167,7 @@ impl Folder {
         })
     }
 
-    /// Looks whether a file that is being written is empty at the moment. It is not read.
+    /// Checks whether a file that is being written is empty at the moment. It is not read.
     pub(super) fn look_at_size(&mut self, path: &Path) {
         let has_objects = self.files.get(path).is_some_and(|file| !file.definitions.is_empty());
         let fingerprint = Fingerprint::of(path).ok().filter(|now| has_objects && now.is_empty());
@@ -183,7 +182,7 @@ impl Folder {
         }
     }
 
-    /// Believes that a file that is being written is empty for good, if it is as it was when it was last looked at.
+    /// Removes the objects of an empty file that is being written, if it has not changed since it was last checked.
     pub(super) fn forget_emptied(&mut self, path: &Path) {
         let (seen, _) = self.emptied.remove(path).unzip();
         if seen.is_some() && Fingerprint::of(path).ok() == seen {
@@ -191,8 +190,8 @@ impl Folder {
         }
     }
 
-    /// Applies what a walk found: reads what may have changed, and forgets what is gone. Files for which `is_untouchable` says so
-    /// stay as they are; it is asked after a file was read, and before one is forgotten, because a writer may have begun just then.
+    /// Applies the result of a walk: reads changed files, and forgets missing ones. Files for which `is_untouchable` is true
+    /// stay as they are; it is called after a file was read, and before one is forgotten, because a writer may just have begun.
     pub(super) async fn apply(&mut self, found: &Walk, mut is_untouchable: impl AsyncFnMut(&Path) -> bool) {
         self.unreadable = found
             .unreadable
@@ -216,18 +215,18 @@ impl Folder {
         }
     }
 
-    /// The folder itself cannot be read: everything stays as it was, and that is one of the problems.
+    /// The folder itself cannot be read: everything stays as it was, with this as a problem.
     pub(super) fn apply_failure(&mut self, error: &io::Error) {
         self.unreadable = manifest::unreadable(&self.root, error).problems;
     }
 
-    /// Whether some of what there is could not be read, so that an earlier run may know more of it.
+    /// True if something could not be read, so that an earlier run may know more of it.
     pub(super) fn is_in_doubt(&self) -> bool {
         !self.unreadable.is_empty() || self.files.values().any(File::is_in_doubt)
     }
 
-    /// Applies what an earlier run saved, as far as it may be in what could not be read. What is saved of an object does not say in
-    /// which file it was: until all of them can be read, it is not known to be gone. Returns the number of objects.
+    /// Adds saved entries of an earlier run, if they may be in unreadable files. A saved entry does not name its file: until
+    /// all files can be read, no object counts as deleted. Returns the number of objects.
     pub(super) fn recall(&mut self, found: &Walk, saved: impl IntoIterator<Item = Entry>) -> usize {
         for (folder, _) in &found.unreadable {
             self.files.insert(folder.clone(), File::unread());
@@ -252,8 +251,8 @@ impl Folder {
         recalled
     }
 
-    /// What changed since this was last called, each with its revision. A change of the problems has a revision too,
-    /// so that a watch that begins later learns of it.
+    /// The changes since the last call, each with its revision. A change of the problems has a revision too, so that a later
+    /// watch receives it.
     pub(super) fn publish(&mut self) -> Vec<(i64, WatchEvent)> {
         let mut events = Vec::new();
         if let Some(batch) = self.index.settle(self.revision) {
@@ -272,7 +271,7 @@ impl Folder {
         events
     }
 
-    /// What a full key holds now.
+    /// The value of a full key.
     pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
         self.index.entry(key)
     }
@@ -281,7 +280,7 @@ impl Folder {
         self.revision
     }
 
-    /// Every file that has to do with an object: those that define it, and those in which it is broken.
+    /// Every file that defines the object, or in which it is broken.
     pub(super) fn files_with(&self, key: &Key) -> BTreeMap<&Path, &File> {
         let defining: BTreeSet<&Path> = self.index.files(key).into_iter().collect();
         let concerns = |path: &Path, file: &File| defining.contains(path) || file.broken.contains(key);

@@ -1,4 +1,4 @@
-//! What was published, for watches that begin at an older revision, and those that are under way.
+//! Published events, for watches from an older revision, and for current ones.
 
 use std::{collections::VecDeque, future};
 
@@ -8,7 +8,7 @@ use tokio_stream::wrappers::{BroadcastStream, errors::BroadcastStreamRecvError};
 
 use crate::{Batch, Change, StoreError, WatchEvent, WatchStream};
 
-/// How many events are kept, and how many may wait for a slow watch.
+/// How many events are kept, and how many may be queued for a slow watch.
 const CAPACITY: usize = 1024;
 
 #[derive(Debug)]
@@ -32,15 +32,15 @@ impl History {
         {
             self.forgotten = oldest;
         }
-        // Nobody watching is no error.
+        // It is no error if there are no watches.
         let _ = self.watches.send(event.clone());
         self.events.push_back((revision, event));
     }
 
-    /// What happens below `prefix` after `revision`. `newest` is the store's revision.
+    /// The events below `prefix` after `revision`. `newest` is the store's revision.
     ///
     /// # Errors
-    /// When the history does not go back so far, or never was there.
+    /// When the history does not reach back so far, or the revision never existed.
     pub(super) fn watch(
         &self,
         prefix: String,
@@ -74,7 +74,7 @@ impl History {
     }
 }
 
-/// The part of an event that is below `prefix`, if there is one.
+/// The part of an event below `prefix`, if any.
 fn below(prefix: &str, event: WatchEvent) -> Option<WatchEvent> {
     let WatchEvent::Changed(Batch { revision, mut changes }) = event else { return Some(event) };
     changes.retain(|change| match change {

@@ -1,4 +1,4 @@
-//! Which file's word counts for each object, and what changed when a file did. Pure.
+//! Decides which file defines each object, and what changed with a file. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,15 +11,15 @@ use contiv_proto::Key;
 use super::file::Definition;
 use crate::{Batch, Change, Entry, Problem, manifest};
 
-/// The creation revision of every entry. A folder does not say in which order its objects came to be, and the order in which
-/// this process saw them is another one on each node and after each start; nothing may be decided by it.
+/// The creation revision of every entry. A folder does not record the order in which its objects were created, and the order in
+/// which this process saw them differs on each node and after each start; nothing may depend on it.
 const CREATE_REVISION: i64 = 0;
 
 /// All definitions of all files, and the entries they make.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// For each object its definitions by file. The first that was read counts, before any that was recalled; others are only
-    /// there by mistake.
+    /// The definitions of each object by file. The first one that was read counts, before recalled ones; further ones are
+    /// mistakes.
     claims: BTreeMap<Key, BTreeMap<PathBuf, Claim>>,
     entries: BTreeMap<String, Entry>,
     /// The objects with more than one claim.
@@ -35,13 +35,13 @@ struct Claim {
     is_recalled: bool,
 }
 
-/// The claim that counts.
+/// The definition that counts.
 fn winner(claims: &BTreeMap<PathBuf, Claim>) -> Option<&Claim> {
     claims.values().min_by_key(|claim| claim.is_recalled)
 }
 
 impl Index {
-    /// Replaces what `path` says.
+    /// Replaces the definitions of `path`.
     pub(super) fn replace(&mut self, path: &Path, before: &[Definition], now: &[Definition]) {
         for Definition { key, .. } in before {
             if let Some(claims) = self.claims.get_mut(key) {
@@ -56,7 +56,7 @@ impl Index {
         }
     }
 
-    /// Brings the entries up to date. What changed gets the revision after `revision`; none if nothing did.
+    /// Updates the entries. Changes get the revision after `revision`; none without changes.
     pub(super) fn settle(&mut self, revision: i64) -> Option<Batch> {
         let revision = revision + 1;
         let mut changes = Vec::new();
@@ -93,17 +93,17 @@ impl Index {
         from_prefix.take_while(|(key, _)| key.starts_with(prefix)).map(|(_, entry)| entry.clone()).collect()
     }
 
-    /// What a full key holds.
+    /// The value of a full key.
     pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries.get(key)
     }
 
-    /// The files that define an object; the first one's word counts.
+    /// The files that define an object; the first one counts.
     pub(super) fn files(&self, key: &Key) -> Vec<&Path> {
         self.claims.get(key).into_iter().flat_map(BTreeMap::keys).map(PathBuf::as_path).collect()
     }
 
-    /// One problem for each definition that another one keeps out.
+    /// One problem for each definition that does not count.
     pub(super) fn duplicates(&self) -> impl Iterator<Item = Problem> {
         self.contested.iter().flat_map(|key| {
             let claims = self.claims.get(key).into_iter().flat_map(BTreeMap::values);

@@ -1,4 +1,4 @@
-//! The thread that owns a folder's state: commands and inotify's events in, answers and published changes out.
+//! The thread that owns a folder's state: receives commands and inotify's events, sends answers and published changes.
 
 use std::{
     fs, io,
@@ -29,7 +29,7 @@ use crate::{
     manifest::walk::{Walk, walk},
 };
 
-/// How soon to look again for a folder that is gone as a whole. Nothing else is done on a timer.
+/// How often a missing folder is looked for. Nothing else is done on a timer.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What the owner is asked.
@@ -83,7 +83,7 @@ struct Owner {
     pending: Pending,
     history: History,
     commands: mpsc::Receiver<Command>,
-    /// When to look for the folder again, while it is gone.
+    /// When to look for the missing folder again.
     retry: Option<Instant>,
 }
 
@@ -109,13 +109,13 @@ impl Owner {
         if owner.folder.is_in_doubt() {
             owner.recall(&found, recall);
         }
-        // Nobody saw the folder before, so there is no history of it: the first revision is all that was found.
+        // There is no earlier history: the first revision contains everything found.
         owner.folder.publish();
         owner.history = History::after(owner.folder.revision());
         Ok(owner)
     }
 
-    /// What cannot be read now may hold what an earlier run could still read.
+    /// Recalls saved entries that unreadable files may contain.
     fn recall(&mut self, found: &Walk, recall: Option<LoadSaved>) {
         let Some(recall) = recall else { return };
         let objects = self.folder.recall(found, recall());
@@ -146,7 +146,7 @@ impl Owner {
                 },
                 signal = self.watcher.next() => {
                     note(&mut self.pending, signal);
-                    // Whatever else has happened by now is read together.
+                    // Further events up to now are handled together.
                     note_all(&mut self.watcher, &mut self.pending).await;
                 }
                 () = timer => {}
@@ -155,7 +155,7 @@ impl Owner {
         }
     }
 
-    /// Reads what is due, and the whole folder if that is wanted, and publishes what changed.
+    /// Reads what is due, and the whole folder if `wants_rescan`, and publishes the changes.
     async fn work(&mut self, wants_rescan: bool) {
         let now = Instant::now();
         let work = self.pending.take(now);
@@ -165,7 +165,7 @@ impl Owner {
         for path in work.overdue {
             let length = fs::metadata(&path).map(|of| of.len());
             match length {
-                // Created and still empty: its writer has not come to it yet.
+                // Created and still empty: its writer has not written yet.
                 Ok(0) if self.pending.is_being_written(&path) => continue,
                 _ => self.pending.finish(&path),
             }
@@ -200,13 +200,13 @@ impl Owner {
         }
     }
 
-    /// Files that are to be believed empty, and when. What else is going to happen to one comes first.
+    /// Empty files whose objects will be removed, and when. Other events of a file come first.
     fn emptied(&self) -> impl Iterator<Item = (&PathBuf, Instant)> {
         let emptied = self.folder.emptied(|path| self.pending.is_being_written(path));
         emptied.filter(|(path, _)| !self.pending.is_in_question(path))
     }
 
-    /// Looks at the whole folder. Everything is watched before it is read, so that no change falls between the two.
+    /// Reads the whole folder. Everything is watched before it is read, so that no change is missed.
     async fn rescan(&mut self) -> io::Result<Walk> {
         let Self { folder, watcher, pending, .. } = self;
         let mut renewal = watcher.renew();
@@ -230,9 +230,9 @@ impl Owner {
         found
     }
 
-    /// Looks at the whole folder because somebody wants to know what is there: inotify does not tell of everything.
+    /// Reads the whole folder on request: inotify does not report everything.
     async fn look_again(&mut self) {
-        // A file that is being replaced at this moment is not to be missed.
+        // A file that is being replaced at this moment must not be missed.
         note_all(&mut self.watcher, &mut self.pending).await;
         self.work(true).await;
     }
@@ -245,7 +245,7 @@ impl Owner {
     }
 
     async fn answer(&mut self, command: Command) {
-        // An answer that nobody waits for any more is no error.
+        // It is no error if the requester is gone.
         match command {
             Command::List { prefix, reply } => {
                 self.look_again().await;
@@ -272,9 +272,9 @@ impl Owner {
     }
 }
 
-/// Notes whatever has happened by now.
+/// Notes all events up to now.
 async fn note_all(watcher: &mut Watcher, pending: &mut Pending) {
-    // What the runtime does not know yet it learns when nothing else runs.
+    // The runtime polls for events only when no task runs.
     yield_now().await;
     while let Some(signal) = watcher.next().now_or_never() {
         note(pending, signal);

@@ -1,8 +1,8 @@
-//! What to read when: from inotify's events to files that are complete. Pure, with the time handed in.
+//! Decides what to read when: turns inotify's events into complete files. Pure; the time is an argument.
 //!
-//! A file is complete when its writer closed it, or renamed it into place. A file that went may be back in a moment,
-//! because many editors write that way; it gets [`REMOVAL_GRACE`] before its objects go. A file that is being written is left
-//! alone until it is closed, also by a rescan for another reason.
+//! A file is complete when its writer closed it, or renamed it into place. A removed file may return at once, because many
+//! editors write that way; its objects are kept for [`REMOVAL_GRACE`]. A file that is being written is not read until it is
+//! closed, not even by a rescan.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,59 +12,59 @@ use std::{
 
 use tokio::time::Instant;
 
-/// How long a file may be gone.
+/// How long a file may be missing.
 pub(super) const REMOVAL_GRACE: Duration = Duration::from_millis(10);
 
-/// What happened to one file or folder.
+/// An event of one file or folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Signal {
     /// A file is complete: closed, renamed or linked into place.
     Complete(PathBuf),
-    /// A file has another name, which is that of a manifest too.
+    /// A file was renamed to another manifest's name.
     Renamed {
-        /// The name it had.
+        /// The old name.
         from: PathBuf,
-        /// The name it has.
+        /// The new name.
         to: PathBuf,
     },
-    /// A file has begun to be.
+    /// A file was created.
     Created(PathBuf),
     /// Someone wrote to a file.
     Written(PathBuf),
-    /// Something about a file is different, such as who may read it.
+    /// The metadata of a file changed, such as its permissions.
     Altered(PathBuf),
-    /// A file went.
+    /// A file was removed.
     Gone(PathBuf),
-    /// Folders or links are different.
+    /// Folders or links changed.
     Moved,
-    /// A folder or link went, or something came or went that may have been one.
+    /// A folder or link was removed, or something that may have been one was created or removed.
     MaybeMoved,
     /// Events were lost.
     Lost,
 }
 
-/// What is to be read.
+/// Everything that has to be read.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     rescan: bool,
     complete: BTreeSet<PathBuf>,
-    /// Files that may be gone, until when they get.
+    /// Files that may be removed, with the end of their grace time.
     in_question: BTreeMap<PathBuf, Instant>,
     rescan_at: Option<Instant>,
-    /// Files that are open for writing, and whether something was written since they were created.
+    /// Files open for writing, and whether they were written to since they were created.
     being_written: BTreeMap<PathBuf, bool>,
-    /// Those that were written to since this was last taken.
+    /// Files that were written to since they were last taken.
     written: BTreeSet<PathBuf>,
 }
 
-/// What to read now.
+/// Everything to read now.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ReadPlan {
-    /// Look at the whole folder.
+    /// Read the whole folder.
     pub(super) rescan: bool,
     /// Files that are complete.
     pub(super) complete: BTreeSet<PathBuf>,
-    /// Files that are forgotten if they are not there.
+    /// Files that are forgotten if they are missing.
     pub(super) overdue: BTreeSet<PathBuf>,
     /// Files that are being written: they may be empty now, and are not to be read.
     pub(super) written: BTreeSet<PathBuf>,
@@ -79,14 +79,14 @@ impl Pending {
                 self.complete.insert(path);
             }
             Signal::Renamed { from, to } => {
-                // Where it went is known, so nothing is waited for: its objects never have two files, or none.
+                // Its new place is known, so there is no grace time: its objects are never in two files, or in none.
                 self.note(Signal::Gone(from.clone()), now);
                 self.in_question.insert(from, now);
                 self.note(Signal::Complete(to), now);
             }
             Signal::Created(path) => {
                 self.being_written.insert(path.clone(), false);
-                // A file that was linked into place is never closed.
+                // A hard-linked file is never closed.
                 self.in_question.insert(path, now + REMOVAL_GRACE);
             }
             Signal::Written(path) => {
@@ -106,24 +106,24 @@ impl Pending {
             Signal::Moved => self.rescan = true,
             Signal::MaybeMoved => drop(self.rescan_at.get_or_insert(now + REMOVAL_GRACE)),
             Signal::Lost => {
-                // Among the lost events may be that of a file being closed.
+                // The lost events may include the close of a file.
                 self.being_written.clear();
                 self.rescan = true;
             }
         }
     }
 
-    /// When there is something to do, at `now` or later, without a further signal.
+    /// The next time when something is due, at `now` or later, without a further event.
     pub(super) fn deadline(&self, now: Instant) -> Option<Instant> {
         let is_due = self.rescan || !self.complete.is_empty() || !self.written.is_empty();
         self.in_question.values().copied().chain(self.rescan_at).chain(is_due.then_some(now)).min()
     }
 
-    /// Takes what is to be read now.
+    /// Takes everything to read now.
     pub(super) fn take(&mut self, now: Instant) -> ReadPlan {
         let mut overdue = BTreeSet::new();
         self.in_question.retain(|path, at| {
-            // What was written to is read when it is closed.
+            // A file that is being written is read when it is closed.
             if *at <= now && self.being_written.get(path) != Some(&true) {
                 overdue.insert(path.clone());
             }
@@ -140,7 +140,7 @@ impl Pending {
         }
     }
 
-    /// What was in one folder is in another one now, or nothing is heard of it any more. Its writers go along.
+    /// The content of a folder has moved to another one, or is no longer watched. Pending writes move along.
     pub(super) fn move_folder(&mut self, from: &Path, to: Option<&Path>) {
         let all = std::mem::take(&mut self.being_written);
         let moved = all.into_iter().filter_map(|(path, is_written)| {
@@ -152,7 +152,7 @@ impl Pending {
         self.being_written = moved.collect();
     }
 
-    /// A file that was complete a moment ago and is not there now: it may be gone.
+    /// A file that was complete a moment ago is missing: it may have been removed.
     pub(super) fn question(&mut self, path: PathBuf, now: Instant) {
         self.in_question.entry(path).or_insert(now + REMOVAL_GRACE);
     }
@@ -162,18 +162,17 @@ impl Pending {
         self.being_written.contains_key(path)
     }
 
-    /// A file that was created is complete although it was not closed: it was linked into place.
+    /// A created file is complete without being closed: it was hard-linked.
     pub(super) fn finish(&mut self, path: &Path) {
         self.being_written.remove(path);
     }
 
-    /// Whether a file may be gone; it is looked at soon.
+    /// True if a file may have been removed; it is checked soon.
     pub(super) fn is_in_question(&self, path: &Path) -> bool {
         self.in_question.contains_key(path)
     }
 
-    /// Whether nothing must be read from the file, or concluded from its absence, at the moment. One that is complete since this
-    /// was last taken is read soon.
+    /// True if the file must not be read now, and its absence means nothing. A file completed since the last call is read soon.
     pub(super) fn is_untouchable(&self, path: &Path) -> bool {
         self.being_written.contains_key(path)
             || self.in_question.contains_key(path)

@@ -1,4 +1,4 @@
-//! inotify: which folders are watched, and what its events mean.
+//! inotify: the watched folders, and the meaning of events.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,17 +20,17 @@ const CONFIG_MAP_LINK: &str = "..data";
 const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 
-/// Room for several hundred events.
+/// Large enough for several hundred events.
 const BUFFER: usize = 64 << 10;
 
-/// What a watch descriptor stands for.
+/// The object of a watch descriptor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Watched {
     /// A folder with manifests.
     Folder(PathBuf),
-    /// A file that can be written to by another path than those at which it is a manifest.
+    /// A file that can be written to through another path than those of its manifest.
     Target(Vec<PathBuf>),
-    /// The folder in which the root is: it may be a link that is pointed elsewhere.
+    /// The folder that contains the root: the root may be a link that is changed.
     Parent,
 }
 
@@ -40,14 +40,14 @@ pub(super) struct Watcher {
     root_name: Option<OsString>,
     watches: Watches,
     watched: BTreeMap<WatchDescriptor, Watched>,
-    /// The file that was last renamed, with the number that its new name will have too.
+    /// The file that was renamed last, with the cookie that connects it to its new name.
     renamed: Option<(u32, PathBuf)>,
-    /// What the last event means too.
+    /// Further meanings of the last event.
     also: VecDeque<Signal>,
 }
 
 impl Watcher {
-    /// A watcher that watches nothing yet but the folder in which `root` is. Must be called in a tokio runtime.
+    /// A watcher that watches only the folder that contains `root`. Must be called in a tokio runtime.
     pub(super) fn new(root: &Path) -> io::Result<Self> {
         let inotify = Inotify::init().map_err(explain)?;
         let events = inotify.into_event_stream(vec![0; BUFFER])?;
@@ -62,7 +62,7 @@ impl Watcher {
         })
     }
 
-    /// The next event's meaning, if it has one. Waits.
+    /// Waits for the next event. None if it has no meaning.
     pub(super) async fn next(&mut self) -> io::Result<Option<Signal>> {
         if let Some(signal) = self.also.pop_front() {
             return Ok(Some(signal));
@@ -74,7 +74,7 @@ impl Watcher {
         }
     }
 
-    /// Begins to collect what is to be watched from now on.
+    /// Starts to collect the new set of watches.
     pub(super) fn renew(&mut self) -> WatchRenewal<'_> {
         WatchRenewal { watcher: self, watched: BTreeMap::new() }
     }
@@ -104,7 +104,7 @@ impl Watcher {
         let Some(watched) = self.watched.get(wd) else { return Vec::new() };
         let one = match (watched, name) {
             (Watched::Folder(folder), Some(name)) => return meanings(folder.join(name), mask),
-            // The folder itself. Its parent says so too, unless it is the root.
+            // The folder itself. Its parent reports that too, unless it is the root.
             (Watched::Folder(_), None) => {
                 let is_gone =
                     mask.intersects(EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT);
@@ -126,7 +126,8 @@ impl Watcher {
     }
 }
 
-/// The system's words for inotify's limits name neither inotify nor the limit: see `inotify_init(2)` and `inotify_add_watch(2)`.
+/// The system's errors for inotify's limits name neither inotify nor the limit: see `inotify_init(2)` and
+/// `inotify_add_watch(2)`.
 fn explain(error: io::Error) -> io::Error {
     let limit = match error.raw_os_error() {
         Some(EMFILE) => "fs.inotify.max_user_instances",
@@ -136,8 +137,8 @@ fn explain(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("too many are watched already; raise the sysctl {limit}"))
 }
 
-/// What an event on something in a watched folder means. A file with several hard links is to be watched itself. Of a link that
-/// is made elsewhere later nothing is told.
+/// All meanings of an event in a watched folder. A file with several hard links must be watched itself. Links made elsewhere
+/// later are not reported.
 fn meanings(path: PathBuf, mask: EventMask) -> Vec<Signal> {
     let may_get_link = mask.intersects(EventMask::CREATE | EventMask::MOVED_TO);
     let has_links = may_get_link
@@ -146,7 +147,7 @@ fn meanings(path: PathBuf, mask: EventMask) -> Vec<Signal> {
     meaning(path, mask).into_iter().chain(has_links.then_some(Signal::MaybeMoved)).collect()
 }
 
-/// The first thing that an event on something in a watched folder means.
+/// The first meaning of an event in a watched folder.
 fn meaning(path: PathBuf, mask: EventMask) -> Option<Signal> {
     let came = mask.intersects(EventMask::CREATE | EventMask::MOVED_TO);
     let went = mask.intersects(EventMask::DELETE | EventMask::MOVED_FROM);
@@ -168,7 +169,7 @@ fn meaning(path: PathBuf, mask: EventMask) -> Option<Signal> {
         return (came || went).then_some(Signal::MaybeMoved);
     }
     if mask.contains(EventMask::CREATE) {
-        // A link is complete from the start. It may also lead to what has to be watched.
+        // A link is complete at once. Its target may have to be watched.
         return match fs::symlink_metadata(&path) {
             Ok(of) if of.is_symlink() => Some(Signal::Moved),
             Ok(of) if of.nlink() > 1 => Some(Signal::Complete(path)),
@@ -191,7 +192,7 @@ fn meaning(path: PathBuf, mask: EventMask) -> Option<Signal> {
     mask.contains(EventMask::ATTRIB).then_some(Signal::Altered(path))
 }
 
-/// The watches of a rescan. What is not watched again is watched no more.
+/// The watches of a rescan. Watches that are not renewed are removed.
 pub(super) struct WatchRenewal<'a> {
     watcher: &'a mut Watcher,
     watched: BTreeMap<WatchDescriptor, Watched>,
@@ -212,8 +213,8 @@ impl WatchRenewal<'_> {
         self.add(path, mask, Watched::Folder(path.to_owned()))
     }
 
-    /// Watches a file itself: the one behind a symbolic link, or one with several hard links. A link to nothing is watched by the
-    /// folder it is in.
+    /// Watches a file itself: the target of a symbolic link, or a file with several hard links. A dangling link is watched
+    /// through its folder.
     pub(super) fn target(&mut self, path: &Path) {
         let mask = WatchMask::MODIFY
             | WatchMask::CLOSE_WRITE
@@ -223,12 +224,12 @@ impl WatchRenewal<'_> {
         let _ = self.add(path, mask, Watched::Target(vec![path.to_owned()]));
     }
 
-    /// Ends the renewal with a watch on the folder in which `root` is. Returns the folders that are no longer what they were, each
-    /// with where it is now; none if it is not watched any more.
+    /// Ends the renewal with a watch on the folder that contains `root`. Returns the moved folders, each with its new place;
+    /// none if it is no longer watched.
     pub(super) fn finish(mut self, root: &Path) -> Vec<(PathBuf, Option<PathBuf>)> {
         if let Some(parent) = root.parent() {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            // Where it cannot be watched, a root that is replaced is not noticed. All else is.
+            // If it cannot be watched, a replaced root is not noticed; everything else is.
             let mask = WatchMask::ONLYDIR | WatchMask::CREATE | WatchMask::MOVE | WatchMask::DELETE;
             let _ = self.add(parent, mask, Watched::Parent);
         }
@@ -245,7 +246,7 @@ impl WatchRenewal<'_> {
                 moved.push((from.clone(), to));
             }
             if now.is_none() {
-                // It fails for what was deleted, whose watch is gone already.
+                // It fails for deleted files, whose watch is gone already.
                 let _ = self.watcher.watches.remove(wd);
             }
         }

@@ -1,4 +1,4 @@
-//! Writing objects into the folder: a file for each, or the file that is there for it alone.
+//! Writes objects into the folder: a file for each, or the existing file with just that object.
 
 use std::{
     collections::BTreeMap,
@@ -17,14 +17,14 @@ use crate::{
     manifest::{parse_file, to_value, to_yaml},
 };
 
-/// Writes all operations or none, and returns the files that changed.
+/// Writes all operations or none, and returns the changed files.
 ///
-/// All are checked before the first is written; when writing fails, what was written before is taken back. Conditions
-/// look at what the folder was last seen to hold: a file that somebody else is writing at this moment is not seen.
+/// All are checked before the first is written; when writing fails, earlier writes are undone. Conditions are checked against
+/// the folder as last read: a file that another process is writing at this moment is not seen.
 ///
 /// # Errors
-/// When a condition does not hold; when an operation cannot be written without touching other objects, or names what
-/// has no place below the folder.
+/// When a condition does not hold; when an operation cannot be written without touching other objects, or has no valid place
+/// below the folder.
 pub(super) fn commit(folder: &Folder, transaction: &Transaction) -> Result<Vec<PathBuf>, StoreError> {
     if let Some(broken) = transaction.conditions.iter().find(|it| !it.holds(folder.entry(it.key()))) {
         return Err(StoreError::Conflict { key: broken.key().to_owned() });
@@ -70,7 +70,7 @@ fn put(folder: &Folder, path: &str, value: &Bytes) -> Result<(PathBuf, String), 
         to_yaml(&[manifest]).map_err(|error| error.to_string())
     }
     .map_err(|reason| refused(action(), reason))?;
-    // What could not be read back would break the object on disk.
+    // An object that cannot be read back would be broken on disk.
     let parsed = parse_file("the manifest", &text);
     if let Some(problem) = parsed.problems.first() {
         return Err(refused(action(), problem.to_string()));
@@ -90,7 +90,7 @@ fn parse_key(path: &str) -> Result<Key, StoreError> {
     }
 }
 
-/// The file that is there for an object alone, if there is one.
+/// The file with just this object, if there is one.
 fn own_file(folder: &Folder, key: &Key, action: &str) -> Result<Option<PathBuf>, StoreError> {
     let files = folder.files_with(key);
     let (path, file) = match files.iter().collect::<Vec<_>>().as_slice() {
@@ -114,7 +114,7 @@ fn own_file(folder: &Folder, key: &Key, action: &str) -> Result<Option<PathBuf>,
     Ok(Some(path.to_owned()))
 }
 
-/// Where a new object goes: `<namespace>/<kind>-<name>.yaml`.
+/// The file of a new object: `<namespace>/<kind>-<name>.yaml`.
 fn new_file(folder: &Folder, key: &Key, action: &str) -> Result<PathBuf, StoreError> {
     for part in [key.namespace(), key.name()] {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -145,13 +145,13 @@ fn check_inside(folder: &Folder, path: &Path, action: &str) -> Result<(), StoreE
         Ok(parent) => {
             Err(refused(action, format!("{} is outside the folder {}", parent.display(), root.display())))
         }
-        // The folder of a namespace that had none so far; it will be made in the root.
+        // The namespace has no folder yet; it will be created in the root.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed(error)),
     }
 }
 
-/// Writes each file, or removes it where there is no text. Takes everything back when one fails.
+/// Writes each file, or removes it if there is no text. Undoes everything when one fails.
 fn write_all(plan: BTreeMap<PathBuf, Option<String>>) -> Result<Vec<PathBuf>, StoreError> {
     let mut done: Vec<(PathBuf, Option<Vec<u8>>)> = Vec::new();
     for (path, text) in plan {
@@ -162,7 +162,7 @@ fn write_all(plan: BTreeMap<PathBuf, Option<String>>) -> Result<Vec<PathBuf>, St
         };
         if let Err(source) = result {
             for (path, before) in done.into_iter().rev() {
-                // Nothing more can be done where this fails as well; the first error is the one to report.
+                // If this fails too there is nothing left to do; the first error is reported.
                 let _ = match before {
                     Some(text) => write_file(&path, &text),
                     None => fs::remove_file(&path),
@@ -176,11 +176,11 @@ fn write_all(plan: BTreeMap<PathBuf, Option<String>>) -> Result<Vec<PathBuf>, St
     Ok(done.into_iter().map(|(path, _)| path).collect())
 }
 
-/// Replaces a file as a whole: whoever reads it finds the old text or the new.
+/// Replaces a file atomically: a reader finds the old or the new text.
 fn write_file(path: &Path, text: &[u8]) -> io::Result<()> {
     let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(parent)?;
-    // The leading dot keeps it from being read as a manifest.
+    // The leading dot hides it from readers of manifests.
     let mut file = tempfile::Builder::new()
         .prefix(".contiv-")
         .permissions(fs::Permissions::from_mode(0o644))

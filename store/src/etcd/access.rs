@@ -1,4 +1,4 @@
-//! What etcd asks of its clients: certificates, a user, a password.
+//! Access to etcd: certificates, a user, a password.
 
 use std::{
     io,
@@ -10,26 +10,26 @@ use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 use super::failure;
 use crate::{StoreError, certificate::version_problem};
 
-/// How to get into an etcd that asks for more than its address.
+/// How to access an etcd that requires more than its address.
 ///
-/// The files are read when a connection is made, and again for each new one: changed ones count without a restart.
+/// The files are read for each new connection: changed files are used without a restart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EtcdAccess {
     /// Whether connections use TLS.
     pub tls: bool,
-    /// The certificates (PEM) of those who may sign the members' certificates. None: those the system trusts.
+    /// The certificates (PEM) of the authorities that sign members' certificates. None: those the system trusts.
     pub ca_file: Option<PathBuf>,
-    /// This client's certificate (PEM), if etcd asks for one.
+    /// This client's certificate (PEM), if etcd requires one.
     pub cert_file: Option<PathBuf>,
     /// Its key (PEM).
     pub key_file: Option<PathBuf>,
-    /// Whom to log in as, if etcd has users.
+    /// The user to log in as, if etcd has users.
     pub user: Option<String>,
-    /// The user's password; a line feed at the end is no part of it.
+    /// The user's password; a trailing line feed is ignored.
     pub password_file: Option<PathBuf>,
 }
 
-/// What to log in with. It has no `Debug`, so that the password gets nowhere.
+/// User and password. Without `Debug`, so that the password is never printed.
 pub(super) struct Login {
     pub(super) user: String,
     pub(super) password: String,
@@ -54,7 +54,7 @@ impl EtcdAccess {
         Ok(options.with_tls(tls))
     }
 
-    /// Says that TLS can do nothing with the files; it does not say with which of them.
+    /// An error that TLS cannot use the files; it does not report which one.
     pub(super) fn unusable_files(&self, error: &etcd_client::Error) -> StoreError {
         let words = failure::words(error);
         if let (Some(path), Some(problem)) = (&self.cert_file, version_problem(&words)) {
@@ -65,7 +65,7 @@ impl EtcdAccess {
         unusable(Path::new(&files.join(" or ")), &words)
     }
 
-    /// What to log in with, if there is a user.
+    /// The login, if there is a user.
     pub(super) async fn login(&self) -> Result<Option<Login>, StoreError> {
         let (Some(user), Some(path)) = (&self.user, &self.password_file) else { return Ok(None) };
         let text = String::from_utf8(read(path).await?).map_err(|_| unusable(path, "it is not UTF-8"))?;
@@ -77,7 +77,7 @@ impl EtcdAccess {
         Ok(Some(Login { user: user.clone(), password: password.to_owned() }))
     }
 
-    /// How errors call the login.
+    /// The description of the login in errors.
     pub(super) fn login_action(&self) -> String {
         let user = self.user.as_deref().unwrap_or_default();
         let file = self.password_file.as_deref().unwrap_or(Path::new(""));
@@ -90,8 +90,7 @@ async fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
     tokio::fs::read(path).await.map_err(error)
 }
 
-/// Whoever names the wrong file, or is still writing it, should read which one it is: TLS would only say that the other
-/// side cannot be trusted.
+/// Names an invalid or incomplete file: TLS itself would only report that the other side is not trusted.
 async fn read_pem(path: &Path, kind: &str) -> Result<Vec<u8>, StoreError> {
     let bytes = read(path).await?;
     let end = format!("{kind}-----");
@@ -135,7 +134,7 @@ mod tests {
         let access = EtcdAccess { tls: true, ca_file: Some(path.clone()), ..EtcdAccess::default() };
         let error = access.add_tls(ConnectOptions::new()).await.unwrap_err().to_string();
         assert!(error.starts_with(&format!("failed to read {}: ", path.display())), "{error}");
-        // Half of it is written.
+        // An incomplete file.
         std::fs::write(&path, "-----BEGIN CERTIFICATE-----\nMIIB").unwrap();
         let error = access.add_tls(ConnectOptions::new()).await.unwrap_err().to_string();
         assert!(error.ends_with("ca.pem: it holds no CERTIFICATE in PEM form"), "{error}");

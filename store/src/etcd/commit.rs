@@ -5,7 +5,7 @@ use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, ResponseHeader, Tx
 use super::{failure::Failure, list::entry, session::Session};
 use crate::{Condition, Entry, Operation, StoreError, Transaction, store::TRANSACTION_LIMIT};
 
-/// Applies all operations or none, and returns the revision they got.
+/// Applies all operations or none, and returns their revision.
 pub(super) async fn commit(session: Session, transaction: Transaction) -> Result<i64, Failure> {
     let Transaction { conditions, operations } = transaction;
     let largest = operations.len().max(conditions.len());
@@ -17,7 +17,7 @@ pub(super) async fn commit(session: Session, transaction: Transaction) -> Result
         .into());
     }
     let compares: Vec<Compare> = conditions.iter().map(compare).collect();
-    // etcd says only that some condition does not hold. These say of which key.
+    // etcd reports only that some condition fails. These reads identify the key.
     let reads: Vec<TxnOp> = conditions
         .iter()
         .map(|condition| TxnOp::get(condition.key(), Some(GetOptions::new().with_keys_only())))

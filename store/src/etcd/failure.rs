@@ -1,4 +1,4 @@
-//! etcd's errors, sorted by what the caller can do about them.
+//! Classifies etcd's errors by what the caller can do.
 
 use std::error::Error as _;
 
@@ -16,27 +16,27 @@ const OUT_OF_RANGE: i32 = 11;
 const UNIMPLEMENTED: i32 = 12;
 const UNAUTHENTICATED: i32 = 16;
 
-/// etcd's words (`api/v3rpc/rpctypes`) for a revision that is gone,
+/// etcd's text (`api/v3rpc/rpctypes`) for a compacted revision,
 const COMPACTED: &str = "required revision has been compacted";
-/// for one that is not there yet,
+/// for a future revision,
 const FUTURE: &str = "required revision is a future revision";
-/// for a login where there are no users,
+/// for a login without users,
 const NO_AUTHENTICATION: &str = "authentication is not enabled";
-/// for what the user may not do,
+/// for a missing permission,
 const DENIED: &str = "permission denied";
-/// and for requests of clients that have to log in again: the token is unknown or expired, users or roles have changed
-/// since, or there is no token because nobody had to log in until now.
+/// and for requests of clients that have to log in again: the token is unknown or expired, users or roles have changed since,
+/// or there is no token because authentication was enabled later.
 const LOGIN_REFUSED: [&str; 3] =
     ["invalid auth token", "revision of auth store is old", "user name is empty"];
 
-/// Why one member did not do what it was asked.
+/// Why a request to one member failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It wants a new login; or, where that cannot be told, perhaps it does. The request was not done.
+    /// It requires a new login, or may do so. The request was not executed.
     LoginRefused {
-        /// What was asked.
+        /// The request.
         action: String,
-        /// etcd's words.
+        /// etcd's text.
         reason: String,
     },
     /// Anything else.
@@ -58,41 +58,40 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// Whether the revision of a list is gone. The words count, not the code: `etcd grpc-proxy` passes on the words with the code
+/// True if the revision of a list is compacted. Decided by the text: `etcd grpc-proxy` passes on the text with the code
 /// "unknown".
 pub(super) fn is_compacted(error: &Error) -> bool {
     matches!(error, Error::GRpcStatus(status) if status.message().contains(COMPACTED))
 }
 
-/// Whether the revision to read at is not there yet, by etcd's words as well.
+/// True if the revision to read at is in the future, by etcd's text as well.
 pub(super) fn is_future(error: &Error) -> bool {
     matches!(error, Error::GRpcStatus(status) if status.message().contains(FUTURE))
 }
 
-/// Whether an answer was larger than this client accepts. tonic says so with "out of range" too.
+/// True if an answer exceeded this client's limit. tonic reports "out of range" for that too.
 pub(super) fn is_too_large(error: &Error) -> bool {
     matches!(error, Error::GRpcStatus(status)
         if i32::from(status.code()) == OUT_OF_RANGE && status.message().contains("message length too large"))
 }
 
-/// Whether etcd has no users, and wants none.
+/// True if etcd has no users.
 pub(super) fn is_without_users(error: &Error) -> bool {
     matches!(error, Error::GRpcStatus(status) if status.message().contains(NO_AUTHENTICATION))
 }
 
-/// Whether these words of etcd ask for a login.
+/// True if this text of etcd requires a login.
 pub(super) fn asks_for_login(reason: &str) -> bool {
     LOGIN_REFUSED.iter().any(|words| reason.contains(words))
 }
 
-/// Whether a new login may help against these words of etcd. Permission may be denied to a user other than the one to log
-/// in as: to the one that a certificate names, as long as there is no token. And etcd 3.4 denies it to watches whose token
-/// has expired.
+/// True if a new login may help against this error. Permission may be denied to another user: that of a certificate, while
+/// there is no token. And etcd 3.4 denies it to watches whose token has expired.
 pub(super) fn may_want_login(reason: &str) -> bool {
     reason.contains(DENIED) || asks_for_login(reason)
 }
 
-/// What the request was refused for is final; all else may pass.
+/// A refused request is final; all other errors may pass.
 pub(super) fn map(endpoint: &str, action: &str, error: Error) -> Failure {
     let refused = |reason: String| StoreError::Refused { action: action.to_owned(), reason }.into();
     let unavailable =
@@ -115,7 +114,7 @@ pub(super) fn map(endpoint: &str, action: &str, error: Error) -> Failure {
     }
 }
 
-/// The words of an error with those of its first cause: "tcp connect error" alone helps nobody.
+/// The text of an error with that of its root cause: "tcp connect error" alone does not help.
 pub(super) fn words(error: &Error) -> String {
     let (mut words, mut source) = match error {
         Error::GRpcStatus(status) => (status.message().to_owned(), status.source()),

@@ -1,8 +1,7 @@
-//! Whether the history of a cluster is still the one that a reader has followed.
+//! Checks that a cluster still has the history that a reader has followed.
 //!
-//! A cluster that was restored from a backup has nothing that says so: its members and its name, and so its id, may be as
-//! before, and as soon as it was written to its revision is that of the reader again. So a few keys are read as they were
-//! at the revision of the reader.
+//! A cluster restored from a backup is not marked as such: its members, its name and so its id may be the same, and after some
+//! writes its revision reaches that of the reader again. So a few keys are read at the revision of the reader.
 
 use etcd_client::{GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
 
@@ -13,11 +12,11 @@ use super::{
 };
 use crate::{Position, StoreError, Written};
 
-/// Fails if the store has never been where the reader is: it was put back to before that, or it was put back and has been
-/// written to since; or if it has forgotten that revision.
+/// Fails if the store never had the reader's state: it was restored to an earlier revision, possibly with writes since; or if
+/// it has compacted that revision.
 ///
-/// One request; `newest` is the revision that the member has just told. All members agree on its answer, so a member that
-/// lags behind is not taken for a store that went back.
+/// One request; `newest` is the revision that the member just reported. All members agree on the result, so a member that lags
+/// behind is not taken for a restored store.
 pub(super) async fn confirm(
     session: &Session,
     prefix: &str,
@@ -35,7 +34,7 @@ pub(super) async fn confirm(
         Err(error) if failure::is_future(&error) => {
             return Err(StoreError::Rewound { requested: revision, newest }.into());
         }
-        // What was read of these keys was small.
+        // The known values of these keys were small.
         Err(error) if failure::is_too_large(&error) => return Err(replaced(revision, prefix)),
         Err(error) => return Err(session.failure("read what was there before", error)),
     };
@@ -60,7 +59,7 @@ pub(super) async fn confirm(
     Ok(())
 }
 
-/// One for each thing that is known. None of them reads what the reader may not read.
+/// One operation for each known fact. None of them reads keys that the reader may not read.
 fn operations(prefix: &str, position: &Position) -> Vec<TxnOp> {
     let options = || GetOptions::new().with_revision(position.revision());
     let count_of = |key: &str| TxnOp::get(key, Some(options().with_count_only()));
@@ -76,7 +75,7 @@ fn operations(prefix: &str, position: &Position) -> Vec<TxnOp> {
     operations.extend(written);
     operations.extend(position.deleted().map(count_of));
     if operations.is_empty() {
-        // It still tells whether the revision is there.
+        // It still shows whether the revision exists.
         operations.push(count_of(if prefix.is_empty() { "/" } else { prefix }));
     }
     operations

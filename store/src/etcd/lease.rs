@@ -1,4 +1,4 @@
-//! Leases: keys that go when their client does.
+//! Leases: keys that are deleted when their client stops.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use tokio::time::timeout;
 use super::{EtcdStore, failure::Failure, session::Session};
 use crate::{LeaseId, Leases, StoreError};
 
-/// How long a member may take to keep a lease alive before the next is asked. A lease must not end because the first
+/// How long a member may take to keep a lease alive before the next one is asked. A lease must not expire because the first
 /// member hangs.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Leases for EtcdStore {
     fn grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId, StoreError>> {
         let seconds = i64::try_from(ttl.as_secs().max(1)).unwrap_or(i64::MAX);
-        // If an answer is lost, so is the lease; it ends by itself.
+        // If an answer is lost, so is the lease; it expires by itself.
         self.members.read(move |session| grant(session, seconds).boxed()).boxed()
     }
 
@@ -33,12 +33,12 @@ async fn grant(session: Session, seconds: i64) -> Result<LeaseId, Failure> {
     Ok(session.request("grant a lease", session.leases().grant(seconds, None)).await?.id())
 }
 
-/// A stream for one message: it may go to another member each time.
+/// One stream per message: each may go to another member.
 async fn keep_alive(session: Session, lease: LeaseId) -> Result<bool, Failure> {
     let answer = timeout(KEEP_ALIVE_TIMEOUT, session.leases().keep_alive(lease)).await;
     match answer.map_err(|_| session.late(KEEP_ALIVE_TIMEOUT))? {
         Ok(_) => Ok(true),
-        // The client's words for a time to live of 0.
+        // The client's error for a time to live of 0.
         Err(Error::LeaseKeepAliveError(reason)) if reason == "lease not found" => Ok(false),
         Err(error) => Err(session.failure("keep a lease alive", error)),
     }

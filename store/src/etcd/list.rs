@@ -1,4 +1,4 @@
-//! A list at one revision, in pages, of two types at a time.
+//! A list at one revision, in pages, with two types at a time.
 
 use std::collections::BTreeSet;
 
@@ -13,34 +13,34 @@ use super::{
 };
 use crate::{Entry, Preview, Problem, Snapshot, StoreError};
 
-/// Keys per page. For each page etcd 3.4 counts all keys that are left, so small pages cost more than they carry: 50,000
-/// keys of 700 bytes took 0.61 s in pages of 200, 0.23 s of 1,000, 0.14 s of 5,000 and 0.16 s in one.
+/// Keys per page. For each page etcd 3.4 counts all remaining keys, so small pages are expensive: 50,000 keys of 700 bytes took
+/// 0.61 s in pages of 200, 0.23 s of 1,000, 0.14 s of 5,000 and 0.16 s in one.
 const PAGE: i64 = 5000;
-/// The fewer keys are left the smaller a page can be, so that not much is left to be done with the last ones: a third of
-/// them, but not fewer than this.
+/// The last pages are smaller, so that little work remains after the last answer: a third of the remaining keys, but at least
+/// so many.
 const LAST_PAGES: i64 = 1000;
-/// Keys of the first page, before it is known how large values are.
+/// Keys of the first page, before the size of values is known.
 const FIRST_PAGE: i64 = 500;
-/// What a page is to carry, so that a few thousand large values do not come as one answer, which would be refused.
+/// The target size of a page, so that a few thousand large values do not exceed the limit of one answer.
 const PAGE_BYTES: usize = 4 << 20;
-/// Types that are listed at the same time: etcd answers each request on one processor, while we read another answer.
+/// Types that are listed concurrently: etcd answers each request on one processor, while we read another answer.
 const CONCURRENT_LISTS: usize = 2;
-/// How often a list may start again because its revision was compacted away.
+/// How often a list may restart because its revision was compacted.
 const ATTEMPTS: usize = 5;
 
-/// What stops a page.
+/// Why a page failed.
 enum Stop {
-    /// The revision of the first page is gone.
+    /// The revision of the first page is compacted.
     Compacted,
-    /// The page exceeds what the client accepts.
+    /// The page exceeds the client's limit.
     TooLarge,
     Failed(Failure),
 }
 
 /// Everything below `prefix`, at one revision.
 ///
-/// A value that is too large by itself is a problem of its key, and its entry has an empty value, which is none that
-/// anything can be read from: the key is there, and must not be taken for a deleted one.
+/// A value that exceeds the limit by itself is a problem of its key, and its entry has an empty value, which never decodes: the
+/// key exists, and must not be taken for a deleted one.
 pub(super) async fn list(
     session: Session,
     prefix: &str,
@@ -68,7 +68,7 @@ pub(super) async fn list(
 async fn pages(session: &Session, prefix: &str, preview: Option<&dyn Preview>) -> Result<Snapshot, Stop> {
     let whole = Range { from: first_key(prefix), end: prefix_end(prefix) };
     let mut first = Pages::new(session, preview, 0);
-    // etcd answers with the revision it read, which pins the pages that follow.
+    // etcd's answer contains the revision, which all further pages use.
     let Some(from) = first.next(whole.from, &whole.end).await? else { return Ok(first.read) };
     let revision = first.read.revision;
     let rest = ranges(&Range { from, end: whole.end }, &kinds());
@@ -82,7 +82,7 @@ async fn pages(session: &Session, prefix: &str, preview: Option<&dyn Preview>) -
     Ok(snapshot)
 }
 
-/// The keys from one to before another, as etcd has them.
+/// A range of keys as in etcd.
 #[derive(Debug, PartialEq, Eq)]
 struct Range {
     from: Vec<u8>,
@@ -90,12 +90,12 @@ struct Range {
     end: Vec<u8>,
 }
 
-/// Where the keys of a type begin.
+/// The first keys of all types.
 fn kinds() -> Vec<Vec<u8>> {
     Kind::ALL.into_iter().map(|kind| Key::prefix(kind).into_bytes()).collect()
 }
 
-/// A range cut at some keys, in order.
+/// Splits a range at some keys, in order.
 fn ranges(range: &Range, cuts: &[Vec<u8>]) -> Vec<Range> {
     let is_within = |cut: &&Vec<u8>| **cut > range.from && (range.end == [0] || **cut < range.end);
     let cuts: BTreeSet<&Vec<u8>> = cuts.iter().filter(is_within).collect();
@@ -114,7 +114,7 @@ struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// Pages at one revision; with 0 at the one of the first page.
+    /// Pages at one revision; 0 is that of the first page.
     fn new(session: &'a Session, preview: Option<&'a dyn Preview>, revision: i64) -> Self {
         let read = Snapshot { revision, ..Snapshot::default() };
         Self { session, preview, kv: session.kv(), limit: FIRST_PAGE, read }
@@ -128,7 +128,7 @@ impl<'a> Pages<'a> {
         Ok(self.read)
     }
 
-    /// Reads the page that begins with this key. Where the next one begins, if there is one.
+    /// Reads the page that begins with this key. Returns the first key of the next one, if any.
     async fn next(&mut self, from: Vec<u8>, end: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
         let range = GetOptions::new().with_range(end).with_revision(self.read.revision);
         let mut page = loop {
@@ -143,7 +143,7 @@ impl<'a> Pages<'a> {
                 page => break page?,
             }
         };
-        // Step by step, for where one value is too large the next may be too.
+        // In steps, since the next value may be too large as well.
         let sizes = page.kvs().iter().map(|pair| pair.value().len());
         self.limit = next_limit(sizes, page.count()).min(self.limit * 10);
         if self.read.revision == 0 {
@@ -159,7 +159,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// How many keys to ask for next, by the sizes of the last values and the number of keys from the first of them on.
+/// The number of keys of the next page, from the sizes of the last values and the number of remaining keys.
 fn next_limit(sizes: impl ExactSizeIterator<Item = usize>, keys: i64) -> i64 {
     let count = sizes.len();
     let left = keys.saturating_sub(i64::try_from(count).unwrap_or(i64::MAX));
@@ -198,8 +198,8 @@ pub(super) fn entry(pair: etcd_client::KeyValue) -> Entry {
     Entry { key: key_text(key), value: Bytes::from(value), create_revision, mod_revision }
 }
 
-/// Contiv's keys are ASCII. Another one is kept readable, and is refused where keys are parsed. Different keys stay
-/// different: each byte that is no UTF-8 is a replacement character and the byte.
+/// Contiv's keys are ASCII. Other keys are made readable, and are rejected when parsed. Distinct keys stay distinct: each byte
+/// that is not UTF-8 becomes a replacement character and the byte.
 pub(super) fn key_text(key: Vec<u8>) -> String {
     String::from_utf8(key).unwrap_or_else(|error| {
         let mut text = String::new();
@@ -213,12 +213,12 @@ pub(super) fn key_text(key: Vec<u8>) -> String {
     })
 }
 
-/// The first key that may begin with `prefix`. etcd reads an empty key as none.
+/// The first possible key with `prefix`. etcd takes an empty key as none.
 pub(super) fn first_key(prefix: &str) -> Vec<u8> {
     if prefix.is_empty() { vec![0] } else { prefix.as_bytes().to_vec() }
 }
 
-/// The first key after all keys that begin with `prefix`. etcd reads a zero byte as "no end".
+/// The first key after all keys with `prefix`. etcd takes a zero byte as "no end".
 pub(super) fn prefix_end(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     while let Some(last) = end.pop() {

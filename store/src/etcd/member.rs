@@ -12,28 +12,28 @@ use super::{
 };
 use crate::StoreError;
 
-/// A member, and the connection to it that is in use.
+/// A member with its current connection.
 pub(super) struct Member {
     endpoint: String,
     access: Arc<EtcdAccess>,
-    /// Held while a connection is made, so that all who wait for it share one.
+    /// Locked while connecting, so that all waiting requests share the connection.
     session: Mutex<Option<Session>>,
     broken: BrokenFlag,
 }
 
 impl Member {
-    /// Nothing is sent here; a connection is made when it is needed.
+    /// Nothing is sent here; the connection is opened when needed.
     pub(super) fn new(endpoint: String, access: Arc<EtcdAccess>) -> Self {
         Self { endpoint, access, session: Mutex::default(), broken: BrokenFlag::default() }
     }
 
-    /// Whether the last thing known of it is that it was of no use.
+    /// True if the member failed last time.
     pub(super) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed)
     }
 
-    /// Makes a request. A member that wants a new login gets one, with what the files hold now, and is asked again,
-    /// once. After a failure the next request makes a new connection.
+    /// Makes a request. If the member requires a new login, logs in with the current files and repeats the request once. After
+    /// a failure the next request opens a new connection.
     pub(super) async fn ask<'r, T>(
         &self,
         request: impl Fn(Session) -> BoxFuture<'r, Result<T, Failure>>,

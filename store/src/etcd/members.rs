@@ -1,4 +1,4 @@
-//! Which member gets a request.
+//! Chooses the member for a request.
 
 use std::sync::{
     Arc,
@@ -12,11 +12,11 @@ use rand::Rng;
 use super::{access::EtcdAccess, failure::Failure, member::Member, session::Session};
 use crate::StoreError;
 
-/// The members of a cluster, and the one that answered last.
+/// The members of a cluster, and the preferred one, which answered last.
 pub(super) struct Members {
     /// At least one.
     members: Vec<Member>,
-    /// Any value will do, so no order with other memory is needed.
+    /// Any value is valid, so relaxed ordering is enough.
     preferred: AtomicUsize,
 }
 
@@ -33,16 +33,15 @@ impl Members {
         let access = Arc::new(access);
         let members =
             endpoints.iter().map(|endpoint| Member::new(endpoint.clone(), Arc::clone(&access))).collect();
-        // Many agents with one configuration spread over the members.
+        // Many agents with the same configuration are spread over the members.
         let preferred = AtomicUsize::new(rand::rng().random_range(0..endpoints.len()));
         Ok(Self { members, preferred })
     }
 
-    /// Asks the member that answered last, and the next when that one is of no use. Those that failed last time are
-    /// asked last.
+    /// Asks the member that answered last, and then the others. Members that failed last time come last.
     ///
     /// # Errors
-    /// What the first member that could be reached says; or, when none can, why each of them cannot.
+    /// That of the first member that could be reached; or, if none can, why each of them cannot.
     pub(super) async fn read<'r, T>(
         &self,
         request: impl Fn(Session) -> BoxFuture<'r, Result<T, Failure>>,
@@ -70,8 +69,8 @@ impl Members {
         Err(all_failed(failures))
     }
 
-    /// A member that answers. A write goes to one member only: when the answer is lost nobody knows whether it was
-    /// done, so it must not be sent to the next; and so it should not be sent to one that is known to be dead.
+    /// A member that answers. A write goes to one member only: if the answer is lost it is unknown whether it was done, so it
+    /// must not be sent to the next one; hence a dead member is avoided.
     pub(super) async fn reachable(&self) -> Result<&Member, StoreError> {
         if let [only] = self.members.as_slice() {
             return Ok(only);
@@ -81,8 +80,8 @@ impl Members {
     }
 }
 
-/// Whom to ask first, second, and so on: the preferred member, then those after it; broken ones last, and last of all the
-/// preferred one if it is broken, because it has just failed.
+/// The order of requests: the preferred member, then those after it; broken ones last, and at the very end the preferred one if
+/// it is broken, because it has just failed.
 fn order(preferred: usize, broken: &[bool]) -> Vec<usize> {
     let first = if broken[preferred] { preferred + 1 } else { preferred };
     let mut order: Vec<usize> = (first..broken.len()).chain(0..first).collect();

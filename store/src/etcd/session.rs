@@ -1,4 +1,4 @@
-//! A connection to one member, logged in.
+//! A logged-in connection to one member.
 
 use std::{
     sync::{
@@ -17,24 +17,24 @@ use super::{
 };
 use crate::StoreError;
 
-/// How long a member may take to show that it is of use: to let this client in, or to answer a read that costs next to
-/// nothing. One that is stopped or cut off is given up then, and the next is asked. An election takes a second or two.
+/// How long a member may take to prove itself: to accept this client, or to answer a cheap read. A stopped or partitioned one
+/// is given up then, and the next is asked. An election takes a second or two.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long one request may take. A page takes a hundredth of that.
+/// The timeout of one request. A page takes a hundredth of that.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Only while something is awaited. etcd closes connections that ping more often than its `--grpc-keepalive-min-time`,
-/// which is 5 s, or while nothing is awaited.
+/// Only while a request is pending. etcd closes connections that ping more often than its `--grpc-keepalive-min-time`, which is
+/// 5 s, or without a pending request.
 const PING_INTERVAL: Duration = Duration::from_secs(6);
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
-/// Pages are made smaller when they exceed it, and watch responses come in fragments that do not. What a hostile store
-/// can make this client hold at once, with a copy or two.
+/// Pages are made smaller when they exceed it, and watch responses arrive in fragments that do not. It limits how much memory a
+/// hostile store can take, with a copy or two.
 pub(super) const LARGEST_RESPONSE: usize = 16 << 20;
 
-/// How hyper and rustls say that the other side closed the connection.
+/// How hyper and rustls report a connection closed by the other side.
 const CLOSED: [&str; 4] = ["connection closed", "connection reset", "broken pipe", "received fatal alert"];
 
-/// Whether the connection to a member is of use; shared by all who use it.
+/// Set when the connection to a member has failed; shared by all its users.
 pub(super) type BrokenFlag = Arc<AtomicBool>;
 
 /// A connection to one member. Cheap to clone.
@@ -43,15 +43,15 @@ pub(super) struct Session {
     client: Client,
     endpoint: String,
     broken: BrokenFlag,
-    /// What became of requests for the progress of a watch, as one of the constants below: `etcd grpc-proxy` 3.4 ignores them.
+    /// Whether requests for a watch's progress are answered, as one of the constants below: `etcd grpc-proxy` 3.4 ignores them.
     progress: Arc<AtomicU8>,
 }
 
-/// Nothing is known of requests for progress.
+/// Unknown.
 const UNKNOWN: u8 = 0;
-/// The last one was not answered, as by a member that was busy.
+/// The last request was not answered, perhaps by a busy member.
 const MISSED: u8 = 1;
-/// Nor was the one before.
+/// The last two were not answered.
 const UNANSWERED: u8 = 2;
 /// One was answered.
 const ANSWERED: u8 = 3;
@@ -67,11 +67,11 @@ impl Session {
             .with_connect_timeout(CONNECT_TIMEOUT)
             .with_keep_alive(PING_INTERVAL, PING_TIMEOUT)
             .with_keep_alive_while_idle(false)
-            // A member that is cut off from the others ends its watches instead of showing the past.
+            // A member that loses its leader ends its watches instead of serving old data.
             .with_require_leader(true);
         let options = access.add_tls(options).await?;
         let scheme = if access.tls { "https" } else { "http" };
-        // One client for all members would spread its requests over the dead ones too.
+        // A single client for all members would use dead ones too.
         let client = Client::connect([format!("{scheme}://{endpoint}")], Some(options))
             .await
             .map_err(|error| access.unusable_files(&error))?;
@@ -91,7 +91,7 @@ impl Session {
                 Err(error) => return Err(self.failure(&access.login_action(), error).into()),
             }
         }
-        // A member answers this by itself, so it says only that this one can be reached.
+        // A member answers this without the others, so it shows only that this one can be reached.
         match self.probe(GetOptions::new().with_serializable()).await {
             Err(Failure::LoginRefused { action, reason }) if access.user.is_none() => {
                 let reason = format!("{reason}; it wants a user and a password");
@@ -101,8 +101,7 @@ impl Session {
         }
     }
 
-    /// Makes a read that costs next to nothing. An answer is an answer: what the user may not read here may be asked for
-    /// elsewhere.
+    /// Makes a cheap read. Any answer counts: the user may lack permission for this key.
     pub(super) async fn probe(&self, options: GetOptions) -> Result<(), Failure> {
         let mut kv = self.kv();
         let answer = timeout(PROBE_TIMEOUT, kv.get("/", Some(options.with_count_only()))).await;
@@ -128,7 +127,7 @@ impl Session {
         self.client.lease_client()
     }
 
-    /// Awaits the answer to one request, but not for ever.
+    /// Waits for the answer to one request, with a timeout.
     pub(super) async fn request<T>(
         &self,
         action: &str,
@@ -137,54 +136,54 @@ impl Session {
         self.answer(request).await?.map_err(|error| self.failure(action, error))
     }
 
-    /// As [`Session::request`], for callers that look at etcd's error themselves.
+    /// Like [`Session::request`], for callers that handle etcd's error themselves.
     pub(super) async fn answer<T>(&self, request: impl Future<Output = T>) -> Result<T, StoreError> {
         timeout(REQUEST_TIMEOUT, request).await.map_err(|_| self.late(REQUEST_TIMEOUT))
     }
 
-    /// Says that an answer did not come in time.
+    /// The error of a timeout.
     pub(super) fn late(&self, limit: Duration) -> StoreError {
         self.unavailable(format!("no answer within {limit:?}"))
     }
 
-    /// What an error of etcd means.
+    /// Classifies an error of etcd.
     pub(super) fn failure(&self, action: &str, error: Error) -> Failure {
         failure::map(&self.endpoint, action, error)
     }
 
-    /// Why this member is of no use at the moment.
+    /// The error of an unusable member.
     pub(super) fn unavailable(&self, reason: String) -> StoreError {
         StoreError::Unavailable { endpoint: self.endpoint.clone(), reason }
     }
 
-    /// Whether requests for the progress of a watch are answered; none if that is not known yet.
+    /// Whether requests for a watch's progress are answered; none if unknown.
     pub(super) fn answers_progress(&self) -> Option<bool> {
         answers_progress(self.progress.load(Ordering::Relaxed))
     }
 
-    /// Remembers that a request for progress was answered.
+    /// Records an answer to a request for progress.
     pub(super) fn progress_answered(&self) {
         self.progress.store(ANSWERED, Ordering::Relaxed);
     }
 
-    /// Remembers that a request for progress was not answered by a member that answers others.
+    /// Records that a request for progress was not answered by a member that answers others.
     pub(super) fn progress_unanswered(&self) {
         let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
         let _ = self.progress.fetch_update(set, get, |progress| Some(after_silence(progress)));
     }
 
-    /// Says that a watch was silent for so long while the member answers.
+    /// The error of a silent watch on a member that answers.
     pub(super) fn silent(&self, silence: Duration) -> StoreError {
         StoreError::Silent { endpoint: self.endpoint.clone(), silence }
     }
 
-    /// Whoever asks the member next gets a new connection, and asks the others first.
+    /// Marks the connection as broken: the next request opens a new one, and prefers other members.
     pub(super) fn give_up(&self) {
         self.broken.store(true, Ordering::Relaxed);
     }
 }
 
-/// What `progress` says of requests for it; nothing before two in a row were not answered, or one was.
+/// Interprets `progress`: unknown until two requests in a row were not answered, or one was.
 const fn answers_progress(progress: u8) -> Option<bool> {
     match progress {
         ANSWERED => Some(true),
@@ -193,12 +192,12 @@ const fn answers_progress(progress: u8) -> Option<bool> {
     }
 }
 
-/// What is known of requests for progress after another one was not answered.
+/// The next value of `progress` after an unanswered request.
 const fn after_silence(progress: u8) -> u8 {
     if progress == UNKNOWN || progress == ANSWERED { MISSED } else { UNANSWERED }
 }
 
-/// A member that does not accept a client only closes the connection; the reason may be lost on the way.
+/// A member that rejects a client only closes the connection; the reason may be lost.
 fn hint(mut error: StoreError, tls: bool) -> StoreError {
     if let StoreError::Unavailable { reason, .. } = &mut error
         && CLOSED.iter().any(|words| reason.contains(words))

@@ -1,4 +1,4 @@
-//! What changes after a revision, without a gap.
+//! Watches changes after a revision, without a gap.
 
 use std::{pin::pin, time::Duration};
 
@@ -23,25 +23,25 @@ use crate::{Batch, Change, Entry, Position, StoreError, WatchEvent, WatchStream}
 const DELETE: i32 = 1;
 /// The `watch_id` of an answer to a request for progress.
 const ALL_WATCHES: i64 = -1;
-/// A watch that says nothing for so long is asked whether it is alive,
+/// After so much silence a watch is asked for its progress,
 const PROGRESS_REQUEST_DELAY: Duration = Duration::from_secs(3);
-/// and is dead if it says nothing for so long again. A member that is busy takes a second or two.
+/// and counts as dead after so much more. A busy member takes a second or two.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-/// Where nobody has answered that question, as behind `etcd grpc-proxy`, it is opened again after so long.
+/// If such requests are never answered, as behind `etcd grpc-proxy`, the watch is opened again after this time.
 const ANSWER_TIMEOUT_WITHOUT_PROGRESS: Duration = Duration::from_secs(27);
-/// To a watch that lags etcd sends up to a thousand revisions as one response, in fragments. What is complete goes on when
-/// it has so many bytes.
+/// To a lagging watch etcd sends up to a thousand revisions in one response, in fragments. Complete revisions are delivered
+/// once they have so many bytes.
 const LARGEST_BATCH: usize = 4 << 20;
 
-/// Opens a watch on everything below `prefix` that changes after `position`.
+/// Opens a watch on all changes below `prefix` after `position`.
 pub(super) async fn watch(
     session: Session,
     prefix: &str,
     position: &Position,
 ) -> Result<WatchStream, Failure> {
     let revision = position.revision();
-    // One revision that the reader has already: after a compaction at the next one, etcd (3.4.23, for one) still takes a
-    // watch that begins there, but has forgotten what was deleted there. A watch that begins before is refused.
+    // Starts one revision early: after a compaction at the next one, etcd (3.4.23, for one) still accepts a watch from there,
+    // but has forgotten the deletions of that revision. A watch from an earlier one is refused.
     let responses = open(&session, prefix, position, revision.max(1)).await?;
     let watch = Watch {
         session,
@@ -87,7 +87,7 @@ async fn open(
         .ok_or_else(|| session.unavailable("the watch was closed before it began".to_owned()))?;
     refuse_canceled(session, prefix, &created, position.revision())?;
     let newest = created.header().map_or(0, ResponseHeader::revision);
-    // After it was opened: a store that is exchanged from now on ends the watch.
+    // After opening: a store that is replaced later ends the watch.
     history::confirm(session, prefix, position, newest).await?;
     Ok(responses)
 }
@@ -100,13 +100,13 @@ struct Watch {
     session: Session,
     prefix: String,
     responses: etcd_client::WatchStream,
-    /// What the reader had when the watch began; up to here there is nothing to tell.
+    /// The position of the reader when the watch began; changes up to here are not delivered.
     known: Position,
-    /// Whether it began there, and not after it.
+    /// Whether the watch began at that position, and not after it.
     begins_early: bool,
-    /// The newest one that the reader has.
+    /// The newest revision that was delivered.
     revision: i64,
-    /// The first events of a revision of which more are to come.
+    /// The first events of an incomplete revision.
     begun: Vec<PbEvent>,
 }
 
@@ -124,8 +124,8 @@ impl Watch {
             refuse_canceled(&self.session, &self.prefix, &response, self.revision)?;
             let response = response.0;
             if response.watch_id == ALL_WATCHES {
-                // It is alive. The revision means nothing: etcd before 3.4.25 and 3.5.8 sends it ahead of the changes
-                // up to it (etcd issue 15220), and a watch that begins after it would miss them.
+                // It is alive. The revision is ignored: etcd before 3.4.25 and 3.5.8 sends it ahead of the changes up to it
+                // (etcd issue 15220), and a watch that begins after it would miss them.
                 continue;
             }
             if response.events.is_empty() && events.is_empty() {
@@ -150,22 +150,22 @@ impl Watch {
         }
     }
 
-    /// Whether a change that the reader has already may still come.
+    /// True if a change that the reader has already may still come.
     fn is_at_start(&self) -> bool {
         self.begins_early && self.revision == self.known.revision()
     }
 
-    /// Leaves out the change that the reader has already: it was too large then, and is so again.
+    /// Skips the change that the reader has already: it was too large then, and is so again.
     async fn begin_later(&mut self) -> Result<(), StoreError> {
         self.begins_early = false;
-        // It has missed nothing if the revision before it is still there, which is confirmed too.
+        // Nothing was missed if the preceding revision still exists, which is confirmed too.
         self.responses = open(&self.session, &self.prefix, &self.known, self.known.revision() + 1).await?;
         Ok(())
     }
 
-    /// The next response, whatever it says. A member that is stopped, or cut off without a word, sends none.
+    /// The next response. A stopped or partitioned member sends none.
     ///
-    /// Time counts only while somebody waits here: a slow reader is no dead member.
+    /// Time counts only while the reader waits here: a slow reader does not make a dead member.
     async fn response(&mut self) -> Result<WatchResponse, StoreError> {
         let response = match timeout(PROGRESS_REQUEST_DELAY, self.responses.message()).await {
             Ok(response) => response,
@@ -173,7 +173,7 @@ impl Watch {
         };
         match response {
             Ok(Some(response)) => {
-                // A change that comes meanwhile is no answer.
+                // A concurrent change is not the answer.
                 if response.watch_id() == ALL_WATCHES {
                     self.session.progress_answered();
                 }
@@ -187,8 +187,8 @@ impl Watch {
         }
     }
 
-    /// The first response after a request for progress. A member of which it is not known whether it answers such requests
-    /// is asked for something else too; one that answered none before may answer this one.
+    /// The first response after a request for progress. A member that may not answer such requests gets another request too;
+    /// one that never answered may answer this one.
     async fn ask_for_progress(&mut self) -> Result<Result<Option<WatchResponse>, Error>, StoreError> {
         let session = self.session.clone();
         let answers_progress = session.answers_progress();
@@ -221,7 +221,7 @@ impl Watch {
     }
 }
 
-/// Takes out what must wait for the next fragment: all, or if that is much, the newest revision.
+/// Takes out the events that must wait for the next fragment: all, or if there are many, those of the newest revision.
 fn unfinished(events: &mut Vec<PbEvent>) -> Vec<PbEvent> {
     let size = |event: &PbEvent| event.kv.as_ref().map_or(0, |pair| pair.key.len() + pair.value.len());
     if events.iter().map(size).sum::<usize>() < LARGEST_BATCH {

@@ -1,4 +1,4 @@
-//! What is told of an outage: each cause once, and at times that it still lasts.
+//! Reports of an outage: each cause once, and reminders while it lasts.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -6,29 +6,29 @@ use tokio::time::Instant;
 
 use crate::Backoff;
 
-/// How long after its begin an outage is told of again. Each further pause is twice as long as the one before.
+/// When the first reminder follows. Each further pause is twice as long as the one before.
 const FIRST_REMINDER: Duration = Duration::from_secs(60);
 /// The longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// How many causes of one outage are told.
+/// How many causes of one outage are reported.
 const MAX_REPORTED_CAUSES: usize = 8;
 
-/// A time in which the store cannot be followed.
+/// A period in which the store cannot be followed.
 #[derive(Debug)]
 pub(super) struct Outage {
     since: Instant,
-    /// What was told, without digits: those are ports, times and the like.
+    /// The reported causes, without digits: those are ports, times and the like.
     causes: BTreeSet<String>,
     reminders: Backoff,
     next_reminder: Instant,
 }
 
-/// What is to be told after a failed attempt.
+/// What to report after a failed attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Report {
-    /// A cause that was not told yet.
+    /// A new cause.
     Cause,
-    /// That it has lasted so long.
+    /// A reminder, with the duration.
     Lasts(Duration),
     Nothing,
 }
@@ -40,7 +40,7 @@ impl Outage {
         Self { since: now, causes: BTreeSet::new(), reminders, next_reminder }
     }
 
-    /// Notes why an attempt has failed.
+    /// Records the cause of a failed attempt.
     pub(super) fn add(&mut self, reason: &str, now: Instant) -> Report {
         let cause = reason.chars().filter(|c| !c.is_ascii_digit()).collect();
         if self.causes.len() < MAX_REPORTED_CAUSES && self.causes.insert(cause) {

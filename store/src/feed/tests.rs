@@ -1,4 +1,4 @@
-//! The test plays the store: it answers each request of the feed as it likes.
+//! The test plays the store: it answers the requests of the feed.
 
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ async fn problem_of_key_ends_with_next_change_of_key() {
 async fn lost_watch_goes_on_where_it_was_and_is_reported_once() {
     let (mut stage, watch) = Stage::watching().await;
     watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
-    // Nothing changed, but the store is further: this is where the next watch begins.
+    // Nothing changed, but the store advanced: the next watch begins here.
     watch.send(Ok(WatchEvent::Changed(Batch { revision: 9, changes: vec![] }))).unwrap();
     watch.send(Err(lost())).unwrap();
     assert_eq!(stage.next().await, FeedEvent::Changed(batch(6)));
@@ -274,7 +274,7 @@ async fn slow_receiver_holds_feed_back_and_loses_nothing() {
 async fn delivery_carries_the_time_the_store_said_it() {
     let (mut stage, watch) = Stage::watching().await;
     let start = Instant::now();
-    // One more than there is room for: the feed has read it, and holds it.
+    // One more than fits: the feed has read it, and waits.
     for revision in 0..=CAPACITY {
         tokio::time::sleep(Duration::from_secs(1)).await;
         watch.send(Ok(WatchEvent::Changed(batch(6 + i64::try_from(revision).unwrap())))).unwrap();
@@ -318,7 +318,7 @@ async fn renewal_without_answer_ends_with_the_outage_or_a_list() {
     stage.handle.request_renewal();
     stage.refuse_watch(lost()).await;
     assert_eq!(stage.next().await, down());
-    // Asked for while it waits, it is tried at once.
+    // A request while it waits causes an immediate attempt.
     stage.handle.request_renewal();
     let _watch = stage.answer_watch(5).await;
     assert_eq!(stage.next().await, FeedEvent::Up, "one for both");
@@ -344,7 +344,7 @@ async fn changes_of_many_bytes_wait_at_store_and_not_here() {
     for (revision, mebibytes) in (6..).zip(sizes) {
         watch.send(Ok(WatchEvent::Changed(large(revision, mebibytes)))).unwrap();
     }
-    // What waits before each is taken: never more than 16 MiB, except one alone.
+    // The bytes that wait before each is taken: never more than 16 MiB, except a single one.
     let waits = [3, 3, 2, 1, 1, 4, 3, 2, 1, 1];
     for ((revision, mebibytes), waiting) in (6..).zip(sizes).zip(waits) {
         tokio::time::sleep(Duration::from_millis(10)).await;

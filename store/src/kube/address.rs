@@ -1,23 +1,23 @@
-//! Where the API server is, and who the client is there: a kubeconfig, or the pod that it runs in.
+//! The address of the API server and the client's identity: a kubeconfig, or the service account of a pod.
 
 use std::{fmt, path::PathBuf};
 
 /// How to find the API server, as in the URL `kube:[PATH][?context=NAME][&pods=all]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KubeAddress {
-    /// The kubeconfig. None: within a pod its service account, elsewhere `$KUBECONFIG` or `~/.kube/config`.
+    /// The kubeconfig. None: the service account within a pod, otherwise `$KUBECONFIG` or `~/.kube/config`.
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig. None: its current one.
     pub context: Option<String>,
-    /// Whether an agent wants the pods of the cluster too. Only the weights that they are annotated with need that.
+    /// Whether an agent reads the pods of the cluster too. Only weights in their annotations need that.
     pub pods: bool,
 }
 
 impl KubeAddress {
-    /// Reads what follows `kube:` in a URL.
+    /// Parses the part after `kube:` in a URL.
     ///
     /// # Errors
-    /// What is wrong with it, and what would be right.
+    /// What is wrong with it, and what would be valid.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         let mut address =

@@ -1,4 +1,4 @@
-//! A client of one API server: connections, credentials, time limits.
+//! A client of one API server: connections, credentials, timeouts.
 
 use std::{env, pin::Pin, sync::Arc, time::Duration};
 
@@ -19,25 +19,25 @@ use super::{
 use crate::{StoreError, certificate::version_problem};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long the API server may take to begin an answer, and to send the whole of a page.
+/// How long the API server may take to begin an answer, and to send a whole page.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// A connection on which nothing is heard is probed, and given up after as much again: a watch says nothing for long.
+/// A silent connection is probed after this time, and given up after as much again: a watch may be silent for long.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(3);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// The most that is read of one page. One of 500 pods has about 10 MiB.
+/// The limit of one page. A page of 500 pods has about 10 MiB.
 const LARGEST_PAGE: u64 = 256 << 20;
 /// Set within a pod.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 
-/// What an answer is read from.
+/// The body of an answer, line by line.
 pub(super) type ResponseBody = Pin<Box<dyn AsyncBufRead + Send>>;
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Client {
     client: kube::Client,
-    /// As errors call it.
+    /// The endpoint's name in errors.
     pub(super) endpoint: Arc<str>,
 }
 
@@ -68,7 +68,7 @@ impl Client {
         Ok(Self { client, endpoint })
     }
 
-    /// Asks for `path_and_query`, and returns the answer as soon as it begins.
+    /// Requests `path_and_query`, and returns the answer as soon as it begins.
     pub(super) async fn get(&self, resource: &str, path_and_query: &str) -> Result<ResponseBody, Failure> {
         let request = http::Request::get(path_and_query)
             .header(http::header::ACCEPT, "application/json")
@@ -110,7 +110,7 @@ async fn config(address: &KubeAddress) -> Result<Config, String> {
     Config::from_kubeconfig(&options).await.map_err(|error| chain(&error))
 }
 
-/// As `kube` puts a client together, but with connections that notice when the other side is gone.
+/// The middleware of `kube`'s own client, but with connections that notice when the other side is gone.
 fn stack(config: &Config) -> Result<kube::Client, kube::Error> {
     let mut connector = legacy::connect::HttpConnector::new();
     connector.enforce_http(false);

@@ -1,4 +1,4 @@
-//! What an error of the client means.
+//! Classifies errors of the client.
 
 use std::error::Error;
 
@@ -6,13 +6,13 @@ use kube::core::Status;
 
 use crate::StoreError;
 
-/// What may be missing when a request is refused.
+/// A hint about missing permissions.
 const RIGHTS: &str = "the role of this client needs the verbs list and watch on it";
 
 /// Why a request failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The versions asked for are gone: HTTP 410, or `Expired`.
+    /// The requested version is gone: HTTP 410, or `Expired`.
     Gone,
     Store(StoreError),
 }
@@ -23,12 +23,12 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// Whether the API server says that it no longer has a version.
+/// True if the API server no longer has a version.
 pub(super) fn is_gone(status: &Status) -> bool {
     status.code == 410 || status.reason == "Expired" || status.reason == "Gone"
 }
 
-/// What an error of a request for `resource` means.
+/// Classifies the error of a request for `resource`.
 pub(super) fn of(endpoint: &str, resource: &str, error: &kube::Error) -> Failure {
     let kube::Error::Api(status) = error else {
         return Failure::Store(unavailable(endpoint, chain(error)));
@@ -41,7 +41,7 @@ pub(super) fn of(endpoint: &str, resource: &str, error: &kube::Error) -> Failure
         401 => "is its token or certificate still good?",
         403 => RIGHTS,
         404 => "contiv needs Kubernetes 1.21 or later",
-        // Overloaded, starting, stopping, or a fault of its own: it may pass.
+        // Overloaded, starting, stopping, or an internal error: it may pass.
         _ => return Failure::Store(unavailable(endpoint, said)),
     };
     let action = format!("read {resource}");
@@ -52,7 +52,7 @@ pub(super) fn unavailable(endpoint: &str, reason: impl Into<String>) -> StoreErr
     StoreError::Unavailable { endpoint: endpoint.to_owned(), reason: reason.into() }
 }
 
-/// An error with its causes, which most of the client's errors keep to themselves.
+/// An error with its causes, which most of the client's errors do not print.
 pub(super) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! The watches of all types as one stream.
+//! Merges the watches of all types into one stream.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -15,10 +15,9 @@ use super::{
 };
 use crate::{Batch, Change, Problem, StoreError, WatchEvent, WatchStream};
 
-/// How many events become one batch, if they are there.
+/// How many available events become one batch.
 const LARGEST_BATCH: usize = 256;
-/// How long the first events of watches are awaited. That the API server no longer has a version is the first event of an
-/// answer that begins well.
+/// How long to wait for the first events of watches. An expired version is reported as the first event of a successful answer.
 const FIRST_EVENTS_TIMEOUT: Duration = Duration::from_millis(200);
 
 type EventStream = SelectAll<BoxStream<'static, Result<ResourceEvent, StoreError>>>;
@@ -28,19 +27,19 @@ pub(super) struct FollowStream {
     prefix: String,
     versions: Versions,
     tracks: Arc<WatchProgress>,
-    /// What comes next, before anything is read.
+    /// Output that is ready, before anything is read.
     waiting: VecDeque<Output>,
     has_failed: bool,
 }
 
-/// What is to be told.
+/// The output of the stream.
 enum Output {
-    /// Some changes. They have a revision when they are told: of those nobody was told of nobody needs one.
+    /// Some changes. They get their revision when they are delivered.
     Changes {
         changes: Vec<Change>,
-        /// Each key that changed, with what is wrong with it.
+        /// Each changed key, with its problems.
         news: Vec<(String, Vec<Problem>)>,
-        /// How far each type is then.
+        /// The versions of all types after the changes.
         versions: Versions,
     },
     Problems(Vec<Problem>),
@@ -48,7 +47,7 @@ enum Output {
 }
 
 impl FollowStream {
-    /// What these watches say of keys that begin with `prefix`; they have begun at `versions`.
+    /// The merged watches for keys with `prefix`; they began at `versions`.
     pub(super) fn new(
         watches: Vec<Watch>,
         prefix: &str,
@@ -66,10 +65,10 @@ impl FollowStream {
         }
     }
 
-    /// Waits for what the watches say at once.
+    /// Waits for the immediate events of the watches.
     ///
     /// # Errors
-    /// When one of them fails at once: then it has not begun.
+    /// When one of them fails immediately: then the stream has not begun.
     pub(super) async fn after_first_events(mut self) -> Result<Self, StoreError> {
         let deadline = Instant::now() + FIRST_EVENTS_TIMEOUT;
         while let Ok(Some(happened)) = timeout_at(deadline, self.events.next()).await {
@@ -94,7 +93,7 @@ impl FollowStream {
     fn events(self) -> impl Stream<Item = Result<WatchEvent, StoreError>> + Send {
         stream::unfold(self, async |mut follow| {
             while follow.waiting.is_empty() && !follow.has_failed {
-                // Nothing to watch is no reason to end.
+                // Without watches the stream stays open.
                 let Some(happened) = follow.events.next().await else {
                     return std::future::pending().await;
                 };
@@ -135,7 +134,7 @@ impl FollowStream {
                 }
             }
         }
-        // Without changes it says how far everything has been told.
+        // Without changes it reports progress.
         self.waiting.push_back(Output::Changes { changes, news, versions: self.versions.clone() });
         self.has_failed = failure.is_some();
         self.waiting.extend(failure.map(Output::Failure));
@@ -150,7 +149,7 @@ fn into_change(change: WatchChange) -> (Change, Vec<Problem>) {
     let key = received.key.clone();
     match received.into_entry() {
         (Some(entry), problems) => (Change::Put(entry), problems),
-        // It may have been something that is stored before.
+        // It may have been a stored object before.
         (None, _) => (Change::Delete { key }, Vec::new()),
     }
 }

@@ -1,8 +1,7 @@
-//! Whether the API server still has the history that a reader has followed.
+//! Checks that the API server still has the history that a reader has followed.
 //!
-//! An API server whose etcd was restored from a backup, or exchanged, says nothing of it: to a watch from a version that it
-//! has not reached yet it sends nothing at all. So its version is compared with that of the reader, and what the reader saw
-//! last is read again.
+//! An API server whose etcd was restored from a backup, or replaced, does not report it: to a watch from a future version it
+//! sends nothing. So its version is compared with that of the reader, and the reader's last objects are read again.
 
 use contiv_proto::Key;
 
@@ -15,13 +14,13 @@ use super::{
 };
 use crate::{Position, StoreError};
 
-/// Fails if the newest version of a type is older than that of the reader.
+/// Fails if the newest version of a type is older than the reader's.
 pub(super) async fn confirm_version(
     client: &Client,
     resource: &Resource,
     version: &str,
 ) -> Result<(), Failure> {
-    // One that is no number cannot be compared.
+    // A version that is not a number cannot be compared.
     let Ok(requested) = version.parse::<i64>() else { return Ok(()) };
     match newest_version(client, resource).await?.parse::<i64>() {
         Ok(newest) if newest < requested => Err(StoreError::Rewound { requested, newest }.into()),
@@ -29,8 +28,7 @@ pub(super) async fn confirm_version(
     }
 }
 
-/// Fails if the object that the reader saw written last, or the one that it saw deleted last, was not so at the versions of
-/// the reader.
+/// Fails if the object that the reader saw written last, or deleted last, differs at the versions of the reader.
 pub(super) async fn confirm(
     client: &Client,
     resources: &[Resource],
@@ -43,7 +41,7 @@ pub(super) async fn confirm(
         let Ok(Some(key)) = Key::parse(path) else { continue };
         let followed = resources.iter().find(|resource| resource.kind == key.kind());
         let Some((resource, version)) = followed.zip(versions.get(&key.kind())) else { continue };
-        // What is still so has not been otherwise. Else it may have changed since, and the past is asked for.
+        // If it is unchanged now, it was so then. Otherwise it may have changed since, and the old version is read.
         if object_version(client, resource, &key, None).await? == expected {
             continue;
         }

@@ -1,4 +1,4 @@
-//! A list of one type, in pages.
+//! Lists one type, in pages.
 
 use std::fmt::Write;
 
@@ -17,8 +17,8 @@ use crate::{Entry, Problem, StoreError};
 
 /// Objects per page, as in client-go.
 const PAGE: u32 = 500;
-/// How often pages are asked for. Between two of them the version of the first may be gone; after that everything is
-/// asked for at once.
+/// How often a list is tried in pages. The first page's version may expire between two pages; after the last attempt everything
+/// is requested at once.
 const ATTEMPTS: usize = 3;
 
 /// All objects of one type, at one version.
@@ -44,7 +44,7 @@ struct PageMetadata {
     next: String,
 }
 
-/// Everything there is of a resource. Each page is reduced to what is kept before the next is asked for.
+/// All objects of a resource. Each page is reduced to what is kept before the next is requested.
 pub(super) async fn list(client: &Client, resource: &Resource) -> Result<ResourceList, StoreError> {
     for attempt in 0..=ATTEMPTS {
         let limit = if attempt < ATTEMPTS { PAGE } else { 0 };
@@ -83,7 +83,7 @@ pub(super) async fn newest_version(client: &Client, resource: &Resource) -> Resu
     Ok(metadata.resource_version)
 }
 
-/// The version that an object has now, or had at a version of its type; none if it is not there.
+/// The version of an object now, or at a version of its type; none if it does not exist.
 pub(super) async fn object_version(
     client: &Client,
     resource: &Resource,
@@ -106,7 +106,7 @@ pub(super) async fn object_version(
     Ok(listed.entries.first().map(|entry| entry.mod_revision))
 }
 
-/// Adds one page, and returns what to ask the next one with.
+/// Adds one page, and returns the token for the next one.
 fn add_page(resource: &Resource, page: &[u8], listed: &mut ResourceList) -> Result<String, String> {
     let Page { metadata, items } = serde_json::from_slice(page).map_err(|error| error.to_string())?;
     for item in items.into_iter().flatten() {
@@ -133,10 +133,10 @@ fn query(resource: &Resource, limit: u32, next: &str) -> String {
     query
 }
 
-/// What RFC 3986 calls unreserved stays as it is.
+/// RFC 3986's unreserved characters are not escaped.
 const RESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Text as part of a query.
+/// Escapes text for a query.
 pub(super) fn escape(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, &RESERVED)
 }

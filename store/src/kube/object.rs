@@ -1,4 +1,4 @@
-//! From what the API server sends to what is stored.
+//! Converts objects of the API server into stored ones.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -8,14 +8,14 @@ use serde::{Deserialize, de::IgnoredAny};
 
 use crate::{Entry, Problem, manifest};
 
-/// Annotations that contiv, or Contiv, knows. All others are dead weight: one of them holds the whole object again.
+/// Annotations that contiv, or Contiv, uses. All others are dropped: one of them repeats the whole object.
 const ANNOTATIONS: [&str; 3] = ["contiv.io/", "contivpp.io/", LAST_CHANGE_TRIGGER_TIME];
-/// On the Endpoints by which components elect a leader: they change every two seconds and are no endpoints.
+/// Marks Endpoints used for leader election: they change every two seconds and are no endpoints.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
-/// Those of components too old to annotate them; Contiv's reflector knew them by name.
+/// Those of components too old for the annotation; Contiv's reflector knew them by name.
 const ELECTIONS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 
-/// An object, or as much as can be told of it.
+/// An object, or the identity of an unusable one.
 #[derive(Debug)]
 pub(super) struct ReceivedObject {
     /// Its full key.
@@ -25,25 +25,25 @@ pub(super) struct ReceivedObject {
     pub(super) value: Value,
 }
 
-/// What there is to store of an object.
+/// The stored form of an object.
 #[derive(Debug, PartialEq)]
 pub(super) enum Value {
     Good(Bytes),
-    /// It cannot be used.
+    /// It is not usable.
     Bad(Vec<Problem>),
-    /// It is nothing that is stored.
+    /// It is not stored.
     None,
 }
 
 impl ReceivedObject {
-    /// As an entry; none if it is nothing that is stored. What cannot be used has an empty value.
+    /// The entry; none if it is not stored. An unusable object has an empty value.
     pub(super) fn into_entry(self) -> (Option<Entry>, Vec<Problem>) {
         let (value, problems) = match self.value {
             Value::Good(value) => (value, Vec::new()),
             Value::Bad(problems) => (Bytes::new(), problems),
             Value::None => return (None, Vec::new()),
         };
-        // Kubernetes does not say at which version an object came to be.
+        // Kubernetes has no version of an object's creation.
         let mod_revision = self.version.parse().unwrap_or(0);
         (Some(Entry { key: self.key, value, create_revision: 0, mod_revision }), problems)
     }
@@ -66,7 +66,7 @@ struct Metadata<'a> {
     annotations: Option<BTreeMap<Cow<'a, str>, IgnoredAny>>,
 }
 
-/// The `resourceVersion` of an object of whatever type, as a bookmark has it.
+/// The `resourceVersion` of an object of any type, as in a bookmark.
 ///
 /// # Errors
 /// When it has none.
@@ -78,7 +78,7 @@ pub(super) fn version_of(json: &str) -> Result<String, String> {
 /// Reads one object.
 ///
 /// # Errors
-/// When it cannot even be told which object it is.
+/// When the object cannot be identified.
 pub(super) fn receive(kind: Kind, json: &str) -> Result<ReceivedObject, String> {
     let Head { metadata } = serde_json::from_str(json).map_err(|error| error.to_string())?;
     let namespace = if kind.is_namespaced() { metadata.namespace.as_str() } else { "" };
@@ -100,7 +100,7 @@ fn value(kind: Kind, key: &str, json: &str) -> Value {
     };
     lighten(&mut object);
     match object.encode() {
-        // Without the room that the writer left at the end.
+        // Without the writer's spare capacity.
         Ok(value) => Value::Good(Bytes::from(value.into_boxed_slice())),
         Err(error) => Value::Bad(vec![Problem {
             source: key.to_owned(),
@@ -111,7 +111,7 @@ fn value(kind: Kind, key: &str, json: &str) -> Value {
     }
 }
 
-/// Drops what nobody reads, so that no change of it is one.
+/// Drops unused fields, so that their changes do not count.
 fn lighten(object: &mut Object) {
     let keep_known = |annotations: &mut BTreeMap<String, String>| {
         annotations.retain(|name, _| ANNOTATIONS.iter().any(|known| name.starts_with(known)));

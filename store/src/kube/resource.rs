@@ -1,19 +1,19 @@
-//! What is read of a cluster, and where the API server has it.
+//! The resources that are read, and their paths at the API server.
 
 use contiv_proto::{Key, Kind};
 
-/// One type of object at the API server, or some of its objects.
+/// One type of objects at the API server, or some of its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Resource {
     pub(super) kind: Kind,
-    /// Its place at the API server.
+    /// The path at the API server.
     pub(super) path: &'static str,
-    /// Which of them, as `fieldSelector` says it. Empty: all.
+    /// A `fieldSelector`. Empty: all.
     pub(super) selector: String,
 }
 
 impl Resource {
-    /// None for what Kubernetes does not have.
+    /// None for types that Kubernetes does not have.
     fn of(kind: Kind) -> Option<Self> {
         let path = match kind {
             Kind::Pod => "/api/v1/pods",
@@ -27,13 +27,13 @@ impl Resource {
         Some(Self { kind, path, selector: String::new() })
     }
 
-    /// Whether objects of this type can have keys that begin with `prefix`.
+    /// True if objects of this type can have keys with `prefix`.
     pub(super) fn meets(&self, prefix: &str) -> bool {
         let own = Key::prefix(self.kind);
         own.starts_with(prefix) || prefix.starts_with(&own)
     }
 
-    /// Where its objects of one namespace are; of a type that has none, all of them.
+    /// The path of its objects in one namespace; for a cluster-scoped type, all of them.
     pub(super) fn path_of(&self, namespace: &str) -> String {
         match self.path.rsplit_once('/') {
             Some((root, plural)) if !namespace.is_empty() => {
@@ -43,17 +43,17 @@ impl Resource {
         }
     }
 
-    /// As RBAC calls it, for errors.
+    /// The name in RBAC, for errors.
     pub(super) fn name(&self) -> &'static str {
         self.path.rsplit('/').next().unwrap_or(self.path)
     }
 }
 
-/// How much of a cluster to read.
+/// The resources of a cluster to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope(Vec<Resource>);
 
-/// In the order in which they are listed: a service before its endpoint slices.
+/// The order of lists: a service before its endpoint slices.
 const ORDER: [Kind; 6] =
     [Kind::Namespace, Kind::Node, Kind::Pod, Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
 
@@ -63,10 +63,10 @@ impl Scope {
         Self(ORDER.into_iter().filter_map(Resource::of).collect())
     }
 
-    /// What the agent of a node needs: services, endpoint slices, its own Node object, and pods if `pods` says so.
+    /// The resources of a node's agent: services, endpoint slices, its own Node object, and pods if `pods`.
     ///
-    /// `Endpoints` are left out: whatever has any has endpoint slices too, by Kubernetes' own mirroring. What other
-    /// nodes and their pods say of themselves changes often and decides nothing here, but for the weights of pods.
+    /// `Endpoints` are left out: Kubernetes mirrors all of them to endpoint slices. Other nodes and pods change often and have
+    /// no effect here, except for the weights of pods.
     pub fn node(name: &str, pods: bool) -> Self {
         let is_needed = |resource: &Resource| match resource.kind {
             Kind::Node | Kind::Service | Kind::EndpointSlice => true,

@@ -1,4 +1,4 @@
-//! Which versions a revision stands for.
+//! Maps revisions to the versions of each type.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,10 +10,10 @@ use crate::{Problem, StoreError};
 /// The API server's `resourceVersion` of each type.
 pub(super) type Versions = BTreeMap<Kind, String>;
 
-/// How many revisions of one prefix are remembered. A watch begins where the one before was, or a change or two earlier.
+/// How many revisions of one prefix are remembered. A watch begins at the end of the previous one, or a change or two earlier.
 const MAX_REVISIONS: usize = 16;
 
-/// What was listed and watched so far.
+/// The progress of lists and watches.
 #[derive(Debug, Default)]
 pub(super) struct WatchProgress(Mutex<State>);
 
@@ -23,19 +23,19 @@ struct State {
     tracks: BTreeMap<String, PrefixProgress>,
 }
 
-/// How far those who follow one prefix are.
+/// The progress of one prefix.
 #[derive(Debug, Default)]
 struct PrefixProgress {
     /// The newest last.
     revisions: VecDeque<(i64, Versions)>,
-    /// What cannot be used now, by key.
+    /// Unusable objects, by key.
     problems: BTreeMap<String, Vec<Problem>>,
-    /// The revision of the last list, until it is followed.
+    /// The revision of the last list, until it is watched.
     listed: Option<i64>,
 }
 
 impl WatchProgress {
-    /// A revision for what was just listed.
+    /// A new revision for a list.
     pub(super) fn begin(&self, prefix: &str, versions: Versions, problems: &[Problem]) -> i64 {
         let mut state = self.0.lock();
         let track = state.tracks.entry(prefix.to_owned()).or_default();
@@ -48,15 +48,15 @@ impl WatchProgress {
         revision
     }
 
-    /// Whether this is the first time that the revision of the last list is followed.
+    /// True if the revision of the last list is watched for the first time.
     pub(super) fn is_just_listed(&self, prefix: &str, revision: i64) -> bool {
         let mut state = self.0.lock();
         let track = state.tracks.get_mut(prefix);
         track.is_some_and(|track| track.listed.take() == Some(revision))
     }
 
-    /// A revision for what has just come to be, and what cannot be used from now on, if that is more than before: `news`
-    /// has each key that changed, with what is wrong with it.
+    /// A new revision for changes, with the complete list of problems if there are new ones: `news` has each changed key with
+    /// its problems.
     pub(super) fn advance(
         &self,
         prefix: &str,
@@ -77,10 +77,10 @@ impl WatchProgress {
         (state.push(prefix, versions), problems)
     }
 
-    /// What a revision of this prefix stands for.
+    /// The versions of a revision of this prefix.
     ///
     /// # Errors
-    /// When it is not remembered: list again.
+    /// When it is no longer remembered: list again.
     pub(super) fn versions(&self, prefix: &str, revision: i64) -> Result<Versions, StoreError> {
         let state = self.0.lock();
         let remembered = state.tracks.get(prefix).map(|track| &track.revisions);

@@ -1,4 +1,4 @@
-//! The watch of one type: requests that each end after some minutes, put together.
+//! The watch of one type: a sequence of requests that each end after some minutes.
 
 use std::{fmt::Write, time::Duration};
 
@@ -19,43 +19,43 @@ use super::{
 };
 use crate::StoreError;
 
-/// How long the API server is asked to keep one request, from half of this up; as in client-go, so that the connections
-/// to one of several servers are spread anew at times.
+/// The requested duration of one request, from half of this up; as in client-go, so that connections are redistributed over
+/// several servers from time to time.
 const WATCH_TIMEOUT_SECONDS: u64 = 600;
-/// A watch that says nothing for so long is opened anew, in case the server has forgotten it. Most send a bookmark each
-/// minute; one whose etcd does not say how far a quiet type is (3.4) has none to send.
+/// A silent watch is opened again after this time, in case the server has forgotten it. Most send a bookmark each minute; with
+/// etcd 3.4 a quiet type has none.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 1200 } else { 150_000 });
-/// A request that ends sooner than this and without a word is a failure, lest it be made again without pause.
+/// A request that ends sooner and without an event is a failure, so that it is not repeated without pause.
 const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);
-/// The most that is read of one event.
+/// The limit of one event.
 const LARGEST_EVENT: u64 = 16 << 20;
 
-/// What happened to one type.
+/// An event of one type.
 #[derive(Debug)]
 pub(super) struct ResourceEvent {
     pub(super) resource: Resource,
-    /// The version up to which everything has been told.
+    /// The version up to which everything has been delivered.
     pub(super) version: String,
     pub(super) change: Option<WatchChange>,
 }
 
-/// What happened to one object.
+/// A change of one object.
 #[derive(Debug)]
 pub(super) enum WatchChange {
     Put(ReceivedObject),
     Delete { key: String },
 }
 
-/// A watch of one type that is under way.
+/// A running watch of one type.
 pub(super) struct Watch {
     client: Client,
     resource: Resource,
     version: String,
-    /// The store's, for errors.
+    /// The store's revision, for errors.
     revision: i64,
     answer: ResponseBody,
     opened: Instant,
-    /// Whether anything came since then.
+    /// Whether anything arrived since then.
     has_spoken: bool,
 }
 
@@ -68,7 +68,7 @@ struct Line<'a> {
 }
 
 impl Watch {
-    /// Begins to watch what happens after `version`.
+    /// Starts a watch after `version`.
     pub(super) async fn open(
         client: Client,
         resource: Resource,
@@ -80,7 +80,7 @@ impl Watch {
         Ok(Self { client, resource, version, revision, answer, opened: Instant::now(), has_spoken: false })
     }
 
-    /// What happens, until something fails.
+    /// The events, until something fails.
     pub(super) fn into_stream(self) -> impl Stream<Item = Result<ResourceEvent, StoreError>> + Send {
         stream::unfold(Some(self), async |watch| {
             let mut watch = watch?;
@@ -107,8 +107,8 @@ impl Watch {
         }
     }
 
-    /// Asks for what happens after the version that was reached. The API server answers that from its cache; where its etcd does not
-    /// answer, whether it still has this version is asked again the next time.
+    /// Requests the events after the current version. The API server answers from its cache; if its etcd does not answer, the
+    /// version is checked the next time.
     async fn renew(&mut self) -> Result<(), Failure> {
         self.answer = request(&self.client, &self.resource, &self.version).await?;
         match confirm_version(&self.client, &self.resource, &self.version).await {
@@ -117,7 +117,7 @@ impl Watch {
         }
     }
 
-    /// The next line; none when the request is over, or has said nothing for long.
+    /// The next line; none when the request ends, or was silent for long.
     async fn line(&mut self) -> Result<Option<String>, StoreError> {
         let failed = |reason: String| unavailable(&self.client.endpoint, reason);
         let mut line = String::new();
@@ -176,7 +176,7 @@ async fn request(client: &Client, resource: &Resource, version: &str) -> Result<
     client.get(resource.name(), &query).await
 }
 
-/// What a failure means for a watch from this revision of the store.
+/// The error of a watch from this revision of the store.
 pub(super) fn error_of(failure: Failure, revision: i64) -> StoreError {
     match failure {
         Failure::Gone => gone(revision),
@@ -184,7 +184,7 @@ pub(super) fn error_of(failure: Failure, revision: i64) -> StoreError {
     }
 }
 
-/// The API server no longer has what happened since this revision.
+/// The API server no longer has the events since this revision.
 const fn gone(revision: i64) -> StoreError {
     StoreError::Compacted { requested: revision, oldest: revision + 1 }
 }

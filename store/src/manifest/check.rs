@@ -1,4 +1,4 @@
-//! What an API server checks in the fields that contiv uses.
+//! An API server's checks of the fields that contiv uses.
 
 use std::{fmt::Arguments, net::IpAddr};
 
@@ -6,12 +6,12 @@ use contiv_proto::address::without_leading_zeros;
 use ipnetwork::IpNetwork;
 use jiff::Timestamp;
 
-/// Collects what is wrong with one object. Fields are spelled as in the manifest.
+/// Collects the problems of one object. Fields are spelled as in the manifest.
 #[derive(Debug, Default)]
 pub(super) struct Check {
     /// Field and reason, in the order in which they were found.
     pub(super) findings: Vec<(String, String)>,
-    /// One of them is more than a value that is not known: the object is not to be used.
+    /// One of them is more than an unknown value: the object is not usable.
     pub(super) is_refused: bool,
 }
 
@@ -32,7 +32,7 @@ impl Check {
     }
 
     /// An address that other hosts can send to: Kubernetes' rule for the addresses of services and endpoints
-    /// (`ValidateNonSpecialIP`). It keeps who writes endpoints from reaching into the loopback of a node.
+    /// (`ValidateNonSpecialIP`). It prevents authors of endpoints from reaching the loopback of a node.
     pub(super) fn routable_address(&mut self, field: Arguments<'_>, text: &str) {
         if routable_address(&without_leading_zeros(text)).is_err()
             && let Err(reason) = routable_address(text)
@@ -59,7 +59,7 @@ impl Check {
         }
     }
 
-    /// Text that can stand in any output as it is. It may be empty.
+    /// Text that can be printed unchanged. It may be empty.
     pub(super) fn plain(&mut self, field: Arguments<'_>, text: &str) {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if !text.chars().all(is_plain) {
@@ -105,21 +105,21 @@ impl Check {
         }
     }
 
-    /// One of a few words, of which later versions of Kubernetes may have more: the object is used without another one.
+    /// One of a few words, where newer versions of Kubernetes may have more: the object is used without an unknown one.
     pub(super) fn known(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
         if !words.contains(&word) {
             self.findings.push((field.to_string(), format!("{word:?} is none of {}", words.join(", "))));
         }
     }
 
-    /// As [`Check::known`]; empty stands for the default.
+    /// Like [`Check::known`]; empty means the default.
     pub(super) fn known_or_empty(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
         if !word.is_empty() {
             self.known(field, word, words);
         }
     }
 
-    /// A time (RFC 3339) as seconds since 1970; 0 where there is none.
+    /// A time (RFC 3339) as seconds since 1970; 0 if absent.
     pub(super) fn time(&mut self, field: Arguments<'_>, text: Option<&str>) -> i64 {
         let Some(text) = text else { return 0 };
         if let Ok(time) = text.parse::<Timestamp>() {
@@ -129,7 +129,7 @@ impl Check {
         0
     }
 
-    /// A transport protocol; TCP where there is none, as the API server fills in.
+    /// A transport protocol; TCP if absent, like the API server's default.
     pub(super) fn protocol(&mut self, field: Arguments<'_>, protocol: String) -> String {
         if protocol.is_empty() {
             return "TCP".to_owned();
@@ -143,7 +143,7 @@ fn parse_address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| format!("{text:?} is not an IP address, as in 10.0.0.1 or fd00::1"))
 }
 
-/// The address, if other hosts can send to it. IPv4 in the form of IPv6 becomes IPv4.
+/// The address, if other hosts can send to it. An IPv4-mapped IPv6 address becomes IPv4.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -1,22 +1,23 @@
-//! YAML documents: where one ends and the next begins, and what one holds.
+//! Splits and parses YAML documents.
 
 use serde_json::Value;
 use serde_saphyr::budget::BudgetBreach;
 
-/// Up to which line an error is told with its line in the file: it takes reading the document again, below as many empty lines.
+/// Up to which line an error is reported with its line in the file: that requires parsing the document again, after as many
+/// empty lines.
 const NUMBERED_LINES: usize = 20_000;
 
-/// One document and the line it begins on, from 1.
+/// One document and its first line, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Document<'a> {
     text: &'a str,
     line: usize,
 }
 
-/// Cuts a file at its `---` lines, so that a broken document does not take the others with it.
+/// Splits a file at its `---` lines, so that a broken document does not affect the others.
 ///
-/// A `---` line is one also within a block of text that is not indented, which no Kubernetes object has. Documents
-/// that hold nothing but comments are left out.
+/// A `---` line also counts within an unindented block of text, which no Kubernetes object has. Documents with only comments
+/// are left out.
 pub(super) fn split(text: &str) -> Vec<Document<'_>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut documents = Vec::new();
@@ -25,7 +26,7 @@ pub(super) fn split(text: &str) -> Vec<Document<'_>> {
     for (index, line) in text.split_inclusive('\n').enumerate() {
         if is_separator(line) {
             documents.push(Document { text: &text[start..end], line: start_line });
-            // The line stays with what follows: a document can begin on it, as in `--- {}`.
+            // The line is part of what follows: a document can begin on it, as in `--- {}`.
             (start, start_line) = (end, index + 1);
         }
         end += line.len();
@@ -46,21 +47,21 @@ fn is_blank(document: &str) -> bool {
     })
 }
 
-/// Reads one document, YAML or JSON. Nothing but `null` is nothing.
+/// Parses one document, YAML or JSON. Only `null` is none.
 ///
-/// Quoted numbers stay text, a key given twice is an error, and aliases cannot blow the document up: what they repeat
-/// is limited. `nodes` is how many scalars, lists and maps there may be.
+/// Quoted numbers stay text, duplicate keys are errors, and aliases are limited so that they cannot blow up the document.
+/// `nodes` limits the number of scalars, lists and maps.
 ///
 /// # Errors
-/// What is wrong; [`describe`] says it.
+/// The parser's error; [`describe`] formats it.
 pub(super) fn parse(document: &Document<'_>, nodes: usize) -> Result<Option<Value>, serde_saphyr::Error> {
     let value: Value = parse_text(document.text, nodes)?;
     Ok(Some(value).filter(|value| !value.is_null()))
 }
 
-/// What is wrong with a document that cannot be read, with line and column in the file.
+/// The error of an unreadable document, with line and column in the file.
 pub(super) fn describe(document: &Document<'_>, nodes: usize, error: serde_saphyr::Error) -> String {
-    // A document that has more only by its aliases says so itself.
+    // A document that exceeds the limit only through its aliases has its own error.
     if nodes < document.text.len()
         && let serde_saphyr::Error::Budget { breach: BudgetBreach::Nodes { .. }, .. } = error
     {
@@ -69,7 +70,7 @@ pub(super) fn describe(document: &Document<'_>, nodes: usize, error: serde_saphy
     match document.line {
         1 => error.to_string(),
         2..=NUMBERED_LINES => {
-            // Once more with as many lines above as in the file, so that the error names the file's line.
+            // Parsed again with as many lines above as in the file, so that the error has the file's line.
             let padded = "\n".repeat(document.line - 1) + document.text;
             parse_text(&padded, nodes).err().unwrap_or(error).to_string()
         }
@@ -87,7 +88,7 @@ fn parse_text(text: &str, nodes: usize) -> Result<Value, serde_saphyr::Error> {
             max_total_scalar_bytes: size.saturating_mul(2),
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
-        // YAML 1.2: `yes` and `on` are words. In manifests they are labels more often than truth values.
+        // YAML 1.2: `yes` and `on` are words. In manifests they are labels more often than booleans.
         strict_booleans: true,
         with_snippet: false,
     };

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{check::Check, metadata::Metadata, object::Manifest};
 use endpoint::Endpoint;
 
-/// The label that says to which service a slice belongs.
+/// The label with the service of a slice.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -82,7 +82,7 @@ impl Port {
     fn into_message(self, i: usize, check: &mut Check) -> wire::endpoint_slice::Port {
         let port = self.port.map(|port| check.port(format_args!("ports[{i}].port"), port));
         wire::endpoint_slice::Port {
-            // The API server makes an absent name an empty one.
+            // The API server turns an absent name into an empty one.
             name: Some(self.name.unwrap_or_default()),
             port,
             protocol: check.protocol(format_args!("ports[{i}].protocol"), self.protocol),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{check::Check, metadata::Metadata, object::Manifest, port::Port};
 use condition::Condition;
 
-/// So many addresses may one have: one per family.
+/// The maximum number of addresses: one per family.
 const MOST_ADDRESSES: usize = 2;
 
 #[derive(Debug, Default, Deserialize, Serialize)]

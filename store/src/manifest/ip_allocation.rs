@@ -14,7 +14,7 @@ pub(super) struct CustomIpAllocation {
     spec: Value,
 }
 
-/// Reads a `spec` that is a stored message as JSON. What is wrong with it is noted, and the result is then of no use.
+/// Reads a `spec` that is a stored message as JSON. After a problem the result must not be used.
 pub(super) fn spec_to_message<M: Wire>(spec: &Value, check: &mut Check) -> M {
     if !spec.is_object() {
         check.refuse(format_args!("spec"), "missing; expected the fields of the stored message");
@@ -64,7 +64,7 @@ impl Manifest for CustomIpAllocation {
     }
 }
 
-/// What is given twice, in `metadata` and in `spec`, may be left out of the latter, but not differ.
+/// A value of `metadata` may be omitted in `spec`, but must not differ.
 pub(super) fn fill_in(field: &str, found: &mut String, wanted: String, check: &mut Check) {
     if found.is_empty() {
         *found = wanted;

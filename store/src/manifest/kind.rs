@@ -1,8 +1,8 @@
-//! Which manifests are which stored objects.
+//! Maps manifests to stored objects.
 
 use contiv_proto::{Key, Kind};
 
-/// The group of the kinds for which Kubernetes has no object.
+/// The API group of kinds that Kubernetes does not have.
 const OWN_API_VERSION: &str = "contiv.io/v1";
 
 /// `apiVersion` and `kind` of a stored object's manifest.
@@ -20,8 +20,7 @@ pub(super) const fn manifest_of(kind: Kind) -> (&'static str, &'static str) {
     }
 }
 
-/// The stored object that `apiVersion` and `kind` name, in whatever version. Kinds of other groups are others, even with
-/// the same name: Knative has a `Service`.
+/// The stored type of `apiVersion` and `kind`, in any version. Kinds of other groups do not match: Knative has a `Service`.
 pub(super) fn lookup(api_version: &str, kind: &str) -> Option<Kind> {
     Kind::ALL.into_iter().find(|known| {
         let (known_version, known_kind) = manifest_of(*known);
@@ -34,13 +33,13 @@ pub(super) fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// An object as people call it: `Service default/web`, `Node n1`.
+/// An object's title for people: `Service default/web`, `Node n1`.
 pub(super) fn title(key: &Key) -> String {
     let (_, kind) = manifest_of(key.kind());
     title_of(kind, key.namespace(), key.name())
 }
 
-/// As [`title`], for what may not have a key.
+/// Like [`title`], for objects that may not have a key.
 pub(super) fn title_of(kind: &str, namespace: &str, name: &str) -> String {
     match (namespace, name) {
         (_, "") => kind.to_owned(),

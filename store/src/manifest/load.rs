@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{Problem, StoreError};
 
-/// Reads one file, whatever its name, or every manifest below a folder: `*.yaml`, `*.yml` and `*.json`, in the order
-/// of their paths, without hidden ones and links that lead out of the folder: what an agent reads of that folder by default. What
-/// cannot be read below the folder is a problem, and the rest goes on.
+/// Reads one file, whatever its name, or every manifest below a folder: `*.yaml`, `*.yml` and `*.json`, in the order of their
+/// paths, without hidden ones and links that lead out of the folder: the same as an agent by default. Unreadable files below
+/// the folder are problems, and the rest is read.
 ///
 /// # Errors
 /// When `path` itself cannot be read.
@@ -36,7 +36,7 @@ pub fn load_path(path: &Path) -> Result<ParsedManifests, StoreError> {
     Ok(parsed)
 }
 
-/// What is known of a file or folder that cannot be read: nothing.
+/// The result for an unreadable file or folder: its content is unknown.
 pub(crate) fn unreadable(path: &Path, error: &io::Error) -> ParsedManifests {
     let problem = Problem {
         source: path.display().to_string(),

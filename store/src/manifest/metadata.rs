@@ -27,18 +27,18 @@ impl Metadata {
         Self { name: name.to_owned(), namespace: namespace.to_owned(), ..Self::default() }
     }
 
-    /// The same for what came to be so many seconds after 1970 began; 0 where nobody knows.
+    /// The same for an object created so many seconds after 1970 began; 0 if unknown.
     pub(super) fn created_at(seconds: i64, name: String, namespace: String) -> Self {
         Self { name, namespace, creation_timestamp: timestamp(seconds), ..Self::default() }
     }
 
-    /// `creationTimestamp` (RFC 3339) as seconds since 1970; 0 where there is none.
+    /// `creationTimestamp` (RFC 3339) as seconds since 1970; 0 if absent.
     pub(super) fn created(&self, check: &mut Check) -> i64 {
         check.time(format_args!("metadata.creationTimestamp"), self.creation_timestamp.as_deref())
     }
 }
 
-/// Seconds since 1970 as `creationTimestamp`. 0 is unknown, and so is what no calendar holds.
+/// Seconds since 1970 as `creationTimestamp`. None for 0, which means unknown, and for times beyond the calendar.
 pub(super) fn timestamp(seconds: i64) -> Option<String> {
     if seconds == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! One manifest: what it is, and whether it is good.
+//! Reads one manifest: determines its kind, and validates it.
 
 use contiv_proto::{Key, Kind, Object};
 use serde::{Serialize, de::DeserializeOwned};
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::Problem;
 
-/// The manifest of one kind, as it is read and written. What contiv does not use is not in it.
+/// The manifest of one kind, as it is read and written. It has only fields that contiv uses.
 pub(super) trait Manifest: DeserializeOwned + Serialize {
     /// The stored form.
     type Message: Into<Object>;
 
-    /// The stored form of this manifest. What `check` refuses is not stored, so its value does not matter.
+    /// The stored form of this manifest. If `check` has a problem it is not stored, so its value does not matter.
     fn into_message(self, check: &mut Check) -> Self::Message;
 
     /// The manifest of a stored message.
@@ -26,7 +26,7 @@ pub(super) trait Manifest: DeserializeOwned + Serialize {
     fn metadata(&mut self) -> &mut Metadata;
 }
 
-/// The stored form of a manifest, with the defaults filled in. What `check` refuses is not to be used.
+/// The stored form of a manifest, with defaults. If `check` has a problem it must not be used.
 pub(super) fn accept<M: Manifest>(mut manifest: M, kind: Kind, check: &mut Check) -> Object {
     let metadata = manifest.metadata();
     check.name(format_args!("metadata.name"), &metadata.name);
@@ -79,7 +79,7 @@ pub(super) fn read(source: &str, mut value: Value, parsed: &mut ParsedManifests)
     }
 }
 
-/// Fields and reasons as problems of one object.
+/// The problems of one object.
 fn problems(source: &str, object: &str, findings: Vec<(String, String)>) -> Vec<Problem> {
     let problem = |(field, reason)| Problem {
         source: source.to_owned(),
@@ -122,7 +122,7 @@ fn read_list(
         }
     };
     for (position, mut item) in items.into_iter().enumerate() {
-        // The items of a typed list, as the API server sends it, do not repeat their kind.
+        // As from the API server, the items of a typed list do not repeat their kind.
         if let (Value::Object(fields), false) = (&mut item, item_kind.is_empty()) {
             fields.entry("kind").or_insert_with(|| item_kind.into());
             fields.entry("apiVersion").or_insert_with(|| api_version.into());
@@ -132,13 +132,13 @@ fn read_list(
     }
 }
 
-/// Namespace and name as far as they can be told, for kinds of any form.
+/// Namespace and name if available, for any kind.
 fn identity(value: &Value) -> (String, String) {
     let field = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_owned();
     (field("namespace"), field("name"))
 }
 
-/// Kubernetes takes `null` for a field that is not there.
+/// Kubernetes treats `null` like an absent field.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -150,14 +150,14 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Whether there is anything in a value but empty maps.
+/// True if a value contains anything but empty maps.
 fn says_something(value: &Value) -> bool {
     value.as_object().is_none_or(|fields| fields.values().any(says_something))
 }
 
-/// Why an object is not used.
+/// Why an object is not usable.
 struct Failure {
-    /// The object's identity, where it can be told.
+    /// The object's identity, if known.
     key: Option<Key>,
     problems: Vec<Problem>,
 }
@@ -165,13 +165,13 @@ struct Failure {
 struct Reader<'a> {
     source: &'a str,
     kind: Kind,
-    /// What the manifest calls its kind.
+    /// The kind's name in the manifest.
     title: &'a str,
     value: Value,
 }
 
 impl Reader<'_> {
-    /// What has no effect. Of another version it is not known which fields there are.
+    /// Fields without effect. The fields of another version are unknown.
     fn warnings(&self, api_version: &str) -> Vec<Problem> {
         let (known_version, _) = kind::manifest_of(self.kind);
         if api_version != known_version {
@@ -224,7 +224,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Namespace and name, with the defaults filled in.
+    /// Namespace and name, with defaults.
     fn identity(&self) -> (String, String) {
         let (mut namespace, name) = identity(&self.value);
         if !self.kind.is_namespaced() {
@@ -235,7 +235,7 @@ impl Reader<'_> {
         (namespace, name)
     }
 
-    /// Fields and reasons as problems of this object.
+    /// The problems of this object.
     fn problems(&self, findings: Vec<(String, String)>) -> Vec<Problem> {
         let (namespace, name) = self.identity();
         let title = kind::title_of(self.title, &namespace, &name);
@@ -245,7 +245,7 @@ impl Reader<'_> {
     fn failure(&self, findings: Vec<(String, String)>) -> Failure {
         let (namespace, name) = self.identity();
         let problems = self.problems(findings);
-        // The key of a VppNode is its number, wherever the name is.
+        // The key of a VppNode is its number, wherever its name is.
         let name = match self.kind {
             Kind::VppNode => self.value["spec"]["id"].to_string(),
             _ => name,

@@ -1,4 +1,4 @@
-//! A port by its name, number and protocol, and nothing else: that of endpoints, and of external workloads.
+//! A port with name, number and protocol only: that of endpoints, and of external workloads.
 
 use std::fmt::Arguments;
 
@@ -22,7 +22,7 @@ impl Port {
         Self { name, port: port.into(), protocol }
     }
 
-    /// Name, number and protocol, with the default filled in, of a port that is in `field`.
+    /// Name, number and protocol, with its default, of a port in `field`.
     pub(super) fn into_parts(self, field: Arguments<'_>, check: &mut Check) -> (String, i32, String) {
         let port = check.port(format_args!("{field}.port"), self.port);
         let protocol = check.protocol(format_args!("{field}.protocol"), self.protocol);

@@ -1,4 +1,4 @@
-//! Single objects as an API server sends them: of a kind that is known, nearly all of them without a fault.
+//! Parses single objects of an API server, whose kind is known, and which are nearly always valid.
 
 use contiv_proto::{Kind, Object};
 use serde_json::Value;
@@ -17,12 +17,12 @@ use super::{
 };
 use crate::Problem;
 
-/// Reads one object of `kind`; `source` is how problems call it.
+/// Parses one object of `kind`; `source` is its name in problems.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Its problems.
 pub(crate) fn parse_object(source: &str, kind: Kind, json: &str) -> Result<Object, Vec<Problem>> {
-    // Straight into what is kept: what is not kept is never held.
+    // Deserialized directly into the kept fields: dropped ones are never in memory.
     let read = match kind {
         Kind::Pod => direct::<Pod>(kind, json),
         Kind::Service => direct::<Service>(kind, json),
@@ -30,7 +30,7 @@ pub(crate) fn parse_object(source: &str, kind: Kind, json: &str) -> Result<Objec
         Kind::EndpointSlice => direct::<EndpointSlice>(kind, json),
         Kind::Node => direct::<Node>(kind, json),
         Kind::Namespace => direct::<Namespace>(kind, json),
-        // No API server has them, or not many.
+        // The API server does not have them, or only a few.
         _ => None,
     };
     match read {
@@ -46,12 +46,12 @@ fn direct<M: Manifest>(kind: Kind, json: &str) -> Option<Object> {
     (!check.is_refused).then_some(object)
 }
 
-/// The way of manifests: it takes `null` for a field, as empty lists are sent, and says where a fault is.
+/// The slow path of manifests: it accepts `null` fields, as sent for empty lists, and reports where an error is.
 fn slowly(source: &str, kind: Kind, json: &str) -> Result<Object, Vec<Problem>> {
     let problem = |reason: String| Problem { source: source.to_owned(), object: None, field: None, reason };
     let mut value: Value = serde_json::from_str(json).map_err(|error| vec![problem(error.to_string())])?;
     if let Some(fields) = value.as_object_mut() {
-        // The items of a list do not repeat what they are.
+        // The items of a list do not repeat their kind.
         let (api_version, kind) = kind::manifest_of(kind);
         fields.insert("apiVersion".to_owned(), api_version.into());
         fields.insert("kind".to_owned(), kind.into());

@@ -121,7 +121,7 @@ impl Manifest for Service {
             cluster_ips: spec.cluster_ips,
             service_type: spec.service_type,
             external_ips: spec.external_ips,
-            // What `load_balancer_ingress` replaces is not written beside it.
+            // `load_balancer_ingress` replaces it.
             lb_ingress_ips: Vec::new(),
             load_balancer_ingress: status.into_message(check),
             session_affinity: spec.session_affinity,

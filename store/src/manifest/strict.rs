@@ -1,7 +1,7 @@
-//! Fields and kinds that do not exist, most often because of a slip: an API server drops such a field, and refuses such a kind.
+//! Unknown fields and kinds, usually typing errors: an API server drops such a field, and refuses such a kind.
 //!
-//! Known are all fields of Kubernetes 1.34, those that contiv does not use too. What people do not write themselves (a pod's `spec`,
-//! most of a `status`) is not looked at.
+//! Known are all fields of Kubernetes 1.34, also those that contiv does not use. Fields that people do not write themselves (a
+//! pod's `spec`, most of a `status`) are not checked.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::kind;
 
 /// The fields of an object.
 struct Fields {
-    /// Those that are not looked into.
+    /// Fields whose content is not checked.
     plain: &'static [&'static str],
     nested: &'static [(&'static str, Nested)],
 }
@@ -36,7 +36,7 @@ impl Fields {
     }
 }
 
-/// Of every object.
+/// Fields of every object.
 const HEAD: [&str; 2] = ["apiVersion", "kind"];
 
 static METADATA: Fields = Fields::plain(&[
@@ -164,7 +164,7 @@ static NODE_STATUS: Fields = Fields {
     nested: &[("addresses", Each(&Fields::plain(&["address", "type"])))],
 };
 
-/// What people do not write themselves.
+/// Kinds that people do not write themselves.
 static OTHER: Fields = Fields { plain: &["spec", "status"], nested: &[("metadata", One(&METADATA))] };
 
 static EXTERNAL_WORKLOAD: Fields = Fields {
@@ -193,12 +193,12 @@ const fn fields_of(kind: Kind) -> &'static Fields {
     }
 }
 
-/// Where a manifest has fields that do not exist, each with what to do about it.
+/// The unknown fields of a manifest, each with advice.
 pub(super) fn unknown_fields(kind: Kind, manifest: &Value) -> Vec<(String, String)> {
     search(fields_of(kind), manifest)
 }
 
-/// The same for a list of manifests itself.
+/// The same for the fields of a list itself.
 pub(super) fn unknown_fields_of_list(list: &Value) -> Vec<(String, String)> {
     search(&LIST, list)
 }
@@ -211,7 +211,7 @@ fn search(fields: &Fields, manifest: &Value) -> Vec<(String, String)> {
     found
 }
 
-/// `path` is where `object` is. It is the same again afterwards.
+/// `path` is the path of `object`. It is unchanged afterwards.
 fn look_into(
     fields: &Fields,
     also: &[&'static str],
@@ -236,7 +236,7 @@ fn look_into(
                     path.truncate(field);
                 }
             }
-            // Another type than it should be is found by whoever reads it.
+            // A wrong type is reported by the deserializer.
             (Some(_), _) => {}
             (None, _) if fields.plain.contains(&name.as_str()) || also.contains(&name.as_str()) => {}
             (None, _) => {
@@ -251,12 +251,12 @@ fn look_into(
     }
 }
 
-/// The kind that a manifest of an unknown kind was meant to be, and what is wrong with it.
+/// The kind that was probably meant by an unknown kind, and the problem.
 pub(super) fn meant_kind(api_version: &str, kind: &str) -> Option<(Kind, String, String)> {
     let group = kind::group(api_version);
     let of_group = |known: &Kind| kind::group(kind::manifest_of(*known).0) == group;
     if !Kind::ALL.iter().any(of_group) {
-        // Any group may have any kind: Knative has a Service.
+        // Any group may have a kind with this name: Knative has a Service.
         return None;
     }
     if let Some(known) = Kind::ALL.into_iter().find(|known| kind::manifest_of(*known).1 == kind) {
@@ -270,7 +270,7 @@ pub(super) fn meant_kind(api_version: &str, kind: &str) -> Option<(Kind, String,
     Some((known, "kind".to_owned(), format!("{api_version:?} has no kind {kind:?}; did you mean {near}?")))
 }
 
-/// The candidate that a name is a slip of: a third of its letters may differ, or their case.
+/// The candidate that a name probably means: a third of its letters may differ, or their case.
 fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let lower = name.to_lowercase();
     let distance = |candidate: &str| strsim::damerau_levenshtein(&lower, &candidate.to_lowercase());
@@ -381,7 +381,7 @@ status: {loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP, ports: [{port: 80
             let [problem] = parsed.problems.as_slice() else { panic!("{kind}: {parsed:?}") };
             assert!(problem.to_string().contains(reason), "{problem}");
             assert_eq!(problem.object.as_deref(), Some(&*format!("{kind} default/web")));
-            // What it was before stays.
+            // Its previous state stays.
             assert_eq!(parsed.broken.iter().map(Key::name).collect::<Vec<_>>(), ["web"]);
             assert!(!parsed.is_incomplete && parsed.skipped.is_empty());
         }

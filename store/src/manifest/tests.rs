@@ -8,7 +8,7 @@ fn parse(text: &str) -> ParsedManifests {
     parse_file("web.yaml", text)
 }
 
-/// As for an API server.
+/// With the strictness of an API server.
 fn refused(text: &str) -> ParsedManifests {
     let mut parsed = parse(text);
     parsed.refuse_unknown_values();
@@ -23,7 +23,7 @@ fn object(text: &str) -> Object {
     parsed.objects.remove(0).object
 }
 
-/// The problems as people see them.
+/// The problems as printed.
 fn problems(text: &str) -> Vec<String> {
     refused(text).problems.iter().map(ToString::to_string).collect()
 }
@@ -53,7 +53,7 @@ fn lists_of_any_kind_are_opened_and_their_items_named() {
     assert_eq!(parsed.problems[0].source, "web.yaml items[2]");
     assert!(parsed.is_incomplete);
 
-    // As the API server sends it: the items do not repeat what they are.
+    // As from the API server: the items do not repeat their kind.
     let parsed = parse("{apiVersion: v1, kind: NodeList, items: [{metadata: {name: n2}}]}");
     assert_eq!(parsed.objects[0].key.to_string(), "node n2");
     for empty in ["{apiVersion: v1, kind: List}", "{apiVersion: v1, kind: List, items: null}"] {

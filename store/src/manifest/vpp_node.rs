@@ -42,7 +42,7 @@ impl Manifest for VppNode {
     }
 
     fn from_message(message: &wire::VppNode) -> Self {
-        // Contiv may have stored a node before it knew its name.
+        // Contiv may have stored a node before its name was known.
         let name = if message.name.is_empty() { message.id.to_string() } else { message.name.clone() };
         Self { metadata: Metadata::named(&name, ""), spec: serde_json::to_value(message).unwrap_or_default() }
     }

@@ -1,4 +1,4 @@
-//! Which files below a folder are manifests.
+//! Finds the manifests below a folder.
 
 use std::{
     collections::BTreeSet,
@@ -10,19 +10,19 @@ use std::{
 
 use nix::fcntl::OFlag;
 
-/// The largest manifest that is read from a folder: several times what a dump of 10,000 services takes up, and little enough for
-/// the memory of an agent. What YAML makes of a text can be twenty times its size.
+/// The largest manifest that is read from a folder: several times a dump of 10,000 services, and small enough for the memory of
+/// an agent. Parsed YAML can take twenty times the size of its text.
 pub(crate) const SIZE_LIMIT: u64 = 32 << 20;
 
-/// How many manifests are read from a folder.
+/// The maximum number of manifests in a folder.
 const FILES_LIMIT: usize = 100_000;
-/// How many folders may be in one another: far more than anybody sorts manifests by, and few enough for the stack.
+/// The maximum depth of folders: far more than manifests need, and small enough for the stack.
 const DEPTH_LIMIT: usize = 64;
 
 /// Where symbolic links in a folder of manifests may lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
-    /// To what is in the folder, hidden or not: the links of a mounted `ConfigMap` do.
+    /// Within the folder, hidden or not, like the links of a mounted `ConfigMap`.
     #[default]
     Inside,
     /// Anywhere.
@@ -30,7 +30,7 @@ pub enum Links {
 }
 
 impl Links {
-    /// Checks that `path` is within `root` once all links are resolved.
+    /// Checks that `path` is within `root` after resolving all links.
     ///
     /// # Errors
     /// When it leads out of the folder and may not, and those of the system.
@@ -50,26 +50,26 @@ impl Links {
     }
 }
 
-/// Whether a file's name says that it holds manifests: `*.yaml`, `*.yml` or `*.json`, and not hidden.
+/// True for the file names of manifests: `*.yaml`, `*.yml` or `*.json`, and not hidden.
 pub(crate) fn is_manifest(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     !is_hidden(path) && matches!(extension, Some("yaml" | "yml" | "json"))
 }
 
-/// Whether a name begins with a dot: editors' and version control's own files, and the folders behind the links of a
-/// mounted `ConfigMap`.
+/// True if a name begins with a dot: files of editors and version control, and the folders behind the links of a mounted
+/// `ConfigMap`.
 pub(crate) fn is_hidden(path: &Path) -> bool {
     path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     /// The manifests.
     pub(crate) files: BTreeSet<PathBuf>,
-    /// Those of them that can be written to by another path: symbolic links, and files with several hard links.
+    /// Those that can be written through another path: symbolic links, and files with several hard links.
     pub(crate) links: Vec<PathBuf>,
-    /// Folders that could not be read, and what leads out of the folder. What is there is unknown.
+    /// Folders that could not be read, and links that lead out of the folder. Their content is unknown.
     pub(crate) unreadable: Vec<(PathBuf, io::Error)>,
 }
 
@@ -114,7 +114,7 @@ impl<F: FnMut(&Path) -> io::Result<()>> Walker<'_, F> {
                 continue;
             }
             let is_link = child.file_type()?.is_symlink();
-            // Gone again, or a link to nothing: the latter is reported when it is read as a file.
+            // Removed again, or a dangling link: the latter is reported when it is read as a file.
             let target = fs::metadata(&path).ok();
             let is_folder = target.as_ref().is_some_and(fs::Metadata::is_dir);
             if !is_folder && !is_manifest(&path) {
@@ -145,12 +145,12 @@ impl<F: FnMut(&Path) -> io::Result<()>> Walker<'_, F> {
     }
 }
 
-/// Reads the text of a manifest that a walk of `root` found. It neither waits nor takes more memory than [`SIZE_LIMIT`] and `budget`,
-/// the rest of what all manifests together may take up, whatever is there.
+/// Reads the text of a manifest found by a walk of `root`. It never blocks, and reads at most [`SIZE_LIMIT`] and `budget`, the
+/// rest of the limit for all manifests together.
 ///
 /// # Errors
-/// Those of the system; for what leads out of the folder and may not; "invalid data" for what is not text, "invalid input" for
-/// what is no regular file, and "file too large".
+/// Those of the system; a link that leads out of the folder and may not; "invalid data" for content that is not text, "invalid
+/// input" for a special file, and "file too large".
 pub(crate) fn read_text(path: &Path, root: &Path, links: Links, budget: u64) -> io::Result<String> {
     links.check(root, path)?;
     check_file(&fs::metadata(path)?, budget)?;
@@ -159,7 +159,7 @@ pub(crate) fn read_text(path: &Path, root: &Path, links: Links, budget: u64) -> 
     let metadata = file.metadata()?;
     check_file(&metadata, budget)?;
     let mut text = String::new();
-    // Files of /proc say that they are empty, and some never end or wait for news.
+    // Files of /proc report a size of zero, and some never end or block.
     if metadata.len() > 0 {
         let limit = SIZE_LIMIT.min(budget);
         let size = file.take(limit + 1).read_to_string(&mut text)?;

@@ -1,4 +1,4 @@
-//! Stored objects as manifests.
+//! Converts stored objects to manifests.
 
 use contiv_proto::Object;
 use serde_json::{Map, Value};
@@ -33,14 +33,14 @@ pub fn to_value(object: &Object) -> Value {
 }
 
 fn value_of<M: Manifest>(message: &M::Message) -> Value {
-    // Text, numbers and maps with text as keys: nothing that JSON cannot say.
+    // Text, numbers and maps with text keys: always valid JSON.
     serde_json::to_value(M::from_message(message)).unwrap_or_default()
 }
 
 /// Manifests as one YAML file, a document for each.
 ///
 /// # Errors
-/// When a value holds what YAML cannot say, which [`to_value`] never makes.
+/// When a value cannot be expressed in YAML, which [`to_value`] never produces.
 pub fn to_yaml(manifests: &[Value]) -> Result<String, serde_saphyr::SerializeError> {
     serde_saphyr::to_string_multiple(manifests)
 }

@@ -1,8 +1,8 @@
-//! A sum over entries, by which lost and changed ones are noticed.
+//! A checksum over entries that detects lost and changed ones.
 
 use std::fmt;
 
-/// How many entries there are, and the sum of their checksums, whatever their order.
+/// The number of entries, and the sum of their checksums, independent of their order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct EntriesChecksum {
     pub(super) count: u64,
@@ -30,7 +30,7 @@ impl fmt::Display for EntriesChecksum {
 fn checksum(key: &str, (create_revision, mod_revision, value): (i64, i64, &[u8])) -> u64 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(key.as_bytes());
-    // No key has a zero in it, so key and value cannot be taken for each other.
+    // A key contains no zero byte, so key and value are separated.
     hasher.update(&[0]);
     hasher.update(&create_revision.to_le_bytes());
     hasher.update(&mod_revision.to_le_bytes());

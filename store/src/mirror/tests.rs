@@ -95,7 +95,7 @@ fn mirror_of_etcd_named_otherwise_is_kept() {
         "etcd://b:2379,a:2379",
         "etcds://b:2379,a:2379",
         "etcds://c:2379,a:2379",
-        // No member is left of the first ones, but each time one was.
+        // None of the first members is left, but each step shared one.
         "etcds://d:2379,c:2379",
     ] {
         assert_eq!(reopened(source), (saved.clone(), None), "{source}");
@@ -122,7 +122,7 @@ fn mirror_of_another_kind_is_quarantined_but_unreadable_one_is_not() {
     let (mirror, quarantine_file) = Mirror::open(folder.path(), SOURCE_URL).unwrap();
     assert!(quarantine_file.is_some());
     drop(mirror);
-    // Root may open anything, so a folder stands in for a file without permission.
+    // Root may open anything, so a folder takes the place of a file without permission.
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
@@ -148,7 +148,7 @@ fn mirror_of_an_older_format_is_quarantined() {
     assert_eq!(mirror.load().unwrap(), None, "a new one is begun");
 }
 
-/// A file with so much in it that bits flip in all kinds of pages.
+/// A file large enough for flipped bits in all kinds of pages.
 fn filled(folder: &Path) -> Saved {
     let entries: Vec<Entry> =
         (0..500).map(|i| entry(&format!("/k{i:04}"), &format!("value {i} {}", "x".repeat(100)), i)).collect();
@@ -197,7 +197,7 @@ proptest! {
         };
         let mut mirror = open(folder.path());
         mirror.replace(1, list(&entries(&before, "old")), &none()).unwrap();
-        // Some stay as they are, and some have another value.
+        // Some stay unchanged, and some have another value.
         let wanted: Vec<Entry> = after
             .iter()
             .map(|key| entry(key, if key.len() % 2 == 0 { "old" } else { "new" }, 1))

@@ -13,7 +13,7 @@ fn entries_after_reading(folder: &mut Folder, path: &Path) -> usize {
     folder.snapshot("/").entries.len()
 }
 
-/// The store sees the same file when its writer waits for the disk between emptying it and filling it again.
+/// A stalled disk leaves the file empty between truncation and write.
 #[tokio::test(start_paused = true)]
 async fn emptied_file_keeps_its_objects_during_a_write() {
     let root = TempDir::new().unwrap();
@@ -27,7 +27,7 @@ async fn emptied_file_keeps_its_objects_during_a_write() {
         entries_after_reading(&mut folder, &path);
         advance(stall).await;
         assert_eq!(entries_after_reading(&mut folder, &path), 1, "{stall:?}");
-        // The next stall counts from its own beginning.
+        // The next stall is timed separately.
         fs::write(&path, WEB).unwrap();
         entries_after_reading(&mut folder, &path);
     }
@@ -56,7 +56,7 @@ fn manifests_above_limit_of_all_are_refused() {
     assert_eq!(snapshot.entries.len(), 2);
     let [problem] = snapshot.problems.as_slice() else { panic!("{:?}", snapshot.problems) };
     assert!(problem.to_string().contains("c.yaml: cannot be read: all manifests"), "{problem}");
-    // The same file again takes up no more room, and one that is gone none.
+    // Reading the same file again needs no further space, and a removed one none.
     fs::write(&paths[0], WEB.replace("web", "wed")).unwrap();
     fs::remove_file(&paths[1]).unwrap();
     for path in &paths {

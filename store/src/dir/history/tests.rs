@@ -11,7 +11,7 @@ fn changed(revision: i64, keys: &[&str]) -> WatchEvent {
     WatchEvent::Changed(Batch { revision, changes: keys.iter().map(|key| put(key)).collect() })
 }
 
-/// What a watch has to say without waiting.
+/// The events of a watch that are ready.
 fn ready(watch: &mut WatchStream) -> Vec<Result<WatchEvent, StoreError>> {
     std::iter::from_fn(|| watch.next().now_or_never().flatten()).collect()
 }

@@ -19,7 +19,7 @@ fn path(number: u8) -> PathBuf {
     PathBuf::from(format!("{number}.yaml"))
 }
 
-/// What a reader of the batches has.
+/// Applies a batch as a reader does.
 fn apply(entries: &mut BTreeMap<String, Entry>, batch: Batch) {
     for change in batch.changes {
         match change {

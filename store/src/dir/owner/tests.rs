@@ -11,7 +11,7 @@ fn count(owner: &Owner) -> usize {
     owner.folder.snapshot("/").entries.len()
 }
 
-/// As with truncate(2) by path, nobody closes the file.
+/// With truncate(2) by path, the file is never closed.
 #[tokio::test(start_paused = true)]
 async fn file_truncated_without_being_closed_is_forgotten() {
     let root = TempDir::new().unwrap();
@@ -28,7 +28,7 @@ async fn file_truncated_without_being_closed_is_forgotten() {
     owner.work(false).await;
     assert_eq!(count(&owner), 1);
     let (_, until) = owner.emptied().next().expect("it is to be looked at");
-    // A writer that waits for what it is going to write has time.
+    // A waiting writer has time.
     advance(Duration::from_secs(30)).await;
     owner.work(false).await;
     owner.look_again().await;
@@ -37,7 +37,7 @@ async fn file_truncated_without_being_closed_is_forgotten() {
     owner.work(false).await;
     assert_eq!(count(&owner), 0);
 
-    // Filled again at last, it is read as any other.
+    // Once written, it is read like any other file.
     fs::write(&path, WEB).unwrap();
     drop(file);
     let signal = owner.watcher.next().await;
@@ -47,7 +47,7 @@ async fn file_truncated_without_being_closed_is_forgotten() {
     assert_eq!(count(&owner), 1);
 }
 
-/// The file that is being replaced: gone when the folder is walked, or half written when it is read.
+/// A file that is being replaced is missing during the walk, or half written when it is read.
 #[tokio::test]
 async fn file_in_flux_during_rescan_is_left_alone() {
     let root = TempDir::new().unwrap();

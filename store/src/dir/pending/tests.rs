@@ -4,7 +4,7 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The work as words.
+/// The plan as text.
 fn words(work: &ReadPlan) -> Vec<String> {
     let complete = work.complete.iter().map(|path| format!("read {}", path.display()));
     let overdue = work.overdue.iter().map(|path| format!("check {}", path.display()));
@@ -12,7 +12,7 @@ fn words(work: &ReadPlan) -> Vec<String> {
     complete.chain(overdue).chain(rescan).collect()
 }
 
-/// What is to be done at once after some signals, and what when the grace is over.
+/// What is to be done immediately after some events, and after the grace time.
 fn work(signals: &[Signal]) -> (Vec<String>, Vec<String>) {
     let now = Instant::now();
     let mut pending = Pending::default();
@@ -35,7 +35,7 @@ fn file_is_read_when_it_is_complete_and_not_before() {
         (vec![Written(path("a")), Complete(path("a"))], vec!["read a"], vec![]),
         (vec![Created(path("a")), Written(path("a"))], vec![], vec![]),
         (vec![Created(path("a")), Complete(path("a"))], vec!["read a"], vec![]),
-        // Linked into place: nobody will close it.
+        // A hard link: it is never closed.
         (vec![Created(path("a"))], vec![], vec!["check a"]),
         (vec![Altered(path("a"))], vec!["read a"], vec![]),
         (vec![Written(path("a")), Altered(path("a"))], vec![], vec![]),
@@ -55,7 +55,7 @@ fn file_that_goes_gets_its_grace() {
     let gone = Signal::Gone(path("a"));
     assert_eq!(work(std::slice::from_ref(&gone)), (vec![], vec!["check a".to_owned()]));
     assert_eq!(work(&[gone.clone(), Signal::Complete(path("a"))]), (vec!["read a".to_owned()], vec![]));
-    // vim: the new file is there, and still being written when the grace is over.
+    // vim: the new file exists, and is still being written when the grace time ends.
     let slow = [gone, Signal::Created(path("a")), Signal::Written(path("a"))];
     assert_eq!(work(&slow), (vec![], vec![]));
 }
@@ -84,7 +84,7 @@ fn nothing_is_concluded_from_file_that_is_in_flux() {
         assert!(pending.is_untouchable(&path(file)), "{file}");
     }
     assert!(!pending.is_untouchable(&path("other")));
-    // With the queue the news that it was closed may be lost.
+    // The close event may be lost with the queue.
     pending.note(Signal::Lost, now);
     assert!(!pending.is_untouchable(&path("open")));
 }

@@ -13,7 +13,7 @@ fn watcher(root: &Path) -> Watcher {
     watcher
 }
 
-/// What has happened up to now.
+/// The signals up to now.
 async fn signals(watcher: &mut Watcher) -> Vec<Signal> {
     let mut signals = Vec::new();
     while let Ok(signal) = timeout(Duration::from_millis(50), watcher.next()).await {
@@ -89,7 +89,7 @@ async fn inotify_overflow_is_reported_as_lost_events() {
     let limit: usize = limit.trim().parse().unwrap();
     let folder = TempDir::new().unwrap();
     let mut watcher = watcher(folder.path());
-    // Two files in turn: equal events one after the other are one event.
+    // Alternating between two files, since inotify merges equal consecutive events.
     let files = ["a.yaml", "b.yaml"].map(|name| folder.path().join(name));
     for i in 0..=limit {
         fs::write(&files[i % 2], "x").unwrap();

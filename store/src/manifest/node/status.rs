@@ -1,4 +1,4 @@
-//! A Node's `status`: its addresses and what runs on it.
+//! A Node's `status`: its addresses and system information.
 
 use contiv_proto::message::node as wire;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ pub(super) struct NodeInfo {
     architecture: String,
 }
 
-/// Kubernetes' words for the types of address.
+/// Kubernetes' names of the types of addresses.
 const TYPES: [(&str, Type); 5] = [
     ("Hostname", Type::NodeHostName),
     ("ExternalIP", Type::NodeExternalIp),
@@ -57,7 +57,7 @@ const TYPES: [(&str, Type); 5] = [
     ("InternalDNS", Type::NodeInternalDns),
 ];
 
-/// The addresses whose type is known. Kubernetes allows others, and Contiv's reflector drops them too.
+/// The addresses of known types. Kubernetes allows others, and Contiv's reflector drops them too.
 pub(super) fn addresses_to_message(addresses: Vec<Address>, check: &mut Check) -> Vec<wire::NodeAddress> {
     let mut known = Vec::new();
     for (i, Address { address_type, address }) in addresses.into_iter().enumerate() {

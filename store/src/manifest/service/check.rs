@@ -10,7 +10,7 @@ use super::{Check, Spec};
 const NONE: &str = "None";
 
 impl Spec {
-    /// Fills in what the API server would.
+    /// Sets the API server's defaults.
     pub(super) fn fill_in(&mut self) {
         if self.service_type.is_empty() {
             "ClusterIP".clone_into(&mut self.service_type);
@@ -24,12 +24,12 @@ impl Spec {
             _ => {}
         }
         for range in &mut self.load_balancer_source_ranges {
-            // People write them with blanks, and the API server takes them so.
+            // Blanks are allowed, as in the API server.
             *range = range.trim().to_owned();
         }
     }
 
-    /// Notes what the API server would refuse, apart from what concerns one port only.
+    /// Collects what the API server would refuse, except problems of a single port.
     pub(super) fn check(&self, check: &mut Check) {
         let types = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"];
         check.known(format_args!("spec.type"), &self.service_type, &types);
@@ -54,7 +54,7 @@ impl Spec {
             check.routable_address(format_args!("spec.clusterIP"), &self.cluster_ip);
         }
         match self.cluster_ips.as_slice() {
-            // The default filled in above; it is checked already.
+            // The default set above; it is checked already.
             [only] if *only == self.cluster_ip => {}
             [first, ..] if *first != self.cluster_ip => {
                 let reason = format!("{first:?} is not spec.clusterIP, {:?}", self.cluster_ip);
@@ -88,7 +88,7 @@ impl Spec {
         }
     }
 
-    /// Endpoints are found by the port's name, and packets by its number and protocol: both must be unique.
+    /// Endpoints match the port's name, and packets its number and protocol: both must be unique.
     fn check_ports(&self, check: &mut Check) {
         let mut names = BTreeMap::new();
         let mut numbers = BTreeMap::new();

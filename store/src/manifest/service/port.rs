@@ -104,7 +104,7 @@ impl TargetPort {
         }
     }
 
-    /// None for a number of zero, which Contiv writes where there is no target port.
+    /// None for zero, which Contiv writes if there is no target port.
     fn from_message(message: IntOrString) -> Option<Self> {
         match message.r#type() {
             Type::String => Some(Self::Name(message.string_val)),

@@ -1,4 +1,4 @@
-//! A Service's `status`: the addresses that a load balancer gave it.
+//! A Service's `status`: the addresses of its load balancer.
 
 use contiv_proto::message::service as wire;
 use serde::{Deserialize, Serialize};
@@ -46,11 +46,11 @@ impl Status {
         self.load_balancer.ingress.into_iter().enumerate().map(convert).collect()
     }
 
-    /// Contiv's list of addresses counts where there is no other.
+    /// Contiv's list of addresses is used if there is no other.
     pub(super) fn from_message(message: &wire::Service) -> Self {
         let ingress = if message.load_balancer_ingress.is_empty() {
             let from_address = |ip: &String| Ingress { ip: ip.clone(), ..Ingress::default() };
-            // Contiv writes an empty address for a load balancer that has a host name only.
+            // Contiv writes an empty address for a load balancer with only a host name.
             message.lb_ingress_ips.iter().filter(|ip| !ip.is_empty()).map(from_address).collect()
         } else {
             let from_ingress = |ingress: &wire::service::LoadBalancerIngress| Ingress {

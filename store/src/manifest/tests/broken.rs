@@ -1,4 +1,4 @@
-//! What is wrong with a manifest is named in the manifest's own words.
+//! Problems are named with the spelling of the manifest.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What each kind becomes.
+//! The stored form of each kind.
 
 use super::*;
 use contiv_proto::message::{node::node_address, service::service::service_port::int_or_string};

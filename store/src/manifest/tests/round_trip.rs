@@ -1,4 +1,4 @@
-//! What is read, written and read again is the same.
+//! Objects round-trip through their manifests.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn name() -> impl Strategy<Value = String> {
     "[a-z][a-z0-9-]{0,8}"
 }
 
-/// Text of any kind: what YAML could take for something else, too.
+/// Any text, also what YAML could take for another type.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         "\\PC{0,12}",
