@@ -1,4 +1,4 @@
-//! The running agent, put together: store, event loop, renderers, debug HTTP, signals.
+//! Assembles the running agent: store, event loop, renderers, debug HTTP, signals.
 
 use std::sync::Arc;
 
@@ -27,14 +27,14 @@ use crate::{
     state_dir::StateDir,
 };
 
-/// How many requests may wait for the loop before callers have to.
+/// How many requests may be queued for the event loop before callers have to wait.
 const REQUESTS: usize = 64;
 
-/// Runs the agent until it is told to stop by a signal.
+/// Runs the agent until a signal stops it.
 ///
 /// # Errors
-/// When it cannot start: the state folder, the address or the store cannot be had. Never for what happens later to the
-/// store or a renderer.
+/// When it cannot start, because of the state folder, the address or the store. Never for later failures of the store or a
+/// renderer.
 pub fn run(config: &Config, log_level: LogLevel) -> anyhow::Result<()> {
     let _state_dir = StateDir::lock(&config.state_dir)?;
     process::run(|manager| run_until_stopped(config, log_level, manager))
@@ -148,12 +148,12 @@ fn ended_early(end: LoopEnd) -> anyhow::Result<()> {
 fn spec(name: RendererName, options: registry::Options) -> RendererSpec {
     let name = name.as_str();
     RendererSpec::new(name, move || {
-        // The name has been looked up when the configuration was read.
+        // The name was validated when the configuration was read.
         registry::create(name, options).unwrap_or_else(|| unreachable!("renderer {name} is registered"))
     })
 }
 
-/// The kernel counts where the renderer `nftables` has programmed it.
+/// The kernel has counters if the renderer `nftables` programs it.
 fn counters(config: &Config) -> ConnectionCounters {
     if config.renderers.contains(&RendererName::NFTABLES) {
         ConnectionCounters::of_kernel()
@@ -162,7 +162,7 @@ fn counters(config: &Config) -> ConnectionCounters {
     }
 }
 
-/// The renderers have ended, so nothing puts back what is taken away here.
+/// The renderers have ended, so nothing adds again what is removed here.
 fn withdraw(config: &Config) {
     match Routes::new(config.routes()).withdraw() {
         Ok(report) => info!(routes = report.removed, "what was advertised is withdrawn"),
@@ -172,13 +172,13 @@ fn withdraw(config: &Config) {
     }
 }
 
-/// The renderer that this node's traffic depends on. Without the one that programs the kernel, it is the first.
+/// The renderer that this node's traffic depends on: `nftables`, or without it the first one.
 fn traffic_renderer(config: &Config) -> &'static str {
     let nftables = config.renderers.iter().find(|name| **name == RendererName::NFTABLES);
     nftables.or(config.renderers.first()).unwrap_or(&RendererName::NFTABLES).as_str()
 }
 
-/// Turns signals into requests, until one has asked for the end. `reloads` hears of SIGHUP.
+/// Turns signals into requests, until one requests the end. `reloads` receives a message for each SIGHUP.
 async fn forward(signals: &mut Signals, requests: &mpsc::Sender<Request>, reloads: &mpsc::Sender<()>) {
     loop {
         let asked = signals.next().await;
@@ -186,11 +186,11 @@ async fn forward(signals: &mut Signals, requests: &mpsc::Sender<Request>, reload
             SignalRequest::Stop => Request::Shutdown,
             SignalRequest::Reload => Request::Resync { cause: "SIGHUP" },
         };
-        // A loop that is gone has ended, which is noticed elsewhere.
+        // If the loop is gone it has ended, which is handled elsewhere.
         if requests.send(request).await.is_err() || asked == SignalRequest::Stop {
             return;
         }
-        // Nobody listens without a service manager, and one that is told of a reload already knows.
+        // Without a service manager nothing receives it, and a full queue contains a reload already.
         let _ = reloads.try_send(());
     }
 }

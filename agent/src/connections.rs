@@ -1,5 +1,4 @@
-//! Connections of whoever comes: so many at most, so that strangers leave file descriptors for the agent's own work, and
-//! none on which nothing is said.
+//! Limits a listener's connections, so that clients leave file descriptors for the agent's own work, and closes idle ones.
 
 use std::{
     fs, io,
@@ -18,17 +17,17 @@ use tokio::{
     time::{Instant, Sleep, sleep, timeout},
 };
 
-/// A connection on which no byte goes either way for so long ends. The longest answer is made in half of that.
+/// A connection without any byte in either direction for so long is closed. The slowest answer takes half of that.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a connection that is to end may take, before the next one is to end too.
+/// How long an evicted connection may take to close before the next one is evicted too.
 const EVICTION_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Those that are open, of all listeners that share it.
+/// The open connections of all listeners that share this.
 #[derive(Debug, Clone)]
 pub(crate) struct Connections {
-    /// One for each that may be open.
+    /// One permit for each connection.
     slots: Arc<Semaphore>,
-    /// Each open one waits for it, the oldest first.
+    /// Every open connection waits for it, the oldest first.
     ending: Arc<Notify>,
 }
 
@@ -37,25 +36,25 @@ pub(crate) fn open_files_limit() -> usize {
     open_files(&fs::read_to_string("/proc/self/limits"))
 }
 
-/// The same, of a `/proc/PID/limits`. Without: what Linux starts with.
+/// The same from the content of `/proc/PID/limits`. If unreadable: Linux's initial limit.
 fn open_files(limits: &io::Result<String>) -> usize {
     let soft = |line: &str| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok();
     limits.as_deref().ok().and_then(|limits| limits.lines().find_map(soft)).unwrap_or(1024)
 }
 
 impl Connections {
-    /// At most `most`, and no more than a sixteenth of the files that this process may have open: two HTTP listeners and
-    /// all health checks have so many each, and the agent's own work needs about two dozen.
+    /// At most `most`, and no more than a sixteenth of the files that this process may have open: two HTTP listeners and all
+    /// health checks have that many each, and the agent's own work needs about two dozen.
     pub(crate) fn of_this_process(most: usize) -> Self {
         Self::at_most((open_files_limit() / 16).clamp(1, most))
     }
 
-    /// Of more than `most` the oldest ends: nobody can keep all others out.
+    /// If there are more than `most`, the oldest is closed: nobody can keep all others out.
     pub(crate) fn at_most(most: usize) -> Self {
         Self { slots: Arc::new(Semaphore::new(most)), ending: Arc::default() }
     }
 
-    /// Makes the connections that are accepted here some of these.
+    /// Applies the limit to connections accepted here.
     pub(crate) const fn on(self, listener: TcpListener) -> BoundedListener {
         BoundedListener { listener, connections: self }
     }
@@ -76,7 +75,7 @@ impl Connections {
     }
 }
 
-/// Accepts connections that end when there are too many.
+/// Accepts connections, and evicts the oldest if there are too many.
 #[derive(Debug)]
 pub(crate) struct BoundedListener {
     listener: TcpListener,
@@ -97,7 +96,7 @@ impl Listener for BoundedListener {
     }
 }
 
-/// Who is at the other end.
+/// The address of the client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
@@ -107,7 +106,7 @@ impl axum::extract::connect_info::Connected<IncomingStream<'_, BoundedListener>>
     }
 }
 
-/// A connection that ends when it is told to, or when nothing is said.
+/// A connection that is closed on eviction, or when idle.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
@@ -117,7 +116,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Does some of the work, unless the connection is at its end.
+    /// Polls the connection, unless it is being closed.
     fn unless_ended<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! New connections by service, from the counters of the kernel. Read when somebody asks, never on the way of a change.
+//! New connections by service, from the kernel's counters. Read on request, never while a change is programmed.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -10,10 +10,10 @@ use tokio::{sync::Semaphore, task::spawn_blocking};
 /// The connections of a service, and of each of its frontends that had any.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ServiceConnections {
-    /// Which service.
+    /// The service.
     pub service: ServiceId,
-    /// New connections since the kernel began to count, which is not the same time for all: a frontend whose number of
-    /// backends changes begins anew.
+    /// New connections since the kernel started counting. That time differs: a frontend whose number of backends changes starts
+    /// again.
     pub connections: u64,
     /// New connections that no backend could serve, over all frontends.
     pub refused: u64,
@@ -23,7 +23,7 @@ pub struct ServiceConnections {
 
 type Read = dyn Fn() -> Result<Connections, String> + Send + Sync;
 
-/// Reads the counters, for one caller at a time. Clones share the turn.
+/// Reads the counters, for one caller at a time. Clones share the lock.
 #[derive(Clone)]
 pub struct ConnectionCounters {
     read: Arc<Read>,
@@ -31,25 +31,25 @@ pub struct ConnectionCounters {
 }
 
 impl ConnectionCounters {
-    /// Those of this machine's kernel, as the renderer `nftables` has programmed it.
+    /// Those of this machine's kernel, with the table of the renderer `nftables`.
     pub fn of_kernel() -> Self {
         Self::new(|| counters::connections().map_err(|error| error.to_string()))
     }
 
-    /// None: nothing that counts is programmed.
+    /// No counters: nothing that counts is programmed.
     pub fn none() -> Self {
         Self::new(|| Err("no renderer that counts connections runs; nftables does".to_owned()))
     }
 
-    /// Whatever `read` gives. It may block.
+    /// Those that `read` returns. It may block.
     pub(crate) fn new(read: impl Fn() -> Result<Connections, String> + Send + Sync + 'static) -> Self {
         Self { read: Arc::new(read), turn: Arc::new(Semaphore::new(1)) }
     }
 
-    /// The services that had connections, those with the most first, served or refused, and then by name.
+    /// The services with connections, those with the most first, served or refused, and then by name.
     ///
     /// # Errors
-    /// When the kernel cannot be read; in words.
+    /// When the kernel cannot be read; as text.
     pub async fn by_service(
         &self,
         services: Vec<Arc<ContivService>>,
@@ -67,7 +67,7 @@ impl fmt::Debug for ConnectionCounters {
     }
 }
 
-/// Gives each count to the service that holds the frontend.
+/// Assigns each count to the service that holds the frontend.
 fn attribute(counts: &Connections, services: &[Arc<ContivService>]) -> Vec<ServiceConnections> {
     let of_service = |service: &Arc<ContivService>| {
         let of_frontends = |counts: &BTreeMap<Frontend, u64>| {

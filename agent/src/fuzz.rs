@@ -1,4 +1,4 @@
-//! Laws of the configuration, whatever the input. Fuzzers look for input that breaks one (`fuzz/`).
+//! Laws of the configuration, for any input. Fuzzers search for input that breaks one (`fuzz/`).
 
 use std::{
     fmt::{Debug, Display},
@@ -17,7 +17,7 @@ use crate::{
 /// `input` is a configuration file.
 ///
 /// # Panics
-/// When it does not read back as it is printed, or an error names neither line nor key.
+/// When it does not round-trip, or an error names neither line nor key.
 pub fn configuration(input: &[u8]) {
     const FILE: &str = "agent.toml";
     let Ok(text) = str::from_utf8(input) else { return };
@@ -38,10 +38,10 @@ pub fn configuration(input: &[u8]) {
     }
 }
 
-/// `input` is the value of a flag: tried as each of those that have a form of their own.
+/// `input` is the value of a flag: tried for each flag with a form of its own.
 ///
 /// # Panics
-/// When it does not read back as it is printed, or an error says nothing.
+/// When it does not round-trip, or an error is empty.
 pub fn flag(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     reads_back::<LocalDetect>(text);

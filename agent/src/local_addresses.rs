@@ -1,4 +1,4 @@
-//! Tells the event loop which addresses this node's interfaces have.
+//! Reports the addresses of this node's interfaces to the event loop.
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
@@ -8,10 +8,10 @@ use tracing::warn;
 
 use crate::event_loop::Request;
 
-/// How long to wait before the kernel is asked again, after it could not be.
+/// The pause before the kernel is asked again after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The addresses at the start, so that the first snapshot has them already, and what follows them from then on.
+/// The addresses at the start, so that the first snapshot has them already, and the watch that follows them.
 ///
 /// Without them the agent still works with the addresses of the Node object and of the configuration.
 pub(crate) async fn open() -> (BTreeSet<IpAddr>, Option<LocalAddresses>) {

@@ -22,27 +22,27 @@ use crate::config::LogFormat;
 pub use lines::LogLines;
 pub(crate) use panics::panic_message;
 
-/// Why a `log-level` is not understood.
+/// Why a `log-level` is invalid.
 #[derive(Debug, Error)]
 pub enum LevelError {
     /// A part that is neither a level nor a module with a level.
     #[error("{0:?} is no level")]
     NoLevel(String),
-    /// Nothing, alone or as the level of a module.
+    /// An empty level, alone or of a module.
     #[error("the level{} is missing", .0.as_ref().map_or_else(String::new, |module| format!(" of {module:?}")))]
     Missing(Option<String>),
-    /// A span, which cannot be chosen.
+    /// A span, which cannot be selected.
     #[error("{0:?} names a span; only modules can have a level of their own, as in info,contiv_store=debug")]
     Span(String),
-    /// A module with a level, but not in the right form.
+    /// A module with a level, in the wrong form.
     #[error(transparent)]
     Directive(#[from] ParseError),
-    /// Nobody logs any more.
+    /// Logging has ended.
     #[error("the level cannot be changed: {0}")]
     Reload(#[from] tracing_subscriber::reload::Error),
 }
 
-/// The level in effect, and the way to change it. Clones change the same.
+/// The current level, and the way to change it. Clones change the same.
 #[derive(Clone)]
 pub struct LogLevel {
     current: watch::Sender<String>,
@@ -52,7 +52,7 @@ pub struct LogLevel {
 type Reload = dyn Fn(EnvFilter) -> Result<(), tracing_subscriber::reload::Error> + Send + Sync;
 
 impl LogLevel {
-    /// `reload` puts a filter into effect; `level` is that of the present one.
+    /// `reload` sets a filter; `level` is that of the current one.
     pub(crate) fn new(
         level: &str,
         reload: impl Fn(EnvFilter) -> Result<(), tracing_subscriber::reload::Error> + Send + Sync + 'static,
@@ -60,15 +60,15 @@ impl LogLevel {
         Self { current: watch::Sender::new(level.to_owned()), reload: Arc::new(reload) }
     }
 
-    /// The level in effect, as in the configuration.
+    /// The current level, in the form of the configuration.
     pub fn get(&self) -> String {
         self.current.borrow().clone()
     }
 
-    /// Puts another into effect.
+    /// Sets another level.
     ///
     /// # Errors
-    /// When it is not understood; the one in effect stays.
+    /// When it is invalid; the current one stays.
     pub fn set(&self, level: &str) -> Result<(), LevelError> {
         (self.reload)(filter(level)?)?;
         self.current.send_replace(level.to_owned());
@@ -82,43 +82,43 @@ impl text::Debug for LogLevel {
     }
 }
 
-/// What a `log-level` lets through.
+/// The filter of a `log-level`.
 ///
 /// # Errors
-/// When it is not understood.
+/// When it is invalid.
 pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
-    // The filter panics at spaces around a part.
+    // The filter panics on spaces around a part.
     let parts: Vec<&str> = level.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
-    // It would take nothing for a level too.
+    // It would accept an empty level too.
     if parts.is_empty() {
         return Err(LevelError::Missing(None));
     }
     if let Some(module) = parts.iter().find_map(|part| part.strip_suffix('=')) {
         return Err(LevelError::Missing(Some(module.to_owned())));
     }
-    // Spans and values of their fields are not ours to offer: some patterns take minutes to be made ready, and the order of
-    // others has no answer.
+    // Spans and values of their fields are not supported: some patterns take minutes to compile, and the order of others is
+    // undefined.
     if let Some(part) = parts.iter().find(|part| part.contains('[')) {
         return Err(LevelError::Span((*part).to_owned()));
     }
-    // It would also take a misspelt level for the name of a module.
+    // It would also take a misspelled level for the name of a module.
     for part in parts.iter().filter(|part| !part.contains('=')) {
         part.parse::<LevelFilter>().map_err(|_| LevelError::NoLevel((*part).to_owned()))?;
     }
     Ok(EnvFilter::builder().parse(parts.join(","))?)
 }
 
-/// Starts logging for the whole process: panics are logged too. Nobody who logs waits for whoever reads. What is written to the lines that
-/// are returned comes after what was logged before; flush them at the end.
+/// Starts logging for the whole process, including panics. Logging never waits for a slow reader. Text written to the returned
+/// lines follows earlier log lines; flush them at the end.
 ///
 /// # Errors
-/// When the level is not understood, logging has been started before, or there can be no thread.
+/// When the level is invalid, logging was started before, or no thread can be started.
 pub fn start(format: LogFormat, level: &str) -> anyhow::Result<(LogLevel, LogLines)> {
     let out = LogLines::to_standard_error().context("failed to start the thread that writes the log")?;
     let (writer, filter) = (out.clone(), filter(level)?);
     let (started, log_level, unfiltered) = match format {
         LogFormat::Text if journal::reads_standard_error() => {
-            // The journal knows the time, and has no use for colours.
+            // The journal has its own time, and no colours.
             let lines = || fmt().with_writer(Journal::new(writer.clone())).without_time().with_ansi(false);
             let unfiltered = lines().with_max_level(LevelFilter::ERROR).into();
             let lines = lines().with_env_filter(filter).with_filter_reloading();
@@ -126,7 +126,7 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<(LogLevel, LogLin
             (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)), unfiltered)
         }
         LogFormat::Text => {
-            // Colours only for a person who looks on.
+            // Colours only on a terminal.
             let has_colours = io::IsTerminal::is_terminal(&io::stderr());
             let lines = || {
                 let writer = writer.clone();

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Gives back to the system, by a thread of its own, what the first snapshot needed and nothing needs any more. The C
-/// library's allocator keeps it. Set up in `.cargo/config.toml`.
+/// Returns memory that only the first snapshot needed to the system, by its own thread. The C library's allocator would keep
+/// it. Configured in `.cargo/config.toml`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

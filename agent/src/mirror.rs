@@ -1,4 +1,4 @@
-//! The mirror's own thread: what the store says is saved on disk, off the way from the store to the kernel.
+//! The mirror's own thread: saves the store's content on disk, apart from the path from the store to the kernel.
 
 mod pending;
 mod spool;
@@ -24,20 +24,19 @@ use tracing::{error, info, warn};
 
 use pending::Pending;
 
-/// How many jobs may wait for a slow disk. One more, and the store is listed again when the disk has caught up.
+/// How many jobs may be queued for a slow disk. If there are more, the store is listed again when the disk has caught up.
 const CAPACITY: usize = 1024;
 /// The same in bytes of changes.
 const CAPACITY_BYTES: usize = 64 << 20;
-/// The least time between two writes: what changes meanwhile is written once.
+/// The least time between two writes: several changes of a key meanwhile are written once.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long a whole list waits: it mostly comes at the start, when the renderers need the processors.
+/// How long a whole list waits: it usually arrives at the start, when the renderers need the processors.
 const AFTER_LIST: Duration = Duration::from_secs(3);
 
-/// After a failure it is tried again when something changes, and after this time in any case.
+/// After a failure a write is retried with the next change, and after this time in any case.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// Reads what was saved of a store, for the store itself: before the mirror's thread begins, and without a change to what is
-/// saved.
+/// Reads the saved content of a store, for the store itself: before the mirror's thread starts, and read-only.
 pub(crate) fn recall(folder: PathBuf, source: String) -> LoadSaved {
     Box::new(move || match Mirror::recall(&folder, &source) {
         Ok(saved) => saved.map(|saved| saved.entries).unwrap_or_default(),
@@ -48,7 +47,7 @@ pub(crate) fn recall(folder: PathBuf, source: String) -> LoadSaved {
     })
 }
 
-/// What the thread is told.
+/// A message to the thread.
 #[derive(Debug)]
 enum Job {
     Replace { revision: i64, entries: Vec<Entry>, keep: BTreeSet<String> },
@@ -56,36 +55,38 @@ enum Job {
     Load(oneshot::Sender<Option<Saved>>),
 }
 
-/// What the thread reports.
+/// A report of the thread.
 #[derive(Debug)]
 pub(crate) enum MirrorReport {
-    /// This was saved before the agent started; it was asked for because the store could not be read.
+    /// The content saved before the agent started; requested because the store could not be read.
     Loaded(Saved),
     /// Everything up to this revision is saved.
     Written(i64),
-    /// Nothing is saved at the moment.
+    /// Nothing can be saved at the moment.
     Failed(String),
-    /// A write had failed, and the mirror can be written again: what is saved must be replaced.
+    /// After a failed write the mirror can be written again: its content must be replaced.
     CaughtUp,
 }
 
-/// The way to the mirror.
+/// The handle of the mirror's thread.
 #[derive(Debug)]
 pub(crate) struct MirrorHandle {
     jobs: SyncSender<Job>,
-    /// How much was saved when the agent started.
+    /// The size of the mirror when the agent started.
     summary: Option<oneshot::Receiver<MirrorSummary>>,
-    /// How many bytes of changes the thread has not taken up.
+    /// The queued bytes of changes.
     waiting: Arc<AtomicUsize>,
-    /// A job was lost; only a replacement can come next.
+    /// A job was dropped; only a replacement can come next.
     is_behind: bool,
 }
 
 impl MirrorHandle {
-    /// Starts the thread, which says at once how much is saved and whether `key` is, and which tries again after `retry_after` when it has failed and nothing changes. It ends, with everything written, when the handle is dropped; the receiver says when.
+    /// Starts the thread, which first reports the size of the mirror and whether it has `key`, and which retries after
+    /// `retry_after` when it has failed and nothing changes. It ends, with everything written, when the handle is dropped; the
+    /// receiver reports the end.
     ///
     /// # Errors
-    /// When there can be no thread.
+    /// When no thread can be started.
     pub(crate) fn start(
         folder: PathBuf,
         source: String,
@@ -103,30 +104,30 @@ impl MirrorHandle {
             // While the store is being listed.
             let _ = told.send(Mirror::summary(&folder, &key));
             Writer { folder, source, reports, retry_after, taken, mirror: None, gap: None }.run(&work);
-            // Nobody may wait for it.
+            // The receiver may be gone.
             let _ = done.send(());
         })?;
         Ok((Self { jobs, summary: Some(summary), waiting, is_behind: false }, ended))
     }
 
-    /// One whose disk never tells what was saved, nor how much but by `summary`. It lasts as long as what is returned beside it.
+    /// A handle whose disk never returns the saved content, and its size only through `summary`. It lasts as long as the value
+    /// returned beside it.
     #[cfg(test)]
     pub(crate) fn on_silent_disk(summary: oneshot::Receiver<MirrorSummary>) -> (Self, impl Sized) {
         let (jobs, work) = sync_channel(CAPACITY);
         (Self { jobs, summary: Some(summary), waiting: Arc::default(), is_behind: false }, work)
     }
 
-    /// Saves that this is everything there is. Of the keys in `keep` the store has values that are no good: what is
-    /// saved of them stays.
+    /// Saves the complete content. The keys in `keep` have unusable values in the store: their saved values stay.
     pub(crate) fn replace(&mut self, revision: i64, entries: Vec<Entry>, keep: BTreeSet<String>) {
         self.is_behind = false;
         self.give(Job::Replace { revision, entries, keep });
     }
 
-    /// Saves changes. Values that are no good must not be among them.
+    /// Saves changes. They must not contain unusable values.
     pub(crate) fn apply(&mut self, batch: Batch) {
         let (size, waiting) = (batch.size(), self.waiting.load(Ordering::Relaxed));
-        // As long as something waits, a write will follow, after which the store is listed again.
+        // While something is queued, a write will follow, after which the store is listed again.
         self.is_behind |= waiting > 0 && waiting + size > CAPACITY_BYTES;
         if !self.is_behind {
             self.waiting.fetch_add(size, Ordering::Relaxed);
@@ -134,21 +135,21 @@ impl MirrorHandle {
         }
     }
 
-    /// Asks for what was saved. The answer is none if nothing was, or it cannot be read.
+    /// Requests the saved content. The answer is none if there is none, or it cannot be read.
     pub(crate) fn load(&mut self) -> oneshot::Receiver<Option<Saved>> {
         let (reply, answer) = oneshot::channel();
         self.give(Job::Load(reply));
         answer
     }
 
-    /// How much was saved when the agent started; told once.
+    /// The size of the mirror when the agent started; returned once.
     pub(crate) async fn summary(&mut self) -> MirrorSummary {
         let Some(summary) = self.summary.take() else { return MirrorSummary::default() };
         summary.await.unwrap_or_default()
     }
 
     fn give(&mut self, job: Job) {
-        // A thread that is gone has said why.
+        // A thread that has ended has reported why.
         if let Err(TrySendError::Full(job)) = self.jobs.try_send(job) {
             self.is_behind = true;
             if let Job::Apply(batch) = job {
@@ -157,29 +158,29 @@ impl MirrorHandle {
         }
     }
 
-    /// A job was lost: ask the store for everything, and replace.
+    /// A job was dropped: list the store, and replace the content.
     pub(crate) const fn is_behind(&self) -> bool {
         self.is_behind
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Writer {
     folder: PathBuf,
     source: String,
     reports: mpsc::Sender<MirrorReport>,
     retry_after: Duration,
     taken: Arc<AtomicUsize>,
-    /// Opened when it is needed first, so that the start does not wait for it.
+    /// Opened on first use, so that the start does not wait for it.
     mirror: Option<Mirror>,
     gap: Option<MissedChanges>,
 }
 
-/// A write has failed, so changes are missing from what is saved. It stays as it is, older and whole, until everything is
-/// written anew.
+/// A write has failed, so changes are missing in the mirror. It stays as it is, older but complete, until everything is written
+/// again.
 #[derive(Debug, Clone, Copy)]
 struct MissedChanges {
-    /// When it is looked whether the mirror can be written again: with the next change, or at this time.
+    /// When to check whether the mirror can be written again: with the next change, or at this time.
     next_try: Instant,
 }
 
@@ -205,7 +206,8 @@ impl Writer {
                 Ok(Job::Apply(batch)) => {
                     self.taken.fetch_sub(batch.size(), Ordering::Relaxed);
                     match &mut self.gap {
-                        // Upon what is saved it would make something that never was, with a revision that says it is whole.
+                        // Added to the saved content it would produce a state that never existed, with a revision that says it
+                        // is complete.
                         Some(gap) if pending.is_empty() => gap.next_try = gap.next_try.min(next_write),
                         _ => pending.apply(batch),
                     }
@@ -214,7 +216,7 @@ impl Writer {
                     if !pending.is_empty() {
                         let had_gap = self.gap.is_some();
                         self.write(std::mem::take(&mut pending));
-                        // A disk on which there is no room must not have the store listed again and again.
+                        // A full disk must not cause repeated lists of the store.
                         let pause = if had_gap && self.gap.is_some() { self.retry_after } else { PERIOD };
                         next_write = Instant::now() + pause;
                     } else if end == RecvTimeoutError::Timeout {
@@ -254,21 +256,21 @@ impl Writer {
         }
     }
 
-    /// What could not be written is lost: only everything can be written next.
+    /// The failed write is lost: only a replacement can be written next.
     fn fail(&mut self, error: &MirrorError) {
-        // Once, and not for each write that fails alike.
+        // Once, and not for each similar failure.
         if self.gap.is_none() {
             error!(%error, "the mirror cannot be written: without the store, a start would find an older state");
         }
         self.gap = Some(MissedChanges { next_try: Instant::now() + self.retry_after });
-        // Whatever is in it: the next write opens and checks it anew.
+        // Whatever it contains: the next write opens and checks it again.
         self.mirror = None;
         self.report(MirrorReport::Failed(error.to_string()));
     }
 
-    /// Has the store listed, if the mirror can be written again.
+    /// Requests a list of the store, if the mirror can be written again.
     fn ask_for_everything(&mut self) {
-        // To open it is to write to it.
+        // Opening it writes to it.
         match self.opened().map(drop) {
             Ok(()) => {
                 self.gap = Some(MissedChanges { next_try: Instant::now() + self.retry_after });
@@ -291,7 +293,7 @@ impl Writer {
         Ok(self.mirror.insert(mirror))
     }
 
-    /// Waits while the loop has many to take in. It may be gone already: at the end it takes no more reports.
+    /// Waits while the loop's queue is full. The loop may be gone already: at the end it accepts no more reports.
     fn report(&self, report: MirrorReport) {
         let _ = self.reports.blocking_send(report);
     }

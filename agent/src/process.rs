@@ -1,5 +1,5 @@
-//! What both processes that run on share, the agent and `contiv controller`: the runtime, the service manager, signals,
-//! listening, and the end.
+//! The common part of both long-running processes, the agent and `contiv controller`: the runtime, the service manager,
+//! signals, listening, and the end.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -13,12 +13,12 @@ use tokio::{
 
 use crate::service_manager::ServiceManager;
 
-/// Work for the runtime is little: watching, and answering a few requests.
+/// The runtime has little work: watching, and answering a few requests.
 const WORKERS: usize = 2;
-/// How long requests that are under way at the end may take.
+/// How long pending requests may take at the end.
 const HTTP_DRAIN_LIMIT: Duration = Duration::from_millis(500);
 
-/// Runs `work` to its end on a runtime of its own. The service manager, if there is one, hears of what goes wrong.
+/// Runs `work` to its end on its own runtime. Failures are reported to the service manager, if there is one.
 pub(crate) fn run<F>(work: impl FnOnce(Option<ServiceManager>) -> F) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<()>>,
@@ -33,12 +33,12 @@ where
     if let (Some(manager), Err(error)) = (&manager, &result) {
         manager.failed(&format!("{error:#}"));
     }
-    // Nothing is left to do; what still hangs is not waited for.
+    // Nothing is left to do; hanging work is not waited for.
     runtime.shutdown_background();
     result
 }
 
-/// Listens; what is wrong with the address is said with the flag that sets it.
+/// Listens; an error about the address names the flag that sets it.
 pub(crate) async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
         let hint = match error.kind() {
@@ -51,12 +51,12 @@ pub(crate) async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<Tc
     })
 }
 
-/// Waits for servers that were told to stop: a request that does not end must not keep the process from ending.
+/// Waits for stopping servers: a request that hangs must not keep the process from ending.
 pub(crate) async fn drain(servers: JoinSet<io::Result<()>>) {
     let _ = timeout(HTTP_DRAIN_LIMIT, servers.join_all()).await;
 }
 
-/// What a signal asks for.
+/// The request of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SignalRequest {
     /// SIGTERM or SIGINT: stop.
@@ -65,7 +65,7 @@ pub(crate) enum SignalRequest {
     Reload,
 }
 
-/// The signals that are heeded.
+/// The signals that are handled.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: tokio::signal::unix::Signal,
@@ -84,7 +84,7 @@ impl Signals {
         })
     }
 
-    /// The next one. Whoever stops waiting loses none.
+    /// The next one. Cancelling the wait loses none.
     pub(crate) async fn next(&mut self) -> SignalRequest {
         tokio::select! {
             _ = self.terminate.recv() => SignalRequest::Stop,

@@ -1,9 +1,10 @@
-//! What systemd is told: when the process is ready, what it is doing, that it is alive. Source: `sd_notify(3)`.
+//! Reports to systemd: readiness, a status line, and watchdog messages. Source: `sd_notify(3)`.
 //!
-//! Whoever does the work is asked once a second: the agent's event loop, or the controllers and their election. Only an answer
-//! keeps the watchdog quiet, so it is their progress that counts and not that of a timer beside them.
+//! Once a second the worker is queried: the agent's event loop, or the controllers and their election. Only an answer causes a
+//! watchdog message, so it depends on their progress and not on a separate timer.
 //!
-//! Nothing waits for the service manager: what it has no room for is told again at the next look, as it is then.
+//! Nothing waits for the service manager: a message that does not fit into its socket is sent again at the next tick, with the
+//! state of that time.
 
 mod controllers;
 mod event_loop;
@@ -27,15 +28,15 @@ pub(crate) use controllers::controllers_status;
 pub(crate) use event_loop::{event_loop_status, readiness_of_event_loop};
 use socket::Socket;
 
-/// Between two questions.
+/// The interval of queries.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// After this time a reload counts as done, even if the store or a renderer does not come to rest.
+/// After this time a reload counts as complete, even if the store or a renderer is still busy.
 const RELOAD_LIMIT: Duration = Duration::from_secs(20);
 
-/// False if it could not be told.
+/// False if it could not be sent.
 type Send = dyn Fn(&[NotifyState<'_>]) -> bool + std::marker::Send + Sync;
 
-/// The socket of the service manager. Clones are the same.
+/// The socket of the service manager. Clones share it.
 #[derive(Clone)]
 pub struct ServiceManager {
     send: Arc<Send>,
@@ -48,13 +49,13 @@ impl fmt::Debug for ServiceManager {
 }
 
 impl ServiceManager {
-    /// That of the environment (`NOTIFY_SOCKET`); none if nothing there has to be told.
+    /// The one in the environment (`NOTIFY_SOCKET`); none without one.
     pub fn of_environment() -> Option<Self> {
         let address = std::env::var_os("NOTIFY_SOCKET")?;
         match Socket::new(&address) {
             Ok(socket) => Some(Self::new(move |states| socket.send(states))),
             Err(error) => {
-                // It goes on without; the service manager ends it if it has to know.
+                // Continues without it; the service manager ends the process if it depends on the messages.
                 warn!(%error, address = %address.display(), "the service manager cannot be told anything");
                 None
             }
@@ -65,7 +66,7 @@ impl ServiceManager {
         Self { send: Arc::new(send) }
     }
 
-    /// It is ready, from a start or a reload.
+    /// Ready, after a start or a reload.
     fn ready(&self) -> bool {
         (self.send)(&[NotifyState::Ready])
     }
@@ -75,7 +76,7 @@ impl ServiceManager {
         (self.send)(&[NotifyState::Status(status)])
     }
 
-    /// Everything is read again. Needs the time, so that the end of an older reload is not taken for that of this.
+    /// A reload has begun. Includes the time, so that the end of an earlier reload is not taken for that of this one.
     fn reloading(&self) -> bool {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => (self.send)(&[NotifyState::Reloading, now]),
@@ -86,23 +87,23 @@ impl ServiceManager {
         }
     }
 
-    /// It is about to end.
+    /// The process is about to end.
     pub fn stopping(&self) {
         (self.send)(&[NotifyState::Stopping, NotifyState::Status("stopping; what is in place stays")]);
     }
 
-    /// It ends, because of this.
+    /// The process ends because of this error.
     pub fn failed(&self, error: &str) {
         self.status(&format!("failed: {}", words::one_line(error)));
     }
 
-    /// Whoever does the work is alive.
+    /// The worker is alive.
     fn watchdog(&self) {
         (self.send)(&[NotifyState::Watchdog]);
     }
 
-    /// Tells what each look finds, until there is nothing to look at any more. At the end of `readiness` it looks at once: others
-    /// wait for that. Each message through `reloads` is a reload that was asked for; their end is the end of this.
+    /// Sends the result of every query until `look` returns none. When `readiness` completes it queries immediately: other
+    /// units wait for that. Each message through `reloads` is a requested reload; when the channel closes, this ends.
     pub(crate) async fn follow<L>(
         self,
         mut look: impl FnMut() -> L,
@@ -118,7 +119,7 @@ impl ServiceManager {
         loop {
             tokio::select! {
                 _ = ticks.tick() => (),
-                // Once it has ended it stays silent.
+                // After its completion it is never polled again.
                 () = &mut readiness => (),
                 reload = reloads.recv() => {
                     if reload.is_none() {
@@ -129,7 +130,7 @@ impl ServiceManager {
                         notified.reload_is_pending = true;
                         self.notify_reload(&mut notified);
                     }
-                    // The next look says how far it is: whoever does the work has been asked to read again before.
+                    // The next tick reports the progress: the worker has received the request already.
                     ticks.reset();
                     continue;
                 }
@@ -165,31 +166,31 @@ impl ServiceManager {
     }
 }
 
-/// How a process is, at one moment.
+/// The state of a process at one moment.
 #[derive(Debug)]
 pub(crate) struct ProcessStatus {
-    /// Whether what does the work answers.
+    /// Whether the worker answers.
     alive: bool,
-    /// Whether it has begun to do what it is for.
+    /// Whether the start is complete.
     ready: bool,
-    /// Whether it has nothing left to do.
+    /// Whether no work is left.
     at_rest: bool,
     status: String,
 }
 
 impl ProcessStatus {
-    /// What does the work does not answer.
+    /// The worker does not answer.
     fn silent(status: String) -> Self {
         Self { alive: false, ready: false, at_rest: false, status }
     }
 }
 
-/// What the service manager knows.
+/// The state that the service manager was notified of.
 #[derive(Debug, Default)]
 struct NotifiedState {
     ready: bool,
     status: String,
-    /// A reload was asked for, and could not be told yet.
+    /// A reload was requested, and could not be sent yet.
     reload_is_pending: bool,
     reload_since: Option<Instant>,
 }

@@ -1,4 +1,4 @@
-//! The agent's folder on disk, which one agent at a time may use.
+//! The agent's folder on disk, used by one agent at a time.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -16,17 +16,17 @@ const LOCK_FILE: &str = "agent.lock";
 /// Why the folder cannot be used.
 #[derive(Debug, Error)]
 pub enum StateDirError {
-    /// The folder, or the lock in it, cannot be made.
+    /// The folder, or the lock in it, cannot be created.
     #[error("failed to {action} {path}: {source}; choose another folder with --state-dir, or run as root")]
     File {
         /// Such as "create".
         action: &'static str,
-        /// What was to be made.
+        /// The file or folder.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
     },
-    /// Whatever the link leads to would be overwritten.
+    /// The link's target would be overwritten.
     #[error(
         "{path} is a symbolic link, and no lock file: remove it, or choose another folder with --state-dir"
     )]
@@ -39,25 +39,25 @@ pub enum StateDirError {
         "another agent (pid {pid}) holds {path}: stop it first, or give this one a folder of its own with --state-dir"
     )]
     Held {
-        /// The process that holds the lock, as it wrote into it.
+        /// The pid in the lock file.
         pid: String,
         /// The lock file.
         path: PathBuf,
     },
 }
 
-/// The folder, locked until this value is dropped. The lock ends with the process, however that ends.
+/// The folder, locked until this value is dropped. The kernel releases the lock when the process ends.
 #[derive(Debug)]
 pub struct StateDir {
     _lock: File,
 }
 
 impl StateDir {
-    /// Makes the folder if there is none, and locks it. A disk that has failed, that is one which is full or can only be
-    /// read, is no reason for a node without services.
+    /// Creates the folder if necessary, and locks it. A full or read-only disk must not leave a node without services, so it is
+    /// no error.
     ///
     /// # Errors
-    /// When it cannot be made or opened, or another agent uses it.
+    /// When it cannot be created or opened, or another agent uses it.
     pub fn lock(folder: &Path) -> Result<Self, StateDirError> {
         let failed = |action, path: &Path| {
             let path = path.to_owned();
@@ -88,7 +88,7 @@ impl StateDir {
             writeln!(file, "{}", std::process::id())
         };
         if can_be_written && let Err(error) = note(&mut file) {
-            // The lock holds all the same.
+            // The lock is held all the same.
             warn!(path = %path.display(), %error, "nothing can be saved in the state folder");
         }
         Ok(Self { _lock: file })
@@ -102,12 +102,12 @@ fn is_disk_failure(error: &io::Error) -> bool {
     )
 }
 
-/// What `O_NOFOLLOW` says of a symbolic link.
+/// The error of `O_NOFOLLOW` for a symbolic link.
 fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::ELOOP as i32)
 }
 
-/// The lock file; where there can be none, the folder itself can be locked.
+/// The lock file; if it cannot be created, the folder itself can be locked.
 fn open_to_read(folder: &Path) -> io::Result<File> {
     let mut options = fs::OpenOptions::new();
     options.read(true).custom_flags(OFlag::O_NOFOLLOW.bits());
@@ -122,7 +122,7 @@ fn holder(file: &mut File) -> String {
     }
 }
 
-/// The pid of the agent that uses the folder now, if one does.
+/// The pid of the agent that uses the folder, if any.
 pub fn holder_of(folder: &Path) -> Option<String> {
     let mut file = open_to_read(folder).ok()?;
     match file.try_lock_shared() {

@@ -1,4 +1,4 @@
-//! `contiv confirm-deletions` and `contiv resync`: what a running agent is told to do.
+//! `contiv confirm-deletions` and `contiv resync`: commands to a running agent.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Which agent to ask, and asking it.
+//! Selects an agent and sends requests to it.
 
 use anyhow::Context;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
@@ -6,13 +6,13 @@ use serde::de::DeserializeOwned;
 
 use super::http_client::{self, Server};
 
-/// Where agents listen unless they are told otherwise.
+/// The default address of agents.
 pub(super) const DEFAULT_AGENT: &str = "http://127.0.0.1:9999";
 
 /// Which agent to ask.
 #[derive(Debug, Clone, Args)]
 pub(super) struct AgentArgument {
-    // Before the address, which is taken out of the matches.
+    // Before the address, which is removed from the matches.
     #[command(flatten)]
     source: AgentSource,
 
@@ -47,23 +47,23 @@ impl FromArgMatches for AgentSource {
 }
 
 impl AgentArgument {
-    /// It is on the command line.
+    /// True if it is on the command line.
     pub(super) fn is_given(&self) -> bool {
         self.source.0 == Some(ValueSource::CommandLine)
     }
 
-    /// Lets it do something. The answer to a POST.
+    /// Sends a POST and returns the answer.
     ///
     /// # Errors
-    /// When there is none, or it is not of the form that an agent of this version gives it.
+    /// When there is no answer, or not in the format of an agent of this version.
     pub(super) fn post<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         self.read(path, &http_client::post(&self.agent, path)?)
     }
 
-    /// The answer to a GET.
+    /// Sends a GET and returns the answer.
     ///
     /// # Errors
-    /// When there is none, or it is not of the form that an agent of this version gives it.
+    /// When there is no answer, or not in the format of an agent of this version.
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         self.read(path, &http_client::get(&self.agent, path)?)
     }

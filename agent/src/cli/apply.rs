@@ -30,7 +30,7 @@ pub(super) struct Apply {
     store: StoreArgument,
 }
 
-/// What becomes of an object.
+/// The effect on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ApplyResult {
     Created,
@@ -142,22 +142,22 @@ impl Chunk {
     }
 }
 
-/// What is to be stored, and what that means.
+/// The object to store, and the effect of that.
 struct Comparison {
     verdict: ApplyResult,
     object: Object,
-    /// What must be so when it is written.
+    /// The condition for writing it.
     condition: Option<Condition>,
 }
 
-/// As with an API server, a service is given the time of its creation, and keeps it, and a manifest without status leaves
-/// the stored one. Whoever writes that status may do so right now, so the object is written only as it was read.
+/// As in an API server, a service gets a creation time and keeps it, and a manifest without status keeps the stored one.
+/// Another program may write that status right now, so the object is written only if it is unchanged since it was read.
 fn compare(key: &Key, mut object: Object, has_status: bool, stored: &BTreeMap<String, Entry>) -> Comparison {
     let Some(entry) = stored.get(&key.to_path()) else {
         set_creation_time(&mut object, Timestamp::now().as_second());
         return Comparison { verdict: ApplyResult::Created, object, condition: None };
     };
-    // What cannot be read is overwritten.
+    // An unreadable object is overwritten.
     let Ok(before) = Object::decode(key, &entry.value) else {
         return Comparison { verdict: ApplyResult::Configured, object, condition: None };
     };
@@ -171,13 +171,13 @@ fn compare(key: &Key, mut object: Object, has_status: bool, stored: &BTreeMap<St
     Comparison { verdict, object, condition }
 }
 
-/// Takes over the status of the stored object. False for a kind without status.
+/// Copies the status of the stored object. False for a kind without status.
 fn keep_status(object: &mut Object, stored: &Object) -> bool {
     match (object, stored) {
         (Object::ExternalWorkload(object), Object::ExternalWorkload(stored)) => {
             object.conditions.clone_from(&stored.conditions);
         }
-        // As an API server does, addresses go with the type that has them.
+        // As in an API server, a changed type drops the addresses that belong to the old one.
         (Object::Service(object), Object::Service(stored)) if object.service_type == "LoadBalancer" => {
             object.load_balancer_ingress.clone_from(&stored.load_balancer_ingress);
             object.lb_ingress_ips.clone_from(&stored.lb_ingress_ips);

@@ -33,7 +33,7 @@ impl Backends {
 
     fn list(&self, services: &[(ServiceView, Value)]) -> Listing {
         let shows_namespace = self.question.scope.shows_namespace();
-        // For programs and as names only what is there counts.
+        // For programs, and as names, only existing backends are printed.
         let shows_missing = matches!(self.question.output, Output::Table | Output::Wide);
         let mut header = vec!["SERVICE", "PORT", "BACKEND", "STATE", "LOCAL", "WEIGHT"];
         if shows_namespace {

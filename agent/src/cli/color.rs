@@ -1,8 +1,8 @@
-//! What is good or bad, in colours: only on a terminal, and not with `NO_COLOR`.
+//! Colours for good and bad text: only on a terminal, and not with `NO_COLOR`.
 
 use console::StyledObject;
 
-/// How a text is to be taken.
+/// The style of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum TextStyle {
     #[default]
@@ -11,14 +11,14 @@ pub(super) enum TextStyle {
     Title,
     /// As it should be.
     Good,
-    /// Worth a look.
+    /// Needs attention.
     Warning,
     /// Wrong.
     Bad,
 }
 
 impl TextStyle {
-    /// The text with its colour, where standard output shows any.
+    /// The text with its colour, if standard output shows colours.
     pub(super) fn paint<T>(self, text: T) -> StyledObject<T> {
         let plain = console::style(text);
         match self {

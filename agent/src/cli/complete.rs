@@ -1,4 +1,4 @@
-//! What a shell can complete: names that the running agent knows. Without an agent there are none.
+//! Shell completion with names that the running agent knows. Without an agent there are none.
 
 use std::{collections::BTreeSet, env, ffi::OsStr, time::Duration};
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{agent_argument::DEFAULT_AGENT, http_client};
 
-/// How long somebody waits who has pressed a key.
+/// How long a user waits after pressing a key.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// Services, as NAME in the namespace default and as NAMESPACE/NAME.
@@ -25,7 +25,7 @@ pub(super) fn services(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// What `contiv get` and `contiv delete` take: kinds, and after the kind of services their names.
 pub(super) fn resources(current: &OsStr) -> Vec<CompletionCandidate> {
-    // The shell hands the whole line over; what is completed stands last.
+    // The shell passes the whole line; the word to complete is the last one.
     let words: Vec<String> = env::args().collect();
     let before = &words[..words.len().saturating_sub(1)];
     let kind = before.iter().filter_map(|word| word.parse::<Kind>().ok()).next_back();
@@ -44,14 +44,14 @@ pub(super) fn namespaces(current: &OsStr) -> Vec<CompletionCandidate> {
     candidates(current, known().iter().map(|id| id.namespace.to_string()))
 }
 
-/// Those that go on from what is there already, each once.
+/// The candidates that continue the current word, each once.
 fn candidates(current: &OsStr, all: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
     let all: BTreeSet<String> = all.filter(|name| name.starts_with(&*current)).collect();
     all.into_iter().map(CompletionCandidate::new).collect()
 }
 
-/// What the agent has; nothing if it does not answer.
+/// The services of the agent; empty if it does not answer.
 fn known() -> Vec<ServiceId> {
     #[derive(Deserialize)]
     struct Named {

@@ -6,7 +6,7 @@ use clap_complete::{CompleteEnv, Shell, env::Shells};
 
 use super::{Cli, Outcome, Terminal};
 
-/// By this variable a shell asks the binary what can follow.
+/// The variable with which a shell requests completions.
 const VARIABLE: &str = "CONTIV_COMPLETE";
 
 /// Print the completions of a shell, as in: `contiv completions bash >/etc/bash_completion.d/contiv`
@@ -28,7 +28,7 @@ impl Completions {
     }
 }
 
-/// Answers a shell that asks what can follow, and ends then. Does nothing if none asks.
+/// Answers a request for completions and exits. Does nothing without one.
 pub(super) fn answer_shell() {
     CompleteEnv::with_factory(Cli::command).var(VARIABLE).bin("contiv").complete();
 }

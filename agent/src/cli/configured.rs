@@ -1,4 +1,4 @@
-//! What `contiv agent` and `contiv controller` have in common: they run by a configuration until they are told to stop.
+//! The common part of `contiv agent` and `contiv controller`: both run with a configuration until they are stopped.
 
 use std::{io::Write, path::PathBuf};
 
@@ -16,7 +16,7 @@ use crate::{
     after_help = "Flags win over the environment, the environment over the file, the file over the defaults."
 )]
 pub(super) struct ConfigArguments<C: Settings> {
-    // The default is another for each process.
+    // The default differs between the processes.
     #[arg(
         long,
         env = "CONTIV_CONFIG",
@@ -49,7 +49,7 @@ impl<C: Settings> ConfigArguments<C> {
         }
         let (format, level) = config.log();
         let (level, lines) = logging::start(format, level)?;
-        // Nor does what is said at the end wait for whoever reads.
+        // The last messages do not wait for a slow reader either.
         terminal.err = Box::new(lines);
         process(&config, level)?;
         Ok(Outcome::Good)

@@ -53,7 +53,7 @@ impl Delete {
             return Err(UsageError("say what: by -f, by KIND and NAME, or by KIND and -l".to_owned()).into());
         }
         let wanted = self.resources.wanted()?;
-        // A slip of the finger must not empty the store.
+        // A typing error must not empty the store.
         if wanted.iter().any(|wanted| matches!(wanted.which, ObjectSelector::All { selector: None, .. })) {
             return Err(
                 UsageError("name the objects, or choose them by their labels with -l".to_owned()).into()
@@ -63,7 +63,7 @@ impl Delete {
             let mut is_good = true;
             for wanted in &wanted {
                 let keys = match &wanted.which {
-                    // What cannot be read can be deleted too.
+                    // Unreadable objects can be deleted too.
                     ObjectSelector::Keys(keys) => keys.clone(),
                     ObjectSelector::All { .. } => {
                         let found = fetch(wanted, &*store, &mut terminal.err).await?;
@@ -81,7 +81,7 @@ impl Delete {
         Ok(Outcome::good_if(is_good))
     }
 
-    /// True if all of them were there, or need not be.
+    /// True if all of them existed, or need not exist.
     async fn delete(&self, store: &dyn Store, keys: &[Key], terminal: &mut Terminal) -> anyhow::Result<bool> {
         let stored = read(store, keys).await?;
         let (found, missing): (Vec<&Key>, Vec<&Key>) =

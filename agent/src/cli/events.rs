@@ -23,7 +23,7 @@ use super::{
     watch::width,
 };
 
-/// Between two looks, with --watch.
+/// The polling interval with --watch.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Print what happened to the running agent, and how long it took to reach the kernel
@@ -84,7 +84,7 @@ impl Events {
             terminal.out.flush()?;
             thread::sleep(INTERVAL);
             let mut events = self.fetch(&format!("from={next}"))?;
-            // What renderers made of them is printed with them, and so waited for.
+            // An event is printed together with the results of renderers, so it waits for them.
             events.truncate(events.iter().take_while(|(event, _)| is_settled(event)).count());
             next = events.last().map_or(next, |(event, _)| event.seq_num + 1);
             if !events.is_empty() {
@@ -95,7 +95,7 @@ impl Events {
         }
     }
 
-    /// Which of them to ask for. Those of a service can be anywhere.
+    /// The query of the request. The events of a service can be anywhere.
     fn query(&self) -> String {
         match self.since {
             Some(age) => {
@@ -113,7 +113,7 @@ impl Events {
         Ok(parsed.collect::<Result<_, serde_json::Error>>()?)
     }
 
-    /// Not all events are meant.
+    /// True if a filter is set.
     const fn is_narrow(&self) -> bool {
         self.service.is_some() || !self.filter.is_open()
     }
@@ -131,7 +131,7 @@ impl Events {
         }
     }
 
-    /// What may help whoever finds nothing. A service that is gone has events too.
+    /// A hint for a user who finds nothing. A deleted service has events too.
     fn hint(&self) -> anyhow::Result<String> {
         if let Some(service) = self.service() {
             let values: Vec<ServiceView> = self.agent.get("/services")?;
@@ -163,7 +163,7 @@ impl Events {
     }
 }
 
-/// Every renderer is done with it, or will not be soon.
+/// True if every renderer has finished with it, or will not soon.
 fn is_settled(event: &EventView) -> bool {
     let is_pending = event.renderers.values().any(|outcome| matches!(outcome, OutcomeView::Pending));
     !is_pending || Timestamp::now().duration_since(event.start).as_secs() >= 2
@@ -208,7 +208,7 @@ fn wide_cells(event: &EventView) -> Vec<Cell> {
     vec![milliseconds(event.waited_ms).into(), event.revision.to_string().into(), services.into()]
 }
 
-/// As many digits as are of interest.
+/// With a suitable number of digits.
 pub(super) fn milliseconds(ms: f64) -> String {
     match ms {
         0.0..1.0 => format!("{:.0}us", ms * 1000.0),

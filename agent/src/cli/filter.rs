@@ -1,4 +1,4 @@
-//! Which services a command is about that is about all of them unless something is said.
+//! A filter of services, for commands that cover all of them by default.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ pub(super) struct Filter {
     selector: Option<Selector>,
 }
 
-/// The same, with the labels looked up.
+/// The filter with the labels of services.
 #[derive(Debug)]
 pub(super) struct Matcher {
     namespace: Option<String>,
@@ -32,15 +32,15 @@ pub(super) struct Matcher {
 }
 
 impl Filter {
-    /// Nothing is said.
+    /// True without any filter.
     pub(super) const fn is_open(&self) -> bool {
         self.namespace.is_none() && self.selector.is_none()
     }
 
-    /// Asks the agent for labels if that is needed.
+    /// Requests labels from the agent if they are needed.
     ///
     /// # Errors
-    /// When it does not say them.
+    /// When it does not answer.
     pub(super) fn matcher(&self, agent: &AgentArgument) -> anyhow::Result<Matcher> {
         let labelled = self.selector.as_ref().map(|selector| labelled(selector, agent)).transpose()?;
         let namespace = self.namespace.clone().filter(|_| !self.all_namespaces);

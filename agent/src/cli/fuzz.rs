@@ -1,4 +1,4 @@
-//! Laws of what is written on the command line.
+//! Laws of command-line values.
 
 use super::{
     http_client::Server,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::fuzz::reads_back;
 
-/// What is read is as it is printed; the ends of a flow are asked of an agent by what they were read as.
+/// Parsed values round-trip; the ends of a flow round-trip through the query to an agent.
 pub(crate) fn flag(text: &str) {
     reads_back::<Server>(text);
     match text.parse::<Destination>() {

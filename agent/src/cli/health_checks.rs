@@ -42,7 +42,7 @@ pub(super) struct HealthChecks {
     agent: AgentArgument,
 }
 
-/// A health check as the agent says it.
+/// A health check in the agent's JSON.
 #[derive(Debug, Deserialize)]
 struct HealthCheckView {
     service: ServiceId,
@@ -105,7 +105,7 @@ fn item(check: &HealthCheckView, value: Value, shows_namespace: bool) -> Item {
     Item { name: check.service.to_string(), value, cells: (cells, Vec::new()) }
 }
 
-/// Each family has an answer of its own.
+/// Each family has its own number.
 fn local(LocalEndpointsView { ipv4, ipv6 }: LocalEndpointsView) -> Cell {
     match (ipv4, ipv6) {
         (0, 0) => Cell::toned("none", TextStyle::Warning),

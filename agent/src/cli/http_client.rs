@@ -1,4 +1,4 @@
-//! A question to a running agent, by its debug HTTP.
+//! Requests to a running agent over its debug HTTP.
 
 use std::{fmt, net::Ipv6Addr, str::FromStr, time::Duration};
 
@@ -14,14 +14,14 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// How long an agent may take. It answers within 3 s, if only to say that it is busy; long lists take a little more.
+/// The timeout of an agent. It answers within 3 s, if only to report that it is busy; long lists take a little more.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// Where agents listen unless they are told otherwise.
+/// The default port of agents.
 const DEFAULT_PORT: u16 = 9999;
-/// No answer is larger.
+/// The limit of an answer.
 const SIZE_LIMIT: usize = 256 << 20;
 
-/// Where an agent listens, as in `http://127.0.0.1:9999`.
+/// The address of an agent, as in `http://127.0.0.1:9999`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Server {
     host: String,
@@ -33,7 +33,7 @@ impl FromStr for Server {
 
     fn from_str(url: &str) -> Result<Self, Self::Err> {
         let example = "as in http://127.0.0.1:9999";
-        // Without a scheme it is an address, as curl takes it, and the port is that of agents.
+        // Without a scheme it is an address, as in curl, with the default port of agents.
         let (url, default_port) =
             if url.contains("://") { (url.to_owned(), 80) } else { (format!("http://{url}"), DEFAULT_PORT) };
         let uri: Uri = url.parse().map_err(|error| format!("{error}; {example}"))?;
@@ -44,7 +44,7 @@ impl FromStr for Server {
             return Err(format!("give the address only, without a path; {example}"));
         }
         let host = uri.host().filter(|host| !host.is_empty()).ok_or(format!("no host; {example}"))?;
-        // An IPv6 address is between brackets in a URL, and without them for the resolver; it may have a zone.
+        // An IPv6 address has brackets in a URL, but not for the resolver; it may have a zone.
         let is_ipv6 = |ip: &&str| ip.split('%').next().is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok());
         let name = match host.strip_prefix('[') {
             Some(rest) => rest.strip_suffix(']').filter(is_ipv6),
@@ -69,12 +69,12 @@ impl fmt::Display for Server {
 /// The body of the answer to a GET.
 ///
 /// # Errors
-/// When nobody answers in time, or with anything but success. What the agent says of it is in the error.
+/// When there is no answer in time, or one without success. The error contains the agent's text.
 pub(super) fn get(server: &Server, path: &str) -> anyhow::Result<String> {
     ask(server, Method::GET, path, TIME_LIMIT)
 }
 
-/// The same, for those who cannot wait as long as the agent may take.
+/// The same with another timeout.
 ///
 /// # Errors
 /// Those of [`get`].
@@ -120,7 +120,7 @@ async fn exchange(server: &Server, method: Method, path: &str) -> anyhow::Result
     let is_http = || format!("{server} does not answer as an agent does");
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.with_context(is_http)?;
-    // It ends with the exchange; what is wrong with it the answer tells.
+    // It ends with the exchange; its error becomes that of the answer.
     tokio::spawn(connection);
     let host = server.to_string().replace("http://", "");
     let request =

@@ -12,7 +12,7 @@ use contiv_store::{
     manifest::{self, ParsedManifests},
 };
 
-/// How many warnings are printed; they must not hide what is wrong.
+/// How many warnings are printed, so that they do not hide errors.
 const PRINTED_WARNINGS: usize = 20;
 
 /// Which manifests to read.
@@ -28,12 +28,12 @@ pub(super) struct Manifests {
 }
 
 impl Manifests {
-    /// Reads all of them. A path that cannot be read is a problem like any other, and the rest goes on.
+    /// Reads all of them. An unreadable path is a problem like any other, and the rest is read.
     pub(super) fn read(&self) -> anyhow::Result<ParsedManifests> {
         read(&self.files)
     }
 
-    /// Prints what is wrong, a line each, and what is left out.
+    /// Prints the problems, a line each, and what is skipped.
     pub(super) fn report(&self, parsed: &ParsedManifests, err: &mut impl Write) -> io::Result<()> {
         print_findings(parsed, err)?;
         let skipped = parsed.skipped.len();
@@ -49,7 +49,7 @@ impl Manifests {
     }
 }
 
-/// Reads files in their order.
+/// Reads files in order.
 pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<ParsedManifests> {
     let mut parsed = ParsedManifests::default();
     for file in files {
@@ -86,7 +86,7 @@ pub(super) fn print_findings(parsed: &ParsedManifests, err: &mut impl Write) -> 
     print_problems(&parsed.problems, err)
 }
 
-/// A line for each problem, which names file, object and field as far as they can be told.
+/// A line for each problem, with file, object and field if they are known.
 pub(super) fn print_problems(problems: &[Problem], err: &mut impl Write) -> io::Result<()> {
     problems.iter().try_for_each(|problem| writeln!(err, "{problem}"))
 }

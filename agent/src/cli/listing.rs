@@ -1,4 +1,4 @@
-//! What the commands that list something print, in each form.
+//! The output of commands that print a list, in each format.
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -35,20 +35,20 @@ pub(super) struct Listing {
 /// One of them.
 #[derive(Debug)]
 pub(super) struct Item {
-    /// By which other commands know it.
+    /// Its name in other commands.
     pub(super) name: String,
-    /// As the agent says it.
+    /// Its JSON from the agent.
     pub(super) value: Value,
     /// A cell for each column, and for those that only `wide` shows.
     pub(super) cells: (Vec<Cell>, Vec<Cell>),
 }
 
 impl Listing {
-    /// The text in this form; tables fit into `width` unless they are `wide`. Of one item that was asked for by name, JSON
-    /// and YAML hold it and no list.
+    /// The text in this format; tables fit into `width` unless they are `wide`. For a single item requested by name, JSON and
+    /// YAML contain just the item and no list.
     ///
     /// # Errors
-    /// When it is to be sorted by a column that there is not.
+    /// When the column to sort by does not exist.
     pub(super) fn print(
         mut self,
         output: Output,

@@ -96,11 +96,11 @@ enum Command {
     Reference(reference::Reference),
 }
 
-/// What a command has come to, when nothing stopped it.
+/// The result of a command without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Good,
-    /// The rest went well; what did not has been printed.
+    /// The rest succeeded; the problems have been printed.
     SomeBad,
 }
 
@@ -110,12 +110,12 @@ impl Outcome {
     }
 }
 
-/// Wrong usage or configuration, as opposed to something that failed.
+/// Wrong usage or configuration, as opposed to a failure.
 #[derive(Debug, Error)]
 #[error("{0}")]
 struct UsageError(String);
 
-/// The error without a password that somebody wrote into a URL: what a service prints is logged.
+/// The error without a password in a URL: the output of a service is logged.
 fn without_password(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) {
         let value = contiv_store::url::without_password(value);
@@ -124,7 +124,7 @@ fn without_password(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Parses the command line, runs the command and says how that went.
+/// Parses the command line, runs the command and returns the exit code.
 pub fn main() -> ExitCode {
     completions::answer_shell();
     let cli = Cli::try_parse().unwrap_or_else(|error| without_password(error).exit());
@@ -157,15 +157,15 @@ pub fn main() -> ExitCode {
     let code = match result {
         Ok(Outcome::Good) => ExitCode::SUCCESS,
         Ok(Outcome::SomeBad) => ExitCode::from(1),
-        // Whoever reads has seen enough, as in `contiv get svc | head`.
+        // The reader has seen enough, as in `contiv get svc | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // With nobody to tell there is nothing to do.
+            // If standard error is closed there is nothing to do.
             let _ = writeln!(terminal.err, "error: {}", chain(&error));
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
     };
-    // Of a process that logs, what is not written yet.
+    // Writes the remaining log lines of a process.
     let _ = terminal.err.flush();
     code
 }
@@ -176,7 +176,7 @@ struct Terminal {
     err: Box<dyn Write>,
 }
 
-/// The error with its causes. Some say their cause themselves; it is not said again.
+/// The error with its causes. A cause that its error contains already is not repeated.
 fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

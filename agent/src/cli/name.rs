@@ -1,4 +1,4 @@
-//! A name as people give it, with or without a namespace.
+//! A name on the command line, with or without a namespace.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// Its namespace, or this one.
+    /// Its namespace, or this default.
     pub(super) fn namespace_or<'a>(&'a self, namespace: &'a str) -> &'a str {
         self.namespace.as_deref().unwrap_or(namespace)
     }

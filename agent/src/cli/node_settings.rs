@@ -1,5 +1,5 @@
-//! The settings by which an agent would serve a node, for the commands that do without one: flags win over the environment,
-//! the environment over the file, as the agent has it.
+//! The settings by which an agent would serve a node, for commands that work without one: flags override the environment, which
+//! overrides the file, as for the agent.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ use contiv_renderer::LocalAddresses;
 use super::{UsageError, agent_argument::AgentArgument};
 use crate::config::{self, Config, ConfigError, ConfigFlags, Settings as _};
 
-/// Keys that concern the process of an agent and not what becomes of services on its node; those of etcd begin with `etcd-`.
+/// Keys of an agent's process that do not affect services on its node; those of etcd begin with `etcd-`.
 const PROCESS_KEYS: [&str; 16] = [
     "store",
     "own-table",
@@ -74,7 +74,7 @@ impl NodeFlags {
     }
 }
 
-/// A configuration, and what is known of the machine that it is for.
+/// A configuration, with facts about its machine.
 #[derive(Debug)]
 pub(super) struct NodeConfig {
     pub(super) config: Config,
@@ -83,7 +83,7 @@ pub(super) struct NodeConfig {
 }
 
 impl NodeSettings {
-    /// Refuses what makes no sense together: an agent has settings of its own, and is not asked where there is other input.
+    /// Rejects contradictory arguments: an agent has its own settings, and is not used together with other input.
     ///
     /// # Errors
     /// [`UsageError`].
@@ -104,19 +104,19 @@ impl NodeSettings {
         self.config.as_deref().filter(|path| !path.as_os_str().is_empty())
     }
 
-    /// The settings of the agent of this machine.
+    /// The settings of this machine's agent.
     ///
     /// # Errors
-    /// [`UsageError`]: everything that is wrong with them.
+    /// [`UsageError`]: all invalid settings.
     pub(super) fn of_this_machine(&self) -> anyhow::Result<Config> {
         Ok(Config::load(self.file(), &self.flags.read()?).map_err(usage)?)
     }
 
-    /// The settings for one of these nodes: the one that is set; else this machine, if it is one of them; else the first by
-    /// name. Which one decides what is local and where node ports answer, so it is said when there was a choice.
+    /// The settings for one of these nodes: the configured one; else this machine, if it is one of them; else the first by
+    /// name. The node decides what is local and where node ports answer, so a choice is reported.
     ///
     /// # Errors
-    /// [`UsageError`]: everything that is wrong with the settings. When the addresses of this machine cannot be read.
+    /// [`UsageError`]: all invalid settings. When the addresses of this machine cannot be read.
     pub(super) fn of_one_of(
         &self,
         nodes: &BTreeSet<&str>,
@@ -153,10 +153,10 @@ impl NodeSettings {
     }
 }
 
-/// The addresses of the interfaces of this machine.
+/// The addresses of this machine's interfaces.
 ///
 /// # Errors
-/// When the kernel does not say them.
+/// When the kernel does not answer.
 pub(super) fn local_addresses() -> anyhow::Result<BTreeSet<IpAddr>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let addresses = runtime.block_on(LocalAddresses::open());
@@ -196,14 +196,14 @@ fn is_offered(key: &str) -> bool {
 
 impl Args for NodeFlags {
     fn augment_args(command: Command) -> Command {
-        // The name of the node is often needed, the rest mostly comes from the file.
+        // The node's name is often needed, the rest usually comes from the file.
         let argument = |argument: clap::Arg| {
             let is_name = argument.get_long() == Some("node-name");
             let help = match (argument.get_help(), argument.get_env()) {
                 (Some(help), Some(env)) => format!("{help} [env: {}]", env.display()),
                 (help, _) => help.map(ToString::to_string).unwrap_or_default(),
             };
-            // The parser would check the environment even if an agent is asked.
+            // The parser would validate the environment even if an agent is asked.
             let argument = argument.env(Resettable::Reset).help(help);
             argument.hide_short_help(!is_name).help_heading("Settings of the node (without an agent)")
         };

@@ -1,4 +1,4 @@
-//! What manifests mean to a node, without an agent.
+//! The effect of manifests on a node, without an agent.
 
 use std::{
     collections::BTreeSet,
@@ -22,16 +22,16 @@ use super::{
 };
 use crate::config::{self, Config};
 
-/// What a node is to be like.
+/// The desired state of a node.
 pub(super) struct Desired {
-    /// None if nothing of the input can be used: an empty state is not what such input means.
+    /// None if no input is usable: such input does not mean an empty state.
     pub(super) snapshot: Option<Snapshot>,
-    /// Nothing is wrong with the input.
+    /// True if the input has no problems.
     pub(super) is_good: bool,
 }
 
-/// What the input means to a node by these settings. Problems are printed, and whether the input says nothing of the node: where
-/// all depends on that (`is_node_needed`), also if nobody has named it.
+/// The effect of the input on a node with these settings. Prints problems; also that the input has no Node object, if
+/// everything depends on it (`is_node_needed`), even if no node was named.
 pub(super) fn desire(
     parsed: &ParsedManifests,
     settings: &NodeSettings,
@@ -72,7 +72,7 @@ fn print_missing_node(name: &str, nodes: &BTreeSet<&str>, err: &mut impl Write) 
     writeln!(err)
 }
 
-/// A processor that has these objects.
+/// A processor with these objects.
 pub(super) fn process(
     objects: Vec<Object>,
     config: &Config,
@@ -84,8 +84,7 @@ pub(super) fn process(
     processor
 }
 
-/// What the processor can use, and what is wrong with the rest, which is printed. So are the values that are not used as they
-/// are written.
+/// The usable objects. Prints the problems of all others, and values that are ignored.
 pub(super) fn validate(
     parsed: &ParsedManifests,
     err: &mut impl Write,
@@ -99,7 +98,7 @@ pub(super) fn validate(
             field: Some(error.field),
             reason: error.problem,
         };
-        // No store, so none was there before the others: of two that claim one address the smaller id wins.
+        // Without a store no object is older: of two that claim one address the smaller id wins.
         match wire::validate(&found.object, 0) {
             Ok((object, warnings)) => {
                 objects.extend(object);

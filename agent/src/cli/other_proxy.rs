@@ -1,4 +1,4 @@
-//! Services that are left to another proxy, by their label `service.kubernetes.io/service-proxy-name`.
+//! Services left to another proxy by their label `service.kubernetes.io/service-proxy-name`.
 
 /// By this label a service is left to another proxy.
 const LABEL: &str = "service.kubernetes.io/service-proxy-name";

@@ -1,16 +1,16 @@
-//! How far long work is: on standard error, where that is a terminal; otherwise nothing is shown.
+//! Progress of long work: on standard error, if that is a terminal.
 
 use contiv_store::store::TRANSACTION_LIMIT;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar that is gone when this is dropped.
+/// A progress bar that disappears when this is dropped.
 #[derive(Debug)]
 pub(super) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Of so many objects, if that takes more than one transaction.
+    /// For so many objects, if that takes more than one transaction.
     pub(super) fn of_objects(total: usize) -> Self {
         if total <= TRANSACTION_LIMIT {
             return Self { bar: ProgressBar::hidden() };
@@ -19,13 +19,13 @@ impl Progress {
         Self { bar: bar.with_style(style("{bar:40} {pos} of {len} objects, {eta} left")) }
     }
 
-    /// Of elements that are read from the kernel, however many they are.
+    /// For elements read from the kernel; the total is set later.
     pub(super) fn of_elements() -> Self {
         let bar = ProgressBar::no_length();
         Self { bar: bar.with_style(style("{bar:40} {pos} of about {len} elements read")) }
     }
 
-    /// So many are done, of about so many.
+    /// Sets the progress, and an approximate total.
     pub(super) fn set(&self, done: usize, total: usize) {
         self.bar.set_length(total.max(done) as u64);
         self.bar.set_position(done as u64);

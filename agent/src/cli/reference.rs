@@ -1,4 +1,4 @@
-//! `contiv reference`: pages of the documentation that the code writes.
+//! `contiv reference`: pages of the documentation generated from the code.
 
 use std::{fmt::Write as _, io::Write};
 
@@ -96,7 +96,7 @@ fn metrics() -> String {
     page
 }
 
-/// The names of the labels of a metric, in braces, but for those that only histograms have.
+/// The labels of a metric, in braces, without those of histograms.
 fn labels(name: &str, text: &str) -> String {
     let sample = text.lines().find(|line| {
         let rest = line

@@ -1,4 +1,4 @@
-//! Which stored objects a command is about, in the words of kubectl: kinds and names, namespaces, labels.
+//! Selects stored objects as in kubectl: by kind and name, namespace, labels.
 
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
@@ -34,36 +34,36 @@ pub(super) struct ResourceRequest {
     pub(super) which: ObjectSelector,
 }
 
-/// Which of a kind.
+/// Selects objects of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ObjectSelector {
     /// These.
     Keys(Vec<Key>),
-    /// All of this namespace, or of every one, that have these labels.
+    /// All of this namespace, or of all namespaces, with these labels.
     All { namespace: Option<String>, selector: Option<Selector> },
 }
 
 impl Resources {
-    /// No word was given.
+    /// True without any argument.
     pub(super) const fn are_none(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// One object was asked for, by its name.
+    /// True if one object was requested by its name.
     pub(super) fn is_single(&self) -> bool {
         self.named().is_some_and(|named| named.len() == 1) || self.words.len() == 2
     }
 
-    /// Lines may be of several namespaces.
+    /// True if rows may be of several namespaces.
     pub(super) fn shows_namespace(&self) -> bool {
         let names = self.words.iter().skip(1);
         self.all_namespaces || (self.named().is_none() && names.into_iter().any(|name| name.contains('/')))
     }
 
-    /// Each kind once, in the order in which they were named.
+    /// The requests, each kind once, in the order of the arguments.
     ///
     /// # Errors
-    /// When the words do not go together, with what was probably meant.
+    /// When the arguments contradict each other, with a suggestion.
     pub(super) fn wanted(&self) -> Result<Vec<ResourceRequest>, UsageError> {
         let Some((first, names)) = self.words.split_first() else {
             let kinds = Kind::ALL.map(Kind::keyword).join(", ");
@@ -92,7 +92,7 @@ impl Resources {
             .collect()
     }
 
-    /// The words, if they are of the form KIND/NAME.
+    /// The arguments, if they have the form KIND/NAME.
     fn named(&self) -> Option<Vec<(&str, &str)>> {
         self.words.first().filter(|first| first.contains('/'))?;
         Some(self.words.iter().map(|word| word.split_once('/').unwrap_or((word, ""))).collect())

@@ -1,4 +1,4 @@
-//! Which services a command is about: by name, by namespace, by label.
+//! Selects services: by name, by namespace, by label.
 
 use std::{collections::BTreeSet, fmt::Write};
 
@@ -37,34 +37,34 @@ pub(super) struct Scope {
     selector: Option<Selector>,
 }
 
-/// What was found.
+/// The selected items.
 #[derive(Debug, Default)]
 pub(super) struct SelectedItems<T> {
     pub(super) items: Vec<T>,
-    /// Lines about what was not.
+    /// Lines about names that were not found.
     pub(super) missing: String,
 }
 
 impl Scope {
-    /// One service was asked for, by its name.
+    /// True if one service was requested by its name.
     pub(super) fn is_single(&self) -> bool {
         self.names.len() == 1
     }
 
-    /// Lines may be of several namespaces.
+    /// True if rows may be of several namespaces.
     pub(super) fn shows_namespace(&self) -> bool {
         self.all_namespaces || self.names.iter().any(|name| name.namespace.is_some())
     }
 
-    /// No names are given, so that nothing found is no error.
+    /// True without names, so that an empty result is no error.
     pub(super) fn is_open(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// Those of `items` that are meant; `noun` is what one of them is called. Asks the agent for labels if that is needed.
+    /// The selected ones of `items`; `noun` is what one of them is called. Requests labels from the agent if needed.
     ///
     /// # Errors
-    /// When the agent does not say the labels.
+    /// When the agent does not answer.
     pub(super) fn select<T>(
         &self,
         items: Vec<T>,
@@ -91,12 +91,12 @@ impl Scope {
         Ok(SelectedItems { items, missing })
     }
 
-    /// It has the labels that are asked for.
+    /// True if it has the required labels.
     pub(super) fn has_labels(&self, labels: &Labels) -> bool {
         self.selector.as_ref().is_none_or(|selector| selector.matches(labels))
     }
 
-    /// It is of the namespace and, if there are names, has one of them.
+    /// True if it is in the namespace and, if there are names, has one of them.
     pub(super) fn is_meant(&self, id: &ServiceId) -> bool {
         let in_namespace = |namespace: &str| self.all_namespaces || *namespace == *id.namespace;
         if self.names.is_empty() {
@@ -111,7 +111,7 @@ impl Scope {
         })
     }
 
-    /// A line for each name that there is not, with what may have been meant.
+    /// A line for each unknown name, with a suggestion.
     fn missing(&self, noun: &str, known: &BTreeSet<ServiceId>) -> String {
         let mut lines = String::new();
         for name in &self.names {
@@ -135,7 +135,7 @@ impl Scope {
 /// The services with these labels.
 ///
 /// # Errors
-/// When the agent does not say the labels.
+/// When the agent does not answer.
 pub(super) fn labelled(selector: &Selector, agent: &AgentArgument) -> anyhow::Result<BTreeSet<ServiceId>> {
     let stored: Vec<StoredServiceView> = agent.get("/objects/svc").context("failed to ask for labels")?;
     Ok(stored

@@ -1,4 +1,4 @@
-//! Label selectors as kubectl takes them.
+//! Label selectors in kubectl's syntax.
 //!
 //! Source: <https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors>.
 
@@ -19,7 +19,7 @@ enum Requirement {
     Has(String),
     HasNot(String),
     In(String, BTreeSet<String>),
-    /// Objects without the label meet it too.
+    /// Also met by objects without the label.
     NotIn(String, BTreeSet<String>),
 }
 

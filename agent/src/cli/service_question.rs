@@ -1,4 +1,4 @@
-//! What the commands about the services of an agent have in common: which of them, in which form, once or again and again.
+//! The common part of commands about an agent's services: selection, format, watching.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,8 +40,8 @@ pub(super) struct ServiceQuestion {
 }
 
 impl ServiceQuestion {
-    /// Prints what `list` makes of the services that are meant, each also as the agent says it. With `is_single` that is one
-    /// item for a service that was asked for by name.
+    /// Prints the items of `list` for the selected services, each with the agent's JSON. With `is_single` the list has one item
+    /// if one service was requested by name.
     pub(super) fn run(
         &self,
         terminal: &mut Terminal,
@@ -49,7 +49,7 @@ impl ServiceQuestion {
         list: impl Fn(Vec<(ServiceView, Value)>) -> Listing,
     ) -> anyhow::Result<Outcome> {
         self.watch.run(terminal, || {
-            // For people there is more to say than the agent does.
+            // Tables also have data that the agent's services do not contain.
             let stored = if matches!(self.output, Output::Table | Output::Wide) {
                 self.agent.get("/objects/svc")?
             } else {
@@ -66,7 +66,7 @@ impl ServiceQuestion {
         })
     }
 
-    /// Every service, with the type that the `stored` one has; each also as the agent says it.
+    /// Every service, with the type of its `stored` object; each with the agent's JSON.
     fn fetch(&self, stored: &[StoredServiceView]) -> anyhow::Result<Vec<(ServiceView, Value)>> {
         let types: BTreeMap<&ServiceId, &'static str> =
             stored.iter().map(|service| (&service.id, service.type_name())).collect();
@@ -74,14 +74,14 @@ impl ServiceQuestion {
         let mut services = Vec::new();
         for value in values {
             let mut service: ServiceView = serde_json::from_value(value.clone())?;
-            // It may have come since.
+            // It may have been created since.
             service.service_type = types.get(&service.id).copied().unwrap_or("<unknown>");
             services.push((service, value));
         }
         Ok(services)
     }
 
-    /// A line about the services that are meant and that the agent leaves to another proxy.
+    /// A line about selected services that the agent leaves to another proxy.
     fn left_to_others(
         &self,
         mut stored: Vec<StoredServiceView>,

@@ -15,7 +15,7 @@ use super::{
     views::{BackendView, PortView, ServiceView},
 };
 
-/// Carries what no other renderer does.
+/// The renderer that carries all services by default.
 const DEFAULT_RENDERER: &str = "nftables";
 
 /// Print the services as the running agent has them: their addresses, and how many backends stand behind them
@@ -41,7 +41,7 @@ impl Services {
         if shows_namespace {
             header.insert(0, "NAMESPACE");
         }
-        // As long as all have the same there is nothing to tell.
+        // Shown only if renderers differ.
         let shows_renderer = services.iter().any(|(service, _)| renderer(service) != DEFAULT_RENDERER);
         if shows_renderer {
             header.push("RENDERER");
@@ -95,7 +95,7 @@ fn row(service: &ServiceView) -> Vec<Cell> {
     ]
 }
 
-/// The addresses of the backends that are meant, each once, whatever its ports; only of families that the service lives in.
+/// The addresses of matching backends, each once, whatever its ports; only of the service's families.
 fn addresses(service: &ServiceView, is_meant: impl Fn(&BackendView) -> bool) -> BTreeSet<IpAddr> {
     let backends = service.ports.iter().flat_map(|port| &port.backends);
     let counted = backends.filter(|backend| service.is_in_family_of(backend.address) && is_meant(backend));
@@ -109,13 +109,13 @@ fn backends(service: &ServiceView) -> Cell {
         |port: &PortView| port.backends.iter().any(|backend| service.is_in_family_of(backend.address));
     let text = match (ready.len(), all.len() - ready.len()) {
         (ready, 0) => ready.to_string(),
-        // Those that are ready at no port.
+        // Terminating ones that are ready at no port.
         (ready, terminating) => format!("{ready}+{terminating}"),
     };
     let tone = match (ready.is_empty(), service.ports.iter().all(is_served)) {
         (true, _) => TextStyle::Bad,
         (false, true) => TextStyle::Plain,
-        // Some port has none.
+        // A port without backends.
         (false, false) => TextStyle::Warning,
     };
     Cell::toned(text, tone)
@@ -136,7 +136,7 @@ fn wide_cells(service: &ServiceView) -> Vec<Cell> {
     ]
 }
 
-/// What it asks for and another service holds.
+/// Frontends that it asks for and another service holds.
 fn lost(service: &ServiceView) -> Cell {
     let lost = service.lost.iter().map(|(frontend, holder)| format!("{frontend} to {holder}"));
     Cell::toned(lost.collect::<Vec<_>>().join(","), TextStyle::Warning)

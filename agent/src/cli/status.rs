@@ -15,9 +15,9 @@ use super::{
     watch::{Frame, WatchArgument, size},
 };
 
-/// How many of the newest events the latency is of.
+/// The number of newest events that the latency is computed from.
 const EVENTS: usize = 200;
-/// The renderer that lets the kernel count connections.
+/// The renderer whose elements count connections.
 const COUNTING_RENDERER: &str = "nftables";
 /// How many services are shown.
 const SERVICES: usize = 5;
@@ -39,7 +39,7 @@ pub(super) struct Status {
     agent: AgentArgument,
 }
 
-/// Everything that is asked, each as the agent says it.
+/// The answers of the agent as JSON.
 struct AgentState {
     status: Value,
     sizes: Value,
@@ -49,7 +49,7 @@ struct AgentState {
     history: Value,
 }
 
-/// The same, read.
+/// The same, decoded.
 #[derive(Debug)]
 struct Overview {
     status: StatusView,
@@ -90,7 +90,7 @@ impl Status {
             sizes: get("/sizes")?,
             renderers,
             quarantine: get("/quarantine")?,
-            // Before its table is there, nothing counts either.
+            // Without its table there are no counters.
             counters: if runs_nftables {
                 get(&format!("/counters?top={SERVICES}")).map_err(|error| error.to_string())
             } else {
@@ -125,7 +125,7 @@ impl AgentState {
         })
     }
 
-    /// For programs; the history has a command of its own.
+    /// The JSON form. It has no history, which has its own command.
     fn value(&self) -> Value {
         json!({
             "status": self.status,

@@ -1,4 +1,4 @@
-//! What the commands that use the store have in common.
+//! The common part of commands that use the store.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -11,9 +11,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::UsageError;
 use crate::config::{Config, EtcdFlags, Settings};
 
-/// Up to this many objects are asked for one by one; for more, all of their kinds are listed.
+/// Up to this many objects are read one by one; for more, all objects of their kinds are listed.
 const SINGLE_READS: usize = 32;
-/// How many of them at a time.
+/// How many reads run concurrently.
 const READS_AT_A_TIME: usize = 8;
 
 /// Which store to use.
@@ -33,7 +33,7 @@ pub(super) struct StoreArgument {
 }
 
 impl StoreArgument {
-    /// Opens it, and runs what is to be done with it.
+    /// Opens it, and runs `work`.
     pub(super) fn run<T>(
         &self,
         work: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<T>,
@@ -51,7 +51,7 @@ impl StoreArgument {
     }
 }
 
-/// Opens the store at `url`, and runs what is to be done with it.
+/// Opens the store at `url`, and runs `work`.
 pub(super) fn run<T>(
     url: &StoreUrl,
     etcd: &EtcdFlags,
@@ -60,7 +60,7 @@ pub(super) fn run<T>(
     run_with(url, etcd.access(url), work)
 }
 
-/// The same with this access, or with what is wrong with it.
+/// The same with this access, or the problems of it.
 pub(super) fn run_with<T>(
     url: &StoreUrl,
     access: Result<EtcdAccess, Vec<String>>,
@@ -79,7 +79,7 @@ pub(super) fn run_with<T>(
     })
 }
 
-/// The stored values of these keys, as far as there are any.
+/// The stored values of these keys; missing ones are left out.
 pub(super) async fn read(store: &dyn Store, keys: &[Key]) -> anyhow::Result<BTreeMap<String, Entry>> {
     let paths: Vec<String> = if keys.len() <= SINGLE_READS {
         keys.iter().map(Key::to_path).collect()
@@ -89,14 +89,14 @@ pub(super) async fn read(store: &dyn Store, keys: &[Key]) -> anyhow::Result<BTre
         kinds.dedup();
         kinds.into_iter().map(Key::prefix).collect()
     };
-    // A path is the beginning of other keys too; those do no harm here.
+    // A path is a prefix of other keys too; those do no harm here.
     let lists = stream::iter(&paths).map(|path| store.list(path)).buffered(READS_AT_A_TIME);
     let lists: Vec<_> = lists.try_collect().await?;
     let entries = lists.into_iter().flat_map(|snapshot| snapshot.entries);
     Ok(entries.map(|entry| (entry.key.clone(), entry)).collect())
 }
 
-/// How the answers of commands call an object, as kubectl does: `service/web`.
+/// The name of an object in the output of commands, as in kubectl: `service/web`.
 pub(super) fn title(key: &Key) -> String {
     format!("{}/{}", key.kind(), key.name())
 }

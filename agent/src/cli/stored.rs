@@ -1,4 +1,4 @@
-//! What the store holds of what was asked for.
+//! Reads the requested objects of the store.
 
 use std::io::{self, Write};
 
@@ -13,16 +13,16 @@ use super::{
     suggest::suggest,
 };
 
-/// What was found of one kind, by namespace and name.
+/// The objects of one kind, by namespace and name.
 #[derive(Debug)]
 pub(super) struct StoredObjects {
     pub(super) kind: Kind,
     pub(super) objects: Vec<(Key, Object)>,
-    /// All that was named is there, and all could be read.
+    /// True if all named objects exist, and all were readable.
     pub(super) is_good: bool,
 }
 
-/// Reads what is wanted. What is missing or cannot be read is printed.
+/// Reads the requested objects. Prints missing and unreadable ones.
 pub(super) async fn fetch(
     wanted: &ResourceRequest,
     store: &dyn Store,
@@ -59,10 +59,10 @@ pub(super) async fn fetch(
     Ok(StoredObjects { kind, objects, is_good })
 }
 
-/// The object, if it is one that is wanted.
+/// The object, if it was requested.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why it is unreadable.
 pub(super) fn decode(entry: &Entry, wanted: &ResourceRequest) -> Result<Option<(Key, Object)>, String> {
     let Some(key) = Key::parse(&entry.key).map_err(|error| error.to_string())? else { return Ok(None) };
     if !wanted.has_key(&key) {
@@ -92,14 +92,14 @@ impl ResourceRequest {
     }
 }
 
-/// The labels of an object, as its manifest has them.
+/// The labels in an object's manifest.
 pub(super) fn labels(object: &Object) -> Labels {
     let manifest = manifest::to_value(object);
     let labels = manifest["metadata"]["labels"].as_object().into_iter().flatten();
     labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
 }
 
-/// A line for each, with what may have been meant.
+/// A line for each missing object, with a suggestion.
 ///
 /// # Errors
 /// When the store cannot be read, or nothing can be printed.
@@ -126,7 +126,7 @@ pub(super) async fn print_missing(
     Ok(())
 }
 
-/// That nothing was found is worth a line.
+/// Prints that nothing was found.
 pub(super) fn print_none(wanted: &ResourceRequest, err: &mut impl Write) -> io::Result<()> {
     let ResourceRequest { kind, which: ObjectSelector::All { namespace, selector } } = wanted else {
         return Ok(());

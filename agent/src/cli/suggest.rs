@@ -1,10 +1,10 @@
-//! What was probably meant.
+//! Suggestions for misspelled names.
 
-/// How alike two words must be; 1 is the same word.
+/// The least similarity of two words; 1 is the same word.
 const ALIKE: f64 = 0.8;
 
-/// The one of `known` that is most like `wanted`, if any is. A name must be alike by itself: that the namespace is the same says
-/// nothing. Of services in the wrong namespace the one with the same name is meant.
+/// The most similar one of `known`, if it is similar enough. The name itself must be similar, not only the namespace. Of
+/// services in another namespace the one with the same name is suggested.
 pub(super) fn suggest<'a>(wanted: &str, known: &'a [String]) -> Option<&'a str> {
     let name = |text: &'_ str| text.rsplit('/').next().unwrap_or_default().to_owned();
     let alike = |candidate: &str| {
@@ -16,7 +16,7 @@ pub(super) fn suggest<'a>(wanted: &str, known: &'a [String]) -> Option<&'a str> 
     (alike(best) >= ALIKE).then_some(best)
 }
 
-/// How alike two names are. Of short ones two exchanged letters leave little that is alike, and are a usual mistake.
+/// The similarity of two names. In short names, two swapped letters leave little similarity, but are a common mistake.
 fn of_names(a: &str, b: &str) -> f64 {
     let is_slip = a.chars().count() > 1 && strsim::damerau_levenshtein(a, b) <= 1;
     strsim::jaro_winkler(a, b).max(if is_slip { ALIKE } else { 0.0 })

@@ -4,12 +4,12 @@ use std::fmt::{self, Write as _};
 
 use super::color::TextStyle;
 
-/// Spaces between columns, and where room is short.
+/// The space between columns, and if the line is too long.
 const GAP: usize = 3;
 const NARROW_GAP: usize = 2;
 
-/// In which order columns are cut where room is short, and to what width: lists first (but one address is shown), then what
-/// other columns say too, then names, which the next command may need; nothing else.
+/// The order in which columns are cut if the line is too long, and their minimum width: lists first (but one address is shown),
+/// then columns that repeat others, then names, which the next command may need; no other column.
 fn rank(title: &str) -> (usize, usize) {
     match title {
         "EXTERNAL-IP" | "IPS" | "ENDPOINTS" => (0, 15),
@@ -20,7 +20,7 @@ fn rank(title: &str) -> (usize, usize) {
     }
 }
 
-/// The same where that is not enough: addresses last.
+/// The same if that is not enough: addresses last.
 fn last_resort(title: &str) -> (usize, usize) {
     match title {
         "PORT(S)" | "PORTS" | "TYPE" => (0, 6),
@@ -35,7 +35,7 @@ fn is_name(title: &str) -> bool {
     matches!(title, "NAMESPACE" | "NAME" | "SERVICE")
 }
 
-/// A text in a table.
+/// A cell of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cell {
     text: String,
@@ -43,13 +43,13 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// A text that is good or bad. What is in the store may hold anything: control characters are written out, so that
-    /// nothing is done to the terminal.
+    /// A text with a style. Stored text may contain anything: control characters are escaped, so that they cannot control the
+    /// terminal.
     pub(super) fn toned(text: impl Into<String>, tone: TextStyle) -> Self {
         Self { text: printable(text.into()), tone }
     }
 
-    /// What it says, without colour.
+    /// The text without colour.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -72,7 +72,7 @@ pub(super) struct Table {
     hides_header: bool,
 }
 
-/// Where columns begin.
+/// The positions of columns.
 #[derive(Debug)]
 pub(super) struct Layout {
     widths: Vec<usize>,
@@ -89,7 +89,7 @@ impl Table {
         self.rows.push(row.into_iter().map(Into::into).collect());
     }
 
-    /// The same without the line of titles, if `hides_header`.
+    /// The same without the header, if `hides_header`.
     pub(super) fn without_header(self, hides_header: bool) -> Self {
         Self { hides_header, ..self }
     }
@@ -99,13 +99,13 @@ impl Table {
         &self.rows[usize::from(self.hides_header)..]
     }
 
-    /// The table with no line longer than `width`, as far as that is possible: columns are cut in the order of their [`rank`].
+    /// The table with no line longer than `width`, if possible: columns are cut in the order of their [`rank`].
     pub(super) fn within(&self, width: Option<usize>) -> impl fmt::Display {
         text(self.printed(), &self.layout(width))
     }
 
-    /// The table below rows that were printed in this layout, if any were: without the header then, and with columns that
-    /// get wider where nothing limits them.
+    /// Continues a table printed with this layout, if any: without the header then, and with columns that grow if there is no
+    /// limit.
     pub(super) fn go_on(&self, layout: Option<Layout>, width: Option<usize>) -> (String, Layout) {
         let Some(mut layout) = layout else {
             let layout = self.layout(width);
@@ -137,7 +137,7 @@ impl Table {
         (0..columns).map(|column| width(column).unwrap_or(0)).collect()
     }
 
-    /// Takes one from the widest column of those that are cut first. False if none can be cut any more.
+    /// Narrows the widest column of those that are cut first by one. False if none can be cut further.
     fn shrink(&self, widths: &mut [usize], rank: fn(&str) -> (usize, usize)) -> bool {
         let ranks = self.rows[0].iter().map(|title| rank(&title.text));
         let candidates = ranks.zip(widths.iter_mut()).filter(|((_, narrowest), width)| **width > *narrowest);
@@ -174,7 +174,7 @@ fn cut(text: &str, width: usize, in_the_middle: bool) -> String {
     text.chars().take(room - end).chain(['…']).chain(text.chars().skip(length - end)).collect()
 }
 
-/// Control characters written out.
+/// Escapes control characters.
 pub(super) fn printable(cell: String) -> String {
     if !cell.contains(char::is_control) {
         return cell;

@@ -1,4 +1,4 @@
-//! What the tables of all commands can do: an order of their own, and no header.
+//! Options of all tables: sorting, and no header.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -26,9 +26,9 @@ pub(super) struct TableOptions {
 /// What to sort by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SortKey {
-    /// A column, by its title in small letters.
+    /// A column, by its title in lower case.
     Column(String),
-    /// A field, by the names and positions that lead to it.
+    /// A field, by its path of names and positions.
     Field(Vec<String>),
 }
 
@@ -36,7 +36,7 @@ impl FromStr for SortKey {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // As kubectl takes it, with or without braces.
+        // In kubectl's syntax, with or without braces.
         let text = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
         if !text.contains('.') {
             return Ok(Self::Column(text.to_lowercase()));
@@ -52,10 +52,10 @@ impl FromStr for SortKey {
 }
 
 impl TableOptions {
-    /// Sorts items with these columns, if that is wanted. `cells` has a text for each column, `value` is the JSON form.
+    /// Sorts items with these columns, if requested. `cells` has a text for each column, `value` is the JSON form.
     ///
     /// # Errors
-    /// [`UsageError`] when there is no such column.
+    /// [`UsageError`] when the column does not exist.
     pub(super) fn sort<T>(
         &self,
         items: &mut [T],
@@ -95,14 +95,14 @@ fn field(value: &Value, steps: &[String]) -> String {
     }
 }
 
-/// A text as people expect it to be sorted: addresses, times and numbers by their value, before all others; a list of
-/// addresses by the first, and then as text.
+/// A text as a sort key: addresses, times and numbers by their value, before all others; a list of addresses by the first, and
+/// then as text.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SortValue {
     Address(IpAddr, String),
     Endpoint(SocketAddr, String),
     Time(Duration),
-    /// The number that it begins with, and all of it.
+    /// Its leading number, and the whole text.
     Number(u64, String),
     Text(String),
 }
@@ -125,7 +125,7 @@ impl From<String> for SortValue {
     }
 }
 
-/// A time as tables show it: `5d`, `2.0ms`, `3h20m`.
+/// A time in a table's format: `5d`, `2.0ms`, `3h20m`.
 fn time(text: &str) -> Option<Duration> {
     let mut total = None;
     let mut rest = text;

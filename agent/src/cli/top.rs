@@ -75,7 +75,7 @@ impl Top {
             match self.sample() {
                 Ok(sample) => rates.take(sample),
                 Err(error) if self.once => return Err(error),
-                // The agent may be starting anew: what was shown stays, with a word on that.
+                // The agent may be restarting: the last state stays on the screen, with a note.
                 Err(error) => {
                     writeln!(terminal.err, "error: {}", chain(&error))?;
                     continue;

@@ -27,10 +27,10 @@ enum Output {
     Yaml,
 }
 
-/// The commit that this was built from; none if the build did not know.
+/// The commit of this build; none if unknown.
 const COMMIT: Option<&str> = option_env!("CONTIV_BUILD_COMMIT");
 
-/// Version and commit, as people read them.
+/// Version and commit, for people.
 pub(super) fn text() -> String {
     format!("contiv {} (commit {})", env!("CARGO_PKG_VERSION"), COMMIT.unwrap_or("unknown"))
 }

@@ -1,4 +1,4 @@
-//! What the agent answers, as far as tables show it. What an older agent does not say is left out.
+//! The agent's answers, as far as tables show them. Fields that an older agent lacks are optional.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use serde::Deserialize;
 
 use super::selector::Labels;
 
-/// A service as renderers have it.
+/// A service as renderers see it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ServiceView {
     pub(super) id: ServiceId,
-    /// As the stored service says it; `ServiceQuestion` fills it in.
+    /// The type of the stored service; `ServiceQuestion` fills it in.
     #[serde(skip)]
     pub(super) service_type: &'static str,
     #[serde(default)]
@@ -31,7 +31,7 @@ pub(super) struct ServiceView {
     pub(super) ports: Vec<PortView>,
     #[serde(default)]
     pub(super) lost: BTreeMap<Frontend, ServiceId>,
-    /// Which renderer carries its connections.
+    /// The renderer that carries its connections.
     #[serde(default)]
     pub(super) assignment: Option<AssignmentView>,
 }
@@ -44,7 +44,7 @@ impl ServiceView {
     }
 }
 
-/// A service as it is stored.
+/// A stored service.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct StoredServiceView {
     pub(super) id: ServiceId,
@@ -52,7 +52,7 @@ pub(super) struct StoredServiceView {
     pub(super) service_type: String,
     #[serde(default)]
     pub(super) headless: bool,
-    /// The proxy that it is left to, as its label says.
+    /// The proxy that its label names.
     #[serde(default)]
     pub(super) proxy_name: Option<String>,
     #[serde(default)]
@@ -60,12 +60,12 @@ pub(super) struct StoredServiceView {
 }
 
 impl StoredServiceView {
-    /// Neither headless nor an alias.
+    /// True if it is neither headless nor an alias.
     pub(super) fn is_for_a_proxy(&self) -> bool {
         !self.headless && self.type_name() != "ExternalName"
     }
 
-    /// Its type in the words of Kubernetes.
+    /// Kubernetes' name of its type.
     pub(super) fn type_name(&self) -> &'static str {
         match self.service_type.as_str() {
             "NodePort" => "NodePort",
@@ -76,7 +76,7 @@ impl StoredServiceView {
     }
 }
 
-/// Who carries the connections of a service.
+/// The renderer that carries the connections of a service.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct AssignmentView {
     /// Those to its addresses.
@@ -96,7 +96,7 @@ pub(super) struct PortView {
     pub(super) backends: Vec<BackendView>,
 }
 
-/// Where connections of a port can go.
+/// A backend of a port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub(super) struct BackendView {
     pub(super) address: std::net::IpAddr,
@@ -133,8 +133,8 @@ pub(super) struct EventView {
 }
 
 impl EventView {
-    /// How long after the store had said it each renderer gave the kernel what follows from it, in milliseconds. Only of a change:
-    /// how long everything takes, as at the start, tells nothing of those.
+    /// For each renderer, how long after the store's message it sent the change to the kernel, in milliseconds. Only for
+    /// changes: the time of a complete snapshot, as at the start, says nothing about them.
     pub(super) fn latencies(&self) -> impl Iterator<Item = f64> {
         let changed = (self.kind == "change").then_some(&self.renderers);
         changed.into_iter().flat_map(BTreeMap::values).filter_map(|outcome| match outcome {
@@ -144,7 +144,7 @@ impl EventView {
     }
 }
 
-/// What a renderer made of it.
+/// The result of a renderer.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "status")]
 pub(super) enum OutcomeView {
@@ -159,7 +159,7 @@ pub(super) enum OutcomeView {
     },
 }
 
-/// How the agent is.
+/// The status of the agent.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct StatusView {
     pub(super) node: String,
@@ -188,7 +188,7 @@ pub(super) struct StoreDownView {
     pub(super) reason: String,
 }
 
-/// How much there is.
+/// The numbers of objects.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct SizesView {
     pub(super) services: usize,
@@ -251,7 +251,7 @@ pub(super) struct ErrorView {
     pub(super) error: String,
 }
 
-/// Something that is stored and cannot be used.
+/// A stored object that cannot be used.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct QuarantinedView {
     pub(super) source: String,

@@ -1,4 +1,4 @@
-//! Printing once, or again and again.
+//! Prints a list once, or repeatedly.
 
 use std::{
     borrow::Cow,
@@ -13,7 +13,7 @@ use console::Term;
 
 use super::{Outcome, Terminal, chain};
 
-/// Between two looks.
+/// The interval with --watch.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Whether to go on looking.
@@ -24,16 +24,16 @@ pub(super) struct WatchArgument {
     watch: bool,
 }
 
-/// What is printed at one time.
+/// The output at one time.
 #[derive(Debug, Default)]
 pub(super) struct Frame {
     pub(super) out: String,
-    /// What is wrong, or worth a note.
+    /// Problems and notes.
     pub(super) err: String,
     pub(super) is_good: bool,
 }
 
-/// How wide lines may be; none where nobody minds.
+/// The maximum width of lines; none if unlimited.
 pub(super) fn width() -> Option<usize> {
     size().map(|(_, columns)| columns)
 }
@@ -46,10 +46,10 @@ pub(super) fn size() -> Option<(usize, usize)> {
 }
 
 impl WatchArgument {
-    /// Prints what `look` gives.
+    /// Prints what `look` returns.
     ///
     /// # Errors
-    /// When it fails the first time. Later the error is shown, and it is asked again.
+    /// When it fails the first time. Later errors are shown, and it is tried again.
     pub(super) fn run(
         self,
         terminal: &mut Terminal,
@@ -76,7 +76,7 @@ impl WatchArgument {
     }
 }
 
-/// Overwrites the screen, without the flicker of clearing it first. What does not fit is left out, and that is said.
+/// Overwrites the screen, without the flicker of clearing it first. Reports how many lines do not fit.
 pub(super) fn redraw(text: &str, out: &mut impl Write) -> io::Result<()> {
     let rows = size().map_or(usize::MAX, |(rows, _)| rows.saturating_sub(1));
     write!(out, "\x1b[H")?;
@@ -100,7 +100,7 @@ fn fitting(text: &str, rows: usize) -> Vec<Cow<'_, str>> {
     text.lines().take(shown).map(Cow::from).chain([Cow::from(rest)]).collect()
 }
 
-/// Prints the lines that were not there the last time.
+/// Prints the lines that were not printed the last time.
 fn print_new_lines(text: &str, shown: &mut BTreeSet<String>, out: &mut impl Write) -> io::Result<()> {
     for line in text.lines().filter(|line| !shown.contains(*line)) {
         writeln!(out, "{line}")?;

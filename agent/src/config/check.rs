@@ -1,4 +1,4 @@
-//! Values that have the right form and still make no sense.
+//! Validation of values that have the right form.
 
 use axum::http::Uri;
 use contiv_model::NodePortAddresses;
@@ -6,7 +6,7 @@ use contiv_store::url::without_password;
 
 use super::{Config, etcd};
 
-/// What is wrong with values that each have the right form.
+/// The problems of values that each have the right form.
 pub(crate) fn problems(config: &Config) -> Vec<String> {
     let mut problems = Vec::new();
     if config.renderers.is_empty() {
@@ -76,7 +76,7 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
                 .to_owned(),
         );
     }
-    // The kernel counts hundredths of a second in 32 bits.
+    // The kernel stores hundredths of a second in 32 bits.
     if !(1..=u64::from(u32::MAX / 100)).contains(&config.route_nexthop_idle.as_secs()) {
         problems.push("route-nexthop-idle: the least is 1s, the most 497 days".to_owned());
     }
@@ -99,7 +99,7 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
 fn is_http(url: &str) -> bool {
     let uri: Option<Uri> = url.parse().ok();
     let Some(uri) = uri else { return false };
-    // A password would show wherever the configuration does. One that holds a slash is no part of the authority.
+    // A password would be visible wherever the configuration is. After a slash it is not part of the authority.
     let has_password = url.contains('@');
     matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some() && !has_password
 }

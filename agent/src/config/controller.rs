@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::{ConfigError, LogFormat, Settings, etcd, host_name, text};
 use crate::controllers::{self, ControllerName};
 
-/// The key in etcd that stands for the lease of all controllers of a cluster. Outside of what agents follow.
+/// The etcd key of the lease of all controllers of a cluster. Outside of the prefix that agents follow.
 pub const ELECTION_KEY: &str = "/contiv/controller/election";
 
 /// The configuration of `contiv controller`. The comments are the help texts of the flags.
@@ -106,7 +106,7 @@ pub struct ControllerConfig {
 }
 
 impl Default for ControllerConfig {
-    /// The one place where the defaults are.
+    /// All defaults are defined here.
     fn default() -> Self {
         let election = ElectionConfig::new(ELECTION_KEY, "");
         Self {
@@ -133,7 +133,7 @@ impl Default for ControllerConfig {
 }
 
 impl ControllerConfig {
-    /// How to get into the etcd that is the store.
+    /// The access to etcd.
     pub fn etcd_access(&self) -> EtcdAccess {
         etcd::access(
             &self.store,
@@ -142,7 +142,7 @@ impl ControllerConfig {
         )
     }
 
-    /// How this instance takes part in the election of the active one.
+    /// The settings of the election.
     pub fn election(&self) -> ElectionConfig {
         ElectionConfig {
             ttl: self.lease_duration,

@@ -1,4 +1,4 @@
-//! What holds unless something else is said.
+//! Default values.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -13,7 +13,7 @@ use contiv_store::{StoreUrl, manifest::Links};
 use super::{Config, LogFormat, NexthopGrouping, OptionalAddress, RendererName};
 
 impl Default for Config {
-    /// The one place where the defaults are.
+    /// All defaults are defined here.
     fn default() -> Self {
         let route = RouteOptions::default();
         Self {

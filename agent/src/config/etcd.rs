@@ -1,4 +1,4 @@
-//! How to get into an etcd: the flags of commands, and what makes no sense together.
+//! Access to etcd: the flags of commands, and their validation.
 
 use std::path::PathBuf;
 
@@ -33,20 +33,20 @@ pub struct EtcdFlags {
 }
 
 impl EtcdFlags {
-    /// How to get into this store.
+    /// The access to this store.
     ///
     /// # Errors
-    /// What makes no sense together, a line each.
+    /// Contradictions, a line each.
     pub fn access(&self, store: &StoreUrl) -> Result<EtcdAccess, Vec<String>> {
         self.over(store, access(store, [&PathBuf::new(); 4], ""))
     }
 
-    /// The same where `configured` says what these flags do not.
+    /// The same, with `configured` for everything that these flags do not set.
     ///
     /// # Errors
-    /// What makes no sense together, a line each.
+    /// Contradictions, a line each.
     pub fn over(&self, store: &StoreUrl, configured: EtcdAccess) -> Result<EtcdAccess, Vec<String>> {
-        // An empty one takes away what is configured.
+        // An empty one unsets the configured one.
         let file = |path: &Option<PathBuf>, configured| match path {
             Some(path) => Some(path.clone()).filter(|path| !path.as_os_str().is_empty()),
             None => configured,
@@ -64,8 +64,8 @@ impl EtcdFlags {
     }
 }
 
-/// How to get into the etcd that is the store. Empty stands for none; `files` are those of the certificates of its
-/// members' signer, of this client's certificate, of its key, and of the password.
+/// The access to etcd. Empty means none; `files` are the authority's certificates, this client's certificate, its key, and the
+/// password.
 pub(super) fn access(store: &StoreUrl, files: [&PathBuf; 4], user: &str) -> EtcdAccess {
     let file = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
     let [ca_file, cert_file, key_file, password_file] = files.map(file);
@@ -79,7 +79,7 @@ pub(super) fn access(store: &StoreUrl, files: [&PathBuf; 4], user: &str) -> Etcd
     }
 }
 
-/// What makes no sense together. With a folder as the store nothing of it matters.
+/// Contradictions. For a folder as the store the settings are ignored.
 pub(super) fn problems(store: &StoreUrl, access: &EtcdAccess) -> Vec<String> {
     let StoreUrl::Etcd { tls, .. } = store else { return Vec::new() };
     let files = [

@@ -8,7 +8,7 @@ use toml::de::DeTable;
 
 use super::{ConfigError, flags};
 
-/// What a file sets; without one, what `default_file` sets; none if that does not exist.
+/// The settings of a file; without one, those of `default_file`; none if that does not exist.
 ///
 /// # Errors
 /// When it cannot be read, and those of [`parse`].
@@ -26,14 +26,14 @@ pub(super) fn read<C: Args + DeserializeOwned>(
     parse(&path.display().to_string(), &text).map(Some)
 }
 
-/// Reads the text of a file. `name` is how the problems call it.
+/// Parses the text of a file. `name` is its name in problems.
 ///
 /// # Errors
-/// Every key that is not known; else the first value that is wrong. Each with file, line and key.
+/// All unknown keys; else the first invalid value. Each with file, line and key.
 pub(crate) fn parse<C: Args + DeserializeOwned>(name: &str, text: &str) -> Result<C, ConfigError> {
     let located = |error: &toml::de::Error| {
         let line = error.span().map_or(1, |span| line(text, span.start));
-        // A value is named by the key before it on its line; the parser names none.
+        // The parser does not name the key: it is the one before the value on its line.
         let key = text.lines().nth(line - 1).and_then(|line| line.split_once('=')).map(|(key, _)| key.trim());
         let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
         ConfigError::one(format!("{name}:{line}: {key}{}", error.message().trim()))
@@ -65,7 +65,7 @@ fn unknown_key(key: &str, known: &[String]) -> String {
     }
 }
 
-/// Levenshtein's distance: how many letters have to be put in, taken out or changed.
+/// Levenshtein's distance: how many letters must be inserted, deleted or changed.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! Flags and environment: only what is set there, so that the file's values stay otherwise.
+//! Flags and environment: only those that are set, so that they override nothing else in the file.
 
 use std::{ffi::OsString, marker::PhantomData};
 
@@ -6,12 +6,12 @@ use clap::{ArgMatches, Args, Command, Error, FromArgMatches, builder::Resettable
 
 use super::{Config, ConfigError};
 
-/// What flags and environment variables set. They are those of the configuration `C`, and none of them is required. By default there are none.
+/// The set flags and environment variables of the configuration `C`; none of them is required. By default there are none.
 #[derive(Debug, Clone, Default)]
 pub struct ConfigFlags<C = Config>(Option<ArgMatches>, PhantomData<C>);
 
 impl<C: Args> ConfigFlags<C> {
-    /// Overwrites what is set here, and leaves the rest.
+    /// Overwrites the values that are set here.
     pub(super) fn update(&self, config: &mut C) -> Result<(), ConfigError> {
         let Some(matches) = &self.0 else { return Ok(()) };
         config.update_from_arg_matches(matches).map_err(|error| ConfigError::one(error.to_string()))
@@ -19,11 +19,11 @@ impl<C: Args> ConfigFlags<C> {
 }
 
 impl<C: Args> ConfigFlags<C> {
-    /// Those of the environment whose keys are `wanted`, with the `given` ones of a command line over them, as in
+    /// Those of the environment whose keys are `wanted`, overridden by the `given` ones of a command line, as in
     /// `--node-name=n1`.
     ///
     /// # Errors
-    /// When a value has not the form of its key.
+    /// When a value does not have the form of its key.
     pub(crate) fn of_environment(
         given: impl IntoIterator<Item = OsString>,
         is_wanted: impl Fn(&str) -> bool,

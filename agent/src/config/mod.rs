@@ -1,8 +1,8 @@
-//! The configuration of the agent, and that of the controllers in [`controller`]: every key, its default, and where its
-//! value comes from.
+//! The configuration of the agent, and that of the controllers in [`controller`]: every key, its default, and the sources of
+//! its value.
 //!
-//! Flags win over the environment, the environment over the file, the file over the defaults. One struct serves all of
-//! them, so that a key has the same name and the same form everywhere.
+//! Flags override the environment, which overrides the file, which overrides the defaults. One struct serves all of them, so
+//! that a key has the same name and form everywhere.
 
 pub(crate) mod check;
 pub mod controller;
@@ -270,7 +270,7 @@ pub enum NexthopGrouping {
     Plain,
 }
 
-/// Everything that is wrong with the configuration, a line each.
+/// All problems of the configuration, a line each.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", .0.join("\n"))]
 pub struct ConfigError(pub Vec<String>);
@@ -282,7 +282,7 @@ impl ConfigError {
 }
 
 impl Config {
-    /// How to get into the etcd that is the store.
+    /// The access to etcd.
     pub fn etcd_access(&self) -> EtcdAccess {
         etcd::access(
             &self.store,
@@ -291,7 +291,7 @@ impl Config {
         )
     }
 
-    /// What the service processor has to know.
+    /// The configuration of the service processor.
     pub fn processor(&self) -> ProcessorConfig {
         ProcessorConfig {
             local_endpoint_weight: self.local_endpoint_weight,
@@ -313,13 +313,13 @@ impl Config {
         }
     }
 
-    /// When dataplanes are verified.
+    /// The configuration of verification.
     pub fn verification(&self) -> VerificationConfig {
         let interval = (!self.verify_interval.is_zero()).then_some(self.verify_interval);
         VerificationConfig { interval, heal: self.verify_heal }
     }
 
-    /// What the renderer `route` has to know.
+    /// The options of the renderer `route`.
     pub fn routes(&self) -> RouteOptions {
         RouteOptions {
             advertise: self.route_advertise.iter().copied().collect(),
@@ -347,7 +347,7 @@ impl Settings for Config {
             self.node_name = default_node_name()?;
         }
         if self.otlp_endpoint.is_empty() {
-            // What OpenTelemetry names for all programs.
+            // The variable that OpenTelemetry defines for all programs.
             self.otlp_endpoint = env::var("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_default();
         }
         Ok(())
@@ -362,12 +362,12 @@ impl Settings for Config {
     }
 }
 
-/// The name of the node that this machine is, unless it is set: the host name, as the kubelet takes it.
+/// The default name of this machine's node: the host name, as for the kubelet.
 pub(crate) fn default_node_name() -> Result<String, ConfigError> {
     Ok(host_name("node-name")?.to_lowercase())
 }
 
-/// The name of this machine, for a key that is not set.
+/// The host name, as the default of a key.
 fn host_name(key: &str) -> Result<String, ConfigError> {
     let path = "/proc/sys/kernel/hostname";
     let name = fs::read_to_string(path)

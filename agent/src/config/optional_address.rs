@@ -6,7 +6,7 @@ use std::{
     str::FromStr,
 };
 
-/// An address and port, or none, which is written as an empty text.
+/// An address and port, or none, whose text is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionalAddress(pub Option<SocketAddr>);
 

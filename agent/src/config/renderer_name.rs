@@ -1,4 +1,4 @@
-//! The names of renderers, checked where they are read.
+//! Validated names of renderers.
 
 use std::{fmt, str::FromStr};
 

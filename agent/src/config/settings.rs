@@ -1,4 +1,4 @@
-//! What the configurations of both processes have in common.
+//! The common part of both processes' configurations.
 
 use std::path::Path;
 
@@ -9,44 +9,44 @@ use super::{ConfigError, ConfigFlags, LogFormat, file};
 
 /// A configuration: a struct with a field for each key.
 pub trait Settings: Args + Default + Serialize + DeserializeOwned {
-    /// The file that is read when none is named, if it exists.
+    /// The file that is read by default, if it exists.
     const DEFAULT_FILE: &'static str;
 
-    /// Finds out what is not set and this machine knows.
+    /// Sets missing values that this machine can provide.
     ///
     /// # Errors
-    /// When it does not.
+    /// When it cannot.
     fn complete(&mut self) -> Result<(), ConfigError>;
 
-    /// What is wrong with values that each have the right form.
+    /// The problems of values that each have the right form.
     fn problems(&self) -> Vec<String>;
 
     /// What is logged, and how.
     fn log(&self) -> (LogFormat, &str);
 
-    /// What a file sets, and nothing else that counts. Without a `file`, [`Self::DEFAULT_FILE`]; none if there is none.
+    /// The settings of a file only. Without a `file`, [`Self::DEFAULT_FILE`]; none if it does not exist.
     ///
     /// # Errors
-    /// When it cannot be read, or is wrong.
+    /// When it cannot be read, or is invalid.
     fn of_file(file: Option<&Path>) -> Result<Option<Self>, ConfigError> {
         file::read(file, Self::DEFAULT_FILE)
     }
 
-    /// What file, environment and flags set, before [`Self::finish`]. Without a `file`, [`Self::DEFAULT_FILE`] is read if
-    /// there is one.
+    /// The settings of file, environment and flags, before [`Self::finish`]. Without a `file`, [`Self::DEFAULT_FILE`] is read
+    /// if it exists.
     ///
     /// # Errors
-    /// Everything that is wrong with the file.
+    /// All problems of the file.
     fn read(file: Option<&Path>, flags: &ConfigFlags<Self>) -> Result<Self, ConfigError> {
         let mut config = Self::of_file(file)?.unwrap_or_default();
         flags.update(&mut config)?;
         Ok(config)
     }
 
-    /// The same, completed and checked.
+    /// The same, completed and validated.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All problems.
     fn finish(mut self) -> Result<Self, ConfigError> {
         self.complete()?;
         let problems = self.problems();
@@ -61,7 +61,7 @@ pub trait Settings: Args + Default + Serialize + DeserializeOwned {
         Self::read(file, flags)?.finish()
     }
 
-    /// The configuration as a file that says the same.
+    /// The configuration as an equivalent file.
     ///
     /// # Errors
     /// When a path is not UTF-8.

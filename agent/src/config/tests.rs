@@ -4,7 +4,7 @@ use clap::{Args as _, Command, FromArgMatches};
 
 use super::*;
 
-/// What the file says, with these flags over it.
+/// The configuration of the file, with these flags on top.
 fn load(file: &str, flags: &[&str]) -> Result<Config, ConfigError> {
     let command = ConfigFlags::<Config>::augment_args(Command::new("test").no_binary_name(true));
     let matches = command.try_get_matches_from(flags).map_err(|error| ConfigError::one(error.to_string()))?;

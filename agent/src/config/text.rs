@@ -1,4 +1,4 @@
-//! Values that are text in the file.
+//! Values with a text form in the file.
 
 use std::{fmt::Display, path::PathBuf, str::FromStr};
 
@@ -17,12 +17,12 @@ where
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
-/// Paths of flags; an empty one says that there is none, and takes back what the file sets.
+/// Paths of flags; an empty one means none, and unsets the file's value.
 pub(super) fn path() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
 
-/// Spans of time, as in `24h` or `90m`.
+/// Durations, as in `24h` or `90m`.
 pub(super) mod duration {
     use std::time::Duration;
 

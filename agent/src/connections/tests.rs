@@ -8,7 +8,7 @@ use tokio::{
 
 use super::*;
 
-/// A server that says who asks.
+/// A server that answers with the client's address.
 async fn start(most: usize) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();

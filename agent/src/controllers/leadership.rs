@@ -1,4 +1,4 @@
-//! Who is the active instance, for those who ask.
+//! Reports which instance is active.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::config::controller::ELECTION_KEY;
 
-/// What can be said of the election at one moment.
+/// The state of the election at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Leadership {
     /// Whether this instance is the active one.
     pub leads: bool,
-    /// What the active instance calls itself; none while there is none, or before it is known.
+    /// The identity of the active instance; none if there is none, or it is unknown.
     pub holder: Option<String>,
-    /// Whether the store was reached once.
+    /// Whether the store was reached at least once.
     pub is_known: bool,
     /// Why the store cannot be followed at the moment, if it cannot.
     pub store_down: Option<String>,
 }
 
-/// Follows the election, on a task of its own that ends with the last clone of it.
+/// Follows the election, in its own task, which ends with its last clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Observer {
     lease: Lease,
@@ -33,7 +33,7 @@ pub(crate) struct Observer {
 impl Observer {
     /// Must be called within a tokio runtime.
     pub(crate) fn start(store: Arc<dyn Store>, lease: Lease) -> Self {
-        // The election writes the identity and, after a space, the lease.
+        // The value of an election is the identity and, after a space, the lease.
         let elections = ResourceType::new("election", ELECTION_KEY, |entry| {
             let value = std::str::from_utf8(&entry.value)?;
             let identity = value.rsplit_once(' ').map_or(value, |(identity, _)| identity);

@@ -1,7 +1,7 @@
 //! `contiv controller`: the cluster-wide controllers, of which one instance is active at a time.
 //!
-//! What is here is wiring only: which controllers there are (`registry`), who is active (`leadership`), and the
-//! running process (`process`). Each controller is a crate of its own on the runtime of `contiv-controller`.
+//! This is wiring only: the available controllers (`registry`), the active instance (`leadership`), and the running process
+//! (`process`). Each controller is a crate of its own on the runtime of `contiv-controller`.
 
 mod connector;
 mod external_workloads;

@@ -1,11 +1,11 @@
-//! The names of controllers, checked where they are read.
+//! Validated names of controllers.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A controller, by the name that `--enable` knows.
+/// A controller, by its name in `--enable`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "&'static str", try_from = "String")]
 pub enum ControllerName {
@@ -13,7 +13,7 @@ pub enum ControllerName {
     ExternalWorkloads,
     /// Services of other registries.
     Connector,
-    /// What a Kubernetes API server has.
+    /// The content of a Kubernetes API server.
     Reflector,
 }
 
@@ -36,7 +36,7 @@ impl ControllerName {
     }
 }
 
-/// Names as people read them.
+/// Names for people.
 pub(crate) fn list(names: impl IntoIterator<Item = ControllerName>) -> String {
     names.into_iter().map(ControllerName::as_str).collect::<Vec<_>>().join(", ")
 }

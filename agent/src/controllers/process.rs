@@ -1,4 +1,4 @@
-//! The running `contiv controller`, put together: store, election, manager, debug HTTP, signals.
+//! Assembles the running `contiv controller`: store, election, manager, debug HTTP, signals.
 
 use std::{future::pending, sync::Arc};
 
@@ -18,11 +18,10 @@ use crate::{
     service_manager::{ServiceManager, controllers_status},
 };
 
-/// Runs the controllers until a signal says to stop: they finish what is under way, and the lease is given back.
+/// Runs the controllers until a signal stops them: they finish running work, and the lease is released.
 ///
 /// # Errors
-/// When it cannot start: the address, the store or a controller's settings are wrong. Never for what happens later to the
-/// store.
+/// When it cannot start: the address, the store or a controller's settings are invalid. Never for later failures of the store.
 pub fn run(config: &ControllerConfig, log_level: LogLevel) -> anyhow::Result<()> {
     process::run(|manager| run_until_stopped(config, log_level, manager))
 }
@@ -61,7 +60,7 @@ async fn run_until_stopped(
     }
     manager.validate_dependencies()?;
 
-    // Followed for as long as this is not dropped.
+    // Followed until this is dropped.
     let (followed, end_of_following) = mpsc::channel(1);
     if let Some(service_manager) = service_manager.clone() {
         let progress = manager.progress().with("the election", election.liveness());
@@ -91,13 +90,13 @@ async fn run_until_stopped(
     };
     http_stop.cancel();
     process::drain(servers).await;
-    // Nothing writes any more, so another instance may begin at once.
+    // Nothing writes any more, so another instance may start at once.
     election.resign().await;
     info!("stopped; what was written stays");
     result
 }
 
-/// Returns when SIGTERM or SIGINT came.
+/// Returns on SIGTERM or SIGINT.
 async fn told_to_stop(signals: &mut Signals) {
     while signals.next().await == SignalRequest::Reload {
         warn!(

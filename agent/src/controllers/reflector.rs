@@ -1,4 +1,4 @@
-//! What a Kubernetes API server has, into etcd.
+//! Reflects a Kubernetes API server into etcd.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{ControllerName, Report, Wiring};
 use crate::config::controller::ControllerConfig;
 
-/// Adds the reflector. It follows Kubernetes also while this instance is not the active one.
+/// Adds the reflector. It follows Kubernetes also while this instance is not active.
 pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow::Result<()> {
     let address = address(wiring.config);
     let source = address.to_string();

@@ -1,4 +1,4 @@
-//! Which controllers there are, and what each of them needs to be added to the manager.
+//! The available controllers, and how each is added to the manager.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -10,12 +10,12 @@ use serde_json::Value;
 use super::{ControllerName, connector, external_workloads, reflector};
 use crate::config::controller::ControllerConfig;
 
-/// Adds a controller to the manager, and its report. It is called once, within the tokio runtime, before anything runs. It
-/// should start nothing by itself: what a controller needs beside its reconciler is its
-/// [background task](contiv_controller::ControllerBuilder::with_background), which runs only on the active instance.
+/// Adds a controller to the manager, and its report. Called once, within the tokio runtime, before anything runs. It should
+/// start nothing itself: further work of a controller belongs into its [background
+/// task](contiv_controller::ControllerBuilder::with_background), which runs only on the active instance.
 pub type Register = fn(&mut Manager, &mut Wiring<'_>) -> anyhow::Result<()>;
 
-/// What adds a controller.
+/// The function that adds a controller.
 pub(crate) const fn register(name: ControllerName) -> Register {
     match name {
         ControllerName::ExternalWorkloads => external_workloads::register,
@@ -24,13 +24,13 @@ pub(crate) const fn register(name: ControllerName) -> Register {
     }
 }
 
-/// What a controller is given beside the manager.
+/// The context for adding a controller, besides the manager.
 pub struct Wiring<'a> {
-    /// The settings. Those of a controller begin with its name.
+    /// The settings. The keys of a controller begin with its name.
     pub config: &'a ControllerConfig,
-    /// For metrics of its own, whose names get the prefix `contiv_`. Those of its work queue are there by the manager.
+    /// For its own metrics, whose names get the prefix `contiv_`. The manager registers those of its work queue.
     pub metrics: &'a mut Registry,
-    /// What `/status` and `/readiness` say of it: add one report under its name.
+    /// The content of `/status` and `/readiness`: add one report under its name.
     pub reports: &'a mut Reports,
 }
 
@@ -40,18 +40,18 @@ impl fmt::Debug for Wiring<'_> {
     }
 }
 
-/// How each controller is, by its name.
+/// The report of each controller, by its name.
 pub type Reports = BTreeMap<ControllerName, ReportFn>;
 
-/// How a controller is, now.
+/// Returns the current report of a controller.
 pub type ReportFn = Arc<dyn Fn() -> Report + Send + Sync>;
 
-/// How a controller is.
+/// The state of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Whether it has read all it needs. The active instance is ready when all its controllers have. False while it does
-    /// not run.
+    /// Whether it has completed its first lists. The active instance is ready when all its controllers have. False while it
+    /// does not run.
     pub has_synced: bool,
-    /// What else there is to say of it.
+    /// Further details.
     pub details: Value,
 }

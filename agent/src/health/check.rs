@@ -1,4 +1,4 @@
-//! What the health check of a service says, and what changes for it. Pure.
+//! The content of a service's health check, and its changes. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,8 +9,8 @@ use std::{
 use contiv_model::{BackendState, ChangeSet, ContivService, ServiceId};
 use serde::Serialize;
 
-/// How many endpoints of a service are on this node and ready. Each address counts once, whatever its ports. Terminating
-/// ones do not count, so that load balancers leave the node while those still serve (KEP-1669).
+/// The number of ready endpoints of a service on this node. Each address counts once, whatever its ports. Terminating ones do
+/// not count, so that load balancers leave the node while they still serve (KEP-1669).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct LocalEndpoints {
     /// With an IPv4 address.
@@ -22,23 +22,23 @@ pub struct LocalEndpoints {
 /// The health check of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// Where it answers.
+    /// Its port.
     pub port: u16,
-    /// What it says.
+    /// Its content.
     pub local_endpoints: LocalEndpoints,
 }
 
-/// What changes for the server of health checks. Each service is in it once.
+/// Changes for the server of health checks. Each service occurs once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HealthUpdate {
-    /// Services whose health check came, differs, or is gone (none).
+    /// Services whose health check was added, changed, or removed (none).
     pub services: Vec<(ServiceId, Option<HealthCheck>)>,
-    /// The addresses on which node ports answer, where they may differ from before.
+    /// The addresses on which node ports answer, if they may have changed.
     pub node_ips: Option<BTreeSet<IpAddr>>,
 }
 
 impl LocalEndpoints {
-    /// Those of a service.
+    /// The local endpoints of a service.
     pub fn of(service: &ContivService) -> Self {
         let backends = service.ports.iter().flat_map(|port| &port.backends);
         let counted = backends.filter(|backend| backend.local && backend.state == BackendState::Ready);
@@ -47,14 +47,14 @@ impl LocalEndpoints {
         Self { ipv4, ipv6: addresses.len() - ipv4 }
     }
 
-    /// Those of the family of this address: a load balancer that asks there sends traffic of this family.
+    /// The number for the family of this address: a load balancer that asks there sends traffic of this family.
     pub const fn in_family_of(self, address: IpAddr) -> usize {
         if address.is_ipv4() { self.ipv4 } else { self.ipv6 }
     }
 }
 
 impl HealthCheck {
-    /// That of a service, if it has one.
+    /// The health check of a service, if it has one.
     pub fn of(service: &ContivService) -> Option<Self> {
         let port = service.health_check_node_port?;
         Some(Self { port, local_endpoints: LocalEndpoints::of(service) })
@@ -62,7 +62,7 @@ impl HealthCheck {
 }
 
 impl HealthUpdate {
-    /// Adds what has changed since.
+    /// Merges a later update into this one.
     pub fn merge(&mut self, later: Self) {
         let mut services: BTreeMap<_, _> = std::mem::take(&mut self.services).into_iter().collect();
         services.extend(later.services);
@@ -70,7 +70,7 @@ impl HealthUpdate {
         self.node_ips = later.node_ips.or_else(|| self.node_ips.take());
     }
 
-    /// What these changes come to; none if nothing. The work is that of the services in them that have a health check.
+    /// The update for these changes; none if there is none. The cost is that of the changed services with a health check.
     pub fn of(changes: &ChangeSet) -> Option<Self> {
         let check =
             |service: Option<&Arc<ContivService>>| service.and_then(|service| HealthCheck::of(service));
@@ -119,7 +119,7 @@ mod tests {
             backend("10.1.0.2:8080", true, Terminating),
             backend("10.1.1.3:8080", false, Ready),
             backend("[fd00::1]:8080", true, Ready),
-            // Left to others by topology, which does not concern traffic that stays on the node.
+            // Topology leaves it to other nodes, which does not affect traffic that stays on the node.
             Backend { in_topology: false, ..backend("10.1.0.4:8080", true, Ready) },
         ];
         let second = vec![backend("10.1.0.1:8443", true, Ready), backend("10.1.0.1:8444", true, Ready)];

@@ -17,28 +17,28 @@ pub use check::{HealthCheck, HealthUpdate, LocalEndpoints};
 pub use proxy::{ProxyHealth, UNAPPLIED_LIMIT};
 pub use server::{HealthCheckServer, HealthCheckView, ListenerView};
 
-/// Where to ask for the health checks that there are.
+/// The channel for requests about the current health checks.
 pub type HealthCheckQuestions = mpsc::Sender<Reply<Vec<HealthCheckView>>>;
 
-/// How many questions may wait for the server of health checks.
+/// How many requests may be queued.
 const QUESTIONS: usize = 16;
 
-/// How many updates may wait for the server; what comes then is one update, and waits in the loop.
+/// How many updates may be queued for the server; further ones are merged in the loop.
 const UPDATES: usize = 64;
 
-/// What the event loop has, to tell of health.
+/// The event loop's outputs about health.
 #[derive(Debug)]
 pub struct HealthOutputs {
-    /// The renderer that the agent's health is about: the one that the node's traffic depends on.
+    /// The renderer that the agent's health depends on, because the node's traffic does.
     pub renderer: String,
-    /// How the agent is.
+    /// The health of the agent.
     pub proxy: watch::Sender<ProxyHealth>,
-    /// What changes for the server of health checks.
+    /// Changes for the server of health checks.
     pub updates: mpsc::Sender<HealthUpdate>,
 }
 
-/// The loop's ends of the channels, the server at their other ends, where to ask it, and how the agent is. `renderer`
-/// is the one that the agent's health is about.
+/// The loop's ends of the channels, the server, the channel for requests, and the agent's health. `renderer` is the one that
+/// the agent's health depends on.
 pub fn channels(
     renderer: &str,
 ) -> (HealthOutputs, HealthCheckServer, HealthCheckQuestions, watch::Receiver<ProxyHealth>) {

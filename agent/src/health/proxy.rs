@@ -1,29 +1,29 @@
-//! Whether this node's dataplane is up to date.
+//! Decides whether this node's dataplane is up to date.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// For how long a change may wait to be applied until the dataplane counts as out of date. kube-proxy has twice its
-/// `syncPeriod`, which is 30 s.
+/// How long a change may be pending until the dataplane counts as out of date. kube-proxy uses twice its `syncPeriod`, which is
+/// 30 s.
 pub const UNAPPLIED_LIMIT: Duration = Duration::from_secs(60);
 
-/// How the agent is, as far as the traffic of this node depends on it. All of it is about one renderer.
+/// The health of the agent, as far as the traffic of this node depends on it. All of it concerns one renderer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyHealth {
     /// The first snapshot has been applied, and the last call did not fail.
     pub in_sync: bool,
-    /// Since when the oldest change waits that is not applied. Until the first snapshot is applied: the start.
+    /// Since when the oldest pending change waits. Until the first snapshot is applied: the start.
     pub unapplied_since: Option<Instant>,
-    /// When anything was applied last.
+    /// When something was last applied.
     pub last_applied: Option<Timestamp>,
-    /// False when the Node object of this node is gone. Where it has never been, nothing is known against the node.
+    /// False when the Node object of this node was deleted. True if it never existed.
     pub node_eligible: bool,
 }
 
 impl ProxyHealth {
-    /// Before anything is known.
+    /// The initial state.
     pub fn starting() -> Self {
         Self {
             in_sync: false,
@@ -33,13 +33,13 @@ impl ProxyHealth {
         }
     }
 
-    /// No change has waited for too long. So an agent that starts, or fails for a moment, is not out of date yet: what is
-    /// in the kernel goes on working.
+    /// True if no change has been pending for too long. So an agent that starts, or fails for a moment, is not out of date yet:
+    /// the kernel's state keeps working.
     pub fn is_up_to_date(self, now: Instant) -> bool {
         self.unapplied_since.is_none_or(|since| now.saturating_duration_since(since) <= UNAPPLIED_LIMIT)
     }
 
-    /// The dataplane does what the store says, so that a load balancer can count on the local endpoints of a service.
+    /// True if the dataplane matches the store, so that a load balancer can rely on the local endpoints of a service.
     pub fn can_be_relied_on(self, now: Instant) -> bool {
         self.in_sync && self.is_up_to_date(now)
     }

@@ -1,4 +1,4 @@
-//! What changes something.
+//! Handlers that change something.
 
 use axum::{Json, extract::State, http::StatusCode};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::{Api, error::ApiError, loopback::FromLoopback};
 use crate::event_loop::{Query, Request};
 
-/// Lets deletions that are held count. 200 if there are none.
+/// Confirms held deletions. 200 if there are none.
 pub(super) async fn confirm_deletions(
     _: FromLoopback,
     State(api): State<Api>,
@@ -21,7 +21,7 @@ pub(super) async fn confirm_deletions(
     })
 }
 
-/// Starts a resync and does not wait for it: the history shows it, after the event that is named here.
+/// Starts a resync without waiting for it: the history shows it after the returned event.
 pub(super) async fn resync(
     _: FromLoopback,
     State(api): State<Api>,

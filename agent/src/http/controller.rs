@@ -29,7 +29,7 @@ use crate::{
     metrics::ControllerMetrics,
 };
 
-/// Every endpoint, with what it is for. `GET /` lists them.
+/// Every endpoint, with its purpose. `GET /` lists them.
 pub const CONTROLLER_ENDPOINTS: [(&str, &str, &str); 7] = [
     ("GET", "/liveness", "200 while the process answers"),
     (
@@ -44,7 +44,7 @@ pub const CONTROLLER_ENDPOINTS: [(&str, &str, &str); 7] = [
     ("GET", "/", "this list"),
 ];
 
-/// What handlers have.
+/// The state of handlers.
 #[derive(Clone)]
 pub(crate) struct ControllerApi {
     inner: Arc<Inner>,
@@ -100,7 +100,7 @@ fn router(api: ControllerApi) -> Router {
     )
 }
 
-/// Serves until `stop` is cancelled; requests that are under way then are finished.
+/// Serves until `stop` is cancelled; pending requests are completed.
 ///
 /// # Errors
 /// When the listener fails.

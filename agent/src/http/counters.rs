@@ -1,4 +1,4 @@
-//! How much services are used, by the counters of the kernel.
+//! The usage of services, from the kernel's counters.
 
 use std::time::Instant;
 
@@ -31,12 +31,12 @@ pub(super) struct CountersView {
     took_ms: f64,
     /// New connections that no backend could serve, of all services.
     refused: u64,
-    /// Those that had any, the most first.
+    /// Services with connections, the most first.
     services: Vec<ServiceConnections>,
 }
 
 impl CountersView {
-    /// Services by name, and their connections: those that were served, and those that were refused.
+    /// Services by name, with their served and refused connections.
     pub(super) fn connections(&self) -> Vec<(String, u64, u64)> {
         self.services.iter().map(|of| (of.service.to_string(), of.connections, of.refused)).collect()
     }

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::event_loop::PodNotAdded;
 
-/// Why a request got no answer.
+/// Why a request failed.
 #[derive(Debug, Error)]
 pub(super) enum ApiError {
     #[error("{0}")]

@@ -29,7 +29,7 @@ pub(super) async fn readiness(State(api): State<Api>) -> Result<Json<Value>, Api
     }
 }
 
-/// The renderers that have not applied their first snapshot, and why those failed that did.
+/// The renderers without an applied snapshot, with the reasons of those that failed.
 fn not_ready(renderers: &[RendererView]) -> String {
     let waiting = renderers.iter().filter(|renderer| !renderer.ready);
     let reason = |renderer: &RendererView| match &renderer.last_error {
@@ -39,7 +39,7 @@ fn not_ready(renderers: &[RendererView]) -> String {
     waiting.map(reason).collect::<Vec<_>>().join("; ")
 }
 
-/// While the loop does not answer, the sizes are those of the last time; the rest is current.
+/// While the loop does not answer, the sizes are the previous ones; the rest is current.
 pub(super) async fn metrics(State(api): State<Api>) -> Response {
     if let (Ok(status), Ok(sizes)) = (api.ask(Query::Status).await, api.ask(Query::Sizes).await) {
         api.metrics.sizes.set(&status, &sizes);
@@ -52,7 +52,7 @@ pub(super) async fn metrics(State(api): State<Api>) -> Response {
     open_metrics(api.metrics.text())
 }
 
-/// The answer to whoever collects metrics.
+/// The answer to a scrape.
 pub(super) fn open_metrics(text: Result<String, fmt::Error>) -> Response {
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(CONTENT_TYPE, content_type)], text.unwrap_or_default()).into_response()

@@ -1,5 +1,5 @@
-//! `/healthz` and `/livez`, by which load balancers learn whether this node can take traffic. On an address of their own,
-//! since the debug HTTP is for this machine. As kube-proxy's `ProxyHealthServer`.
+//! `/healthz` and `/livez`, which tell load balancers whether this node can take traffic. On an address of their own, since the
+//! debug HTTP is for this machine. As kube-proxy's `ProxyHealthServer`.
 
 #[cfg(test)]
 mod tests;
@@ -64,19 +64,19 @@ async fn healthz(State(source): State<Source>) -> Response {
     source.answer(Some(node_eligible)).await
 }
 
-/// Whether the agent should be restarted, to which the node's fate does not matter.
+/// Whether the agent should be restarted; the node's state does not matter.
 async fn livez(State(source): State<Source>) -> Response {
     source.answer(None).await
 }
 
 impl Source {
     async fn answer(&self, node_eligible: Option<bool>) -> Response {
-        // A loop that does not answer does not keep the books either.
+        // A loop that does not answer does not update its state either.
         let is_alive = self.api.ask(Query::Status).await.is_ok();
         let proxy = *self.proxy.borrow();
         let healthy = is_alive && proxy.is_up_to_date(Instant::now());
         let current_time = Timestamp::now();
-        // As in kube-proxy: what is up to date is so as of now, even if nothing had to be done for long.
+        // As in kube-proxy: if it is up to date, then as of now, even if nothing had to be done for long.
         let last_updated = if healthy { Some(current_time) } else { proxy.last_applied };
         let is_good = healthy && node_eligible != Some(false);
         let status = if is_good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

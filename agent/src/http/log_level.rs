@@ -1,4 +1,4 @@
-//! What is logged, and changing it while the process runs.
+//! Shows and changes the log level at runtime.
 
 use axum::{Json, extract::State};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ pub(super) async fn get(State(log_level): State<LogLevel>) -> Json<Value> {
     Json(json!({ "level": log_level.get() }))
 }
 
-/// The body is a level as in the configuration, as text.
+/// The body is a level in the form of the configuration, as text.
 pub(super) async fn put(
     _: FromLoopback,
     State(log_level): State<LogLevel>,

@@ -1,4 +1,4 @@
-//! Who asks: only callers on this machine may change anything.
+//! Restricts changes to callers on this machine.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use axum::{
 use super::error::ApiError;
 use crate::connections::Peer;
 
-/// Proof that the caller is on this machine. Without its address nobody is.
+/// Proof that the caller is on this machine. A caller without an address is not.
 #[derive(Debug)]
 pub(super) struct FromLoopback;
 

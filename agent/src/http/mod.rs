@@ -1,5 +1,5 @@
-//! The debug HTTP: everything the agent knows, as JSON. Handlers ask the event loop by message and hold nothing. That of
-//! the controllers is beside it.
+//! The debug HTTP: the whole state of the agent, as JSON. Handlers send messages to the event loop and hold no state. The debug
+//! HTTP of the controllers is beside it.
 
 mod actions;
 mod controller;
@@ -49,10 +49,10 @@ pub use load_balancer::serve_load_balancers;
 
 /// How long a request waits for the event loop, or for a renderer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
-/// The most connections of one listener at the same time: more than there are requests, since some wait for the next.
+/// The maximum number of connections of one listener: more than requests, since idle ones count too.
 const CONNECTIONS: usize = 100;
 
-/// Every endpoint, with what it is for. The page at `/` lists them.
+/// Every endpoint, with its purpose. The page at `/` lists them.
 pub const ENDPOINTS: [(&str, &str, &str); 26] = [
     ("GET", "/liveness", "200 while the event loop answers"),
     ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
@@ -86,7 +86,7 @@ pub const ENDPOINTS: [(&str, &str, &str); 26] = [
     ("GET", "/", "this page"),
 ];
 
-/// What handlers have.
+/// The state of handlers.
 #[derive(Debug, Clone)]
 pub struct Api {
     requests: mpsc::Sender<Request>,
@@ -98,7 +98,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// Sends questions to the loop through `requests`, and to the server of health checks.
+    /// Sends queries to the loop through `requests`, and to the server of health checks.
     pub fn new(
         requests: mpsc::Sender<Request>,
         metrics: Arc<Metrics>,
@@ -109,13 +109,13 @@ impl Api {
         Self { requests, metrics, health_checks, log_level, counters, configuration: "".into() }
     }
 
-    /// The same, with the configuration in effect as a file that says the same.
+    /// The same, with the effective configuration as a file.
     #[must_use]
     pub fn with_configuration(self, toml: String) -> Self {
         Self { configuration: toml.into(), ..self }
     }
 
-    /// Asks the loop. `question` wraps the channel for the answer.
+    /// Queries the loop. `question` wraps the channel for the answer.
     async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Query) -> Result<T, ApiError> {
         let (reply, answer) = oneshot::channel();
         let exchange = async {
@@ -166,7 +166,7 @@ pub fn router(api: Api) -> Router {
     )
 }
 
-/// Serves until `stop` is cancelled; requests that are under way then are finished.
+/// Serves until `stop` is cancelled; pending requests are completed.
 ///
 /// # Errors
 /// When the listener fails.
@@ -174,7 +174,7 @@ pub async fn serve(listener: TcpListener, api: Api, stop: CancellationToken) -> 
     serve_router(listener, router(api), stop).await
 }
 
-/// The same for the endpoints of others.
+/// The same for another router.
 async fn serve_router(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
     let service = router.into_make_service_with_connect_info::<Peer>();
     let listener = Connections::of_this_process(CONNECTIONS).on(listener);

@@ -1,4 +1,4 @@
-//! Pods that are attached to this node's dataplane: whoever sets up their interfaces, as a CNI plugin does, says so here.
+//! Attaching pods to this node's dataplane, for programs that set up their interfaces, such as a CNI plugin.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use super::{Api, error::ApiError, loopback::FromLoopback, views::bad_request};
 use crate::event_loop::{PodAddition, Query, Request};
 
-/// Longer waits would be cut short by the time limit of all requests.
+/// Longer waits would exceed the timeout of all requests.
 const MAX_WAIT: Duration = Duration::from_secs(25);
 
 /// A pod and its main interface on the node's side.
@@ -43,7 +43,7 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Json<Value>, ApiError
     Ok(Json(pods.into_iter().map(pod).collect()))
 }
 
-/// 202 at once; with `?wait=`, 200 when every renderer has applied it, or 503 when it was taken back.
+/// 202 at once; with `?wait=`, 200 when every renderer has applied it, or 503 when it was reverted.
 pub(super) async fn add(
     _: FromLoopback,
     State(api): State<Api>,
@@ -89,7 +89,7 @@ pub(super) async fn delete(
     }
 }
 
-/// As it would be stored.
+/// In its stored form.
 fn pod_id(namespace: &str, name: &str) -> Result<PodId, ApiError> {
     Key::new(Kind::Pod, namespace, name).map_err(|error| ApiError::BadRequest(error.to_string()))?;
     Ok(PodId::new(namespace, name))

@@ -1,5 +1,5 @@
-//! What keeps strangers and accidents from the debug HTTP: pages of other sites, names that point here by trick, requests
-//! that are too large, too slow or too many.
+//! Protects the debug HTTP from attacks and accidents: pages of other sites, DNS rebinding, and requests that are too large,
+//! too slow or too many.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -18,16 +18,16 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use super::{error::ApiError, response_budget::ResponseBudget};
 
-/// The longest answer takes a tenth of that.
+/// The slowest answer takes a tenth of that.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
-/// No request has a body of any size.
+/// No request has a large body.
 const BODY_LIMIT: usize = 16 << 10;
-/// Requests at the same time: many more than people and probes ever make.
+/// Concurrent requests: many more than people and probes ever make.
 const REQUESTS: usize = 64;
-/// What probes ask for. It is small, and waits for nobody.
+/// The endpoints for probes. They are small, and wait for nothing.
 const PROBED: [&str; 4] = ["/liveness", "/readiness", "/metrics", "/status"];
 
-/// Puts the protection around all endpoints.
+/// Wraps all endpoints.
 pub(super) fn protect(router: Router) -> Router {
     let (slots, room) = (Arc::new(Semaphore::new(REQUESTS)), ResponseBudget::new());
     router.layer(DefaultBodyLimit::max(BODY_LIMIT)).layer(from_fn(move |request: Request, next: Next| {
@@ -41,7 +41,7 @@ async fn check_and_run(slots: &Semaphore, room: &ResponseBudget, request: Reques
         return error.into_response();
     }
     let Ok(_slot) = slots.try_acquire() else { return ApiError::TooMany.into_response() };
-    // What changes something may wait long, and says little.
+    // Requests that change something may wait long, but their answers are small.
     let may_be_large = request.method().is_safe() && !PROBED.contains(&request.uri().path());
     let answer =
         async { if may_be_large { room.make(next.run(request)).await } else { next.run(request).await } };
@@ -49,17 +49,17 @@ async fn check_and_run(slots: &Semaphore, room: &ResponseBudget, request: Reques
     answer.unwrap_or_else(|_| ApiError::TooSlow.into_response())
 }
 
-/// Lets only those in who address this machine by its number, or as localhost, and no page of another site.
+/// Accepts only requests to an IP address or localhost, and none from pages of other sites.
 fn check(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    // A name that somebody else controls can point to 127.0.0.1, and then their pages count as ours.
+    // A foreign name can resolve to 127.0.0.1, and then its pages count as ours.
     if let Some(host) = text(HOST).filter(|host| !is_own(host)) {
         return Err(ApiError::ForeignHost(host.to_owned()));
     }
     if method.is_safe() {
         return Ok(());
     }
-    // Only browsers send an origin. That of our own page names the host it came from.
+    // Only browsers send an origin. Our own page's origin equals the host.
     let is_foreign = |origin: &&str| {
         let host = origin.strip_prefix("http://");
         host.is_none() || host != text(HOST)
@@ -70,7 +70,7 @@ fn check(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-/// A number, or localhost; with any port.
+/// An IP address, or localhost; with any port.
 fn is_own(host: &str) -> bool {
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let name = authority.host().trim_start_matches('[').trim_end_matches(']');
@@ -110,7 +110,7 @@ mod tests {
             let error = verdict(&Method::POST, &[host, ("origin", origin)]).unwrap_err();
             assert!(error.contains(origin), "{error}");
         }
-        // What they read they cannot see, as no header allows them to.
+        // They cannot read the answer, as no header allows them to.
         assert_eq!(verdict(&Method::GET, &[host, ("origin", "http://evil.example")]), Ok(()));
     }
 }

@@ -1,4 +1,4 @@
-//! How much memory answers may take up, whoever asks for them and does not read them.
+//! Limits the memory of answers that clients request but do not read.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,18 +13,18 @@ use tokio::{
 
 use super::error::ApiError;
 
-/// Answers that are being made at the same time, of those that may be large. The others wait for their turn.
+/// How many potentially large answers are made concurrently. Further ones wait.
 const MAX_CONCURRENT: usize = 4;
-/// How long: no longer than for the loop.
+/// How long they wait: no longer than for the loop.
 const QUEUE_TIMEOUT: Duration = super::ANSWER_LIMIT;
-/// Answers of this size are not counted: there are no more of them than connections, and probes need them.
+/// Answers up to this size are not counted: there are no more of them than connections, and probes need them.
 const UNCOUNTED_BYTES: usize = 256 << 10;
-/// What is counted of larger ones.
+/// The unit in which larger ones are counted.
 const UNIT: usize = 64 << 10;
-/// What all of them may take up until they are read, unless it is one alone.
+/// The limit of all unread answers together, unless it is a single one.
 const UNREAD: usize = 64 << 20;
 
-/// The room that answers share.
+/// The budget that answers share.
 #[derive(Debug, Clone)]
 pub(super) struct ResponseBudget {
     making: Arc<Semaphore>,
@@ -39,7 +39,7 @@ impl ResponseBudget {
         }
     }
 
-    /// Makes an answer that may be large, when it is its turn.
+    /// Makes a potentially large answer, when it is its turn.
     pub(super) async fn make(&self, answer: impl Future<Output = Response>) -> Response {
         // The semaphore is never closed.
         let Ok(Ok(_turn)) = timeout(QUEUE_TIMEOUT, self.making.acquire()).await else {
@@ -48,7 +48,7 @@ impl ResponseBudget {
         self.hold(answer.await).await
     }
 
-    /// Keeps room for an answer until it has been read.
+    /// Reserves memory for an answer until it has been read.
     async fn hold(&self, answer: Response) -> Response {
         let size = answer.body().size_hint().lower();
         let size = usize::try_from(size).unwrap_or(usize::MAX);
@@ -70,7 +70,7 @@ impl ResponseBudget {
     }
 }
 
-/// An answer in its room. What is left of it to be sent keeps both.
+/// An answer with its reservation, which lasts until everything is sent.
 struct BudgetedResponse {
     bytes: Bytes,
     _room: OwnedSemaphorePermit,
@@ -105,7 +105,7 @@ mod tests {
             unread.push(answer);
         }
         assert!(room.make(async { of_size(UNCOUNTED_BYTES) }).await.status().is_success());
-        // One is read, and one given up.
+        // One is read, and one is abandoned.
         let read = unread.remove(0);
         assert_eq!(read.body().size_hint().exact(), Some(size as u64), "its length is said");
         assert_eq!(to_bytes(read.into_body(), usize::MAX).await.unwrap().len(), size);

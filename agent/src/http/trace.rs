@@ -1,4 +1,4 @@
-//! Why a packet goes where it goes.
+//! Explains the path of a packet.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +17,7 @@ use crate::event_loop::Query;
 #[serde(deny_unknown_fields)]
 pub(super) struct TraceArguments {
     from: IpAddr,
-    /// By which its packets come in.
+    /// The interface where its packets arrive.
     interface: Option<String>,
     to: IpAddr,
     port: u16,
@@ -70,7 +70,7 @@ pub(super) async fn trace(
             name.parse().map_err(|error| bad_request(format!("interface: {error}")))?;
         flow = flow.by_interface(interface);
     }
-    // The loop only hands out what it knows; the search through all services is done here.
+    // The loop only returns its snapshot; the search through all services runs here.
     let snapshot = api.ask(Query::Snapshot).await?;
     let snapshot = snapshot.ok_or(ApiError::NotReady("the store has not been read yet; see /readiness"))?;
     let trace = trace_flow(&snapshot, &flow);

@@ -1,4 +1,4 @@
-//! What there is and what happened, as JSON.
+//! State and history as JSON.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub(super) async fn renderers(State(api): State<Api>) -> Result<Json<Vec<Rendere
 
 pub(super) async fn health_checks(State(api): State<Api>) -> Result<Json<Vec<HealthCheckView>>, ApiError> {
     let (reply, answer) = oneshot::channel();
-    // It waits for nothing itself, and ends with the agent.
+    // It never blocks itself, and ends with the agent.
     api.health_checks.send(reply).await.map_err(|_| ApiError::Stopping)?;
     answer.await.map(Json).map_err(|_| ApiError::Stopping)
 }

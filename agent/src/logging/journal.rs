@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::{LogLines, one_line::ControlCharacterEscaper};
 
-/// Whether standard error goes to the journal: the environment names the device and inode of a stream that does.
+/// True if standard error goes to the journal: the environment names the device and inode of the stream.
 pub(super) fn reads_standard_error() -> bool {
     let Ok(stream) = env::var("JOURNAL_STREAM") else { return false };
     fs::metadata("/proc/self/fd/2").is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))
@@ -54,7 +54,7 @@ const fn priority(level: Level) -> u8 {
     }
 }
 
-/// Writes one event. A line of it that is no first one gets the priority too: the journal takes each for itself.
+/// Writes one event. Each line of it gets the priority: the journal reads them separately.
 #[derive(Debug)]
 pub(super) struct Line<W> {
     priority: u8,
@@ -63,7 +63,7 @@ pub(super) struct Line<W> {
 
 impl<W: Write> Write for Line<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // All lines of the event go out in one piece, so that those of another thread do not come between.
+        // All lines of the event are written at once, so that those of another thread do not come between.
         let mut text = Vec::with_capacity(bytes.len() + 8);
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             write!(text, "<{}>", self.priority)?;

@@ -1,5 +1,4 @@
-//! The thread that writes to standard error, so that no other one waits for whoever reads it: a pipe or a journal that nobody
-//! empties takes nothing more.
+//! The thread that writes to standard error, so that no other thread waits for its reader: a full pipe or journal blocks.
 
 use std::{
     fs::File,
@@ -16,31 +15,31 @@ use std::{
 
 use tracing::warn;
 
-/// How much may wait for a slow reader. What comes then is lost, and counted.
+/// How much may be queued for a slow reader. Further lines are dropped, and counted.
 const CAPACITY_BYTES: usize = 1 << 20;
-/// How long the end waits for what is not written yet.
+/// How long the end waits for queued lines.
 const FLUSH_LIMIT: Duration = Duration::from_millis(500);
 
-/// What the thread is told.
+/// A message to the thread.
 #[derive(Debug)]
 enum Message {
     Line(Vec<u8>),
-    /// To be answered when all before it is written.
+    /// Answered when everything before it is written.
     Flush(SyncSender<()>),
 }
 
-/// The way to the thread. Whoever writes waits for nothing; each write is a line or several. Clones write to the same.
+/// The queue of the thread. Writing never blocks; each write is one or more lines. Clones write to the same queue.
 #[derive(Debug, Clone)]
 pub struct LogLines {
     messages: Sender<Message>,
-    /// How many bytes the thread has not taken up.
+    /// How many bytes are queued.
     waiting: Arc<AtomicUsize>,
-    /// How many writes found no room since that was told last.
+    /// How many writes were dropped since the last report.
     lost: Arc<AtomicUsize>,
 }
 
 impl LogLines {
-    /// Starts the thread. It writes to standard error by a descriptor of its own: the lock of the standard library's is never held
+    /// Starts the thread. It writes to standard error through its own descriptor: the standard library's lock is never held
     /// while it waits.
     pub(super) fn to_standard_error() -> io::Result<Self> {
         Self::start(File::from(io::stderr().as_fd().try_clone_to_owned()?))
@@ -68,7 +67,7 @@ impl Write for LogLines {
         Ok(bytes.len())
     }
 
-    /// Waits until everything is written, but not for long.
+    /// Waits until everything is written, with a short timeout.
     fn flush(&mut self) -> io::Result<()> {
         let (reply, done) = sync_channel(1);
         let flushed = self.messages.send(Message::Flush(reply)).is_ok();
@@ -80,25 +79,25 @@ impl Write for LogLines {
     }
 }
 
-/// Runs in the thread, until nobody is left to write anything.
+/// Runs in the thread, until all writers are gone.
 fn write_all(mut out: impl Write, messages: &Receiver<Message>, waiting: &AtomicUsize, lost: &AtomicUsize) {
     while let Ok(message) = next(messages, lost) {
         match message {
             Message::Line(line) => {
                 waiting.fetch_sub(line.len(), Ordering::Relaxed);
-                // With nobody to tell there is nothing to do.
+                // If standard error is closed there is nothing to do.
                 let _ = out.write_all(&line);
             }
             Message::Flush(reply) => {
                 let _ = out.flush();
-                // Whoever waited may have given up.
+                // The waiting side may have given up.
                 let _ = reply.try_send(());
             }
         }
     }
 }
 
-/// The next message. What was lost came after all that waits, so it is told when that is written.
+/// The next message. Dropped lines come after all queued ones, so they are reported when those are written.
 fn next(messages: &Receiver<Message>, lost: &AtomicUsize) -> Result<Message, RecvError> {
     match messages.try_recv() {
         Ok(message) => Ok(message),
@@ -106,7 +105,7 @@ fn next(messages: &Receiver<Message>, lost: &AtomicUsize) -> Result<Message, Rec
         Err(TryRecvError::Empty) => {
             let lost = lost.swap(0, Ordering::Relaxed);
             if lost > 0 {
-                // It comes back as a line of its own.
+                // It is queued as a line of its own.
                 warn!(lines = lost, "log lines are lost: whoever reads them was too slow");
             }
             messages.recv()
@@ -120,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// More than a socket and the queue take together.
+    /// More than a socket and the queue hold together.
     const MANY: usize = 4 * CAPACITY_BYTES;
 
     #[test]
@@ -134,7 +133,7 @@ mod tests {
         assert_eq!(lines.flush().unwrap_err().kind(), io::ErrorKind::TimedOut);
         let lost = lines.lost.load(Ordering::Relaxed);
         assert!(lost > 0 && lines.waiting.load(Ordering::Relaxed) <= CAPACITY_BYTES);
-        // What was taken comes when somebody reads again.
+        // Queued lines are written when the reader continues.
         let read = thread::spawn(move || {
             let mut all = Vec::new();
             reader.read_to_end(&mut all).unwrap();
@@ -151,7 +150,7 @@ mod tests {
         let writer = lines.clone();
         let subscriber =
             tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        // As in the thread, which has the process's subscriber; here one message waits.
+        // As in the thread, which has the process's subscriber; here one message is queued.
         let (messages, receiver) = channel();
         messages.send(Message::Line(Vec::new())).unwrap();
         let lost = AtomicUsize::new(3);

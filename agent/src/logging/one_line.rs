@@ -1,13 +1,13 @@
-//! One event is one line, whatever it tells: text that comes from the store, or from a file's name, must not look like
-//! another event, nor move the cursor of whoever reads.
+//! Keeps every event on one line: text from the store, or from a file's name, must not look like another event, nor control the
+//! reader's terminal.
 
 use std::io::{self, Write};
 
-/// Passes each event on with its control characters written out.
+/// Passes events on with their control characters escaped.
 #[derive(Debug)]
 pub(super) struct ControlCharacterEscaper<W> {
     inner: W,
-    /// Colours are in it, which begin with an escape character. Those of values have been written out before.
+    /// The event has colours, which begin with an escape character. Those of values have been escaped before.
     has_colours: bool,
 }
 

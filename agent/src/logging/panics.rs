@@ -1,4 +1,4 @@
-//! What panics is logged like everything else: the standard library's word of it would wait for whoever reads standard error.
+//! Logs panics like everything else: the standard library's message would wait for a reader of standard error.
 
 use std::{
     any::Any,
@@ -12,14 +12,14 @@ use tracing::{Dispatch, dispatcher, error};
 
 use super::LogLines;
 
-/// From now on, to a subscriber that writes to these lines whatever the level of the log is.
+/// Logs panics from now on, to a subscriber that writes to these lines whatever the log level is.
 pub(super) fn log(subscriber: Dispatch, lines: LogLines) {
     panic::set_hook(Box::new(move |panic| log_to(&subscriber, &lines, panic)));
 }
 
 fn log_to(subscriber: &Dispatch, lines: &LogLines, panic: &PanicHookInfo<'_>) {
     dispatcher::with_default(subscriber, || log_panic(panic));
-    // The process may end before anybody else flushes. Whoever reads may be too slow.
+    // The process may end before another flush. The reader may be too slow.
     let _ = lines.clone().flush();
 }
 
@@ -28,7 +28,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     let thread = thread.name().unwrap_or("unnamed");
     let at = panic.location().map(ToString::to_string).unwrap_or_default();
     let message = panic_message(panic.payload());
-    // Only if RUST_BACKTRACE asks for it.
+    // Only if RUST_BACKTRACE is set.
     let backtrace = Backtrace::capture();
     if backtrace.status() == BacktraceStatus::Captured {
         error!(thread, at, %backtrace, "panicked: {message}");
@@ -37,7 +37,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     }
 }
 
-/// What was said by the panic with this payload.
+/// The message of a panic with this payload.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
@@ -62,7 +62,7 @@ mod tests {
             .with_writer(move || writer.clone())
             .with_max_level(LevelFilter::ERROR)
             .into();
-        // Other tests panic as they are used to.
+        // Other tests panic with their usual hook.
         let (own, others) = (thread::current().id(), panic::take_hook());
         panic::set_hook(Box::new(move |panic| {
             if thread::current().id() == own { log_to(&unfiltered, &lines, panic) } else { others(panic) }

@@ -1,4 +1,4 @@
-//! What `contiv controller` counts.
+//! The metrics of `contiv controller`.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use prometheus_client::{encoding::text::encode, metrics::gauge::Gauge, registry:
 
 use super::process;
 
-/// All metrics of the controllers, and their text. Those of work queues have the names of the field, the others our prefix.
+/// All metrics of the controllers, and their text. Those of work queues have client-go's names, the others our prefix.
 #[derive(Debug)]
 pub struct ControllerMetrics {
     registry: Registry,
@@ -15,7 +15,7 @@ pub struct ControllerMetrics {
 }
 
 impl ControllerMetrics {
-    /// Registers what every instance has.
+    /// Registers the metrics of every instance.
     pub fn new() -> Self {
         let mut registry = Registry::default();
         let leader = Gauge::default();
@@ -30,7 +30,7 @@ impl ControllerMetrics {
         WorkQueueMetrics::register(&mut self.registry)
     }
 
-    /// Where metrics of one controller go; their names get our prefix.
+    /// The registry for metrics of one controller; their names get our prefix.
     pub fn prefixed(&mut self) -> &mut Registry {
         self.registry.sub_registry_with_prefix("contiv")
     }

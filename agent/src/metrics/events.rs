@@ -1,4 +1,4 @@
-//! What happens in the event loop.
+//! Counts events of the event loop.
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -24,7 +24,7 @@ impl EventMetrics {
         metrics
     }
 
-    /// One more event of this kind.
+    /// Counts an event of this kind.
     pub fn count(&self, kind: &'static str) {
         self.total.get_or_create(&KindLabel { kind }).inc();
     }

@@ -1,4 +1,4 @@
-//! What Prometheus sees. One struct for each concern; what is only a size is set when somebody looks.
+//! The metrics for Prometheus. One struct for each concern; sizes are set when they are read.
 
 mod controller;
 mod events;
@@ -21,13 +21,13 @@ pub use sizes::SizeMetrics;
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// What happens in the event loop.
+    /// Events of the event loop.
     pub events: EventMetrics,
-    /// What renderers do.
+    /// Calls of renderers.
     pub renderers: RendererMetrics,
-    /// How much there is.
+    /// Numbers of objects.
     pub sizes: SizeMetrics,
-    /// How much single services are used.
+    /// Usage of single services.
     pub services: ServiceMetrics,
 }
 
@@ -43,7 +43,7 @@ impl Metrics {
         Self { registry, events, renderers, sizes, services }
     }
 
-    /// All metrics with some value for each, so that all show.
+    /// All metrics with some value for each, so that all are shown.
     pub fn with_examples() -> Self {
         let metrics = Self::new(1);
         metrics.events.count("change");

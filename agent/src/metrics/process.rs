@@ -27,7 +27,7 @@ pub(super) fn register(registry: &mut Registry) {
     registry.register_collector(Box::new(Memory));
 }
 
-/// Read from the kernel when somebody looks.
+/// Read from the kernel when the metrics are read.
 #[derive(Debug)]
 struct Memory;
 

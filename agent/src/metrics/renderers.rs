@@ -1,4 +1,4 @@
-//! What renderers do. The names are those of kube-proxy, with our prefix.
+//! Metrics of renderers. The names are those of kube-proxy, with our prefix.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -36,12 +36,12 @@ struct RendererLabel {
     renderer: String,
 }
 
-/// From 0.1 ms, where one endpoint changes, to 26 s, where everything hangs.
+/// From 0.1 ms, for a change of one endpoint, to 26 s, when everything hangs.
 fn durations() -> Histogram {
     Histogram::new(exponential_buckets(0.0001, 2.0, 19))
 }
 
-/// From 1 ms to 262 s: over the whole way through a cluster.
+/// From 1 ms to 262 s: for the whole path through a cluster.
 fn cluster_durations() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 19))
 }
@@ -117,7 +117,7 @@ impl RendererMetrics {
         metrics
     }
 
-    /// A renderer that nothing has happened to yet.
+    /// Initializes the metrics of a renderer.
     pub fn introduce(&self, renderer: &str) {
         let label = RendererLabel { renderer: renderer.to_owned() };
         drop(self.failures.get_or_create(&label));
@@ -125,30 +125,30 @@ impl RendererMetrics {
         drop(self.repairs.get_or_create(&label));
     }
 
-    /// Others have changed the dataplane of a renderer.
+    /// Counts a foreign change of a renderer's dataplane.
     pub fn foreign_change(&self, renderer: &str) {
         self.foreign_changes.get_or_create(&RendererLabel { renderer: renderer.to_owned() }).inc();
     }
 
-    /// What others did to the dataplane of a renderer is undone.
+    /// Counts a repair of foreign changes.
     pub fn repaired(&self, renderer: &str) {
         self.repairs.get_or_create(&RendererLabel { renderer: renderer.to_owned() }).inc();
     }
 
-    /// Whether repairs wait because others change the dataplane again and again.
+    /// Whether repairs are delayed because of repeated foreign changes.
     pub fn set_damped(&self, renderer: &str, damped: bool) {
         self.damped.get_or_create(&RendererLabel { renderer: renderer.to_owned() }).set(damped.into());
     }
 
-    /// What is in force, and how many changed services wait.
+    /// Sets the applied revision, and the number of changed services that wait.
     pub fn set_progress(&self, renderer: &str, revision: i64, pending: usize) {
         let label = RendererLabel { renderer: renderer.to_owned() };
         self.revision.get_or_create(&label).set(revision);
         self.pending.get_or_create(&label).set(pending.try_into().unwrap_or(i64::MAX));
     }
 
-    /// A change of the store is in force, so long after the store said it; and so long after it was triggered, where that
-    /// is stored.
+    /// A change of the store was applied, so long after the store's message; and so long after it was triggered, if that is
+    /// stored.
     pub fn programmed(&self, renderer: &str, after: Duration, since_trigger: Option<Duration>) {
         let label = RendererLabel { renderer: renderer.to_owned() };
         if let Some(since_trigger) = since_trigger {
@@ -157,14 +157,14 @@ impl RendererMetrics {
         self.programming.get_or_create(&label).observe(after.as_secs_f64());
     }
 
-    /// The dataplane of a renderer was read back, and so many things were not as they must be.
+    /// The dataplane of a renderer was verified, with so many differences.
     pub fn verified(&self, renderer: &str, drift: usize) {
         let label = RendererLabel { renderer: renderer.to_owned() };
         self.verifications.get_or_create(&label).inc();
         self.drift.get_or_create(&label).set(drift.try_into().unwrap_or(i64::MAX));
     }
 
-    /// A renderer has applied what it was given.
+    /// A call of a renderer succeeded.
     pub fn applied(&self, renderer: &str, duration: Duration) {
         let label = RendererLabel { renderer: renderer.to_owned() };
         self.duration.get_or_create(&label).observe(duration.as_secs_f64());
@@ -172,7 +172,7 @@ impl RendererMetrics {
         self.last.get_or_create(&label).set(now.as_secs_f64());
     }
 
-    /// A renderer has failed.
+    /// A call of a renderer failed.
     pub fn failed(&self, renderer: &str) {
         self.failures.get_or_create(&RendererLabel { renderer: renderer.to_owned() }).inc();
     }

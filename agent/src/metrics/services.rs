@@ -1,4 +1,4 @@
-//! How much single services are used: bounded in number, and off unless somebody asks for it.
+//! Usage of single services: limited in number, and off by default.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// The counters, set from those of the kernel when somebody looks.
+/// The counters, set from those of the kernel when they are read.
 #[derive(Debug, Clone)]
 pub struct ServiceMetrics {
     bound: usize,
@@ -42,13 +42,13 @@ impl ServiceMetrics {
         self.bound
     }
 
-    /// Sets the counts of services, the most used first; those beyond the bound are left out.
+    /// Sets the counts of services, the most used first; those beyond the limit are left out.
     pub fn set(&self, connections: &[(String, u64, u64)]) {
         self.connections.clear();
         self.refused.clear();
         for (service, served, refused) in connections.iter().take(self.bound) {
             let label = ServiceLabel { service: service.clone() };
-            // The kernel counts, and may begin anew, as counters of Prometheus may.
+            // The kernel counts, and may restart at zero, like counters of Prometheus.
             self.connections.get_or_create(&label).inner().store(*served, Ordering::Relaxed);
             self.refused.get_or_create(&label).inner().store(*refused, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! How much there is of everything: set from the loop's numbers when somebody looks.
+//! Numbers of objects: set from the loop's sizes when they are read.
 
 use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 

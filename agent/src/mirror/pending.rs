@@ -1,4 +1,4 @@
-//! What is still to be written: at most one replacement, and the last change of each key after it.
+//! Everything that is still to be written: at most one replacement, and the last change of each key after it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use super::spool::Spool;
 pub(super) struct Pending {
     replacement: Option<Replacement>,
     changes: BTreeMap<String, Change>,
-    /// What all of it leads to.
+    /// The revision after all of it.
     revision: Option<i64>,
 }
 
@@ -29,7 +29,7 @@ struct Replacement {
 #[derive(Debug)]
 enum PendingList {
     OnDisk(Spool),
-    /// The disk did not take it.
+    /// Writing it to disk failed.
     InMemory(Vec<Entry>),
 }
 
@@ -42,7 +42,7 @@ impl Pending {
         self.revision.unwrap_or_default()
     }
 
-    /// What waited until now is of no consequence any more. The list waits in this folder.
+    /// Replaces everything that waited until now. The list waits in this folder.
     pub(super) fn replace(
         &mut self,
         folder: &Path,

@@ -1,4 +1,4 @@
-//! A list that waits to be saved waits on disk: it is as large as the store, and nobody else needs it any more.
+//! Stores a list that waits to be saved on disk: it is as large as the store, and nothing else needs it any more.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ use contiv_store::Entry;
 /// More than the length of any key or value.
 const MAX_FIELD_BYTES: usize = 64 << 20;
 
-/// The entries of a list, in a file without a name: it is gone with the process.
+/// The entries of a list, in an unlinked file: it disappears with the process.
 #[derive(Debug)]
 pub(super) struct Spool {
     file: File,
@@ -32,7 +32,7 @@ impl Spool {
         Ok(Self { file: writer.into_inner().map_err(io::IntoInnerError::into_error)? })
     }
 
-    /// The entries, as they were given.
+    /// The entries in the original order.
     pub(super) fn into_entries(mut self) -> impl Iterator<Item = io::Result<Entry>> {
         let mut rewound = Some(self.file.rewind());
         let mut reader = BufReader::with_capacity(1 << 16, self.file);

@@ -98,7 +98,7 @@ async fn stop_after_a_failure_keeps_the_older_mirror() {
     handle.apply(put("/a", "2", 4));
     let Some(MirrorReport::Failed(_)) = reports.recv().await else { panic!() };
     std::fs::rename(&away, &there).unwrap();
-    // Without the change before it is nothing that ever was.
+    // Without the preceding change it is a state that never existed.
     handle.apply(put("/b", "2", 5));
     wait_until_caught_up(&mut reports).await;
     handle.apply(put("/b", "3", 6));

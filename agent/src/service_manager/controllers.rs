@@ -1,11 +1,11 @@
-//! How `contiv controller` is, by its election and its controllers.
+//! The state of `contiv controller`, from its election and its controllers.
 
 use contiv_controller::manager::Progress;
 
 use super::{ProcessStatus, words};
 use crate::controllers::{Observer, Reports};
 
-/// Asks all that must move.
+/// Queries everything that must make progress.
 pub(crate) async fn controllers_status(
     progress: Progress,
     observer: Observer,
@@ -19,7 +19,7 @@ pub(crate) async fn controllers_status(
         reports.iter().filter(|(_, report)| !report().has_synced).map(|(name, _)| name.as_str()).collect();
     Some(ProcessStatus {
         alive: true,
-        // As a standby too: it waits for its turn. Not every registry of a connector has to answer for that.
+        // A standby is ready too. Registries of a connector need not answer for that.
         ready: leadership.is_known && (leadership.leads || leadership.holder.is_some()),
         at_rest: true,
         status: words::controllers(&leadership, &waiting),

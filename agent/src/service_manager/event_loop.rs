@@ -1,4 +1,4 @@
-//! How the agent is, by its event loop.
+//! The state of the agent, from its event loop.
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -8,7 +8,7 @@ use tokio::{
 use super::{INTERVAL, ProcessStatus, words};
 use crate::event_loop::{Query, RendererView, Reply, Request};
 
-/// Asks the loop; none if it has ended.
+/// Queries the loop; none if it has ended.
 pub(crate) async fn event_loop_status(requests: mpsc::Sender<Request>) -> Option<ProcessStatus> {
     let questions = async {
         let status = question(&requests, Query::Status).await?;
@@ -28,7 +28,7 @@ pub(crate) async fn event_loop_status(requests: mpsc::Sender<Request>) -> Option
     })
 }
 
-/// Comes to its end when the loop has become ready; never if it ends before.
+/// Completes when the loop is ready; never if it ends before.
 pub(crate) async fn readiness_of_event_loop(requests: mpsc::Sender<Request>) {
     if question(&requests, Query::Ready).await.is_none() {
         std::future::pending::<()>().await;

@@ -16,7 +16,7 @@ use std::{
 use sd_notify::NotifyState;
 use tracing::{info, warn};
 
-/// Sends messages, and never waits for room: `sd_notify::notify` does, for as long as nobody reads.
+/// Sends messages without blocking: `sd_notify::notify` blocks while the socket is full.
 #[derive(Debug)]
 pub(super) struct Socket {
     sender: UnixDatagram,
@@ -26,7 +26,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Sends to a path, or with an `@` in front to an abstract name.
+    /// Connects to a path, or with a leading `@` to an abstract name.
     pub(super) fn new(address: &OsStr) -> io::Result<Self> {
         let address = match address.as_bytes().strip_prefix(b"@") {
             Some(name) => SocketAddr::from_abstract_name(name)?,
@@ -37,7 +37,7 @@ impl Socket {
         Ok(Self { sender, address, is_failing: AtomicBool::new(false) })
     }
 
-    /// Sends one message with all these. False if it could not be sent.
+    /// Sends one message with all of these states. False if it could not be sent.
     pub(super) fn send(&self, states: &[NotifyState<'_>]) -> bool {
         let lines: Vec<String> = states.iter().map(ToString::to_string).collect();
         let message = lines.join("\n") + "\n";
@@ -46,7 +46,7 @@ impl Socket {
         let was_failing = self.is_failing.swap(!is_sent, Ordering::Relaxed);
         match sent {
             Ok(_) if was_failing => info!("the service manager can be told again"),
-            // It goes on without; the service manager ends it if it has to know.
+            // Continues without it; the service manager ends the process if it depends on the messages.
             Err(error) if !was_failing && error.kind() == ErrorKind::WouldBlock => {
                 warn!("the service manager reads nothing of what it is told; trying again");
             }
@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// The messages that are there.
+    /// The received messages.
     fn drain(reader: &UnixDatagram) -> usize {
         let mut buffer = [0; 64];
         std::iter::from_fn(|| reader.recv(&mut buffer).ok()).count()

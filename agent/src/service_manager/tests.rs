@@ -18,7 +18,7 @@ use crate::{
     test_support::{Harness, Mode, Scripted, service, snapshot},
 };
 
-/// A service manager that writes down what it is told, a word for each message.
+/// A service manager that records its messages, a word for each.
 fn recorded() -> (ServiceManager, UnboundedReceiver<String>) {
     let (sender, notified) = mpsc::unbounded_channel();
     let manager = ServiceManager::new(move |states| {
@@ -35,7 +35,7 @@ fn recorded() -> (ServiceManager, UnboundedReceiver<String>) {
     (manager, notified)
 }
 
-/// The same, which has no room for the first message of these kinds.
+/// The same, without space for the first message of these kinds.
 fn recorded_without_room_for(
     refused: &'static [&'static str],
 ) -> (ServiceManager, UnboundedReceiver<String>) {
@@ -69,7 +69,7 @@ async fn message_without_room_is_sent_at_the_next_tick() {
     assert_eq!(reload, ["RELOADING TIME", "READY"]);
 }
 
-/// What is told until `wanted` is, with it.
+/// The messages up to `wanted`, including it.
 async fn told_until(notified: &mut UnboundedReceiver<String>, wanted: &str) -> Vec<String> {
     let mut all = Vec::new();
     loop {
@@ -158,7 +158,7 @@ async fn reload_is_over_when_every_renderer_has_everything_again() {
 
 #[tokio::test]
 async fn loop_that_does_not_answer_does_not_feed_watchdog() {
-    // Nobody takes requests out of this.
+    // The receiver never reads requests.
     let (requests, _taken) = mpsc::channel(1);
     let (manager, mut notified) = recorded();
     let (_reloads, reloaded) = mpsc::channel(1);
@@ -168,7 +168,7 @@ async fn loop_that_does_not_answer_does_not_feed_watchdog() {
     assert!(timeout(3 * INTERVAL, notified.recv()).await.is_err(), "nothing more is told");
 }
 
-/// An instance of the controllers with one controller, which has read what it needs when `has_synced` says so.
+/// An instance with one controller, which is synced when `has_synced` is true.
 struct Instance {
     store: MemoryStore,
     notified: UnboundedReceiver<String>,
@@ -232,7 +232,7 @@ async fn controller_not_synced_is_named_and_blocks_no_start() {
 async fn controller_that_does_not_answer_does_not_feed_watchdog() {
     let store = MemoryStore::new();
     let mut instance = Instance::start(&store, "one", true);
-    // Nobody runs it.
+    // Its manager does not run.
     let all = told_until(&mut instance.notified, "controller name does not answer").await;
     assert_eq!(all.len(), 1, "{all:?}");
     assert!(timeout(5 * INTERVAL, instance.notified.recv()).await.is_err(), "nothing more is told");

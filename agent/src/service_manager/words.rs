@@ -1,11 +1,11 @@
-//! The one line that `systemctl status` shows.
+//! The status line of `systemctl status`.
 
 use crate::{
     controllers::Leadership,
     event_loop::{RendererView, Status},
 };
 
-/// What the agent is doing, the most pressing first.
+/// The state of the agent, the most urgent first.
 pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {
     let waiting = || {
         let names = renderers.iter().filter(|renderer| !renderer.ready).map(|renderer| &*renderer.name);
@@ -36,7 +36,7 @@ pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {
     format!("ready{saved}{quarantined}")
 }
 
-/// What this instance of the controllers is doing, the most pressing first. `waiting` have not read all they need.
+/// The state of this instance of the controllers, the most urgent first. `waiting` have not synced.
 pub(super) fn controllers(leadership: &Leadership, waiting: &[&str]) -> String {
     if let Some(reason) = &leadership.store_down {
         return format!("the store cannot be followed: {}", one_line(reason));

@@ -1,4 +1,4 @@
-//! An event loop that runs on what the test says its store says.
+//! An event loop with a scripted store.
 
 use std::{
     path::Path,
@@ -30,21 +30,21 @@ use crate::{
     metrics::Metrics,
 };
 
-/// After this time of real clocks, what a test waits for does not come any more.
+/// After this real time, a test stops waiting.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// The store that says what the test says.
+/// The name of the scripted store.
 pub(crate) const STORE: &str = "dir:/test";
 
 /// A running loop with a renderer `dry-run` and those of the test.
 #[derive(Debug)]
 pub(crate) struct Harness {
-    /// What the store says.
+    /// The store's events.
     pub(crate) store: mpsc::Sender<Delivery>,
     pub(crate) requests: mpsc::Sender<Request>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) task: JoinHandle<Result<(), StoreFeedEnded>>,
-    /// What load balancers are told of the agent: about the first renderer of the test, if it has any.
+    /// The health for load balancers: of the first renderer of the test, if any.
     pub(crate) proxy_health: watch::Receiver<ProxyHealth>,
     pub(crate) health_checks: HealthCheckQuestions,
     lists: mpsc::UnboundedReceiver<()>,
@@ -55,12 +55,12 @@ fn received_now(event: FeedEvent) -> Delivery {
 }
 
 impl Harness {
-    /// Starts the loop; `events` are there before it runs.
+    /// Starts the loop; `events` are queued before it runs.
     pub(crate) fn start(renderers: Vec<RendererSpec>, events: Vec<FeedEvent>) -> Self {
         Self::start_verifying(renderers, events, VerificationConfig::default())
     }
 
-    /// The same, with dataplanes verified.
+    /// The same, with verification.
     pub(crate) fn start_verifying(
         renderers: Vec<RendererSpec>,
         events: Vec<FeedEvent>,
@@ -69,7 +69,7 @@ impl Harness {
         Self::start_with(renderers, events, verification, None)
     }
 
-    /// The same with what was saved in this folder, before the store has said anything.
+    /// The same with the mirror in this folder, before any event of the store.
     pub(crate) fn start_with_mirror(renderers: Vec<RendererSpec>, folder: &Path) -> Self {
         let mirror = MirrorConfig { folder: folder.to_owned(), source: STORE.to_owned() };
         Self::start_with(renderers, Vec::new(), VerificationConfig::default(), Some(mirror))
@@ -117,20 +117,20 @@ impl Harness {
         self.store.send(received_now(event)).await.expect("the loop runs");
     }
 
-    /// Says what the store had said so long ago.
+    /// Delivers an event that the store sent so long ago.
     pub(crate) async fn say_late(&self, event: FeedEvent, ago: Duration) {
         let received = tokio::time::Instant::now() - ago;
         self.store.send(Delivery { event, received }).await.expect("the loop runs");
     }
 
-    /// Asks, and so waits until everything that was said before is done: but not for renderers.
+    /// Queries the loop, and so waits until all earlier events are handled, but not for renderers.
     pub(crate) async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Query) -> T {
         let (reply, answer) = oneshot::channel();
         self.requests.send(Request::Query(question(reply))).await.expect("the loop runs");
         answer.await.expect("the loop answers")
     }
 
-    /// What the handlers of the debug HTTP have.
+    /// The state of the debug HTTP's handlers.
     pub(crate) fn api(&self) -> Api {
         Api::new(
             self.requests.clone(),
@@ -145,7 +145,7 @@ impl Harness {
         self.ask(Query::Status).await
     }
 
-    /// One of the renderers, as soon as it is as the test wants it.
+    /// One of the renderers, once it is as the test wants it.
     pub(crate) async fn renderer(
         &self,
         name: &str,
@@ -162,7 +162,7 @@ impl Harness {
         }
     }
 
-    /// The whole history, as soon as it is as the test wants it.
+    /// The whole history, once it is as the test wants it.
     pub(crate) async fn history(&self, is_wanted: impl Fn(&[Record]) -> bool) -> Vec<Record> {
         let start = Instant::now();
         loop {
@@ -175,19 +175,19 @@ impl Harness {
         }
     }
 
-    /// Waits until the store has been listed once more than before.
+    /// Waits until the store has been listed once more.
     pub(crate) async fn next_list(&mut self) {
         self.lists.recv().await.expect("the feed runs");
     }
 }
 
-/// What the kernel of the test has counted: 5 connections to the service `web` of the test.
+/// The counters of the test's kernel: 5 connections of the service `web`.
 fn counted() -> Connections {
     let web = Frontend::Address { address: [10, 96, 0, 1].into(), protocol: Protocol::Tcp, port: 80 };
     Connections { served: [(web, 5)].into(), ..Connections::default() }
 }
 
-/// The handle of a feed that tells of each list, and of nothing else.
+/// The handle of a feed that reports each list, and nothing else.
 fn listed() -> (FeedHandle, mpsc::UnboundedReceiver<()>) {
     let (lists, receiver) = mpsc::unbounded_channel();
     let (mut events, handle) = Feed::start(Arc::new(ListNotifier(lists)), "/");

@@ -7,7 +7,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// What a server answered.
+/// A server's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -16,7 +16,7 @@ pub(crate) struct Answer {
     pub(crate) body: serde_json::Value,
 }
 
-/// The answer to a GET; none if nobody listens there.
+/// The answer to a GET; none if nothing listens there.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<Answer> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.expect("it takes a request");
@@ -30,7 +30,7 @@ pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<Answer> {
     })
 }
 
-/// The `last` address of the loopback interface in a range that no other running test has.
+/// The `last` address of the loopback interface in a range that no other running test uses.
 pub(crate) fn loopback(last: u8) -> IpAddr {
     let [.., high, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 64 | high >> 1, low, last).into()

@@ -1,4 +1,4 @@
-//! What tests of this crate share: a renderer that fails on demand, and an event loop that runs on events of the test.
+//! Shared by tests of this crate: a renderer that fails on demand, and an event loop with scripted events.
 
 mod harness;
 mod http;

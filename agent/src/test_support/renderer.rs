@@ -1,4 +1,4 @@
-//! A renderer that stands beside the real ones, and fails, panics or hangs when the test wants it to.
+//! A renderer that runs beside the real ones, and fails, panics or hangs on demand.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -13,13 +13,13 @@ use tokio::sync::{broadcast, mpsc, watch};
 use super::harness::LIMIT;
 use crate::event_loop::RendererSpec;
 
-/// How the renderer behaves, from its next call on.
+/// The behaviour of the renderer, from its next call on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Work,
     Fail,
     Panic,
-    /// Calls do not return until the mode is another.
+    /// Calls block until the mode changes.
     Hang,
 }
 
@@ -30,11 +30,11 @@ pub(crate) enum Call {
     Resync(Vec<String>),
     /// With the names of the services that changed.
     Update(Vec<String>),
-    /// After something that others did.
+    /// After a foreign change.
     Heal,
 }
 
-/// The test's end of a renderer.
+/// The test's handle of a renderer.
 #[derive(Debug)]
 pub(crate) struct Scripted {
     mode: watch::Sender<Mode>,
@@ -44,7 +44,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// A renderer of this name, and the test's end of it.
+    /// A renderer with this name, and the test's handle of it.
     pub(crate) fn new(name: &'static str) -> (RendererSpec, Self) {
         let (mode, receiver) = watch::channel(Mode::Work);
         let (sender, calls) = mpsc::unbounded_channel();
@@ -63,7 +63,7 @@ impl Scripted {
         self.mode.send_replace(mode);
     }
 
-    /// Others do something to the dataplane.
+    /// Simulates a foreign change of the dataplane.
     pub(crate) fn others_do(&self, what: &str) {
         let change = ForeignChange { what: what.to_owned(), by: None };
         self.others.send(Ok(change)).expect("somebody watches");
@@ -74,12 +74,12 @@ impl Scripted {
         self.drift.send_replace(drift);
     }
 
-    /// What others do can no longer be heard.
+    /// The watch ends.
     pub(crate) fn end_watch(&self) {
         self.others.send(Err(())).expect("somebody watches");
     }
 
-    /// The next call, as soon as there is one.
+    /// Waits for the next call.
     pub(crate) async fn call(&mut self) -> Call {
         let start = Instant::now();
         loop {
@@ -109,7 +109,7 @@ struct Faulty {
 impl Faulty {
     fn begin(&mut self, call: Call) -> Result<(), RenderError> {
         let _ = self.calls.send(call);
-        // A test that is over has dropped its end; then nothing hangs any more.
+        // A finished test has dropped its handle; then nothing hangs any more.
         let mode = block_on(self.mode.wait_for(|mode| *mode != Mode::Hang)).map_or(Mode::Work, |mode| *mode);
         match mode {
             Mode::Work | Mode::Hang => Ok(()),

@@ -1,4 +1,4 @@
-//! Stored values, and what a store says of them.
+//! Stored values and store events for tests.
 
 use std::net::IpAddr;
 
@@ -28,8 +28,8 @@ pub(crate) fn load_balancer(name: &str, health_check_node_port: u16) -> Entry {
     entry(Kind::Service, name, value.to_string())
 }
 
-/// The only slice of a service, with one endpoint on node n1 for each of these: whether it is ready. The others are
-/// terminating and still serve.
+/// The only slice of a service, with one endpoint on node n1 for each of these: ready or not. The others are terminating and
+/// still serve.
 pub(crate) fn local_slice(name: &str, ready: &[bool]) -> Entry {
     let endpoint = |(last, ready): (usize, &bool)| {
         let conditions = json!({"ready": ready, "serving": true, "terminating": !ready});

@@ -1,4 +1,4 @@
-//! The columns of each kind, as `kubectl get` has them, as far as the store knows.
+//! The columns of each kind, as in `kubectl get`, as far as the store has the data.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use contiv_proto::{
 };
 use jiff::Timestamp;
 
-/// How many of a list are shown.
+/// How many items of a list are shown.
 const MAX_LISTED: usize = 3;
 const NONE: &str = "<none>";
 
@@ -175,7 +175,7 @@ fn joined<'a>(items: impl IntoIterator<Item = &'a String>) -> String {
     if items.is_empty() { NONE.to_owned() } else { items.join(",") }
 }
 
-/// The first few of many, as kubectl shows endpoints.
+/// The first items of a list, as kubectl shows endpoints.
 fn some(mut items: Vec<String>) -> String {
     let more = items.len().saturating_sub(MAX_LISTED);
     items.truncate(MAX_LISTED);
@@ -183,7 +183,7 @@ fn some(mut items: Vec<String>) -> String {
     if more == 0 { shown } else { format!("{shown} + {more} more...") }
 }
 
-/// As kubectl shows it: in the largest unit that is worth it.
+/// As in kubectl: in the largest suitable unit.
 fn age(creation_timestamp: i64, now: Timestamp) -> String {
     if creation_timestamp == 0 {
         return "<unknown>".to_owned();

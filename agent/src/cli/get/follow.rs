@@ -1,4 +1,4 @@
-//! `contiv get --watch`: the list, and then each change, as kubectl prints them.
+//! `contiv get --watch`: the list, then each change, in kubectl's format.
 
 use std::{collections::BTreeMap, io::Write};
 
@@ -26,7 +26,7 @@ enum EventType {
 }
 
 impl EventType {
-    /// The words of Kubernetes.
+    /// Kubernetes' names of event types.
     const fn word(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -38,7 +38,7 @@ impl EventType {
 
 type ObjectEvents = Vec<(EventType, Key, Object)>;
 
-/// What was printed last of each object that is there.
+/// The last printed state of each object.
 struct Known<'a> {
     wanted: &'a ResourceRequest,
     objects: BTreeMap<Key, Object>,
@@ -96,7 +96,7 @@ impl Get {
 }
 
 impl Known<'_> {
-    /// What is different from what was known before.
+    /// The changes since the last known state.
     fn snapshot(&mut self, snapshot: &Snapshot, err: &mut impl Write) -> std::io::Result<ObjectEvents> {
         let mut changed = Vec::new();
         for entry in &snapshot.entries {
@@ -128,14 +128,14 @@ impl Known<'_> {
     ) -> std::io::Result<Option<(EventType, Key, Object)>> {
         let object = match decode(entry, self.wanted) {
             Ok(object) => object,
-            // What it was before may still be in force.
+            // Its previous state may still be used.
             Err(error) => {
                 writeln!(err, "error: {error}")?;
                 return Ok(None);
             }
         };
         let Some((key, object)) = object else {
-            // Its labels are others now, so it is gone for whoever chose by them.
+            // Its labels no longer match, so for the selector it is deleted.
             return Ok(Key::parse(&entry.key).ok().flatten().and_then(|key| self.delete(&key)));
         };
         let event_type = match self.objects.insert(key.clone(), object.clone()) {
@@ -151,7 +151,7 @@ impl Known<'_> {
     }
 }
 
-/// What is printed one after the other.
+/// The stream of printed rows or documents.
 struct Stream<'a> {
     printer: Printer<'a>,
     says_what: bool,

@@ -1,4 +1,4 @@
-//! What `contiv get` prints, in each form.
+//! The output of `contiv get`, in each format.
 
 use std::io::Write;
 
@@ -18,7 +18,7 @@ use crate::cli::{
     watch::width,
 };
 
-/// In which form, and with which columns.
+/// The format and the columns.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Printer<'a> {
     pub(super) output: Output,
@@ -31,7 +31,7 @@ pub(super) struct Printer<'a> {
 impl Printer<'_> {
     /// Prints all of it, sorted: a table for each kind, or one list.
     pub(super) fn print(self, all: &mut [StoredObjects], out: &mut impl Write) -> anyhow::Result<()> {
-        // Columns that are not shown are columns too.
+        // Hidden columns can be sorted by too.
         let wide = Self { output: Output::Wide, ..self };
         for StoredObjects { kind, objects, .. } in all.iter_mut() {
             let row = |(key, object): &(Key, Object)| wide.row(key, object);
@@ -71,7 +71,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// How wide lines of a table may be.
+    /// The maximum width of a table's lines.
     pub(super) fn width(self) -> Option<usize> {
         width().filter(|_| self.output != Output::Wide)
     }
@@ -106,7 +106,7 @@ impl Printer<'_> {
         row
     }
 
-    /// One object as a document of its own; with what happened to it, if that is to be said.
+    /// One object as a separate document; with the event type, if requested.
     pub(super) fn document(self, happened: Option<&str>, object: &Object) -> anyhow::Result<String> {
         let manifest = manifest::to_value(object);
         let value: Value = match happened {

@@ -12,12 +12,12 @@ use crate::cli::{
     views::{EventView, LostFrontendView, QuarantinedView, RendererStateView, SizesView, StatusView},
 };
 
-/// How much of what is wrong is shown.
+/// How many problems are shown.
 const TROUBLES: usize = 3;
 /// Lines around the rows of the busiest services: one before, the header, and the prompt of the shell after.
 const AROUND_SERVICES: usize = 3;
 
-/// The text, with lines no longer than the terminal is wide.
+/// The text, with lines no longer than the terminal's width.
 pub(super) fn render(overview: &Overview, size: Option<(usize, usize)>, now: Timestamp) -> String {
     let width = size.map(|(_, columns)| columns);
     let mut text = String::new();
@@ -82,7 +82,7 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
     }
 }
 
-/// The services that lack backends: the first by name, and how many more; and how many connections were refused for that.
+/// The services without backends: the first by name, and the number of others; and the number of refused connections.
 fn without_backends(sizes: &SizesView, refused: u64) -> String {
     let names: Vec<String> = sizes.without_backends.iter().map(ToString::to_string).collect();
     let more = match sizes.services_without_backends.saturating_sub(names.len()) {
@@ -111,7 +111,7 @@ fn store(status: &StatusView, now: Timestamp) -> (String, TextStyle) {
     }
 }
 
-/// From when the store said a change until a renderer gave it to the kernel, over the newest events.
+/// The time from the store's message until a renderer sent a change to the kernel, over the newest events.
 fn latency(overview: &Overview) -> String {
     let mut sent: Vec<f64> = overview.history.iter().flat_map(EventView::latencies).collect();
     sent.sort_by(f64::total_cmp);
@@ -145,8 +145,7 @@ fn renderers(overview: &Overview, now: Timestamp) -> Table {
     table
 }
 
-/// What waits for a renderer. Its revision may be older than the store's without that: not every revision is of
-/// interest to it.
+/// Changes that wait for a renderer. Its revision may be older than the store's without any: not every revision affects it.
 fn lag(renderer: &RendererStateView) -> Cell {
     match renderer.pending.as_str() {
         "nothing" | "" => "none".into(),
@@ -155,7 +154,7 @@ fn lag(renderer: &RendererStateView) -> Cell {
     }
 }
 
-/// What is wrong, the most pressing first.
+/// The problems, the most urgent first.
 fn troubles(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut String) {
     let error = |renderer: &RendererStateView| {
         let last = renderer.last_error.as_ref()?;
@@ -174,7 +173,7 @@ fn troubles(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     }
     // Writing to text does not fail.
     let _ = writeln!(text, "\nLAST ERRORS");
-    // The agent lists only the first ones of very many.
+    // The agent lists only the first ones of many.
     let unlisted = overview.status.quarantined.saturating_sub(overview.quarantine.len());
     let more = lines.len().saturating_sub(TROUBLES) + unlisted;
     for (lines, tone) in lines.into_iter().take(TROUBLES) {
@@ -187,13 +186,13 @@ fn troubles(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     }
 }
 
-/// What a renderer finds wanting about the machine.
+/// A renderer's advice about the machine.
 fn notes(renderer: &RendererStateView) -> impl Iterator<Item = String> {
     let notes = renderer.last_report.iter().flat_map(|last| &last.notes);
     notes.map(|note| format!("{}: {note}", renderer.name))
 }
 
-/// What it is and what is wrong with it; and below that, where to mend it and what holds until then.
+/// The object and its problem; and below it, where to correct it and which state is used meanwhile.
 fn quarantined(entry: &QuarantinedView) -> Vec<String> {
     let QuarantinedView { source, object, field, reason, in_force } = entry;
     let parts = [object.as_ref().unwrap_or(source)].into_iter().chain(field).chain([reason]);
@@ -229,7 +228,7 @@ fn line(text: &mut String, title: &str, value: &str, tone: TextStyle, width: Opt
 }
 
 fn cut(line: &str, width: Option<usize>) -> String {
-    // An error may have several lines, and what is in the store may hold anything.
+    // An error may have several lines, and stored text may contain anything.
     let line = printable(line.replace('\n', " "));
     match width {
         Some(width) if line.chars().count() > width => {
@@ -239,7 +238,7 @@ fn cut(line: &str, width: Option<usize>) -> String {
     }
 }
 
-/// How long ago, in the largest unit that is worth it.
+/// How long ago, in the largest suitable unit.
 pub(super) fn ago(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(then).as_secs().max(0);
     match seconds {

@@ -1,4 +1,4 @@
-//! The archive: parts are added, and what could not be had is named in a part of its own.
+//! The archive: parts are added, and missing ones are listed in a separate part.
 
 use std::{
     fs::{File, OpenOptions},
@@ -15,7 +15,7 @@ use tar::{Builder, Header};
 const FOLDER: &str = "contiv-support";
 const MISSING: &str = "missing.txt";
 
-/// A `.tar.gz` file that is being written.
+/// A `.tar.gz` file under construction.
 pub(super) struct Archive {
     tar: Builder<GzEncoder<File>>,
     time: u64,
@@ -30,7 +30,7 @@ impl Archive {
         Ok(Self { tar, time: now.as_second().try_into().unwrap_or(0), missing: Vec::new() })
     }
 
-    /// Adds a part, or why it is missing.
+    /// Adds a part, or the reason why it is missing.
     pub(super) fn add(&mut self, name: &str, part: anyhow::Result<String>) -> io::Result<()> {
         match part {
             Ok(text) => self.append(name, &text),
@@ -41,7 +41,7 @@ impl Archive {
         }
     }
 
-    /// Ends the file. Returns how many parts are missing.
+    /// Completes the file. Returns the number of missing parts.
     pub(super) fn finish(mut self) -> io::Result<usize> {
         let missing = std::mem::take(&mut self.missing);
         if !missing.is_empty() {

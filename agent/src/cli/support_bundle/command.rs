@@ -1,13 +1,13 @@
-//! Programs of the system that know what no interface of the kernel tells.
+//! Runs programs of the system, for information that no kernel interface provides.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-/// How many lines of a journal are of interest: of a quiet agent those of weeks.
+/// How many lines of a journal are included: weeks, for a quiet agent.
 const JOURNAL_LINES: &str = "20000";
 
-/// What a program prints.
+/// The output of a program.
 ///
 /// # Errors
 /// When it cannot be run, or fails.

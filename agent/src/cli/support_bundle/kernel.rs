@@ -1,4 +1,4 @@
-//! What the kernel of this machine says, without the agent.
+//! The state of this machine's kernel, without the agent.
 
 use std::{
     fmt::Write,
@@ -17,7 +17,7 @@ use contiv_renderer::{
 use super::command;
 use crate::cli::version;
 
-/// Settings of the kernel that decide what becomes of the packets of services.
+/// Kernel settings that affect packets of services.
 const SETTINGS: [&str; 13] = [
     "net/ipv4/ip_forward",
     "net/ipv4/conf/all/route_localnet",
@@ -34,7 +34,7 @@ const SETTINGS: [&str; 13] = [
     "net/core/rmem_max",
 ];
 
-/// Of contiv, of the kernel and of the system.
+/// The versions of contiv, the kernel and the system.
 pub(super) fn versions() -> String {
     let mut text = version::text() + "\n";
     for path in ["/proc/version", "/etc/os-release", "/proc/uptime", "/proc/loadavg"] {
@@ -45,7 +45,7 @@ pub(super) fn versions() -> String {
     text
 }
 
-/// A line for each setting; with the reason where it cannot be read.
+/// A line for each setting; with the reason if it cannot be read.
 pub(super) fn settings() -> String {
     let line = |name: &str| {
         let path: PathBuf = Path::new("/proc/sys").join(name);
@@ -56,7 +56,7 @@ pub(super) fn settings() -> String {
     SETTINGS.into_iter().map(line).collect()
 }
 
-/// Every element of our table, by set.
+/// All elements of our table, by set.
 pub(super) fn table() -> anyhow::Result<String> {
     let sets = TableVerifier::new().elements()?.context("there is no table inet contiv")?;
     let mut text = String::new();
@@ -69,7 +69,7 @@ pub(super) fn table() -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Our routes, and then all rules and routes of this machine: packets of services go by those whoever made them.
+/// Our routes, and then all rules and routes of this machine: packets of services use them, whoever added them.
 pub(super) fn routes(options: RouteOptions) -> String {
     let mut text = "# routes of contiv\n".to_owned();
     match RouteVerifier::new(options).routes() {
@@ -90,12 +90,12 @@ pub(super) fn routes(options: RouteOptions) -> String {
     text
 }
 
-/// What of the table is not as it must be, at this moment.
+/// The differences of the table at this moment.
 pub(super) fn verify_table(snapshot: &Snapshot) -> anyhow::Result<String> {
     verified(TableVerifier::new(), snapshot)
 }
 
-/// What of our routes is not as it must be, at this moment.
+/// The differences of our routes at this moment.
 pub(super) fn verify_routes(options: RouteOptions, snapshot: &Snapshot) -> anyhow::Result<String> {
     verified(RouteVerifier::new(options), snapshot)
 }

@@ -30,7 +30,7 @@ pub(super) struct SupportBundle {
     agent: AgentArgument,
 }
 
-/// What is asked of the agent, and the name of the answer in the archive.
+/// The requests to the agent, with the file of the answer in the archive.
 const ANSWERS: [(&str, &str); 12] = [
     ("/config", "agent/config.toml"),
     ("/status", "agent/status.json"),
@@ -79,7 +79,7 @@ impl SupportBundle {
                 archive.add(&format!("agent/dump-{name}.txt"), dump)?;
             }
         } else {
-            // What an agent on this machine would start with.
+            // The configuration that an agent on this machine would start with.
             let config = Config::load(None, &ConfigFlags::default()).and_then(|config| config.to_toml());
             archive.add("config.toml", config.map_err(Into::into))?;
         }

@@ -1,4 +1,4 @@
-//! From what was counted to how much that is in a second. Pure.
+//! Turns counters into rates per second. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::cli::views::EventView;
 
-/// What was seen at one time.
+/// The counters at one time.
 #[derive(Debug)]
 pub(super) struct Sample {
     pub(super) at: Timestamp,
@@ -20,17 +20,17 @@ pub(super) struct Sample {
     pub(super) events: Vec<EventView>,
 }
 
-/// How much a service is used.
+/// The usage of a service.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Usage {
     pub(super) service: ServiceId,
     /// In the last interval.
     pub(super) connections_per_second: f64,
-    /// Since the kernel counts.
+    /// Since the kernel started counting.
     pub(super) connections: u64,
-    /// Those that no backend could serve, since the kernel counts.
+    /// Those that no backend could serve, since the kernel started counting.
     pub(super) refused: u64,
-    /// And in the last interval.
+    /// Those in the last interval.
     pub(super) refused_per_second: f64,
 }
 
@@ -41,7 +41,7 @@ impl Sample {
 }
 
 impl Usage {
-    /// New connections in a second, served or refused.
+    /// New connections per second, served or refused.
     fn rate(&self) -> f64 {
         self.connections_per_second + self.refused_per_second
     }
@@ -52,7 +52,7 @@ impl Usage {
     }
 }
 
-/// From the store's word of a change to the kernel, over the events that are known, in milliseconds.
+/// The time from the store's message of a change to the kernel, over the known events, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Latency {
     pub(super) p50: f64,
@@ -60,21 +60,21 @@ pub(super) struct Latency {
     pub(super) worst: f64,
 }
 
-/// Connections of a service so far: served, and refused.
+/// The connections of a service so far: served, and refused.
 type Counts = (u64, u64);
 
-/// What the samples so far come to.
+/// The rates from the samples so far.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     last: Option<Sample>,
-    /// Counts of services that were not in the last sample too.
+    /// Counts of services, also of those missing in the last sample.
     known: BTreeMap<ServiceId, Counts>,
     usages: Vec<Usage>,
     changes: f64,
 }
 
 impl Rates {
-    /// Takes in the next sample.
+    /// Adds the next sample.
     pub(super) fn take(&mut self, sample: Sample) {
         if let Some(last) = &self.last {
             let seconds = sample.at.duration_since(last.at).as_secs_f64().max(0.001);
@@ -101,8 +101,7 @@ impl Rates {
         self.last = Some(sample);
     }
 
-    /// Services with the most new connections in the last interval, served or refused; those that had none, by all they ever
-    /// had.
+    /// The services with the most new connections in the last interval, served or refused; those without any, by their total.
     pub(super) fn busiest(&self, count: usize) -> Vec<Usage> {
         let mut usages = self.usages.clone();
         usages.sort_by(|a, b| {
@@ -113,18 +112,18 @@ impl Rates {
         usages
     }
 
-    /// New connections in a second, over all services.
+    /// New connections per second of all services.
     pub(super) fn total(&self) -> f64 {
-        // The sum of nothing is -0, which shows.
+        // An empty sum would be -0, which shows.
         self.usages.iter().fold(0.0, |total, usage| total + usage.connections_per_second)
     }
 
-    /// Changed services in a second.
+    /// Changed services per second.
     pub(super) const fn changes(&self) -> f64 {
         self.changes
     }
 
-    /// None if no change that is known has reached the kernel.
+    /// None if no known change has reached the kernel.
     pub(super) fn latency(&self) -> Option<Latency> {
         let events = self.last.iter().flat_map(|sample| &sample.events);
         let mut sent: Vec<f64> = events.flat_map(EventView::latencies).collect();
@@ -136,7 +135,7 @@ impl Rates {
     }
 }
 
-/// How many came since there were so many. The kernel counts from zero again where an element was replaced.
+/// The increase of a counter. The kernel counts from zero again when an element was replaced.
 const fn new(before: u64, now: u64) -> u64 {
     if now >= before { now - before } else { now }
 }

@@ -1,4 +1,4 @@
-//! What `contiv top` shows.
+//! The screen of `contiv top`.
 
 use std::fmt::Write;
 

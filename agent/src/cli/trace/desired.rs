@@ -1,4 +1,4 @@
-//! What is wanted to become of a flow: by a running agent, or by manifests.
+//! The desired outcome of a flow: from a running agent, or from manifests.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub(super) struct TraceTarget {
     settings: NodeSettings,
 }
 
-/// Where the answers come from.
+/// The source of the desired outcome.
 pub(super) enum Source<'a> {
     Agent(&'a AgentArgument),
     /// Read once: standard input cannot be read again.
@@ -78,7 +78,7 @@ impl Source<'_> {
     }
 }
 
-/// Whatever could mean something in a query is written by its number.
+/// Escapes every character that has a meaning in a query.
 fn in_query(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, NON_ALPHANUMERIC)
 }

@@ -1,4 +1,4 @@
-//! The two ends of a flow, as they are written on the command line.
+//! The two ends of a flow on the command line.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -9,7 +9,7 @@ use contiv_model::{InterfaceName, Protocol};
 
 use crate::cli::name::Name;
 
-/// Address, and the interface by which its packets come in.
+/// An address, and the interface where its packets arrive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) struct Source {
     pub(in crate::cli) address: IpAddr,
@@ -52,20 +52,20 @@ impl FromStr for Destination {
     }
 }
 
-/// What a client connects to: an address, or a service by its name.
+/// The destination of a client: an address, or a service by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) enum Target {
-    /// As it is written.
+    /// As written.
     Address(Destination),
     /// An address of a service, which has to be looked up.
     Service(ServiceTarget),
 }
 
-/// A port of a service, as people name it.
+/// A port of a service by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) struct ServiceTarget {
     pub(in crate::cli) name: Name,
-    /// Its number or its name; needed if the service has several.
+    /// Its number or its name; required if the service has several.
     pub(in crate::cli) port: Option<String>,
     pub(in crate::cli) protocol: Option<Protocol>,
 }
@@ -74,7 +74,7 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Names of services and namespaces begin with a letter or a digit, and have no dots and colons.
+        // Names of services and namespaces begin with a letter or digit, and contain no dots or colons.
         let head = text.split([':', '/']).next().unwrap_or_default();
         let is_label = !head.is_empty() && head.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
         let is_address = head.parse::<IpAddr>().is_ok() || text.parse::<IpAddr>().is_ok();

@@ -1,4 +1,4 @@
-//! The same flow asked of the kernel, and what differs.
+//! Traces the same flow in the kernel, and compares.
 
 use std::{fmt, thread, time::Duration};
 
@@ -15,21 +15,21 @@ use serde::Serialize;
 
 use super::desired::Source;
 
-/// A change may be on its way between the agent and the kernel. It takes milliseconds, unless something is wrong.
+/// A change may be in progress between the agent and the kernel. It takes milliseconds, unless something is wrong.
 const MAX_ATTEMPTS: usize = 5;
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What is wanted, what the kernel does, and every difference in words.
+/// The desired and the actual outcome, and every difference in words.
 #[derive(Debug, Serialize)]
 pub(super) struct Comparison {
     desired: Trace,
     kernel: Evaluation,
     differences: Vec<String>,
-    /// What other tables may do to the packets. Nobody can say more of it than that it is there.
+    /// Base chains of other tables. It is only known that they exist and whether they may drop packets.
     others: Vec<OtherChain>,
 }
 
-/// Asks both until they agree, or for about a second.
+/// Compares until both agree, or for about a second.
 pub(super) fn compare(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Comparison> {
     let mut tries = 1;
     loop {
@@ -53,7 +53,7 @@ fn compare_once(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Comparison> 
     Ok(Comparison { desired, kernel, differences: all, others })
 }
 
-/// What keeps a connection of this node itself from the table, which it passes only after the kernel has found a route.
+/// Reports a missing route: a connection of this node itself reaches the table only after the kernel has found a route.
 fn missing_route(desired: &Trace, flow: &Flow) -> anyhow::Result<Option<String>> {
     let is_translated = matches!(desired.verdict, Verdict::Backends(_));
     if !is_translated || desired.client != Client::Node {

@@ -1,4 +1,4 @@
-//! The address of a service that is named.
+//! Finds the address of a named service.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,7 +11,7 @@ use crate::cli::{
     views::{PortView, ServiceView},
 };
 
-/// An address of the service, of the family of the client: a cluster IP, or else another one.
+/// An address of the service in the client's family: a cluster IP, or else another one.
 ///
 /// # Errors
 /// When there is no such service, or no such address; [`UsageError`] when it has several ports.
@@ -54,7 +54,7 @@ fn port<'a>(target: &ServiceTarget, service: &'a ServiceView) -> anyhow::Result<
     match meant.as_slice() {
         [only] => Ok(only),
         [first, second] if first.port == second.port && protocol.is_none() && target.port.is_some() => {
-            // As everywhere, it is tcp where no protocol is named.
+            // As everywhere, the default protocol is tcp.
             let is_tcp = |port: &&PortView| port.protocol.eq_ignore_ascii_case("tcp");
             Ok(meant.iter().copied().find(is_tcp).unwrap_or(first))
         }

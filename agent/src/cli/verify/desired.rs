@@ -1,4 +1,4 @@
-//! What there must be: as a running agent has it, or from manifests or a store, by the rules of a configuration.
+//! The desired state: from a running agent, or from manifests or a store with a configuration.
 
 use std::{collections::BTreeMap, io::Write, path::PathBuf};
 
@@ -43,13 +43,13 @@ pub(super) struct VerifyTarget {
     etcd: EtcdFlags,
 }
 
-/// Where the answers come from.
+/// The source of the desired state.
 pub(super) trait DesiredStateSource {
-    /// The renderers whose dataplanes are to be verified.
+    /// The renderers whose dataplanes are verified.
     fn renderers(&mut self) -> anyhow::Result<Vec<RendererName>>;
-    /// What they must hold now.
+    /// The desired state now.
     fn snapshot(&mut self) -> anyhow::Result<Snapshot>;
-    /// What the renderer `route` is told.
+    /// The options of the renderer `route`.
     fn routes(&mut self) -> anyhow::Result<RouteOptions>;
 }
 
@@ -74,7 +74,7 @@ impl VerifyTarget {
         Ok((Some(source), is_good))
     }
 
-    /// How to get into a store: as the configuration says of the agent's, and as flags and environment say of any.
+    /// The access to a store: for the agent's store by its configuration, with flags and environment on top.
     fn access(&self, url: &StoreUrl, config: &Config) -> Result<EtcdAccess, Vec<String>> {
         if *url == config.store { self.etcd.over(url, config.etcd_access()) } else { self.etcd.access(url) }
     }
@@ -113,7 +113,7 @@ fn of_store(
     Ok((objects.into_values().collect(), is_good))
 }
 
-/// Where the answers come from.
+/// The source of the desired state.
 pub(super) enum Source<'a> {
     Agent(&'a AgentArgument),
     /// Read once: standard input cannot be read again.

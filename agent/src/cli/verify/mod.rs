@@ -21,7 +21,7 @@ use super::{
 };
 use crate::config::RendererName;
 
-/// A change may be on its way between the store and the kernel; it takes milliseconds.
+/// A change may be in progress between the store and the kernel; it takes milliseconds.
 const COMPARISON_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Compare the kernel with what should be there, and name every missing, foreign or different element
@@ -42,7 +42,7 @@ pub(super) struct Verify {
     whom: VerifyTarget,
 }
 
-/// How one dataplane is.
+/// The result for one dataplane.
 #[derive(Debug, Serialize)]
 struct DataplaneReport {
     renderer: &'static str,
@@ -100,7 +100,7 @@ impl Verify {
     }
 }
 
-/// Looks until nothing is wrong, or until it is confirmed. None for a renderer that programs nothing.
+/// Compares until there is no difference, or until it is confirmed. None for a renderer that programs nothing.
 fn verify(
     renderer: RendererName,
     source: &mut impl DesiredStateSource,

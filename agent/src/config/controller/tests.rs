@@ -3,7 +3,7 @@ use clap::{Args as _, Command, FromArgMatches};
 use super::*;
 use crate::config::{ConfigFlags, file, flags};
 
-/// What the file says, with these flags over it.
+/// The configuration of the file, with these flags on top.
 fn load(file: &str, flags: &[&str]) -> Result<ControllerConfig, ConfigError> {
     let command = ConfigFlags::<ControllerConfig>::augment_args(Command::new("test").no_binary_name(true));
     let matches = command.try_get_matches_from(flags).map_err(|error| ConfigError::one(error.to_string()))?;

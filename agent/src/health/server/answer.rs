@@ -1,4 +1,4 @@
-//! The answer of a health check, byte by byte that of kube-proxy.
+//! The answer of a health check, byte by byte equal to kube-proxy's.
 
 use axum::{
     Json,
@@ -8,7 +8,7 @@ use axum::{
 use contiv_model::ServiceId;
 use serde::Serialize;
 
-/// How many endpoints share what the load balancer sends here.
+/// The number of endpoints among which the load balancer's traffic is shared.
 const WEIGHT: HeaderName = HeaderName::from_static("x-load-balancing-endpoint-weight");
 
 #[derive(Serialize)]
@@ -25,7 +25,7 @@ struct Name<'a> {
     name: &'a str,
 }
 
-/// 200 when the load balancer can send traffic of the service to this node, else 503.
+/// 200 if the load balancer can send traffic of the service to this node, else 503.
 pub(super) fn answer(service: &ServiceId, local_endpoints: usize, is_healthy: bool) -> Response {
     let status =
         if local_endpoints > 0 && is_healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

@@ -28,10 +28,10 @@ pub(super) struct Listener {
     server: AbortOnDropHandle<()>,
 }
 
-/// What all listeners share.
+/// Resources shared by all listeners.
 #[derive(Debug, Clone)]
 pub(super) struct SharedListeners {
-    /// One for each listener: what the store holds must not take all file descriptors.
+    /// One permit for each listener: the store's content must not exhaust file descriptors.
     pub(super) slots: Arc<Semaphore>,
     pub(super) connections: Connections,
 }
@@ -43,7 +43,7 @@ impl SharedListeners {
     }
 }
 
-/// What the answer is made of.
+/// The data of the answer.
 #[derive(Debug, Clone)]
 struct Source {
     endpoint: SocketAddr,
@@ -56,7 +56,7 @@ impl Listener {
     /// Listens, and answers on every path.
     ///
     /// # Errors
-    /// When it cannot listen there.
+    /// When it cannot listen on the address.
     pub(super) async fn open(
         endpoint: SocketAddr,
         service: &ServiceId,
@@ -73,16 +73,16 @@ impl Listener {
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         let server = tokio::spawn(async move {
-            // It retries what fails, and so ends only when it is stopped.
+            // It retries failures, and so ends only when it is stopped.
             let _ = axum::serve(room.connections.on(listener), router).with_graceful_shutdown(stopped).await;
         });
         Ok(Self { _slot: slot, stop: stop.drop_guard(), server: AbortOnDropHandle::new(server) })
     }
 
-    /// Ends it, and waits until the address is free. Answers that are under way are finished.
+    /// Stops it, and waits until the address is free. Answers in progress are completed.
     pub(super) async fn close(self) {
         drop(self.stop);
-        // Not waiting for connections: only the listener is in the task.
+        // Connections are not waited for: the task contains only the listener.
         self.server.abort();
         let _ = self.server.await;
     }

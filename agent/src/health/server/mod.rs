@@ -1,7 +1,7 @@
 //! The task that owns the listeners of all health-check node ports.
 //!
-//! A health check listens where the node ports of its service answer: on each of those addresses, as kube-proxy does when
-//! it has been given addresses. Each listener says how many endpoints of its own family there are.
+//! A health check listens where the node ports of its service answer: on each of those addresses, as kube-proxy does with
+//! configured addresses. Each listener reports the number of endpoints of its family.
 
 mod answer;
 mod listener;
@@ -30,12 +30,12 @@ use served::ServedHealthCheck;
 
 pub use served::{HealthCheckView, ListenerView};
 
-/// After this time it is tried again to listen where that failed; sooner when something changes.
+/// When to try a failed listener again, unless something changes before.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// The most connections at the same time, to all health checks: load balancers ask every few seconds and go.
+/// The maximum number of connections to all health checks: load balancers connect every few seconds, and disconnect.
 const CONNECTIONS: usize = 200;
 
-/// The health checks of all services, and what reaches their task.
+/// The health checks of all services, and the inputs of their task.
 #[derive(Debug)]
 pub struct HealthCheckServer {
     updates: mpsc::Receiver<HealthUpdate>,
@@ -43,7 +43,7 @@ pub struct HealthCheckServer {
     proxy: watch::Receiver<ProxyHealth>,
     node_ips: BTreeSet<IpAddr>,
     services: BTreeMap<ServiceId, ServedHealthCheck>,
-    /// Where listening failed.
+    /// Listeners that failed.
     failed: BTreeSet<(ServiceId, IpAddr)>,
     room: SharedListeners,
 }
@@ -65,11 +65,11 @@ impl HealthCheckServer {
         }
     }
 
-    /// Serves until nobody can send updates any more.
+    /// Serves until all senders of updates are gone.
     pub async fn run(mut self) {
         let mut retry_at = Instant::now();
         loop {
-            // What has been said counts before what is asked.
+            // Updates come before requests.
             tokio::select! {
                 biased;
                 update = self.updates.recv() => match update {
@@ -77,7 +77,7 @@ impl HealthCheckServer {
                     None => return,
                 },
                 Some(reply) = self.questions.recv() => {
-                    // Who no longer waits for an answer does not need it.
+                    // The requester may be gone.
                     let _ = reply.send(self.services.iter().map(|(id, served)| served.view(id)).collect());
                     continue;
                 }
@@ -89,7 +89,7 @@ impl HealthCheckServer {
 
     async fn take_in(&mut self, update: HealthUpdate) {
         let mut wanted: Vec<(ServiceId, IpAddr)> = Vec::new();
-        // First what goes: its port may be that of another service now.
+        // Removals first: a freed port may belong to another service now.
         let mut gone: Vec<Listener> = Vec::new();
         for (id, check) in &update.services {
             gone.extend(self.withdraw(id, check.as_ref()));
@@ -117,12 +117,12 @@ impl HealthCheckServer {
                 wanted.extend(self.node_ips.iter().map(|address| (id.clone(), *address)));
             }
         }
-        // What is gone may have made room.
+        // A removed listener may have freed a slot.
         self.retry().await;
         self.listen(wanted).await;
     }
 
-    /// Takes a service out, unless it only has other endpoints now.
+    /// Removes a service, unless only its endpoints changed.
     fn withdraw(&mut self, id: &ServiceId, check: Option<&HealthCheck>) -> Vec<Listener> {
         let stays = |served: &ServedHealthCheck| check.is_some_and(|check| check.port == served.port());
         if self.services.get(id).is_none_or(stays) {
@@ -170,7 +170,7 @@ impl HealthCheckServer {
         }
     }
 
-    /// Why listening failed, with the service that is there already if it is one of ours.
+    /// Why listening failed, with the service that has the port if it is one of ours.
     fn explain(&self, error: &std::io::Error, endpoint: SocketAddr) -> String {
         let is_there = |served: &ServedHealthCheck| {
             served.port() == endpoint.port() && served.is_listening(endpoint.ip())

@@ -1,4 +1,4 @@
-//! One service with a health check: its port, what it says, and its listeners.
+//! One service with a health check: its port, its content, and its listeners.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -14,20 +14,20 @@ use crate::health::{HealthCheck, LocalEndpoints};
 pub(super) struct ServedHealthCheck {
     port: u16,
     local_endpoints: watch::Sender<LocalEndpoints>,
-    /// A listener, or why there is none.
+    /// A listener, or why it failed.
     listeners: BTreeMap<IpAddr, Result<Listener, String>>,
 }
 
-/// A health check as it is shown to people.
+/// A health check for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HealthCheckView {
-    /// Whose.
+    /// The service.
     pub service: ServiceId,
-    /// Where it answers.
+    /// Its port.
     pub port: u16,
-    /// What it says.
+    /// Its content.
     pub local_endpoints: LocalEndpoints,
-    /// On which addresses of the node. None where no address is known on which node ports answer.
+    /// Its listeners. Empty if no address for node ports is known.
     pub listeners: Vec<ListenerView>,
 }
 
@@ -36,7 +36,7 @@ pub struct HealthCheckView {
 pub struct ListenerView {
     /// The address.
     pub address: IpAddr,
-    /// Why it does not answer there. It is tried again every 10 s, and when something changes.
+    /// Why it does not answer there. It is retried every 10 s, and when something changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -51,7 +51,7 @@ impl ServedHealthCheck {
         self.port
     }
 
-    /// What listeners follow.
+    /// The value that listeners follow.
     pub(super) fn local_endpoints(&self) -> watch::Receiver<LocalEndpoints> {
         self.local_endpoints.subscribe()
     }
@@ -74,7 +74,7 @@ impl ServedHealthCheck {
         self.listeners.insert(address, result);
     }
 
-    /// The listener of an address that is gone.
+    /// Takes the listener of a removed address.
     pub(super) fn close(&mut self, address: IpAddr) -> Option<Listener> {
         self.listeners.remove(&address)?.ok()
     }

@@ -16,7 +16,7 @@ use crate::{
     test_support::{Answer, get, loopback},
 };
 
-/// A server that has been told of these addresses, and the test's ends of its channels.
+/// A server with these addresses, and the test's ends of its channels.
 struct Running {
     outputs: HealthOutputs,
     questions: HealthCheckQuestions,
@@ -47,7 +47,7 @@ impl Running {
         self.outputs.updates.try_send(HealthUpdate { services, node_ips }).unwrap();
     }
 
-    /// How the health checks are when everything that was said before is done.
+    /// The health checks after all updates so far.
     async fn views(&self) -> Vec<HealthCheckView> {
         let (reply, answer) = oneshot::channel();
         self.questions.send(reply).await.unwrap();
@@ -134,7 +134,7 @@ async fn listeners_follow_ports_of_services() {
     running.say(vec![(web(), Some(check(31001, 1))), (api(), Some(check(31002, 0)))], None);
     assert_eq!(running.status(address, 31001).await, Some(200));
     assert_eq!(running.status(address, 31002).await, Some(503));
-    // Each takes the port of the other, at once.
+    // Each takes the port of the other at the same time.
     running.say(vec![(web(), Some(check(31002, 1))), (api(), Some(check(31001, 0)))], None);
     assert_eq!(running.status(address, 31002).await, Some(200));
     assert_eq!(running.status(address, 31001).await, Some(503));

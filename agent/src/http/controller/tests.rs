@@ -11,7 +11,7 @@ use tower::ServiceExt;
 use super::*;
 use crate::{connections::Peer, controllers::ControllerName};
 
-/// One instance in an election. Its controller has read what it needs when `has_synced` says so.
+/// One instance in an election. Its controller is synced when `has_synced` is true.
 struct Instance {
     store: MemoryStore,
     api: ControllerApi,
@@ -48,7 +48,7 @@ impl Instance {
         (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}")))
     }
 
-    /// Asks until the answer is as it should be; the time is paused, so this takes none.
+    /// Repeats the request until the answer is as wanted; time is paused, so this takes none.
     async fn until(&self, path: &str, is_wanted: impl Fn(StatusCode, &Value) -> bool) -> Value {
         for _ in 0..1000 {
             let (status, body) = self.get(path).await;

@@ -5,7 +5,7 @@ use crate::test_support::{
     Answer, Harness, Mode, Scripted, batch, delete, get, loopback, node, put, service, slice, snapshot,
 };
 
-/// Serves what load balancers ask of this agent.
+/// Serves the load balancer's endpoints of this agent.
 async fn serve(harness: &Harness) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

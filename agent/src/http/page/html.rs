@@ -1,20 +1,20 @@
-//! Writing HTML: everything that is not a tag of ours is escaped.
+//! HTML output: everything except our own tags is escaped.
 
 use std::fmt::{self, Write};
 
 const STYLE: &str = include_str!("style.css");
 
-/// A page that grows.
+/// A page under construction.
 pub(super) struct Page {
     title: String,
     headings: Vec<String>,
     body: String,
 }
 
-/// A text that is HTML already.
+/// Text that is HTML already.
 pub(super) struct Raw(pub(super) String);
 
-/// What can stand in a cell.
+/// A value of a cell.
 pub(super) trait Cell {
     fn html(&self) -> String;
 }
@@ -47,7 +47,7 @@ impl Page {
         self.raw(&format!("<p>{}</p>\n", escape(text)));
     }
 
-    /// HTML as it is.
+    /// Adds HTML unchanged.
     pub(super) fn raw(&mut self, html: &str) {
         self.body.push_str(html);
     }
@@ -76,7 +76,7 @@ impl Page {
         self.raw("</table></div>\n");
     }
 
-    /// The whole page, with links to its headings at the top.
+    /// The complete page, with links to its headings at the top.
     pub(super) fn finish(self) -> String {
         let Self { title, headings, body } = self;
         let link =
@@ -90,7 +90,7 @@ impl Page {
     }
 }
 
-/// A text that is good, worth a look, or bad: by colour and by itself.
+/// A text that is good, needs attention, or is bad: marked by colour.
 pub(super) fn toned(text: &str, class: &str) -> Raw {
     Raw(format!("<span class=\"{class}\">{}</span>", escape(text)))
 }

@@ -1,4 +1,4 @@
-//! The page for people: how the agent is, what it serves, what happened. Plain HTML that needs no script and loads nothing.
+//! The page for people: state, services, history. Plain HTML without scripts and external resources.
 
 mod html;
 mod plot;
@@ -19,13 +19,13 @@ use crate::{
 /// How many of the newest events are plotted.
 const PLOTTED: usize = 200;
 
-/// Everything that is shown.
+/// The content of the page.
 struct Content {
     status: Status,
     sizes: Sizes,
     renderers: Vec<RendererView>,
     services: Vec<std::sync::Arc<contiv_model::ContivService>>,
-    /// None where nothing counts.
+    /// None if nothing is counted.
     connections: Option<Vec<ServiceConnections>>,
     quarantine: Vec<Quarantined>,
     history: Vec<Record>,

@@ -1,5 +1,4 @@
-//! Small plots of the history: how fast changes reach the kernel, and how many there are. SVG, written by hand: bars need
-//! no library.
+//! Small plots of the history: latencies and numbers of changes. SVG, written by hand: bars need no library.
 
 use std::fmt::Write;
 
@@ -8,7 +7,7 @@ use crate::event_loop::{Outcome, Record};
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 90.0;
-/// Room for a line of text above the bars.
+/// Space for a line of text above the bars.
 const TOP: f64 = 16.0;
 
 pub(super) fn plots(history: &[Record], page: &mut Page) {
@@ -22,8 +21,8 @@ pub(super) fn plots(history: &[Record], page: &mut Page) {
     page.raw("</div>\n");
 }
 
-/// How long each change took to the kernel, with its number. How long everything takes, as at the start, tells nothing of a change, and
-/// would make all other bars flat.
+/// The latency of each change to the kernel, with its number. A complete snapshot, as at the start, is left out: it would make
+/// all other bars flat.
 fn latencies(history: &[Record]) -> Vec<(u64, f64)> {
     let changes = history.iter().filter(|record| record.kind == "change");
     changes

@@ -14,7 +14,7 @@ use crate::{
     http::ENDPOINTS,
 };
 
-/// How many services are shown; the rest by JSON.
+/// How many services are shown; the rest is available as JSON.
 const SERVICES: usize = 200;
 /// How many events are shown.
 const EVENTS: usize = 30;
@@ -90,7 +90,7 @@ fn renderer(renderer: &RendererView) -> Row {
     ]
 }
 
-/// The first ones of so many.
+/// The first of so many.
 pub(super) fn quarantine(quarantine: &[Quarantined], count: usize, page: &mut Page) {
     page.heading("Quarantine");
     if quarantine.is_empty() {
@@ -154,7 +154,7 @@ pub(super) fn services(content: &Content, page: &mut Page) {
     }
 }
 
-/// How many there are, and behind that which.
+/// The number of backends, and a list of them.
 fn backends(service: &ContivService) -> Raw {
     let backends: Vec<_> = service.ports.iter().flat_map(|port| &port.backends).collect();
     if backends.is_empty() {
@@ -172,7 +172,7 @@ fn backends(service: &ContivService) -> Raw {
     Raw(format!("<details><summary>{}</summary>{lines}</details>", backends.len()))
 }
 
-/// The field, and what is wrong with it.
+/// The field, and its problem.
 fn what_is_wrong(entry: &Quarantined) -> String {
     entry.field.iter().chain([&entry.reason]).map(String::as_str).collect::<Vec<_>>().join(": ")
 }
@@ -217,7 +217,7 @@ fn outcomes(record: &Record) -> Raw {
             Outcome::Applied { duration_ms, .. } => (format!("{duration_ms:.2}\u{a0}ms"), "good"),
             Outcome::Failed { error, .. } => (format!("failed: {error}"), "bad"),
         };
-        // What fits on a line stays on it.
+        // Short results stay on one line.
         let between = if matches!(outcome, Outcome::Failed { .. }) { ' ' } else { '\u{a0}' };
         toned(&format!("{name}{between}{text}"), class).0
     };
@@ -227,7 +227,7 @@ fn outcomes(record: &Record) -> Raw {
 pub(super) fn endpoints(page: &mut Page) {
     page.heading("Where to look");
     let row = |(method, path, purpose): &(&str, &str, &'static str)| -> Row {
-        // A link only where nothing has to be filled in.
+        // A link only if no parameter has to be filled in.
         let path = if *method == "GET" && !path.contains('{') && *path != "/trace" {
             format!("<a href=\"{path}\"><code>{path}</code></a>")
         } else {
