@@ -10,6 +10,7 @@ pub mod error;
 pub mod faulty;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+pub mod kernel;
 pub mod local_addresses;
 mod netlink;
 pub mod nftables;

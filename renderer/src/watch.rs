@@ -1,6 +1,6 @@
 //! Foreign changes of a renderer's dataplane, in a form that is common to all renderers.
 
-use std::fmt;
+use std::{fmt, task::Poll};
 
 use crate::RenderError;
 
@@ -11,6 +11,14 @@ pub trait Watch: Send {
     /// # Errors
     /// When nothing can be watched any more. Then a new watch must be started, followed by a resync.
     fn next(&mut self) -> Result<Option<ForeignChange>, RenderError>;
+
+    /// The same without waiting: pending where nothing has been heard yet.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    fn try_next(&mut self) -> Result<Poll<Option<ForeignChange>>, RenderError> {
+        Ok(Poll::Pending)
+    }
 }
 
 /// A foreign change of a renderer's dataplane.

@@ -1,6 +1,6 @@
 //! Streams the kernel's flow table, and deletes the stale flows of it.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use contiv_model::Protocol;
 
@@ -13,6 +13,7 @@ use super::{
     stale::Scope,
 };
 use crate::{
+    kernel::Kernel,
     netlink::{
         NetlinkError, Socket, Writer,
         message::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_ERROR, begin_message, end_message, messages},
@@ -34,8 +35,8 @@ pub(super) struct FlowTable {
 }
 
 impl FlowTable {
-    pub(super) fn open() -> Result<Self, NetlinkError> {
-        Ok(Self { dump: Socket::open()?, delete: Socket::open()? })
+    pub(super) fn open(kernel: &Arc<dyn Kernel>) -> Result<Self, NetlinkError> {
+        Ok(Self { dump: Socket::open(kernel)?, delete: Socket::open(kernel)? })
     }
 
     /// Examines the flows of one family and protocol, and deletes the stale ones. Returns their number.

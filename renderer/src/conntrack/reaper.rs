@@ -8,7 +8,6 @@ use std::{
         atomic::{AtomicUsize, Ordering},
         mpsc::{SyncSender, TrySendError, sync_channel},
     },
-    thread,
 };
 
 use contiv_model::{ChangeSet, ContivService, ServiceChange, ServiceId, Snapshot};
@@ -18,7 +17,7 @@ use super::{
     serving::Backends,
     worker::Worker,
 };
-use crate::nftables::FrontendKey;
+use crate::{kernel::Kernel, nftables::FrontendKey};
 
 /// Requests that can wait while the thread is busy. It receives new ones between any two flows, so the queue fills only if the
 /// kernel takes longer for one piece of a dump than programming takes for a thousand changes.
@@ -54,8 +53,9 @@ pub(super) struct Totals {
 
 /// Starts the thread with the first request, in the network namespace of the caller. When it is dropped, the thread finishes
 /// its pending requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct StaleFlowReaper {
+    kernel: Arc<dyn Kernel>,
     queue: Option<SyncSender<Request>>,
     node_ips: BTreeSet<IpAddr>,
     /// A request about changes was lost: the next request must cover everything.
@@ -65,6 +65,18 @@ pub(crate) struct StaleFlowReaper {
 }
 
 impl StaleFlowReaper {
+    /// A reaper of the flows of this kernel, that has nothing to do yet.
+    pub(crate) fn new(kernel: Arc<dyn Kernel>) -> Self {
+        Self {
+            kernel,
+            queue: None,
+            node_ips: BTreeSet::new(),
+            incomplete: false,
+            seqlock: Arc::default(),
+            totals: Arc::default(),
+        }
+    }
+
     /// Announces services before they are programmed. Programming lasts until the returned value is dropped: a search that runs
     /// meanwhile can meet flows to their backends before it receives the changes.
     ///
@@ -129,9 +141,10 @@ impl StaleFlowReaper {
 
     fn start(&mut self) -> Option<SyncSender<Request>> {
         let (queue, requests) = sync_channel(QUEUE);
-        let worker = Worker::new(requests, Arc::clone(&self.seqlock), Arc::clone(&self.totals));
-        match thread::Builder::new().name("stale-flows".to_owned()).spawn(move || worker.run()) {
-            Ok(_) => Some(queue),
+        let (kernel, seqlock) = (Arc::clone(&self.kernel), Arc::clone(&self.seqlock));
+        let worker = Worker::new(kernel, requests, seqlock, Arc::clone(&self.totals));
+        match self.kernel.spawn("stale-flows", Box::new(worker)) {
+            Ok(()) => Some(queue),
             Err(error) => {
                 self.incomplete = true;
                 self.totals.failures.fetch_add(1, Ordering::Relaxed);
@@ -149,11 +162,12 @@ mod tests {
     use contiv_model::NodeFacts;
 
     use super::*;
+    use crate::kernel::Linux;
 
     /// A reaper whose thread is the test, with space for one request.
     fn reaper() -> (StaleFlowReaper, Receiver<Request>) {
         let (queue, requests) = sync_channel(1);
-        (StaleFlowReaper { queue: Some(queue), ..StaleFlowReaper::default() }, requests)
+        (StaleFlowReaper { queue: Some(queue), ..StaleFlowReaper::new(Linux::shared()) }, requests)
     }
 
     fn state() -> (ChangeSet, Services) {

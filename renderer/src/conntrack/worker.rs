@@ -21,7 +21,11 @@ use super::{
     seqlock::ProgrammingSeqlock,
     stale::{Scope, StaleFlowFilter},
 };
-use crate::{netlink::NetlinkError, nftables::Family};
+use crate::{
+    kernel::{BackgroundTask, Kernel},
+    netlink::NetlinkError,
+    nftables::Family,
+};
 
 /// After a search the thread rests this many times as long as the search took, so that constant change on a node with millions
 /// of flows costs at most a fifth of one core.
@@ -39,6 +43,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// The state of the thread.
 #[derive(Debug)]
 pub(super) struct Worker {
+    kernel: Arc<dyn Kernel>,
     requests: Receiver<Request>,
     state: State,
     table: Option<FlowTable>,
@@ -60,29 +65,12 @@ struct State {
 impl Worker {
     /// A worker without anything to do.
     pub(super) fn new(
+        kernel: Arc<dyn Kernel>,
         requests: Receiver<Request>,
         seqlock: Arc<ProgrammingSeqlock>,
         totals: Arc<Totals>,
     ) -> Self {
-        Self { requests, state: State::default(), table: None, seqlock, totals }
-    }
-
-    /// Handles requests until all senders are gone.
-    pub(super) fn run(mut self) {
-        while let Ok(request) = self.requests.recv() {
-            self.state.take_in(request);
-            self.state.take_in_all(&self.requests);
-            while !self.state.next.is_empty() {
-                self.pause(GATHER_DELAY, StaleFlowFilter::are_urgent);
-                let seqlock = Arc::clone(&self.seqlock);
-                let took = seqlock.search(|| {
-                    let start = Instant::now();
-                    self.search();
-                    start.elapsed()
-                });
-                self.pause((took * REST_FACTOR).min(MAX_REST), |_| false);
-            }
-        }
+        Self { kernel, requests, state: State::default(), table: None, seqlock, totals }
     }
 
     /// Searches the flows of each family and protocol concerned. A flow that cannot be deleted is left to its timeout.
@@ -95,7 +83,7 @@ impl Worker {
                     break;
                 }
                 self.table = None;
-                thread::sleep(RETRY_AFTER * attempt);
+                self.kernel.sleep(RETRY_AFTER * attempt);
                 outcome = self.delete_stale(family, protocol, scope);
             }
             match outcome {
@@ -119,11 +107,11 @@ impl Worker {
         protocol: Protocol,
         scope: Scope,
     ) -> Result<usize, NetlinkError> {
-        let Self { requests, state, table, totals, .. } = self;
+        let Self { kernel, requests, state, table, totals, .. } = self;
         totals.searches.fetch_add(1, Ordering::Relaxed);
         let table = match table {
             Some(table) => table,
-            None => table.insert(FlowTable::open()?),
+            None => table.insert(FlowTable::open(kernel)?),
         };
         table.delete_stale(family, protocol, scope, |flow| {
             // A flow to a backend that was added a moment ago is right.
@@ -143,6 +131,34 @@ impl Worker {
             }
             thread::sleep(left.min(WAKE_UP_DELAY));
         }
+    }
+}
+
+impl BackgroundTask for Worker {
+    fn run(mut self: Box<Self>) {
+        while let Ok(request) = self.requests.recv() {
+            self.state.take_in(request);
+            self.state.take_in_all(&self.requests);
+            while !self.state.next.is_empty() {
+                self.pause(GATHER_DELAY, StaleFlowFilter::are_urgent);
+                let seqlock = Arc::clone(&self.seqlock);
+                let took = seqlock.search(|| {
+                    let start = Instant::now();
+                    self.search();
+                    start.elapsed()
+                });
+                self.pause((took * REST_FACTOR).min(MAX_REST), |_| false);
+            }
+        }
+    }
+
+    fn step(&mut self) -> bool {
+        let is_open = self.state.take_in_all(&self.requests);
+        if !self.state.next.is_empty() {
+            let seqlock = Arc::clone(&self.seqlock);
+            seqlock.search(|| self.search());
+        }
+        is_open
     }
 }
 

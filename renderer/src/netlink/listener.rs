@@ -11,6 +11,7 @@ use std::{
     io::{self, ErrorKind, Write},
     os::{fd::AsFd, unix::net::UnixStream},
     sync::Arc,
+    time::Duration,
 };
 
 use netlink_sys::SocketAddr;
@@ -20,8 +21,6 @@ use nix::{
     sys::socket::{setsockopt, sockopt},
 };
 use socket2::{SockFilter, SockRef};
-
-use super::NetlinkError;
 
 /// Space for notifications while the listener is not scheduled. If it is too small, the overflow is noticed.
 const RECEIVE_BUFFER: usize = 4 << 20;
@@ -45,8 +44,8 @@ pub(crate) struct Membership {
 }
 
 /// The result of waiting.
-#[derive(Debug)]
-pub(crate) enum ListenerEvent {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListenerEvent {
     /// Notifications of other processes.
     Notifications(Vec<u8>),
     /// Notifications were lost: anything may have changed.
@@ -61,36 +60,29 @@ pub(crate) enum ListenerEvent {
 
 impl Listener {
     /// Joins groups. Changes made through the socket with the port `own` are ignored.
-    pub(crate) fn join(
-        protocol: isize,
-        groups: &[u32],
-        own: u32,
-    ) -> Result<(Self, Membership), NetlinkError> {
-        let failed = |action| move |source| NetlinkError::Socket { action, source };
-        let mut socket =
-            netlink_sys::Socket::new(protocol).map_err(failed("open a netlink socket to listen"))?;
+    pub(crate) fn join(protocol: isize, groups: &[u32], own: u32) -> io::Result<(Self, Membership)> {
+        let mut socket = netlink_sys::Socket::new(protocol)?;
         // Without CAP_NET_ADMIN in the first user namespace the buffer is smaller.
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
-            setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)
-                .map_err(|error| failed("size the receive buffer")(error.into()))?;
+            setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
         }
-        SockRef::from(&socket).attach_filter(&all_but(own)).map_err(failed("filter notifications"))?;
-        socket.bind(&SocketAddr::new(0, 0)).map_err(failed("bind the listening socket"))?;
+        SockRef::from(&socket).attach_filter(&all_but(own))?;
+        socket.bind(&SocketAddr::new(0, 0))?;
         for group in groups {
-            socket.add_membership(*group).map_err(failed("listen to notifications of the kernel"))?;
+            socket.add_membership(*group)?;
         }
-        let (listener, writer) = UnixStream::pair().map_err(failed("connect the listener to its writer"))?;
-        writer.set_nonblocking(true).map_err(failed("connect the listener to its writer"))?;
-        listener.set_nonblocking(true).map_err(failed("connect the listener to its writer"))?;
+        let (listener, writer) = UnixStream::pair()?;
+        writer.set_nonblocking(true)?;
+        listener.set_nonblocking(true)?;
         let socket = Arc::new(socket);
         let membership = Membership { socket: Arc::clone(&socket), groups: groups.to_vec(), listener };
         Ok((Self { socket, writer }, membership))
     }
 
-    /// Waits for an event, for at most `timeout`.
-    pub(crate) fn next_event(&mut self, timeout: PollTimeout) -> Result<ListenerEvent, NetlinkError> {
-        let failed =
-            |source| NetlinkError::Socket { action: "listen to notifications of the kernel", source };
+    /// Waits for an event, for at most `timeout` if there is one.
+    pub(crate) fn next_event(&mut self, timeout: Option<Duration>) -> io::Result<ListenerEvent> {
+        let timeout = timeout
+            .map_or(PollTimeout::NONE, |timeout| PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX));
         let mut ready = [
             PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.writer.as_fd(), PollFlags::POLLIN),
@@ -98,7 +90,7 @@ impl Listener {
         loop {
             match poll(&mut ready, timeout) {
                 Err(Errno::EINTR) => (),
-                Err(error) => return Err(failed(error.into())),
+                Err(error) => return Err(error.into()),
                 Ok(_) => break,
             }
         }
@@ -110,11 +102,11 @@ impl Listener {
                 Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => {
                     Ok(ListenerEvent::Overflow)
                 }
-                Err(error) => Err(failed(error)),
+                Err(error) => Err(error),
             };
         }
         if writer {
-            return self.read_writer().map_err(failed);
+            return self.read_writer();
         }
         Ok(ListenerEvent::Silence)
     }
@@ -138,15 +130,13 @@ impl Listener {
 
 impl Membership {
     /// Leaves the groups for a while.
-    pub(crate) fn leave(&self) -> Result<(), NetlinkError> {
-        let failed = |source| NetlinkError::Socket { action: "leave the group of listeners", source };
-        self.groups.iter().try_for_each(|group| self.socket.drop_membership(*group)).map_err(failed)
+    pub(crate) fn leave(&self) -> io::Result<()> {
+        self.groups.iter().try_for_each(|group| self.socket.drop_membership(*group))
     }
 
     /// Joins the groups again.
-    pub(crate) fn rejoin(&self) -> Result<(), NetlinkError> {
-        let failed = |source| NetlinkError::Socket { action: "join the group of listeners again", source };
-        self.groups.iter().try_for_each(|group| self.socket.add_membership(*group)).map_err(failed)
+    pub(crate) fn rejoin(&self) -> io::Result<()> {
+        self.groups.iter().try_for_each(|group| self.socket.add_membership(*group))
     }
 
     /// Tells the listener that something was missed.

@@ -3,10 +3,13 @@
 mod attributes;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod faults;
+mod linux;
 mod listener;
 pub(crate) mod message;
 mod socket;
 
 pub(crate) use attributes::{Attributes, Writer};
-pub(crate) use listener::{Listener, ListenerEvent, Membership};
+pub(crate) use linux::LinuxSocket;
+pub use listener::ListenerEvent;
+pub(crate) use listener::{Listener, Membership};
 pub(crate) use socket::{NetlinkError, Refusal, Socket};

@@ -1,6 +1,6 @@
 //! The edge: sends transactions to the kernel.
 
-use std::{collections::BTreeSet, net::SocketAddr, time::Instant};
+use std::{collections::BTreeSet, net::SocketAddr};
 
 use super::{
     capacity::Sizes,
@@ -96,7 +96,7 @@ fn commit_in_pieces(
     report: &mut Report,
 ) -> Result<(), NetlinkError> {
     for batch in encode::batches(first, transaction, socket.batch_limit()) {
-        report.sent.get_or_insert_with(Instant::now);
+        report.sent.get_or_insert_with(|| socket.kernel().now());
         report.bytes += socket.commit(batch)?;
         report.transactions += 1;
     }

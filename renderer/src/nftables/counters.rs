@@ -14,6 +14,7 @@ use super::{
     },
     read,
 };
+use crate::kernel::Linux;
 
 /// New connections by frontend.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub struct Connections {
 /// # Errors
 /// When there is no table, or it cannot be read.
 pub fn connections() -> Result<Connections, InspectError> {
-    let mut socket = Socket::open()?;
+    let mut socket = Socket::open(&Linux::shared())?;
     if read::found(&mut socket)?.is_none() {
         return Err(InspectError::NoTable);
     }

@@ -2,11 +2,12 @@
 //!
 //! It changes no setting. Source: the kernel's `Documentation/networking/ip-sysctl.rst`.
 
-use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use contiv_model::{ChangeSet, ContivService, NodeFacts, ServiceId, ServicePort};
 
 use super::layout::Family;
+use crate::kernel::Kernel;
 
 /// The families in which no interface forwards.
 #[derive(Debug, Default)]
@@ -21,8 +22,8 @@ struct Disabled {
 
 impl Forwarding {
     /// Reads the kernel's settings and checks all services.
-    pub(super) fn read(services: &Services, node: &NodeFacts) -> Self {
-        let disabled = Family::ALL.into_iter().filter(|family| !forwards(*family));
+    pub(super) fn read(kernel: &dyn Kernel, services: &Services, node: &NodeFacts) -> Self {
+        let disabled = Family::ALL.into_iter().filter(|family| !forwards(kernel, *family));
         Self::of(disabled, services, node)
     }
 
@@ -32,8 +33,14 @@ impl Forwarding {
 
     /// Checks again after changes: only the changed services, unless the service found before is among them; and the kernel's
     /// setting only if a service needs it. `services` are those after the changes.
-    pub(super) fn update(&mut self, changes: &ChangeSet, services: &Services, node: &NodeFacts) {
-        self.0.retain(|disabled| disabled.missed_by.is_none() || is_off(&conf(disabled.family).join("all")));
+    pub(super) fn update(
+        &mut self,
+        kernel: &dyn Kernel,
+        changes: &ChangeSet,
+        services: &Services,
+        node: &NodeFacts,
+    ) {
+        self.0.retain(|disabled| disabled.missed_by.is_none() || is_off(kernel, disabled.family, "all"));
         for Disabled { family, missed_by } in &mut self.0 {
             let is_changed = |id: &ServiceId| changes.services.contains_key(id);
             if changes.node.is_some() || missed_by.as_ref().is_some_and(is_changed) {
@@ -85,27 +92,27 @@ fn needs_forwarding(service: &ContivService, node: &NodeFacts, family: Family) -
 }
 
 /// True if all interfaces forward, or some do by their own setting. True too if the setting cannot be read.
-fn forwards(family: Family) -> bool {
-    let conf = conf(family);
-    if !is_off(&conf.join("all")) {
+fn forwards(kernel: &dyn Kernel, family: Family) -> bool {
+    if !is_off(kernel, family, "all") {
         return true;
     }
-    let Ok(interfaces) = fs::read_dir(conf) else { return true };
-    let is_template = |interface: &Path| interface.ends_with("all") || interface.ends_with("default");
-    let mut interfaces = interfaces.flatten().map(|entry| entry.path()).filter(|path| !is_template(path));
-    !interfaces.all(|interface| is_off(&interface))
+    let Ok(interfaces) = kernel.settings(conf(family)) else { return true };
+    let is_template = |interface: &String| interface == "all" || interface == "default";
+    let mut interfaces = interfaces.iter().filter(|interface| !is_template(interface));
+    !interfaces.all(|interface| is_off(kernel, family, interface))
 }
 
 /// The kernel's folder of interface settings.
-fn conf(family: Family) -> &'static Path {
-    Path::new(match family {
-        Family::V4 => "/proc/sys/net/ipv4/conf",
-        Family::V6 => "/proc/sys/net/ipv6/conf",
-    })
+const fn conf(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "net/ipv4/conf",
+        Family::V6 => "net/ipv6/conf",
+    }
 }
 
-fn is_off(interface: &Path) -> bool {
-    fs::read_to_string(interface.join("forwarding")).is_ok_and(|value| value.trim() == "0")
+fn is_off(kernel: &dyn Kernel, family: Family, interface: &str) -> bool {
+    let path = format!("{}/{interface}/forwarding", conf(family));
+    kernel.setting(&path).is_ok_and(|value| value == "0")
 }
 
 #[cfg(test)]
@@ -113,6 +120,7 @@ mod tests {
     use contiv_model::{Backend, Protocol, Snapshot};
 
     use super::*;
+    use crate::kernel::Linux;
 
     fn service(node_port: Option<u16>, backend: &str) -> BTreeMap<ServiceId, Arc<ContivService>> {
         let backends = vec![Backend::new(backend.parse().unwrap())];
@@ -159,7 +167,7 @@ mod tests {
         let (before, after) = (Services::new(), service(Some(30_080), "10.244.2.1:8080"));
         let mut forwarding = Forwarding::of([Family::V4].into_iter(), &before, &node);
         assert!(forwarding.notes().is_empty());
-        forwarding.update(&change(&before, &after), &after, &node);
+        forwarding.update(&Linux, &change(&before, &after), &after, &node);
         assert_eq!(forwarding.notes().len(), 1);
         let named = forwarding.0.remove(0).missed_by.unwrap();
         assert_eq!(named, ServiceId::new("shop", "web"));

@@ -4,7 +4,7 @@
 //! before the switch is turned on, and emptied only after it is turned off. IPv6 has no such switch. Source: the kernel's
 //! `Documentation/networking/ip-sysctl.rst`, CVE-2020-8558.
 
-use std::{fs, io};
+use std::io;
 
 use contiv_model::NodeFacts;
 
@@ -13,8 +13,9 @@ use super::{
     netlink::{NetlinkError, Socket},
     read,
 };
+use crate::kernel::Kernel;
 
-const SWITCH: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
+const SWITCH: &str = "net/ipv4/conf/all/route_localnet";
 
 /// True if node ports answer on 127.0.0.1.
 fn is_wanted(node: &NodeFacts) -> bool {
@@ -23,13 +24,13 @@ fn is_wanted(node: &NodeFacts) -> bool {
 
 /// Turns the switch on if node ports answer on loopback. The protection must be in place. Everything else works without the
 /// switch, so a failure is only reported.
-pub(super) fn open(node: &NodeFacts) {
+pub(super) fn open(kernel: &dyn Kernel, node: &NodeFacts) {
     if is_wanted(node)
-        && let Err(error) = turn("1")
+        && let Err(error) = turn(kernel, "1")
     {
         tracing::error!(
             %error,
-            "node ports do not answer on 127.0.0.1: {SWITCH} could not be set; run `sysctl -w net.ipv4.conf.all.route_localnet=1`"
+            "node ports do not answer on 127.0.0.1: /proc/sys/{SWITCH} could not be set; run `sysctl -w net.ipv4.conf.all.route_localnet=1`"
         );
     }
 }
@@ -40,16 +41,16 @@ pub(super) fn close(socket: &mut Socket, wanted: Option<&NodeFacts>) -> Result<(
     if wanted.is_some_and(is_wanted) || !read::has_elements(socket, guard)? {
         return Ok(());
     }
-    if let Err(error) = turn("0") {
+    if let Err(error) = turn(&**socket.kernel(), "0") {
         tracing::error!(
             %error,
-            "others may reach 127.0.0.1 of this node: {SWITCH} could not be set; run `sysctl -w net.ipv4.conf.all.route_localnet=0`"
+            "others may reach 127.0.0.1 of this node: /proc/sys/{SWITCH} could not be set; run `sysctl -w net.ipv4.conf.all.route_localnet=0`"
         );
     }
     Ok(())
 }
 
-fn turn(value: &str) -> io::Result<()> {
+fn turn(kernel: &dyn Kernel, value: &str) -> io::Result<()> {
     // If the value is right already, the file may be read-only.
-    if fs::read_to_string(SWITCH)?.trim() == value { Ok(()) } else { fs::write(SWITCH, value) }
+    if kernel.setting(SWITCH)? == value { Ok(()) } else { kernel.set_setting(SWITCH, value) }
 }

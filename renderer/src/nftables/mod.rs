@@ -64,6 +64,7 @@ pub use self::{
 use crate::{
     Description, RenderError, Renderer, Report, Verifier, Watch,
     conntrack::{StaleFlowReaper, programmed},
+    kernel::{Kernel, Linux},
 };
 
 /// A resync with more elements than this replaces them all instead of comparing them with the kernel's: dumping a large set
@@ -75,8 +76,9 @@ const COMPARE_LIMIT: usize = 150_000;
 const SPARE_CHAINS: usize = 64;
 
 /// Programs the kernel's nf_tables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Nftables {
+    kernel: Arc<dyn Kernel>,
     socket: Option<Socket>,
     /// Elements that were read before the first resync, to speed it up.
     ahead: Option<PrefetchedElements>,
@@ -101,12 +103,36 @@ pub struct Nftables {
 impl Nftables {
     /// A renderer that opens its socket at the first call. Other processes can change its table.
     pub fn new() -> Self {
-        Self::default()
+        Self::on(Linux::shared())
     }
 
     /// A renderer whose table no other process can change or remove while it lives, if the kernel supports that.
     pub fn owning() -> Self {
-        Self { keeps_others_out: true, ..Self::default() }
+        Self::owning_on(Linux::shared())
+    }
+
+    /// The same as [`Self::new`], on a kernel of the caller's choice.
+    pub fn on(kernel: Arc<dyn Kernel>) -> Self {
+        Self {
+            reaper: StaleFlowReaper::new(Arc::clone(&kernel)),
+            kernel,
+            socket: None,
+            ahead: None,
+            table: None,
+            foreign_changes: None,
+            refused: Refused::default(),
+            missing: None,
+            forwarding: Forwarding::default(),
+            keeps_others_out: false,
+            ownership: Ownership::default(),
+            #[cfg(any(test, feature = "testing"))]
+            faults: None,
+        }
+    }
+
+    /// The same as [`Self::owning`], on a kernel of the caller's choice.
+    pub fn owning_on(kernel: Arc<dyn Kernel>) -> Self {
+        Self { keeps_others_out: true, ..Self::on(kernel) }
     }
 
     /// The same, with faults injected into its calls to the kernel.
@@ -128,7 +154,7 @@ impl Nftables {
         if let Some(socket) = self.socket.take() {
             return Ok(self.socket.insert(socket));
         }
-        let socket = self.socket.insert(Socket::open().map_err(modules::of_opening)?);
+        let socket = self.socket.insert(Socket::open(&self.kernel).map_err(modules::of_opening)?);
         #[cfg(any(test, feature = "testing"))]
         {
             socket.faults = self.faults.take();
@@ -233,7 +259,7 @@ impl Nftables {
             apply::write_fresh(&mut batch, is_replaced, ownership.flags(None), &sizes);
         }
         let mut report = apply::commit(socket, batch, transaction)?;
-        loopback::open(&snapshot.node);
+        loopback::open(&**socket.kernel(), &snapshot.node);
         apply::remove_leftovers(socket, &usable.unwrap_or_default(), &table, &mut report);
         self.reaper.reconciled(snapshot, before);
         self.table = Some(table);
@@ -272,6 +298,12 @@ impl Nftables {
     }
 }
 
+impl Default for Nftables {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Renderer for Nftables {
     fn name(&self) -> &'static str {
         "nftables"
@@ -291,7 +323,7 @@ impl Renderer for Nftables {
         }
         let result = self.resync_accepted(snapshot, &last_good);
         let report = result.map_err(|error| self.failed("resync the table", &error))?;
-        self.forwarding = Forwarding::read(&snapshot.services, &snapshot.node);
+        self.forwarding = Forwarding::read(&*self.kernel, &snapshot.services, &snapshot.node);
         Ok(self.with_notes(Report { rejected: self.refused.list(), ..report }))
     }
 
@@ -317,7 +349,7 @@ impl Renderer for Nftables {
         };
         let report = result.map_err(|error| self.failed("update the table", &error))?;
         if let Some(table) = &self.table {
-            self.forwarding.update(changes, table.services(), table.node());
+            self.forwarding.update(&*self.kernel, changes, table.services(), table.node());
         }
         Ok(self.with_notes(Report { rejected: self.refused.list(), ..report }))
     }
@@ -346,7 +378,7 @@ impl Renderer for Nftables {
     }
 
     fn verifier(&self) -> Option<Box<dyn Verifier>> {
-        Some(Box::new(TableVerifier::new()))
+        Some(Box::new(TableVerifier::on(Arc::clone(&self.kernel))))
     }
 
     fn describe(&self) -> Description {

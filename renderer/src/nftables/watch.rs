@@ -10,10 +10,9 @@ mod summary;
 use std::{
     collections::VecDeque,
     sync::mpsc::{Receiver, SyncSender, sync_channel},
+    task::Poll,
+    time::Duration,
 };
-
-use netlink_sys::protocols::NETLINK_NETFILTER;
-use nix::poll::PollTimeout;
 
 pub(super) use self::foreign_change::{ChangedElements, ForeignTableChange};
 use self::{foreign_change::ForeignChangeCollector, summary::Summary};
@@ -27,18 +26,21 @@ use super::{
 };
 use crate::{
     ForeignChange, Process, RenderError, Watch,
-    netlink::{Listener, ListenerEvent, message::messages},
+    kernel::{ListenerEvent, Notifications},
+    netlink::message::messages,
 };
 
-/// The generation follows its transaction immediately. If it does not arrive within these milliseconds, the change is reported
-/// without its process.
-const GENERATION_TIMEOUT: u8 = 20;
+const LISTEN: &str = "listen to notifications of the kernel";
+
+/// The generation follows its transaction immediately. If it does not arrive in this time, the change is reported without its
+/// process.
+const GENERATION_TIMEOUT: Duration = Duration::from_millis(20);
 /// The number of detailed changes that are queued for the renderer. If there are more, it compares everything.
 pub(super) const MAX_PENDING_CHANGES: usize = 64;
 
 /// Watches foreign changes of the table, and reports them to the renderer in detail.
 pub(super) struct TableWatch {
-    listener: Listener,
+    listener: Box<dyn Notifications>,
     transaction: Summary,
     foreign_change: ForeignChangeCollector,
     /// Complete changes that were not returned yet.
@@ -49,7 +51,9 @@ pub(super) struct TableWatch {
 impl TableWatch {
     /// Starts to watch for changes by processes other than the owner of `socket`.
     pub(super) fn start(socket: &mut Socket) -> Result<(Self, Receiver<ForeignTableChange>), NetlinkError> {
-        let (listener, membership) = Listener::join(NETLINK_NETFILTER, &[NFNLGRP_NFTABLES], socket.port())?;
+        let failed = |source| NetlinkError::Socket { action: LISTEN, source };
+        let (listener, membership) =
+            socket.kernel().listen(&[NFNLGRP_NFTABLES], socket.port()).map_err(failed)?;
         socket.membership = Some(membership);
         let (renderer, foreign_changes) = sync_channel(MAX_PENDING_CHANGES);
         // Earlier changes are unknown. The queue is still empty.
@@ -101,25 +105,60 @@ impl TableWatch {
     }
 }
 
+impl TableWatch {
+    /// Hears for at most `timeout`.
+    fn hear(&mut self, timeout: Option<Duration>) -> Result<Next, RenderError> {
+        match self.listener.next_event(timeout) {
+            Ok(ListenerEvent::Notifications(received)) => self.take(&received),
+            Ok(ListenerEvent::Silence) if self.transaction.is_empty() => return Ok(Next::Silence),
+            Ok(ListenerEvent::Silence) => self.complete(None),
+            Ok(ListenerEvent::Overflow) => {
+                self.tell_unknown("notifications were lost", ForeignTableChange::Anything);
+            }
+            Ok(ListenerEvent::Missed) => {
+                self.tell_unknown("a large transaction was committed", ForeignTableChange::Missed);
+            }
+            Ok(ListenerEvent::End) => return Ok(Next::End),
+            Err(source) => {
+                let error = NetlinkError::Socket { action: LISTEN, source };
+                return Err(explain("tell what others do to the table", &error));
+            }
+        }
+        Ok(Next::More)
+    }
+}
+
+/// What there is to hear after something was heard.
+enum Next {
+    More,
+    /// Nothing at present.
+    Silence,
+    /// Nothing ever again.
+    End,
+}
+
 impl Watch for TableWatch {
     fn next(&mut self) -> Result<Option<ForeignChange>, RenderError> {
         loop {
             if let Some(change) = self.pending.pop_front() {
                 return Ok(Some(change));
             }
-            let timeout =
-                if self.transaction.is_empty() { PollTimeout::NONE } else { GENERATION_TIMEOUT.into() };
-            match self.listener.next_event(timeout) {
-                Ok(ListenerEvent::Notifications(received)) => self.take(&received),
-                Ok(ListenerEvent::Silence) => self.complete(None),
-                Ok(ListenerEvent::Overflow) => {
-                    self.tell_unknown("notifications were lost", ForeignTableChange::Anything);
-                }
-                Ok(ListenerEvent::Missed) => {
-                    self.tell_unknown("a large transaction was committed", ForeignTableChange::Missed);
-                }
-                Ok(ListenerEvent::End) => return Ok(None),
-                Err(error) => return Err(explain("tell what others do to the table", &error)),
+            let timeout = (!self.transaction.is_empty()).then_some(GENERATION_TIMEOUT);
+            if let Next::End = self.hear(timeout)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn try_next(&mut self) -> Result<Poll<Option<ForeignChange>>, RenderError> {
+        loop {
+            if let Some(change) = self.pending.pop_front() {
+                return Ok(Poll::Ready(Some(change)));
+            }
+            match self.hear(Some(Duration::ZERO))? {
+                Next::More => (),
+                Next::Silence => return Ok(Poll::Pending),
+                Next::End => return Ok(Poll::Ready(None)),
             }
         }
     }

@@ -10,7 +10,6 @@ use std::{
 
 use ipnetwork::IpNetwork;
 use netlink_sys::protocols::NETLINK_ROUTE;
-use nix::poll::PollTimeout;
 use rtnetlink::{
     packet_core::NetlinkPayload,
     packet_route::{AddressFamily, RouteNetlinkMessage, link::LinkFlags, route::RouteMessage},
@@ -119,6 +118,8 @@ impl Announcer {
     }
 }
 
+const LISTEN: &str = "listen to notifications of the kernel";
+
 /// Watches foreign changes.
 pub(super) struct RouteWatch {
     listener: Listener,
@@ -134,7 +135,9 @@ impl RouteWatch {
         socket: &mut RouteSocket,
         options: &RouteOptions,
     ) -> Result<(Self, Sender<Interest>), NetlinkError> {
-        let (listener, membership) = Listener::join(NETLINK_ROUTE, &group::ALL, socket.port())?;
+        let failed = |source| NetlinkError::Socket { action: LISTEN, source };
+        let (listener, membership) =
+            Listener::join(NETLINK_ROUTE, &group::ALL, socket.port()).map_err(failed)?;
         socket.membership = Some(membership);
         let (sender, renderer) = channel(Interest::new(options, Links::default()));
         let watch = Self { listener, renderer, is_up: BTreeMap::new(), pending: VecDeque::new() };
@@ -160,7 +163,7 @@ impl Watch for RouteWatch {
             if let Some(change) = self.pending.pop_front() {
                 return Ok(Some(change));
             }
-            match self.listener.next_event(PollTimeout::NONE) {
+            match self.listener.next_event(None) {
                 Ok(ListenerEvent::Notifications(received)) => self.take(&received),
                 Ok(ListenerEvent::Overflow) => {
                     let what = "may have changed something while notifications were lost".to_owned();
@@ -169,7 +172,10 @@ impl Watch for RouteWatch {
                 // The renderer never leaves the groups, and there is no timeout.
                 Ok(ListenerEvent::Missed | ListenerEvent::Silence) => {}
                 Ok(ListenerEvent::End) => return Ok(None),
-                Err(error) => return Err(apply::explain("tell what others do to routes", &error)),
+                Err(source) => {
+                    let error = NetlinkError::Socket { action: LISTEN, source };
+                    return Err(apply::explain("tell what others do to routes", &error));
+                }
             }
         }
     }

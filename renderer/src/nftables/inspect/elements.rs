@@ -4,16 +4,19 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use nix::{ifaddrs::getifaddrs, sys::socket::SockaddrStorage};
 
-use crate::nftables::{
-    element::{Key, Value},
-    encode,
-    evaluate::{SetLookup, Tables},
-    layout::{Form, Set},
-    netlink::{
-        Attributes, NetlinkError, Socket, Writer,
-        constants::{LIST_ELEM, elem, msg},
+use crate::{
+    kernel::Linux,
+    nftables::{
+        element::{Key, Value},
+        encode,
+        evaluate::{SetLookup, Tables},
+        layout::{Form, Set},
+        netlink::{
+            Attributes, NetlinkError, Socket, Writer,
+            constants::{LIST_ELEM, elem, msg},
+        },
+        read,
     },
-    read,
 };
 
 /// The sets of the kernel's table.
@@ -26,7 +29,7 @@ pub(super) struct Kernel {
 
 impl Kernel {
     pub(super) fn open() -> Result<Self, NetlinkError> {
-        let socket = Socket::open()?;
+        let socket = Socket::open(&Linux::shared())?;
         let failed =
             |errno| NetlinkError::Socket { action: "list the addresses of this node", source: errno };
         let addresses = getifaddrs().map_err(|errno| failed(errno.into()))?;

@@ -28,10 +28,11 @@ impl Socket {
     fn commit_unheard(&mut self, batch: Batch) -> Result<usize, NetlinkError> {
         let Some(membership) = self.membership.take() else { return self.commit_heard(batch) };
         let before = self.generation()?;
-        membership.leave()?;
+        let failed = |action| move |source| NetlinkError::Socket { action, source };
+        membership.leave().map_err(failed("leave the group of listeners"))?;
         let result = self.commit_heard(batch);
         // If any of this fails the membership is gone, which ends the listener, and it is started again.
-        membership.rejoin()?;
+        membership.rejoin().map_err(failed("join the group of listeners again"))?;
         if self.generation()? != before.wrapping_add(result.is_ok().into()) {
             membership.report_missed();
         }

@@ -14,7 +14,7 @@ mod datum;
 mod reader;
 mod wanted;
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use contiv_model::Snapshot;
 
@@ -31,12 +31,13 @@ use super::{
 };
 use crate::{
     RenderError,
+    kernel::{Kernel, Linux},
     verify::{Deviation, Drift, Verification, Verifier},
 };
 
 /// Compares the kernel's table with what services require. Has a socket of its own.
-#[derive(Default)]
 pub struct TableVerifier {
+    kernel: Arc<dyn Kernel>,
     socket: Option<Socket>,
     progress: Option<Box<Progress>>,
 }
@@ -53,7 +54,12 @@ impl fmt::Debug for TableVerifier {
 impl TableVerifier {
     /// A verifier that opens its socket at the first call.
     pub fn new() -> Self {
-        Self::default()
+        Self::on(Linux::shared())
+    }
+
+    /// The same, on a kernel of the caller's choice.
+    pub fn on(kernel: Arc<dyn Kernel>) -> Self {
+        Self { kernel, socket: None, progress: None }
     }
 
     /// The same, with a report of its progress.
@@ -74,7 +80,7 @@ impl TableVerifier {
     fn socket(&mut self) -> Result<&mut Socket, NetlinkError> {
         match self.socket.take() {
             Some(socket) => Ok(self.socket.insert(socket)),
-            None => Ok(self.socket.insert(Socket::open()?)),
+            None => Ok(self.socket.insert(Socket::open(&self.kernel)?)),
         }
     }
 
@@ -108,6 +114,12 @@ impl TableVerifier {
         }
         verification.checked += rules.len();
         Ok(verification)
+    }
+}
+
+impl Default for TableVerifier {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -1,0 +1,173 @@
+//! What the nftables renderer asks of the machine it runs on: the kernel itself, or a model of one.
+//!
+//! The renderer plans, encodes, compares and heals; how its bytes reach a kernel is all that is behind this. [`Linux`] is the
+//! kernel of this process's network namespace. A simulation puts a model here, and runs the renderer without threads, waiting
+//! or real time.
+
+use std::{
+    fmt, fs,
+    io::{self, ErrorKind, Write},
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use netlink_sys::protocols::NETLINK_NETFILTER;
+
+pub use crate::netlink::ListenerEvent;
+use crate::netlink::{LinuxSocket, Listener};
+
+/// The side of a kernel that the nftables renderer sees.
+pub trait Kernel: fmt::Debug + Send + Sync {
+    /// Opens a netfilter netlink socket of its own.
+    ///
+    /// # Errors
+    /// Those of the system; `EPROTONOSUPPORT` where the kernel has no netfilter.
+    fn connect(&self) -> io::Result<Box<dyn NetfilterSocket>>;
+
+    /// Joins netfilter multicast groups. What the socket with the port `own` does is not heard.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn listen(&self, groups: &[u32], own: u32) -> io::Result<(Box<dyn Notifications>, Box<dyn Membership>)>;
+
+    /// A setting by its path below `/proc/sys`, without the end of its line.
+    ///
+    /// # Errors
+    /// Those of the system, such as for a setting that does not exist.
+    fn setting(&self, path: &str) -> io::Result<String>;
+
+    /// Changes a setting by its path below `/proc/sys`.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn set_setting(&self, path: &str, value: &str) -> io::Result<()>;
+
+    /// The names in a folder of settings.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn settings(&self, folder: &str) -> io::Result<Vec<String>>;
+
+    /// Has a task done beside the renderer.
+    ///
+    /// # Errors
+    /// Where there is no room for a thread.
+    fn spawn(&self, name: &str, task: Box<dyn BackgroundTask>) -> io::Result<()>;
+
+    /// The time.
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// Lets time pass.
+    fn sleep(&self, length: Duration) {
+        thread::sleep(length);
+    }
+}
+
+/// A netfilter netlink socket. What is sent and received is whole netlink messages.
+pub trait NetfilterSocket: fmt::Debug + Send {
+    /// The port by which the kernel names this socket as the origin of a change.
+    fn port(&self) -> u32;
+
+    /// The largest request in bytes that goes through in one piece.
+    fn send_limit(&self) -> usize;
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn send(&mut self, request: &[u8]) -> io::Result<()>;
+
+    /// Waits for a piece of an answer.
+    ///
+    /// # Errors
+    /// Those of the system; `ENOBUFS` where answers were lost.
+    fn receive(&mut self) -> io::Result<Vec<u8>>;
+
+    /// Throws away what has arrived, without waiting.
+    fn discard(&mut self);
+}
+
+/// Hears what others do.
+pub trait Notifications: fmt::Debug + Send {
+    /// Waits for something to hear, for at most `timeout`; without one as long as it takes.
+    ///
+    /// # Errors
+    /// When nothing can be heard any more.
+    fn next_event(&mut self, timeout: Option<Duration>) -> io::Result<ListenerEvent>;
+}
+
+/// The renderer's hold on its [`Notifications`]; these end with it.
+pub trait Membership: fmt::Debug + Send {
+    /// Leaves the groups for a while.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn leave(&self) -> io::Result<()>;
+
+    /// Comes back.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn rejoin(&self) -> io::Result<()>;
+
+    /// Tells the listener that something was missed.
+    fn report_missed(&self);
+}
+
+/// Work beside the renderer. Asked for through channels of its own.
+pub trait BackgroundTask: Send {
+    /// Works, and waits for work, until nobody can ask for anything any more.
+    fn run(self: Box<Self>);
+
+    /// Does what has been asked for so far, without waiting for more. False when nobody can ask for anything any more.
+    fn step(&mut self) -> bool;
+}
+
+/// The kernel of the network namespace in which it is asked.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Linux;
+
+impl Linux {
+    /// The kernel, to be shared.
+    pub fn shared() -> Arc<dyn Kernel> {
+        Arc::new(Self)
+    }
+}
+
+const SETTINGS: &str = "/proc/sys";
+
+impl Kernel for Linux {
+    fn connect(&self) -> io::Result<Box<dyn NetfilterSocket>> {
+        Ok(Box::new(LinuxSocket::open()?))
+    }
+
+    fn listen(&self, groups: &[u32], own: u32) -> io::Result<(Box<dyn Notifications>, Box<dyn Membership>)> {
+        let (listener, membership) = Listener::join(NETLINK_NETFILTER, groups, own)?;
+        Ok((Box::new(listener), Box::new(membership)))
+    }
+
+    fn setting(&self, path: &str) -> io::Result<String> {
+        Ok(fs::read_to_string(Path::new(SETTINGS).join(path))?.trim_end().to_owned())
+    }
+
+    fn set_setting(&self, path: &str, value: &str) -> io::Result<()> {
+        fs::OpenOptions::new().write(true).open(Path::new(SETTINGS).join(path))?.write_all(value.as_bytes())
+    }
+
+    fn settings(&self, folder: &str) -> io::Result<Vec<String>> {
+        let entries = fs::read_dir(Path::new(SETTINGS).join(folder))?;
+        let name = |entry: io::Result<fs::DirEntry>| {
+            let name = entry?.file_name().into_string();
+            name.map_err(|_| io::Error::new(ErrorKind::InvalidData, "the name of a setting is not text"))
+        };
+        entries.map(name).collect()
+    }
+
+    fn spawn(&self, name: &str, task: Box<dyn BackgroundTask>) -> io::Result<()> {
+        thread::Builder::new().name(name.to_owned()).spawn(move || task.run()).map(drop)
+    }
+}

@@ -1,0 +1,103 @@
+//! The real socket: what is sent goes to the kernel of the network namespace in which it was opened.
+
+use std::{io, time::Duration};
+
+use netlink_sys::{SocketAddr, protocols::NETLINK_NETFILTER};
+use nix::{
+    errno::Errno,
+    sys::socket::{MsgFlags, getsockopt, setsockopt, sockopt},
+};
+
+use super::{Listener, ListenerEvent, Membership as Groups};
+use crate::kernel::{Membership, NetfilterSocket, Notifications};
+
+/// Requested as send buffer, since a batch must be sent at once; without CAP_NET_ADMIN in the first user namespace the kernel
+/// grants less, and batches are kept smaller.
+const SEND_BUFFER: usize = 256 << 20;
+/// Requested as receive buffer; without CAP_NET_ADMIN in the first user namespace it stays smaller.
+const ANSWERS: usize = 4 << 20;
+/// The kernel sends at most 32 KiB in one piece of a dump.
+const RECEIVE_BUFFER: usize = 64 << 10;
+
+/// A netfilter netlink socket.
+#[derive(Debug)]
+pub(crate) struct LinuxSocket {
+    inner: netlink_sys::Socket,
+    port: u32,
+    send_limit: usize,
+}
+
+impl LinuxSocket {
+    pub(crate) fn open() -> io::Result<Self> {
+        let mut inner = netlink_sys::Socket::new(NETLINK_NETFILTER)?;
+        let port = inner.bind_auto()?.port_number();
+        // Without this a refusal contains a copy of the refused message.
+        inner.set_cap_ack(true)?;
+        // With this the kernel reports which part of the message caused the error.
+        inner.set_ext_ack(true)?;
+        // Every refused message causes an answer. An overflow is an error of the next read.
+        let _ = setsockopt(&inner, sockopt::RcvBufForce, &ANSWERS);
+        let send_limit = raise_send_buffer(&inner)?;
+        Ok(Self { inner, port, send_limit })
+    }
+}
+
+impl NetfilterSocket for LinuxSocket {
+    fn port(&self) -> u32 {
+        self.port
+    }
+
+    fn send_limit(&self) -> usize {
+        self.send_limit
+    }
+
+    fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        self.inner.send_to(request, &SocketAddr::new(0, 0), 0).map(drop)
+    }
+
+    fn receive(&mut self) -> io::Result<Vec<u8>> {
+        let mut received = Vec::with_capacity(RECEIVE_BUFFER);
+        self.inner.recv(&mut received, 0)?;
+        Ok(received)
+    }
+
+    fn discard(&mut self) {
+        let mut thrown_away = Vec::with_capacity(RECEIVE_BUFFER);
+        loop {
+            match self.inner.recv(&mut thrown_away, MsgFlags::MSG_DONTWAIT.bits()) {
+                Ok(_) => thrown_away.clear(),
+                Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => (),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Notifications for Listener {
+    fn next_event(&mut self, timeout: Option<Duration>) -> io::Result<ListenerEvent> {
+        Self::next_event(self, timeout)
+    }
+}
+
+impl Membership for Groups {
+    fn leave(&self) -> io::Result<()> {
+        Self::leave(self)
+    }
+
+    fn rejoin(&self) -> io::Result<()> {
+        Self::rejoin(self)
+    }
+
+    fn report_missed(&self) {
+        Self::report_missed(self);
+    }
+}
+
+/// Sets the largest possible send buffer, and returns how large a batch fits into it.
+fn raise_send_buffer(socket: &netlink_sys::Socket) -> io::Result<usize> {
+    if setsockopt(socket, sockopt::SndBufForce, &SEND_BUFFER).is_err() {
+        setsockopt(socket, sockopt::SndBuf, &SEND_BUFFER)?;
+    }
+    // The kernel refuses a message that does not leave 32 bytes (netlink_sendmsg).
+    Ok(getsockopt(socket, sockopt::SndBuf)?.saturating_sub(32))
+}
