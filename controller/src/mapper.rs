@@ -1,7 +1,7 @@
-//! Mappers: from an object of one type to the keys of those that depend on it.
+//! Mappers: from an object of one type to the keys of the objects that depend on it.
 //!
-//! A mapper sees one state of an object. The runtime calls it with the state before a change and the one after it and
-//! adds what both give, each key once. So whoever depended on the old state hears of the change as well.
+//! A mapper sees one state of an object. The runtime calls it with the state before a change and the one after it and merges
+//! the keys. So objects that depended on the old state are reconciled as well.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
 
 type Map<T> = dyn Fn(&Caches, &Object<T>) -> Result<Vec<Key>, BoxError> + Send + Sync;
 
-/// Which keys of the managed type are to be reconciled because of an object of type `T`. Cheap to clone.
+/// Maps an object of type `T` to the keys of the managed type that must be reconciled. Cheap to clone.
 pub struct Mapper<T> {
     map: Arc<Map<T>>,
 }
@@ -31,19 +31,19 @@ impl<T> fmt::Debug for Mapper<T> {
 }
 
 impl<T: Send + Sync + 'static> Mapper<T> {
-    /// A mapper that may look into the controller's caches. Its errors and panics are retried with a back-off.
+    /// A mapper that may read the controller's caches. Its errors and panics are retried with a back-off.
     pub fn new<E: Into<BoxError>>(
         map: impl Fn(&Caches, &Object<T>) -> Result<Vec<Key>, E> + Send + Sync + 'static,
     ) -> Self {
         Self { map: Arc::new(move |caches, object| map(caches, object).map_err(Into::into)) }
     }
 
-    /// A mapper that needs the object only.
+    /// A mapper that uses only the object.
     pub fn of(map: impl Fn(&Object<T>) -> Vec<Key> + Send + Sync + 'static) -> Self {
         Self { map: Arc::new(move |_, object| Ok(map(object))) }
     }
 
-    /// To the owner, whose key `owner` knows.
+    /// Maps to the owner, whose key `owner` returns.
     ///
     /// ```
     /// use contiv_controller::Mapper;
@@ -56,7 +56,7 @@ impl<T: Send + Sync + 'static> Mapper<T> {
         Self::of(move |object| owner(&object.value).into_iter().collect())
     }
 
-    /// To the owner, if it is of this type.
+    /// Maps to the owner, if it is of this type.
     pub fn map_owner_filtered<U>(
         owner_type: &ResourceType<U>,
         owner: impl Fn(&T) -> Option<Key> + Send + Sync + 'static,
@@ -67,7 +67,7 @@ impl<T: Send + Sync + 'static> Mapper<T> {
         })
     }
 
-    /// To the object of another type that has the same name.
+    /// Maps to the object of another type with the same name.
     pub fn replace_type<U>(from: &ResourceType<T>, to: &ResourceType<U>) -> Self {
         let (from, to) = (from.prefix().to_owned(), to.prefix().to_owned());
         Self::of(move |object| {
@@ -75,7 +75,7 @@ impl<T: Send + Sync + 'static> Mapper<T> {
         })
     }
 
-    /// To the object whose key `key` knows, if it is in the cache of its type.
+    /// Maps to the object whose key `key` returns, if it is in the cache of its type.
     pub fn cache_get<U: Send + Sync + 'static>(
         of: &ResourceType<U>,
         key: impl Fn(&Object<T>) -> Option<Key> + Send + Sync + 'static,
@@ -87,7 +87,7 @@ impl<T: Send + Sync + 'static> Mapper<T> {
         })
     }
 
-    /// To all objects of a type with a value in one of its indexes.
+    /// Maps to all objects of a type with a value in one of its indexes.
     pub fn cache_list<U: Send + Sync + 'static>(
         of: &ResourceType<U>,
         index: &str,
@@ -96,7 +96,7 @@ impl<T: Send + Sync + 'static> Mapper<T> {
         Transform::list(of, index, value).then_keys()
     }
 
-    /// To all objects of a type whose value in one of its indexes the path begins with.
+    /// Maps to all objects of a type whose value in one of its indexes is a prefix of the path.
     pub fn cache_parents<U: Send + Sync + 'static>(
         of: &ResourceType<U>,
         index: &str,
@@ -109,7 +109,7 @@ impl<T: Send + Sync + 'static> Mapper<T> {
         })
     }
 
-    /// To what any of several mappers gives.
+    /// Maps to the keys of all these mappers.
     pub fn multi(mappers: Vec<Self>) -> Self {
         let map = move |caches: &Caches, object: &Object<T>| {
             let mut keys = Vec::new();
@@ -121,7 +121,7 @@ impl<T: Send + Sync + 'static> Mapper<T> {
         Self { map: Arc::new(map) }
     }
 
-    /// What it gives for one state of an object.
+    /// The keys for one state of an object.
     ///
     /// # Errors
     /// Those of the mapper.
@@ -129,7 +129,7 @@ impl<T: Send + Sync + 'static> Mapper<T> {
         (self.map)(caches, object)
     }
 
-    /// What it gives for several states, each key once and in order.
+    /// The keys for several states, each once and in order.
     ///
     /// # Errors
     /// The first one of the mapper.
@@ -152,7 +152,7 @@ fn keys<U>(objects: &[Arc<Object<U>>]) -> Vec<Key> {
 
 type TransformFn<T, U> = dyn Fn(&Caches, &Object<T>) -> Result<Vec<Arc<Object<U>>>, BoxError> + Send + Sync;
 
-/// From an object to objects that a mapper can start from: one step on a longer way.
+/// Maps an object to objects that a mapper can start from: one step of a longer path.
 pub struct Transform<T, U> {
     transform: Arc<TransformFn<T, U>>,
 }
@@ -171,7 +171,7 @@ impl<T: Send + Sync + 'static, U: Send + Sync + 'static> Transform<T, U> {
         Self { transform: Arc::new(move |caches, object| transform(caches, object).map_err(Into::into)) }
     }
 
-    /// To all objects of a type with one of these values in one of its indexes.
+    /// Maps to all objects of a type with one of these values in one of its indexes.
     pub fn list(
         of: &ResourceType<U>,
         index: &str,
@@ -188,7 +188,7 @@ impl<T: Send + Sync + 'static, U: Send + Sync + 'static> Transform<T, U> {
         })
     }
 
-    /// This step and then another.
+    /// This step, followed by another.
     pub fn then<V: Send + Sync + 'static>(self, next: Transform<U, V>) -> Transform<T, V> {
         Transform::new(move |caches, object| {
             let mut objects = Vec::new();
@@ -199,7 +199,7 @@ impl<T: Send + Sync + 'static, U: Send + Sync + 'static> Transform<T, U> {
         })
     }
 
-    /// This step and then a mapper.
+    /// This step, followed by a mapper.
     pub fn then_map(self, mapper: Mapper<U>) -> Mapper<T> {
         Mapper::new(move |caches, object| {
             let steps = (self.transform)(caches, object)?;
@@ -207,7 +207,7 @@ impl<T: Send + Sync + 'static, U: Send + Sync + 'static> Transform<T, U> {
         })
     }
 
-    /// The objects it leads to.
+    /// Maps to the keys of the objects of this step.
     pub fn then_keys(self) -> Mapper<T> {
         Mapper::new(move |caches, object| (self.transform)(caches, object).map(|objects| keys(&objects)))
     }

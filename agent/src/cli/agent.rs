@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{Outcome, Terminal, configured::ConfigArguments};
+use super::{Outcome, Terminal, config_arguments::ConfigArguments};
 use crate::{agent, config::Config};
 
 /// Run the node agent: follow the store and keep this node's dataplane right
@@ -13,11 +13,11 @@ use crate::{agent, config::Config};
 #[derive(Debug, Args)]
 pub(super) struct Agent {
     #[command(flatten)]
-    configured: ConfigArguments<Config>,
+    config: ConfigArguments<Config>,
 }
 
 impl Agent {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.configured.run(terminal, agent::run)
+        self.config.run(terminal, agent::run)
     }
 }

@@ -66,7 +66,7 @@ fn lines(service: &ServiceView, port: &PortView, value: &Value) -> Vec<Item> {
     let lead = || vec![Cell::from(&*service.id.name), Cell::from(title.clone())];
     if port.backends.is_empty() {
         let mut cells = lead();
-        cells.extend([Cell::toned("<none>", TextStyle::Bad), "".into(), "".into(), "".into()]);
+        cells.extend([Cell::styled("<none>", TextStyle::Bad), "".into(), "".into(), "".into()]);
         return vec![Item {
             name: String::new(),
             value: Value::Null,
@@ -88,8 +88,8 @@ fn lines(service: &ServiceView, port: &PortView, value: &Value) -> Vec<Item> {
 
 fn row(backend: &BackendView) -> [Cell; 4] {
     let state = match backend.state {
-        BackendState::Ready => Cell::toned("ready", TextStyle::Good),
-        BackendState::Terminating => Cell::toned("terminating", TextStyle::Warning),
+        BackendState::Ready => Cell::styled("ready", TextStyle::Good),
+        BackendState::Terminating => Cell::styled("terminating", TextStyle::Warning),
     };
     [endpoint(backend).into(), state, yes(backend.local), backend.weight.to_string().into()]
 }

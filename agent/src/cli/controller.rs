@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{Outcome, Terminal, configured::ConfigArguments};
+use super::{Outcome, Terminal, config_arguments::ConfigArguments};
 use crate::{config::controller::ControllerConfig, controllers::process};
 
 /// Run cluster-wide controllers, which fill the store: external workloads, other registries, Kubernetes
@@ -13,11 +13,11 @@ use crate::{config::controller::ControllerConfig, controllers::process};
 #[derive(Debug, Args)]
 pub(super) struct Controller {
     #[command(flatten)]
-    configured: ConfigArguments<ControllerConfig>,
+    config: ConfigArguments<ControllerConfig>,
 }
 
 impl Controller {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.configured.run(terminal, process::run)
+        self.config.run(terminal, process::run)
     }
 }

@@ -52,9 +52,9 @@ impl Delete {
         if self.resources.are_none() {
             return Err(UsageError("say what: by -f, by KIND and NAME, or by KIND and -l".to_owned()).into());
         }
-        let wanted = self.resources.wanted()?;
+        let wanted = self.resources.requests()?;
         // A typing error must not empty the store.
-        if wanted.iter().any(|wanted| matches!(wanted.which, ObjectSelector::All { selector: None, .. })) {
+        if wanted.iter().any(|wanted| matches!(wanted.objects, ObjectSelector::All { selector: None, .. })) {
             return Err(
                 UsageError("name the objects, or choose them by their labels with -l".to_owned()).into()
             );
@@ -62,7 +62,7 @@ impl Delete {
         let is_good = self.store.run(async |store| {
             let mut is_good = true;
             for wanted in &wanted {
-                let keys = match &wanted.which {
+                let keys = match &wanted.objects {
                     // Unreadable objects can be deleted too.
                     ObjectSelector::Keys(keys) => keys.clone(),
                     ObjectSelector::All { .. } => {

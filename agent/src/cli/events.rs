@@ -184,10 +184,10 @@ fn row(event: &EventView) -> Vec<Cell> {
 }
 
 fn renderers(event: &EventView) -> Cell {
-    let mut tone = TextStyle::Plain;
+    let mut style = TextStyle::Plain;
     let outcome = |(name, outcome): (&String, &OutcomeView)| match outcome {
         OutcomeView::Pending => {
-            tone = if tone == TextStyle::Bad { tone } else { TextStyle::Warning };
+            style = if style == TextStyle::Bad { style } else { TextStyle::Warning };
             format!("{name} pending")
         }
         OutcomeView::Applied { sent_after_ms: Some(after), .. } => {
@@ -195,12 +195,12 @@ fn renderers(event: &EventView) -> Cell {
         }
         OutcomeView::Applied { duration_ms, .. } => format!("{name} {}", milliseconds(*duration_ms)),
         OutcomeView::Failed { error } => {
-            tone = TextStyle::Bad;
+            style = TextStyle::Bad;
             format!("{name} FAILED: {error}")
         }
     };
     let text = event.renderers.iter().map(outcome).collect::<Vec<_>>().join(", ");
-    Cell::toned(text, tone)
+    Cell::styled(text, style)
 }
 
 fn wide_cells(event: &EventView) -> Vec<Cell> {
@@ -243,6 +243,6 @@ mod tests {
         }))
         .unwrap();
         let text = "dry-run pending, nftables FAILED: no, route +300us";
-        assert_eq!(renderers(&event), Cell::toned(text, TextStyle::Bad));
+        assert_eq!(renderers(&event), Cell::styled(text, TextStyle::Bad));
     }
 }

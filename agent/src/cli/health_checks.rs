@@ -108,7 +108,7 @@ fn item(check: &HealthCheckView, value: Value, shows_namespace: bool) -> Item {
 /// Each family has its own number.
 fn local(LocalEndpointsView { ipv4, ipv6 }: LocalEndpointsView) -> Cell {
     match (ipv4, ipv6) {
-        (0, 0) => Cell::toned("none", TextStyle::Warning),
+        (0, 0) => Cell::styled("none", TextStyle::Warning),
         (ipv4, 0) => format!("{ipv4} IPv4").into(),
         (0, ipv6) => format!("{ipv6} IPv6").into(),
         _ => format!("{ipv4} IPv4, {ipv6} IPv6").into(),
@@ -117,7 +117,7 @@ fn local(LocalEndpointsView { ipv4, ipv6 }: LocalEndpointsView) -> Cell {
 
 fn listeners(check: &HealthCheckView) -> Cell {
     if check.listeners.is_empty() {
-        return Cell::toned("nowhere: no address of this node is known", TextStyle::Bad);
+        return Cell::styled("nowhere: no address of this node is known", TextStyle::Bad);
     }
     let text = |listener: &ListenerView| {
         let address = SocketAddr::new(listener.address, check.port);
@@ -128,5 +128,5 @@ fn listeners(check: &HealthCheckView) -> Cell {
     };
     let is_bad = check.listeners.iter().any(|listener| listener.error.is_some());
     let text = check.listeners.iter().map(text).collect::<Vec<_>>().join(", ");
-    Cell::toned(text, if is_bad { TextStyle::Bad } else { TextStyle::Plain })
+    Cell::styled(text, if is_bad { TextStyle::Bad } else { TextStyle::Plain })
 }

@@ -9,7 +9,7 @@ use super::{
     table_options::TableOptions,
 };
 
-/// In which form something is printed.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
     /// A line for each, for people
@@ -24,7 +24,7 @@ pub(super) enum Output {
     Name,
 }
 
-/// Items of one kind.
+/// Items of one kind, with their columns.
 #[derive(Debug)]
 pub(super) struct Listing {
     /// Titles of the columns, and of those that only `wide` shows.
@@ -32,7 +32,7 @@ pub(super) struct Listing {
     pub(super) items: Vec<Item>,
 }
 
-/// One of them.
+/// One item.
 #[derive(Debug)]
 pub(super) struct Item {
     /// Its name in other commands.

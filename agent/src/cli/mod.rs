@@ -11,7 +11,7 @@ mod cleanup;
 mod color;
 mod complete;
 mod completions;
-mod configured;
+mod config_arguments;
 mod controller;
 mod delete;
 mod events;

@@ -23,7 +23,7 @@ use super::{
 use crate::config::{self, Config};
 
 /// The desired state of a node.
-pub(super) struct Desired {
+pub(super) struct DesiredState {
     /// None if no input is usable: such input does not mean an empty state.
     pub(super) snapshot: Option<Snapshot>,
     /// True if the input has no problems.
@@ -32,21 +32,21 @@ pub(super) struct Desired {
 
 /// The effect of the input on a node with these settings. Prints problems; also that the input has no Node object, if
 /// everything depends on it (`is_node_needed`), even if no node was named.
-pub(super) fn desire(
+pub(super) fn desired_state(
     parsed: &ParsedManifests,
     settings: &NodeSettings,
     is_node_needed: bool,
     terminal: &mut Terminal,
-) -> anyhow::Result<Desired> {
+) -> anyhow::Result<DesiredState> {
     let nodes = parsed.objects.iter().filter(|object| object.key.kind() == Kind::Node);
     let names: BTreeSet<&str> = nodes.map(|object| object.key.name()).collect();
     let NodeConfig { config, local_addresses } = settings.of_one_of(&names, &mut terminal.err)?;
     let (objects, problems) = validate(parsed, &mut terminal.err)?;
     let is_good = parsed.problems.is_empty() && problems.is_empty();
     if objects.is_empty() && !is_good {
-        return Ok(Desired { snapshot: None, is_good });
+        return Ok(DesiredState { snapshot: None, is_good });
     }
-    let processor = process(objects, &config, local_addresses);
+    let processor = processor_with(objects, &config, local_addresses);
     let left = processor
         .services_left_to_others()
         .map(|service| (service.id.to_string(), service.proxy_name.as_deref().map(str::to_owned)));
@@ -57,7 +57,7 @@ pub(super) fn desire(
     if !names.contains(config.node_name.as_str()) && (is_named || is_unknown) {
         print_missing_node(&config.node_name, &names, &mut terminal.err)?;
     }
-    Ok(Desired { snapshot: Some(snapshot), is_good })
+    Ok(DesiredState { snapshot: Some(snapshot), is_good })
 }
 
 fn print_missing_node(name: &str, nodes: &BTreeSet<&str>, err: &mut impl Write) -> io::Result<()> {
@@ -73,7 +73,7 @@ fn print_missing_node(name: &str, nodes: &BTreeSet<&str>, err: &mut impl Write) 
 }
 
 /// A processor with these objects.
-pub(super) fn process(
+pub(super) fn processor_with(
     objects: Vec<Object>,
     config: &Config,
     local_addresses: Option<BTreeSet<IpAddr>>,

@@ -1,6 +1,6 @@
 //! Services left to another proxy by their label `service.kubernetes.io/service-proxy-name`.
 
-/// By this label a service is left to another proxy.
+/// The label that leaves a service to another proxy.
 const LABEL: &str = "service.kubernetes.io/service-proxy-name";
 
 /// How many services a note names.

@@ -9,7 +9,7 @@ use super::{
     Outcome, Terminal,
     input::Manifests,
     node_settings::NodeSettings,
-    offline::{Desired, desire},
+    offline::{DesiredState, desired_state},
 };
 
 /// Print the dataplane that manifests lead to; needs no privileges and no store
@@ -47,7 +47,7 @@ impl Render {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let parsed = self.manifests.read()?;
         self.manifests.report(&parsed, &mut terminal.err)?;
-        let Desired { snapshot, is_good } = desire(&parsed, &self.settings, false, terminal)?;
+        let DesiredState { snapshot, is_good } = desired_state(&parsed, &self.settings, false, terminal)?;
         let Some(snapshot) = snapshot else {
             return Ok(Outcome::SomeBad);
         };

@@ -31,7 +31,7 @@ pub(super) struct Resources {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResourceRequest {
     pub(super) kind: Kind,
-    pub(super) which: ObjectSelector,
+    pub(super) objects: ObjectSelector,
 }
 
 /// Selects objects of a kind.
@@ -64,7 +64,7 @@ impl Resources {
     ///
     /// # Errors
     /// When the arguments contradict each other, with a suggestion.
-    pub(super) fn wanted(&self) -> Result<Vec<ResourceRequest>, UsageError> {
+    pub(super) fn requests(&self) -> Result<Vec<ResourceRequest>, UsageError> {
         let Some((first, names)) = self.words.split_first() else {
             let kinds = Kind::ALL.map(Kind::keyword).join(", ");
             return Err(UsageError(format!("name a kind: {kinds}; or objects, as in service/web")));
@@ -78,7 +78,7 @@ impl Resources {
         kinds
             .into_iter()
             .map(|kind| {
-                let which = if names.is_empty() {
+                let objects = if names.is_empty() {
                     let namespace =
                         (kind.is_namespaced() && !self.all_namespaces).then(|| self.namespace.clone());
                     ObjectSelector::All { namespace, selector: self.selector.clone() }
@@ -87,7 +87,7 @@ impl Resources {
                         names.iter().map(|name| self.key(kind, name)).collect::<Result<_, _>>()?,
                     )
                 };
-                Ok(ResourceRequest { kind, which })
+                Ok(ResourceRequest { kind, objects })
             })
             .collect()
     }
@@ -120,8 +120,8 @@ impl Resources {
             let kind = kind(word)?;
             let key = self.key(kind, name)?;
             match wanted.iter_mut().find(|wanted| wanted.kind == kind) {
-                Some(ResourceRequest { which: ObjectSelector::Keys(keys), .. }) => keys.push(key),
-                _ => wanted.push(ResourceRequest { kind, which: ObjectSelector::Keys(vec![key]) }),
+                Some(ResourceRequest { objects: ObjectSelector::Keys(keys), .. }) => keys.push(key),
+                _ => wanted.push(ResourceRequest { kind, objects: ObjectSelector::Keys(vec![key]) }),
             }
         }
         Ok(wanted)
@@ -164,14 +164,14 @@ mod tests {
     fn wanted(line: &str) -> Result<Vec<String>, String> {
         let words = std::iter::once("contiv").chain(line.split(' '));
         let Cli { resources } = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
-        let text = |ResourceRequest { kind, which }| match which {
+        let text = |ResourceRequest { kind, objects }| match objects {
             ObjectSelector::Keys(keys) => keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
             ObjectSelector::All { namespace, selector } => {
                 let labels = if selector.is_some() { " with labels" } else { "" };
                 format!("{kind}s of {}{labels}", namespace.as_deref().unwrap_or("all"))
             }
         };
-        resources.wanted().map(|all| all.into_iter().map(text).collect()).map_err(|error| error.to_string())
+        resources.requests().map(|all| all.into_iter().map(text).collect()).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -112,13 +112,13 @@ fn backends(service: &ServiceView) -> Cell {
         // Terminating ones that are ready at no port.
         (ready, terminating) => format!("{ready}+{terminating}"),
     };
-    let tone = match (ready.is_empty(), service.ports.iter().all(is_served)) {
+    let style = match (ready.is_empty(), service.ports.iter().all(is_served)) {
         (true, _) => TextStyle::Bad,
         (false, true) => TextStyle::Plain,
         // A port without backends.
         (false, false) => TextStyle::Warning,
     };
-    Cell::toned(text, tone)
+    Cell::styled(text, style)
 }
 
 fn wide_cells(service: &ServiceView) -> Vec<Cell> {
@@ -139,7 +139,7 @@ fn wide_cells(service: &ServiceView) -> Vec<Cell> {
 /// Frontends that it asks for and another service holds.
 fn lost(service: &ServiceView) -> Cell {
     let lost = service.lost.iter().map(|(frontend, holder)| format!("{frontend} to {holder}"));
-    Cell::toned(lost.collect::<Vec<_>>().join(","), TextStyle::Warning)
+    Cell::styled(lost.collect::<Vec<_>>().join(","), TextStyle::Warning)
 }
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
     fn backends_count_once_whatever_their_ports() {
         let (one, other) = (("10.1.0.1", "Ready"), ("10.1.0.2", "Ready"));
         let ending = |(address, _): (&'static str, &str)| (address, "Terminating");
-        for (ports, expected, tone) in [
+        for (ports, expected, style) in [
             (&[&[one][..], &[one]][..], "1", TextStyle::Plain),
             (&[&[one, other], &[one]], "2", TextStyle::Plain),
             (&[&[one, ending(other)], &[one, ending(other)]], "1+1", TextStyle::Plain),
@@ -172,7 +172,7 @@ mod tests {
             (&[&[]], "0", TextStyle::Bad),
         ] {
             let service = service(&["10.96.0.1"], ports);
-            assert_eq!(backends(&service), Cell::toned(expected.to_owned(), tone), "{ports:?}");
+            assert_eq!(backends(&service), Cell::styled(expected.to_owned(), style), "{ports:?}");
         }
         let service = service(&["10.96.0.1"], &[&[one], &[one]]);
         assert_eq!(wide_cells(&service)[0], Cell::from("1"));
@@ -181,12 +181,12 @@ mod tests {
     #[test]
     fn backends_of_another_family_do_not_count() {
         let ports: &[&[(&str, &str)]] = &[&[("10.1.0.1", "Ready"), ("10.1.0.2", "Ready")]];
-        for (cluster_ips, expected, tone) in [
+        for (cluster_ips, expected, style) in [
             (&["fd00::1"][..], "0", TextStyle::Bad),
             (&["10.96.0.1", "fd00::1"], "2", TextStyle::Plain),
             (&[], "2", TextStyle::Plain),
         ] {
-            assert_eq!(backends(&service(cluster_ips, ports)), Cell::toned(expected.to_owned(), tone));
+            assert_eq!(backends(&service(cluster_ips, ports)), Cell::styled(expected.to_owned(), style));
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) async fn fetch(
     err: &mut impl Write,
 ) -> anyhow::Result<StoredObjects> {
     let kind = wanted.kind;
-    let (entries, mut is_good) = match &wanted.which {
+    let (entries, mut is_good) = match &wanted.objects {
         ObjectSelector::Keys(keys) => {
             let mut stored = read(store, keys).await?;
             let entries: Vec<Entry> = keys.iter().filter_map(|key| stored.remove(&key.to_path())).collect();
@@ -76,7 +76,7 @@ pub(super) fn decode(entry: &Entry, wanted: &ResourceRequest) -> Result<Option<(
 impl ResourceRequest {
     fn has_key(&self, key: &Key) -> bool {
         key.kind() == self.kind
-            && match &self.which {
+            && match &self.objects {
                 ObjectSelector::Keys(keys) => keys.contains(key),
                 ObjectSelector::All { namespace, .. } => {
                     namespace.as_ref().is_none_or(|namespace| namespace == key.namespace())
@@ -85,7 +85,7 @@ impl ResourceRequest {
     }
 
     const fn selector(&self) -> Option<&Selector> {
-        match &self.which {
+        match &self.objects {
             ObjectSelector::Keys(_) => None,
             ObjectSelector::All { selector, .. } => selector.as_ref(),
         }
@@ -128,7 +128,7 @@ pub(super) async fn print_missing(
 
 /// Prints that nothing was found.
 pub(super) fn print_none(wanted: &ResourceRequest, err: &mut impl Write) -> io::Result<()> {
-    let ResourceRequest { kind, which: ObjectSelector::All { namespace, selector } } = wanted else {
+    let ResourceRequest { kind, objects: ObjectSelector::All { namespace, selector } } = wanted else {
         return Ok(());
     };
     let which = if selector.is_some() { " with these labels" } else { "" };

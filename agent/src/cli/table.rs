@@ -39,14 +39,14 @@ fn is_name(title: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cell {
     text: String,
-    tone: TextStyle,
+    style: TextStyle,
 }
 
 impl Cell {
     /// A text with a style. Stored text may contain anything: control characters are escaped, so that they cannot control the
     /// terminal.
-    pub(super) fn toned(text: impl Into<String>, tone: TextStyle) -> Self {
-        Self { text: printable(text.into()), tone }
+    pub(super) fn styled(text: impl Into<String>, style: TextStyle) -> Self {
+        Self { text: printable(text.into()), style }
     }
 
     /// The text without colour.
@@ -61,7 +61,7 @@ impl Cell {
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self::toned(text, TextStyle::Plain)
+        Self::styled(text, TextStyle::Plain)
     }
 }
 
@@ -106,7 +106,7 @@ impl Table {
 
     /// Continues a table printed with this layout, if any: without the header then, and with columns that grow if there is no
     /// limit.
-    pub(super) fn go_on(&self, layout: Option<Layout>, width: Option<usize>) -> (String, Layout) {
+    pub(super) fn continued(&self, layout: Option<Layout>, width: Option<usize>) -> (String, Layout) {
         let Some(mut layout) = layout else {
             let layout = self.layout(width);
             return (text(self.printed(), &layout), layout);
@@ -154,7 +154,7 @@ fn text(rows: &[Vec<Cell>], Layout { widths, are_names, gap }: &Layout) -> Strin
             let shown = cut(&cell.text, *width, *is_name);
             if !shown.is_empty() {
                 // Writing to text does not fail.
-                let _ = write!(text, "{:padding$}{}", "", cell.tone.paint(&shown));
+                let _ = write!(text, "{:padding$}{}", "", cell.style.paint(&shown));
                 padding = 0;
             }
             padding += width - shown.chars().count() + gap;
@@ -243,13 +243,13 @@ mod tests {
             }
             table
         };
-        let (text, layout) = rows(&["a", "bcdefg"]).go_on(None, None);
+        let (text, layout) = rows(&["a", "bcdefg"]).continued(None, None);
         assert_eq!(text, "NAME     IP\na        1\nbcdefg   1\n");
-        let (text, layout) = rows(&["h"]).go_on(Some(layout), None);
+        let (text, layout) = rows(&["h"]).continued(Some(layout), None);
         assert_eq!(text, "h        1\n");
-        let (text, layout) = rows(&["a-long-name"]).go_on(Some(layout), None);
+        let (text, layout) = rows(&["a-long-name"]).continued(Some(layout), None);
         assert_eq!(text, "a-long-name   1\n");
-        let (text, _) = rows(&["a-longer-name"]).go_on(Some(layout), Some(80));
+        let (text, _) = rows(&["a-longer-name"]).continued(Some(layout), Some(80));
         assert_eq!(text, "a-lon…-name   1\n", "a terminal has no room to grow");
     }
 }

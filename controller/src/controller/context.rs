@@ -1,4 +1,4 @@
-//! What a reconciler, a background task and an initializer have at hand.
+//! The context of a reconciler, of a background task and of an initializer.
 
 use std::{fmt, sync::Arc};
 
@@ -12,14 +12,14 @@ use crate::{
     writer::Writer,
 };
 
-/// What an initializer has at hand. The caches do not exist yet.
+/// The context of an initializer. The caches do not exist yet.
 #[derive(Clone)]
 pub struct Setup {
-    /// The store, to read what no cache holds.
+    /// The store, for reads that no cache can answer.
     pub store: Arc<dyn Store>,
     /// Writes to the store while the lease is held.
     pub writer: Writer,
-    /// Cancelled when the controller is to stop.
+    /// Cancelled when the controller stops.
     pub stop: CancellationToken,
 }
 
@@ -36,7 +36,7 @@ impl Setup {
     }
 }
 
-/// What a reconciler has at hand. Cheap to clone.
+/// The context of a reconciler. Cheap to clone.
 pub struct Context<T> {
     inner: Arc<Inner<T>>,
 }
@@ -73,7 +73,7 @@ impl<T> Context<T> {
         &self.inner.cache
     }
 
-    /// The caches of all types, and the queries.
+    /// The caches of all types, with their queries.
     pub fn caches(&self) -> &Caches {
         &self.inner.caches
     }
@@ -89,8 +89,8 @@ impl<T> Context<T> {
         self.inner.caches.of(resource_type)
     }
 
-    /// How an object was last seen before it was deleted, until a run for its key has succeeded. None if this
-    /// controller has not seen it in this run.
+    /// The last known state of a deleted object, until a run for its key has succeeded. None if this controller has not seen
+    /// the object in this run.
     pub fn last_known(&self, key: &Key) -> Option<Arc<Object<T>>> {
         self.inner.last_known.get(key)
     }
@@ -100,17 +100,17 @@ impl<T> Context<T> {
         &self.inner.setup.writer
     }
 
-    /// The store, to read what no cache holds.
+    /// The store, for reads that no cache can answer.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.inner.setup.store
     }
 
-    /// The gate before anything may be reaped.
+    /// The gate that deletions of unknown objects must wait for.
     pub fn first_pass(&self) -> &FirstPass {
         &self.inner.first_pass
     }
 
-    /// Cancelled when the controller is to stop.
+    /// Cancelled when the controller stops.
     pub fn stop(&self) -> &CancellationToken {
         &self.inner.setup.stop
     }

@@ -12,23 +12,23 @@ use super::{
 };
 
 /// The snapshot with a decision for services that are to keep their carrier; none if there are no such services.
-pub(super) fn as_before(snapshot: &Snapshot, found: &Elements) -> Option<Snapshot> {
-    let is_open = |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::AsBefore;
-    let routed = snapshot.services.values().filter(is_open).filter(|service| passes(service, found));
+pub(super) fn with_previous_carriers(snapshot: &Snapshot, found: &Elements) -> Option<Snapshot> {
+    let is_undecided = |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::AsBefore;
+    let routed = snapshot.services.values().filter(is_undecided).filter(|service| passes(service, found));
     let routed: Vec<Arc<ContivService>> = routed.map(Arc::clone).collect();
     if routed.is_empty() {
         return None;
     }
-    let mut answered = snapshot.clone();
+    let mut decided = snapshot.clone();
     for mut service in routed {
         Arc::make_mut(&mut service).assignment.addresses = Carrier::Route;
-        answered.services.insert(service.id.clone(), service);
+        decided.services.insert(service.id.clone(), service);
     }
-    Some(answered)
+    Some(decided)
 }
 
 fn passes(service: &ContivService, found: &Elements) -> bool {
-    let lets_pass = |frontend: &FrontendKey| {
+    let is_accepted = |frontend: &FrontendKey| {
         let elements = found.frontends.get(frontend).into_iter().flatten();
         elements
             .into_iter()
@@ -36,7 +36,7 @@ fn passes(service: &ContivService, found: &Elements) -> bool {
     };
     service.ports.iter().any(|port| {
         let key = |address| FrontendKey { address, protocol: port.protocol, port: port.port };
-        service.addresses().map(key).any(|frontend| lets_pass(&frontend))
+        service.addresses().map(key).any(|frontend| is_accepted(&frontend))
     })
 }
 
@@ -70,8 +70,8 @@ mod tests {
             let set = Set::new(SetKind::Unserved, Family::V4);
             let mut found = Elements::default();
             found.frontends.insert(frontend, vec![Element { set, key: Key::Frontend(frontend), value }]);
-            let answered = as_before(&snapshot, &found)?;
-            answered.services.values().next().map(|service| service.assignment.addresses)
+            let decided = with_previous_carriers(&snapshot, &found)?;
+            decided.services.values().next().map(|service| service.assignment.addresses)
         };
         assert_eq!(answer(Carrier::AsBefore, Value::Accept), Some(Carrier::Route));
         assert_eq!(answer(Carrier::AsBefore, Value::Drop), None);

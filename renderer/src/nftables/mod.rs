@@ -239,8 +239,9 @@ impl Nftables {
         let backends =
             elements.frontends.iter().map(|(frontend, elements)| (*frontend, programmed(elements)));
         let before = backends.collect();
-        let as_before = carriers::as_before(snapshot, &elements);
-        let (table, mut transaction) = Table::resync(as_before.as_ref().unwrap_or(snapshot), elements);
+        let with_previous_carriers = carriers::with_previous_carriers(snapshot, &elements);
+        let (table, mut transaction) =
+            Table::resync(with_previous_carriers.as_ref().unwrap_or(snapshot), elements);
         let mut batch = Batch::new();
         if let Some((existing, found)) = usable.as_ref().zip(found.as_ref()) {
             apply::set_flags(socket, found, ownership.flags(Some(found)))?;

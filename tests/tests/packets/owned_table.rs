@@ -1,4 +1,4 @@
-//! A table that belongs to the agent: nobody else changes it or takes it away, and it outlives every agent.
+//! A table owned by the agent: other processes cannot change or remove it, and it outlives the agent.
 
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
@@ -16,7 +16,7 @@ fn foreign_changes(agent: &Agent<'_>) -> Result<u64> {
     Ok(renderers[0]["foreign_changes"].as_u64().unwrap_or(u64::MAX))
 }
 
-/// A service, its backend, and an agent with the defaults.
+/// A service with a backend, and an agent with the default options.
 fn with_agent(
     name: &str,
     test: impl FnOnce(&Lab, &AgentOptions, Agent<'_>, &Service) -> Result<()>,
@@ -63,7 +63,7 @@ fn table_outlives_agent_and_next_one_takes_it_over_as_it_is() -> Result<()> {
     with_agent(
         "owned_table::table_outlives_agent_and_next_one_takes_it_over_as_it_is",
         |lab, options, agent, web| {
-            // Connections were counted, and a table that is replaced counts from nothing.
+            // The connections were counted, and a new table would start at zero.
             let counters = || lab.node.exec(&["nft", "list", "map", "inet", "contiv", "node-ports4"]);
             let before = counters()?;
             assert!(before.contains("packets 1"), "{before}");

@@ -1,4 +1,4 @@
-//! The kernel read back and compared: as the command `contiv verify` does it, and as the agent does it at intervals.
+//! Verification: by the command `contiv verify`, and periodically by the agent.
 
 use std::{
     process::{Command, Output},
@@ -12,10 +12,10 @@ use contiv_tests::{
 };
 use serde_json::Value;
 
-/// Much more than is needed, so that a busy machine fails no test.
+/// Much more than needed, so that a busy machine fails no test.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a run of `contiv verify` on the node printed, and its exit code.
+/// The output of `contiv verify` on the node, and its exit code.
 #[derive(Debug)]
 struct Run {
     code: Option<i32>,
@@ -41,7 +41,7 @@ fn verify_offline(lab: &Lab, state: &Manifests, arguments: &[&str]) -> Result<Ru
     verify_behind(lab, &[], &[&["--node-name", lab.node.host.name, "-f", &folder], arguments].concat())
 }
 
-/// What there is of a renderer at `/renderers`.
+/// The state of a renderer at `/renderers`.
 fn renderer(agent: &Agent<'_>, name: &str) -> Result<Value> {
     let all = agent.http("GET", "/renderers")?.json()?;
     let found = all.as_array().into_iter().flatten().find(|renderer| renderer["name"] == name);
@@ -98,13 +98,13 @@ fn damage_is_named_with_its_service_without_an_agent() -> Result<()> {
             lab.node.exec_with_input(&["nft", "-f", "-"], damage)?;
             let run = verify_offline(lab, &state, &[])?;
             assert_eq!(run.code, Some(1), "{damage}: {run:?}");
-            let is_told = |line: &str| {
+            let is_listed = |line: &str| {
                 let columns: Vec<&str> =
                     line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
                 columns.get(..3) == Some(&words[..])
             };
-            assert!(run.out.lines().any(is_told), "{damage}: {words:?} is not in\n{}", run.out);
-            // An agent makes it right again, and leaves it so.
+            assert!(run.out.lines().any(is_listed), "{damage}: {words:?} is not in\n{}", run.out);
+            // An agent repairs it.
             Agent::start(lab, &options)?.stop()?;
             let clean = verify_offline(lab, &state, &[])?;
             assert_eq!(clean.code, Some(0), "after {damage}: {clean:?}");
@@ -154,9 +154,9 @@ fn routes_are_verified_too_where_agent_programs_them() -> Result<()> {
             ("foreign", "-", "blackhole 192.0.2.99"),
             ("missing", "-", "the rule to table 68"),
         ] {
-            let is_told =
+            let is_listed =
                 |line: &str| line.starts_with(what) && line.contains(service) && line.contains(element);
-            assert!(run.out.lines().any(is_told), "{what} {element} is not in\n{}", run.out);
+            assert!(run.out.lines().any(is_listed), "{what} {element} is not in\n{}", run.out);
         }
         Ok(())
     })

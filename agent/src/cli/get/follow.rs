@@ -17,7 +17,7 @@ use crate::cli::{
     table::{Layout, Table},
 };
 
-/// What happened to an object.
+/// The type of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EventType {
     Added,
@@ -39,7 +39,7 @@ impl EventType {
 type ObjectEvents = Vec<(EventType, Key, Object)>;
 
 /// The last printed state of each object.
-struct Known<'a> {
+struct KnownObjects<'a> {
     wanted: &'a ResourceRequest,
     objects: BTreeMap<Key, Object>,
 }
@@ -56,9 +56,12 @@ impl Get {
         };
         self.store.run(async |store| {
             let (mut events, _resync) = Feed::start(store.clone(), Key::prefix(wanted.kind));
-            let mut known = Known { wanted, objects: BTreeMap::new() };
-            let mut stream =
-                Stream { printer: self.printer(), says_what: self.output_watch_events, layout: None };
+            let mut known = KnownObjects { wanted, objects: BTreeMap::new() };
+            let mut stream = OutputStream {
+                printer: self.printer(),
+                shows_event_type: self.output_watch_events,
+                layout: None,
+            };
             let mut is_first = true;
             while let Some(delivery) = events.recv().await {
                 match delivery.event {
@@ -66,7 +69,7 @@ impl Get {
                         print_problems(&snapshot.problems, &mut terminal.err)?;
                         stream.print(&known.snapshot(&snapshot, &mut terminal.err)?, terminal)?;
                         if std::mem::take(&mut is_first)
-                            && let ObjectSelector::Keys(keys) = &wanted.which
+                            && let ObjectSelector::Keys(keys) = &wanted.objects
                         {
                             let is_missing = |key: &&Key| !known.objects.contains_key(key);
                             let missing: Vec<&Key> = keys.iter().filter(is_missing).collect();
@@ -95,7 +98,7 @@ impl Get {
     }
 }
 
-impl Known<'_> {
+impl KnownObjects<'_> {
     /// The changes since the last known state.
     fn snapshot(&mut self, snapshot: &Snapshot, err: &mut impl Write) -> std::io::Result<ObjectEvents> {
         let mut changed = Vec::new();
@@ -103,7 +106,7 @@ impl Known<'_> {
             changed.extend(self.put(entry, err)?);
         }
         let paths: Vec<&str> = snapshot.entries.iter().map(|entry| entry.key.as_str()).collect();
-        // They are sorted.
+        // The entries are sorted.
         let is_gone = |key: &Key| paths.binary_search(&key.to_path().as_str()).is_err();
         let gone: Vec<Key> = self.objects.keys().filter(|key| is_gone(key)).cloned().collect();
         changed.extend(gone.into_iter().filter_map(|key| self.delete(&key)));
@@ -152,44 +155,47 @@ impl Known<'_> {
 }
 
 /// The stream of printed rows or documents.
-struct Stream<'a> {
+struct OutputStream<'a> {
     printer: Printer<'a>,
-    says_what: bool,
+    shows_event_type: bool,
     layout: Option<Layout>,
 }
 
-impl Stream<'_> {
+impl OutputStream<'_> {
     fn print(&mut self, changed: &ObjectEvents, terminal: &mut Terminal) -> anyhow::Result<()> {
         let Some((_, first, _)) = changed.first() else { return Ok(()) };
         let out = &mut terminal.out;
         match self.printer.output {
             Output::Table | Output::Wide => {
                 let mut header = self.printer.header(first.kind());
-                if self.says_what {
+                if self.shows_event_type {
                     header.insert(0, "EVENT");
                 }
                 let mut table = Table::new(&header).without_header(self.printer.table.no_headers);
                 for (event_type, key, object) in changed {
                     let mut row = self.printer.row(key, object);
-                    if self.says_what {
+                    if self.shows_event_type {
                         row.insert(0, format!("{:<8}", event_type.word()));
                     }
                     table.push(row);
                 }
-                let (text, layout) = table.go_on(self.layout.take(), self.printer.width());
+                let (text, layout) = table.continued(self.layout.take(), self.printer.width());
                 self.layout = Some(layout);
                 out.write_all(text.as_bytes())?;
             }
             Output::Name => {
                 for (event_type, key, _) in changed {
-                    let what =
-                        if self.says_what { format!("{:<10}", event_type.word()) } else { String::new() };
+                    let what = if self.shows_event_type {
+                        format!("{:<10}", event_type.word())
+                    } else {
+                        String::new()
+                    };
                     writeln!(out, "{what}{}", title(key))?;
                 }
             }
             Output::Json | Output::Yaml => {
                 for (event_type, _, object) in changed {
-                    let event_type = self.says_what.then(|| event_type.word());
+                    let event_type = self.shows_event_type.then(|| event_type.word());
                     write!(out, "{}", self.printer.document(event_type, object)?)?;
                 }
             }

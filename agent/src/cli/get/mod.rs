@@ -52,7 +52,7 @@ pub(super) struct Get {
 
 impl Get {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        let wanted = self.resources.wanted()?;
+        let wanted = self.resources.requests()?;
         if self.watch {
             return self.follow(&wanted, terminal);
         }

@@ -13,7 +13,7 @@ use crate::cli::{
 };
 
 /// How many problems are shown.
-const TROUBLES: usize = 3;
+const MAX_PROBLEMS: usize = 3;
 /// Lines around the rows of the busiest services: one before, the header, and the prompt of the shell after.
 const AROUND_SERVICES: usize = 3;
 
@@ -24,7 +24,7 @@ pub(super) fn render(overview: &Overview, size: Option<(usize, usize)>, now: Tim
     head(overview, now, width, &mut text);
     text.push('\n');
     text.push_str(&renderers(overview, now).within(width).to_string());
-    troubles(overview, now, width, &mut text);
+    problems(overview, now, width, &mut text);
     let left = size.map(|(rows, _)| rows.saturating_sub(text.lines().count() + AROUND_SERVICES));
     connections(overview, left.unwrap_or(SERVICES).clamp(1, SERVICES), width, &mut text);
     text
@@ -32,7 +32,7 @@ pub(super) fn render(overview: &Overview, size: Option<(usize, usize)>, now: Tim
 
 fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut String) {
     let Overview { status, sizes, .. } = overview;
-    let (state, tone) = match (status.ready, overview.is_good()) {
+    let (state, style) = match (status.ready, overview.is_good()) {
         (true, true) => ("ready", TextStyle::Good),
         (true, false) => ("ready, but see below", TextStyle::Warning),
         (false, _) => ("not ready", TextStyle::Bad),
@@ -40,9 +40,9 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
     let mut lead = vec![format!("contiv {}", status.version)];
     lead.extend(status.started.map(|started| format!("up {}", ago(started, now))));
     line(text, "node", &status.node, TextStyle::Title, width);
-    line(text, "agent", &format!("{state} ({})", lead.join(", ")), tone, width);
-    let (store, tone) = store(status, now);
-    line(text, "store", &store, tone, width);
+    line(text, "agent", &format!("{state} ({})", lead.join(", ")), style, width);
+    let (store, style) = store(status, now);
+    line(text, "store", &store, style, width);
     let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let held = format!(
         "{}, {}, {}; {} in quarantine",
@@ -51,8 +51,8 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
         counted(sizes.backends, "backend"),
         status.quarantined
     );
-    let tone = if status.quarantined > 0 { TextStyle::Warning } else { TextStyle::Plain };
-    line(text, "holds", &held, tone, width);
+    let style = if status.quarantined > 0 { TextStyle::Warning } else { TextStyle::Plain };
+    line(text, "holds", &held, style, width);
     if sizes.services_without_backends > 0 {
         line(text, "refused", &without_backends(sizes, overview.refused), TextStyle::Warning, width);
     }
@@ -124,7 +124,7 @@ fn latency(overview: &Overview) -> String {
 fn renderers(overview: &Overview, now: Timestamp) -> Table {
     let mut table = Table::new(&["RENDERER", "STATE", "REVISION", "LAG", "LAST CALL", "FOREIGN CHANGES"]);
     for renderer in &overview.renderers {
-        let tone = match renderer.state.as_str() {
+        let style = match renderer.state.as_str() {
             "idle" | "busy" => TextStyle::Good,
             "retrying" | "slow" => TextStyle::Bad,
             _ => TextStyle::Warning,
@@ -135,7 +135,7 @@ fn renderers(overview: &Overview, now: Timestamp) -> Table {
         );
         table.push(vec![
             renderer.name.clone().into(),
-            Cell::toned(&renderer.state, tone),
+            Cell::styled(&renderer.state, style),
             renderer.applied_revision.to_string().into(),
             lag(renderer),
             call.into(),
@@ -149,17 +149,17 @@ fn renderers(overview: &Overview, now: Timestamp) -> Table {
 fn lag(renderer: &RendererStateView) -> Cell {
     match renderer.pending.as_str() {
         "nothing" | "" => "none".into(),
-        "changes" => Cell::toned(format!("{} services", renderer.pending_services), TextStyle::Warning),
-        other => Cell::toned(other, TextStyle::Warning),
+        "changes" => Cell::styled(format!("{} services", renderer.pending_services), TextStyle::Warning),
+        other => Cell::styled(other, TextStyle::Warning),
     }
 }
 
 /// The problems, the most urgent first.
-fn troubles(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut String) {
+fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut String) {
     let error = |renderer: &RendererStateView| {
         let last = renderer.last_error.as_ref()?;
-        let tone = if renderer.failures > 0 { TextStyle::Bad } else { TextStyle::Plain };
-        Some((vec![format!("{} ago, {}: {}", ago(last.at, now), renderer.name, last.error)], tone))
+        let style = if renderer.failures > 0 { TextStyle::Bad } else { TextStyle::Plain };
+        Some((vec![format!("{} ago, {}: {}", ago(last.at, now), renderer.name, last.error)], style))
     };
     let (failing, well): (Vec<_>, Vec<_>) =
         overview.renderers.iter().partition(|renderer| renderer.failures > 0);
@@ -175,10 +175,10 @@ fn troubles(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     let _ = writeln!(text, "\nLAST ERRORS");
     // The agent lists only the first ones of many.
     let unlisted = overview.status.quarantined.saturating_sub(overview.quarantine.len());
-    let more = lines.len().saturating_sub(TROUBLES) + unlisted;
-    for (lines, tone) in lines.into_iter().take(TROUBLES) {
+    let more = lines.len().saturating_sub(MAX_PROBLEMS) + unlisted;
+    for (lines, style) in lines.into_iter().take(MAX_PROBLEMS) {
         for line in lines {
-            let _ = writeln!(text, "{}", tone.paint(cut(&line, width)));
+            let _ = writeln!(text, "{}", style.paint(cut(&line, width)));
         }
     }
     if more > 0 {
@@ -222,9 +222,9 @@ fn connections(overview: &Overview, rows: usize, width: Option<usize>, text: &mu
     }
 }
 
-fn line(text: &mut String, title: &str, value: &str, tone: TextStyle, width: Option<usize>) {
+fn line(text: &mut String, title: &str, value: &str, style: TextStyle, width: Option<usize>) {
     let value = cut(value, width.map(|width| width.saturating_sub(10)));
-    let _ = writeln!(text, "{title:<10}{}", tone.paint(value));
+    let _ = writeln!(text, "{title:<10}{}", style.paint(value));
 }
 
 fn cut(line: &str, width: Option<usize>) -> String {

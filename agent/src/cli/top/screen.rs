@@ -46,7 +46,7 @@ pub(super) fn render(rates: &Rates, services: usize, size: Option<(usize, usize)
         table.push(vec![
             usage.service.to_string().into(),
             Cell::from(rate(usage.connections_per_second)),
-            Cell::toned(bar(usage.connections_per_second, most), TextStyle::Good),
+            Cell::styled(bar(usage.connections_per_second, most), TextStyle::Good),
             usage.connections.to_string().into(),
             usage.refused.to_string().into(),
         ]);

@@ -12,7 +12,7 @@ use crate::cli::{
     agent_argument::AgentArgument,
     input::{self, print_findings},
     node_settings::NodeSettings,
-    offline::{Desired, desire},
+    offline::{DesiredState, desired_state},
     views::ServiceView,
 };
 
@@ -46,7 +46,7 @@ impl TraceTarget {
         }
         let parsed = input::read(&self.files)?;
         print_findings(&parsed, &mut terminal.err)?;
-        let Desired { snapshot, is_good } = desire(&parsed, &self.settings, true, terminal)?;
+        let DesiredState { snapshot, is_good } = desired_state(&parsed, &self.settings, true, terminal)?;
         Ok((snapshot.map(|snapshot| Source::Manifests(Box::new(snapshot))), is_good))
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         http_client,
         input::{self, print_findings},
         node_settings::{NodeSettings, local_addresses},
-        offline::{process, validate},
+        offline::{processor_with, validate},
         store,
     },
     config::{Config, EtcdFlags, RendererName, file},
@@ -69,7 +69,7 @@ impl VerifyTarget {
         if objects.is_empty() && !is_good {
             return Ok((None, is_good));
         }
-        let snapshot = Box::new(process(objects, &config, Some(local_addresses()?)).snapshot());
+        let snapshot = Box::new(processor_with(objects, &config, Some(local_addresses()?)).snapshot());
         let source = Source::Offline { snapshot, config: Box::new(config) };
         Ok((Some(source), is_good))
     }

@@ -130,7 +130,7 @@ fn item(drift: &Drift) -> Item {
     let or_none = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     let service = service.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
     let cells = vec![
-        Cell::toned(deviation.word(), TextStyle::Bad),
+        Cell::styled(deviation.word(), TextStyle::Bad),
         service.clone().into(),
         place.clone().into(),
         or_none(element).into(),

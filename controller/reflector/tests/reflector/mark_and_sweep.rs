@@ -56,7 +56,7 @@ async fn first_pass_adds_updates_and_sweeps_and_counts_each_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_follow_and_what_changes_nothing_writes_nothing() {
+async fn changes_are_written_and_irrelevant_ones_are_not() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "10.96.0.1")).unwrap();
     let store = MemoryStore::new();
@@ -87,7 +87,7 @@ async fn object_gone_during_a_disconnect_is_removed() {
     server.delete("services", "default", "gone");
     server.put(service("new", "10.96.0.2")).unwrap();
     server.expire();
-    // Nothing is known of it yet, and nothing is done.
+    // The deletion is not known yet, and nothing is done.
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     assert_eq!(entries(&store).await.len(), 2);
     server.mend();

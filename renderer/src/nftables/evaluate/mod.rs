@@ -3,9 +3,9 @@
 //! The rules are those of `skeleton.nft`, in its order. [`Tables`] supplies the elements: rendered ones, or those of the
 //! kernel. So the planner can be compared with [`contiv_model::trace`], and the kernel with both.
 
-mod answer;
 mod client;
 mod differences;
+mod evaluation;
 #[cfg(test)]
 mod rendered;
 mod tables;
@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 
 use contiv_model::Flow;
 
-use self::{answer::SlotsByOutcome, tables::Lookup};
+use self::{evaluation::SlotsByOutcome, tables::Lookup};
 use super::{
     element::{FrontendKey, Key, Value},
     layout::{self, DemandChain, Family, PickChain, Set, SetKind},
@@ -25,9 +25,9 @@ use super::{
 pub(crate) use self::rendered::Rendered;
 pub(crate) use self::tables::{SetLookup, Tables};
 pub use self::{
-    answer::{Choice, Evaluation, FlowOutcome, Share},
     client::{Client, PodDetection},
     differences::differences,
+    evaluation::{Choice, Evaluation, FlowOutcome, Share},
 };
 
 /// Evaluates a flow.
@@ -38,8 +38,8 @@ pub(crate) fn evaluate<T: Tables>(tables: &mut T, flow: &Flow) -> Result<Evaluat
     let mut answer = Evaluation { client, choice: None, shares: Vec::new(), remembered: None };
     // The unspecified address is the key of node ports; no packet has it.
     let untouched = BTreeMap::from([(FlowOutcome::Untouched, 1)]);
-    let endings = if flow.to().is_unspecified() { untouched } else { walk.endings(&mut answer)? };
-    answer.shares = endings.into_iter().map(|(ending, slots)| Share { slots, ending }).collect();
+    let outcomes = if flow.to().is_unspecified() { untouched } else { walk.outcomes(&mut answer)? };
+    answer.shares = outcomes.into_iter().map(|(ending, slots)| Share { slots, ending }).collect();
     // With a foreign verdict or value the result would mean nothing.
     if let Some(set) = walk.lookup.foreign() {
         answer.shares = vec![Share { slots: 1, ending: FlowOutcome::Foreign { set: set.name() } }];
@@ -55,7 +55,7 @@ struct Walk<'a, T> {
 }
 
 impl<T: Tables> Walk<'_, T> {
-    fn endings(&mut self, answer: &mut Evaluation) -> Result<SlotsByOutcome, T::Error> {
+    fn outcomes(&mut self, answer: &mut Evaluation) -> Result<SlotsByOutcome, T::Error> {
         let to = SocketAddr::new(self.flow.to(), self.flow.port());
         if let Some(ending) = self.firewall(to)? {
             return Ok(BTreeMap::from([(ending, 1)]));
@@ -76,7 +76,7 @@ impl<T: Tables> Walk<'_, T> {
                 answer.remembered = Some(self.translated(to, backend.into())?);
             }
         }
-        let mut endings = SlotsByOutcome::new();
+        let mut outcomes = SlotsByOutcome::new();
         for (backend, slots) in self.lookup.slots(backends, key, slots)? {
             let ending = match backend {
                 Some(backend) => self.translated(to, backend)?,
@@ -84,9 +84,9 @@ impl<T: Tables> Walk<'_, T> {
                 // The lookup fails, and the packet continues unchanged.
                 None => self.filter(to)?.unwrap_or(FlowOutcome::Untouched),
             };
-            *endings.entry(ending).or_default() += slots;
+            *outcomes.entry(ending).or_default() += slots;
         }
-        Ok(endings)
+        Ok(outcomes)
     }
 
     /// `loopback-prerouting`, and `firewall-v4` behind `firewall-prerouting` and `firewall-output`

@@ -42,7 +42,7 @@ fn missing(socket: &mut Socket, existing: &ExistingTable) -> Result<Vec<BaseChai
     Ok(missing)
 }
 
-/// A chain with wrong rules.
+/// A chain with a wrong rule, or with a wrong number of rules.
 #[derive(Debug)]
 pub(in crate::nftables) struct WrongRule {
     pub(in crate::nftables) chain: String,
@@ -61,20 +61,20 @@ impl fmt::Display for WrongRule {
 }
 
 /// The wrong rules, in the chains of the skeleton and in existing on-demand chains.
-pub(in crate::nftables) fn compare(look_up: &Rules, existing: &ExistingTable) -> Vec<WrongRule> {
+pub(in crate::nftables) fn compare(kernel: &Rules, existing: &ExistingTable) -> Vec<WrongRule> {
     let skeleton = chains().into_iter().map(|chain| (chain.name.to_owned(), chain.written_rules()));
     let on_demand = existing.on_demand.iter().map(|chain| (chain.to_string(), chain.written_rules()));
     let mut differences = Vec::new();
     for (name, wanted) in skeleton.chain(on_demand) {
         let none = Vec::new();
-        let found = look_up.rules.get(&name).unwrap_or(&none);
+        let found = kernel.rules.get(&name).unwrap_or(&none);
         if found.len() != wanted.len() {
             let detail = format!("holds {} rules, and is to hold {}", found.len(), wanted.len());
             differences.push(WrongRule { chain: name, number: None, detail });
             continue;
         }
         let pairs = wanted.iter().zip(found).zip(1..);
-        let wrong = pairs.filter(|((wanted, found), _)| !look_up.is_same_rule(wanted, found));
+        let wrong = pairs.filter(|((wanted, found), _)| !kernel.is_same_rule(wanted, found));
         differences.extend(wrong.map(|(_, number)| {
             let detail = "is not the one that contiv writes".to_owned();
             WrongRule { chain: name.clone(), number: Some(number), detail }
@@ -116,8 +116,8 @@ pub(in crate::nftables) fn read(socket: &mut Socket) -> Result<Rules, NetlinkErr
         let lists = dump.objects().filter_map(|object| object.nested(elem::LIST_ELEMENTS));
         let elements = lists.flat_map(Attributes::iter).filter(|(kind, _)| *kind == LIST_ELEM);
         let key = |element| Attributes(element).nested(elem::KEY)?.get(data::VALUE)?.first().copied();
-        let look_up: Option<BTreeSet<u8>> = elements.map(|(_, element)| key(element)).collect();
-        if look_up.as_ref() == Some(&wanted) {
+        let kernel: Option<BTreeSet<u8>> = elements.map(|(_, element)| key(element)).collect();
+        if kernel.as_ref() == Some(&wanted) {
             read.protocol_sets.insert(name);
         }
     }

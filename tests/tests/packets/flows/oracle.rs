@@ -1,7 +1,7 @@
-//! What must become of a flow, written down from kube-proxy's tables and from nothing of ours.
+//! The expected outcome of a flow, from kube-proxy's tables and independent of our code.
 //!
-//! Sources: Kubernetes' `TestInternalExternalMasquerade` (27 cells of source × frontend × policy), `CategorizeEndpoints`
-//! (which endpoints count), and the verdicts where there are none.
+//! Sources: Kubernetes' `TestInternalExternalMasquerade` (27 cells of source × frontend × policy), `CategorizeEndpoints` (which
+//! endpoints count), and the outcomes without endpoints.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use contiv_tests::{cluster::Frontend, lab::Host};
 
 use super::matrix::{Flow, Mode, Policies, Source};
 
-/// What must become of a flow.
+/// The expected outcome of a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ExpectedOutcome {
-    /// Each of these answers at times, and nobody else.
+    /// Each of these answers at times, and no other.
     Answered(BTreeSet<&'static str>),
-    /// Refused at once: there is no backend anywhere.
+    /// Rejected at once: there is no backend anywhere.
     Rejected,
     /// No answer at all: there are backends, but the policy leaves none.
     Dropped,
 }
 
-/// Who may serve, and whether the client's address is hidden from them.
+/// Which backends may serve, and whether the client is masqueraded.
 #[derive(Debug, Clone, Copy)]
 enum Cell {
     All,
@@ -44,12 +44,12 @@ fn row(mode: Mode, source: Source, frontend: Frontend) -> [Cell; 3] {
             [AllHidden, Local, AllHidden]
         }
         (_, ClusterIp) if mode == Mode::NoDetection => [All, All, Local],
-        // Differs from kube-proxy, which masquerades no one on the way to a cluster IP then: pods are as clients outside.
+        // Differs from kube-proxy, which does not masquerade on the way to a cluster IP then: pods count as outside.
         (Source::Pod | Source::Backend, _) if mode == Mode::NoPodCidrs => {
             row(mode, Source::Outside, frontend)
         }
         (Source::Pod | Source::Backend, ClusterIp) => [All, All, Local],
-        // The table has no external IPs: they take the same way as load balancers.
+        // The table has no external IPs: they behave like load balancers.
         (Source::Pod | Source::Backend, NodePort | LoadBalancer | ExternalIp) => [AllHidden, All, AllHidden],
         (Source::Node | Source::Outside, ClusterIp) => [AllHidden, AllHidden, LocalHidden],
         (Source::Node, NodePort | LoadBalancer | ExternalIp) => [AllHidden, AllHidden, AllHidden],
@@ -61,13 +61,13 @@ fn cell(flow: &Flow) -> Cell {
     let [both_cluster, external_local, internal_local] = row(flow.mode, flow.source, flow.frontend);
     match (flow.policies, flow.frontend) {
         (Policies::Cluster, _) => both_cluster,
-        // Where both are Local, each frontend asks for one of them only.
+        // If both are Local, each frontend uses only one of them.
         (Policies::InternalLocal, _) | (Policies::BothLocal, Frontend::ClusterIp) => internal_local,
         (Policies::ExternalLocal | Policies::BothLocal, _) => external_local,
     }
 }
 
-/// The ready ones, or where there are none those that terminate but still serve.
+/// The ready ones, or without any, those terminating but still serving.
 fn usable(flow: &Flow, counts: impl Fn(&Host) -> bool) -> BTreeSet<&'static str> {
     let names = |hosts: &[&'static Host]| {
         hosts.iter().filter(|host| counts(host)).map(|host| host.name).collect::<BTreeSet<_>>()
@@ -76,7 +76,7 @@ fn usable(flow: &Flow, counts: impl Fn(&Host) -> bool) -> BTreeSet<&'static str>
     if ready.is_empty() { names(&flow.endpoints.terminating) } else { ready }
 }
 
-/// What must become of this flow.
+/// The expected outcome of this flow.
 pub(crate) fn expected(flow: &Flow, this_node: &Host) -> ExpectedOutcome {
     let all = usable(flow, |_| true);
     let local = usable(flow, |host| host.node == this_node.name);
@@ -90,9 +90,9 @@ pub(crate) fn expected(flow: &Flow, this_node: &Host) -> ExpectedOutcome {
     if may_serve.is_empty() { ExpectedOutcome::Dropped } else { ExpectedOutcome::Answered(may_serve) }
 }
 
-/// Whether the client's address must be hidden from the backend `by`.
+/// Whether the client must be masqueraded for the backend `by`.
 pub(crate) fn is_hidden(flow: &Flow, by: &str) -> bool {
-    // Who asks itself would not know its own address as that of a service.
+    // A client that is its own backend could not match the reply from its own address.
     let itself = flow.source == Source::Backend && by == "pod1";
     itself || matches!(cell(flow), Cell::AllHidden | Cell::LocalHidden)
 }

@@ -1,4 +1,4 @@
-//! A file of services changes all the time, each state with a number that only grows.
+//! A file of services that changes all the time. Each state has a number that only grows.
 
 use std::{
     collections::BTreeMap,
@@ -20,15 +20,15 @@ use serde_json::Value;
 use crate::interrupted::{interrupt_while, is_written_once};
 
 const NAMES: usize = 8;
-/// Between two changes of the file; it is read when it has rested for 100 ms.
+/// The pause between two changes of the file; it is read after 100 ms without a change.
 const PAUSE: Duration = Duration::from_millis(250);
-/// After some of them, so that what they say is written: the connector waits for 1 s of quiet.
+/// A longer pause after some changes, so that they are written: the connector waits for 1 s of quiet.
 const DEBOUNCE_TIME: Duration = Duration::from_millis(1500);
 const BURST: i64 = 3;
-/// The first port; the number is added, so that endpoints tell it too.
+/// The first port; the number is added, so that endpoints reveal it too.
 const FIRST_PORT: i64 = 1024;
 
-/// The numbers of services, by their names.
+/// The number of each service, by name.
 type Services = BTreeMap<String, i64>;
 
 #[test]
@@ -59,7 +59,7 @@ fn interrupted_connector_converges_and_writes_nothing_twice() -> Result<()> {
     })
 }
 
-/// What the connector writes.
+/// The types that the connector writes.
 const PREFIXES: [&str; 2] = ["service", "endpoints"];
 
 fn full(prefix: &str) -> String {
@@ -73,7 +73,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
         .map_err(|error| LabError::system(format!("write {}", path.display()), error))
 }
 
-/// Changes the file at random until nobody wants any more. Returns the services that are there then.
+/// Changes the file at random until `done`. Returns the final services.
 fn churn(file: &Path, done: &AtomicBool) -> Result<Services> {
     let mut random = StdRng::seed_from_u64(13);
     let mut services = Services::new();
@@ -101,7 +101,7 @@ fn churn(file: &Path, done: &AtomicBool) -> Result<Services> {
     Ok(services)
 }
 
-/// That of a stored service, or stored endpoints.
+/// The number in a stored service, or in stored endpoints.
 fn number(value: &str) -> Option<i64> {
     let value: Value = serde_json::from_str(value).ok()?;
     let of_service = || value["annotations"]["number"].as_str()?.parse().ok();

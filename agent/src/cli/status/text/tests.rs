@@ -6,15 +6,15 @@ use crate::cli::views::{LostFrontendView, SizesView};
 const NOW: &str = "2026-01-02T03:04:05Z";
 
 /// An overview with so many objects in quarantine and renderers that fail.
-fn overview(troubles: usize) -> Overview {
+fn overview(problems: usize) -> Overview {
     let error =
         "failed to apply: the kernel refuses the element 10.96.0.1 . tcp . 80, which is a very long sentence";
     let renderer = |name: &str| {
         serde_json::json!({
-            "name": name, "state": if troubles > 0 { "retrying" } else { "idle" }, "applied_revision": 4711,
-            "pending": "nothing", "failures": troubles,
+            "name": name, "state": if problems > 0 { "retrying" } else { "idle" }, "applied_revision": 4711,
+            "pending": "nothing", "failures": problems,
             "last_report": {"call": "update", "at": NOW, "duration_ms": 0.4},
-            "last_error": (troubles > 0).then(|| serde_json::json!({"at": NOW, "error": error})),
+            "last_error": (problems > 0).then(|| serde_json::json!({"at": NOW, "error": error})),
         })
     };
     let value = |value| serde_json::from_value(value).unwrap();
@@ -29,19 +29,19 @@ fn overview(troubles: usize) -> Overview {
         status: serde_json::from_value(serde_json::json!({
             "node": "worker-1", "version": "0.1.0", "store": "etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379",
             "started": "2026-01-01T03:04:05Z", "ready": true, "synced": true, "revision": 4711,
-            "store_down": (troubles > 0).then(|| serde_json::json!({"since": NOW, "reason": error})),
-            "quarantined": troubles, "events": 12,
+            "store_down": (problems > 0).then(|| serde_json::json!({"since": NOW, "reason": error})),
+            "quarantined": problems, "events": 12,
         }))
         .unwrap(),
         sizes: SizesView {
             services: 10_000,
             service_ports: 20_000,
             backends: 80_000,
-            services_without_backends: troubles,
-            left_to_other_proxies: troubles,
-            without_backends: (0..troubles.min(5)).map(|n| ServiceId::new("shop", format!("web-{n}"))).collect(),
-            services_with_lost_frontends: troubles,
-            lost_frontends: (0..troubles.min(1))
+            services_without_backends: problems,
+            left_to_other_proxies: problems,
+            without_backends: (0..problems.min(5)).map(|n| ServiceId::new("shop", format!("web-{n}"))).collect(),
+            services_with_lost_frontends: problems,
+            lost_frontends: (0..problems.min(1))
                 .map(|_| LostFrontendView {
                     service: ServiceId::new("shop", "second"),
                     frontend: serde_json::from_value("10.96.0.1:80/tcp".into()).unwrap(),
@@ -50,7 +50,7 @@ fn overview(troubles: usize) -> Overview {
                 .collect(),
         },
         renderers: ["nftables", "route", "dry-run"].map(|name| value(renderer(name))).into(),
-        quarantine: (0..troubles).map(quarantined).collect(),
+        quarantine: (0..problems).map(quarantined).collect(),
         connections: Ok((0..9).map(|n| (ServiceId::new("shop", format!("web-{n}")), n)).collect()),
         refused: 0,
         history: Vec::new(),
@@ -59,10 +59,10 @@ fn overview(troubles: usize) -> Overview {
 
 #[test]
 fn status_with_many_problems_fits_80_columns_and_24_lines() {
-    for troubles in [0, 1, 100] {
-        let text = render(&overview(troubles), Some((24, 80)), NOW.parse().unwrap());
+    for problems in [0, 1, 100] {
+        let text = render(&overview(problems), Some((24, 80)), NOW.parse().unwrap());
         let longest = text.lines().map(|line| line.chars().count()).max();
-        assert!(text.lines().count() <= 24 && longest <= Some(80), "{troubles}: {longest:?}\n{text}");
+        assert!(text.lines().count() <= 24 && longest <= Some(80), "{problems}: {longest:?}\n{text}");
         assert!(text.contains("worker-1") && text.contains("shop/web-0"), "{text}");
     }
 }
