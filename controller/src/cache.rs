@@ -1,4 +1,4 @@
-//! Typed caches: all objects of one type, as they are in the store, with indexes.
+//! Typed caches: all objects of one type in the store, with indexes.
 
 mod caches;
 mod contents;
@@ -18,10 +18,10 @@ pub use view::View;
 
 use crate::resource::{Object, ResourceType};
 
-/// Why a cache does not answer.
+/// Why a cache query failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CacheError {
-    /// There is no such index.
+    /// Unknown index.
     #[error("{resource_type} has no index {index:?}; give it one with with_index")]
     NoSuchIndex {
         /// The name of the type.
@@ -29,19 +29,19 @@ pub enum CacheError {
         /// The name that was asked for.
         index: String,
     },
-    /// The controller does not follow this type.
+    /// The controller does not watch this type.
     #[error("the controller does not follow {resource_type}; give it a watch of that type with with_watch")]
     NotWatched {
         /// The name of the type.
         resource_type: String,
     },
-    /// There is no such query.
+    /// Unknown query.
     #[error("the controller has no query {query:?}; give it one with with_query")]
     NoSuchQuery {
         /// The name that was asked for.
         query: String,
     },
-    /// Whoever kept the cache up to date has stopped.
+    /// The reflector of the cache has stopped.
     #[error("the cache of {resource_type} is no longer kept up to date: its reflector has stopped")]
     Ended {
         /// The name of the type.
@@ -51,7 +51,7 @@ pub enum CacheError {
 
 /// All objects of one type, kept up to date by a [`Reflector`](crate::reflector::Reflector). Cheap to clone.
 ///
-/// Each call looks at the newest state. For several looks at one state use [`Cache::view`].
+/// Each call sees the newest state. For several calls on one state use [`Cache::view`].
 pub struct Cache<T> {
     contents: watch::Receiver<Contents<T>>,
 }
@@ -77,8 +77,7 @@ impl<T> Cache<T> {
         (sender, Self { contents })
     }
 
-    /// The present state, for several looks at it. It holds back the reflector while it lives, and so cannot be kept
-    /// over an `.await`.
+    /// The current state, for several queries. It blocks the reflector while it lives, and so cannot be kept over an `.await`.
     pub fn view(&self) -> View<'_, T> {
         View::of(self.contents.borrow())
     }
@@ -101,17 +100,17 @@ impl<T> Cache<T> {
         self.view().by_index(index, value)
     }
 
-    /// Whether everything was listed once.
+    /// True after the first list.
     pub fn has_synced(&self) -> bool {
         self.last_sync_revision().is_some()
     }
 
-    /// The newest revision of the store that was taken in; none before the first list.
+    /// The newest revision that was applied; none before the first list.
     pub fn last_sync_revision(&self) -> Option<i64> {
         self.contents.borrow().revision
     }
 
-    /// Returns when everything was listed once.
+    /// Returns after the first list.
     ///
     /// # Errors
     /// [`CacheError::Ended`].
@@ -119,7 +118,7 @@ impl<T> Cache<T> {
         self.wait_until(|revision| revision.is_some()).await
     }
 
-    /// Returns when the cache shows a write of this revision. Only for writes of this type: of others it may never hear.
+    /// Returns when the cache shows a write of this revision. Only for writes of this type: others may cause no event.
     ///
     /// # Errors
     /// [`CacheError::Ended`].

@@ -36,21 +36,21 @@ use crate::{
     writer::Writer,
 };
 
-/// How often a call that fails is made again: consul-k8s' and flomesh's number.
+/// How often a failing call is retried: as in consul-k8s and flomesh.
 pub const RETRY_BUDGET: u32 = 5;
 
-/// What wants to hear of each object of one type.
+/// Receives each object of one type.
 pub trait Resource<T: Send + Sync + 'static>: Send + Sync + 'static {
-    /// Of which type.
+    /// The type.
     fn resource_type(&self) -> ResourceType<T>;
 
-    /// The object is there, and this is how it is now.
+    /// The object exists, with this state.
     ///
     /// # Errors
     /// Any error is retried, [`RETRY_BUDGET`] times.
     fn upsert(&self, key: Key, object: Arc<Object<T>>) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// The object is gone, and this is how it was last seen.
+    /// The object was deleted; this was its last known state.
     ///
     /// # Errors
     /// Any error is retried, [`RETRY_BUDGET`] times.
@@ -60,10 +60,10 @@ pub trait Resource<T: Send + Sync + 'static>: Send + Sync + 'static {
         last_known: Arc<Object<T>>,
     ) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// Runs beside the calls, from before the first until `stop` is cancelled. Nothing unless this says otherwise.
+    /// Runs beside the calls, from before the first until `stop` is cancelled. Does nothing by default.
     ///
     /// # Errors
-    /// Any error ends the calls as well; the manager starts both again.
+    /// Any error ends the calls as well; the manager restarts both.
     fn background(&self, stop: CancellationToken) -> impl Future<Output = Result<(), BoxError>> + Send {
         async move {
             stop.cancelled().await;
@@ -72,7 +72,7 @@ pub trait Resource<T: Send + Sync + 'static>: Send + Sync + 'static {
     }
 }
 
-/// A resource of two closures.
+/// A resource from two closures.
 pub fn new_resource<T, U, UFut, D, DFut>(
     resource_type: &ResourceType<T>,
     upsert: U,
@@ -120,7 +120,7 @@ where
     }
 }
 
-/// A controller that makes the calls of a resource. What else is wanted of it can be added before it is built.
+/// A controller that makes the calls of a resource. It can be configured further before it is built.
 pub fn controller_of<T: Send + Sync + 'static>(resource: impl Resource<T>) -> ControllerBuilder<T> {
     let resource = Arc::new(resource);
     let background = Arc::clone(&resource);
@@ -144,10 +144,10 @@ pub fn controller_of<T: Send + Sync + 'static>(resource: impl Resource<T>) -> Co
         })
 }
 
-/// Runs the controller of a resource, for a test. It is not started again when it fails.
+/// Runs the controller of a resource, for a test. It is not restarted when it fails.
 ///
 /// # Panics
-/// Never: a resource makes no controller that cannot be built.
+/// Never: the controller of a resource can always be built.
 pub fn test_run<T: Send + Sync + 'static>(resource: impl Resource<T>, store: Arc<dyn Store>) -> Closer<T> {
     let stop = CancellationToken::new();
     let environment = Environment {
@@ -179,7 +179,7 @@ pub struct Closer<T> {
 }
 
 impl<T> Closer<T> {
-    /// How far the controller has come.
+    /// The status of the controller.
     pub fn status(&self) -> &Status<T> {
         &self.status
     }

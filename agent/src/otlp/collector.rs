@@ -1,4 +1,4 @@
-//! The way to the collector: OTLP by HTTP, in protobuf.
+//! The connection to the collector: OTLP over HTTP, in protobuf.
 
 use anyhow::Context;
 use hyper_rustls::HttpsConnectorBuilder;
@@ -11,8 +11,8 @@ use rustls::crypto::ring;
 use super::TIME_LIMIT;
 use crate::config::Config;
 
-/// What sends spans to the collector of the configuration. Headers and more the environment may say, as OpenTelemetry has
-/// it: `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES`.
+/// The exporter that sends spans to the configured collector. The environment may add headers and attributes, as defined by
+/// OpenTelemetry: `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES`.
 ///
 /// # Errors
 /// When the URL or the system's certificates cannot be used.
@@ -39,7 +39,7 @@ pub(super) fn exporter(config: &Config) -> anyhow::Result<SpanExporter> {
     Ok(exporter)
 }
 
-/// Who sends them, by OpenTelemetry's semantic conventions.
+/// The sender, in OpenTelemetry's semantic conventions.
 fn resource(config: &Config) -> Resource {
     Resource::builder()
         .with_attributes([

@@ -1,8 +1,8 @@
 //! A trace of each change, for an OpenTelemetry collector.
 //!
-//! Spans are made afterwards, of what the history notes anyway: the loop and the renderers do not know of them, and without
-//! a collector nothing of this runs. What the collector does not take is sent again; what the history forgets meanwhile is
-//! lost, and said to be.
+//! Spans are made afterwards, from the history: the loop and the renderers are not involved, and without a collector nothing of
+//! this runs. Traces that the collector refuses are sent again; events that the history drops meanwhile are lost, which is
+//! logged.
 
 mod collector;
 mod spans;
@@ -24,16 +24,16 @@ use crate::{
 };
 use spans::{Clock, spans};
 
-/// Between two looks at the history.
+/// The polling interval of the history.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// As many events are sent at a time.
+/// How many events are sent at a time.
 const EVENTS: usize = 256;
-/// How long the collector may take, with all that is tried again.
+/// The timeout of the collector, including retries.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// A renderer that takes longer is not waited for.
+/// A slower renderer is not waited for.
 const RENDERER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Starts to send traces, if the configuration names a collector. It ends with the loop.
+/// Starts to send traces, if the configuration has a collector. It ends with the loop.
 ///
 /// # Errors
 /// When the collector's URL or the system's certificates cannot be used.
@@ -47,12 +47,12 @@ pub(crate) fn start(config: &Config, requests: &mpsc::Sender<Request>) -> anyhow
     Ok(())
 }
 
-/// Follows the history, and sends what is new in it.
+/// Follows the history, and sends new events.
 struct Follower {
     exporter: SpanExporter,
     requests: mpsc::Sender<Request>,
     ids: RandomIdGenerator,
-    /// The first event that is not sent yet.
+    /// The first event that was not sent yet.
     next: u64,
     is_failing: bool,
 }
@@ -76,7 +76,7 @@ impl Follower {
         }
     }
 
-    /// The next events that are over. None when the loop has ended.
+    /// The next completed events. None when the loop has ended.
     async fn new_records(&self) -> Option<Vec<Record>> {
         let (reply, answer) = oneshot::channel();
         let query = HistoryQuery { from: Some(self.next), ..HistoryQuery::default() };
@@ -86,7 +86,7 @@ impl Follower {
         Some(records)
     }
 
-    /// False if the collector did not take them.
+    /// False if the collector refused them.
     async fn send(&mut self, records: &[Record]) -> bool {
         let (Some(first), Some(last)) = (records.first(), records.last()) else { return true };
         let clock = Clock::now();
@@ -112,7 +112,7 @@ impl Follower {
     }
 }
 
-/// Every renderer is done with it, or will not be soon.
+/// True if every renderer has finished with it, or will not soon.
 fn is_over(record: &Record) -> bool {
     let is_pending = record.renderers.values().any(|outcome| matches!(outcome, Outcome::Pending));
     !is_pending || record.since.elapsed() >= RENDERER_TIMEOUT

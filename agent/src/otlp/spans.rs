@@ -18,7 +18,7 @@ use opentelemetry_sdk::trace::{IdGenerator, SpanData, SpanEvents, SpanLinks};
 
 use crate::event_loop::{Outcome, Record};
 
-/// One moment, by both clocks.
+/// One moment, on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     pub(super) instant: Instant,
@@ -35,7 +35,7 @@ impl Clock {
     }
 }
 
-/// The spans of an event, the first of them the parent of the others; none if renderers had nothing to do.
+/// The spans of an event, the first of which is the parent of the others; none if renderers had nothing to do.
 pub(super) fn spans(record: &Record, ids: &impl IdGenerator, clock: Clock) -> Vec<SpanData> {
     if record.renderers.is_empty() {
         return Vec::new();
@@ -80,7 +80,7 @@ fn attributes(record: &Record) -> Vec<KeyValue> {
     attributes
 }
 
-/// The call of a renderer that had this outcome; none if it has not ended.
+/// The span of a renderer's call with this outcome; none if it has not ended.
 fn call(trace: &Trace, renderer: &str, outcome: &Outcome, id: SpanId, clock: Clock) -> Option<SpanData> {
     let (at, duration_ms) = match outcome {
         Outcome::Pending => return None,
@@ -115,7 +115,7 @@ fn call(trace: &Trace, renderer: &str, outcome: &Outcome, id: SpanId, clock: Clo
     Some(span)
 }
 
-/// What all spans of a trace have in common.
+/// The common part of all spans of a trace.
 struct Trace {
     id: TraceId,
     root: SpanId,

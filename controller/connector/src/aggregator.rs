@@ -1,7 +1,7 @@
-//! From one source service to the micro services it yields (flomesh's `Aggregator`).
+//! Turns a source service into micro services (flomesh's `Aggregator`).
 //!
-//! A service yields one of its own name. An instance with a tag `<prefix-tag>=x` or `<suffix-tag>=y` is also behind
-//! another one, `x-name-y`. A tag `gRPC.port=N` says that it speaks gRPC on a port besides its main one.
+//! A service yields one with its own name. An instance with a tag `<prefix-tag>=x` or `<suffix-tag>=y` also belongs to another
+//! one, `x-name-y`. A tag `gRPC.port=N` adds a gRPC port besides the main one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,39 +13,39 @@ use crate::{
     name,
 };
 
-/// flomesh's tag for a port on which gRPC is spoken.
+/// flomesh's tag for a gRPC port.
 const GRPC_PORT_TAG: &str = "gRPC.port";
 
 /// A port of a micro service: what clients connect to.
 pub type ServicePort = (Protocol, u16);
 
-/// Where instances listen for each port of their service.
+/// The instances' port for each port of their service.
 pub type TargetPorts = BTreeMap<ServicePort, u16>;
 
-/// A service that is to be stored (flomesh's `MicroSvcMeta`).
+/// A service to be stored (flomesh's `MicroSvcMeta`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MicroService {
-    /// The service of the registry that yields it.
+    /// The source service in the registry.
     pub source: String,
-    /// The ports, with what is spoken on them.
+    /// The ports, with their application protocols.
     pub ports: BTreeMap<ServicePort, AppProtocol>,
-    /// Addresses and whether they are ready, by where they listen. Flomesh gives every address every port; here an
-    /// address has the ports that its instances have.
+    /// Addresses and whether they are ready, by their ports. Flomesh gives every address every port; here an address has the
+    /// ports of its instances.
     pub endpoints: BTreeMap<TargetPorts, BTreeMap<IpAddr, bool>>,
-    /// Cluster addresses that are asked for.
+    /// Requested cluster addresses.
     pub cluster_ips: BTreeSet<IpAddr>,
     /// More annotations.
     pub annotations: BTreeMap<String, String>,
 }
 
 impl MicroService {
-    /// Every address, once.
+    /// Every address once.
     pub fn addresses(&self) -> BTreeSet<IpAddr> {
         self.endpoints.values().flat_map(BTreeMap::keys).copied().collect()
     }
 }
 
-/// What one registry's services become.
+/// Settings of one registry's services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Aggregator {
     /// Comes before every name.
@@ -56,20 +56,20 @@ pub struct Aggregator {
     pub prefix_tag: String,
     /// The name of the tag whose value comes after it; empty for none.
     pub suffix_tag: String,
-    /// Only instances with this tag count; empty for all.
+    /// Only instances with this tag are used; empty for all.
     pub tag: String,
-    /// The port that clients use, for services that do not say; none for the ports of the instances.
+    /// The port for clients, for services without one; none for the ports of the instances.
     pub service_port: Option<u16>,
-    /// What is spoken on the main ports of services that do not say.
+    /// The application protocol of main ports, for services without one.
     pub app_protocol: AppProtocol,
 }
 
 impl Aggregator {
-    /// The micro services that a source service yields, by the names under which they are to be stored. One without
-    /// instances yields its own name, with nothing behind it; one of whose instances none counts yields nothing.
+    /// The micro services of a source service, by their names in the store. A source without instances yields its own name,
+    /// without endpoints; one whose instances are all filtered out yields nothing.
     ///
     /// # Errors
-    /// When a name cannot be one of a stored service.
+    /// When a name is invalid for a stored service.
     pub fn aggregate(
         &self,
         source: &str,
@@ -122,14 +122,14 @@ impl Aggregator {
             let main = service.service_port.or(self.service_port).unwrap_or(instance.port);
             let grpc =
                 value(instance, GRPC_PORT_TAG).and_then(|port| port.parse().ok()).filter(|port| *port > 0);
-            // The main port comes last: it has its number even if that is also the gRPC port's.
+            // The main port comes last, so that its number wins over an equal gRPC port.
             let ports = grpc.map(|port| (port, port, AppProtocol::Grpc));
             let mut target_ports = TargetPorts::new();
             for (number, target, speaks) in ports.into_iter().chain([(main, instance.port, app_protocol)]) {
                 let port = (instance.protocol, number);
                 target_ports.insert(port, target);
                 let spoken = micro_service.ports.entry(port).or_insert(speaks);
-                // Where instances disagree, the same one has it whatever their order.
+                // If instances disagree, the result must not depend on their order.
                 *spoken = (*spoken).min(speaks);
             }
             let ready = micro_service.endpoints.entry(target_ports).or_default().entry(instance.address);
@@ -139,7 +139,7 @@ impl Aggregator {
     }
 }
 
-/// The value of a tag `name=value`; none if there is none, or it is empty. Of several the first one counts.
+/// The value of a tag `name=value`; none if it is missing or empty. The first of several counts.
 fn value<'a>(instance: &'a Instance, name: &str) -> Option<&'a str> {
     let values = instance.tags.iter().filter_map(|tag| tag.strip_prefix(name)?.strip_prefix('='));
     values.filter(|value| !value.is_empty() && !name.is_empty()).min()

@@ -1,4 +1,4 @@
-//! What a registry says: source services, and the instances behind them.
+//! The content of a registry: source services and their instances.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,31 +9,31 @@ use std::{
 
 use serde::Deserialize;
 
-/// Everything one registry says, by the names it uses. A service without a value is listed by the registry, but what is
-/// behind it is not known yet: whatever is stored of it stays as it is.
+/// Everything in a registry, by its names. A service without a value is listed, but its instances are unknown yet: its stored
+/// objects stay as they are.
 pub type Catalog = BTreeMap<String, Option<Arc<SourceService>>>;
 
 /// One service of a registry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceService {
-    /// All instances that are registered, the ones that are not ready too. A set: the order of answers means nothing.
+    /// All registered instances, including those that are not ready. A set, since the order of answers does not matter.
     pub instances: BTreeSet<Instance>,
-    /// The port that clients use; none for the ports of the instances.
+    /// The port for clients; none for the ports of the instances.
     pub service_port: Option<u16>,
-    /// What is spoken on the main port; none for what its registry is configured with.
+    /// The application protocol of the main port; none for the registry's default.
     pub app_protocol: Option<AppProtocol>,
-    /// Cluster addresses that are asked for, at most one per family.
+    /// Requested cluster addresses, at most one per family.
     pub cluster_ips: BTreeSet<IpAddr>,
     /// Annotations for the stored services, such as `contiv.io/balance`.
     pub annotations: BTreeMap<String, String>,
-    /// What is registered and cannot be used, with the reason: a line each.
+    /// Unusable registrations, with the reason: a line each.
     pub unusable: BTreeSet<String>,
 }
 
-/// One process that serves.
+/// One serving process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instance {
-    /// Where it is.
+    /// Its address.
     pub address: IpAddr,
     /// Its main port.
     pub port: u16,
@@ -41,12 +41,12 @@ pub struct Instance {
     pub protocol: Protocol,
     /// Whether it may get traffic.
     pub ready: bool,
-    /// What the registry says of it: `canary`, `gRPC.port=9090`, …
+    /// Its tags in the registry: `canary`, `gRPC.port=9090`, …
     pub tags: BTreeSet<String>,
 }
 
 impl Instance {
-    /// One that is ready, speaks TCP, and has no tags.
+    /// A ready instance with TCP and without tags.
     pub const fn new(address: IpAddr, port: u16) -> Self {
         Self { address, port, protocol: Protocol::Tcp, ready: true, tags: BTreeSet::new() }
     }
@@ -66,7 +66,7 @@ pub enum Protocol {
 }
 
 impl fmt::Display for Protocol {
-    /// As stored objects have it.
+    /// In the form of stored objects.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tcp => "TCP",
@@ -76,21 +76,21 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// What is spoken on a port (flomesh's `MicroSvcAppProtocol`, and neither of its two).
+/// The application protocol of a port (flomesh's `MicroSvcAppProtocol`, or neither of its two).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AppProtocol {
-    /// HTTP, as flomesh takes every main port to be.
+    /// HTTP, flomesh's default for every main port.
     #[default]
     Http,
     /// gRPC.
     Grpc,
-    /// Something else: nothing is said of it.
+    /// Another protocol, which is not stored.
     Other,
 }
 
 impl AppProtocol {
-    /// The value of `app_protocol`; empty if nothing is said.
+    /// The value of `app_protocol`; empty for [`AppProtocol::Other`].
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",

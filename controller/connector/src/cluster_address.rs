@@ -1,4 +1,4 @@
-//! Cluster addresses: from ranges that are configured, the same for a name as long as it is free.
+//! Allocates cluster addresses from configured ranges: always the same for a name while it is free.
 
 use std::{
     collections::BTreeSet,
@@ -7,7 +7,7 @@ use std::{
 
 use ipnetwork::IpNetwork;
 
-/// What is taken, and what there is to take.
+/// The ranges and the allocated addresses.
 #[derive(Debug, Clone)]
 pub struct AddressPool<'a> {
     ranges: &'a [IpNetwork],
@@ -15,7 +15,7 @@ pub struct AddressPool<'a> {
 }
 
 impl<'a> AddressPool<'a> {
-    /// Ranges, and the addresses of every service that is stored, whoever wrote it.
+    /// Ranges, and the addresses of every stored service of any writer.
     pub const fn new(ranges: &'a [IpNetwork], taken: BTreeSet<IpAddr>) -> Self {
         Self { ranges, taken }
     }
@@ -35,18 +35,17 @@ impl<'a> AddressPool<'a> {
         self.range(address.is_ipv4()).is_some()
     }
 
-    /// Takes this very address. False: somebody has it.
+    /// Takes exactly this address. False if it is taken.
     pub fn claim(&mut self, address: IpAddr) -> bool {
         self.taken.insert(address)
     }
 
-    /// Takes a free address of a family for a name: the one its name leads to, or the next free one after that. None if
-    /// the range has no address left.
+    /// Takes a free address of a family for a name: the one its hash leads to, or the next free one. None if the range is full.
     ///
-    /// So the same names get the same addresses in an empty store, whoever comes first, unless two names lead to one.
+    /// So in an empty store the same names get the same addresses, independent of their order, unless two hashes collide.
     pub fn take(&mut self, name: &str, is_ipv4: bool) -> Option<IpAddr> {
         let range = self.range(is_ipv4)?;
-        // Neither the first nor the last one: a network's own address and its broadcast.
+        // Neither the network's own address nor its broadcast address.
         let (first, last) = match range {
             IpNetwork::V4(range) => {
                 (u128::from(range.network().to_bits()) + 1, u128::from(range.broadcast().to_bits()) - 1)
@@ -55,7 +54,7 @@ impl<'a> AddressPool<'a> {
         };
         let size = last.checked_sub(first)?.checked_add(1)?;
         let start = u128::from(hash(name)) % size;
-        // No more than this many can be taken, so one of the next is free if the range is not full.
+        // At most so many are taken, so one of the next is free unless the range is full.
         let most = size.min(self.taken.len() as u128 + 1);
         let free = (0..most)
             .map(|step| to_address(first + (start + step) % size, is_ipv4))
@@ -69,10 +68,10 @@ impl<'a> AddressPool<'a> {
     }
 }
 
-/// Why no addresses can be taken from a range, if so.
+/// Checks that addresses can be taken from a range.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why not.
 pub fn check_range(range: IpNetwork) -> Result<(), String> {
     if range.ip() != range.network() {
         let network = range.network();
@@ -94,7 +93,7 @@ fn to_address(bits: u128, is_ipv4: bool) -> IpAddr {
     if is_ipv4 { Ipv4Addr::from_bits(bits as u32).into() } else { Ipv6Addr::from_bits(bits).into() }
 }
 
-/// FNV-1a, which will give the same in every version of this program.
+/// FNV-1a, which must give the same result in every version of this program.
 fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

@@ -1,4 +1,4 @@
-//! The connector as one controller: registries, sink and syncs together.
+//! Assembles the connector as one controller: registries, sink and syncs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,33 +22,33 @@ use crate::{
 /// `K8SQuietPeriod` and `K8SMaxPeriod`.
 pub const DEBOUNCE: Debounce = Debounce { quiet: Duration::from_secs(1), longest: Duration::from_secs(5) };
 
-/// No back-off of a sync that fails is longer.
+/// The maximum back-off of a failing sync.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
-/// What a connector is made of.
+/// The parts of a connector.
 #[derive(Debug)]
 pub struct Parts {
-    /// Where services go.
+    /// The target of services.
     pub target: Target,
-    /// Whether to write nothing as long as the store has no namespace of that name.
+    /// Whether to wait until the store has the namespace.
     pub wait_for_namespace: bool,
-    /// The registries with what their services become, in the order in which they get a name that several want.
+    /// The registries with their settings, in the order in which they get a name that several want.
     pub registries: Vec<(NamedRegistry, Aggregator)>,
-    /// Where it counts.
+    /// The connector's metrics.
     pub metrics: ConnectorMetrics,
 }
 
-/// A controller that brings services of other registries into the store. It runs as a singleton: registries are followed
-/// by the process that writes, and by no other.
+/// A controller that brings services of other registries into the store. It is a singleton: only the process that writes
+/// follows the registries.
 ///
 /// # Errors
-/// When the namespace is no legal name.
+/// When the namespace is invalid.
 pub fn controller(parts: Parts) -> Result<Controller<Namespace>, BoxError> {
     let (sink, requests) = Sink::new();
     with_sink(parts, &sink, requests)
 }
 
-/// The same with a sink that others fill too.
+/// The same with a sink that has other writers too.
 ///
 /// # Errors
 /// As [`controller`].
@@ -81,7 +81,7 @@ pub fn with_sink(
         .collect();
     let built = Controller::for_type(&namespace_type(&namespace))
         .named("connector")
-        // Everything is one sync, which goes by the key of the namespace it is of.
+        // Every event causes a sync of everything, under the key of its namespace.
         .with_watch(&services, to(&namespace))
         .with_watch(&endpoints, to(&namespace))
         .with_custom_watch(requests, {
@@ -93,7 +93,7 @@ pub fn with_sink(
         .with_backoff(Duration::from_millis(5), LONGEST_BACKOFF)
         .on_start({
             let sink = sink.clone();
-            // Another process may have been at it since: what was said to this one then is too old.
+            // Another process may have written since: the previous content of the sink is too old.
             move || sink.forget()
         })
         .with_background(move |context: Context<Namespace>| {

@@ -13,7 +13,7 @@ use std::{
 const V4: &str = "flomesh.io/cloud-endpoint-addr-";
 const V6: &str = "flomesh.io/cloud-endpoint-addr6-";
 
-/// The name of the annotation of one address.
+/// The name of an address's annotation.
 pub fn name(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => format!("{V4}{}", address.to_bits()),
@@ -21,7 +21,7 @@ pub fn name(address: IpAddr) -> String {
     }
 }
 
-/// The address that an annotation of this name is for; none if it is for none.
+/// The address in an annotation's name; none for other annotations.
 pub fn address(name: &str) -> Option<IpAddr> {
     if let Some(number) = name.strip_prefix(V4) {
         return number.parse().ok().map(Ipv4Addr::from_bits).map(IpAddr::V4);

@@ -1,4 +1,4 @@
-//! What can be seen of the connector.
+//! The connector's metrics.
 
 use std::collections::BTreeMap;
 
@@ -22,16 +22,16 @@ pub struct ConnectorMetrics {
     writes: Family<OperationLabel, Counter>,
 }
 
-/// How one registry is.
+/// The figures of one registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegistryFigures {
-    /// Whether it answered when it was last asked.
+    /// Whether the last query was answered.
     pub is_up: bool,
     /// Its services in the store.
     pub services: i64,
     /// Ready addresses behind them.
     pub endpoints: i64,
-    /// Services that are not stored, or not as it wants them, and instances that cannot be used.
+    /// Services that are not stored, or differ from the registry, and unusable instances.
     pub problems: i64,
 }
 
@@ -46,7 +46,7 @@ struct OperationLabel {
 }
 
 impl ConnectorMetrics {
-    /// Makes them and registers them, in a registry that puts `contiv_` before every name.
+    /// Creates and registers them, in a registry that prefixes every name with `contiv_`.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         metrics.describe(registry);
@@ -88,7 +88,7 @@ impl ConnectorMetrics {
         registry.register("connector_writes", "Objects written", self.writes.clone());
     }
 
-    /// How one registry is.
+    /// The figures of one registry.
     pub fn of(&self, registry: &str) -> RegistryFigures {
         let label = label(registry);
         let get = |family: &Family<RegistryLabel, Gauge>| family.get_or_create(&label).get();
@@ -100,13 +100,13 @@ impl ConnectorMetrics {
         }
     }
 
-    /// Counts an answer, and says whether the one before was none.
+    /// Counts an answer. True if the previous query failed.
     pub(crate) fn registry_up(&self, registry: &str) -> bool {
         self.answers.get_or_create(&label(registry)).inc();
         self.up.get_or_create(&label(registry)).set(1) != 1
     }
 
-    /// Counts a failure, and says whether it is the first since an answer, or the very first.
+    /// Counts a failure. True if it is the first since an answer, or the very first.
     pub(crate) fn registry_failed(&self, registry: &str) -> bool {
         let is_first = self.failures.get_or_create(&label(registry)).inc() == 0;
         self.up.get_or_create(&label(registry)).set(0) == 1 || is_first

@@ -1,12 +1,12 @@
-//! Names of source services as names of stored services.
+//! Converts names of source services to names of stored services.
 
-/// The longest name of a service: that of a DNS label.
+/// The maximum length of a service name: that of a DNS label.
 const MAX_NAME_LENGTH: usize = 63;
 
-/// The name in lower case (flomesh), with `-` for what other registries separate words with.
+/// The name in lower case (flomesh), with `-` for separators of other registries.
 ///
 /// # Errors
-/// When it holds anything else that no name of a service may hold (RFC 1123), or is too long.
+/// When it contains other characters that a service name may not have (RFC 1123), or is too long.
 pub fn legal(name: &str) -> Result<String, String> {
     let legal: String = name
         .chars()
@@ -19,7 +19,7 @@ pub fn legal(name: &str) -> Result<String, String> {
     Ok(legal)
 }
 
-/// Whether this is the name of a service, a namespace or a registry.
+/// Validates the name of a service, a namespace or a registry.
 ///
 /// # Errors
 /// What is wrong with it.

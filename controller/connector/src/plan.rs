@@ -33,61 +33,61 @@ use crate::{
 };
 use wanted::DesiredServices;
 
-/// One registry, in the order of the configuration: of two that have a name, the first has it.
+/// One registry, in the order of the configuration: the first one gets a name that several want.
 #[derive(Debug, Clone, Copy)]
 pub struct RegistryState<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What its services become.
+    /// The settings of its services.
     pub aggregator: &'a Aggregator,
-    /// All it says; none as long as it has not answered.
+    /// Its content; none until it has answered.
     pub catalog: Option<&'a Catalog>,
 }
 
-/// Where services go.
+/// The target of services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// Their namespace.
     pub namespace: String,
-    /// Where their cluster addresses come from, at most one per family. Without any, services are headless.
+    /// The ranges of their cluster addresses, at most one per family. Without any, services are headless.
     pub cluster_ip_ranges: Vec<IpNetwork>,
 }
 
 /// One write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// Of an object of this connector.
+    /// Deletes an object of this connector.
     Delete(Key),
-    /// Of an object of this connector: this is what it should be.
+    /// Replaces an object of this connector.
     Update(Object),
-    /// Of an object that is not there.
+    /// Creates an object.
     Create(Object),
 }
 
-/// Why a service is not stored, or not as its registry wants it.
+/// Why a service is not stored, or differs from its registry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     /// The registry's name.
     pub registry: String,
-    /// The service: as it is stored if it has got that far, else as the registry calls it.
+    /// The service: its stored name if it has one, else its name in the registry.
     pub service: String,
     /// What is wrong, and what to do.
     pub reason: String,
 }
 
-/// How much one registry has in the store when the plan is done.
+/// The size of one registry in the store after the plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Size {
     /// Services.
     pub services: usize,
-    /// Addresses behind them.
+    /// Addresses of their endpoints.
     pub endpoints: usize,
 }
 
 /// What is to be done.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
-    /// In the order in which they are to be made.
+    /// In the order in which they must be made.
     pub changes: Vec<Change>,
     /// Sorted.
     pub problems: Vec<Problem>,
@@ -95,7 +95,7 @@ pub struct Plan {
     pub sizes: BTreeMap<String, Size>,
 }
 
-/// What makes the store as the registries say.
+/// Plans the changes that make the store match the registries.
 pub fn plan(registries: &[RegistryState<'_>], stored: &Stored<'_>, target: &Target) -> Plan {
     let mut taken: BTreeSet<IpAddr> =
         stored.foreign_addresses.keys().chain(stored.holders.keys()).copied().collect();
@@ -137,11 +137,11 @@ struct Planning<'a> {
 }
 
 impl Planning<'_> {
-    /// A service of this connector that is stored.
+    /// Handles a stored service of this connector.
     fn stored_service(&mut self, id: &Id, stored: &Service, wanted: &mut DesiredServices<'_>) {
         let (registry, source) = build::origin(stored);
         if wanted.is_unknown(registry, source) {
-            // Whoever else wants the name gets it when it is known that this one does not.
+            // Another registry may get the name once it is known that this one no longer has it.
             wanted.services.remove(id);
             return self.count(registry, self.stored.endpoints.get(id).copied());
         }
@@ -175,7 +175,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Writes what has changed of a stored service, and returns what is wrong with its addresses.
+    /// Updates a stored service if it has changed, and returns the problems of its addresses.
     fn update(
         &mut self,
         id: &Id,
@@ -204,19 +204,19 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// Endpoints of this connector whose service is not, or is gone.
+    /// Handles endpoints of this connector without a service of it.
     fn stray_endpoints(&mut self, id: &Id, endpoints: &Endpoints, wanted: &DesiredServices<'_>) {
         if self.stored.services.contains_key(id) || self.created.contains(id) {
             return;
         }
         let registry = build::registry(&endpoints.labels);
-        // Behind a foreign service they would be its backends.
+        // Behind a foreign service they would become its backends.
         if self.stored.foreign_services.contains(id) || !wanted.is_any_unknown(registry) {
             self.delete::<Endpoints>(id);
         }
     }
 
-    /// Writes what differs from what is stored.
+    /// Writes the differences to the stored objects.
     fn write(&mut self, id: &Id, service: Service, endpoints: Endpoints, registry: &str) {
         self.count(registry, Some(&endpoints));
         let (old_service, old_endpoints) = (self.stored.services.get(id), self.stored.endpoints.get(id));
@@ -240,9 +240,9 @@ impl Planning<'_> {
         }
     }
 
-    /// The cluster addresses of a service: those that are asked for, else those it has, else free ones. Of the families of
-    /// its endpoints, and of those it has already. A stored service that asks for one it cannot get keeps what it has, and the
-    /// reason is returned beside.
+    /// The cluster addresses of a service: requested ones, else its current ones, else free ones. In the families of its
+    /// endpoints, and of its current addresses. If a requested address is taken, a stored service keeps its current ones, and
+    /// the reason is returned too.
     fn cluster_addresses(
         &mut self,
         id: &Id,
@@ -268,7 +268,7 @@ impl Planning<'_> {
                 }
                 conflicts.push(reason);
             }
-            // What was asked for before may be outside of the ranges.
+            // A previously requested address may be outside of the ranges.
             let may_stay = |held: &&IpAddr| asked.is_some() || self.pool.contains(**held);
             if let Some(held) = held.iter().filter(of_family).find(may_stay) {
                 addresses.push(*held);
@@ -285,7 +285,7 @@ impl Planning<'_> {
         Ok((addresses, conflicts))
     }
 
-    /// The cluster addresses that a stored service was given, without those that belong to another one of this connector.
+    /// The cluster addresses of a stored service, without those that belong to another one of this connector.
     fn held(&self, id: &Id, stored: &Service) -> BTreeSet<IpAddr> {
         let given = stored::cluster_addresses(stored).into_iter();
         given
@@ -293,8 +293,7 @@ impl Planning<'_> {
             .collect()
     }
 
-    /// The cluster addresses of a stored service that has nothing behind it: those it has, and others for those that belong
-    /// to another service.
+    /// The cluster addresses of a stored service without endpoints: its own, with replacements for those of another service.
     fn kept_addresses(&mut self, id: &Id, stored: &Service) -> Vec<IpAddr> {
         let held = self.held(id, stored);
         let given = stored::cluster_addresses(stored).into_iter();
@@ -308,7 +307,7 @@ impl Planning<'_> {
             .collect()
     }
 
-    /// Which of these addresses of a stored service a foreign service has too.
+    /// The addresses of a stored service that a foreign service has too.
     fn shared_with_foreign(&self, addresses: &[IpAddr]) -> Vec<String> {
         let shared = addresses.iter().filter_map(|address| {
             let (namespace, name) = self.stored.foreign_addresses.get(address)?;
@@ -336,10 +335,10 @@ fn foreign(what: &str) -> String {
 }
 
 impl Change {
-    /// The key that is written.
+    /// The key of the change.
     ///
     /// # Errors
-    /// When the object has no legal key.
+    /// When the object has no valid key.
     pub fn key(&self) -> Result<Key, contiv_proto::KeyError> {
         match self {
             Self::Delete(key) => Ok(key.clone()),

@@ -1,7 +1,7 @@
-//! Registries: where services come from.
+//! Registries: the sources of services.
 //!
-//! A registry follows its source and publishes what that says. It never says that something is gone because it could
-//! not be asked: then it fails, what it said before stays, and it is followed again after a while.
+//! A registry follows its source and publishes its content. A failed query never means that something was deleted: then the
+//! registry fails, its published content stays, and it is followed again after a pause.
 
 pub mod consul;
 pub mod dns;
@@ -26,9 +26,9 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{place}: {reason}")]
 pub struct RegistryError {
-    /// The file, URL or name that was asked.
+    /// The queried file, URL or name.
     pub place: String,
-    /// What went wrong, and what to do if something can be done.
+    /// What went wrong, and what to do about it.
     pub reason: String,
 }
 
@@ -42,8 +42,8 @@ impl RegistryError {
 
 /// A source of services.
 pub trait Registry: Send + Sync + 'static {
-    /// Follows it, and publishes all it says, until that fails. It is called again later, and may be dropped at any await.
-    /// Addresses of instances must be such as [`address`] gives.
+    /// Follows it, and publishes its content, until that fails. It is called again later, and may be dropped at any await.
+    /// Addresses of instances must come from [`address`].
     fn follow<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError>;
 }
 
@@ -62,7 +62,7 @@ impl std::fmt::Debug for NamedRegistry {
     }
 }
 
-/// Takes what one registry says to the sink.
+/// Passes one registry's content to the sink.
 #[derive(Debug, Clone)]
 pub struct Publisher {
     registry: String,
@@ -76,39 +76,39 @@ impl Publisher {
         Self { registry: registry.to_owned(), sink, metrics }
     }
 
-    /// This is all that the registry says. A service without a value keeps the one it was published with before.
+    /// Publishes the complete content of the registry. A service without a value keeps its previous one.
     pub fn publish(&self, catalog: Catalog) {
         self.announce(catalog);
         self.succeeded();
     }
 
-    /// These are the services of a registry that was not asked yet. One without a value keeps the one it had.
+    /// Publishes the services of a registry that was not queried yet. One without a value keeps its previous one.
     pub fn announce(&self, mut catalog: Catalog) {
         self.sink.keep_known(&self.registry, &mut catalog);
         self.sink.set_services(&self.registry, catalog);
     }
 
-    /// This is what is behind one of the services that were published.
+    /// Publishes the instances of one published service.
     pub fn publish_service(&self, name: &str, service: SourceService) {
         self.sink.set_service(&self.registry, name, service);
         self.succeeded();
     }
 
-    /// The registry said what it said before.
+    /// The registry answered with unchanged content.
     pub fn succeeded(&self) {
         if self.metrics.registry_up(&self.registry) {
             info!(registry = self.registry, "the registry answers");
         }
     }
 
-    /// Something could not be asked. What was published stays.
+    /// A query failed. The published content stays.
     pub fn failed(&self, error: &RegistryError) {
         if self.metrics.registry_failed(&self.registry) {
             warn!(registry = self.registry, %error, "the registry fails; what it said before stays");
         }
     }
 
-    /// Something of a registry that answers otherwise could not be asked. What was published of it stays.
+    /// A query of a registry that answers others failed. The published content of it stays.
     pub fn partly_failed(&self, error: &RegistryError) {
         self.metrics.partly_failed(&self.registry);
         warn!(registry = self.registry, %error, "the registry does not say all; what it said of that before stays");
@@ -120,7 +120,7 @@ impl Publisher {
     }
 }
 
-/// Between two attempts to ask a registry that failed.
+/// The pauses between two attempts to query a failed registry.
 pub(crate) const fn backoff() -> Backoff {
     Backoff::new(Duration::from_millis(500), Duration::from_secs(30))
 }
@@ -140,11 +140,11 @@ pub(crate) async fn follow(registry: NamedRegistry, publisher: Publisher) {
     }
 }
 
-/// An address to which another host can send (Kubernetes' `ValidateNonSpecialIP`), which agents ask of endpoints. An IPv4
-/// address in IPv6 form becomes the IPv4 address that it is.
+/// An address that other hosts can send to (Kubernetes' `ValidateNonSpecialIP`), as agents require for endpoints. An
+/// IPv4-mapped IPv6 address becomes the IPv4 address.
 ///
 /// # Errors
-/// What else it is.
+/// What is wrong with it.
 pub fn address(text: &str) -> Result<IpAddr, String> {
     let address = text.parse::<IpAddr>().map(|address| address.to_canonical());
     let address = address.map_err(|_| format!("{text:?} is not an IP address"))?;

@@ -1,4 +1,4 @@
-//! Takes in what registries say, and brings the store to it (flomesh's `Sink`).
+//! Collects the content of registries, and syncs the store with it (flomesh's `Sink`).
 
 mod sync;
 
@@ -9,10 +9,9 @@ use tokio::sync::{mpsc, watch};
 use crate::catalog::{Catalog, SourceService};
 pub(crate) use sync::StoreSync;
 
-/// What every registry said last. Cheap to clone; clones are the same sink.
+/// The last content of every registry. Cheap to clone; clones share it.
 ///
-/// Each change asks for a sync. Many in a short time are one, and none is lost: the request is one slot that is filled or
-/// not.
+/// Each change requests a sync. Several requests are merged, and none is lost: the request is a single slot.
 #[derive(Debug, Clone)]
 pub struct Sink {
     catalogs: watch::Sender<BTreeMap<String, Catalog>>,
@@ -20,13 +19,13 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink into which nobody has said anything, and its requests for a sync.
+    /// An empty sink, and its requests for a sync.
     pub fn new() -> (Self, mpsc::Receiver<()>) {
         let (trigger, requests) = mpsc::channel(1);
         (Self { catalogs: watch::Sender::default(), trigger }, requests)
     }
 
-    /// This is all that a registry says (flomesh's `SetServices`). What it said before and does not say now is to go.
+    /// Sets the complete content of a registry (flomesh's `SetServices`). Services missing in it will be deleted.
     pub fn set_services(&self, registry: &str, catalog: Catalog) {
         self.modify(|catalogs| match catalogs.get_mut(registry) {
             Some(before) if *before == catalog => false,
@@ -41,7 +40,7 @@ impl Sink {
         });
     }
 
-    /// This is what is behind one service of a registry. If the registry does not list it any more, nothing.
+    /// Sets the instances of one service of a registry. Ignored if the registry no longer lists it.
     pub fn set_service(&self, registry: &str, name: &str, service: SourceService) {
         self.modify(|catalogs| {
             let listed = catalogs.get_mut(registry).and_then(|catalog| catalog.get_mut(name));
@@ -53,19 +52,19 @@ impl Sink {
         });
     }
 
-    /// Nobody has said anything: what was said is too old.
+    /// Forgets all content, because it is too old.
     pub fn forget(&self) {
         self.catalogs.send_replace(BTreeMap::new());
         self.request_sync();
     }
 
-    /// Asks for a sync.
+    /// Requests a sync.
     pub fn request_sync(&self) {
-        // Full means that a request waits already.
+        // If it is full, a request is pending already.
         let _ = self.trigger.try_send(());
     }
 
-    /// Gives services without a value the one they had.
+    /// Gives services without a value their previous one.
     pub(crate) fn keep_known(&self, registry: &str, catalog: &mut Catalog) {
         let catalogs = self.catalogs.borrow();
         let Some(before) = catalogs.get(registry) else { return };
@@ -74,7 +73,7 @@ impl Sink {
         }
     }
 
-    /// Looks at what was said, which cannot change meanwhile.
+    /// Reads the content, which cannot change meanwhile.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&BTreeMap<String, Catalog>) -> T) -> T {
         look(&self.catalogs.borrow())
     }

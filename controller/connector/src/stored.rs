@@ -1,4 +1,4 @@
-//! What the store holds: services and endpoints of this connector, and what is foreign.
+//! The content of the store: services and endpoints of this connector, and foreign ones.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,23 +13,23 @@ use contiv_proto::{
     wire::Wire,
 };
 
-/// The label by which services and endpoints are this connector's. Its value is the registry's name. What does not carry
-/// it is foreign, and is never written or deleted.
+/// The label of this connector's services and endpoints. Its value is the registry's name. Objects without it are foreign, and
+/// are never written or deleted.
 pub const REGISTRY_LABEL: &str = "contiv.io/registry";
 
-/// The annotation with the cluster addresses that a service of this connector has, separated by commas. What is edited in the
-/// service itself is restored from it.
+/// The annotation with the cluster addresses of a service of this connector, separated by commas. Changes of the service itself
+/// are undone from it.
 pub const CLUSTER_IPS_ANNOTATION: &str = "contiv.io/cluster-ips";
 
 /// Namespace and name.
 pub type Id = (Arc<str>, Arc<str>);
 
-/// A stored object as the connector needs it.
+/// A stored object, as far as the connector uses it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ownership<T> {
-    /// It carries the label.
+    /// It has the label.
     Owned(T),
-    /// It does not. Only the addresses it uses are kept.
+    /// It does not have it. Only its addresses are kept.
     Foreign(BTreeSet<IpAddr>),
 }
 
@@ -59,7 +59,7 @@ pub fn endpoints() -> ResourceType<Ownership<Endpoints>> {
     })
 }
 
-/// Reads a value; what it leaves out of its identity is in its key.
+/// Decodes a value; missing parts of its identity are taken from its key.
 fn decode<M: Wire>(path: &str, value: &[u8]) -> Result<M, contiv_controller::BoxError> {
     let key = Key::parse(path)?.ok_or_else(|| format!("{path} is no key of an object"))?;
     let mut message: M = contiv_proto::value::decode(value)?;
@@ -67,7 +67,7 @@ fn decode<M: Wire>(path: &str, value: &[u8]) -> Result<M, contiv_controller::Box
     Ok(message)
 }
 
-/// Every address on which a service is reached.
+/// Every address of a service.
 pub fn addresses(service: &Service) -> BTreeSet<IpAddr> {
     let ingress = service.load_balancer_ingress.iter().map(|ingress| &ingress.ip);
     let texts = [&service.cluster_ip, &service.loadbalancer_ip].into_iter();
@@ -75,8 +75,8 @@ pub fn addresses(service: &Service) -> BTreeSet<IpAddr> {
     texts.chain(ingress).filter_map(|text| text.parse().ok()).collect()
 }
 
-/// The cluster addresses that a service of this connector was given: those of the annotation; where an earlier version
-/// wrote none, those it has.
+/// The cluster addresses assigned to a service of this connector: those of the annotation; if an earlier version wrote none,
+/// its current ones.
 pub fn cluster_addresses(service: &Service) -> BTreeSet<IpAddr> {
     let annotation = service.annotations.get(CLUSTER_IPS_ANNOTATION);
     let given = annotation.and_then(|list| list.split(',').map(|ip| ip.parse().ok()).collect());
@@ -91,21 +91,21 @@ pub fn cluster_addresses(service: &Service) -> BTreeSet<IpAddr> {
 pub struct Stored<'a> {
     /// Services of this connector.
     pub services: BTreeMap<Id, &'a Service>,
-    /// Their cluster addresses: the revision at which the oldest service with the address came to be, and that service.
+    /// Their cluster addresses: the creation revision of the oldest service with the address, and that service.
     pub holders: BTreeMap<IpAddr, (i64, Id)>,
     /// Endpoints of this connector.
     pub endpoints: BTreeMap<Id, &'a Endpoints>,
-    /// Services that are not, and those that cannot be read.
+    /// Foreign services, and unreadable ones.
     pub foreign_services: BTreeSet<Id>,
-    /// Endpoints that are not, and those that cannot be read.
+    /// Foreign endpoints, and unreadable ones.
     pub foreign_endpoints: BTreeSet<Id>,
     /// The addresses of foreign services, each with one of those that have it.
     pub foreign_addresses: BTreeMap<IpAddr, Id>,
 }
 
 impl<'a> Stored<'a> {
-    /// Sorts what two caches hold. `unreadable` are the full keys of what is there but cannot be read now; nothing can be
-    /// said of it, so it counts as foreign whatever it was.
+    /// Classifies the objects of two caches. `unreadable` are the full keys of unreadable objects; they count as foreign,
+    /// whatever they were.
     pub fn new(
         services: &'a [Arc<Object<Ownership<Service>>>],
         endpoints: &'a [Arc<Object<Ownership<Endpoints>>>],
@@ -115,7 +115,7 @@ impl<'a> Stored<'a> {
         for service in services {
             let Some(id) = id(&service.key) else { continue };
             match &service.value {
-                // What it had when it was last read is as good as taken.
+                // The addresses it had when it was last read count as taken.
                 Ownership::Owned(message) if unreadable.contains(&service.key) => {
                     let taken = addresses(message).into_iter().chain(cluster_addresses(message));
                     stored.foreign_addresses.extend(taken.map(|address| (address, id.clone())));
@@ -146,7 +146,7 @@ impl<'a> Stored<'a> {
         stored
     }
 
-    /// Adds a service of this connector that came to be at this revision.
+    /// Adds a service of this connector, created at this revision.
     pub fn insert_service(&mut self, id: Id, service: &'a Service, create_revision: i64) {
         for address in cluster_addresses(service) {
             let this = || (create_revision, id.clone());

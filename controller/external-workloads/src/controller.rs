@@ -18,23 +18,23 @@ use crate::{
 /// Its name, in logs and as the label `name` of its work queue's metrics.
 pub const NAME: &str = "external-workloads";
 
-/// How often a service that fails is tried again before it is dropped until something changes or the next resync.
+/// How often a failing service is retried before it is dropped until the next change or resync.
 const RETRY_BUDGET: u32 = 15;
-/// What all services together may use of that.
+/// The limit for retries of all services together.
 const RETRY_BUCKET: TokenBucket = TokenBucket { per_second: 10.0, burst: 100 };
-/// Each service is looked at again though nothing has changed.
+/// How often each service is reconciled without a change.
 const RESYNC: Duration = Duration::from_secs(10 * 60);
-/// Services that are worked on at once. Most of the time goes into waiting for the store, which writes to its disk for many at
+/// How many services are reconciled concurrently. Most of the time is spent waiting for the store, which can write many at
 /// once.
 const CONCURRENCY: usize = 32;
 
-/// Makes the endpoint slices of all services that select external workloads, while the lease is held.
+/// Maintains the endpoint slices of all services that select external workloads, while the lease is held.
 ///
-/// Register it with a [`Manager`](contiv_controller::Manager) whose lease comes from an election: then every write is
-/// fenced, and says in which term it was made.
+/// Register it with a [`Manager`](contiv_controller::Manager) whose lease comes from an election: then every write is fenced,
+/// and names its term.
 ///
 /// # Errors
-/// Never: what is built here fits together.
+/// Never: this configuration is valid.
 pub fn controller() -> Result<Controller<Service>, BuildError> {
     let (services, workloads, slices) = (services(), workloads(), slices());
     let tracker = Arc::new(Tracker::default());
@@ -51,7 +51,7 @@ pub fn controller() -> Result<Controller<Service>, BuildError> {
         .with_index(&workloads, workload_labels())
         .with_watch_of(&slices, move |event| is_news(&news, event), to_service())
         .with_index(&slices, slice_service())
-        // What was written in a former term tells nothing: others have written since.
+        // Writes of an earlier term are outdated: other instances have written since.
         .on_start(move || tracker.clear())
         .with_retry_budget(RETRY_BUDGET)
         .with_retry_bucket(RETRY_BUCKET)

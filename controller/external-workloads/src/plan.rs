@@ -1,8 +1,8 @@
-//! From one service, its workloads and its slices to the fewest writes that make the slices right.
+//! Plans the fewest writes that make the slices of a service right.
 //!
-//! Pure and deterministic: whatever the order of the input, the output is the same. As linkerd's reconciler, which has it
-//! from Kubernetes: endpoints stay where they are, slices that are written anyway are filled up first, and nothing is ever
-//! moved from one slice to another to balance them.
+//! Pure and deterministic: the order of the input does not matter. As in linkerd's reconciler, which follows Kubernetes:
+//! endpoints stay where they are, slices that are written anyway are filled first, and endpoints never move between slices for
+//! balance.
 
 mod desired;
 mod names;
@@ -31,26 +31,26 @@ use ports::Ports;
 /// One slice to write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SliceWrite {
-    /// A slice that is not there.
+    /// Creates a slice.
     Create(EndpointSlice),
-    /// A slice that is there, by its name, and becomes this.
+    /// Replaces a slice.
     Update(EndpointSlice),
-    /// The name of a slice that goes.
+    /// Deletes the slice with this name.
     Delete(String),
 }
 
-/// What a plan is made of. Everything is of the service's namespace.
+/// The input of a plan. Everything is in the service's namespace.
 #[derive(Clone, Copy)]
 pub struct Input<'a> {
     /// The service.
     pub service: &'a Service,
-    /// The workloads that it selects.
+    /// The selected workloads.
     pub workloads: &'a [&'a Workload],
-    /// The slices of the service that this controller manages.
+    /// The slices of the service managed by this controller.
     pub slices: &'a [&'a EndpointSlice],
-    /// Names of workloads that are there, and of which nobody can say how they are. Their endpoints stay as they are.
+    /// Names of workloads that exist but cannot be read. Their endpoints stay as they are.
     pub unreadable: &'a BTreeSet<String>,
-    /// Whether some slice has a name already.
+    /// Whether any slice has this name already.
     pub is_taken: &'a dyn Fn(&str) -> bool,
 }
 
@@ -65,8 +65,8 @@ impl std::fmt::Debug for Input<'_> {
     }
 }
 
-/// The writes that make the slices of a service right: those that create, then those that update, then those that delete.
-/// No slice is written twice. None if nothing has to change.
+/// The writes that make the slices of a service right: creations, then updates, then deletions. No slice is written twice.
+/// Empty if nothing has to change.
 pub fn plan(input: &Input<'_>) -> Vec<SliceWrite> {
     if !input.service.is_ours() {
         return Vec::new();
@@ -102,7 +102,7 @@ pub fn plan(input: &Input<'_>) -> Vec<SliceWrite> {
         let new = pack(endpoints, &[], &slice_labels, &input.service.name).new;
         creates.extend(new.into_iter().map(|endpoints| (family, ports.clone(), endpoints)));
     }
-    // What goes can become what comes, of the same family.
+    // A slice to delete can become one to create, in the same family.
     let mut unpaired = Vec::new();
     for (family, ports, endpoints) in creates {
         match surplus.iter().position(|(of, _)| *of == family) {

@@ -1,4 +1,4 @@
-//! One run for one service: wait until its own last writes are seen, plan, and commit.
+//! One run for one service: wait until the last writes are visible, plan, and commit.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -36,7 +36,7 @@ impl SliceReconciler {
         let service = context.cache().get(&key);
         let batch = match &service {
             Some(service) => self.plan(&context, service)?,
-            // Nobody collects the garbage of a service that is gone.
+            // Slices of deleted services are not garbage-collected by the store.
             None => self.delete_all(&context, &key)?,
         };
         if !batch.writes.is_empty() {
@@ -65,7 +65,7 @@ impl SliceReconciler {
         let present = view.by_index(SERVICE, &service.key)?;
         let slices: Vec<&EndpointSlice> = present.iter().filter_map(|slice| slice.ours()).collect();
         let key_of = |name: &str| slice_key(&service.namespace, name);
-        // One that cannot be read has its name too.
+        // An unreadable slice has its name too.
         let is_taken = |name: &str| {
             key_of(name).is_ok_and(|key| view.get(&key).is_some() || view.problem(&key).is_some())
         };
@@ -124,7 +124,7 @@ fn name_within(key: &str, namespace: &str) -> Option<String> {
     (key.namespace() == namespace).then(|| key.name().to_owned())
 }
 
-/// The value of a slice that is written in this term.
+/// Encodes a slice, with its term.
 fn encode(mut slice: EndpointSlice, term: Option<i64>) -> Result<Vec<u8>, BoxError> {
     if let Some(term) = term {
         slice.annotations.insert(TERM_ANNOTATION.to_owned(), term.to_string());

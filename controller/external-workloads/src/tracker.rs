@@ -1,5 +1,5 @@
-//! What was written to the slices of each service: the view of a cache that has not seen it yet is too old to plan from.
-//! Kubernetes' `EndpointSliceTracker`, with the store's revisions in the place of generations.
+//! Tracks the writes to the slices of each service: a cache that does not show them yet is too old for planning. Kubernetes'
+//! `EndpointSliceTracker`, with the store's revisions instead of generations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,11 +12,10 @@ use tokio::time::timeout;
 
 use crate::slice::StoredSlice;
 
-/// How long a run waits for the cache to catch up, before it is tried again later. It is never that far behind, unless the
-/// store cannot be followed.
+/// How long a run waits for the cache to catch up, before it is retried later. Normally it is never that far behind.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// By service, what its last commit was. A lock, held for one operation on a map.
+/// The last commit of each service. A lock, held for one operation on a map.
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
     commits: Mutex<BTreeMap<Key, Commit>>,
@@ -29,25 +28,25 @@ struct Commit {
 }
 
 impl Tracker {
-    /// Forgets everything: somebody else may have written since.
+    /// Forgets everything: other instances may have written since.
     pub(crate) fn clear(&self) {
         self.commits.lock().clear();
     }
 
-    /// The slices of a service were written at this revision, and these of them deleted.
+    /// Records a commit of a service's slices, some of which were deleted.
     pub(crate) fn committed(&self, service: &Key, revision: i64, deleted: BTreeSet<Key>) {
         self.commits.lock().insert(Key::clone(service), Commit { revision, deleted });
     }
 
-    /// Nothing will be written for this service any more.
+    /// Forgets a service.
     pub(crate) fn forget(&self, service: &Key) {
         self.commits.lock().remove(service);
     }
 
-    /// Returns when a cache shows all that was written for a service.
+    /// Returns when a cache shows all writes for a service.
     ///
     /// # Errors
-    /// When it does not for long.
+    /// When it does not for too long.
     pub(crate) async fn wait_for_view(
         &self,
         service: &Key,
@@ -62,7 +61,7 @@ impl Tracker {
         }
     }
 
-    /// Whether an event is what was written for this service, and so no news.
+    /// True if an event is a write of this process for this service.
     pub(crate) fn expects(&self, service: &Key, event: &Event<StoredSlice>) -> bool {
         let commits = self.commits.lock();
         let Some(commit) = commits.get(service) else { return false };

@@ -1,4 +1,4 @@
-//! Whose slices a change concerns, and which changes concern nobody.
+//! Maps changes to the affected services, and filters irrelevant ones.
 
 use contiv_controller::{CacheError, Event, Index, Key, Labels, Mapper, Object, ResourceType};
 use contiv_proto::{Key as StoredKey, Kind, message::endpointslice::EndpointSlice};
@@ -10,19 +10,19 @@ use crate::{
     workload::Workload,
 };
 
-/// The index of services by what they select.
+/// The index of services by their selectors.
 const SELECTORS: &str = "selector";
 /// The index of workloads by their labels.
 pub(crate) const LABELS: &str = "labels";
 /// The index of our slices by the key of their service.
 pub(crate) const SERVICE: &str = "service";
 
-/// Labels as they are in the indexes. Objects select each other within a namespace only, and no namespace holds a slash.
+/// Labels in the form of the indexes. Selection is limited to a namespace, and no namespace contains a slash.
 pub(crate) fn within(namespace: &str, labels: &Labels) -> Labels {
     labels.iter().map(|(name, value)| (format!("{namespace}/{name}"), value.clone())).collect()
 }
 
-/// Services whose slices are made here, by their selectors.
+/// Services with slices of this controller, by their selectors.
 pub(crate) fn selectors() -> Index<Service> {
     Index::selectors(SELECTORS, |service: &Object<Service>| {
         service.is_ours().then(|| within(&service.namespace, &service.selector))
@@ -41,13 +41,13 @@ pub(crate) fn slice_service() -> Index<StoredSlice> {
     })
 }
 
-/// The key of the service that a slice belongs to.
+/// The key of a slice's service.
 fn service_key(slice: &EndpointSlice) -> Option<Key> {
     let key = StoredKey::new(Kind::Service, slice.namespace.as_str(), service_of(slice));
     Some(key.ok()?.to_path().into())
 }
 
-/// From a workload to the services that select it. The runtime asks for the workload before a change and after it.
+/// Maps a workload to the services that select it, with its state before and after a change.
 pub(crate) fn to_services(services: &ResourceType<Service>) -> Mapper<Workload> {
     let services = services.clone();
     Mapper::new(move |caches, workload: &Object<Workload>| {
@@ -57,7 +57,7 @@ pub(crate) fn to_services(services: &ResourceType<Service>) -> Mapper<Workload> 
     })
 }
 
-/// Whether a change of a workload changes endpoints: a probe that finds what the last one found does not.
+/// True if a change of a workload changes endpoints; a repeated probe result does not.
 pub(crate) fn changes_endpoints(event: &Event<Workload>) -> bool {
     match event {
         Event::Modified { old, new } => old.value != new.value,
@@ -65,12 +65,12 @@ pub(crate) fn changes_endpoints(event: &Event<Workload>) -> bool {
     }
 }
 
-/// From one of our slices to its service, before a change and after it.
+/// Maps one of our slices to its service, before and after a change.
 pub(crate) fn to_service() -> Mapper<StoredSlice> {
     Mapper::map_owner(|slice: &StoredSlice| service_key(slice.ours()?))
 }
 
-/// Whether somebody else has changed a slice that is ours, or was.
+/// True if another writer has changed a slice of this controller.
 pub(crate) fn is_news(tracker: &Tracker, event: &Event<StoredSlice>) -> bool {
     let newest = event.after().or(event.before());
     let service = newest.and_then(|slice| service_key(slice.ours()?));

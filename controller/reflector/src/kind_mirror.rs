@@ -1,4 +1,4 @@
-//! One type: what its two sides differ in is written.
+//! Mirrors one type: writes the differences of its two sides.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -12,29 +12,29 @@ use crate::{
     source_and_stored::SourceAndStored,
 };
 
-/// Between two tries of a write that fails. Contiv's times.
+/// The first pause between two attempts of a failing write. Contiv's times.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// When a key that was parked is tried again if nothing is heard of it: then the store is listed anew, too.
+/// When a parked key is retried without an event: then the store is listed again too.
 const PARKED_RETRY_INTERVAL: Duration = Duration::from_secs(10);
-/// When Kubernetes has answered whoever takes over, what that one has missed comes right behind.
+/// The pause after Kubernetes has answered a new leader, since missed changes follow immediately.
 const CATCH_UP_DELAY: Duration = Duration::from_millis(100);
 
 pub(crate) struct KindMirror {
     sides: SourceAndStored,
     writer: Writer,
-    /// How many writes go together: all, or one while it is to be found out which one the store refuses.
+    /// How many writes are made together: all, or one while searching for the write that the store refuses.
     limit: usize,
     backoff: Backoff,
-    /// Nothing is written before.
+    /// The earliest time of the next write.
     not_before: Option<Instant>,
-    /// When to try again what was parked.
+    /// When to retry parked keys.
     retry: Option<Instant>,
     was_synced: bool,
 }
 
 impl KindMirror {
-    /// Goes on from what is known of both sides.
+    /// Continues from the known state of both sides.
     pub(crate) const fn new(sides: SourceAndStored, writer: Writer) -> Self {
         Self {
             sides,
@@ -52,7 +52,7 @@ impl KindMirror {
     /// # Errors
     /// When the lease is lost, or a side can no longer be followed.
     pub(crate) async fn run(mut self) -> Result<(), BoxError> {
-        // Whoever wrote until now may have heard more of Kubernetes than this one.
+        // The previous leader may have seen newer changes of Kubernetes.
         self.sides.mark_stale();
         while !self.sides.is_fresh() || !self.sides.state.is_listed() {
             self.sides.next().await?;
@@ -67,7 +67,7 @@ impl KindMirror {
         }
     }
 
-    /// Waits until something happens, or a pause is over.
+    /// Waits for an event, or the end of a pause.
     async fn wait(&mut self) -> Result<(), BoxError> {
         let due = self.not_before.into_iter().chain(self.retry).min();
         let timer = async {
@@ -122,7 +122,7 @@ impl KindMirror {
         Ok(true)
     }
 
-    /// Decides what becomes of a batch that was not written.
+    /// Handles a batch that failed.
     fn recover(&mut self, planned: &[PlannedWrite], error: WriteError) -> Result<(), BoxError> {
         let failed = |sides: &SourceAndStored| {
             for PlannedWrite { action, .. } in planned {
@@ -131,7 +131,7 @@ impl KindMirror {
         };
         match error {
             WriteError::Deposed { .. } | WriteError::Twice { .. } => return Err(error.into()),
-            // Somebody else wrote it, or this program did and the answer was lost: it will be heard of.
+            // Another process wrote it, or this one did and the answer was lost: an event will follow.
             WriteError::Conflict { key } => self.park(&key),
             WriteError::Store(error @ contiv_store::StoreError::Refused { .. }) => match planned {
                 [one] => {
@@ -147,7 +147,7 @@ impl KindMirror {
                 warn!(kind = %self.sides.kind, %error, "failed to write; trying again");
                 // No jitter: only the leader writes.
                 self.not_before = Some(Instant::now() + self.backoff.next(1.0));
-                // What was written of it is seen then.
+                // That shows which writes succeeded.
                 self.sides.resync_stored();
             }
         }

@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 
 use crate::{KINDS, kind_mirror::KindMirror, source_and_stored::SourceAndStored, stats::Stats};
 
-/// Follows both sides of every type. While it waits for the lease it does nothing else, so that it can go on from there.
+/// Follows both sides of every type. While it waits for the lease it does nothing else, so that it can continue from there.
 pub(crate) struct MirrorController {
     sides: Vec<SourceAndStored>,
     stats: Stats,
-    /// Is told whenever something was counted.
+    /// Notified after each change of the counters.
     told: mpsc::Sender<()>,
 }
 
@@ -44,7 +44,7 @@ impl Background<Bytes> for MirrorController {
         let mut changes = stats.changes();
         let telling = async move {
             while changes.changed().await.is_ok() {
-                // One that waits is enough.
+                // One pending notification is enough.
                 let _ = told.try_send(());
             }
         };

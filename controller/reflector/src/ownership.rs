@@ -1,28 +1,27 @@
-//! Whose an object in the store is.
+//! The owner of a stored object.
 //!
-//! Contiv's own data says nothing of who wrote it, so everything of the reflected types is the reflector's, but what
-//! carries the label of somebody else: that is never written and never swept. What carries such a label in Kubernetes is
-//! not reflected, or nobody could tell later whose it was.
+//! Contiv's own data has no owner, so all objects of the reflected types belong to the reflector, except those with another
+//! owner's label: they are never written and never swept. Objects with such a label in Kubernetes are not reflected, since
+//! their owner could not be determined later.
 
 use contiv_proto::{
     Key, Object,
     label::{ENDPOINT_SLICE_MANAGED_BY, EXTERNAL_WORKLOADS_CONTROLLER},
 };
 
-/// The label by which anybody can say that an object is theirs; its value is whose. For what is applied by hand beside a
-/// reflector.
+/// The label with the owner of an object. For objects applied by hand beside a reflector.
 pub const MANAGED_BY: &str = "contiv.io/managed-by";
-/// The label of what the connector made; its value is the registry.
+/// The label of the connector's objects; the value is the registry.
 const REGISTRY: &str = "contiv.io/registry";
 
-/// Whether an object is somebody else's.
+/// True if an object has another owner.
 pub fn is_foreign(object: &Object) -> bool {
     label(object, MANAGED_BY).is_some()
         || label(object, REGISTRY).is_some()
         || label(object, ENDPOINT_SLICE_MANAGED_BY) == Some(EXTERNAL_WORKLOADS_CONTROLLER)
 }
 
-/// Whether a value that this program wrote is somebody else's. Nearly all can be told without decoding.
+/// True if a value written by this program has another owner. Usually decided without decoding.
 pub(crate) fn is_foreign_value(key: &Key, value: &[u8]) -> bool {
     let names = [MANAGED_BY, REGISTRY, EXTERNAL_WORKLOADS_CONTROLLER];
     let has_name = |name: &str| value.windows(name.len()).any(|window| window == name.as_bytes());
@@ -40,7 +39,7 @@ fn label<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
             let found = namespace.label.iter().find(|label| label.key == name);
             return found.map(|label| label.value.as_str());
         }
-        // Others of the workspace's types are none of those that are reflected.
+        // The workspace's other types are not reflected.
         _ => return None,
     };
     labels.get(name).map(String::as_str)

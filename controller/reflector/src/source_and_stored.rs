@@ -1,4 +1,4 @@
-//! One type on both sides: followed, and compared.
+//! Follows and compares one type on both sides.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use tracing::warn;
 
 use crate::{state::State, stats::Stats};
 
-/// What Kubernetes has of a type and what is stored of it, with what follows both. Nothing is asked of anybody before the
-/// first [`SourceAndStored::next`].
+/// The objects of a type in Kubernetes and in the store, with the feeds of both. Nothing is requested before the first
+/// [`SourceAndStored::next`].
 pub(crate) struct SourceAndStored {
     pub(crate) kind: Kind,
     source: Arc<dyn Store>,
@@ -36,7 +36,7 @@ impl FeedReceiver {
     }
 }
 
-/// Of which side.
+/// An event, by its side.
 enum SourceEvent {
     Wanted(Option<Delivery>),
     Stored(Option<Delivery>),
@@ -56,7 +56,7 @@ impl SourceAndStored {
         }
     }
 
-    /// Follows both sides until one cannot be.
+    /// Follows both sides until one fails.
     pub(crate) async fn keep_warm(&mut self) -> BoxError {
         loop {
             if let Err(error) = self.next().await {
@@ -65,10 +65,10 @@ impl SourceAndStored {
         }
     }
 
-    /// Takes in what happens next. Nothing is lost when this is dropped.
+    /// Handles the next event. Nothing is lost when this is dropped.
     pub(crate) async fn next(&mut self) -> Result<(), BoxError> {
         let wanted = self.wanted.get_or_insert_with(|| FeedReceiver::open(&self.source, self.kind));
-        // One list after the other: while it is taken in, a list is there twice.
+        // Lists are handled one after the other: meanwhile a list is in memory twice.
         let heard = if self.state.has_wanted() {
             let stored = self.stored.get_or_insert_with(|| FeedReceiver::open(&self.store, self.kind));
             tokio::select! {
@@ -89,7 +89,7 @@ impl SourceAndStored {
         Ok(())
     }
 
-    /// Takes in whatever is there already.
+    /// Handles all pending events.
     pub(crate) fn take_in_all(&mut self) {
         while let Some(heard) = self.wanted.as_mut().and_then(|side| side.events.try_recv().ok()) {
             self.take_in_wanted(heard.event);
@@ -99,14 +99,14 @@ impl SourceAndStored {
         }
     }
 
-    /// Lists what is stored again.
+    /// Lists the store again.
     pub(crate) fn resync_stored(&self) {
         if let Some(side) = &self.stored {
             side.handle.request_resync();
         }
     }
 
-    /// What is known of Kubernetes counts no more until it has answered: it may be old without anybody knowing.
+    /// The known state of Kubernetes does not count until it has answered: it may be old.
     pub(crate) fn mark_stale(&mut self) {
         self.is_fresh = false;
         if let Some(side) = &self.wanted {
@@ -114,7 +114,7 @@ impl SourceAndStored {
         }
     }
 
-    /// Whether what is known of Kubernetes counts.
+    /// True if the known state of Kubernetes counts.
     pub(crate) const fn is_fresh(&self) -> bool {
         self.is_fresh
     }
@@ -139,7 +139,7 @@ impl SourceAndStored {
             }
             FeedEvent::Down { .. } => self.stats.lost(kind),
             FeedEvent::Up => self.is_fresh = true,
-            // The list that comes next counts.
+            // A list follows.
             FeedEvent::Replaced { .. } => {}
         }
     }

@@ -1,4 +1,4 @@
-//! What Kubernetes says and what is stored, of one type, and what it takes to make them the same. Pure.
+//! The objects of one type in Kubernetes and in the store, and the writes that make them equal. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,39 +15,39 @@ use crate::{
     ownership::{is_foreign, is_foreign_value},
 };
 
-/// A full key. Shared by all that is known of it.
+/// A full key, shared by everything about it.
 pub(crate) type Path = Arc<str>;
 
 /// Both sides of one type.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// What Kubernetes says; none before its first list.
+    /// The objects in Kubernetes; none before its first list.
     wanted: Option<BTreeMap<Path, SourceValue>>,
-    /// What is in the store; none before its first list.
+    /// The objects in the store; none before its first list.
     stored: Option<BTreeMap<Path, StoredValue>>,
-    /// The keys that differ.
+    /// Keys whose sides differ.
     due: BTreeSet<Path>,
-    /// Those of them whose last write failed: they wait until something is heard of them, or all are tried again.
+    /// Keys whose last write failed: they wait for an event, or until all are retried.
     parked: BTreeSet<Path>,
 }
 
-/// What Kubernetes says of an object that is there.
+/// An existing object in Kubernetes.
 #[derive(Debug, PartialEq, Eq)]
 enum SourceValue {
     Value(Bytes),
-    /// It cannot be read, or is not to be reflected because it is somebody else's.
+    /// It is unreadable, or not reflected because it has another owner.
     Unknown,
 }
 
 #[derive(Debug)]
 struct StoredValue {
-    /// That which is wanted, if they are the same.
+    /// Shares the memory of an equal source value.
     value: Bytes,
     mod_revision: i64,
     is_foreign: bool,
 }
 
-/// What has to be done to a key.
+/// The action for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Add,
@@ -56,7 +56,7 @@ pub(crate) enum Action {
 }
 
 impl State {
-    /// What is there in Kubernetes is this, and nothing else. Returns how many objects cannot be read.
+    /// Replaces the objects of Kubernetes. Returns the number of unreadable ones.
     pub(crate) fn list_wanted(&mut self, snapshot: Snapshot) -> usize {
         let before = self.wanted.take().unwrap_or_default();
         let mut unreadable = 0;
@@ -64,7 +64,7 @@ impl State {
         for entry in snapshot.entries {
             unreadable += usize::from(entry.value.is_empty());
             let (path, value) = read_wanted(entry);
-            // The value that is shared with the other side already, where there is one.
+            // The memory shared with the other side, if any.
             match before.get_key_value(&path) {
                 Some((path, SourceValue::Value(old))) if value == SourceValue::Value(old.clone()) => {
                     wanted.insert(Arc::clone(path), SourceValue::Value(old.clone()));
@@ -77,7 +77,7 @@ impl State {
         unreadable
     }
 
-    /// What happened in Kubernetes. Returns how many objects cannot be read.
+    /// Applies changes of Kubernetes. Returns the number of unreadable objects.
     pub(crate) fn change_wanted(&mut self, batch: Batch) -> usize {
         let mut unreadable = 0;
         for change in batch.changes {
@@ -87,7 +87,7 @@ impl State {
                     unreadable += usize::from(entry.value.is_empty());
                     let (path, value) = read_wanted(entry);
                     let stored = self.stored.as_ref().and_then(|stored| stored.get(&path));
-                    // Most changes in Kubernetes change nothing here: one copy is enough.
+                    // Most changes in Kubernetes have no effect here: one copy is enough.
                     let value = match stored {
                         Some(stored) if value.value() == Some(&stored.value) => {
                             SourceValue::Value(stored.value.clone())
@@ -108,14 +108,14 @@ impl State {
         unreadable
     }
 
-    /// What is in the store is this, and nothing else.
+    /// Replaces the objects of the store.
     pub(crate) fn list_stored(&mut self, snapshot: Snapshot) {
         let stored = snapshot.entries.into_iter().map(|entry| self.read_stored(entry)).collect();
         self.stored = Some(stored);
         self.compare_all();
     }
 
-    /// What happened in the store, by this program or another.
+    /// Applies changes of the store, by this program or another.
     pub(crate) fn change_stored(&mut self, batch: Batch) {
         let revision = batch.revision;
         for change in batch.changes {
@@ -140,13 +140,13 @@ impl State {
         }
     }
 
-    /// The next writes, at most `limit`, as many as fit one transaction. The same again until something is heard of them.
+    /// The next writes, at most `limit`, as many as fit into one transaction. The same again until an event confirms them.
     pub(crate) fn plan(&self, limit: usize) -> Vec<PlannedWrite> {
         let due = self.due.iter().filter(|path| !self.parked.contains(*path));
         batch::fill(due.filter_map(|path| self.planned(path)), limit)
     }
 
-    /// These were written, all in one transaction of this revision.
+    /// These were written in one transaction of this revision.
     pub(crate) fn written(&mut self, planned: &[PlannedWrite], revision: i64) {
         for PlannedWrite { path, .. } in planned {
             let value = self.wanted.as_ref().and_then(|wanted| wanted.get(path)).and_then(SourceValue::value);
@@ -163,32 +163,32 @@ impl State {
         }
     }
 
-    /// This key is not tried again until something is heard of it, or [`State::retry`].
+    /// Parks a key until an event about it, or [`State::retry`].
     pub(crate) fn park(&mut self, path: &str) {
         self.parked.extend(self.due.get(path).cloned());
     }
 
-    /// Tries again what failed.
+    /// Retries parked keys.
     pub(crate) fn retry(&mut self) {
         self.parked.clear();
     }
 
-    /// Whether Kubernetes was listed.
+    /// True if Kubernetes was listed.
     pub(crate) const fn has_wanted(&self) -> bool {
         self.wanted.is_some()
     }
 
-    /// Whether both sides are known.
+    /// True if both sides were listed.
     pub(crate) const fn is_listed(&self) -> bool {
         self.wanted.is_some() && self.stored.is_some()
     }
 
-    /// How many keys differ.
+    /// The number of keys that differ.
     pub(crate) fn due(&self) -> usize {
         self.due.len()
     }
 
-    /// How many objects there are in Kubernetes.
+    /// The number of objects in Kubernetes.
     pub(crate) fn wanted(&self) -> usize {
         self.wanted.as_ref().map_or(0, BTreeMap::len)
     }
@@ -229,7 +229,7 @@ impl State {
         }
     }
 
-    /// Marks all that has to be added or updated, and sweeps up what has to be deleted.
+    /// Marks everything to add or update, and sweeps the rest.
     fn compare_all(&mut self) {
         self.parked.clear();
         let (Some(wanted), Some(stored)) = (&self.wanted, &self.stored) else { return };
@@ -237,7 +237,7 @@ impl State {
         self.due = all.into_iter().filter(|path| self.action(path).is_some()).cloned().collect();
     }
 
-    /// Shares key and value with what is wanted, where they are the same.
+    /// Reads a stored entry; shares key and value with an equal source value.
     fn read_stored(&self, entry: Entry) -> (Path, StoredValue) {
         let Entry { key, value, mod_revision, .. } = entry;
         let wanted = self.wanted.as_ref().and_then(|wanted| wanted.get_key_value(key.as_str()));
@@ -246,12 +246,12 @@ impl State {
         if let Some(wanted) = wanted.filter(|wanted| **wanted == value) {
             return (path, StoredValue { value: wanted.clone(), mod_revision, is_foreign: false });
         }
-        // What cannot be read is of no use to anybody, and is not known to be somebody else's.
+        // An unreadable value is useless to everyone, and not known to have another owner.
         let Some((of, object)) = decode(&key, &value) else {
             return (path, StoredValue { value, mod_revision, is_foreign: false });
         };
         let is_foreign = is_foreign(&object);
-        // Written by another hand, and yet the same.
+        // Written by another process, but equal.
         let same = wanted.filter(|wanted| Object::decode(&of, wanted).is_ok_and(|wanted| wanted == object));
         let value = same.cloned().unwrap_or(value);
         (path, StoredValue { value, mod_revision, is_foreign })
@@ -267,7 +267,7 @@ impl SourceValue {
     }
 }
 
-/// What a write is on condition of.
+/// The condition of a write.
 fn at(path: &Path, mod_revision: i64) -> contiv_controller::Object<()> {
     contiv_controller::Object { key: Arc::clone(path), value: (), create_revision: 0, mod_revision }
 }

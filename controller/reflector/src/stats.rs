@@ -15,7 +15,7 @@ use crate::{KINDS, state::Action};
 /// `type`, and the type's keyword.
 type Label = [(&'static str, &'static str); 1];
 
-/// What is counted of each type.
+/// A counter of each type.
 #[derive(Debug, Clone, Copy)]
 enum CounterKind {
     Adds,
@@ -29,7 +29,7 @@ enum CounterKind {
     ResyncErrors,
 }
 
-/// In the order of [`CounterKind`]: as Contiv's `ksrapi.KsrStats` calls it, as metrics do, and what it is.
+/// In the order of [`CounterKind`]: the name in Contiv's `ksrapi.KsrStats`, the name of the metric, and its help.
 const COUNTED: [(&str, &str, &str); 9] = [
     ("Adds", "adds", "Objects that were added to the store"),
     ("Updates", "updates", "Objects that were updated in the store"),
@@ -48,11 +48,11 @@ pub struct Stats {
     counters: [Family<Label, Counter>; COUNTED.len()],
     objects: Family<Label, Gauge>,
     due: Family<Label, Gauge>,
-    /// The types that are as Kubernetes says; told after each change of what is counted.
+    /// The types that match Kubernetes; updated after each change of the counters.
     synced: Arc<watch::Sender<BTreeMap<Kind, bool>>>,
 }
 
-/// What is counted of one type, as Contiv's `ksrapi.KsrStats` says it: numbers in quotes, none that is zero.
+/// The counters of one type in the format of Contiv's `ksrapi.KsrStats`: numbers in quotes, without zeros.
 #[derive(Debug)]
 pub(crate) struct Counts(Vec<(&'static str, u64)>);
 
@@ -79,13 +79,13 @@ impl Stats {
         stats
     }
 
-    /// Whether every type was read and is in the store as Kubernetes says. False while the reflector does not run.
+    /// True if every type was read and stored. False while the reflector does not run.
     pub fn has_synced(&self) -> bool {
         let synced = self.synced.borrow();
         KINDS.iter().all(|kind| synced.get(kind).copied().unwrap_or(false))
     }
 
-    /// Tells of each change.
+    /// Notifies of each change.
     pub(crate) fn changes(&self) -> watch::Receiver<BTreeMap<Kind, bool>> {
         self.synced.subscribe()
     }
@@ -120,13 +120,13 @@ impl Stats {
         self.count(kind, CounterKind::ResyncErrors, 1);
     }
 
-    /// How far one type is: what there is, what is not yet as it should be, and whether both sides are known.
+    /// The progress of one type: its objects, pending ones, and whether both sides are known.
     pub(crate) fn measure(&self, kind: Kind, objects: usize, due: usize, is_listed: bool) {
         let gauge = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         self.objects.get_or_create(&label(kind)).set(gauge(objects));
         self.due.get_or_create(&label(kind)).set(gauge(due));
         self.synced.send_modify(|synced| {
-            // Once it was, it is: what comes later is under way.
+            // It stays synced: later changes are in progress.
             *synced.entry(kind).or_default() |= is_listed && due == 0;
         });
     }

@@ -1,4 +1,4 @@
-//! The caches of one controller, of whatever types.
+//! The caches of one controller, of any types.
 
 use std::{any::Any, collections::BTreeMap, fmt, sync::Arc};
 
@@ -46,7 +46,7 @@ impl Caches {
         cache.ok_or_else(|| CacheError::NotWatched { resource_type: resource_type.name().to_owned() })
     }
 
-    /// Asks one of the controller's queries.
+    /// Runs one of the controller's queries.
     ///
     /// # Errors
     /// [`CacheError::NoSuchQuery`], and those of the query.

@@ -1,4 +1,4 @@
-//! What a cache holds, and how it changes. Pure.
+//! The content of a cache, and its changes. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +36,7 @@ impl<T> Contents<T> {
         self.down = reason;
     }
 
-    /// Takes in a list. What is not in it is gone; what in it cannot be read stays as it was.
+    /// Applies a list. Objects missing in it are deleted; unreadable ones keep their state.
     pub(crate) fn replace(&mut self, snapshot: Snapshot) -> Vec<Event<T>> {
         let mut events = Vec::new();
         self.revision = Some(snapshot.revision);
@@ -60,7 +60,7 @@ impl<T> Contents<T> {
         events
     }
 
-    /// Takes in changes.
+    /// Applies changes.
     pub(crate) fn apply(&mut self, batch: Batch) -> Vec<Event<T>> {
         let mut events = Vec::new();
         for change in batch.changes {
@@ -77,7 +77,7 @@ impl<T> Contents<T> {
         let key = Key::from(entry.key.as_str());
         let new = match self.resource_type.decode(entry) {
             Ok(object) => Arc::new(object),
-            // Not a deletion: what was there is still the best that is known.
+            // Not a deletion: the previous state is the best that is known.
             Err(error) => {
                 self.problems.insert(key, error.to_string());
                 return;
@@ -96,7 +96,7 @@ impl<T> Contents<T> {
             Some(old) if old.create_revision == new.create_revision => {
                 events.push(Event::Modified { old, new });
             }
-            // It was deleted and made again while nobody looked: the deletion is not lost.
+            // It was deleted and created again between two lists: the deletion must not be lost.
             Some(old) => events.extend([Event::Deleted(old), Event::Added(new)]),
         }
     }

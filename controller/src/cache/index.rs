@@ -1,4 +1,4 @@
-//! Indexes: which objects have a value, found without looking at all of them.
+//! Indexes: find the objects with a value without scanning all of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,19 +42,19 @@ impl<T> Index<T> {
         Self::multi(name, move |object| labels(object).iter().map(pair).collect())
     }
 
-    /// An index of objects that select others by labels; none, or an empty selector, selects nothing.
+    /// An index of objects that select others by labels; a missing or empty selector selects nothing.
     pub fn selectors(
         name: &str,
         selector: impl Fn(&Object<T>) -> Option<Labels> + Send + Sync + 'static,
     ) -> Self {
-        // Whatever it selects has its first label too, so it is found under that one. The others follow for the check.
+        // A selected object has the first label too, so the selector is indexed by that. The others are checked afterwards.
         Self::single(name, move |object| {
             let labels: Vec<String> = selector(object)?.iter().map(pair).collect();
             (!labels.is_empty()).then(|| labels.join(NEXT_LABEL) + NEXT_LABEL)
         })
     }
 
-    /// What it is called.
+    /// The name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -72,19 +72,19 @@ impl<T> fmt::Debug for Index<T> {
     }
 }
 
-/// Between the labels of a selector. No label holds it.
+/// The separator between the labels of a selector. No label contains it.
 pub(super) const NEXT_LABEL: &str = "\u{1}";
 
-/// A label as the value of an index.
+/// A label as an index value.
 pub(super) fn pair((name, value): (&String, &String)) -> String {
-    // No name of a label holds this.
+    // No label name contains this.
     format!("{name}\0{value}")
 }
 
-/// An index with what it found.
+/// An index with its entries.
 pub(super) struct PopulatedIndex<T> {
     pub(super) index: Index<T>,
-    /// Values, and the objects that have them.
+    /// Values, with the objects that have them.
     entries: BTreeSet<(String, Key)>,
 }
 

@@ -1,4 +1,4 @@
-//! One state of a cache, and the questions that can be asked of it.
+//! One state of a cache, and its queries.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -53,29 +53,29 @@ impl<T> View<'_, T> {
         self.len() == 0
     }
 
-    /// What cannot be read and why, by key. If it could be read before, its last good state is still there.
+    /// Unreadable objects and their errors, by key. An object that was readable before keeps its last good state.
     pub fn problems(&self) -> impl Iterator<Item = (&Key, &str)> {
         self.contents.problems.iter().map(|(key, problem)| (key, problem.as_str()))
     }
 
-    /// Why the newest value of this key cannot be read, if it cannot.
+    /// Why the newest value of this key is unreadable, if it is.
     pub fn problem(&self, key: &str) -> Option<&str> {
         self.contents.problems.get(key).map(String::as_str)
     }
 
-    /// Why this key cannot be read and never could, if so. There is an object, but nobody knows which: that it is not
-    /// in the cache does not mean that it is gone.
+    /// Why this key is unreadable and always was, if so. The object exists but is unknown: its absence in the cache does not
+    /// mean that it is deleted.
     pub fn unreadable(&self, key: &str) -> Option<&str> {
         self.problem(key).filter(|_| !self.contents.objects.contains_key(key))
     }
 
-    /// The keys of what is there but could never be read.
+    /// The keys of objects that exist but were never readable.
     pub(crate) fn unreadable_keys(&self) -> BTreeSet<Key> {
         let keys = self.contents.problems.keys().filter(|key| !self.contents.objects.contains_key(*key));
         keys.map(Arc::clone).collect()
     }
 
-    /// Why the store cannot be followed at the moment, if it cannot. What is here still holds, but may be old.
+    /// Why the store cannot be followed at the moment, if it cannot. The content remains valid, but may be old.
     pub fn down(&self) -> Option<&str> {
         self.contents.down.as_deref()
     }
@@ -97,7 +97,7 @@ impl<T> View<'_, T> {
         Ok(keys.into_iter().filter_map(|key| self.get(key)).collect())
     }
 
-    /// The objects with a value that `path` begins with: its parents, when values are paths.
+    /// The objects with a value that is a prefix of `path`: its parents, if values are paths.
     ///
     /// # Errors
     /// [`CacheError::NoSuchIndex`].
@@ -124,7 +124,7 @@ impl<T> View<'_, T> {
         Ok(keys.into_iter().filter_map(|key| self.get(key)).collect())
     }
 
-    /// The objects of an [`Index::selectors`](super::Index::selectors) that select whatever has these labels, by key.
+    /// The objects of an [`Index::selectors`](super::Index::selectors) that select an object with these labels, by key.
     ///
     /// # Errors
     /// [`CacheError::NoSuchIndex`].

@@ -1,4 +1,4 @@
-//! Values that have the right form and still make no sense.
+//! Validation of values that have the right form.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -7,11 +7,11 @@ use contiv_store::url::without_password;
 use super::{ConnectorConfig, ConsulConfig, RegistryConfig};
 use crate::{cluster_address::check_range, name, registry::dns};
 
-/// The longest that Consul lets a query wait.
+/// The maximum that Consul lets a query wait.
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
 impl ConnectorConfig {
-    /// What is wrong, a line each, beginning with the key.
+    /// The problems, a line each, beginning with the key.
     pub(super) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         problems.extend(name::check(&self.namespace).err().map(|reason| format!("namespace: {reason}")));
@@ -49,7 +49,7 @@ impl RegistryConfig {
             problems.push(": give it one of file, consul and dns".to_owned());
         }
         for (key, part) in [("prefix", &self.prefix), ("suffix", &self.suffix)] {
-            // As it will be, with a name beside it.
+            // As it will be used, next to a name.
             let around = format!("x{part}x");
             if name::check(&around).is_err() {
                 problems
@@ -81,7 +81,7 @@ impl RegistryConfig {
 impl ConsulConfig {
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        // A password or a token may be anywhere in it, and problems are logged.
+        // It may contain a password or a token, and problems are logged.
         let shown = without_password(&self.url);
         let shown = shown.split(['?', '#']).next().unwrap_or_default();
         let has_user = self.url.contains('@');

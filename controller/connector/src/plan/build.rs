@@ -1,4 +1,4 @@
-//! Stored objects of micro services, with flomesh's labels and annotations.
+//! Builds stored objects of micro services, with flomesh's labels and annotations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ const CLOUD_SOURCED: &str = "cloud-sourced-service";
 const CLOUD_SERVICE: &str = "cloud-service";
 /// `CloudServiceInheritedFromAnnotation`.
 const INHERITED_FROM: &str = "flomesh.io/cloud-service-inherited-from";
-/// `MeshServiceSyncAnnotation`: do not sync it back.
+/// `MeshServiceSyncAnnotation`: excludes it from being synced back.
 const MESH_SYNC: &str = "flomesh.io/mesh-service-sync";
 
 type Labels = BTreeMap<String, String>;
@@ -59,7 +59,7 @@ pub(super) fn service(
         name: id.1.to_string(),
         namespace: id.0.to_string(),
         port: micro_service.ports.iter().map(|(port, speaks)| service_port(*port, *speaks)).collect(),
-        // No selector: the endpoints are written here, and nobody else is to find pods for it.
+        // Without a selector: the endpoints are written here, and nothing else may add pods.
         service_type: "ClusterIP".to_owned(),
         labels: labels(registry, (CLOUD_SOURCED, "true")),
         annotations,
@@ -69,7 +69,7 @@ pub(super) fn service(
     service
 }
 
-/// The same service with nothing behind it.
+/// The same service without endpoints.
 pub(super) fn without_endpoints(stored: &Service, cluster_ips: &[IpAddr]) -> Service {
     let mut service = stored.clone();
     service.annotations.retain(|name, _| endpoint_annotation::address(name).is_none());
@@ -77,7 +77,7 @@ pub(super) fn without_endpoints(stored: &Service, cluster_ips: &[IpAddr]) -> Ser
     service
 }
 
-/// Writes the addresses where agents read them, and into the annotation from which they are restored.
+/// Writes the addresses for agents, and into the annotation that they are restored from.
 fn set_cluster_ips(service: &mut Service, cluster_ips: &[IpAddr]) {
     service.cluster_ips = cluster_ips.iter().map(IpAddr::to_string).collect();
     service.cluster_ip = service.cluster_ips.first().map_or("None", String::as_str).to_owned();
@@ -119,7 +119,7 @@ fn labels(registry: &str, (name, value): (&str, &str)) -> Labels {
     labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-/// One annotation for each address that is ready, with the ports on which it listens.
+/// One annotation for each ready address, with its ports.
 fn address_annotations(micro_service: &MicroService) -> BTreeMap<String, String> {
     let mut ports_of = BTreeMap::<IpAddr, BTreeSet<u16>>::new();
     for (target_ports, addresses) in &micro_service.endpoints {
@@ -146,7 +146,7 @@ fn service_port(port: Port, speaks: AppProtocol) -> ServicePort {
     }
 }
 
-/// flomesh's `http80` and `grpc9090`; for others the transport protocol. It names the port in the endpoints too.
+/// flomesh's `http80` and `grpc9090`; for others the transport protocol. It is the port's name in the endpoints too.
 fn port_name((protocol, number): Port, speaks: AppProtocol) -> String {
     let spoken = match (protocol, speaks) {
         (Protocol::Tcp, AppProtocol::Http) => "http",

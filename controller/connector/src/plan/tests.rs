@@ -19,7 +19,7 @@ use crate::{
     stored::{REGISTRY_LABEL, Stored},
 };
 
-/// A store: objects by their keys.
+/// The objects of a store, by key.
 type StoreContent = BTreeMap<Key, Object>;
 
 fn target() -> Target {
@@ -53,7 +53,7 @@ fn stored(world: &StoreContent) -> Stored<'_> {
     stored
 }
 
-/// Makes the changes; each must be possible, and in order.
+/// Applies the changes; each must be possible, in this order.
 fn apply(world: &mut StoreContent, plan: &Plan) {
     let rank = |change: &Change| match change {
         Change::Delete(_) => 0,

@@ -1,4 +1,4 @@
-//! What the registries want, under the names it is to be stored.
+//! The services that the registries want, by their stored names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,14 +6,14 @@ use super::{Problem, RegistryState};
 use crate::{aggregator::MicroService, stored::Id};
 
 pub(super) struct DesiredServices<'a> {
-    /// With the registry that wants each.
+    /// The services, each with the registry that wants it.
     pub(super) services: BTreeMap<Id, (&'a str, MicroService)>,
     pub(super) problems: Vec<Problem>,
     configured: BTreeSet<&'a str>,
     unknown_registries: BTreeSet<&'a str>,
-    /// Registry and source service, of those of which it is not known what is behind them.
+    /// Registry and source service of those whose instances are unknown.
     unknown_sources: BTreeSet<(&'a str, &'a str)>,
-    /// Registry and source service, of those without an instance.
+    /// Registry and source service of those without instances.
     empty_sources: BTreeSet<(&'a str, &'a str)>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> DesiredServices<'a> {
             let yielded = match registry.aggregator.aggregate(source, service) {
                 Ok(yielded) => yielded,
                 Err(reason) => {
-                    // What it would be called is not known, and what it was called must not go for that.
+                    // Its new name is unknown, and the object with its old name must not be deleted for that.
                     self.unknown_sources.insert((name, source));
                     self.problem(name, source, reason);
                     continue;
@@ -78,23 +78,22 @@ impl<'a> DesiredServices<'a> {
         self.problems.push(Problem { registry: registry.to_owned(), service: service.to_owned(), reason });
     }
 
-    /// Whether it is not known what a stored service of this origin should be.
+    /// True if the desired state of a stored service of this origin is unknown.
     pub(super) fn is_unknown(&self, registry: &str, source: &str) -> bool {
         self.unknown_registries.contains(registry) || self.unknown_sources.contains(&(registry, source))
     }
 
-    /// Whether the registry says that nothing is behind the source service.
+    /// True if the source service has no instances.
     pub(super) fn is_empty(&self, registry: &str, source: &str) -> bool {
         self.empty_sources.contains(&(registry, source))
     }
 
-    /// Whether the registry is not configured any more, and it is too early to delete what is left of it: another one may
-    /// want the name.
+    /// True if the registry is no longer configured, and it is too early to delete its services: another one may want the name.
     pub(super) fn is_orphan_to_keep(&self, registry: &str) -> bool {
         !self.configured.contains(registry) && !self.unknown_registries.is_empty()
     }
 
-    /// Whether anything of the registry is not known.
+    /// True if anything of the registry is unknown.
     pub(super) fn is_any_unknown(&self, registry: &str) -> bool {
         self.unknown_registries.contains(registry)
             || self.unknown_sources.iter().any(|(of, _)| *of == registry)

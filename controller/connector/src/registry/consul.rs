@@ -1,8 +1,8 @@
-//! Consul's HTTP catalog, followed by blocking queries.
+//! Consul's HTTP catalog, followed with blocking queries.
 //!
-//! One query waits for changes of `/v1/catalog/services`; for each service that is taken, one waits for changes of
-//! `/v1/health/service/<name>`. All instances are asked for, and which are ready is decided here: so a service whose last
-//! instance fails its checks keeps its ports and its address. Source of the rules on indexes:
+//! One query waits for changes of `/v1/catalog/services`; for each selected service, one waits for changes of
+//! `/v1/health/service/<name>`. All instances are requested, and readiness is decided here: so a service whose last instance
+//! fails its checks keeps its ports and its address. Source of the rules on indexes:
 //! <https://developer.hashicorp.com/consul/api-docs/features/blocking>.
 
 mod answer;
@@ -32,28 +32,28 @@ use super::{Publisher, Registry, RegistryError, backoff, http::HttpClient};
 use crate::catalog::Catalog;
 use blocking::BlockingQuery;
 
-/// Consul's own service, which is never taken.
+/// Consul's own service, which is skipped.
 const ITSELF: &str = "consul";
 
 /// How to follow a Consul.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsulOptions {
-    /// Where it answers: `http://` or `https://`, host and port.
+    /// Its address: `http://` or `https://`, host and port.
     pub url: String,
-    /// File with the token to authenticate with, read for each request.
+    /// File with the token, read for each request.
     pub token_file: Option<PathBuf>,
     /// For `https://`.
     pub certificates: Certificates,
-    /// The datacenter that is asked about; none for the one of the server.
+    /// The datacenter to query; none for that of the server.
     pub datacenter: Option<String>,
-    /// Only services of which an instance has this tag are taken; empty for all.
+    /// Only services with this tag on an instance are used; empty for all.
     pub tag: String,
-    /// Whether only instances whose checks all pass are ready. Otherwise all are.
+    /// Whether an instance must pass all checks to be ready. Otherwise all are.
     pub passing_only: bool,
     /// How long a query waits for a change.
     pub wait: Duration,
-    /// How many queries for instances may wait at once. Consul takes 200 connections of one address
-    /// (`http_max_conns_per_client`). With more services than that, they take turns.
+    /// How many queries for instances may wait at once. Consul accepts 200 connections per client address
+    /// (`http_max_conns_per_client`). If there are more services, their queries alternate.
     pub connections: usize,
 }
 
@@ -80,7 +80,7 @@ pub struct Consul {
 }
 
 impl Consul {
-    /// Followed as these options say.
+    /// A registry with these options.
     pub fn new(options: ConsulOptions) -> Self {
         Self { options: Arc::new(options) }
     }
@@ -94,7 +94,7 @@ impl Consul {
             watched: Arc::default(),
             publisher: publisher.clone(),
         };
-        // Dropped with this future, and all watches with it.
+        // Dropped together with this future, which ends all watches.
         let mut watches = JoinSet::new();
         let mut handles = BTreeMap::<String, AbortHandle>::new();
         let mut query = BlockingQuery::new("/v1/catalog/services".to_owned());
@@ -121,13 +121,13 @@ impl Consul {
                 let watch = watches.spawn(follower.clone().watch(name.clone()));
                 handles.insert(name, watch);
             }
-            // Those that were aborted.
+            // Collects the aborted ones.
             while watches.try_join_next().is_some() {}
         }
     }
 }
 
-/// Follows what is behind single services.
+/// Follows the instances of single services.
 #[derive(Clone)]
 struct Follower {
     client: Arc<HttpClient>,
@@ -139,7 +139,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Publishes what is behind a service, for ever.
+    /// Publishes the instances of a service, for ever.
     async fn watch(self, name: String) {
         let path = format!("/v1/health/service/{}", utf8_percent_encode(&name, NON_ALPHANUMERIC));
         let mut query = BlockingQuery::new(path);
@@ -153,7 +153,7 @@ impl Follower {
                 }
                 Err(error) => {
                     failures = failures.saturating_add(1);
-                    // When the whole of Consul fails, the list of services says so, and ends this before its next try.
+                    // If the whole Consul fails, the query for services reports it, and ends this before the next retry.
                     if failures == 2 {
                         self.publisher.partly_failed(&error);
                     }

@@ -1,8 +1,8 @@
-//! SRV records of DNS, asked for again when their time to live is over.
+//! SRV records of DNS, queried again when their time to live is over.
 //!
-//! A service is one name such as `_http._tcp.web.example.org`; its instances are the addresses of the targets with the
-//! lowest priority (RFC 2782: clients use the others only when those cannot be reached). A server that says that there is
-//! no such name, or no record, says that the service has no instances. Any other failure changes nothing.
+//! A service is one name such as `_http._tcp.web.example.org`; its instances are the addresses of the targets with the lowest
+//! priority (RFC 2782: clients use the others only when those cannot be reached). If a server answers that there is no such
+//! name, or no record, the service has no instances. Any other failure changes nothing.
 
 use std::{
     collections::BTreeMap,
@@ -29,13 +29,13 @@ use tokio::time::sleep;
 use super::{Publisher, Registry, RegistryError, address, backoff};
 use crate::catalog::{Instance, Protocol, SourceService};
 
-/// No name is asked for more often.
+/// The least interval between two queries of a name.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Nor less often, whatever its time to live.
+/// The longest interval, whatever its time to live.
 const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// How soon a name without records is asked for again.
+/// How soon a name without records is queried again.
 const EMPTY: Duration = Duration::from_secs(30);
 
 /// Which records are services.
@@ -53,14 +53,14 @@ pub struct Dns {
     options: DnsOptions,
 }
 
-/// What is known of a name, and how long that holds.
+/// The records of a name, and how long they are valid.
 struct Known<T> {
     what: T,
     holds: Duration,
 }
 
 impl Dns {
-    /// Asked as these options say.
+    /// A registry with these options.
     pub const fn new(options: DnsOptions) -> Self {
         Self { options }
     }
@@ -124,7 +124,7 @@ impl Dns {
             Resolver::builder_with_config(config, TokioRuntimeProvider::default())
         };
         let options: &mut ResolverOpts = builder.options_mut();
-        // Every question is asked: what holds how long is decided here.
+        // No cache: validity is handled here.
         options.cache_size = 0;
         builder.build()
     }
@@ -136,7 +136,7 @@ impl Registry for Dns {
     }
 }
 
-/// What is behind a name, and how long that holds.
+/// The service of a name, and how long it is valid.
 async fn lookup_service(
     resolver: &TokioResolver,
     record: &str,
@@ -152,14 +152,14 @@ async fn lookup_service(
         })
         .collect();
     let best = records.iter().map(|srv| srv.priority).min();
-    // A target that is the root means that the service is decidedly not there.
+    // The root as target means that the service is not available there.
     let used = records.into_iter().filter(|srv| Some(srv.priority) == best && !srv.target.is_root());
     let targets =
         join_all(used.map(|srv| async move { (srv.port, addresses(resolver, &srv.target).await) })).await;
     let mut service = SourceService::default();
     let mut holds = found.holds;
     for (port, addresses) in targets {
-        // Half an answer is none: the other targets would get all the traffic.
+        // A partial answer is unusable: the other targets would get all the traffic.
         let addresses = addresses?;
         holds = holds.min(addresses.holds);
         for ip in addresses.what {
@@ -182,7 +182,7 @@ async fn addresses(resolver: &TokioResolver, target: &Name) -> Result<Known<Vec<
     let v6 = lookup(resolver, target, RecordType::AAAA);
     let (v4, v6) = tokio::try_join!(v4, v6)?;
     let what: Vec<IpAddr> = v4.what.iter().chain(&v6.what).filter_map(RData::ip_addr).collect();
-    // A family that is not there does not make the other one be asked for more often.
+    // A missing family must not shorten the interval of the other one.
     let present = [&v4, &v6].into_iter().filter(|known| !known.what.is_empty()).map(|known| known.holds);
     Ok(Known { what, holds: present.min().unwrap_or(EMPTY) })
 }
@@ -214,14 +214,14 @@ async fn lookup(
     }
 }
 
-/// The name as it is, without a search in the domains of this machine.
+/// The name as written, without this machine's search domains.
 fn full_name(name: &str) -> Result<Name, String> {
     let mut name = Name::from_utf8(name).map_err(|error| error.to_string())?;
     name.set_fqdn(true);
     Ok(name)
 }
 
-/// What the second label says, as in `_dns._udp.example.org`.
+/// The protocol in the second label, as in `_dns._udp.example.org`.
 fn protocol(record: &str) -> Protocol {
     match record.split('.').nth(1) {
         Some("_udp") => Protocol::Udp,
@@ -230,7 +230,7 @@ fn protocol(record: &str) -> Protocol {
     }
 }
 
-/// Whether this can be the name of SRV records.
+/// Validates the name of SRV records.
 ///
 /// # Errors
 /// What is wrong with it.

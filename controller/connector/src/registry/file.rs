@@ -1,7 +1,7 @@
-//! A file with services, in YAML or JSON, that is watched.
+//! A watched file with services, in YAML or JSON.
 //!
-//! A file that is missing, empty, broken or half-written changes nothing: only a complete file that says so takes a service
-//! away. One that is being written is read when its writer has closed it, or has renamed it into place.
+//! A missing, empty, broken or incomplete file changes nothing: only a complete file can remove a service. A file that is being
+//! written is read when its writer has closed it, or has renamed it into place.
 
 mod format;
 mod pending;
@@ -16,7 +16,7 @@ use super::{Publisher, Registry, RegistryError};
 use pending::Pending;
 use watcher::Watcher;
 
-/// No file is larger.
+/// The maximum size of the file.
 const LARGEST: u64 = 64 << 20;
 
 /// A registry that is a file.
@@ -25,11 +25,11 @@ pub struct FileRegistry {
     path: PathBuf,
 }
 
-/// What the file system says of a file; another value means that it may have changed.
+/// The file's metadata; if it differs, the file may have changed.
 type Fingerprint = [i64; 5];
 
 impl FileRegistry {
-    /// The file at this path, which may come later.
+    /// The file at this path, which may be created later.
     pub const fn new(path: PathBuf) -> Self {
         Self { path }
     }
@@ -37,7 +37,7 @@ impl FileRegistry {
     async fn run(&self, publisher: &Publisher) -> Result<Infallible, RegistryError> {
         let mut watcher = Watcher::new(&self.path).map_err(|error| self.error(error))?;
         let mut pending = Pending::new(self.fingerprint(), Instant::now());
-        // What was read last, and whether that was any good.
+        // The fingerprint of the last read, and whether it was usable.
         let mut read = None;
         let mut is_broken = false;
         loop {
@@ -97,5 +97,5 @@ impl Registry for FileRegistry {
     }
 }
 
-/// How often a file is looked at of whose changes nothing is heard: one on a network, or behind a link.
+/// The polling interval of a file without notifications: one on a network, or behind a link.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);

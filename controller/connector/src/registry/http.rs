@@ -1,4 +1,4 @@
-//! A small HTTP client: GET, TLS, a limit for everything.
+//! A small HTTP client: GET, TLS, and limits.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -22,25 +22,25 @@ use tokio::{
 
 use super::RegistryError;
 
-/// No answer is larger.
+/// The maximum size of an answer.
 const LARGEST: usize = 64 << 20;
 
-/// Answers of up to this size are read side by side, however many there are.
+/// Answers up to this size are read concurrently, however many there are.
 const SMALL_RESPONSE_BYTES: usize = 1 << 20;
 
-/// How many larger ones there may be in memory at once, of all registries.
+/// How many larger ones may be in memory at once, for all registries.
 const LARGE_AT_ONCE: usize = 4;
 
-/// A permit for each larger answer, from when it turns out to be one until it is dropped.
+/// A permit for each larger answer, from when its size is known until it is dropped.
 static LARGE_ANSWERS: Semaphore = Semaphore::const_new(LARGE_AT_ONCE);
 
-/// How much of an error's text is shown.
+/// How much of an error's text is reported.
 const MAX_ERROR_TEXT: usize = 200;
 
 /// Certificates, each as a PEM file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Certificates {
-    /// What that of the server is signed with; none for what the system trusts.
+    /// The authority of the server's certificate; none for those the system trusts.
     pub ca_file: Option<PathBuf>,
     /// This client's, with its key.
     pub client: Option<(PathBuf, PathBuf)>,
@@ -50,7 +50,7 @@ pub(super) struct HttpClient {
     client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
 }
 
-/// What a server answered with 200.
+/// A successful answer: status 200.
 pub(super) struct Response {
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
@@ -90,7 +90,7 @@ impl HttpClient {
         Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector) })
     }
 
-    /// Gets a URL within a time limit. Any answer but 200 is an error.
+    /// Requests a URL with a timeout. Any status but 200 is an error.
     pub(super) async fn get(
         &self,
         url: &str,
@@ -117,7 +117,7 @@ impl HttpClient {
             if size > SMALL_RESPONSE_BYTES && permit.is_none() {
                 let asked = Instant::now();
                 permit = LARGE_ANSWERS.acquire().await.ok();
-                // It is not the server's fault.
+                // The server is not to blame for that.
                 deadline += asked.elapsed();
             }
             body.extend_from_slice(&data);
@@ -150,7 +150,7 @@ fn read_certificates(file: &PathBuf) -> Result<Vec<CertificateDer<'static>>, Reg
     certificates.map_err(|error| RegistryError::new(file.display().to_string(), error))
 }
 
-/// An error with its causes, each once: the outermost says no more than that it could not connect.
+/// An error with its causes, each once: the outermost one says only that it could not connect.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -179,7 +179,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// A server that answers every connection once, with as many bytes as the path says.
+    /// A server that answers every connection once, with the number of bytes in the path.
     fn serve() -> String {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -193,7 +193,7 @@ mod tests {
                     let head =
                         format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {size}\r\n\r\n");
                     stream.write_all(head.as_bytes()).unwrap();
-                    // The client may have enough of it.
+                    // The client may stop reading.
                     let _ = stream.write_all(&vec![b'a'; size]);
                 });
             }

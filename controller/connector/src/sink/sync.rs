@@ -1,4 +1,4 @@
-//! One sync: look at what is wanted and what is stored, plan, write.
+//! One sync: compare desired and stored objects, plan, write.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -18,13 +18,13 @@ use crate::{
     stored::{Ownership, Stored},
 };
 
-/// Without a change, everything is compared again after this time.
+/// Everything is compared again after this time, even without a change.
 const PERIOD: Duration = Duration::from_secs(600);
 
-/// How long a sync waits to see its own writes. If it does not, the next one may plan them again, and its conditions fail.
+/// How long a sync waits to see its own writes. Otherwise the next one may plan them again, and its conditions fail.
 const OWN_WRITES: Duration = Duration::from_secs(1);
 
-/// What a sync needs.
+/// The context of syncs.
 pub(crate) struct StoreSync {
     pub(crate) sink: Sink,
     /// In the order of the configuration.
@@ -33,14 +33,14 @@ pub(crate) struct StoreSync {
     pub(crate) services: ResourceType<Ownership<Service>>,
     pub(crate) endpoints: ResourceType<Ownership<Endpoints>>,
     pub(crate) metrics: ConnectorMetrics,
-    /// Those that were reported, so that each is once.
+    /// The reported problems, so that each is reported once.
     pub(crate) reported: Mutex<Vec<Problem>>,
 }
 
 type Objects<T> = Vec<Arc<Object<Ownership<T>>>>;
 
 impl StoreSync {
-    /// Brings the store to what the registries say.
+    /// Syncs the store with the registries.
     pub(crate) async fn run<T>(&self, context: &Context<T>) -> Result<Outcome, BoxError> {
         let services = context.cache_of(&self.services)?.clone();
         let endpoints = context.cache_of(&self.endpoints)?.clone();
@@ -90,7 +90,7 @@ impl StoreSync {
     }
 }
 
-/// All objects of a cache, by key, and the keys of those that cannot be read now.
+/// All objects of a cache, by key, and the keys of unreadable ones.
 fn objects<T>(cache: &Cache<Ownership<T>>) -> (Objects<T>, BTreeSet<Key>) {
     let view = cache.view();
     (view.list(), view.problems().map(|(key, _)| Arc::clone(key)).collect())
@@ -102,7 +102,7 @@ async fn wait_for<T>(cache: &Cache<T>, revision: i64) {
     }
 }
 
-/// The write on condition that the object is as it was when it was planned.
+/// The write, conditional on the object being unchanged since the plan.
 fn write(
     change: &Change,
     services: &Objects<Service>,

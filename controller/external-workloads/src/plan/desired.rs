@@ -1,4 +1,4 @@
-//! Which endpoints there should be, by family and ports.
+//! The desired endpoints, by family and ports.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use contiv_proto::message::{
 use super::{Input, Ports};
 use crate::{service::Service, slice::Family, workload::Workload};
 
-/// What tells one endpoint from another: its addresses in order, its host name, and namespace and name of its workload.
+/// The identity of an endpoint: its addresses in order, its host name, and namespace and name of its workload.
 pub(super) type Identity = (Vec<String>, String, String, String);
 
-/// Endpoints, each once.
+/// Endpoints by identity.
 pub(super) type Endpoints = BTreeMap<Identity, Endpoint>;
 
 const KIND: &str = "ExternalWorkload";
@@ -30,8 +30,7 @@ pub(super) fn identity(endpoint: &Endpoint) -> Identity {
     (addresses, endpoint.host_name.clone(), namespace, name)
 }
 
-/// The endpoints that there should be. A group without endpoints is one that some workload would be in if it had an
-/// address of that family.
+/// The desired endpoints. A group without endpoints is one that a workload would belong to if it had an address of that family.
 pub(super) fn desired(
     input: &Input<'_>,
     existing: &BTreeMap<(Family, Ports), Vec<&EndpointSlice>>,
@@ -56,7 +55,7 @@ pub(super) fn desired(
     desired
 }
 
-/// Something is there and cannot be read: that is no reason to take away what it was.
+/// True for an endpoint whose workload cannot be read: it must stay.
 fn is_of_unreadable(input: &Input<'_>, endpoint: &Endpoint) -> bool {
     let target = endpoint.target_ref.as_ref();
     target.is_some_and(|target| target.kind == KIND && input.unreadable.contains(&target.name))

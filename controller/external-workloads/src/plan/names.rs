@@ -1,17 +1,17 @@
-//! Names of new slices: the same for the same state, so that a write that is repeated is the same write.
+//! Names of new slices: deterministic, so that a repeated write is the same write.
 
 use crate::{service::Service, slice::Family};
 
 use super::Ports;
 
 const PREFIX: &str = "contiv-external-";
-/// What Kubernetes allows in names, but for vowels and what looks like others; as its own generated names.
+/// Characters that Kubernetes allows in names, without vowels and ambiguous ones; as in its own generated names.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX: usize = 8;
-/// Kubernetes' longest name.
+/// Kubernetes' maximum length of names.
 const MAX_NAME_LENGTH: usize = 253;
 
-/// A name that nobody has.
+/// An unused name.
 pub(super) fn unused_name(
     service: &Service,
     family: Family,
@@ -31,7 +31,7 @@ pub(super) fn unused_name(
     }
 }
 
-/// FNV-1a of 64 bits, whose results are the same for ever.
+/// 64-bit FNV-1a, whose results never change.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes
         .iter()

@@ -1,5 +1,5 @@
-//! Which endpoint goes into which slice: Kubernetes' algorithm (`endpointslice/reconciler.go`, `reconcileByPortMapping`),
-//! over the slices of one family and one set of ports.
+//! Assigns endpoints to slices: Kubernetes' algorithm (`endpointslice/reconciler.go`, `reconcileByPortMapping`), for the slices
+//! of one family and one set of ports.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -8,18 +8,18 @@ use contiv_proto::message::endpointslice::{EndpointSlice, endpoint_slice::Endpoi
 use super::desired::{Endpoints, identity};
 use crate::slice::MOST_ENDPOINTS;
 
-/// What becomes of the slices.
+/// The resulting slices.
 #[derive(Debug, Default)]
 pub(super) struct SlicePacking {
     /// The endpoints of each new slice.
     pub(super) new: Vec<Vec<Endpoint>>,
-    /// The endpoints of each slice that has to be written, by its name.
+    /// The endpoints of each changed slice, by its name.
     pub(super) changed: BTreeMap<String, Vec<Endpoint>>,
-    /// The names of slices of which nothing is left.
+    /// The names of slices that become empty.
     pub(super) unused: Vec<String>,
 }
 
-/// Packs endpoints into slices, which are in the order of their names.
+/// Packs endpoints into slices, which are sorted by name.
 pub(super) fn pack(
     mut wanted: Endpoints,
     slices: &[&EndpointSlice],
@@ -28,7 +28,7 @@ pub(super) fn pack(
 ) -> SlicePacking {
     let mut packed = SlicePacking::default();
     let mut unchanged = BTreeMap::new();
-    // 1. What is there and wanted stays where it is.
+    // 1. Existing desired endpoints stay in place.
     for slice in slices {
         let kept = keep(slice, &mut wanted);
         let is_same =
@@ -42,20 +42,20 @@ pub(super) fn pack(
         }
     }
     let mut left = wanted.into_values();
-    // 2. Slices that are written anyway are filled up, the fullest first.
+    // 2. Slices that are written anyway are filled, the fullest first.
     let mut by_size: Vec<&mut Vec<Endpoint>> = packed.changed.values_mut().collect();
     by_size.sort_by_key(|endpoints| Reverse(endpoints.len()));
     for endpoints in by_size {
         fill(endpoints, &mut left);
     }
-    // 3. The rest goes into new slices; if it all fits into one that is there, into that which it makes the fullest.
+    // 3. The rest goes into new slices; but if it fits into an existing one, into the one that becomes the fullest.
     while left.len() > 0 {
         let fitting = unchanged
             .iter()
             .filter(|(_, endpoints)| {
                 left.len() < MOST_ENDPOINTS && endpoints.len() + left.len() <= MOST_ENDPOINTS
             })
-            // The first of those that are equally full.
+            // The first of equally full ones.
             .max_by_key(|(name, endpoints)| (endpoints.len(), Reverse(*name)))
             .map(|(name, _)| name.clone());
         if let Some((name, mut endpoints)) = fitting.and_then(|name| unchanged.remove_entry(&name)) {
@@ -70,10 +70,10 @@ pub(super) fn pack(
     packed
 }
 
-/// What a slice has of what is wanted, in its order and as it is wanted; it is taken out of what is wanted.
+/// The desired endpoints of a slice, in its order, with their desired content; they are removed from `wanted`.
 fn keep(slice: &EndpointSlice, wanted: &mut Endpoints) -> Vec<Endpoint> {
     let endpoints = slice.endpoints.iter().filter_map(|endpoint| wanted.remove(&identity(endpoint)));
-    // A slice that somebody else has overfilled gives back the rest.
+    // A slice that another writer has overfilled gives back the rest.
     endpoints.take(MOST_ENDPOINTS).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Which ports of a workload the ports of a service lead to.
+//! Maps a service's ports to those of a workload.
 
 use contiv_proto::message::endpointslice::{EndpointSlice, endpoint_slice::Port};
 use tracing::debug;
@@ -14,22 +14,22 @@ use crate::{
 pub(super) struct Ports(Vec<(Option<String>, Option<i32>, String, String)>);
 
 impl Ports {
-    /// Those of a stored slice.
+    /// The ports of a stored slice.
     pub(super) fn of(slice: &EndpointSlice) -> Self {
         let port =
             |port: &Port| (port.name.clone(), port.port, port.protocol.clone(), port.app_protocol.clone());
         Self::new(slice.ports.iter().map(port))
     }
 
-    /// Those that the ports of a service lead to at a workload. What the workload does not document is left out: then the
-    /// endpoint is there, and cannot be reached by that port.
+    /// The ports of a workload that a service uses. Undocumented ones are left out: then the endpoint exists, but not with that
+    /// port.
     pub(super) fn resolve(service: &Service, workload: &Workload) -> Self {
         Self::new(service.ports.iter().filter_map(|port| {
             let Some(found) = workload.ports.iter().find(|candidate| is_target(port, candidate)) else {
                 debug!(service = service.name, workload = workload.name, port = ?port.target, "no such port");
                 return None;
             };
-            // A port without a name has an empty one, as the API server fills in: proxies pass over those with none.
+            // A port without a name has an empty one, as in the API server: proxies ignore ports without the field.
             Some((Some(port.name.clone()), Some(found.port), port.protocol.clone(), String::new()))
         }))
     }

@@ -86,7 +86,7 @@ fn address_is_kept_as_long_as_its_range_is_configured() {
     assert_eq!(service(&world, "web").cluster_ips, ["10.97.0.7", "fd00:97::fbee"]);
 }
 
-/// Writes other cluster addresses into a stored service, as an editor would.
+/// Changes the cluster addresses of a stored service, as a user would.
 fn edit_addresses(world: &mut StoreContent, name: &str, addresses: &[&str]) {
     let Some(Object::Service(service)) = world.get_mut(&key(Kind::Service, name)) else { panic!("{name}") };
     service.cluster_ips = addresses.iter().map(|&address| address.to_owned()).collect();
@@ -104,7 +104,7 @@ fn edited_cluster_address_is_restored() {
         registries.sync(&mut world);
         assert_eq!(world, before, "{edited:?}");
     }
-    // Also while nothing is behind it.
+    // Also without endpoints.
     registries.catalogs[0] = Some(catalog([("web", &[])]));
     registries.sync(&mut world);
     let before = world.clone();
@@ -136,7 +136,7 @@ fn cluster_address_shared_by_two_services_stays_with_one() {
     let mut world = StoreContent::new();
     registries.sync(&mut world);
     let taken = service(&world, "api").cluster_ip.clone();
-    // As earlier versions wrote them: the address is said nowhere else.
+    // As earlier versions wrote them: the address is stored nowhere else.
     for object in world.values_mut() {
         if let Object::Service(service) = object {
             service.annotations.remove("contiv.io/cluster-ips");

@@ -1,4 +1,4 @@
-//! What holds for whatever is wanted and stored.
+//! Laws for any desired and stored content.
 
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ fn registries() -> impl Strategy<Value = Registries> {
     catalogs.prop_map(move |catalogs| Registries { aggregator: aggregator.clone(), catalogs })
 }
 
-/// Services and endpoints of others, also under names that are wanted, and one on an address of the range.
+/// Foreign services and endpoints, also with desired names, and one with an address of the range.
 fn foreign() -> impl Strategy<Value = StoreContent> {
     let name = || prop::sample::select(&["web", "db", "t-web", "x-y", "else"][..]);
     let service =
@@ -47,7 +47,7 @@ fn foreign() -> impl Strategy<Value = StoreContent> {
     prop::collection::vec(prop_oneof![service, endpoints], 0..4).prop_map(StoreContent::from_iter)
 }
 
-/// What is left of a world without the cluster addresses, which depend on history.
+/// The store's content without cluster addresses, which depend on history.
 fn without_addresses(world: &StoreContent) -> StoreContent {
     let mut world = world.clone();
     for object in world.values_mut() {
@@ -126,7 +126,7 @@ proptest! {
             .values()
             .map(|service| (key(Kind::Service, &service.name), service.cluster_ips.clone()))
             .collect();
-        // Each gets those of another one.
+        // Each gets the addresses of another one.
         for (i, (key, _)) in owned.iter().enumerate() {
             let Some(Object::Service(service)) = world.get_mut(key) else { panic!("{key}") };
             service.cluster_ips.clone_from(&owned[(i + shift) % owned.len()].1);

@@ -15,7 +15,7 @@ use crate::{
     registry::address,
 };
 
-/// What of `/v1/health/service/<name>` counts, for each instance.
+/// The used fields of `/v1/health/service/<name>`, for each instance.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct ServiceEntry {
@@ -41,7 +41,7 @@ struct Service {
     id: String,
     #[serde(default)]
     tags: Option<BTreeSet<String>>,
-    /// Empty: that of the node.
+    /// Empty: the node's address.
     #[serde(default)]
     address: String,
     /// 0: the service has none.
@@ -55,10 +55,10 @@ struct Check {
     status: String,
 }
 
-/// No list of services has more: each is followed by itself.
+/// The maximum number of services: each is followed by a query of its own.
 const MOST_SERVICES: usize = 50_000;
 
-/// What is kept of one service takes no more bytes, about. A stored object, which is to hold all addresses, is smaller still.
+/// The approximate maximum size of one service. A stored object, which must contain all addresses, is limited further.
 const MAX_SERVICE_BYTES: usize = 8 << 20;
 
 /// `/v1/catalog/services`: names, and the tags of all instances of each.
@@ -71,7 +71,7 @@ pub(super) fn services(body: &[u8]) -> Result<Vec<(String, Vec<String>)>, String
     Ok(services.into_iter().map(|(name, tags)| (name, tags.unwrap_or_default())).collect())
 }
 
-/// `/v1/health/service/<name>`: the instances, and what is wrong with those that cannot be used.
+/// `/v1/health/service/<name>`: the instances, and the problems of unusable ones.
 pub(super) fn instances(body: &[u8], passing_only: bool) -> Result<SourceService, String> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     deserializer
@@ -80,7 +80,7 @@ pub(super) fn instances(body: &[u8], passing_only: bool) -> Result<SourceService
         .map_err(|error| format!("its list of instances cannot be used: {error}"))
 }
 
-/// Reads one instance after the other, and keeps of each only what counts: an answer can be large.
+/// Deserializes one instance after the other, and keeps only the used fields: an answer can be large.
 struct InstancesVisitor {
     passing_only: bool,
 }

@@ -1,4 +1,4 @@
-//! One blocking query: it is answered when something has changed since the last answer, or after a while.
+//! One blocking query: answered when something has changed since the last answer, or after a timeout.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use tokio::time::{Instant, sleep_until};
 use super::{ConsulOptions, RegistryError};
 use crate::registry::http::{HttpClient, Response};
 
-/// Between the starts of two queries of one kind: a server whose every answer is new does not keep us busy.
+/// The least time between the starts of two queries of one kind, in case every answer of a server is new.
 const LEAST_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How much later than promised an answer may come.
+/// How late an answer may be.
 const ANSWER_SLACK: Duration = Duration::from_secs(10);
 
-/// No query waits for less, however many there are.
+/// The least time that a query waits, however many there are.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
 pub(super) struct BlockingQuery {
     path: String,
-    /// Of the last answer; 0 asks for what is so now.
+    /// The index of the last answer; 0 requests the current state.
     index: u64,
     started: Option<Instant>,
 }
@@ -28,8 +28,8 @@ impl BlockingQuery {
         Self { path, index: 0, started: None }
     }
 
-    /// Waits for what has changed, and returns everything, which may be the same as before. After an error the next one
-    /// asks for what is so then: the server may be another one, with other indexes.
+    /// Waits for a change, and returns everything, which may be unchanged. After an error the next query requests the current
+    /// state: the server may be another one, with other indexes.
     pub(super) async fn ask(
         &mut self,
         client: &HttpClient,
@@ -46,7 +46,7 @@ impl BlockingQuery {
         if let Some(datacenter) = &options.datacenter {
             url = format!("{url}&dc={datacenter}");
         }
-        // The server adds up to a sixteenth to the time it waits.
+        // The server adds up to a sixteenth to the waiting time.
         let limit = wait + wait / 16 + ANSWER_SLACK;
         let answer = client.get(&url, &headers(options).await?, limit).await?;
         let index = answer.headers.get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
@@ -70,14 +70,14 @@ async fn headers(options: &ConsulOptions) -> Result<Vec<(&'static str, String)>,
     Ok(vec![("x-consul-token", token.trim().to_owned())])
 }
 
-/// The index to wait from: that of the answer. One that went backwards is of another history (a server that was restored,
-/// or forgot); then nothing is waited for. 0 would not wait either, and is never right in an answer.
+/// The index of the next query: that of the answer. If it went backwards, the history is another one (a restored server, or a
+/// restart); then the next query does not wait. 0 would not wait either, and is never valid in an answer.
 fn next_index(before: u64, answered: u64) -> u64 {
     if answered < before { 0 } else { answered.max(1) }
 }
 
-/// How long each query waits when there are more services than connections, so that each gets its turn about as often as
-/// if there were enough.
+/// How long each query waits if there are more services than connections, so that each runs about as often as with enough
+/// connections.
 pub(super) fn shared_wait(wait: Duration, services: usize, connections: usize) -> Duration {
     if services <= connections {
         return wait;

@@ -1,4 +1,4 @@
-//! The form of the file.
+//! The format of the file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Services {
-    /// None for a file that ends after the key, which is not the same as an empty list.
+    /// None for a file that ends after the key, which differs from an empty list.
     services: Option<Vec<Service>>,
 }
 
@@ -24,7 +24,7 @@ struct Services {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Service {
     name: String,
-    /// What clients connect to.
+    /// The port for clients.
     port: Option<u16>,
     #[serde(default)]
     protocol: Protocol,
@@ -41,7 +41,7 @@ struct Service {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Endpoint {
     address: String,
-    /// That of the service unless this says otherwise.
+    /// The service's port unless specified.
     port: Option<u16>,
     #[serde(default)]
     tags: BTreeSet<String>,
@@ -53,10 +53,10 @@ const fn yes() -> bool {
     true
 }
 
-/// Reads the text of a file.
+/// Parses the text of a file.
 ///
 /// # Errors
-/// What is wrong, with the place of it. Nothing of the file counts then: half of it may be missing.
+/// What is wrong, with its place. Then nothing of the file is used: half of it may be missing.
 pub(super) fn parse(text: &str) -> Result<Catalog, String> {
     if text.trim().is_empty() {
         return Err("it is empty; write `services: []` if there are to be none".to_owned());

@@ -1,4 +1,4 @@
-//! When to read the file. Pure, with the time handed in.
+//! Decides when to read the file. Pure; the time is an argument.
 
 use std::time::Duration;
 
@@ -6,35 +6,35 @@ use tokio::time::Instant;
 
 use super::{Fingerprint, POLL_INTERVAL};
 
-/// How long the file must stay as it is before it is read, whoever says that it is complete: a writer may open it again.
+/// How long the file must stay unchanged before it is read, even if it was closed: a writer may open it again.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// A file that is replaced again and again is read after this time at the latest.
+/// A file that is replaced repeatedly is read after this time at the latest.
 const MAX_DEBOUNCE: Duration = Duration::from_secs(1);
 
-/// What happened to the file.
+/// An event of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {
     /// It was closed by its writer, or renamed into place.
     Complete,
-    /// Someone wrote to it, and has not closed it.
+    /// It was written to, and is still open.
     Written,
-    /// It began to be, or went.
+    /// It was created or removed.
     Replaced,
 }
 
 pub(super) struct Pending {
-    /// Someone writes to it.
+    /// A writer has it open.
     is_open: bool,
     seen: Option<Fingerprint>,
-    /// Since when a complete file has not been read.
+    /// Since when a complete file waits to be read.
     complete_since: Option<Instant>,
-    /// When to look next.
+    /// The time of the next check.
     deadline: Instant,
 }
 
 impl Pending {
-    /// The file was first seen so.
+    /// The initial state of the file.
     pub(super) fn new(seen: Option<Fingerprint>, now: Instant) -> Self {
         Self { is_open: false, seen, complete_since: None, deadline: now + DEBOUNCE }
     }
@@ -49,13 +49,13 @@ impl Pending {
         };
     }
 
-    /// When to ask whether it is due.
+    /// When to check whether it is due.
     pub(super) const fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Whether the file, which looks like this now, is to be read: nobody writes to it, and it looks as it did when it was
-    /// last looked at, or has been waited for long enough.
+    /// True if the file with this fingerprint must be read: no writer has it open, and it is unchanged since the last check, or
+    /// has waited for too long.
     pub(super) fn is_due(&mut self, fingerprint: Option<Fingerprint>, now: Instant) -> bool {
         let is_same = std::mem::replace(&mut self.seen, fingerprint) == fingerprint;
         let is_late = self.complete_since.is_some_and(|since| since + MAX_DEBOUNCE <= now);

@@ -1,4 +1,4 @@
-//! What inotify says of one file: events of the folder it is in.
+//! inotify events of one file: those of its folder.
 
 use std::{
     ffi::OsString,
@@ -45,10 +45,10 @@ impl Watcher {
         Ok(Self { events: inotify.into_event_stream(vec![0; BUFFER])?, name })
     }
 
-    /// What happened next that matters.
+    /// Waits for the next relevant event.
     ///
     /// # Errors
-    /// When the folder is gone, and all is to be begun anew.
+    /// When the folder is gone, and the watch must be started again.
     pub(super) async fn next(&mut self) -> io::Result<Signal> {
         loop {
             let event = self.events.next().await.ok_or(io::ErrorKind::UnexpectedEof)??;
