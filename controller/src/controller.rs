@@ -80,16 +80,17 @@ pub enum Placement {
     EachNode,
 }
 
-/// Brings what a key stands for to the state it should be in.
+/// Reconciles the object of one key: compares the desired state with the actual one and acts.
 ///
-/// Whatever has changed, it gets the key only, and reads what is so now. It may be called for a key that is gone, and
-/// for one of which nothing changed. It is not called for an object of the managed type that could never be read; of
-/// other types it must look at [`View::unreadable`](crate::cache::View::unreadable) before it takes one for gone. Closures `Fn(Context<T>, Key) -> Future` are reconcilers too.
+/// A reconciler receives only the key and reads the current state from the caches. It may be called for a deleted object and
+/// for one that did not change. It is not called for an object of the managed type that has never been readable; for other
+/// types it must check [`View::unreadable`](crate::cache::View::unreadable) before it treats an object as deleted. Closures
+/// `Fn(Context<T>, Key) -> Future` are reconcilers too.
 pub trait Reconciler<T>: Send + Sync + 'static {
-    /// One run. Never two at once for one key.
+    /// Reconciles one key. Runs for the same key never overlap.
     ///
     /// # Errors
-    /// Any error is retried with a back-off; so is a panic.
+    /// Any error is retried with a back-off, and so is a panic.
     fn reconcile(
         &self,
         context: Context<T>,
@@ -111,7 +112,7 @@ where
     }
 }
 
-/// A reconciler of whatever type.
+/// A reconciler, boxed.
 type ReconcileFn<T> =
     Arc<dyn Fn(Context<T>, Key) -> BoxFuture<'static, Result<Outcome, BoxError>> + Send + Sync>;
 
@@ -123,7 +124,7 @@ fn erase<T: Send + Sync + 'static>(reconciler: impl Reconciler<T>) -> ReconcileF
     })
 }
 
-/// Something to await before or beside the reconcilers.
+/// A hook that is awaited before or beside the reconcilers.
 type HookFn<A> = Arc<dyn Fn(A) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 type NotifyFn = Arc<dyn Fn() + Send + Sync>;
 
@@ -147,7 +148,7 @@ pub struct Controller<T> {
     concurrency: usize,
     resync: Option<Duration>,
     is_warm_standby: bool,
-    /// That of the run under way.
+    /// The cache of the current run.
     cache: watch::Sender<Option<Cache<T>>>,
 }
 
@@ -157,7 +158,7 @@ impl<T: Send + Sync + 'static> Controller<T> {
         ControllerBuilder::new(managed)
     }
 
-    /// How far it has come, also after it was given to a manager.
+    /// The status of the controller, which can also be read after it was given to a manager.
     pub fn status(&self) -> Status<T> {
         Status::of(&self.cache)
     }
@@ -165,7 +166,7 @@ impl<T: Send + Sync + 'static> Controller<T> {
 
 #[cfg(any(test, feature = "testing"))]
 impl<T: Send + Sync + 'static> Controller<T> {
-    /// A context whose caches hold what the store does now. Nothing runs.
+    /// A context whose caches hold the current content of the store. Nothing is started.
     pub(crate) async fn context(&self, environment: &Environment) -> Result<Context<T>, RunError> {
         let mut opened = opened::OpenedCaches::new(self, &environment.store);
         opened.prime().await?;
@@ -174,7 +175,7 @@ impl<T: Send + Sync + 'static> Controller<T> {
         Ok(context)
     }
 
-    /// One run of the reconciler.
+    /// Runs the reconciler once.
     pub(crate) async fn reconcile_once(&self, context: Context<T>, key: Key) -> Result<Outcome, BoxError> {
         let unreadable = context.cache().view().unreadable(&key).map(str::to_owned);
         if let Some(problem) = unreadable {
@@ -193,27 +194,27 @@ impl<T: Send + Sync + 'static> Controller<T> {
     }
 }
 
-/// What a controller is run with.
+/// What the manager gives to each run of a controller.
 #[derive(Clone)]
 pub(crate) struct Environment {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) writer: Writer,
     pub(crate) metrics: Option<WorkQueueMetrics>,
-    /// Where the queue of a run is to be found.
+    /// Where a run registers its work queue.
     pub(crate) queues: Queues,
-    /// Take nothing new; finish what is under way.
+    /// Cancelled when no further work may be started; work in progress may finish.
     pub(crate) stop: CancellationToken,
-    /// Drop what is under way as well.
+    /// Cancelled when work in progress must be dropped too.
     pub(crate) abort: CancellationToken,
 }
 
-/// A controller of whatever type.
+/// A controller of any type.
 pub(crate) trait AnyController: std::fmt::Display + Send + Sync {
     fn name(&self) -> &str;
     fn managed_type(&self) -> &str;
     fn watched_types(&self) -> Vec<&str>;
     fn placement(&self) -> Placement;
-    /// What runs next.
+    /// The standby from which the next run is started.
     fn stand_by(self: Arc<Self>, store: &Arc<dyn Store>) -> Box<dyn Standby>;
 }
 

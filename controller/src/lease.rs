@@ -1,4 +1,4 @@
-//! Leases: who may run the controllers of which there must be one.
+//! Leases that decide which process runs the singleton controllers.
 
 pub mod election;
 
@@ -8,16 +8,16 @@ use tokio::sync::watch;
 
 use crate::writer::Fence;
 
-/// Whether this process may run singletons, now and from now on. Cheap to clone.
+/// Whether this process may run singletons, now and in the future. Cheap to clone.
 ///
-/// Where one comes from: [`Lease::always_leader`] for what runs on each node, an [`Election`](election::Election) among
-/// processes, or [`Lease::manual`] for tests.
+/// A lease comes from [`Lease::always_leader`] for controllers that run on each node, from an [`Election`](election::Election)
+/// among processes, or from [`Lease::manual`] in tests.
 #[derive(Clone)]
 pub struct Lease {
     term: watch::Receiver<LeaseTerm>,
 }
 
-/// Whether a lease is held, and since when: the same lease lost and won again is another term.
+/// Whether a lease is held and in which term: a lease that is lost and won again has a new term.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LeaseTerm {
     /// How often the lease was won so far.
@@ -57,30 +57,30 @@ impl Lease {
         (LeaseHolder { term: sender }, Self { term })
     }
 
-    /// Whether it is held now.
+    /// Whether the lease is held now.
     pub fn held(&self) -> bool {
         self.term.borrow().is_held
     }
 
-    /// What proves to the store that it is held; none if it is not, or needs no proof.
+    /// The proof for the store that the lease is held; none if it is not held or needs no proof.
     pub fn fence(&self) -> Option<Fence> {
         self.term.borrow().fence.clone()
     }
 
-    /// Returns when it was won or lost since the last call. No change is missed, but several may be one. Never returns
-    /// if nothing can change any more.
+    /// Waits until the lease was won or lost since the last call. No change is missed, but several may be reported as one.
+    /// Never returns if the state can no longer change.
     pub async fn changed(&mut self) {
         if self.term.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Returns as soon as it is held.
+    /// Waits until the lease is held.
     pub(crate) async fn acquired(&mut self) -> LeaseTerm {
         self.until(|term| term.is_held).await
     }
 
-    /// Returns as soon as this term is over.
+    /// Waits until this term is over.
     pub(crate) async fn is_over(&mut self, mine: &LeaseTerm) {
         self.until(|term| term != mine).await;
     }
@@ -96,24 +96,24 @@ impl Lease {
     }
 }
 
-/// Says whether a lease is held.
+/// Grants and revokes a lease.
 #[derive(Debug)]
 pub struct LeaseHolder {
     term: watch::Sender<LeaseTerm>,
 }
 
 impl LeaseHolder {
-    /// The lease is held from now on. If it was already, this is a new term.
+    /// Grants the lease. If it was already held, a new term begins.
     pub fn grant(&self) {
         self.begin(None);
     }
 
-    /// The lease is held from now on, as this proves.
+    /// Grants the lease with a proof for the store.
     pub fn grant_with(&self, fence: Fence) {
         self.begin(Some(fence));
     }
 
-    /// The lease is not held from now on.
+    /// Revokes the lease.
     pub fn revoke(&self) {
         self.term.send_if_modified(|term| {
             term.fence = None;

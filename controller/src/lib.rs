@@ -1,26 +1,26 @@
 //! A runtime for control loops over a [`contiv_store::Store`].
 //!
-//! A *controller* brings what is in a store to the state it should be in. It follows one type of objects, and the types
-//! that those depend on; whenever something changes, a *mapper* says whom that concerns; their keys go to a *work
-//! queue*; and a *reconciler* gets one key at a time, reads what is so now, and acts. A *manager* starts controllers
-//! and starts them again; with a *lease* of an election only one of several processes does, and its writes are fenced.
+//! A *controller* brings the objects of a store to their desired state. It watches one managed type and the types that this one
+//! depends on. For each change a *mapper* returns the keys that are affected; they are added to a *work queue*; a *reconciler*
+//! receives one key at a time, reads the current state and acts. A *manager* starts and restarts controllers; with a *lease* of
+//! an election only one of several processes runs them, and its writes are fenced.
 //!
-//! | module | what it has |
+//! | module | content |
 //! |---|---|
-//! | [`queue`] | the work queue: keys that are deduplicated, delayed, retried, debounced, drained, measured |
-//! | [`resource`] | types of stored objects, the objects, and what happens to them |
+//! | [`queue`] | the work queue: deduplicated, delayed, retried, debounced keys, with draining and metrics |
+//! | [`resource`] | types of stored objects, the objects and their events |
 //! | [`reflector`], [`cache`] | all objects of one type, with indexes, as they are in the store |
-//! | [`mapper`] | from an object to the keys of those that depend on it |
-//! | [`controller`] | the builder, the reconciler, and what it has at hand |
-//! | [`callbacks`] | the other flavour: tell me of each object that is there and of each that is gone |
-//! | [`manager`] | running controllers, and running them again |
-//! | [`lease`] | who may run singletons: everybody, who won an election, whom a test says |
-//! | [`liveness`] | whether a task still turns, for a watchdog |
-//! | [`writer`] | writes that never go over somebody else's, and never come after the lease is lost |
-//! | `testing` | with the feature `testing`: a store in memory that misbehaves by seed, controllers without loops |
+//! | [`mapper`] | from an object to the keys of the objects that depend on it |
+//! | [`controller`] | the builder, the reconciler and its context |
+//! | [`callbacks`] | controllers written as callbacks for present and for deleted objects |
+//! | [`manager`] | starts controllers and restarts them |
+//! | [`lease`] | which process runs singletons: every one, the leader of an election, or as a test decides |
+//! | [`liveness`] | whether a task is alive, for a watchdog |
+//! | [`writer`] | writes that never overwrite somebody else's and never happen after the lease is lost |
+//! | `testing` | with the feature `testing`: a store in memory with seeded faults, controllers without loops |
 //!
-//! The crate's folder `examples/` has programs to start from. All times are those of tokio's clock, so tests of
-//! controllers can pause it.
+//! The crate's folder `examples/` has programs to start from. All times are those of tokio's clock, so tests of controllers can
+//! pause it.
 
 pub mod cache;
 pub mod callbacks;

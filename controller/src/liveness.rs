@@ -1,4 +1,4 @@
-//! Whether a task still turns: it is asked, and answers by its own turn. One that is blocked, or has ended, does not.
+//! Liveness of tasks: a probe asks a task, and the task answers when it is polled. A blocked or ended task does not answer.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a task may take to answer. Its turn is short.
+/// How long a task may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// Asks one task. Cheap to clone.
+/// Probes one task. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct LivenessProbe {
     questions: mpsc::Sender<oneshot::Sender<()>>,
@@ -27,21 +27,21 @@ impl LivenessProbe {
     }
 }
 
-/// Answers within the task that is asked.
+/// Answers probes within the probed task.
 #[derive(Debug)]
 pub(crate) struct LivenessReporter {
     questions: mpsc::Receiver<oneshot::Sender<()>>,
 }
 
 impl LivenessReporter {
-    /// Does the work of a task, and answers whenever it lets go of its thread.
+    /// Runs the future of a task and answers probes whenever it yields.
     pub(crate) async fn report_while<F: Future>(mut self, work: F) -> F::Output {
         tokio::pin!(work);
         loop {
             tokio::select! {
                 output = &mut work => return output,
                 Some(reply) = self.questions.recv() => {
-                    // Who asked may have given up.
+                    // The prober may have given up.
                     let _ = reply.send(());
                 }
             }

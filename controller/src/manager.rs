@@ -46,10 +46,10 @@ pub(crate) use progress::Queues;
 pub use progress::{Progress, Stall};
 use supervisor::Supervisor;
 
-/// How long runs under way may take when the manager is told to stop.
+/// How long work in progress may take when the manager is stopped.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
-/// What is wrong with what a manager is given.
+/// Why a controller or a set of controllers is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ManagerError {
     /// Two controllers have one name.
@@ -58,7 +58,7 @@ pub enum ManagerError {
         /// The name.
         name: String,
     },
-    /// Two controllers write what the other watches, and could keep each other busy for ever.
+    /// Two controllers each write what the other watches and could trigger each other for ever.
     #[error(
         "the controllers of {} and {} each watch what the other manages; let one of them manage what both need",
         .0.one, .0.other
@@ -66,8 +66,8 @@ pub enum ManagerError {
     Cycle(Cycle),
 }
 
-/// Runs controllers: singletons while the lease is held, the others always. Each one by itself: one that fails does not
-/// hold up the others.
+/// Runs controllers: singletons while the lease is held, the others always. They are independent, so a failing one does not
+/// delay the others.
 pub struct Manager {
     store: Arc<dyn Store>,
     lease: Lease,
@@ -77,7 +77,7 @@ pub struct Manager {
     queues: Queues,
 }
 
-/// A controller with what says whether its supervisor turns.
+/// A controller with the probe of its supervisor.
 struct Registered {
     controller: Arc<dyn AnyController>,
     probe: LivenessProbe,
@@ -92,7 +92,7 @@ impl fmt::Debug for Manager {
 }
 
 impl Manager {
-    /// A manager without controllers. Singletons run while `lease` is held.
+    /// Creates a manager without controllers. Singletons run while `lease` is held.
     pub fn new(store: Arc<dyn Store>, lease: Lease) -> Self {
         Self {
             store,
@@ -104,22 +104,22 @@ impl Manager {
         }
     }
 
-    /// Counts what the work queues do; each is labelled with its controller's name.
+    /// Adds metrics of the work queues, labelled with the names of the controllers.
     #[must_use]
     pub fn with_metrics(mut self, metrics: &WorkQueueMetrics) -> Self {
         self.metrics = Some(metrics.clone());
         self
     }
 
-    /// How long runs under way may take when the manager is told to stop, before they are dropped. Unless this says
-    /// otherwise, 10 s. When the lease is lost they are dropped at once.
+    /// Sets how long work in progress may take when the manager is stopped, before it is dropped. The default is 10 s. When the
+    /// lease is lost it is dropped at once.
     #[must_use]
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Takes in a controller.
+    /// Registers a controller.
     ///
     /// # Errors
     /// [`ManagerError::DuplicateController`].
@@ -136,7 +136,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Which types lead to which.
+    /// The dependencies between the types of all controllers.
     pub fn dependencies(&self) -> Dependencies {
         let watched = |controller: &dyn AnyController| -> Vec<(String, String)> {
             let managed = controller.managed_type();
@@ -147,7 +147,7 @@ impl Manager {
         Dependencies::new(managed.collect(), edges.collect())
     }
 
-    /// Whether no two controllers each watch what the other manages.
+    /// Checks that no two controllers each watch the other's managed type.
     ///
     /// # Errors
     /// [`ManagerError::Cycle`] with the first such pair.
@@ -163,7 +163,7 @@ impl Manager {
         self.controllers.iter().map(|registered| registered.controller.as_ref())
     }
 
-    /// Whether what is registered moves, once it runs.
+    /// Reports whether the registered controllers make progress once they run.
     pub fn progress(&self) -> Progress {
         let task = |registered: &Registered| {
             (format!("controller {}", registered.controller.name()), registered.probe.clone())

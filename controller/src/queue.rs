@@ -48,22 +48,21 @@ pub use retry::{Retry, RetryPolicy, TokenBucket};
 use state::State;
 pub use work::Work;
 
-/// How additions of one key in a short time become one piece of work (debounce).
+/// How several additions of one key within a short time are merged (debounce).
 ///
 /// consul-k8s and flomesh use 1 s of quiet and 5 s at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Debounce {
-    /// It was not added for this long.
+    /// The key is handed out when it was not added for this long.
     pub quiet: Duration,
-    /// Or so much time has passed since it was first added: a busy producer cannot put it off for ever.
+    /// At the latest it is handed out this long after it was first added, so that a busy producer cannot delay it for ever.
     pub longest: Duration,
 }
 
 /// A queue of keys that need work. Cheap to clone; clones are the same queue.
 ///
-/// - A key that waits is not added a second time. One that is being worked on and is added comes again when that work
-///   is done.
-/// - Each key has one slot: of several times at which it is due the earliest counts, and now is earlier than any.
+/// - A key that is waiting is not added again. A key that is added while it is processed is handed out again afterwards.
+/// - Each key has one due time. Of several due times the earliest counts, and an immediate addition is earlier than any.
 ///   [`WorkQueue::reschedule`] is the exception.
 /// - Times are those of tokio's clock, so tests can pause it.
 pub struct WorkQueue<K> {
@@ -72,12 +71,12 @@ pub struct WorkQueue<K> {
 
 struct Shared<K> {
     name: String,
-    // A lock and not a task with a mailbox: adding must be possible from anywhere at once, and it is held for a few
-    // operations on maps only.
+    // A lock rather than a task with a mailbox: adding must be possible from anywhere without waiting, and the lock is held
+    // only for a few operations on maps.
     inner: Mutex<Inner<K>>,
-    /// A worker that finds this notified looks for work. One that leaves more behind notifies the next.
+    /// Wakes one worker. A worker that leaves more keys behind wakes the next.
     work: Notify,
-    /// Notified when nothing waits and nothing is worked on.
+    /// Notified when no key is waiting or being processed.
     idle: Notify,
     instruments: Option<Instruments>,
 }
@@ -106,12 +105,12 @@ impl<K> fmt::Debug for Shared<K> {
 }
 
 impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
-    /// A queue without metrics, with client-go's retry policy.
+    /// Creates a queue without metrics and with client-go's retry policy.
     pub fn new(name: &str) -> Self {
         Self::with(name, RetryPolicy::default(), None)
     }
 
-    /// A queue with another retry policy, and with metrics if there is somewhere to count.
+    /// Creates a queue with a retry policy and optional metrics.
     pub fn with(name: &str, policy: RetryPolicy, metrics: Option<&WorkQueueMetrics>) -> Self {
         let shared = Arc::new_cyclic(|this: &Weak<Shared<K>>| Shared {
             name: name.to_owned(),
@@ -124,12 +123,12 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         Self { shared }
     }
 
-    /// Adds a key, unless it waits already.
+    /// Adds a key unless it is already waiting.
     pub fn add(&self, key: K) {
         self.change(|inner, now| u64::from(inner.state.add(key, now)));
     }
 
-    /// Adds a key after a while, unless it is to come earlier. No delay is longer than half a year.
+    /// Adds a key after a delay, unless it is due earlier. Delays are limited to half a year.
     pub fn add_after(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add(key);
@@ -140,7 +139,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         });
     }
 
-    /// Adds a key after a while and not before, unless it waits to be handed out now.
+    /// Adds a key after a delay and not before, unless it is already waiting.
     pub fn reschedule(&self, key: K, delay: Duration) {
         self.change(|inner, now| {
             inner.state.reschedule(key, delay, now);
@@ -148,7 +147,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         });
     }
 
-    /// Adds a key after a quiet period: many additions in a short time become one.
+    /// Adds a key after a quiet period, so that many additions in a short time are merged.
     pub fn add_debounced(&self, key: K, debounce: Debounce) {
         self.change(|inner, now| {
             inner.state.add_debounced(key, debounce, now);
@@ -156,7 +155,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         });
     }
 
-    /// Adds a key that failed after the delay that its failures ask for, if its budget allows.
+    /// Adds a failed key after its back-off, if its retry budget allows.
     pub fn retry(&self, key: K) -> Retry {
         let retry = self.change_with(|inner, now| {
             let retry = inner.retries.failed(&key, now);
@@ -177,37 +176,37 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         retry
     }
 
-    /// Forgets the failures of a key: it works again.
+    /// Resets the failures of a key after a success.
     pub fn forget(&self, key: &K) {
         self.shared.inner.lock().retries.forget(key);
     }
 
-    /// How often a key has failed since it was last forgotten.
+    /// How often a key has failed since its failures were last reset.
     pub fn failures(&self, key: &K) -> u32 {
         self.shared.inner.lock().retries.count(key)
     }
 
-    /// How many keys wait to be handed out now; those that are to come later do not count.
+    /// How many keys can be handed out now; delayed keys do not count.
     pub fn len(&self) -> usize {
         self.shared.inner.lock().state.waiting()
     }
 
-    /// Whether no key waits.
+    /// Whether no key can be handed out now.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many keys are to come later.
+    /// How many keys are delayed.
     pub fn delayed(&self) -> usize {
         self.shared.inner.lock().state.delayed()
     }
 
-    /// How long the longest of the work under way has taken so far.
+    /// How long the longest work in progress has taken so far.
     pub fn longest_run(&self) -> Duration {
         self.shared.so_far().1
     }
 
-    /// The next key, as soon as there is one; none when the queue has ended. Whoever stops waiting loses nothing.
+    /// The next key, as soon as there is one; none when the queue has ended. Dropping the future loses nothing.
     pub async fn get(&self) -> Option<Work<K>> {
         loop {
             let next_due = {
@@ -235,7 +234,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
                     None => next_due,
                 }
             };
-            // Who goes away while waiting leaves the wait for what is due later to another.
+            // If this future is dropped while it waits for a delayed key, another worker takes over the wait.
             let relay = Relay(&self.shared.work);
             match next_due {
                 Some(at) => tokio::select! {
@@ -248,7 +247,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         }
     }
 
-    /// Ends the queue at once: nothing more is taken or handed out. Work under way goes on.
+    /// Ends the queue immediately: no key is accepted or handed out any more. Work in progress continues.
     pub fn shut_down(&self) {
         self.change(|inner, _| {
             inner.state.close();
@@ -256,7 +255,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         });
     }
 
-    /// Takes nothing more, hands out what waits, and returns when all work is done. What was to come later is lost.
+    /// Accepts no more keys, hands out the waiting ones and returns when all work is done. Delayed keys are dropped.
     pub async fn drain(&self) {
         self.change(|inner, _| {
             inner.state.drain();
@@ -274,7 +273,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         }
     }
 
-    /// The work on a key is done.
+    /// Marks the work on a key as done.
     fn finish(&self, key: &K) {
         let took = self.change_with(|inner, now| (inner.state.finish(key, now), 0));
         if let Some(instruments) = &self.shared.instruments {
@@ -282,7 +281,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         }
     }
 
-    /// Changes the state; `change` returns how many keys it added.
+    /// Changes the state and wakes workers; `change` returns how many keys it added.
     fn change(&self, change: impl FnOnce(&mut Inner<K>, Instant) -> u64) {
         self.change_with(|inner, now| ((), change(inner, now)));
     }
@@ -316,7 +315,7 @@ impl<K: Ord + Clone + Send + 'static> WorkInProgress for Shared<K> {
     }
 }
 
-/// Notifies another when it is dropped.
+/// Notifies another worker when it is dropped.
 struct Relay<'a>(&'a Notify);
 
 impl Drop for Relay<'_> {

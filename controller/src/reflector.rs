@@ -32,7 +32,7 @@ use crate::{
     resource::{Event, ResourceType},
 };
 
-/// Follows one type of objects. Its cache stays up to date as long as somebody calls [`Reflector::next`].
+/// Watches one type of objects. Its cache stays up to date as long as [`Reflector::next`] is called.
 pub struct Reflector<T> {
     feed: mpsc::Receiver<Delivery>,
     handle: FeedHandle,
@@ -46,7 +46,7 @@ impl<T> std::fmt::Debug for Reflector<T> {
 }
 
 impl<T: Send + Sync + 'static> Reflector<T> {
-    /// Starts to follow a type. Must be called within a tokio runtime.
+    /// Starts to watch a type. Must be called within a tokio runtime.
     pub fn start(
         store: Arc<dyn Store>,
         resource_type: &ResourceType<T>,
@@ -57,10 +57,10 @@ impl<T: Send + Sync + 'static> Reflector<T> {
         (Self { feed, handle, contents }, cache)
     }
 
-    /// What happened next, after the cache shows it: the events of one list, or of one or more transactions.
+    /// The next events, after they are visible in the cache: those of one list, or of one or more transactions.
     ///
-    /// The first are those of the first list, and may be none. Whoever stops waiting loses nothing. None when the store
-    /// cannot be followed any more, ever.
+    /// The first are those of the first list and may be empty. Dropping the future loses nothing. None when the store can never
+    /// be watched again.
     pub async fn next(&mut self) -> Option<Vec<Event<T>>> {
         loop {
             let delivery = self.feed.recv().await?;
@@ -70,7 +70,7 @@ impl<T: Send + Sync + 'static> Reflector<T> {
         }
     }
 
-    /// Asks for a new list now. What it differs in from the cache becomes events.
+    /// Requests a new list. Differences from the cache become events.
     pub fn request_resync(&self) {
         self.handle.request_resync();
     }
@@ -82,7 +82,7 @@ impl<T: Send + Sync + 'static> Reflector<T> {
             FeedEvent::Changed(batch) => events = Some(contents.apply(batch)),
             FeedEvent::Down { reason } => contents.set_down(Some(reason)),
             FeedEvent::Up => contents.set_down(None),
-            // Those are of the whole store, whatever their type, and its owner reports them. The objects stay.
+            // Problems concern the whole store and are reported by its owner. The objects stay.
             FeedEvent::Problems(_) | FeedEvent::Replaced { .. } => {}
         });
         events

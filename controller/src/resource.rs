@@ -1,4 +1,4 @@
-//! Types of stored objects, the objects, and what happens to them.
+//! Types of stored objects, the objects, and their events.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -30,7 +30,7 @@ pub struct ResourceType<T> {
 }
 
 impl<T> ResourceType<T> {
-    /// A type called `name`. Every key that begins with `prefix` is of it, so end the prefix with a separator.
+    /// Creates a type. Every key that begins with `prefix` belongs to it, so end the prefix with a separator.
     pub fn new<E: Into<BoxError>>(
         name: &str,
         prefix: &str,
@@ -40,17 +40,17 @@ impl<T> ResourceType<T> {
         Self { name: name.into(), prefix: prefix.into(), decode }
     }
 
-    /// What it is called.
+    /// The name of the type.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the keys of its objects begin with.
+    /// The prefix of the keys of its objects.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The key of the object called `name`.
+    /// The key of the object with this name.
     pub fn key(&self, name: &str) -> Key {
         [&self.prefix, name].concat().into()
     }
@@ -86,14 +86,14 @@ impl<T> fmt::Debug for ResourceType<T> {
     }
 }
 
-/// An object as it was at one revision. It derefs to its value.
+/// An object at one revision. It dereferences to its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object<T> {
     /// Its full key.
     pub key: Key,
     /// The decoded value.
     pub value: T,
-    /// The revision at which it came to be. Another object of the same key has another one (Kubernetes' UID).
+    /// The revision at which it was created. An object created again under the same key has another one (Kubernetes' UID).
     pub create_revision: i64,
     /// The revision at which it was last written (Kubernetes' resource version).
     pub mod_revision: i64,
@@ -107,24 +107,24 @@ impl<T> Deref for Object<T> {
     }
 }
 
-/// What happened to one object. Always with what it was before and what it is now.
+/// A change of one object, with its state before and after.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<T> {
-    /// It came to be.
+    /// The object was created.
     Added(Arc<Object<T>>),
-    /// It was written.
+    /// The object was written.
     Modified {
-        /// As it was last seen; what was written in between may have been missed.
+        /// The last state that was seen; writes in between may have been missed.
         old: Arc<Object<T>>,
-        /// As it is now.
+        /// The current state.
         new: Arc<Object<T>>,
     },
-    /// It is gone; this is how it was last seen.
+    /// The object was deleted; this is its last state that was seen.
     Deleted(Arc<Object<T>>),
 }
 
 impl<T> Event<T> {
-    /// The object before, if there was one.
+    /// The state before, if there was one.
     pub fn before(&self) -> Option<&Arc<Object<T>>> {
         match self {
             Self::Added(_) => None,
@@ -132,7 +132,7 @@ impl<T> Event<T> {
         }
     }
 
-    /// The object now, if there is one.
+    /// The state after, if there is one.
     pub fn after(&self) -> Option<&Arc<Object<T>>> {
         match self {
             Self::Added(new) | Self::Modified { new, .. } => Some(new),
@@ -147,7 +147,7 @@ impl<T> Event<T> {
         }
     }
 
-    /// The objects before and now.
+    /// The states before and after.
     pub fn states(&self) -> impl Iterator<Item = &Arc<Object<T>>> {
         self.before().into_iter().chain(self.after())
     }

@@ -1,4 +1,4 @@
-//! What the unit tests share: objects that are texts.
+//! Helpers of the unit tests: objects that are texts.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Texts below `/<name>/`. One that begins with `!` cannot be read.
+/// Texts below `/<name>/`. Those that begin with `!` cannot be decoded.
 pub(crate) fn texts(name: &str) -> ResourceType<String> {
     ResourceType::new(name, &format!("/{name}/"), |entry| {
         let text = String::from_utf8(entry.value.to_vec())?;

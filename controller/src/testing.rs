@@ -1,4 +1,4 @@
-//! What tests of controllers need: a store in memory that misbehaves as told, and controllers without their loops.
+//! Helpers for tests of controllers: a store in memory with configurable faults, and controllers without their loops.
 
 mod controller;
 mod faults;

@@ -1,4 +1,4 @@
-//! Writing to the store: never over somebody else's change, and never after the lease is lost.
+//! Writes to the store that never overwrite another client's change and never happen after the lease is lost.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -10,16 +10,16 @@ use thiserror::Error;
 
 use crate::resource::{Key, Object};
 
-/// What proves that a lease is held: the election's key has been there since this revision.
+/// The proof that a lease is held: the election's key has existed since this revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
     /// The election's key.
     pub key: String,
-    /// The revision at which its holder won.
+    /// The revision at which its holder won the election.
     pub create_revision: i64,
 }
 
-/// One write, on condition that the key is as it was when the write was decided on.
+/// One write, conditional on the key being unchanged since it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
     condition: Condition,
@@ -27,20 +27,20 @@ pub struct Write {
 }
 
 impl Write {
-    /// Creates an object; there must be none of this key.
+    /// Creates an object; the key must not exist.
     pub fn create(key: &str, value: impl Into<Bytes>) -> Self {
         let key = key.to_owned();
         let operation = Operation::Put { key: key.clone(), value: value.into() };
         Self { condition: Condition::Absent { key }, operation }
     }
 
-    /// Replaces the value of an object; nobody must have written it since it was read.
+    /// Replaces the value of an object, which must not have been written since it was read.
     pub fn update<T>(object: &Object<T>, value: impl Into<Bytes>) -> Self {
         let operation = Operation::Put { key: object.key.to_string(), value: value.into() };
         Self { condition: unchanged(object), operation }
     }
 
-    /// Deletes an object; nobody must have written it since it was read.
+    /// Deletes an object, which must not have been written since it was read.
     pub fn delete<T>(object: &Object<T>) -> Self {
         let operation = Operation::Delete { key: object.key.to_string() };
         Self { condition: unchanged(object), operation }
@@ -60,25 +60,25 @@ fn unchanged<T>(object: &Object<T>) -> Condition {
     Condition::Unchanged { key: object.key.to_string(), mod_revision: object.mod_revision }
 }
 
-/// Why a write was not made. All of them are worth a retry of the reconciler, which reads again, but the last.
+/// Why a write failed. All but the last are worth a retry of the reconciler, which reads again.
 #[derive(Debug, Error)]
 pub enum WriteError {
-    /// The lease under which this was to be written is no longer held.
+    /// The lease for this write is no longer held.
     #[error("another one holds {key} now; nothing was written")]
     Deposed {
         /// The election's key.
         key: String,
     },
-    /// Somebody else wrote the key since it was read. Read again, and decide anew.
+    /// Another client wrote the key since it was read. Read again and decide again.
     #[error("{key} was changed by somebody else since it was read; nothing was written")]
     Conflict {
         /// The key.
         key: String,
     },
-    /// The store failed. After [`StoreError::Unavailable`] nobody knows whether it was written.
+    /// The store failed. After [`StoreError::Unavailable`] it is unknown whether the write was made.
     #[error(transparent)]
     Store(StoreError),
-    /// One batch writes a key twice; which write should win?
+    /// One batch writes a key twice.
     #[error("{key} is written twice in one batch; write it once")]
     Twice {
         /// The key.
@@ -113,20 +113,20 @@ impl fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// A writer whose every transaction fails when the fence is down; without one it can always write.
+    /// Creates a writer whose transactions fail when the fence no longer holds; without a fence it can always write.
     pub fn new(store: Arc<dyn Store>, fence: Option<Fence>) -> Self {
         Self { store, fence }
     }
 
-    /// What proves that its lease is held.
+    /// The fence of its lease.
     pub fn fence(&self) -> Option<&Fence> {
         self.fence.as_ref()
     }
 
-    /// Makes the writes in their order, and returns the last one's revision; none if there was nothing to write.
+    /// Makes the writes in order and returns the last revision; none if there was nothing to write.
     ///
-    /// As many as fit go in one transaction: 128 (127 with a fence), 1 MiB of values. More go in several, which are not
-    /// atomic together: after an error those before it stay.
+    /// As many writes as possible share a transaction: 128 (127 with a fence), 1 MiB of values. More need several transactions,
+    /// which are not atomic together: after an error the earlier ones stay.
     ///
     /// # Errors
     /// See [`WriteError`].

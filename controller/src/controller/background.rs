@@ -1,4 +1,4 @@
-//! What runs beside the reconcilers.
+//! Tasks that run beside the reconcilers.
 
 use std::{future::pending, sync::Arc};
 
@@ -8,27 +8,27 @@ use futures::{FutureExt, future::BoxFuture};
 use super::Context;
 use crate::BoxError;
 
-/// A task beside the reconcilers, for one run at most. See [`ControllerBuilder::with_warm_background`].
+/// A task beside the reconcilers, used for at most one run. See [`ControllerBuilder::with_warm_background`].
 ///
 /// [`ControllerBuilder::with_warm_background`]: super::ControllerBuilder::with_warm_background
 pub trait Background<T>: Send {
-    /// Prepares itself while a warm standby waits for the lease. It must write nothing; what it has done is not lost when
-    /// it is dropped. Ends only when it has failed: then another task is made.
+    /// Prepares the task while a warm standby waits for the lease. It must not write to the store. Dropping the future loses no
+    /// progress. It returns only on failure, after which a new task is made.
     fn keep_warm(&mut self) -> BoxFuture<'_, BoxError> {
         pending().boxed()
     }
 
-    /// Does its work while the lease is held. It must end when [`Context::stop`] says so.
+    /// Runs the task while the lease is held. It must end when [`Context::stop`] is cancelled.
     ///
     /// # Errors
-    /// When it cannot go on: the controller is started again.
+    /// When it cannot continue; the controller is then restarted.
     fn run(self: Box<Self>, context: Context<T>) -> BoxFuture<'static, Result<(), BoxError>>;
 }
 
-/// Makes the task of the next run, for a store. Nothing is to be done yet.
+/// Makes the task of the next run without starting any work.
 pub(super) type BackgroundFn<T> = Arc<dyn Fn(&Arc<dyn Store>) -> Box<dyn Background<T>> + Send + Sync>;
 
-/// A closure, which has nothing to prepare.
+/// A closure as a task, without a preparation.
 pub(super) struct ClosureBackground<F>(pub(super) Arc<F>);
 
 impl<T, F, Fut> Background<T> for ClosureBackground<F>

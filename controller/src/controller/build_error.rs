@@ -1,8 +1,8 @@
-//! What is wrong with a controller before it ever runs.
+//! Errors of building a controller.
 
 use thiserror::Error;
 
-/// Misuse of the builder. Each says what to do.
+/// Misuse of the builder. Each message says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BuildError {
     /// There is no reconciler.
@@ -11,7 +11,7 @@ pub enum BuildError {
         /// The managed type.
         managed: String,
     },
-    /// A type is followed twice.
+    /// A type is watched twice.
     #[error(
         "the controller of {managed} watches {watched} twice; watch it once, with Mapper::multi for several mappers \
          (the managed type is watched already)"
@@ -30,7 +30,7 @@ pub enum BuildError {
         /// The name of the index.
         index: String,
     },
-    /// There is an index of a type that is not followed.
+    /// An index is of a type that is not watched.
     #[error(
         "index {index:?} is of {resource_type}, which the controller does not follow; add a watch of it with with_watch"
     )]
@@ -48,12 +48,12 @@ pub enum BuildError {
         /// The name of the query.
         query: String,
     },
-    /// A number makes no sense.
+    /// A limit is out of range.
     #[error("the controller of {managed}: {problem}")]
     Limits {
         /// The managed type.
         managed: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong with it and which values are allowed.
         problem: &'static str,
     },
 }

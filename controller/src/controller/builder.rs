@@ -1,4 +1,4 @@
-//! How a controller is put together.
+//! The builder of controllers.
 
 mod indexes;
 
@@ -31,14 +31,14 @@ use crate::{
     resource::{Event, Key, ResourceType},
 };
 
-/// consul's force-reconcile interval.
+/// The default interval of resyncs, consul's force-reconcile interval.
 const RESYNC: Duration = Duration::from_secs(8 * 60 * 60);
 
-/// Puts a controller together. What is wrong is said by [`ControllerBuilder::build`].
+/// Builds a controller. Errors are reported by [`ControllerBuilder::build`].
 pub struct ControllerBuilder<T> {
     name: String,
     managed: ResourceType<T>,
-    /// Of any type; each goes to the watch of its type.
+    /// Indexes of any type, distributed to the watches of their types by `build`.
     indexes: Vec<AnyIndex>,
     watches: Vec<Box<dyn AnyWatch>>,
     custom_watches: Vec<Box<dyn AnyCustomWatch>>,
@@ -72,7 +72,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             custom_watches: Vec::new(),
             queries: Vec::new(),
             reconciler: None,
-            // One failing key must not hold up the others, so there is no bucket unless one is asked for.
+            // No token bucket by default: a failing key must not delay the retries of others.
             retry: RetryPolicy { bucket: None, ..RetryPolicy::default() },
             debounce: None,
             placement: Placement::default(),
@@ -86,27 +86,27 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         }
     }
 
-    /// What it is called, in logs and metrics and to its manager. The managed type's name unless this says otherwise.
+    /// Sets the name used in logs, in metrics and by the manager. The default is the name of the managed type.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// Who reconciles.
+    /// Sets the reconciler.
     #[must_use]
     pub fn with_reconciler(mut self, reconciler: impl Reconciler<T>) -> Self {
         self.reconciler = Some(erase(reconciler));
         self
     }
 
-    /// Follows another type; the mapper says whom its changes concern.
+    /// Watches another type. The mapper returns the keys to reconcile for each change.
     #[must_use]
     pub fn with_watch<U: Send + Sync + 'static>(self, watched: &ResourceType<U>, mapper: Mapper<U>) -> Self {
         self.with_watch_of(watched, |_| true, mapper)
     }
 
-    /// As [`Self::with_watch`], for those events only that concern anybody at all; the others are in the cache and no more.
+    /// Like [`Self::with_watch`], but only events that pass the filter are mapped; the others only update the cache.
     #[must_use]
     pub fn with_watch_of<U: Send + Sync + 'static>(
         mut self,
@@ -119,7 +119,8 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// Follows a channel; the mapper says whom an event concerns. Its errors and panics are retried with a back-off.
+    /// Watches a channel. The mapper returns the keys to reconcile for each event. Its errors and panics are retried with a
+    /// back-off.
     #[must_use]
     pub fn with_custom_watch<E: Send + 'static, Error: Into<BoxError>>(
         mut self,
@@ -131,14 +132,14 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// An index over the objects of the managed or a watched type.
+    /// Adds an index over the objects of the managed type or of a watched type.
     #[must_use]
     pub fn with_index<U: Send + Sync + 'static>(mut self, of: &ResourceType<U>, index: Index<U>) -> Self {
         self.indexes.push(AnyIndex::new(of, index));
         self
     }
 
-    /// A question that is asked by name, of [`Caches::query`].
+    /// Adds a named query, which is run by [`Caches::query`].
     #[must_use]
     pub fn with_query(
         mut self,
@@ -149,44 +150,44 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// How long a key that fails waits: `base` at first, doubled each time, `longest` at most. Unless this says
-    /// otherwise, 5 ms to 1,000 s.
+    /// Sets the back-off of failed keys: `base` at first, doubled after each failure, at most `longest`. The default is 5 ms to
+    /// 1,000 s.
     #[must_use]
     pub fn with_backoff(mut self, base: Duration, longest: Duration) -> Self {
         (self.retry.base, self.retry.longest) = (base, longest);
         self
     }
 
-    /// How often a key that fails is tried again before it is dropped until the next change or resync. Without this,
-    /// for ever.
+    /// Sets how often a failed key is retried before it is dropped until the next change or resync. By default retries never
+    /// stop.
     #[must_use]
     pub fn with_retry_budget(mut self, budget: u32) -> Self {
         self.retry.budget = Some(budget);
         self
     }
 
-    /// How many retries all keys together may use.
+    /// Limits the retries of all keys together.
     #[must_use]
     pub fn with_retry_bucket(mut self, bucket: TokenBucket) -> Self {
         self.retry.bucket = Some(bucket);
         self
     }
 
-    /// Reconciles a key after a quiet period, so that many changes in a short time are one.
+    /// Debounces keys: changes within a short time lead to one run.
     #[must_use]
     pub fn with_debounce(mut self, debounce: Debounce) -> Self {
         self.debounce = Some(debounce);
         self
     }
 
-    /// Where it runs; as a singleton unless this says otherwise.
+    /// Sets where the controller runs. The default is a singleton.
     #[must_use]
     pub fn with_placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// What has to succeed before anything else is done, on each start.
+    /// Sets the initializer, which must succeed before each start.
     #[must_use]
     pub fn with_initializer<F>(mut self, initializer: impl Fn(Setup) -> F + Send + Sync + 'static) -> Self
     where
@@ -196,8 +197,8 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// A task beside the reconcilers. It starts before the caches are filled and is awaited at the end, so it must end
-    /// when [`Context::stop`] says so. If it fails, the controller is started again.
+    /// Adds a task beside the reconcilers. It starts before the caches are filled and is awaited at the end, so it must end
+    /// when [`Context::stop`] is cancelled. If it fails, the controller is restarted.
     #[must_use]
     pub fn with_background<F>(self, task: impl Fn(Context<T>) -> F + Send + Sync + 'static) -> Self
     where
@@ -207,8 +208,8 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self.with_warm_background(move |_| ClosureBackground(Arc::clone(&task)))
     }
 
-    /// The same for a task that has something to prepare: with [`Self::with_warm_standby`] it does while it waits for the
-    /// lease. `make` is called for each run.
+    /// Like [`Self::with_background`], for a task with a preparation: with [`Self::with_warm_standby`] it is prepared while the
+    /// controller waits for the lease. `make` is called for each run.
     #[must_use]
     pub fn with_warm_background<B: Background<T> + 'static>(
         mut self,
@@ -218,44 +219,44 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// Called on each start, after the initializer.
+    /// Sets a callback for each start, called after the initializer.
     #[must_use]
     pub fn on_start(mut self, notify: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_start = Some(Arc::new(notify));
         self
     }
 
-    /// Called on each end, after everything has stopped.
+    /// Sets a callback for each end, called after everything has stopped.
     #[must_use]
     pub fn on_stop(mut self, notify: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_stop = Some(Arc::new(notify));
         self
     }
 
-    /// How many keys may be reconciled at once; 1 unless this says otherwise.
+    /// Sets how many keys may be reconciled at the same time. The default is 1.
     #[must_use]
     pub fn with_concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = concurrency;
         self
     }
 
-    /// How often each object is reconciled though nothing changed, less up to 20 %; none for never. Unless this says
-    /// otherwise, 8 h.
+    /// Sets how often every object is reconciled without a change, less a jitter of up to 20 %; none disables resyncs. The
+    /// default is 8 h.
     #[must_use]
     pub fn with_resync(mut self, interval: Option<Duration>) -> Self {
         self.resync = interval;
         self
     }
 
-    /// Follows its types while it waits for the lease too, so that it begins with full caches: for the memory and the
-    /// watches of a second instance, it takes over without listing anything.
+    /// Watches the types while waiting for the lease too, so that the controller starts with full caches. It costs the memory
+    /// and the watches of a second instance, but a takeover lists nothing.
     #[must_use]
     pub fn with_warm_standby(mut self) -> Self {
         self.is_warm_standby = true;
         self
     }
 
-    /// Puts it together.
+    /// Builds the controller.
     ///
     /// # Errors
     /// See [`BuildError`].

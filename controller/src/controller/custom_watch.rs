@@ -1,4 +1,4 @@
-//! Watches of what is not in the store: events from a channel.
+//! Watches of events that do not come from the store but from a channel.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{BoxError, cache::Caches, resource::Key};
 
-/// A custom watch of whatever events.
+/// A custom watch of any event type.
 pub(super) trait AnyCustomWatch: Send + Sync {
     fn run(&self, caches: Caches, requests: Requests) -> BoxFuture<'static, Result<(), RunError>>;
 }
@@ -19,7 +19,7 @@ pub(super) trait AnyCustomWatch: Send + Sync {
 pub(super) type EventMapper<E> = dyn Fn(&Caches, &E) -> Result<Vec<Key>, BoxError> + Send + Sync;
 
 pub(super) struct Channel<E> {
-    /// Locked by the run of the controller that listens. What comes while none does waits for the next.
+    /// Locked by the current run of the controller. Events that arrive between two runs stay in the channel for the next one.
     pub(super) events: Arc<Mutex<mpsc::Receiver<E>>>,
     pub(super) mapper: Arc<EventMapper<E>>,
 }
@@ -43,7 +43,7 @@ async fn listen<E: Send>(
     let mut count = 0;
     loop {
         tokio::select! {
-            // A source that is gone leaves only what failed so far.
+            // When the channel is closed, only events whose mapping failed remain.
             Some(event) = events.recv() => {
                 count += 1;
                 maps.add(count, std::iter::once(event));

@@ -1,4 +1,4 @@
-//! Whether every key of the first list was reconciled once.
+//! Tracks whether every key of the first list was reconciled.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,12 +7,11 @@ use tokio::sync::watch;
 
 use crate::resource::Key;
 
-/// The gate before anything may be reaped: it opens when every object that was there at the start was reconciled once,
-/// with success.
+/// A gate before deletions: it opens when every object of the first list was reconciled successfully once.
 ///
-/// A controller that deletes what it does not know must wait for it. Before that it has not yet seen all that should be
-/// there, and would delete what is still wanted (consul-k8s issues 319 and 4714). An object that cannot be reconciled,
-/// or not even read, keeps the gate shut until it can or is gone. Cheap to clone.
+/// A controller that deletes unknown objects must wait for it. Before that it has not yet seen every desired object and would
+/// delete some of them (consul-k8s issues 319 and 4714). An object that cannot be reconciled or read keeps the gate shut until
+/// it can or is deleted. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct FirstPass {
     /// None until the first list.
@@ -25,14 +24,14 @@ impl FirstPass {
         Self { remaining: Arc::default(), is_done: watch::Sender::new(false) }
     }
 
-    /// These are the keys of the first list.
+    /// Sets the keys of the first list.
     pub(super) fn begin(&self, keys: BTreeSet<Key>) {
         let is_done = keys.is_empty();
         *self.remaining.lock() = Some(keys);
         self.is_done.send_replace(is_done);
     }
 
-    /// A key was reconciled.
+    /// Marks a key as reconciled.
     pub(super) fn passed(&self, key: &Key) {
         if self.is_done() {
             return;
@@ -46,18 +45,18 @@ impl FirstPass {
         }
     }
 
-    /// Whether it is over.
+    /// Whether the first pass is complete.
     pub fn is_done(&self) -> bool {
         *self.is_done.borrow()
     }
 
-    /// Returns when it is over.
+    /// Waits until the first pass is complete.
     pub async fn wait(&self) {
-        // The sender lives as long as this.
+        // The error case cannot occur: `self` holds the sender.
         let _ = self.is_done.subscribe().wait_for(|is_done| *is_done).await;
     }
 
-    /// How many keys it still waits for; none before the first list.
+    /// How many keys are still to be reconciled; none before the first list.
     pub fn remaining(&self) -> Option<usize> {
         self.remaining.lock().as_ref().map(BTreeSet::len)
     }

@@ -1,4 +1,4 @@
-//! How deleted objects were last seen, until their deletion was reconciled.
+//! The last known state of deleted objects, kept until their deletion is reconciled.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,7 +23,7 @@ impl<T> LastKnown<T> {
         self.objects.lock().get(key).map(Arc::clone)
     }
 
-    /// The deletion of this object was reconciled. If it was deleted again meanwhile, that was not.
+    /// Forgets an object whose deletion was reconciled, unless the key was deleted again since.
     pub(super) fn forget(&self, known: &Arc<Object<T>>) {
         let mut objects = self.objects.lock();
         if objects.get(&known.key).is_some_and(|object| Arc::ptr_eq(object, known)) {

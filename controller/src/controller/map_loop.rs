@@ -1,4 +1,4 @@
-//! From what happened to the keys to reconcile: the mapper runs, and runs again if it failed.
+//! Maps events to keys to reconcile, and retries mappers that fail.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use crate::{
     resource::Key,
 };
 
-/// Where keys to reconcile go.
+/// Where keys to reconcile are sent.
 #[derive(Clone)]
 pub(super) struct Requests {
     pub(super) queue: WorkQueue<Key>,
@@ -30,8 +30,8 @@ impl Requests {
     }
 }
 
-/// What has to be mapped, by key. Every state is kept until it was mapped, the ones in between as well: somebody may
-/// have been reconciled by one of those and must hear that it is gone.
+/// The states that are still to be mapped, by key. Intermediate states are kept too: an object that was reconciled because of
+/// one must be reconciled again when that state is gone.
 pub(super) struct MapLoop<K: Ord + Clone + Send + 'static, P> {
     watched: String,
     pending: BTreeMap<K, Vec<P>>,
@@ -51,12 +51,12 @@ impl<K: Ord + Clone + Send + 'static, P> MapLoop<K, P> {
         self.queue.add(key);
     }
 
-    /// What is to be mapped next comes from here.
+    /// The queue of keys whose states are to be mapped.
     pub(super) fn queue(&self) -> WorkQueue<K> {
         self.queue.clone()
     }
 
-    /// Maps all states of a key, and asks for what they lead to.
+    /// Maps all states of a key and requests the resulting keys.
     pub(super) fn map(&mut self, work: &Work<K>, map: impl Fn(&[P]) -> Result<Vec<Key>, BoxError>) {
         let Some(states) = self.pending.get(&**work) else { return };
         let problem = match catch_unwind(AssertUnwindSafe(|| map(states))) {
@@ -76,7 +76,7 @@ impl<K: Ord + Clone + Send + 'static, P> MapLoop<K, P> {
     }
 }
 
-/// Keys in order, each once.
+/// The keys in order, without duplicates.
 pub(super) fn unique(keys: impl IntoIterator<Item = Key>) -> Vec<Key> {
     keys.into_iter().collect::<BTreeSet<Key>>().into_iter().collect()
 }

@@ -1,4 +1,4 @@
-//! The caches of one run, and what fills them.
+//! The caches of one run and the reflectors that fill them.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     resource::Event,
 };
 
-/// The types of a controller, followed, and nothing else yet.
+/// The watched types of a controller with their caches, before anything is reconciled.
 pub(crate) struct OpenedCaches<T> {
     pub(crate) cache: Cache<T>,
     pub(crate) caches: Caches,
@@ -24,7 +24,7 @@ pub(crate) struct OpenedCaches<T> {
 }
 
 impl<T: Send + Sync + 'static> OpenedCaches<T> {
-    /// Starts to follow the types.
+    /// Starts to watch the types.
     pub(crate) fn new(controller: &Controller<T>, store: &Arc<dyn Store>) -> Self {
         let mut caches = Caches::new(Arc::clone(&controller.queries));
         let (managed, cache) =
@@ -35,14 +35,14 @@ impl<T: Send + Sync + 'static> OpenedCaches<T> {
         Self { cache, caches, managed, watches }
     }
 
-    /// Returns when every type was listed.
+    /// Waits until every type was listed.
     pub(crate) async fn prime(&mut self) -> Result<(), RunError> {
         let managed = prime(&mut self.managed, &self.cache);
         let watches = try_join_all(self.watches.iter_mut().map(|watch| watch.prime()));
         tokio::try_join!(managed, watches).map(|_| ())
     }
 
-    /// Keeps the caches up to date, until one cannot be. Nothing is lost when it is dropped.
+    /// Keeps the caches up to date and returns when one can no longer be. Dropping the future loses nothing.
     pub(super) async fn keep_warm(&mut self) -> RunError {
         let Self { managed, cache, watches, .. } = self;
         let watches = watches.iter_mut().map(|watch| watch.keep_warm());
@@ -50,7 +50,7 @@ impl<T: Send + Sync + 'static> OpenedCaches<T> {
     }
 }
 
-/// What happens to a type next, after its cache shows it.
+/// The next events of a type, after they are visible in its cache.
 pub(super) async fn next<T: Send + Sync + 'static>(
     reflector: &mut Reflector<T>,
     cache: &Cache<T>,
@@ -59,7 +59,7 @@ pub(super) async fn next<T: Send + Sync + 'static>(
     reflector.next().await.ok_or_else(ended)
 }
 
-/// Returns when the type was listed. What is in the cache is read there.
+/// Waits until the type was listed. The content is read from the cache.
 pub(super) async fn prime<T: Send + Sync + 'static>(
     reflector: &mut Reflector<T>,
     cache: &Cache<T>,
@@ -70,7 +70,7 @@ pub(super) async fn prime<T: Send + Sync + 'static>(
     Ok(())
 }
 
-/// Keeps a cache up to date until it cannot be.
+/// Keeps a cache up to date and returns when it can no longer be.
 pub(super) async fn keep_warm<T: Send + Sync + 'static>(
     reflector: &mut Reflector<T>,
     cache: &Cache<T>,

@@ -1,14 +1,14 @@
-//! What a reconciler says when it succeeded.
+//! The result of a successful reconciliation.
 
 use std::time::Duration;
 
-/// When a key that was reconciled is to be looked at again. Something that changes is always sooner.
+/// When to reconcile the key again. A change of the object always leads to an earlier run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// When something changes, or at the next resync.
+    /// On the next change or resync.
     Done,
     /// After this time.
     RequeueAfter(Duration),
-    /// At once, after the keys that wait already.
+    /// Immediately, after the keys already in the queue.
     RequeueNow,
 }

@@ -1,4 +1,4 @@
-//! One run of a controller, from its initializer to the end of its background task.
+//! One run of a controller, from the initializer to the end of the background task.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     resource::{Event, Key},
 };
 
-/// Why a controller stopped by itself. It is started again.
+/// Why a controller ended without being stopped. It is restarted.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// Its initializer failed.
@@ -27,18 +27,18 @@ pub enum RunError {
     /// Its background task failed.
     #[error("the background task failed: {0}")]
     Background(#[source] BoxError),
-    /// A type cannot be followed any more.
+    /// A type can no longer be watched.
     #[error("{resource_type} can no longer be followed")]
     ReflectorEnded {
         /// The type.
         resource_type: String,
     },
-    /// Something other than its reconciler or a mapper panicked.
+    /// A task other than the reconciler or a mapper panicked.
     #[error("it panicked: {0}")]
     Panicked(#[source] JoinError),
 }
 
-/// Runs a controller until it is told to stop, or fails. What it has opened before, it begins with.
+/// Runs a controller until it is stopped or fails. It starts with the caches that were opened before.
 pub(super) async fn run<T: Send + Sync + 'static>(
     controller: &Controller<T>,
     environment: Environment,
@@ -71,7 +71,7 @@ pub(super) async fn run<T: Send + Sync + 'static>(
             work.await.and(Err(error))
         }
     };
-    // Whatever ended first ends the rest.
+    // The first task that ends stops the others.
     stop.cancel();
     let background = ended(&mut background).await;
     controller.cache.send_replace(None);
@@ -81,7 +81,7 @@ pub(super) async fn run<T: Send + Sync + 'static>(
     result.and(background)
 }
 
-/// Awaits the end of the background task. One that ended well is no reason to stop.
+/// Waits until the background task fails. A task that ended without an error does not end the run.
 async fn ended(background: &mut JoinSet<Option<Result<(), BoxError>>>) -> Result<(), RunError> {
     match background.join_next().await {
         Some(Err(panic)) => Err(RunError::Panicked(panic)),
@@ -94,14 +94,14 @@ async fn unless<F: Future>(cancelled: CancellationToken, future: F) -> Option<F:
     cancelled.run_until_cancelled(future).await
 }
 
-/// Primes the caches, then maps and reconciles until told to stop.
+/// Fills the caches, then maps and reconciles until stopped.
 async fn reconcile_all<T: Send + Sync + 'static>(
     controller: &Controller<T>,
     environment: &Environment,
     context: Context<T>,
     mut opened: OpenedCaches<T>,
 ) -> Result<(), RunError> {
-    // Nothing is mapped or reconciled from half a cache.
+    // Nothing is mapped or reconciled before all caches are filled.
     let primed = opened.prime();
     let Some(primed) = environment.stop.run_until_cancelled(primed).await else { return Ok(()) };
     primed?;
@@ -150,7 +150,7 @@ async fn reconcile_all<T: Send + Sync + 'static>(
     result
 }
 
-/// Asks for the keys of whatever happens to the managed type. Ends when it can no longer be followed.
+/// Requests the keys of every event of the managed type. Returns when the type can no longer be watched.
 async fn follow_managed<T: Send + Sync + 'static>(
     mut reflector: Reflector<T>,
     context: Context<T>,
@@ -158,7 +158,7 @@ async fn follow_managed<T: Send + Sync + 'static>(
 ) {
     let mut unreadable = context.cache().view().unreadable_keys();
     while let Some(events) = reflector.next().await {
-        // What could never be read and is gone now leaves no event behind, for there is no object to tell of.
+        // An object that was never readable has no event for its deletion, so its key is requested here.
         let before = std::mem::replace(&mut unreadable, context.cache().view().unreadable_keys());
         for key in before.difference(&unreadable) {
             requests.add(Arc::clone(key));

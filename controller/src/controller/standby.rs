@@ -1,4 +1,4 @@
-//! A controller that waits for its turn.
+//! A controller that waits for its lease.
 
 use std::{future::pending, sync::Arc};
 
@@ -7,17 +7,17 @@ use futures::{FutureExt, future::BoxFuture};
 
 use super::{Background, Controller, Environment, RunError, opened::OpenedCaches, run::run};
 
-/// A controller of whatever type, between two runs.
+/// A controller of any type between two runs.
 pub(crate) trait Standby: Send {
-    /// Follows its types and prepares its background task, if it is to begin with warm caches. Ends only when that has failed.
+    /// Watches the types and prepares the background task if the controller has a warm standby. Returns only on failure.
     fn keep_warm(&mut self) -> BoxFuture<'_, RunError>;
-    /// Runs the controller until it is told to stop, or fails.
+    /// Runs the controller until it is stopped or fails.
     fn run(self: Box<Self>, environment: Environment) -> BoxFuture<'static, Result<(), RunError>>;
 }
 
 pub(super) struct StandbyController<T> {
     controller: Arc<Controller<T>>,
-    /// None unless its caches are kept warm.
+    /// None unless the controller has a warm standby.
     opened: Option<OpenedCaches<T>>,
     background: Option<Box<dyn Background<T>>>,
 }

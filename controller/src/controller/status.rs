@@ -1,4 +1,4 @@
-//! How far a controller has come, for those outside.
+//! The status of a controller, for other tasks.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use tokio::sync::watch;
 
 use crate::cache::Cache;
 
-/// A look at a controller from outside, while it runs and while it does not. Cheap to clone.
+/// A view of a controller from outside, whether it runs or not. Cheap to clone.
 pub struct Status<T> {
-    /// None while the controller does not run.
+    /// None while the controller is not running.
     cache: watch::Receiver<Option<Cache<T>>>,
 }
 
@@ -31,17 +31,17 @@ impl<T> Status<T> {
         Self { cache: cache.subscribe() }
     }
 
-    /// The objects of the managed type; none while the controller does not run.
+    /// The objects of the managed type; none while the controller is not running.
     pub fn cache(&self) -> Option<Cache<T>> {
         self.cache.borrow().clone()
     }
 
-    /// Whether it runs and has listed the managed type.
+    /// Whether the controller is running and has listed the managed type.
     pub fn has_synced(&self) -> bool {
         self.last_sync_revision().is_some()
     }
 
-    /// The newest revision of the store that it has taken in; none before the first list.
+    /// The newest revision of the store that is in its caches; none before the first list.
     pub fn last_sync_revision(&self) -> Option<i64> {
         self.cache()?.last_sync_revision()
     }

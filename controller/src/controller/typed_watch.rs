@@ -17,28 +17,28 @@ use crate::{
     resource::{Event, Key, Object, ResourceType},
 };
 
-/// A watch of whatever type, before it runs.
+/// A watch of any type that was not started.
 pub(super) trait AnyWatch: Send + Sync {
     fn type_name(&self) -> &str;
     #[cfg(any(test, feature = "testing"))]
     fn as_any(&self) -> &dyn Any;
-    /// Takes an index of its type; gives back one of another.
+    /// Adds an index of its type; returns an index of another type unchanged.
     fn take_index(&mut self, index: Box<dyn Any>) -> Result<(), Box<dyn Any>>;
-    /// Starts to follow the type, and adds its cache.
+    /// Starts to watch the type and adds its cache.
     fn open(&self, store: Arc<dyn Store>, caches: &mut Caches) -> Box<dyn OpenWatch>;
 }
 
-/// A watch of whatever type that runs.
+/// A running watch of any type.
 pub(super) trait OpenWatch: Send {
-    /// Returns when the type was listed.
+    /// Waits until the type was listed.
     fn prime(&mut self) -> BoxFuture<'_, Result<(), RunError>>;
-    /// Keeps the cache up to date, until it cannot be.
+    /// Keeps the cache up to date and returns when it can no longer be.
     fn keep_warm(&mut self) -> BoxFuture<'_, RunError>;
-    /// Maps what there is, and what happens to it, for ever.
+    /// Maps the listed objects and all later events.
     fn run(self: Box<Self>, caches: Caches, requests: Requests) -> BoxFuture<'static, Result<(), RunError>>;
 }
 
-/// Whether an event is to be mapped.
+/// Decides whether an event is mapped.
 type EventFilter<U> = Arc<dyn Fn(&Event<U>) -> bool + Send + Sync>;
 
 pub(super) struct TypedWatch<U> {

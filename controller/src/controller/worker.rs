@@ -1,4 +1,4 @@
-//! One worker: takes a key, runs the reconciler, and does what it says.
+//! A worker: takes a key, runs the reconciler and applies its outcome.
 
 use std::{any::Any, panic::AssertUnwindSafe, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     resource::Key,
 };
 
-/// A resync comes up to this part earlier, so that not all keys come at once.
+/// Resyncs are early by up to this fraction, so that not all keys are due at the same time.
 const JITTER: f64 = 0.2;
 
 pub(super) struct Worker<T> {
@@ -36,7 +36,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
         }
     }
 
-    /// Works until the queue has ended, or is told to drop what it is doing.
+    /// Works until the queue has ended or work is aborted.
     pub(super) async fn run(self, abort: CancellationToken) {
         while let Some(key) = self.queue.get().await {
             tokio::select! {
@@ -49,7 +49,8 @@ impl<T: Send + Sync + 'static> Worker<T> {
 
     async fn work(&self, key: &Key) {
         if let Some(problem) = self.context.cache().view().unreadable(key) {
-            // The reconciler would take it for gone. It runs when the object can be read, or really is gone.
+            // The reconciler would treat the object as deleted, so it does not run until the object can be read or really is
+            // deleted.
             warn!(controller = self.name, %key, problem, "cannot be read, so it is not reconciled");
             return;
         }
@@ -81,7 +82,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
         }
     }
 
-    /// Whether nobody will try again.
+    /// Records a failure and returns whether the key will not be retried.
     fn failed(&self, key: &Key, error: &BoxError) -> bool {
         match self.queue.retry(Key::clone(key)) {
             Retry::After(delay) => {
@@ -104,13 +105,13 @@ impl<T: Send + Sync + 'static> Worker<T> {
     }
 }
 
-/// One run. A panic is an error.
+/// Runs the reconciler once. A panic becomes an error.
 pub(super) async fn reconcile<T>(
     reconciler: &super::ReconcileFn<T>,
     context: Context<T>,
     key: Key,
 ) -> Result<Outcome, BoxError> {
-    // The call that makes the future may panic too.
+    // The call that creates the future may panic too.
     let run = async { reconciler(context, key).await };
     AssertUnwindSafe(run)
         .catch_unwind()

@@ -1,11 +1,11 @@
-//! One of several processes holds the lease.
+//! Leader election: one of several processes holds the lease.
 //!
-//! Each has a lease of the store and tries to create the election's key with it. Who did holds the lease as long as the
-//! key is there. When it stops, or dies, the key goes and the others try again.
+//! Each process has a lease of the store and tries to create the election's key with it. The creator is the leader as long as
+//! the key exists. When it resigns or dies, the key is deleted and the others try again.
 //!
-//! Two things keep a deposed holder from doing harm. It steps down by its own clock if the store has not answered for
-//! a while, long before the store lets another one win. And because a clock can stop (a paused process), every write of
-//! a [`Writer`](crate::Writer) is made on condition that the key is still the one that its holder created.
+//! Two mechanisms prevent writes by a deposed leader. It steps down by its own clock if the store has not answered for a while,
+//! long before the store lets another process win. And because a process can be paused, every write of a
+//! [`Writer`](crate::Writer) is conditional on the key still being the one that its leader created.
 
 mod observed;
 mod session;
@@ -30,21 +30,21 @@ use crate::{
 use observed::ObservedKey;
 use session::Session;
 
-/// How long a process that ends may try to give its lease back.
+/// How long resigning may take when the process ends.
 const RESIGN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Who takes part in which election, and its times.
+/// The identity of a candidate, the election and its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ElectionConfig {
-    /// The key that stands for the lease. Nothing else may write it.
+    /// The key of the election. Nothing else may write it.
     pub key: String,
-    /// What this process is called, for whoever looks at the key.
+    /// The name of this process, stored in the key for users.
     pub identity: String,
-    /// How long after the last sign of life the store lets another one win; whole seconds.
+    /// How long after the last keep-alive the store lets another process win; whole seconds.
     pub ttl: Duration,
-    /// How often this process gives a sign of life.
+    /// The interval of keep-alives.
     pub keep_alive_every: Duration,
-    /// How long after the last sign of life that was answered this process steps down by itself.
+    /// How long after the last answered keep-alive this process steps down by itself.
     pub step_down_after: Duration,
 }
 
@@ -64,7 +64,7 @@ impl ElectionConfig {
 /// Why an election cannot be entered.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ElectionError {
-    /// The store cannot hold elections.
+    /// The store has no leases.
     #[error(
         "this store has no leases, so it cannot hold an election; use etcd, or run one process with Lease::always_leader"
     )]
@@ -140,12 +140,12 @@ impl Election {
         Ok((Self { task, stop: stop.drop_guard(), probe }, lease))
     }
 
-    /// Whether the task that takes part still turns.
+    /// Reports whether the election's task is alive.
     pub fn liveness(&self) -> LivenessProbe {
         self.probe.clone()
     }
 
-    /// Gives the lease back, so that another process wins at once. Stop first what runs while it is held.
+    /// Gives the lease back, so that another process can win immediately. First stop everything that runs under the lease.
     pub async fn resign(self) {
         drop(self.stop);
         if let Err(error) = self.task.await {
@@ -163,10 +163,10 @@ struct Candidate {
     stop: CancellationToken,
 }
 
-/// Why a session is over.
+/// Why a session ended.
 enum SessionEnd {
     Stopped,
-    /// The store has not answered for too long, or said that the lease is gone, or that another one holds the key.
+    /// The store did not answer for too long, reported that the lease is gone, or the key belongs to another process.
     Lost,
 }
 
@@ -177,7 +177,7 @@ impl Candidate {
             let Some(session) = stop.run_until_cancelled(self.begin()).await else { return };
             let over = self.take_part(&session).await;
             self.holder.revoke();
-            // Without this the others would have to wait for the end of the lease.
+            // Without this the others would have to wait until the lease expires.
             let revoked = timeout(RESIGN_TIMEOUT, session.revoke()).await;
             debug!(key = self.config.key, ?revoked, "gave the lease back");
             if matches!(over, SessionEnd::Stopped) {
@@ -186,7 +186,7 @@ impl Candidate {
         }
     }
 
-    /// A session, as soon as the store grants one.
+    /// Retries until the store grants a session.
     async fn begin(&self) -> Session {
         loop {
             match Session::begin(Arc::clone(&self.store), &self.config).await {
@@ -199,7 +199,7 @@ impl Candidate {
         }
     }
 
-    /// Waits to win, and then to lose.
+    /// Waits until the election is won, and then until it is lost.
     async fn take_part(&mut self, session: &Session) -> SessionEnd {
         let stop = self.stop.clone();
         loop {
@@ -223,9 +223,9 @@ impl Candidate {
         }
     }
 
-    /// Tries to create the key when there is none; returns the revision at which it was created.
+    /// Tries to create the key if there is none; returns its creation revision on success.
     async fn win(&mut self, session: &Session) -> Option<i64> {
-        // An answer may have been lost: then the key is there, and it is ours.
+        // The answer to an earlier transaction may have been lost; then the key exists and is ours.
         if let Some(create_revision) = self.observed.created_by(session.mark()) {
             return Some(create_revision);
         }
@@ -238,7 +238,7 @@ impl Candidate {
             Err(StoreError::Conflict { .. }) => {}
             Err(error) => debug!(key = self.config.key, %error, "failed to create the election's key"),
         }
-        // Whoever was faster will be seen soon.
+        // Another process may have won; the watch will show it soon.
         let _ = timeout(self.config.keep_alive_every, self.observe()).await;
         None
     }
@@ -254,7 +254,7 @@ impl Candidate {
         self.store.transact(Transaction { conditions, operations: vec![operation] }).await
     }
 
-    /// Returns when the key is seen to be no longer the one that was created at this revision.
+    /// Waits until the key is no longer the one created at this revision.
     async fn lose(&mut self, create_revision: i64) {
         while !self.observed.has_gone(create_revision) {
             self.observe().await;
@@ -264,7 +264,7 @@ impl Candidate {
     async fn observe(&mut self) {
         match self.feed.recv().await {
             Some(delivery) => self.observed.take_in(delivery.event),
-            // It ends with its receiver only; waiting is all that is left.
+            // The task ends only when its receiver is dropped, so there is nothing left but to wait.
             None => std::future::pending().await,
         }
     }

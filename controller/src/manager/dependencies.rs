@@ -1,17 +1,17 @@
-//! Which types lead to which, over all controllers.
+//! The dependencies between types, over all controllers.
 
 use std::{collections::BTreeSet, fmt::Write};
 
-/// Two types of which each is managed by a controller that watches the other.
+/// Two types, each managed by a controller that watches the other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cycle {
-    /// The type whose name comes first.
+    /// The first type by name.
     pub one: String,
-    /// The other.
+    /// The second type by name.
     pub other: String,
 }
 
-/// The graph of types: an edge leads from a watched type to the one that is managed.
+/// The graph of types, with an edge from each watched type to the managed one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependencies {
     types: BTreeSet<String>,
@@ -24,7 +24,7 @@ impl Dependencies {
         Self { types: managed.into_iter().chain(watched).collect(), edges }
     }
 
-    /// Every pair of types whose controllers watch each other. Longer circles are not looked for.
+    /// Every pair of types whose controllers watch each other. Longer cycles are not detected.
     pub fn cycles(&self) -> Vec<Cycle> {
         let mutual = self
             .edges
@@ -33,12 +33,12 @@ impl Dependencies {
         mutual.map(|(one, other)| Cycle { one: one.clone(), other: other.clone() }).collect()
     }
 
-    /// The graph for [Mermaid](https://mermaid.js.org), in order.
+    /// The graph in [Mermaid](https://mermaid.js.org) syntax, sorted.
     pub fn to_mermaid(&self) -> String {
         let id = |name: &str| name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         let mut text = String::from("flowchart TD\n");
         for name in &self.types {
-            // A text takes everything.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "    {}[{name}]", id(name));
         }
         for (watched, managed) in &self.edges {

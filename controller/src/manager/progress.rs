@@ -1,4 +1,4 @@
-//! Whether a running manager moves, for a watchdog.
+//! Whether a running manager makes progress, for a watchdog.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -7,29 +7,29 @@ use thiserror::Error;
 
 use crate::{liveness::LivenessProbe, queue::WorkQueue, resource::Key};
 
-/// A run of a reconciler that takes longer hangs. What it asks of a store answers or fails within seconds.
+/// A reconciler that runs longer is considered hanging. Its requests to a store succeed or fail within seconds.
 const MAX_RUN_TIME: Duration = Duration::from_secs(300);
 
-/// The work queues of controllers that run, by the names of the controllers.
+/// The work queues of the running controllers, by controller name.
 pub(crate) type Queues = Arc<Mutex<BTreeMap<String, WorkQueue<Key>>>>;
 
-/// What stands still.
+/// What makes no progress.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Stall {
-    /// A task is blocked, or has ended.
+    /// A task is blocked or has ended.
     #[error("{0} does not answer")]
     Silent(String),
     /// A reconciler hangs.
     #[error("controller {controller} has been working on one object for {} s", .so_far.as_secs())]
     LongRun {
-        /// Whose.
+        /// The controller's name.
         controller: String,
-        /// How long.
+        /// How long it has been running.
         so_far: Duration,
     },
 }
 
-/// Asks what a manager runs whether it moves. Cheap to clone.
+/// Checks whether the tasks of a manager make progress. Cheap to clone.
 #[derive(Clone)]
 pub struct Progress {
     tasks: Vec<(String, LivenessProbe)>,
@@ -47,14 +47,14 @@ impl Progress {
         Self { tasks, queues }
     }
 
-    /// Asks one more task, which is called so in a [`Stall`].
+    /// Adds a probe of another task, with its name in a [`Stall`].
     #[must_use]
     pub fn with(mut self, name: &str, probe: LivenessProbe) -> Self {
         self.tasks.push((name.to_owned(), probe));
         self
     }
 
-    /// What stands still; none if all answers, and no reconciler has taken over five minutes for one object.
+    /// What makes no progress; none if all tasks answer and no reconciler has been running for over five minutes.
     pub async fn stall(&self) -> Option<Stall> {
         for (name, probe) in &self.tasks {
             if !probe.is_alive().await {

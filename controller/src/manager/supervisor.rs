@@ -18,9 +18,9 @@ use crate::{
     writer::Writer,
 };
 
-/// Between two tries to fill the caches of a standby.
+/// The pause between two attempts to fill the caches of a standby.
 const STANDBY_PAUSE: Duration = Duration::from_secs(1);
-/// After a run that took longer, a controller is started again at once; else after a pause. As consul's supervisor.
+/// After a run that took longer a controller is restarted at once, otherwise after a pause, as in consul's supervisor.
 const LONG_RUN: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ pub(super) struct Supervisor {
     pub(super) stop: CancellationToken,
 }
 
-/// How long to wait after a run of this length.
+/// The pause before the next run, given the length of the last one.
 fn pause_after(run: Duration, backoff: &mut Backoff) -> Duration {
     if run > LONG_RUN {
         backoff.reset();
@@ -44,7 +44,7 @@ fn pause_after(run: Duration, backoff: &mut Backoff) -> Duration {
     backoff.next(rand::random())
 }
 
-/// Why a run is over.
+/// Why a run ended.
 enum RunEnd {
     Stopped,
     LeaseLost,
@@ -72,7 +72,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits for the lease, with the controller ready for it.
+    /// Waits for the lease while the standby is kept warm.
     async fn wait(&mut self) -> (LeaseTerm, Box<dyn Standby>) {
         loop {
             let mut standby = Arc::clone(&self.controller).stand_by(&self.store);
@@ -86,7 +86,7 @@ impl Supervisor {
         }
     }
 
-    /// Runs the controller for one term at most, and returns when nothing of it runs any more.
+    /// Runs the controller for at most one term and returns when all its tasks have ended.
     async fn run_once(&mut self, term: &LeaseTerm, standby: Box<dyn Standby>) -> RunEnd {
         let environment = Environment {
             store: Arc::clone(&self.store),
@@ -98,7 +98,7 @@ impl Supervisor {
         };
         let (stop, abort) = (environment.stop.clone(), environment.abort.clone());
         info!(controller = self.controller.name(), "starting");
-        // A task of its own, so that its panics end here.
+        // A separate task, so that a panic ends only this run.
         let mut task = tokio::spawn(standby.run(environment));
         tokio::select! {
             ended = &mut task => {
@@ -120,7 +120,7 @@ impl Supervisor {
         }
     }
 
-    /// Awaits the end of a task that was told to stop, and drops what it does when its time is over.
+    /// Waits for a stopped task to end, and aborts its work when the grace period is over.
     async fn end(&self, mut task: JoinHandle<Result<(), RunError>>, abort: &CancellationToken) {
         let ended = if let Ok(ended) = timeout(self.grace, &mut task).await {
             ended

@@ -1,4 +1,4 @@
-//! Controllers as their manager runs them, on a paused clock.
+//! Controllers run by a manager, on a paused clock.
 
 mod events;
 mod gate;
@@ -23,7 +23,7 @@ use crate::{
     testing::MemoryStore,
 };
 
-/// Which keys were reconciled and when, in milliseconds since the start.
+/// The reconciled keys with their times in milliseconds since the start.
 #[derive(Clone)]
 struct Log {
     start: Instant,
@@ -39,7 +39,7 @@ impl Log {
         self.lines.lock().push((self.start.elapsed().as_millis(), line.into()));
     }
 
-    /// What was added since the last call.
+    /// The entries since the last call.
     fn take(&self) -> Vec<String> {
         self.timed().into_iter().map(|(_, line)| line).collect()
     }
@@ -83,7 +83,7 @@ fn run_without_lease<T: Send + Sync + 'static>(
     Running { store: store.clone(), stop, task, holder }
 }
 
-/// A controller of the texts below `/t/` that logs each key, with `-` if it is gone.
+/// A controller of the texts below `/t/` that logs each key, with `-` if it is deleted.
 fn logging(log: &Log) -> ControllerBuilder<String> {
     let log = log.clone();
     Controller::for_type(&texts("t")).with_reconciler(move |context: Context<String>, key: Key| {
@@ -98,7 +98,7 @@ fn logging(log: &Log) -> ControllerBuilder<String> {
     })
 }
 
-/// Lets everything happen that happens within a short time.
+/// Runs all tasks for a short time.
 async fn settle() {
     tokio::time::sleep(ms(100)).await;
 }

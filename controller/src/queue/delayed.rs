@@ -1,4 +1,4 @@
-//! Keys that are to be handed out later. One slot for each; pure.
+//! Keys that are due later, one entry for each. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Debounce;
 
-/// Each key is here at most once, with the time at which it is due.
+/// Each key has at most one entry, with its due time.
 #[derive(Debug)]
 pub(super) struct DelayQueue<K> {
     slots: BTreeMap<K, Slot>,
@@ -16,7 +16,7 @@ pub(super) struct DelayQueue<K> {
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     due: Instant,
-    /// For debounced keys: how far their time may be put off.
+    /// For debounced keys: the latest due time.
     limit: Option<Instant>,
 }
 
@@ -27,19 +27,19 @@ impl<K> Default for DelayQueue<K> {
 }
 
 impl<K: Ord + Clone> DelayQueue<K> {
-    /// Due at `due`, unless it is due earlier.
+    /// Sets the due time unless the key is due earlier.
     pub(super) fn add(&mut self, key: K, due: Instant) {
         if self.slots.get(&key).is_none_or(|slot| due < slot.due) {
             self.set(key, Slot { due, limit: None });
         }
     }
 
-    /// Due at `due`, whatever was said before.
+    /// Sets the due time regardless of an earlier one.
     pub(super) fn replace(&mut self, key: K, due: Instant) {
         self.set(key, Slot { due, limit: None });
     }
 
-    /// Due when it was not asked for again for `debounce.quiet`, but at most `debounce.longest` after it was first.
+    /// Makes the key due `debounce.quiet` after the last addition, but at most `debounce.longest` after the first.
     pub(super) fn add_debounced(&mut self, key: K, debounce: Debounce, now: Instant) {
         let slot = match self.slots.get(&key) {
             Some(Slot { limit: Some(limit), .. }) => {
@@ -70,7 +70,7 @@ impl<K: Ord + Clone> DelayQueue<K> {
         }
     }
 
-    /// Takes the earliest of those that are due by `now`.
+    /// Takes the earliest of the keys that are due by `now`.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<K> {
         if self.next_due()? > now {
             return None;

@@ -1,4 +1,4 @@
-//! The `workqueue_*` metrics of the field: names, buckets and meaning are those of client-go.
+//! The `workqueue_*` metrics, with the names, buckets and meanings of client-go.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// The metrics of any number of work queues, told apart by their label `name`. Clones count together.
+/// The metrics of all work queues, distinguished by the label `name`. Clones share the metrics.
 #[derive(Debug, Clone)]
 pub struct WorkQueueMetrics {
     depth: Family<Label, Gauge>,
@@ -38,13 +38,13 @@ struct Label {
     name: String,
 }
 
-/// From 10 ns to 10 s.
+/// Buckets from 10 ns to 10 s.
 fn durations() -> Histogram {
     Histogram::new(exponential_buckets(1e-8, 10.0, 10))
 }
 
 impl WorkQueueMetrics {
-    /// Makes the eight metrics and registers them.
+    /// Creates the eight metrics and registers them.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             depth: Family::default(),
@@ -81,7 +81,7 @@ impl WorkQueueMetrics {
         metrics
     }
 
-    /// The metrics of one queue. A later queue of the same name takes its place.
+    /// The metrics of one queue. A later queue of the same name replaces it.
     pub(super) fn of(&self, name: &str, work: Weak<dyn WorkInProgress>) -> Instruments {
         self.running.queues.lock().insert(name.to_owned(), work);
         let label = Label { name: name.to_owned() };
@@ -96,7 +96,7 @@ impl WorkQueueMetrics {
     }
 }
 
-/// What one queue counts.
+/// The metrics of one queue.
 #[derive(Debug)]
 pub(super) struct Instruments {
     depth: Gauge,
@@ -133,13 +133,13 @@ impl Instruments {
     }
 }
 
-/// A queue that can say how long the work under way has taken so far.
+/// A queue that reports how long its work in progress has taken so far.
 pub(super) trait WorkInProgress: fmt::Debug + Send + Sync {
-    /// All of it together, and the longest.
+    /// The sum and the longest.
     fn so_far(&self) -> (Duration, Duration);
 }
 
-/// Asks each queue when somebody looks, so that the answer is exact and nobody keeps it up to date.
+/// Collects the times of work in progress on each scrape, so that they are exact and need not be updated.
 #[derive(Debug, Clone, Default)]
 struct Running {
     queues: Arc<Mutex<BTreeMap<String, Weak<dyn WorkInProgress>>>>,

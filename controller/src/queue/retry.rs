@@ -1,27 +1,27 @@
-//! How soon a key that failed may be tried again, and how often. Pure; the time is an argument.
+//! When and how often a failed key is retried. Pure; the time is an argument.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use contiv_store::Backoff;
 use tokio::time::Instant;
 
-/// How retries are spread: for each key twice as long after each failure, and for all keys together a token bucket.
-/// The longer of the two delays counts.
+/// How retries are limited: each key has an exponential back-off, and all keys share a token bucket. The longer of the two
+/// delays counts.
 ///
 /// The default is client-go's: 5 ms doubled up to 1,000 s, 10 retries a second after a burst of 100, without an end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryPolicy {
     /// The delay after the first failure of a key.
     pub base: Duration,
-    /// No delay of one key is longer.
+    /// The longest delay of one key.
     pub longest: Duration,
-    /// What all keys together may use; none for no such limit.
+    /// The limit of all keys together; none for no limit.
     pub bucket: Option<TokenBucket>,
-    /// How often a key may be tried again before it is dropped; none for no end.
+    /// How often a key may be retried before it is dropped; none for no limit.
     pub budget: Option<u32>,
 }
 
-/// So many retries at once, and then so many a second.
+/// A token bucket: a burst of retries, and then a fixed rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenBucket {
     /// Retries per second in the long run; above 0.
@@ -41,12 +41,12 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What became of a key that failed.
+/// What happens to a key that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
-    /// It will be handed out again after this time.
+    /// It is handed out again after this time.
     After(Duration),
-    /// Its budget is used up: it will not be handed out again until somebody adds it.
+    /// Its budget is used up: it is not handed out again until it is added.
     Dropped,
 }
 
@@ -55,7 +55,7 @@ pub enum Retry {
 pub(super) struct Retries<K> {
     policy: RetryPolicy,
     failures: BTreeMap<K, Backoff>,
-    /// When the bucket will be full again. Before that it lacks what flows in until then.
+    /// When the bucket will be full again. Before that it lacks the tokens that flow in until then.
     full_at: Option<Instant>,
 }
 
@@ -64,7 +64,7 @@ impl<K: Ord + Clone> Retries<K> {
         Self { policy, failures: BTreeMap::new(), full_at: None }
     }
 
-    /// A key has failed.
+    /// Records a failure.
     pub(super) fn failed(&mut self, key: &K, now: Instant) -> Retry {
         if self.policy.budget.is_some_and(|budget| self.count(key) >= budget) {
             self.failures.remove(key);
@@ -77,7 +77,7 @@ impl<K: Ord + Clone> Retries<K> {
         Retry::After(delay.max(self.reserve(now)))
     }
 
-    /// Takes a token, and returns how long it is until there is one.
+    /// Takes a token and returns how long to wait for it.
     fn reserve(&mut self, now: Instant) -> Duration {
         let Some(bucket) = self.policy.bucket else { return Duration::ZERO };
         let interval = Duration::from_secs_f64(1.0 / bucket.per_second);

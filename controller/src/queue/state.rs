@@ -1,4 +1,4 @@
-//! What the queue knows: which keys wait, which are being worked on. Pure; the time is an argument.
+//! The state of a work queue: which keys are waiting and which are being processed. Pure; the time is an argument.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -9,26 +9,26 @@ use tokio::time::Instant;
 
 use super::{Debounce, delayed::DelayQueue};
 
-/// No delay is longer: half a year. It keeps sums of times within what the clock can say.
+/// The longest delay, half a year, so that adding it to a time cannot overflow.
 const LONGEST_DELAY: Duration = Duration::from_secs(180 * 24 * 60 * 60);
 
-/// How far the queue is from its end.
+/// The phase of shutting down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Takes nothing more; what waits is still handed out.
+    /// Accepts no more keys; waiting ones are still handed out.
     Draining,
-    /// Takes nothing and hands out nothing.
+    /// Neither accepts nor hands out keys.
     Closed,
 }
 
 #[derive(Debug)]
 pub(super) struct State<K> {
-    /// Keys to be handed out, in order.
+    /// Keys that can be handed out, in order.
     ready: VecDeque<K>,
-    /// Keys to be handed out, now or when their work is done (client-go's "dirty" set), and since when.
+    /// Keys to be handed out, now or after their current work (client-go's "dirty" set), and since when.
     waiting: BTreeMap<K, Instant>,
-    /// Keys that are being worked on, and since when.
+    /// Keys that are being processed, and since when.
     processing: BTreeMap<K, Instant>,
     delayed: DelayQueue<K>,
     phase: Phase,
@@ -47,7 +47,7 @@ impl<K> Default for State<K> {
 }
 
 impl<K: Ord + Clone> State<K> {
-    /// Adds a key unless it waits already, and says whether it did. A later time for it is forgotten: now is sooner.
+    /// Adds a key unless it is already waiting; returns whether it was added. A later due time is dropped.
     pub(super) fn add(&mut self, key: K, now: Instant) -> bool {
         if self.phase != Phase::Open {
             return false;
@@ -63,14 +63,14 @@ impl<K: Ord + Clone> State<K> {
         true
     }
 
-    /// Adds a key after `delay`; the earlier time counts.
+    /// Adds a key after `delay`; the earlier due time counts.
     pub(super) fn add_after(&mut self, key: K, delay: Duration, now: Instant) {
         if self.takes_delayed(&key) {
             self.delayed.add(key, now + delay.min(LONGEST_DELAY));
         }
     }
 
-    /// Adds a key after `delay`, and not before.
+    /// Adds a key after `delay` and not before.
     pub(super) fn reschedule(&mut self, key: K, delay: Duration, now: Instant) {
         if self.takes_delayed(&key) {
             self.delayed.replace(key, now + delay.min(LONGEST_DELAY));
@@ -89,7 +89,7 @@ impl<K: Ord + Clone> State<K> {
         self.phase == Phase::Open && !self.waiting.contains_key(key)
     }
 
-    /// Moves what is due to what waits, and returns how many keys that were.
+    /// Moves the keys that are due to the waiting ones and returns how many.
     pub(super) fn release_due(&mut self, now: Instant) -> u64 {
         let mut released = 0;
         while let Some(key) = self.delayed.take_due(now) {
@@ -98,7 +98,7 @@ impl<K: Ord + Clone> State<K> {
         released
     }
 
-    /// The next key to work on, and how long it has waited.
+    /// The next key to process, and how long it has waited.
     pub(super) fn take(&mut self, now: Instant) -> Option<(K, Duration)> {
         let key = self.ready.pop_front()?;
         let since = self.waiting.remove(&key).unwrap_or(now);
@@ -106,7 +106,7 @@ impl<K: Ord + Clone> State<K> {
         Some((key, now - since))
     }
 
-    /// The work on a key is done; returns how long it took.
+    /// Marks the work on a key as done; returns how long it took.
     pub(super) fn finish(&mut self, key: &K, now: Instant) -> Duration {
         let took = self.processing.remove(key).map_or(Duration::ZERO, |since| now - since);
         if self.waiting.contains_key(key) && self.phase != Phase::Closed {
@@ -119,7 +119,7 @@ impl<K: Ord + Clone> State<K> {
         self.delayed.next_due()
     }
 
-    /// Whether another worker would find something to do, now or later.
+    /// Whether another worker has keys to process, now or later.
     pub(super) fn has_more(&self) -> bool {
         !self.ready.is_empty() || self.delayed.len() > 0 || self.phase != Phase::Open
     }
@@ -132,12 +132,12 @@ impl<K: Ord + Clone> State<K> {
         self.delayed.len()
     }
 
-    /// When the work under way began.
+    /// When each work in progress began.
     pub(super) fn processing_since(&self) -> impl Iterator<Item = Instant> {
         self.processing.values().copied()
     }
 
-    /// Forgets what waits and takes nothing more.
+    /// Drops the waiting keys and accepts no more.
     pub(super) fn close(&mut self) {
         self.phase = Phase::Closed;
         self.ready.clear();
@@ -145,7 +145,7 @@ impl<K: Ord + Clone> State<K> {
         self.delayed.clear();
     }
 
-    /// Takes nothing more. What is not due yet is forgotten.
+    /// Accepts no more keys and drops the delayed ones.
     pub(super) fn drain(&mut self) {
         if self.phase == Phase::Open {
             self.phase = Phase::Draining;
@@ -153,7 +153,7 @@ impl<K: Ord + Clone> State<K> {
         }
     }
 
-    /// Whether nothing will ever be handed out again.
+    /// Whether no key will ever be handed out again.
     pub(super) fn has_ended(&self) -> bool {
         self.phase == Phase::Closed || (self.phase == Phase::Draining && self.waiting.is_empty())
     }

@@ -1,4 +1,4 @@
-//! On a paused clock: time passes only when everybody waits.
+//! Queues on a paused clock, on which time passes only while all tasks wait.
 
 mod debounce;
 mod dedup;
@@ -13,7 +13,7 @@ pub(super) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The keys that can be had at this moment, each done at once.
+/// The keys that can be taken now, each finished at once.
 pub(super) async fn now(queue: &WorkQueue<&'static str>) -> Vec<&'static str> {
     let mut keys = Vec::new();
     while let Ok(Some(work)) = tokio::time::timeout(Duration::ZERO, queue.get()).await {
@@ -22,7 +22,7 @@ pub(super) async fn now(queue: &WorkQueue<&'static str>) -> Vec<&'static str> {
     keys
 }
 
-/// When each key comes from here on, until none does for an hour.
+/// When each key is handed out from now on, until none is for an hour.
 pub(super) async fn schedule(queue: &WorkQueue<&'static str>) -> Vec<(u128, &'static str)> {
     let start = Instant::now();
     let mut keys = Vec::new();

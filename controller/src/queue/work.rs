@@ -1,10 +1,10 @@
-//! A key in the hands of a worker.
+//! A key held by a worker.
 
 use std::{fmt, ops::Deref};
 
 use super::WorkQueue;
 
-/// A key that is being worked on. Dropping it says that the work is done, also when the worker panics.
+/// A key that is being processed. Dropping it marks the work as done, also when the worker panics.
 #[must_use = "the work on the key is done when this is dropped"]
 pub struct Work<K: Ord + Clone + Send + 'static> {
     key: K,

@@ -15,7 +15,7 @@ fn start(store: &MemoryStore) -> (Reflector<String>, Cache<String>) {
     Reflector::start(store.shared(), &texts("t"), vec![index])
 }
 
-/// As in `+ new`, `~ old new`, `- old`.
+/// Events as text: `+ new`, `~ old new`, `- old`.
 fn describe(events: &[Event<String>]) -> Vec<String> {
     let describe = |event: &Event<String>| match event {
         Event::Added(new) => format!("+ {}", new.value),
@@ -75,7 +75,7 @@ async fn deletion_is_not_lost_over_compaction() {
     }
     let (mut reflector, cache) = start(&store);
     reflector.next().await;
-    // The watch has to be open, or there is nothing to break.
+    // The watch must be open before it can be broken.
     tokio::time::sleep(ms(1)).await;
     store.cut();
     tokio::time::sleep(ms(1)).await;
@@ -117,7 +117,7 @@ async fn resync_that_finds_nothing_new_has_no_events() {
     assert_eq!(reflector.next().await.unwrap(), []);
 }
 
-/// Whatever goes wrong, the events lead from nothing to what is there, each from what the one before left.
+/// Despite all faults the events, applied one after the other, lead from nothing to the content of the store.
 #[tokio::test(start_paused = true)]
 async fn events_fold_to_the_store_despite_faults() {
     for seed in 0..30 {
@@ -142,7 +142,7 @@ async fn events_fold_to_the_store_despite_faults() {
             } else {
                 Operation::Put { key, value: format!("{step}").into() }
             };
-            // Whether its answer is lost does not matter here.
+            // Whether the answer is lost does not matter here.
             let _ = store.commit(vec![operation]).await;
             if random.random_bool(0.5)
                 && let Ok(events) = tokio::time::timeout(ms(50), reflector.next()).await

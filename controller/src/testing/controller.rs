@@ -47,7 +47,7 @@ use crate::{
 pub struct TestController<T> {
     controller: Controller<T>,
     environment: Environment,
-    /// That of the last call.
+    /// The context of the last call.
     last: Option<Context<T>>,
 }
 
@@ -58,7 +58,7 @@ impl<T> fmt::Debug for TestController<T> {
 }
 
 impl<T: Send + Sync + 'static> TestController<T> {
-    /// A controller over a store.
+    /// Creates a test controller over a store.
     pub fn new(controller: Controller<T>, store: &MemoryStore) -> Self {
         let environment = Environment {
             store: store.shared(),
@@ -71,11 +71,11 @@ impl<T: Send + Sync + 'static> TestController<T> {
         Self { controller, environment, last: None }
     }
 
-    /// What a reconciler has at hand now. The first pass is over. What was there at the last call and is gone is last
-    /// known.
+    /// The current context of the reconciler, with the first pass complete. Objects that existed at the last call and are now
+    /// deleted have a last known state.
     ///
     /// # Errors
-    /// When the store can no longer be followed.
+    /// When the store can no longer be watched.
     pub async fn context(&mut self) -> Result<Context<T>, RunError> {
         let context = self.controller.context(&self.environment).await?;
         for object in self.last.iter().flat_map(|last| last.cache().list()) {
@@ -87,7 +87,7 @@ impl<T: Send + Sync + 'static> TestController<T> {
         Ok(context)
     }
 
-    /// Reconciles one key, once. A panic is an error, as in a manager.
+    /// Reconciles one key once. A panic is an error, as in a manager.
     ///
     /// # Errors
     /// Those of the reconciler.
@@ -96,7 +96,7 @@ impl<T: Send + Sync + 'static> TestController<T> {
         self.controller.reconcile_once(context, key.into()).await
     }
 
-    /// Which keys the mapper of a watched type gives for one of its objects, which must be in the store.
+    /// The keys that the mapper of a watched type returns for one of its objects, which must be in the store.
     ///
     /// # Errors
     /// Those of the mapper; when the type is not watched; when there is no such object.

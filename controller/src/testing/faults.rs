@@ -1,4 +1,4 @@
-//! What goes wrong in a store, and how often: the same for the same seed.
+//! Faults of a store and their probabilities, reproducible by seed.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 /// How a [`MemoryStore`](super::MemoryStore) misbehaves. Probabilities are from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Faults {
-    /// What chance begins with.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Each request waits for up to this long.
+    /// The longest delay of a request.
     pub longest_delay: Duration,
-    /// That a watch breaks before its next changes.
+    /// The probability that a watch breaks before its next changes.
     pub cut_watch: f64,
-    /// That the store compacts everything when a watch breaks or begins, so that it has to list again.
+    /// The probability that the store compacts its whole history when a watch breaks or begins, which forces a new list.
     pub compaction: f64,
-    /// That a transaction with conditions finds that somebody else was faster.
+    /// The probability that a transaction with conditions fails as if another client had written first.
     pub conflict: f64,
-    /// That a transaction is made and its answer is lost.
+    /// The probability that a transaction is committed but its answer is lost.
     pub lost_answer: f64,
 }
 
 impl Faults {
-    /// None at all.
+    /// No faults.
     pub const NONE: Self = Self {
         seed: 0,
         longest_delay: Duration::ZERO,
@@ -33,7 +33,7 @@ impl Faults {
         lost_answer: 0.0,
     };
 
-    /// Some of everything.
+    /// Some faults of every kind.
     pub const fn seeded(seed: u64) -> Self {
         Self {
             seed,
@@ -46,7 +46,7 @@ impl Faults {
     }
 }
 
-/// Decides what goes wrong now.
+/// Decides by chance which faults occur.
 #[derive(Debug)]
 pub(super) struct Chance {
     faults: Mutex<(Faults, StdRng)>,

@@ -16,8 +16,8 @@ use state::State;
 
 /// A store in memory that follows etcd's rules: revisions, watches without gaps, compaction, transactions, leases.
 ///
-/// Leases end by tokio's clock, so a test can pause it. A clone shares the wire: cut one and both are cut off. Another
-/// client of the same store has a wire of its own.
+/// Leases expire by tokio's clock, so a test can pause it. A clone shares the connection: cutting one cuts both. Another client
+/// of the same store has its own connection.
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
@@ -27,14 +27,14 @@ pub struct MemoryStore {
 struct Shared {
     state: Mutex<State>,
     chance: Chance,
-    /// Told after each change.
+    /// Notified after each change.
     changed: watch::Sender<()>,
 }
 
-/// Between one client and the store.
+/// The connection between one client and the store.
 struct Wire {
     is_cut: watch::Sender<bool>,
-    /// Told when all watches are to break.
+    /// Notified when all watches must break.
     breaks: watch::Sender<()>,
 }
 
@@ -51,40 +51,40 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store in which nothing goes wrong.
+    /// Creates an empty store without faults.
     pub fn new() -> Self {
         Self::with_faults(Faults::NONE)
     }
 
-    /// An empty store in which things go wrong.
+    /// Creates an empty store with faults.
     pub fn with_faults(faults: Faults) -> Self {
         let state = Mutex::new(State::default());
         let shared = Shared { state, chance: Chance::new(faults), changed: watch::Sender::new(()) };
         Self { shared: Arc::new(shared), wire: Arc::new(Wire::new()) }
     }
 
-    /// From now on nothing goes wrong by chance.
+    /// Disables random faults from now on.
     pub fn stop_faults(&self) {
         self.shared.chance.stop();
     }
 
-    /// Another client of the same store, with a wire of its own.
+    /// Another client of the same store, with its own connection.
     #[must_use]
     pub fn another_client(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), wire: Arc::new(Wire::new()) }
     }
 
-    /// This client, as the rest of the world takes it.
+    /// This client as a trait object.
     pub fn shared(&self) -> Arc<dyn Store> {
         Arc::new(self.clone())
     }
 
-    /// Cuts this client off until it is mended: every request fails, and so do its watches.
+    /// Cuts the connection of this client until it is mended: all requests and watches fail.
     pub fn cut(&self) {
         self.wire.is_cut.send_replace(true);
     }
 
-    /// Mends the wire.
+    /// Mends the connection.
     pub fn mend(&self) {
         self.wire.is_cut.send_replace(false);
     }
@@ -94,7 +94,7 @@ impl MemoryStore {
         self.wire.breaks.send_replace(());
     }
 
-    /// Forgets what happened before the present revision. Watches that did not come so far fail.
+    /// Compacts the history before the current revision. Watches that are behind fail.
     pub fn compact(&self) {
         self.shared.state.lock().compact();
     }
@@ -104,7 +104,7 @@ impl MemoryStore {
         self.shared.state.lock().revision()
     }
 
-    /// Does something with the state after leases that are over have ended, and tells the watches if it changed.
+    /// Expires leases, applies `act` to the state and notifies the watches if it changed.
     fn with<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> T {
         let mut state = self.shared.state.lock();
         let before = state.revision();
@@ -135,7 +135,7 @@ impl MemoryStore {
         if self.shared.chance.hits(|faults| faults.lost_answer) {
             return Err(unreachable());
         }
-        // Cut off meanwhile: it is done, but the client does not hear of it.
+        // The connection was cut meanwhile: the transaction is committed, but the client does not learn of it.
         self.reach().await?;
         result
     }

@@ -1,4 +1,4 @@
-//! Which index goes to which watch.
+//! Assigns indexes to the watches of their types.
 
 use std::{any::Any, collections::BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::{
     resource::ResourceType,
 };
 
-/// An index of whatever type.
+/// An index over objects of any type.
 pub(super) struct AnyIndex {
     type_name: String,
     name: String,
@@ -21,7 +21,7 @@ impl AnyIndex {
     }
 }
 
-/// Gives each index to the watch of its type, and returns those of the managed type.
+/// Adds each index to the watch of its type and returns those of the managed type.
 pub(super) fn distribute<T: 'static>(
     indexes: Vec<AnyIndex>,
     managed: &ResourceType<T>,

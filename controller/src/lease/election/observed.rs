@@ -1,11 +1,11 @@
-//! What was seen of the election's key. Pure.
+//! The election's key as observed. Pure.
 
 use contiv_store::{Change, Entry, FeedEvent};
 
 #[derive(Debug)]
 pub(super) struct ObservedKey {
     key: String,
-    /// What the key holds, as of `revision`.
+    /// The key's entry as of `revision`.
     entry: Option<Entry>,
     /// None before the first list.
     revision: Option<i64>,
@@ -19,7 +19,7 @@ impl ObservedKey {
     pub(super) fn take_in(&mut self, event: FeedEvent) {
         match event {
             FeedEvent::Snapshot(snapshot) => {
-                // The feed follows a prefix; other keys may begin with this one.
+                // The feed watches a prefix, and other keys may begin with this one.
                 self.entry = snapshot.entries.into_iter().find(|entry| entry.key == self.key);
                 self.revision = Some(snapshot.revision);
             }
@@ -37,18 +37,18 @@ impl ObservedKey {
         }
     }
 
-    /// Whether nobody holds the key, as far as was seen.
+    /// Whether the key is known not to exist.
     pub(super) fn is_absent(&self) -> bool {
         self.revision.is_some() && self.entry.is_none()
     }
 
-    /// The revision at which the key was created, if with this value.
+    /// The revision at which the key was created, if it has this value.
     pub(super) fn created_by(&self, mark: &str) -> Option<i64> {
         let entry = self.entry.as_ref().filter(|entry| entry.value == mark.as_bytes())?;
         Some(entry.create_revision)
     }
 
-    /// Whether the key that was created at this revision is gone. What was seen before it was created says nothing.
+    /// Whether the key created at this revision is gone. Observations from before that revision do not count.
     pub(super) fn has_gone(&self, create_revision: i64) -> bool {
         self.revision.is_some_and(|revision| revision >= create_revision)
             && self.entry.as_ref().is_none_or(|entry| entry.create_revision != create_revision)

@@ -1,4 +1,4 @@
-//! A lease of the store that is kept alive, and the moment from which it must be taken for lost.
+//! A lease of the store that is kept alive, and the time at which it must be considered lost.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use super::ElectionConfig;
 pub(super) struct Session {
     store: Arc<dyn Store>,
     lease: LeaseId,
-    /// What the key holds when it was created in this session, and in no other.
+    /// The value of the key if it was created in this session, different for every session.
     mark: String,
     alive: watch::Receiver<KeepAliveResult>,
     step_down_after: Duration,
@@ -24,9 +24,9 @@ pub(super) struct Session {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeepAliveResult {
-    /// A sign of life that was sent at this moment was answered. The store counts from a later one.
+    /// A keep-alive sent at this time was answered. The lease's time to live counts from a later time in the store.
     Since(Instant),
-    /// The store says that the lease has ended.
+    /// The store reported that the lease has ended.
     Ended,
 }
 
@@ -55,7 +55,7 @@ impl Session {
         &self.mark
     }
 
-    /// Returns when the lease must be taken for lost: the store said so, or did not answer for too long.
+    /// Waits until the lease must be considered lost: the store reported it or did not answer for too long.
     pub(super) async fn lost(&self) {
         let mut alive = self.alive.clone();
         loop {

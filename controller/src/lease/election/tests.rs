@@ -1,4 +1,4 @@
-//! On a paused clock, in a store in memory.
+//! Elections on a paused clock with a store in memory.
 
 use std::collections::BTreeSet;
 
@@ -29,14 +29,14 @@ fn three(store: &MemoryStore) -> Vec<Process> {
     ["a", "b", "c"].map(|identity| enter(store, identity)).into()
 }
 
-/// The position of the process that holds the lease. There must never be two.
+/// The index of the leader. There must never be two.
 fn holder(processes: &[Process]) -> Option<usize> {
     let holders: Vec<usize> = (0..processes.len()).filter(|index| processes[*index].lease.held()).collect();
     assert!(holders.len() < 2, "{holders:?} hold it");
     holders.first().copied()
 }
 
-/// How long it takes until somebody holds the lease.
+/// How long it takes until a process holds the lease.
 async fn until_held(processes: &[Process], limit: Duration) -> Duration {
     let start = Instant::now();
     while holder(processes).is_none() {
@@ -140,13 +140,13 @@ async fn fence_is_revision_at_which_key_was_created() {
 
 #[tokio::test(start_paused = true)]
 async fn answer_that_is_lost_loses_no_election() {
-    // Every answer of a transaction is lost; the key is seen all the same.
+    // The answer of every transaction is lost, but the key is observed all the same.
     let store = MemoryStore::with_faults(Faults { lost_answer: 1.0, ..Faults::NONE });
     let processes = vec![enter(&store, "a")];
     until_held(&processes, Duration::from_secs(5)).await;
 }
 
-/// Whatever goes wrong: never two, and soon somebody again.
+/// Despite all faults there are never two leaders, and soon there is one again.
 #[tokio::test(start_paused = true)]
 async fn two_leaders_never_exist_despite_faults() {
     let mut winners = BTreeSet::new();

@@ -1,11 +1,11 @@
-//! What leads to a run.
+//! Which events lead to a run.
 
 use tokio::sync::mpsc;
 
 use super::*;
 use crate::{Index, Mapper, Object, queue::Debounce};
 
-/// To the text that a text names.
+/// Maps a text to the object that it names.
 fn named() -> Mapper<String> {
     Mapper::of(|object| vec![format!("/t/{}", object.value).into()])
 }
@@ -46,8 +46,8 @@ async fn watched_object_maps_both_its_old_and_its_new_state() {
     running.stop().await;
 }
 
-/// Keeping only the first and the last state of several would forget the one in the middle, though somebody may have
-/// been reconciled by it.
+/// Keeping only the first and the last of several states would forget the one in the middle, though an object may have been
+/// reconciled because of it.
 #[tokio::test(start_paused = true)]
 async fn states_in_between_are_mapped_too_while_mapper_fails() {
     let (store, log) = (MemoryStore::new(), Log::new());

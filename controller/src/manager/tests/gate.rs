@@ -1,4 +1,4 @@
-//! The gate before anything may be reaped, and what is known of deleted objects.
+//! The gate before deletions, and the last known state of deleted objects.
 
 use super::*;
 
@@ -94,14 +94,14 @@ async fn last_known_object_is_there_until_its_deletion_was_reconciled() {
     running.stop().await;
 }
 
-/// The reconciler would take it for gone, and delete what belongs to it.
+/// The reconciler would treat the object as deleted and delete what belongs to it.
 #[tokio::test(start_paused = true)]
 async fn object_that_could_never_be_read_is_not_taken_for_gone() {
     let (store, log) = (MemoryStore::new(), Log::new());
     for key in ["/t/1", "/t/2", "/t/3"] {
         put(&store, key, "!unreadable").await;
     }
-    // Somebody else asks for it, too.
+    // Another source requests the key too.
     put(&store, "/w/1", "x").await;
     let watched = texts("w");
     let builder = logging(&log)

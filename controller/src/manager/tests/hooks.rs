@@ -1,4 +1,4 @@
-//! Initializer, background task, and who is told of start and end.
+//! The initializer, the background task and the callbacks for start and stop.
 
 use super::*;
 

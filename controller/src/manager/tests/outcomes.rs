@@ -1,8 +1,8 @@
-//! What a reconciler's answer leads to.
+//! The outcomes of a reconciler and when the key is reconciled next.
 
 use super::*;
 
-/// A controller of `/t/` that does each time what `answer` says for the n-th run.
+/// A controller of `/t/` whose n-th run returns `answer(n)`.
 fn answering(
     log: &Log,
     answer: impl Fn(usize) -> Result<Outcome, BoxError> + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Where controllers run, and when the lease comes and goes.
+//! Where controllers run, and what happens when the lease is won and lost.
 
 use futures::{FutureExt, future::BoxFuture};
 
@@ -37,7 +37,7 @@ async fn controller_on_each_node_needs_no_lease() {
     running.stop().await;
 }
 
-/// consul does not wait: its old task can end after the new one began.
+/// In consul the old task can end after the new one has begun.
 #[tokio::test(start_paused = true)]
 async fn old_run_ends_before_a_new_one_starts() {
     let (store, log) = (MemoryStore::new(), Log::new());
@@ -96,7 +96,7 @@ async fn lost_lease_drops_running_work_and_resets_the_backoff() {
     assert_eq!(log.take(), ["begins"]);
     running.stop().await;
 
-    // Fails at once each time: the pauses grow until the lease is lost.
+    // Each run fails at once, so the pauses grow until the lease is lost.
     let log = Log::new();
     let start = log.clone();
     let builder = logging(&log).with_initializer(move |_| {
@@ -162,7 +162,7 @@ async fn warm_standby_resumes_without_listing_again() {
     put(&store, "/o/1", "/t/3").await;
     settle().await;
     assert_eq!(log.take(), Vec::<String>::new(), "it may not reconcile without the lease");
-    // Whoever had to list now could not begin.
+    // A controller that had to list now could not start.
     store.cut();
     running.holder.grant();
     settle().await;
@@ -172,7 +172,7 @@ async fn warm_standby_resumes_without_listing_again() {
     running.stop().await;
 }
 
-/// Counts while it waits, and says how far it came when it runs.
+/// Counts while it waits and reports the count when it runs.
 struct Counting {
     log: Log,
     count: usize,
@@ -214,7 +214,7 @@ async fn warm_standby_background_task_resumes_what_it_prepared() {
         tokio::time::sleep(Duration::from_secs(10)).await;
         running.holder.grant();
         settle().await;
-        // Won again at once: there was nothing to wait for.
+        // Won again immediately: there was nothing to wait for.
         running.holder.grant();
         settle().await;
         running.stop().await;

@@ -1,4 +1,4 @@
-//! What a watchdog hears.
+//! What a watchdog is told.
 
 use super::*;
 
@@ -48,7 +48,7 @@ async fn another_task_that_ends_or_is_blocked_is_named() {
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let blocked = reporter.report_while(ended);
     let silent = Stall::Silent("the election".to_owned());
-    // Nobody polls it: that is how a task looks whose thread is blocked.
+    // A task that is never polled looks like one whose thread is blocked.
     assert_eq!(progress.stall().await, Some(silent.clone()));
     let task = tokio::spawn(blocked);
     assert_eq!(progress.stall().await, None);

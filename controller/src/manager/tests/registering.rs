@@ -1,4 +1,4 @@
-//! What is wrong is said before anything runs.
+//! Errors that are reported before anything runs.
 
 use super::*;
 use crate::{BuildError, Index, Mapper, Object, queue::TokenBucket};

@@ -1,4 +1,4 @@
-//! The end: what is under way may finish, within limits.
+//! Stopping: work in progress may finish within the grace period.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Several workers, several keys, several controllers; and a store in which everything goes wrong.
+//! Several workers, keys and controllers, and a store with every kind of fault.
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -129,7 +129,7 @@ async fn each_controller_counts_under_its_own_name() {
     task.await.unwrap();
 }
 
-/// Copies every text below `/t/` to `/copy/`, and deletes copies of what is gone.
+/// Copies every text below `/t/` to `/copy/` and deletes the copies of deleted texts.
 fn copying() -> ControllerBuilder<String> {
     let copies = texts("copy");
     Controller::for_type(&texts("t"))
@@ -156,8 +156,8 @@ fn copying() -> ControllerBuilder<String> {
         })
 }
 
-/// No change is lost, whatever goes wrong: compactions, broken watches, conflicts, lost answers, delays, a lease that
-/// comes and goes.
+/// No change is lost despite compactions, broken watches, conflicts, lost answers, delays and a lease that is lost and won
+/// again.
 #[tokio::test(start_paused = true)]
 async fn controllers_together_converge_despite_faults() {
     for seed in 0..20 {

@@ -1,4 +1,4 @@
-//! Quiet and longest time, with the scenarios of consul-k8s' coalesce package.
+//! The quiet period and its limit, with the scenarios of consul-k8s' coalesce package.
 
 use super::*;
 

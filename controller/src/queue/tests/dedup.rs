@@ -1,4 +1,4 @@
-//! Each key once, and never two workers on one key.
+//! Each key is waiting at most once and never processed by two workers.
 
 use super::*;
 

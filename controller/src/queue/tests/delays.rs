@@ -1,4 +1,4 @@
-//! Keys that come later.
+//! Delayed keys.
 
 use super::*;
 
@@ -45,7 +45,7 @@ async fn rescheduling_replaces_earlier_time_by_later() {
     assert_eq!(schedule(&queue).await, [(50, "a")]);
 }
 
-/// In consul a deferred entry survives an immediate one, and the key is worked on twice.
+/// In consul a deferred entry survives an immediate one, and the key is processed twice.
 #[tokio::test(start_paused = true)]
 async fn now_is_earlier_than_any_delay() {
     let queue = WorkQueue::new("test");
@@ -87,7 +87,7 @@ async fn retries_come_after_their_back_off_and_end_with_budget() {
             break;
         }
     }
-    // The clock of tokio counts whole milliseconds.
+    // Tokio's clock counts whole milliseconds.
     assert_eq!(attempts, [0, 5, 15, 35, 75, 155]);
     assert_eq!(schedule(&queue).await, []);
     queue.add("a");
@@ -132,7 +132,7 @@ async fn worker_that_stops_waiting_leaves_due_keys_to_others() {
             tokio::time::timeout(limit, queue.get()).await.ok().flatten().map(|work| *work)
         })
     };
-    // Both wait for anything; the first is the one that is told of the delayed key.
+    // Both wait for any key; the first is the one that is notified of the delayed key.
     let (gone, stays) = (waiting(ms(5)), waiting(ms(1000)));
     tokio::time::sleep(ms(1)).await;
     queue.add_after("a", ms(20));

@@ -32,8 +32,7 @@ fn call() -> impl Strategy<Value = Call> {
 }
 
 proptest! {
-    /// What was added is handed out after it was added, each key once for any number of additions in between, and
-    /// never to two workers.
+    /// An added key is handed out afterwards, once for any number of additions in between, and never to two workers.
     #[test]
     fn added_key_is_worked_on_afterwards(calls in proptest::collection::vec(call(), 1..80)) {
         let mut state = State::default();

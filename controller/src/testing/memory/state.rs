@@ -1,4 +1,4 @@
-//! What the store in memory holds: etcd's rules, pure, with the time as an argument.
+//! The state of the store in memory: etcd's rules, pure, with the time as an argument.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,9 +14,9 @@ use tokio::time::Instant;
 pub(super) struct State {
     revision: i64,
     entries: BTreeMap<String, Entry>,
-    /// Every transaction since the last compaction.
+    /// All transactions since the last compaction.
     history: Vec<Batch>,
-    /// The oldest revision that a watch can still begin with.
+    /// The oldest revision at which a watch can still begin.
     oldest: i64,
     leases: BTreeMap<LeaseId, Lease>,
     next_lease: LeaseId,
@@ -75,7 +75,7 @@ impl State {
         Ok(below.next())
     }
 
-    /// A watch can still begin with the newest revision, so what happened at it is kept.
+    /// A watch can still begin with the newest revision, so its changes are kept.
     pub(super) fn compact(&mut self) {
         let newest = self.revision;
         self.history.retain(|batch| batch.revision == newest);
@@ -173,7 +173,7 @@ impl State {
         }
     }
 
-    /// Ends the leases whose time is over.
+    /// Ends the leases that have expired.
     pub(super) fn expire(&mut self, now: Instant) {
         let over: Vec<LeaseId> =
             self.leases.iter().filter(|(_, lease)| lease.ends <= now).map(|(id, _)| *id).collect();
@@ -182,7 +182,7 @@ impl State {
         }
     }
 
-    /// When the next lease ends, if nobody keeps it alive.
+    /// When the next lease expires unless it is kept alive.
     pub(super) fn next_end(&self) -> Option<Instant> {
         self.leases.values().map(|lease| lease.ends).min()
     }

@@ -6,11 +6,11 @@ use tokio::{sync::watch, time::sleep_until};
 
 use super::{MemoryStore, unreachable};
 
-/// A watch under way.
+/// An open watch.
 pub(super) struct Watch {
     store: MemoryStore,
     prefix: String,
-    /// The newest one that the reader has.
+    /// The newest revision that the reader has received.
     revision: i64,
     changed: watch::Receiver<()>,
     breaks: watch::Receiver<()>,
