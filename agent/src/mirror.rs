@@ -284,9 +284,9 @@ impl Writer {
         let mirror = if let Some(mirror) = self.mirror.take() {
             mirror
         } else {
-            let (mirror, set_aside) = Mirror::open(&self.folder, &self.source)?;
-            if let Some(QuarantinedFile { path, reason }) = set_aside {
-                warn!(path = %path.display(), reason, "the mirror cannot be trusted; set it aside and began a new one");
+            let (mirror, quarantined) = Mirror::open(&self.folder, &self.source)?;
+            if let Some(QuarantinedFile { path, reason }) = quarantined {
+                warn!(path = %path.display(), reason, "the mirror cannot be used; renamed its file and began a new one");
             }
             mirror
         };

@@ -316,7 +316,7 @@ impl Feed {
             Report::Cause => warn!(%error, "the store is still lost, and for another reason"),
             Report::Lasts(duration) => {
                 let seconds = duration.as_secs();
-                warn!(%error, seconds, "the store has not been followed for a while; what it said last is in force");
+                warn!(%error, seconds, "the store has not been followed for a while; its last known content is in use");
             }
             Report::Nothing => debug!(%error, "the store is still lost"),
         }

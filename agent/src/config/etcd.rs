@@ -23,7 +23,7 @@ pub struct EtcdFlags {
     #[arg(long = "etcd-key-file", env = "CONTIV_ETCD_KEY_FILE", value_name = "FILE", value_parser = text::path())]
     key_file: Option<PathBuf>,
 
-    /// Whom to log in to etcd as
+    /// User name for etcd
     #[arg(long = "etcd-user", env = "CONTIV_ETCD_USER", value_name = "NAME")]
     user: Option<String>,
 

@@ -68,7 +68,7 @@ pub struct Config {
     #[arg(long, env = "CONTIV_ETCD_KEY_FILE", value_name = "FILE", value_parser = text::path())]
     pub etcd_key_file: PathBuf,
 
-    /// Whom to log in to etcd as
+    /// User name for etcd
     #[arg(long, env = "CONTIV_ETCD_USER", value_name = "NAME")]
     pub etcd_user: String,
 

@@ -63,7 +63,7 @@ pub const ENDPOINTS: [(&str, &str, &str); 26] = [
     ("GET", "/services", "every service as renderers have it"),
     ("GET", "/services/{namespace}/{name}", "one service"),
     ("GET", "/snapshot", "everything that renderers are told: services, and facts about this node"),
-    ("GET", "/objects/{kind}", "stored objects as they are in force, as in /objects/endpointslice"),
+    ("GET", "/objects/{kind}", "stored objects in their state in use, as in /objects/endpointslice"),
     ("GET", "/nodes", "every node"),
     ("GET", "/pods", "the pods that are attached to this node's dataplane"),
     ("POST", "/pods", "attach a pod: {namespace, name, interface}, and ?wait=5s for the result"),

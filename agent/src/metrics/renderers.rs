@@ -69,12 +69,12 @@ impl RendererMetrics {
         );
         registry.register(
             "network_programming_duration_seconds",
-            "From when the store's message of a change was received until a renderer had it in force",
+            "From when the store's message of a change was received until a renderer had applied it",
             metrics.programming.clone(),
         );
         registry.register(
             "network_programming_since_trigger_seconds",
-            "From the last-change-trigger-time of an endpoint slice until a renderer had it in force",
+            "From the last-change-trigger-time of an endpoint slice until a renderer had applied it",
             metrics.since_trigger.clone(),
         );
         registry.register(
@@ -96,7 +96,7 @@ impl RendererMetrics {
         );
         registry.register(
             "renderer_applied_revision",
-            "The store's revision that a renderer has in force",
+            "The store's revision that a renderer has applied",
             metrics.revision.clone(),
         );
         registry.register(

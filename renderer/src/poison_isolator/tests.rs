@@ -122,13 +122,13 @@ fn missing_module_blames_no_service() {
     let mut renderer = PoisonIsolator::new(LackingModule(DryRun::new()));
     let wanted = snapshot(10, 1, &[]);
     for _ in 0..2 * FAILED_RESYNCS_BEFORE_ISOLATION {
-        assert!(is_missing(renderer.resync(&wanted)), "nothing is in force");
+        assert!(is_missing(renderer.resync(&wanted)), "nothing is applied");
     }
     let empty = snapshot(0, 1, &[]);
     assert_eq!(renderer.resync(&empty).unwrap().rejected, []);
     for _ in 0..2 * FAILED_RESYNCS_BEFORE_ISOLATION {
-        assert!(is_missing(renderer.update(&ChangeSet::between(&empty, &wanted))), "something is in force");
-        assert!(is_missing(renderer.resync(&wanted)), "something is in force");
+        assert!(is_missing(renderer.update(&ChangeSet::between(&empty, &wanted))), "something is applied");
+        assert!(is_missing(renderer.resync(&wanted)), "something is applied");
     }
 }
 

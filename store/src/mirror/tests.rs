@@ -162,7 +162,7 @@ fn mirror_truncated_or_changed_is_quarantined_or_unaffected() {
     let whole = filled(folder.path());
     let good = fs::read(folder.path().join(FILE)).unwrap();
     let mut random = StdRng::seed_from_u64(1);
-    let mut set_aside_count = 0;
+    let mut quarantine_count = 0;
     for round in 0..200 {
         let mut bytes = good.clone();
         if round % 4 == 0 {
@@ -181,9 +181,9 @@ fn mirror_truncated_or_changed_is_quarantined_or_unaffected() {
             // An empty file is a new one.
             None => assert!(loaded.is_none() || loaded.as_ref() == Some(&whole), "round {round}"),
         }
-        set_aside_count += usize::from(quarantine_file.is_some());
+        quarantine_count += usize::from(quarantine_file.is_some());
     }
-    assert!(set_aside_count > 50, "{set_aside_count}: the damage is real");
+    assert!(quarantine_count > 50, "{quarantine_count}: the damage is real");
 }
 
 proptest! {

@@ -73,9 +73,9 @@ fn killed_writer_leaves_the_mirror_at_one_revision() {
         thread::sleep(Duration::from_millis(random.random_range(1..20)));
         writer.kill().unwrap();
         writer.wait().unwrap();
-        let (mirror, set_aside) = Mirror::open(folder.path(), SOURCE).unwrap();
+        let (mirror, quarantined) = Mirror::open(folder.path(), SOURCE).unwrap();
         // Of a file that is being made nothing can be lost.
-        assert!(set_aside.is_none() || last == 0, "round {round}: {set_aside:?}");
+        assert!(quarantined.is_none() || last == 0, "round {round}: {quarantined:?}");
         if let Some(saved) = mirror.load().unwrap() {
             assert!(saved.revision >= last, "round {round}");
             assert!(saved.entries == all_at(saved.revision), "round {round}, revision {}", saved.revision);

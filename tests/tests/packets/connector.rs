@@ -211,7 +211,7 @@ fn controller_that_is_killed_leaves_nothing_wrong() -> Result<()> {
                 .consul
                 .register(&format!("more{n}"), ConsulInstance::new("10.244.1.10", TARGET_PORT, &[]));
         }
-        assert!(is_answered(lab, &web, lab.pod3.host), "what was written stays in force");
+        assert!(is_answered(lab, &web, lab.pod3.host), "the written state stays applied");
 
         let mut second = controller(lab, &etcd, &registries)?;
         wait_until_answered(lab, &db, lab.pod2.host)?;

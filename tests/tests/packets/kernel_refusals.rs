@@ -153,7 +153,7 @@ fn missing_hash_module_leaves_out_only_services_that_need_it() -> Result<()> {
         let nothing = |name: &str| (name.to_owned(), "nothing");
         let first = snapshot(vec![service(1, Balance::Random), by_client(2)]);
         assert_eq!(left_out(&renderer(&first, None)?), [nothing("s2")]);
-        // One that is in force is changed to need it, another one comes.
+        // An applied service is changed to need it, and another one is added.
         let second = snapshot(vec![by_client(1), by_client(2), by_client(3), service(4, Balance::Random)]);
         let report = renderer(&second, Some(&ChangeSet::between(&first, &second)))?;
         assert_eq!(left_out(&report), [("s1".to_owned(), "last good"), nothing("s2"), nothing("s3")]);

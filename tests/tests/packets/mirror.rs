@@ -1,4 +1,4 @@
-//! What the store said last is on disk, and in force while the store cannot be reached.
+//! The last known state is saved on disk and used while the store cannot be reached.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ fn value_bad_since_the_stop_keeps_its_last_good_state() -> Result<()> {
         etcd.put_value(&Etcd::key(&web), r#"{"name":"web","port":[{"#)?;
         for _ in 0..2 {
             let agent = Agent::start(lab, &options)?;
-            assert!(is_answered(lab, &web, "pod1"), "it stays in force over every start");
+            assert!(is_answered(lab, &web, "pod1"), "it is applied after every start");
             let quarantine = agent.http("GET", "/quarantine")?.body;
             assert!(
                 quarantine.contains(&Etcd::key(&web)) && quarantine.contains("last good"),
@@ -110,8 +110,8 @@ fn value_bad_since_the_stop_keeps_its_last_good_state() -> Result<()> {
 }
 
 #[test]
-fn damaged_mirror_is_set_aside_and_is_no_obstacle() -> Result<()> {
-    isolated("mirror::damaged_mirror_is_set_aside_and_is_no_obstacle", |lab| {
+fn damaged_mirror_is_quarantined_and_replaced() -> Result<()> {
+    isolated("mirror::damaged_mirror_is_quarantined_and_replaced", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let mut etcd = Etcd::start(lab)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);
@@ -212,7 +212,7 @@ fn manifests_broken_while_stopped_keep_what_was_saved() -> Result<()> {
         for _ in 0..2 {
             forget_everything(lab)?;
             let agent = Agent::start(lab, &options)?;
-            assert!(is_answered(lab, &web, "pod1"), "it stays in force over every start");
+            assert!(is_answered(lab, &web, "pod1"), "it is applied after every start");
             let api = agent.http("GET", "/services/default/api")?;
             assert_eq!(api.status, 200, "{}", api.body);
             let quarantine = agent.http("GET", "/quarantine")?.body;

@@ -54,7 +54,7 @@ fn the_last_good_state_stays(
 
     break_it()?;
     wait_until("the agent reports it", Duration::from_secs(10), is_reported)?;
-    assert_eq!(ask(web)?.by, "pod1", "the last good state stays in force");
+    assert_eq!(ask(web)?.by, "pod1", "the last good state stays applied");
     // The others go on.
     let other = Service::new("other", 81, &[lab.pod3.host]);
     state.put(&other)?;

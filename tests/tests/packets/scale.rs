@@ -127,7 +127,7 @@ fn ten_thousand_services_heal_soon_after_damage() -> Result<()> {
 fn change_until_seen(lab: &Lab, etcd: &Etcd<'_>, web: &Service) -> Result<Duration> {
     let address = web.address(lab, Frontend::ClusterIp, Family::V4);
     let start = etcd.put_slice_at_once(0, web, Family::V4)?;
-    wait_until("the change is in force", Duration::from_secs(10), || {
+    wait_until("the change is applied", Duration::from_secs(10), || {
         let outcome = lab.pod1.ask(Protocol::Tcp, address);
         outcome.is_ok_and(
             |outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.by == web.backends[0].name),

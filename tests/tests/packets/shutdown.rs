@@ -1,4 +1,4 @@
-//! The agent is told to stop while changes pour in: it ends cleanly, and what was in force is saved.
+//! The agent is stopped under a stream of changes: it ends cleanly and saves the applied state.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

@@ -102,7 +102,7 @@ fn store(status: &StatusView, now: Timestamp) -> (String, TextStyle) {
     match &status.store_down {
         Some(down) => (format!("{url}down for {}: {}", ago(down.since, now), down.reason), TextStyle::Bad),
         None if status.from_mirror => {
-            (format!("{url}not read yet; what was saved is in force"), TextStyle::Warning)
+            (format!("{url}not read yet; what was saved is in use"), TextStyle::Warning)
         }
         None if status.synced => {
             (format!("{url}followed, at revision {}", status.revision), TextStyle::Plain)
@@ -198,8 +198,8 @@ fn quarantined(entry: &QuarantinedView) -> Vec<String> {
     let parts = [object.as_ref().unwrap_or(source)].into_iter().chain(field).chain([reason]);
     let what = parts.map(String::as_str).collect::<Vec<_>>().join(": ");
     let meanwhile = match in_force.as_deref() {
-        Some("last good") => "; its last good state is in force",
-        Some("nothing") => "; nothing of it is in force",
+        Some("last good") => "; its last good state is in use",
+        Some("nothing") => "; nothing of it is in use",
         _ => "",
     };
     vec![format!("quarantine: {what}"), format!("  in {source}{meanwhile}")]

@@ -25,7 +25,7 @@ pub(super) fn state(content: &Content, page: &mut Page) {
     let Content { status, sizes, .. } = content;
     let store = match &status.store_down {
         Some(down) => toned(&format!("down since {}: {}", down.since, down.reason), "bad"),
-        None if status.from_mirror => toned("not read yet; what was saved is in force", "warn"),
+        None if status.from_mirror => toned("not read yet; what was saved is in use", "warn"),
         None if status.synced => toned(&format!("followed, at revision {}", status.revision), "good"),
         None => toned("not read yet", "warn"),
     };
@@ -106,7 +106,7 @@ pub(super) fn quarantine(quarantine: &[Quarantined], count: usize, page: &mut Pa
         ]
     };
     page.table(
-        &["object", "reason", "where", "in force", "since"],
+        &["object", "reason", "where", "in use", "since"],
         &quarantine.iter().map(row).collect::<Vec<_>>(),
     );
     if count > quarantine.len() {

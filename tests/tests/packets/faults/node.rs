@@ -130,9 +130,9 @@ impl<'run, 'lab> NodeTroubles<'run, 'lab> {
         }
         self.agent = Some(self.started()?);
         self.wait_until_saved()?;
-        let set_aside = mirror_file("mirror.redb.damaged")?;
-        if fs::remove_file(set_aside).is_ok() {
-            self.tally.count("the mirror set aside");
+        let quarantined = mirror_file("mirror.redb.damaged")?;
+        if fs::remove_file(quarantined).is_ok() {
+            self.tally.count("a damaged mirror in quarantine");
         }
         Ok(())
     }

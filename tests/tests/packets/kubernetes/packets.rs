@@ -45,7 +45,7 @@ fn follow(lab: &Lab, kubernetes: &Kubernetes<'_>, agent: &Agent<'_>) -> Result<(
     let moved = Service { backends: vec![lab.pod4.host], ..web.clone() };
     kubernetes.put(&moved)?;
     kubernetes.server.expire();
-    // Nobody knows yet, and the last state stays in force.
+    // The new state is not known yet, so the last one stays applied.
     assert_eq!(answers(lab, &web)?, ["pod3"; 8]);
     assert_eq!(answers(lab, &gone)?, ["pod1"; 8]);
     kubernetes.server.mend();

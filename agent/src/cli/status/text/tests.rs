@@ -101,7 +101,7 @@ fn quarantined_object_shows_field_file_and_state_in_use() {
     overview.renderers.clear();
     let text = render(&overview, Some((24, 80)), NOW.parse().unwrap());
     let told = "quarantine: service shop/broken-0: ports[0].port: failed to apply: the kernel r…\n  in /contiv/x; its last good \
-                state is in force\n";
+                state is in use\n";
     assert!(text.contains(told), "{text}");
 }
 
