@@ -20,12 +20,12 @@ use crate::{
 };
 use service_manager::ServiceManager;
 
-/// Where the agent's debug HTTP listens, inside the node's namespace.
+/// The address of the agent's debug HTTP, inside the node's namespace.
 const DEBUG_HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9999);
-/// For starting, applying and stopping. Much more than is needed, so that a busy machine fails no test.
+/// The time limit for starting, applying and stopping. Generous, so that a busy machine fails no test.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// Where the `contiv` binary is: named by `CONTIV_BIN`, or beside the program that is running.
+/// The path of the `contiv` binary: named by `CONTIV_BIN`, or beside the running program.
 pub fn binary() -> Result<PathBuf> {
     if let Some(path) = env::var_os("CONTIV_BIN") {
         return Ok(path.into());
@@ -53,12 +53,12 @@ pub struct AgentOptions {
 }
 
 impl AgentOptions {
-    /// The nftables renderer, fed from this store.
+    /// The nftables renderer with this store.
     pub const fn with_store(store: String) -> Self {
         Self { store, flags: Vec::new() }
     }
 
-    /// The same with a table that others can damage.
+    /// The same, with a table that other processes can change.
     pub fn with_open_table(store: String) -> Self {
         Self { store, flags: vec!["--own-table=false".to_owned()] }
     }
@@ -79,15 +79,15 @@ impl<'lab> Agent<'lab> {
         Self::start_on(&lab.node, "agent", options)
     }
 
-    /// The same on any node. Each agent has a name of its own.
+    /// The same on any node. Each agent has its own name.
     pub fn start_on(node: &'lab Namespace, name: &str, options: &AgentOptions) -> Result<Self> {
         let agent = Self::launch(node, name, options)?;
         agent.wait_until_ready(TIME_LIMIT)?;
         Ok(agent)
     }
 
-    /// Starts the agent on the node as systemd does, with the priority of its unit, and waits until it says that it is ready. To ask
-    /// it again and again takes time of the processors, which a start that is measured would be charged with.
+    /// Starts the agent with the priority of its systemd unit and waits until it reports that it is ready. It is not polled
+    /// meanwhile, since polling takes processor time that would count in a measured start.
     pub fn start_as_service(lab: &'lab Lab, options: &AgentOptions) -> Result<Self> {
         let mut manager = ServiceManager::start()?;
         let mut command = manager.command(&binary()?);
@@ -97,7 +97,7 @@ impl<'lab> Agent<'lab> {
         Ok(Self { node: &lab.node, process, _manager: Some(manager) })
     }
 
-    /// Starts it and waits for nothing.
+    /// Starts the agent without waiting for anything.
     pub fn launch(node: &'lab Namespace, name: &str, options: &AgentOptions) -> Result<Self> {
         let mut command = Command::new(binary()?);
         command.env_clear();
@@ -113,12 +113,12 @@ impl<'lab> Agent<'lab> {
         .map(drop)
     }
 
-    /// The number of its process, as in `/proc`.
+    /// Its process ID.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Waits until the kernel has what the store says of a service: exactly these backends.
+    /// Waits until the kernel has exactly the backends of this service.
     pub fn wait_until_applied(&self, service: &Service) -> Result<()> {
         let wanted: BTreeSet<IpAddr> = Family::BOTH
             .into_iter()
@@ -146,8 +146,8 @@ impl<'lab> Agent<'lab> {
         self.http("GET", &service_path(service))?.json()
     }
 
-    /// Whether every renderer has applied all there is. Asked after the wanted state was seen, this says that the wanted
-    /// state is in the kernel.
+    /// Whether every renderer has applied everything. If this is true after the expected state was observed, the expected state
+    /// is in the kernel.
     fn is_in_sync(&self) -> bool {
         let at_rest = |renderer: &Value| {
             renderer["state"] == "idle" && renderer["pending"] == "nothing" && renderer["failures"] == 0
@@ -162,22 +162,22 @@ impl<'lab> Agent<'lab> {
         self.node.http(method, DEBUG_HTTP, path)
     }
 
-    /// Stops it by SIGTERM, which leaves the dataplane in place.
+    /// Stops it with SIGTERM, which leaves the dataplane in place.
     pub fn stop(mut self) -> Result<ExitStatus> {
         self.process.terminate(TIME_LIMIT)
     }
 
-    /// Halts it where it is, until [`Agent::resume`].
+    /// Pauses it until [`Agent::resume`].
     pub fn pause(&self) -> Result<()> {
         self.process.signal(Signal::SIGSTOP)
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn resume(&self) -> Result<()> {
         self.process.signal(Signal::SIGCONT)
     }
 
-    /// Ends it by SIGKILL.
+    /// Kills it with SIGKILL.
     pub fn kill(mut self) -> Result<()> {
         self.process.signal(Signal::SIGKILL)?;
         self.process.wait(TIME_LIMIT).map(drop)
@@ -186,7 +186,7 @@ impl<'lab> Agent<'lab> {
 
 /// Adds the environment and the arguments of an agent.
 fn arguments(command: &mut Command, node: &Namespace, name: &str, options: &AgentOptions) -> Result<()> {
-    // Whatever an agent of this machine is configured with is not meant for this one.
+    // The configuration of an agent of this machine must not be used.
     let config = scratch(&format!("{name}.toml"))?;
     fs::write(&config, "").map_err(|error| LabError::system(format!("write {}", config.display()), error))?;
     command.env("RUST_BACKTRACE", "1");
@@ -201,7 +201,7 @@ fn service_path(service: &Service) -> String {
     format!("/services/{NAMESPACE}/{}", service.name)
 }
 
-/// The addresses behind the ports of a service. Every port must have the same.
+/// The backend addresses of a service, which must be the same for every port.
 fn backend_addresses(service: &Value) -> Option<BTreeSet<IpAddr>> {
     let of_port = |port: &Value| -> Option<BTreeSet<IpAddr>> {
         port["backends"].as_array()?.iter().map(|backend| backend["address"].as_str()?.parse().ok()).collect()

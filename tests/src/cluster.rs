@@ -1,7 +1,7 @@
-//! What a test says of the cluster, and the two places where it can say it: a folder of manifests, and etcd.
+//! The cluster's state in tests, in one of two stores: a folder of manifests, and etcd.
 //!
-//! Neither uses code of the product. Manifests are text as `kubectl` prints it, and what goes to etcd is Contiv's JSON,
-//! written by `etcdctl` as any other client would.
+//! Neither uses code of the product. Manifests are text as `kubectl` prints it, and etcd holds Contiv's JSON, written by
+//! `etcdctl`.
 
 mod etcd;
 mod manifests;
@@ -18,12 +18,12 @@ use crate::lab::Result;
 /// The namespace of all services of the tests.
 pub const NAMESPACE: &str = "default";
 
-/// A store that a test can write to and an agent can read from. Both nodes are in it from the start.
+/// A store that a test writes and an agent reads. Both nodes are in it from the start.
 pub trait State {
-    /// As in `--store URL`.
+    /// The URL for `--store`.
     fn url(&self) -> String;
 
-    /// Writes a service and its endpoint slices, whether they are there or not.
+    /// Creates or replaces a service and its endpoint slices.
     fn put(&self, service: &Service) -> Result<()>;
 
     /// Removes a service; its endpoint slices stay.

@@ -1,4 +1,4 @@
-//! Several instances of `contiv controller`, each in a namespace of its own, so that each can be cut off alone.
+//! Several instances of `contiv controller`, each in its own namespace, so that each can be isolated.
 
 pub mod history;
 
@@ -12,31 +12,31 @@ use crate::{
     lab::{Family, Lab, LabError, Namespace, Process, Result, scratch, wait_for, wait_until},
 };
 
-/// The key that the active instance holds.
+/// The key of the election.
 pub const ELECTION: &str = "/contiv/controller/election";
-/// For anything that has to happen: much more than the lease.
+/// The time limit for any event; much longer than the lease.
 pub const EVENT_TIMEOUT: Duration = Duration::from_secs(40);
-/// Where each has its debug HTTP, inside its namespace.
+/// The debug HTTP of each instance, inside its namespace.
 const LISTEN: &str = "127.0.0.1:9998";
-/// The times of the lease, so short that a test can wait for its end.
+/// The times of the lease, short enough for a test to wait for its expiry.
 const LEASE: [&str; 3] =
     ["--lease-duration=3s", "--lease-renew-deadline=1500ms", "--lease-retry-period=300ms"];
-/// How long things change between two interruptions.
+/// How long changes continue between two interruptions.
 const PHASE: Duration = Duration::from_secs(2);
 
 /// One instance. Its identity is the name of its namespace.
 #[derive(Debug)]
 pub struct Instance<'lab> {
-    /// Where it runs.
+    /// The namespace in which it runs.
     pub home: &'lab Namespace,
-    /// Its arguments beside those that all have.
+    /// Its arguments in addition to the common ones.
     arguments: Vec<String>,
     process: Process,
 }
 
 impl<'lab> Instance<'lab> {
-    /// Starts it with the etcd of the lab, and waits until it is ready, as the active one or as a standby. The arguments
-    /// say what it enables.
+    /// Starts it with the etcd of the lab and waits until it is ready, as the leader or as a standby. The arguments select the
+    /// controllers.
     pub fn start(lab: &Lab, home: &'lab Namespace, arguments: &[&str]) -> Result<Self> {
         let store = format!("etcd://{}:2379", lab.node.host.address(Family::V4));
         let mut arguments: Vec<String> = arguments.iter().map(|one| (*one).to_owned()).collect();
@@ -46,7 +46,7 @@ impl<'lab> Instance<'lab> {
 
     fn launch(home: &'lab Namespace, arguments: Vec<String>) -> Result<Self> {
         let name = home.host.name;
-        // Whatever this machine is configured with is not meant for it.
+        // The configuration of this machine must not be used.
         let config = scratch(&format!("{name}-controller.toml"))?;
         fs::write(&config, "").map_err(|error| LabError::system("write a configuration", error))?;
         let mut command = Command::new(binary()?);
@@ -67,12 +67,12 @@ impl<'lab> Instance<'lab> {
         Ok((response.status, response.body))
     }
 
-    /// Stops it as systemd would. Says whether it ended well.
+    /// Stops it as systemd would. Returns whether it ended without an error.
     pub fn stop(mut self) -> Result<bool> {
         self.process.terminate(EVENT_TIMEOUT).map(|status| status.success())
     }
 
-    /// Kills it, and starts it again when another one is active.
+    /// Kills it, and starts it again when another one is the leader.
     fn kill(&mut self, etcd: &EtcdClient<'_>) -> Result<String> {
         self.process.kill()?;
         let next = next_holder(etcd, self.home.host.name)?;
@@ -80,7 +80,7 @@ impl<'lab> Instance<'lab> {
         Ok(next)
     }
 
-    /// Cuts it off from everybody.
+    /// Isolates it from all traffic.
     fn cut(&self) -> Result<()> {
         let drop_all = "add table inet cut\n\
             add chain inet cut in { type filter hook input priority 0; policy drop; }\n\
@@ -95,7 +95,7 @@ impl<'lab> Instance<'lab> {
     }
 }
 
-/// The identity of the active instance, if it is not `former`.
+/// The identity of the leader, once it is not `former`.
 pub fn next_holder(etcd: &EtcdClient<'_>, former: &str) -> Result<String> {
     wait_for("another instance is active", EVENT_TIMEOUT, || {
         let value = etcd.etcdctl(&["get", ELECTION, "--print-value-only"]).ok()?;
@@ -104,8 +104,8 @@ pub fn next_holder(etcd: &EtcdClient<'_>, former: &str) -> Result<String> {
     })
 }
 
-/// Does to whoever is active, one after the other, what can happen: it is killed, frozen beyond its lease, and cut off.
-/// At the end those that were always there are killed, so that one that was cut off takes over.
+/// Interrupts the leader in every way in turn: it is killed, paused beyond its lease, and isolated. At the end the instances
+/// that were never interrupted are killed, so that one that was isolated takes over.
 ///
 /// # Errors
 /// When no other instance takes over.
@@ -133,7 +133,7 @@ pub fn interrupt(etcd: &EtcdClient<'_>, fleet: &mut [Instance<'_>]) -> Result<()
     next_holder(etcd, &cut_off)?;
     thread::sleep(PHASE);
     fleet[index].mend()?;
-    // What it knows is old, and nobody may see that.
+    // The instance's state is outdated, and this must not show.
     let mut holder = next_holder(etcd, "")?;
     for _ in 0..fleet.len() {
         if holder == cut_off {

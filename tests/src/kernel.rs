@@ -1,4 +1,4 @@
-//! What the kernel's nftables hold, read by the crate `nftables`, which knows nothing of ours.
+//! The content of the kernel's nftables, read independently by the crate `nftables`.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use nftables::expr::{Expression, NamedExpression, Verdict};
 
 use crate::lab::{LabError, Namespace, Result};
 
-/// The elements of each set, as text. Which slot a backend has is of no consequence, so slots are left out and counted.
+/// The elements of each set as text. Slots of backends are arbitrary, so they are left out and counted.
 pub type Elements = BTreeMap<String, BTreeMap<String, usize>>;
 
 fn unexpected(error: impl std::fmt::Display) -> LabError {
     LabError::Unexpected(error.to_string())
 }
 
-/// Adds an element of a set, as nft writes it.
+/// Adds an element of a set in the syntax of nft.
 pub fn count(elements: &mut Elements, set: &str, mut text: String) {
     if set.starts_with("backends")
         && let Some((key, backend)) = text.split_once(" : ")
@@ -24,8 +24,8 @@ pub fn count(elements: &mut Elements, set: &str, mut text: String) {
     *elements.entry(set.to_owned()).or_default().entry(text).or_default() += 1;
 }
 
-/// What the crate `nftables` reads. Its types for elements know all of ours; those for whole maps lack the types
-/// `verdict` and `integer`, so the frame around the elements is taken apart here.
+/// Reads all elements with the crate `nftables`. Its types know all our elements; for whole maps they lack `verdict` and
+/// `integer`, so the JSON around the elements is decoded here.
 pub fn read_elements(namespace: &Namespace) -> Result<Elements> {
     let read = || {
         nftables::helper::get_current_ruleset_raw(
@@ -48,7 +48,7 @@ pub fn read_elements(namespace: &Namespace) -> Result<Elements> {
     Ok(elements)
 }
 
-/// An element as nft writes it.
+/// An element in the syntax of nft.
 fn text(expression: &Expression<'_>) -> String {
     match expression {
         Expression::String(value) => value.to_string(),

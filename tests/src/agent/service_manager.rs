@@ -1,4 +1,4 @@
-//! What systemd does for the agent, as far as the agent notices: its priority, and a socket at which it says how it is.
+//! The part of systemd that the agent sees: its priority and the notification socket.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::lab::{LabError, Result, scratch};
 /// The unit that the package installs.
 const UNIT: &str = include_str!("../../../systemd/contiv-agent.service");
 
-/// The agent's service manager. It listens as long as it lives.
+/// The agent's service manager. It listens until it is dropped.
 #[derive(Debug)]
 pub(super) struct ServiceManager {
     path: PathBuf,
@@ -37,14 +37,14 @@ impl ServiceManager {
         Ok(Self { path, socket, listener: None })
     }
 
-    /// A command that starts `program` as the unit does. Whoever may not give it the unit's priority gives it none.
+    /// A command that starts `program` as the unit does. The unit's priority is set only if the process may do so.
     pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("nice");
         command.args(["-n", priority()]).arg(program).env_clear().env("NOTIFY_SOCKET", &self.path);
         command
     }
 
-    /// Waits until the agent says that it is ready, and listens to it from then on: what nobody takes would be in its way.
+    /// Waits until the agent reports that it is ready, and keeps reading so that later messages do not fill the socket.
     pub(super) fn wait_until_ready(&mut self, limit: Duration) -> Result<()> {
         let failed = |error: io::Error| match error.kind() {
             ErrorKind::WouldBlock => {
@@ -64,7 +64,7 @@ impl ServiceManager {
         self.socket.set_read_timeout(None).map_err(failed)?;
         let socket = self.socket.try_clone().map_err(failed)?;
         self.listener = Some(thread::spawn(move || {
-            // Nothing is sent that has no content: this is the end.
+            // An empty message is never sent, so it marks the end.
             while socket.recv(&mut message).is_ok_and(|length| length > 0) {}
         }));
         Ok(())
@@ -73,7 +73,7 @@ impl ServiceManager {
 
 impl Drop for ServiceManager {
     fn drop(&mut self) {
-        // Wakes the listener up.
+        // Wakes the listener.
         let _ = self.socket.shutdown(Shutdown::Both);
         if let Some(listener) = self.listener.take() {
             let _ = listener.join();

@@ -97,7 +97,7 @@ fn show(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// One line for each way to reach the service: how many connections each backend answered.
+/// One line for each frontend of the service: how many connections each backend answered.
 fn table(lab: &Lab, service: &Service) -> Result<()> {
     let ways: [(&Namespace, Frontend, &str, Family); 5] = [
         (&lab.pod1, Frontend::ClusterIp, "cluster IP", Family::V4),

@@ -21,15 +21,15 @@ use member::{Member, Place};
 
 pub use disaster::{Backup, Isolation};
 
-/// For an election, and more than that.
+/// The time limit for starting, including an election.
 const READY_LIMIT: Duration = Duration::from_secs(30);
-/// Where `etcdctl` looks by itself.
+/// The `etcdctl` command, which uses its default endpoint.
 const ETCDCTL: [&str; 3] = ["env", "ETCDCTL_API=3", "etcdctl"];
-/// For a write; by itself `etcdctl` waits for 5 s, which a busy machine may take.
+/// The time limit of a command; the default of `etcdctl` is 5 s, which is too short on a busy machine.
 const COMMAND_TIMEOUT: &str = "--command-timeout=20s";
 /// A request of this size is far below etcd's limit of 1.5 MB.
 const OPERATIONS_PER_TRANSACTION: usize = 1000;
-/// Below this key are the objects that Kubernetes has too.
+/// The prefix of the objects that Kubernetes has too.
 pub const ROOT: &str = "/vnf-agent/contiv-ksr/k8s";
 
 /// An etcd of one or more members.
@@ -84,7 +84,7 @@ impl<'lab> Etcd<'lab> {
         wait_until("etcd answers", READY_LIMIT, || self.etcdctl(&["endpoint", "health"]).is_ok()).map(drop)
     }
 
-    /// What clients of their own need, as in another thread.
+    /// A client that another thread can use.
     pub const fn client(&self) -> &EtcdClient<'lab> {
         &self.client
     }
@@ -104,7 +104,7 @@ impl<'lab> Deref for Etcd<'lab> {
 }
 
 impl EtcdClient<'_> {
-    /// Writes what is known of both nodes.
+    /// Writes the nodes.
     pub fn put_nodes(&self) -> Result<()> {
         let nodes = [(self.lab.node.host, &ranges::PODS), (self.lab.node2.host, &ranges::PODS2)];
         nodes.into_iter().try_for_each(|(node, pods)| {
@@ -112,7 +112,7 @@ impl EtcdClient<'_> {
         })
     }
 
-    /// Writes any value, as a test of broken ones needs.
+    /// Writes any value, for tests of invalid ones.
     pub fn put_value(&self, key: &str, value: &str) -> Result<()> {
         self.etcdctl(&["put", key, value]).map(drop)
     }
@@ -128,10 +128,10 @@ impl EtcdClient<'_> {
     pub fn put_values(&self, values: &[(String, String)]) -> Result<()> {
         let endpoints = self.endpoints();
         for chunk in values.chunks(OPERATIONS_PER_TRANSACTION) {
-            // A JSON string is what etcdctl takes for a quoted word.
+            // `etcdctl` reads a JSON string as a quoted word.
             let puts: Vec<String> =
                 chunk.iter().map(|(key, value)| format!("put {key} {}\n", json!(value))).collect();
-            // No conditions; what to do if they hold; nothing otherwise.
+            // No conditions, the operations on success, none on failure.
             let transaction = format!("\n{}\n\n", puts.concat());
             let command = [&ETCDCTL[..], &[COMMAND_TIMEOUT, "--endpoints", &endpoints, "txn"]].concat();
             self.lab.node.exec_with_input(&command, &transaction)?;
@@ -140,7 +140,7 @@ impl EtcdClient<'_> {
     }
 
     /// Writes a service's endpoint slice of one family by a request to one member, without the cost of starting a command.
-    /// Returns the moment before the request went out.
+    /// Returns the time before the request was sent.
     pub fn put_slice_at_once(&self, member: usize, service: &Service, family: Family) -> Result<Instant> {
         let value = slice_value(service, family).to_string();
         let body = json!({"key": encode(&slice_key(service, family)), "value": encode(&value)});
@@ -202,7 +202,7 @@ impl State for EtcdClient<'_> {
     fn put(&self, service: &Service) -> Result<()> {
         let slice = |family| (slice_key(service, family), slice_value(service, family).to_string());
         let [slice4, slice6] = Family::BOTH.map(slice);
-        // In one transaction: the agent sees all of it, or nothing yet.
+        // In one transaction, so that the agent sees all or nothing.
         self.put_values(&[slice4, slice6, (Etcd::key(service), service_value(service).to_string())])
     }
 
@@ -215,7 +215,7 @@ fn slice_key(service: &Service, family: Family) -> String {
     format!("{ROOT}/endpointslice/{}/namespace/{NAMESPACE}", slice_name(service, family))
 }
 
-/// As etcd's gateway from JSON wants keys and values.
+/// Base64, which etcd's JSON gateway expects for keys and values.
 fn encode(text: &str) -> String {
     base64::prelude::BASE64_STANDARD.encode(text)
 }

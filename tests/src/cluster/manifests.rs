@@ -25,24 +25,24 @@ impl Manifests {
         Ok(manifests)
     }
 
-    /// Writes a node, whether it is there or not.
+    /// Creates or replaces a node.
     pub fn put_node(&self, node: &NodeManifest) -> Result<()> {
         self.write(&format!("{}-node.yaml", node.host.name), &node.text())
     }
 
-    /// Where the manifests are.
+    /// The path of the folder.
     pub fn folder(&self) -> String {
         self.folder.display().to_string()
     }
 
-    /// Writes a service and its endpoint slices, whether they are there or not.
+    /// Creates or replaces a service and its endpoint slices.
     pub fn put_manifest(&self, manifest: &ServiceManifest) -> Result<()> {
         self.write(&format!("{}.yaml", manifest.service.name), &manifest.text())
     }
 
-    /// Writes any file, as a test of broken ones needs.
+    /// Writes any file, for tests of invalid ones.
     pub fn write(&self, name: &str, text: &str) -> Result<()> {
-        // First under a name that is no manifest's, so that nobody sees half a file.
+        // Written under a name that is ignored and then renamed, so that no partial file is read.
         let (new, path) = (self.folder.join(".new"), self.folder.join(name));
         fs::write(&new, text)
             .and_then(|()| fs::rename(&new, &path))
@@ -74,9 +74,9 @@ fn failed(action: &str, path: &Path, error: std::io::Error) -> LabError {
 pub struct NodeManifest {
     /// Its name and addresses.
     pub host: &'static Host,
-    /// The ranges of its pods, if it says so.
+    /// The CIDRs of its pods, if it has any.
     pub pods: Option<&'static Range>,
-    /// Its label for the zone.
+    /// Its zone label.
     pub zone: Option<&'static str>,
 }
 

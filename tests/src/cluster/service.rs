@@ -1,4 +1,4 @@
-//! A service as the tests use it: with every kind of frontend, all protocols, both families.
+//! A service as the tests use it: with every frontend, all protocols and both families.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +9,7 @@ pub const PORT: u16 = 80;
 /// Where the backends listen.
 pub const TARGET_PORT: u16 = 8080;
 
-/// A service. Its number decides all its addresses.
+/// A service. All its addresses are derived from its number.
 #[derive(Debug, Clone)]
 pub struct Service {
     /// Its name.
@@ -20,7 +20,7 @@ pub struct Service {
     pub backends: Vec<&'static Host>,
 }
 
-/// The ways to reach a service.
+/// The frontends of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frontend {
     /// Its cluster IP.
@@ -44,12 +44,12 @@ impl Service {
         Self { name, number, backends: backends.to_vec() }
     }
 
-    /// Its port on the addresses of nodes.
+    /// Its node port.
     pub fn node_port(&self) -> u16 {
         30_000 + u16::from(self.number)
     }
 
-    /// Where a client finds it.
+    /// The address of a frontend.
     pub fn address(&self, lab: &Lab, frontend: Frontend, family: Family) -> SocketAddr {
         match frontend {
             Frontend::ClusterIp => SocketAddr::new(self.in_range(&ranges::SERVICES, family), PORT),

@@ -1,4 +1,4 @@
-//! A service and its endpoint slices as `kubectl` prints them, with what only some tests say of a service.
+//! A service and its endpoint slices as `kubectl` prints them, with optional fields.
 
 use std::fmt::Write;
 
@@ -8,18 +8,18 @@ use super::{
 };
 use crate::lab::{Family, Host, ranges};
 
-/// A service with all that a manifest can say. What is not said has the default of Kubernetes.
+/// A service with all fields of a manifest. Fields that are not set have the defaults of Kubernetes.
 #[derive(Debug, Clone)]
 pub struct ServiceManifest {
     /// Its name, its addresses and its ready backends.
     pub service: Service,
-    /// Backends that terminate but still serve.
+    /// Backends that are terminating and still serving.
     pub terminating: Vec<&'static Host>,
-    /// The port on which they listen.
+    /// The port on which the backends listen.
     pub target_port: u16,
     /// Backends that are pods of this weight.
     pub weights: Vec<(&'static Host, u8)>,
-    /// For whom some of the backends are meant.
+    /// Topology hints of some backends.
     pub hints: Vec<Hint>,
     /// `externalTrafficPolicy: Local`.
     pub external_local: bool,
@@ -33,13 +33,13 @@ pub struct ServiceManifest {
     pub source_ranges: Vec<String>,
     /// Annotations: name and value.
     pub annotations: Vec<(&'static str, &'static str)>,
-    /// The label by which the service asks for one of several proxies.
+    /// The value of the label `service.kubernetes.io/service-proxy-name`.
     pub proxy_name: Option<&'static str>,
 }
 
 const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 
-/// The nodes and zones for whose traffic a backend is meant.
+/// The topology hints of a backend.
 #[derive(Debug, Clone, Copy)]
 pub struct Hint {
     /// Name of the backend's host.
@@ -122,7 +122,7 @@ spec:
         )
     }
 
-    /// The fields of the specification that only some services have.
+    /// The optional fields of the specification.
     fn options(&self) -> String {
         let mut options = String::new();
         // Writing to a string cannot fail.
@@ -139,7 +139,7 @@ spec:
         options
     }
 
-    /// What there is of hints for one backend.
+    /// The hints of one backend, if it has any.
     fn hints_text(&self, host: &Host) -> String {
         let of_host = self.hints.iter().filter(|hint| hint.backend == host.name);
         let lists = of_host.flat_map(|hint| [("forNodes", hint.nodes), ("forZones", hint.zones)]);

@@ -1,4 +1,4 @@
-//! etcd's own record of who wrote what, and who held the lease then.
+//! etcd's history of all writes, and who held the lease at each.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,12 +13,12 @@ use crate::{
     lab::{Lab, LabError, Process, Result, wait_for},
 };
 
-/// The annotation by which a slice says in which term it was written.
+/// The annotation with the term in which a slice was written.
 const TERM: &str = "contiv.io/term";
-/// What ends the record.
+/// The key that ends the history.
 const END: &str = "/end-of-test";
 
-/// Everything that ever happened in an etcd.
+/// All changes of an etcd.
 #[derive(Debug)]
 pub struct History(Vec<Change>);
 
@@ -31,17 +31,17 @@ struct Change {
     value: String,
 }
 
-/// How much was written.
+/// The number of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteStats {
     /// Puts and deletions.
     pub writes: usize,
-    /// In how many terms.
+    /// The number of terms.
     pub terms: usize,
 }
 
 impl History {
-    /// Reads it.
+    /// Reads the history.
     pub fn read(lab: &Lab, etcd: &EtcdClient<'_>) -> Result<Self> {
         etcd.put_value(END, "end")?;
         let mut command = Command::new("env");
@@ -49,14 +49,14 @@ impl History {
         let watch = Process::start(&lab.node, "etcd-history", &mut command)?;
         let text = wait_for("the record has been read", EVENT_TIMEOUT, || {
             let text = watch.log();
-            // The whole change, and not only its key.
+            // The whole change, not only its key.
             let (_, after) = text.split_once(&format!("\"Key\" : \"{END}\""))?;
             after.contains("\"Lease\"").then_some(text)
         })?;
         parse(&text).map(Self)
     }
 
-    /// Checks that each change below these prefixes was made while somebody held the lease.
+    /// Checks that each change below these prefixes was made while an instance held the lease.
     ///
     /// # Errors
     /// When one was not.
@@ -64,13 +64,13 @@ impl History {
         self.verify(prefixes, |_, holder| holder)
     }
 
-    /// The same, and that each value was written by the very one: endpoint slices of external workloads say in which term
+    /// The same, and that each value was written by the holder: endpoint slices of external workloads contain the term in which
     /// they were written.
     ///
     /// # Errors
     /// When one was not.
     pub fn is_of_its_terms(&self, prefixes: &[&str]) -> Result<WriteStats> {
-        // A deletion cannot say who made it; that somebody held the lease is what can be seen.
+        // A deletion does not show its writer, so only that the lease was held is checked.
         self.verify(prefixes, |change, holder| if change.is_put { term(&change.value) } else { holder })
     }
 
@@ -101,8 +101,8 @@ impl History {
         Ok(WriteStats { writes: count, terms: terms.len() })
     }
 
-    /// Checks that the values of each key below these prefixes have numbers that only grow: whoever writes what it knew
-    /// once, or the same again, is found out. `number` reads that of a value.
+    /// Checks that the numbers in the values of each key below these prefixes only grow, so that outdated and repeated writes
+    /// are detected. `number` reads the number of a value.
     ///
     /// # Errors
     /// When a value is not newer than one before, or has no number.
@@ -138,7 +138,7 @@ fn parse(text: &str) -> Result<Vec<Change>> {
             changes.push(Change { is_put: value == "PUT", ..Change::default() });
         }
         let Some(change) = changes.last_mut() else { continue };
-        // Go quotes text as JSON does, as long as it is ASCII.
+        // Go's quoting of ASCII text is the same as JSON's.
         let quoted = || {
             serde_json::from_str::<String>(value)
                 .map_err(|error| LabError::Unexpected(format!("{error} in {line}")))

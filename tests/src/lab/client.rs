@@ -1,4 +1,4 @@
-//! Clients: what becomes of a connection or a datagram, and who answered.
+//! Clients: the outcome of a connection or a datagram, and which server answered.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use super::{LabError, Namespace, Protocol, Result, sctp::Association};
 /// Long enough for any answer in the lab, even on a busy machine.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(3);
 
-/// What a server of the lab says.
+/// The answer of a server of the lab.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerReply {
     /// The name of the server.
@@ -23,12 +23,12 @@ pub struct ServerReply {
     pub seen_source: SocketAddr,
 }
 
-/// What became of one question.
+/// The outcome of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// A server answered.
     Answered {
-        /// What it said.
+        /// The answer.
         answer: ServerReply,
         /// From the first packet to the answer.
         after: Duration,
@@ -40,7 +40,7 @@ pub enum Outcome {
     },
     /// There is no route, or an ICMP message said so.
     Unreachable,
-    /// Nothing at all came back.
+    /// Nothing came back.
     TimedOut,
 }
 
@@ -62,7 +62,7 @@ impl Outcome {
     }
 }
 
-/// A connection (TCP), or a socket that keeps its port (UDP), on which one can ask again and again.
+/// A TCP connection, or a UDP socket with a fixed port, for repeated requests.
 #[derive(Debug)]
 pub enum Session {
     /// A TCP connection.
@@ -74,7 +74,7 @@ pub enum Session {
 }
 
 impl Session {
-    /// The client's own end, before any translation.
+    /// The client's own address, before any translation.
     pub fn local_address(&self) -> Result<SocketAddr> {
         match self {
             Self::Tcp(stream) => stream.get_ref().local_addr(),
@@ -84,7 +84,7 @@ impl Session {
         .map_err(|error| LabError::system("read the local address of a session", error))
     }
 
-    /// Asks who is there. Also right after a failure: a UDP server may come back.
+    /// Sends a request. This works after a failure too, since a UDP server may come back.
     pub fn ask(&mut self) -> Result<ServerReply> {
         let line = self.exchange().map_err(|error| LabError::system("ask within a session", error))?;
         parse(&line)
@@ -123,7 +123,7 @@ impl Session {
             }
             Self::Udp(socket) => {
                 match socket.send(b"who?\n") {
-                    // A filter of this very host stopped it. Whether it was rejected or dropped shows in what follows.
+                    // A filter of this host stopped the packet. The next packet shows whether it was rejected or dropped.
                     Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
                     result => drop(result?),
                 }
@@ -137,7 +137,7 @@ impl Session {
 }
 
 impl Namespace {
-    /// Opens a connection, or a UDP socket that keeps its port, from this namespace.
+    /// Opens a connection, or a UDP socket with a fixed port, from this namespace.
     pub fn open(&self, protocol: Protocol, server: SocketAddr) -> Result<Session> {
         let failed = |error| {
             LabError::system(format!("connect from {} to {server} ({protocol:?})", self.host.name), error)
@@ -145,25 +145,25 @@ impl Namespace {
         self.run(|| Session::open(protocol, server, TIME_LIMIT).map_err(failed))
     }
 
-    /// Asks once, on a new connection or from a new UDP port, and says what became of it.
+    /// Sends one request on a new connection or from a new UDP port and returns its outcome.
     pub fn ask(&self, protocol: Protocol, server: SocketAddr) -> Result<Outcome> {
         self.ask_within(protocol, server, TIME_LIMIT)
     }
 
-    /// The same with a time limit of your own.
+    /// The same with another time limit.
     pub fn ask_within(&self, protocol: Protocol, server: SocketAddr, limit: Duration) -> Result<Outcome> {
         self.run(|| ask_from_here(protocol, server, limit))
     }
 
-    /// Asks `count` times, each on a new connection or from a new UDP port.
+    /// Sends `count` requests, each on a new connection or from a new UDP port.
     ///
     /// # Errors
-    /// When a single one gets anything but an answer.
+    /// When one gets anything but an answer.
     pub fn answers(&self, protocol: Protocol, server: SocketAddr, count: usize) -> Result<Vec<ServerReply>> {
         self.run(|| (0..count).map(|_| ask_from_here(protocol, server, TIME_LIMIT)?.answer()).collect())
     }
 
-    /// The same, and counts who answered.
+    /// The same, and counts the answers of each server.
     pub fn distribution(
         &self,
         protocol: Protocol,
@@ -194,7 +194,7 @@ pub(super) fn ask_from_here(protocol: Protocol, server: SocketAddr, limit: Durat
     }
 }
 
-/// What ICMP says for a host that does not have the protocol at all: of both families.
+/// The ICMP error of a host that does not have the protocol, in both families.
 fn has_no_such_protocol(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw);
     matches!(code, Some(Errno::ENOPROTOOPT | Errno::EPROTO))

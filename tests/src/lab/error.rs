@@ -1,4 +1,4 @@
-//! Why the lab could not do what a test asked of it.
+//! Errors of the lab.
 
 use std::{fmt, io, process::ExitStatus, time::Duration};
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 /// The result of everything in the lab.
 pub type Result<T, E = LabError> = std::result::Result<T, E>;
 
-/// Why the lab could not do what it was asked.
+/// Why an operation of the lab failed.
 #[derive(Error)]
 pub enum LabError {
     /// A system call or a file failed.
@@ -18,7 +18,7 @@ pub enum LabError {
         /// The system's error.
         source: io::Error,
     },
-    /// A command ended with anything but success.
+    /// A command failed.
     #[error("`{command}` failed ({status}):\n{output}")]
     Command {
         /// The command line.
@@ -28,12 +28,12 @@ pub enum LabError {
         /// What it printed.
         output: String,
     },
-    /// Something that was waited for did not happen.
+    /// An expected event did not happen in time.
     #[error("waited {limit:?} in vain: {what}")]
     TooLate {
-        /// What should have happened, as a sentence.
+        /// The expected event, as a sentence.
         what: String,
-        /// How long it was waited for.
+        /// The time limit.
         limit: Duration,
     },
     /// The test could not be run in namespaces of its own.
@@ -42,19 +42,19 @@ pub enum LabError {
     /// The run inside the namespaces failed; its output is printed before.
     #[error("failed inside its namespaces ({0})")]
     Inside(ExitStatus),
-    /// Something answered what nobody expected.
+    /// An unexpected answer.
     #[error("{0}")]
     Unexpected(String),
 }
 
 impl LabError {
-    /// An error of the system, with what was tried.
+    /// An error of the system, with the attempted action.
     pub fn system(action: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::System { action: action.into(), source: source.into() }
     }
 }
 
-/// The test harness prints errors in their debug form; people should read the sentence.
+/// The test harness prints errors in their debug form, which is made the sentence.
 impl fmt::Debug for LabError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

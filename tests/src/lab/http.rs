@@ -1,4 +1,4 @@
-//! A question to a debug HTTP server in a namespace.
+//! Requests to a debug HTTP server in a namespace.
 
 use std::{
     io::{Read, Write},
@@ -10,7 +10,7 @@ use super::{LabError, Namespace, Result};
 
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a server answered.
+/// The answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The status code, such as 200.
@@ -50,7 +50,7 @@ impl Namespace {
 fn request(method: &str, server: SocketAddr, path: &str, body: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&server, TIME_LIMIT)?;
     stream.set_read_timeout(Some(TIME_LIMIT))?;
-    // Version 1.0: the answer ends with the connection and comes in one piece.
+    // HTTP 1.0: the answer ends with the connection and is not chunked.
     let length = body.len();
     let request =
         format!("{method} {path} HTTP/1.0\r\nHost: {server}\r\nContent-Length: {length}\r\n\r\n{body}");

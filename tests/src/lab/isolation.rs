@@ -1,7 +1,7 @@
-//! Running a test, or a whole program, again inside namespaces of its own.
+//! Runs a test, or a whole program, again inside its own namespaces.
 //!
-//! A user namespace cannot be entered by a process with threads, and the test harness has threads. So the program is
-//! started again by `unshare`, this time for one test only, and finds the mark of the first run in its environment.
+//! A user namespace cannot be entered by a process with threads, and the test harness has threads. So the program is started
+//! again by `unshare` for one test only, and recognises the inner run by an environment variable.
 
 use std::{
     env,
@@ -18,27 +18,27 @@ use nix::mount::{MsFlags, mount};
 
 use super::{Lab, LabError, Result, process::print_logs, wait_for};
 
-/// Set inside: a file that the inner run writes to, which proves that it was there.
+/// Set inside: a file that the inner run writes, which proves that it ran.
 const MARK: &str = "CONTIV_LAB_MARK";
 /// Set by `scripts/test`: a file that collects the name of every test that ran inside.
 const LEDGER: &str = "CONTIV_LAB_LEDGER";
-/// After this a test, or program, is killed with all that it started.
+/// The time limit after which a test or program is killed with all its processes.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// Makes an ordinary user root inside.
 const USER_NAMESPACE: [&str; 2] = ["--user", "--map-root-user"];
 
-/// Runs `body` in a lab of its own. `test` is the path of the calling test, as `cargo test -- --list` prints it.
+/// Runs `body` in its own lab. `test` is the path of the calling test, as `cargo test -- --list` prints it.
 ///
-/// No root is needed. What the inner run prints is printed here, and everything that it made is gone afterwards.
+/// No root is needed. The output of the inner run is printed, and everything that it created is gone afterwards.
 ///
 /// # Errors
-/// When namespaces cannot be made, when `test` is not the name of the caller, when the time limit is over, and when
-/// `body` fails or panics.
+/// When namespaces cannot be made, when `test` is not the name of the caller, when the time limit is over, and when `body`
+/// fails or panics.
 pub fn isolated(test: &str, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
     isolated_within(TIME_LIMIT, test, body)
 }
 
-/// The same with a time limit of your own.
+/// The same with another time limit.
 ///
 /// # Errors
 /// As [`isolated`].
@@ -59,14 +59,13 @@ pub fn isolated_within(limit: Duration, test: &str, body: impl FnOnce(&Lab) -> R
     record(test)
 }
 
-/// The same for a binary: it starts again with the arguments it has, and keeps the terminal.
+/// The same for a binary: it is started again with its arguments and keeps the terminal.
 pub fn isolated_program(body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
     program(TIME_LIMIT, &USER_NAMESPACE, body)
 }
 
-/// The same for a binary that measures, with a time limit of its own. Who is root on this machine stays in its user
-/// namespace: there the kernel grants the socket buffers that an agent has in production. Everybody else gets what
-/// [`isolated_program`] gives.
+/// The same for a benchmark, with its own time limit. If the caller is root, it stays in its user namespace, where the kernel
+/// grants the socket buffers that an agent has in production. Otherwise it behaves like [`isolated_program`].
 pub fn isolated_measurement(limit: Duration, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     let all_users = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
@@ -85,7 +84,7 @@ fn inside(mark: &Path, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
     let ours = network_namespace()?;
     fs::write(mark, ours.as_os_str().as_encoded_bytes())
         .map_err(|error| LabError::system(format!("write {}", mark.display()), error))?;
-    // `ip netns` keeps its names below /run; logs and state of the lab go there as well, and vanish with it.
+    // `ip netns` keeps its names below /run; logs and state of the lab go there too and vanish with it.
     mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), None::<&str>)
         .map_err(|error| LabError::system("mount a tmpfs on /run", error))?;
     let logs = PrintLogsUnlessPassed { passed: false };
@@ -94,7 +93,7 @@ fn inside(mark: &Path, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
     result
 }
 
-/// The logs of the lab's processes are worth reading exactly when a test failed, be it by error or by panic.
+/// Prints the logs of the lab's processes if the test failed, by an error or a panic.
 struct PrintLogsUnlessPassed {
     passed: bool,
 }
@@ -122,8 +121,8 @@ fn run_again(
     let failed = |error| LabError::system("start this program again in new namespaces", error);
     let mark = tempfile::NamedTempFile::new().map_err(failed)?;
     let mut command = Command::new("setpriv");
-    // If this process is killed, unshare is; if unshare is killed, the first process inside is; and with that one the
-    // kernel ends all others inside. So nothing is ever left over.
+    // If this process is killed, `unshare` is killed; then the first process inside is killed, and with it the kernel ends all
+    // others inside. So no process is left over.
     command.args(["--pdeathsig", "KILL", "unshare"]).args(user).args(["--net", "--mount", "--pid"]);
     command.args(["--fork", "--kill-child", "--mount-proc"]).arg(env::current_exe().map_err(failed)?);
     command.args(arguments).env(MARK, mark.path()).env("PATH", search_path()).stdin(Stdio::null());
@@ -147,7 +146,7 @@ fn run_again(
     if status.success() { Ok(()) } else { Err(LabError::Inside(status)) }
 }
 
-/// Inside, everybody is root; but the search path of an ordinary user lacks the folders in which `ip` and `nft` are.
+/// The search path of an ordinary user lacks the folders of `ip` and `nft`.
 fn search_path() -> OsString {
     let mut path = env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/local/sbin:/usr/sbin:/sbin");
@@ -157,19 +156,19 @@ fn search_path() -> OsString {
 fn wait(limit: Duration, mut child: Child) -> Result<ExitStatus> {
     let ended = wait_for("the run inside the namespaces ends", limit, || child.try_wait().transpose());
     if ended.is_err() {
-        // It may have ended this very moment; then there is nothing to kill.
+        // It may just have ended; then there is nothing to kill.
         let _ = child.kill();
         let _ = child.wait();
     }
     ended?.map_err(|error| LabError::system("wait for the run inside the namespaces", error))
 }
 
-/// What the kernel calls the network namespace of this process: `net:[…]`.
+/// The kernel's name of the network namespace of this process: `net:[…]`.
 fn network_namespace() -> Result<PathBuf> {
     fs::read_link("/proc/self/ns/net").map_err(|error| LabError::system("read /proc/self/ns/net", error))
 }
 
-/// Through `print!`, which the harness captures and shows when the test failed.
+/// Prints with `print!`, which the harness captures and shows when the test fails.
 #[expect(clippy::print_stdout, reason = "this is the output of the test")]
 fn show(output: &mut File) {
     let mut bytes = Vec::new();
@@ -178,7 +177,7 @@ fn show(output: &mut File) {
     }
 }
 
-/// Notes in the ledger, if there is one, that this test ran inside and passed.
+/// Records in the ledger, if there is one, that this test ran inside and passed.
 fn record(test: &str) -> Result<()> {
     let Some(ledger) = env::var_os(LEDGER) else { return Ok(()) };
     let failed =

@@ -1,4 +1,4 @@
-//! One network namespace: doing things in it.
+//! Network namespaces and commands in them.
 
 use std::{
     fs::File,
@@ -13,7 +13,7 @@ use nix::sched::{CloneFlags, setns};
 
 use super::{Host, LabError, Result};
 
-/// Seconds after which a command in a namespace is given up.
+/// The time limit in seconds of a command in a namespace.
 const COMMAND_LIMIT: &str = "10";
 
 /// A network namespace of the lab: a machine or a pod.
@@ -28,7 +28,7 @@ impl Namespace {
         Self { host }
     }
 
-    /// Runs `work` on a thread that is in this namespace. Sockets made there belong to the namespace for good.
+    /// Runs `work` on a thread in this namespace. Sockets made there stay in the namespace.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         let path = PathBuf::from("/run/netns").join(self.host.name);
         let in_namespace = || {
@@ -43,22 +43,22 @@ impl Namespace {
         })
     }
 
-    /// Runs a command in this namespace and returns what it printed; anything but success is an error.
+    /// Runs a command in this namespace and returns its output; a failure is an error.
     pub fn exec(&self, command: &[&str]) -> Result<String> {
         self.run(|| run_command(command, ""))
     }
 
-    /// The same for a command that reads its standard input.
+    /// The same with standard input.
     pub fn exec_with_input(&self, command: &[&str], input: &str) -> Result<String> {
         self.run(|| run_command(command, input))
     }
 }
 
-/// Runs a command where the calling thread is; see [`Namespace::exec`].
+/// Runs a command in the namespace of the calling thread; see [`Namespace::exec`].
 pub(crate) fn run_command(command: &[&str], input: &str) -> Result<String> {
     let text = command.join(" ");
     let failed = |error| LabError::system(format!("run `{text}`"), error);
-    // Files rather than pipes: no command can block because nobody reads or writes.
+    // Files rather than pipes: a command cannot block on them.
     let scratch = |content: &str| {
         let mut file = tempfile::tempfile()?;
         file.write_all(content.as_bytes())?;

@@ -1,8 +1,8 @@
-//! Every name, address and range of the lab, in one place.
+//! All names, addresses and ranges of the lab.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The two families of addresses. Everything in the lab has one of each.
+/// The families of addresses. Everything in the lab has one address of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
     /// IP version 4.
@@ -23,7 +23,7 @@ pub enum Protocol {
     Tcp,
     /// Datagrams.
     Udp,
-    /// Associations, of which the lab speaks the beginning.
+    /// Associations, of which the lab implements the beginning.
     Sctp,
 }
 
@@ -35,13 +35,13 @@ impl Protocol {
 /// A machine or pod of the lab: the name of its namespace, and its addresses.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Of the namespace; for a node also its name in the cluster.
+    /// The name of the namespace; for a node also its name in the cluster.
     pub name: &'static str,
     /// IPv4 address.
     pub v4: Ipv4Addr,
     /// IPv6 address.
     pub v6: Ipv6Addr,
-    /// The node it runs on; a machine is its own.
+    /// The node it runs on; a machine is its own node.
     pub node: &'static str,
 }
 
@@ -93,11 +93,11 @@ impl Range {
 
 /// This node: the agent under test runs here.
 pub(crate) const NODE: Host = on_external("node", 1);
-/// The other node. No agent runs there: it only routes.
+/// The other node. No agent runs there; it only routes.
 pub(crate) const NODE2: Host = on_external("node2", 2);
 /// A client outside of the cluster, on the network of the nodes.
 pub(crate) const CLIENT: Host = on_external("client", 100);
-/// Where the node's default route points. Nobody has this address: what is not translated gets no answer.
+/// The next hop of the node's default route. No host has this address, so untranslated packets get no answer.
 pub(crate) const GATEWAY: Host = on_external("gateway", 254);
 
 /// Pods of this node.
@@ -114,7 +114,7 @@ pub(crate) const fn pod_gateway(node: u8) -> Host {
 pub mod ranges {
     use super::{Ipv4Addr, Ipv6Addr, Range};
 
-    /// The network on which both nodes and the client are.
+    /// The network of both nodes and the client.
     pub const EXTERNAL: Range = Range {
         v4: Ipv4Addr::new(172, 31, 0, 0),
         v4_length: 24,
@@ -175,7 +175,8 @@ const fn pod_range(node: u8) -> Range {
     }
 }
 
-/// The number whose hexadecimal digits read like `number` in decimal, so that both families look alike: `.10` and `::10`.
+/// The number whose hexadecimal digits are the decimal digits of `number`, so that the addresses of both families look alike:
+/// `.10` and `::10`.
 const fn same_digits(number: u8) -> u16 {
     let number = number as u16;
     number / 100 * 0x100 + number / 10 % 10 * 0x10 + number % 10

@@ -1,4 +1,4 @@
-//! Connections without end while something happens.
+//! Continuous connections during a change.
 
 use std::{
     net::SocketAddr,
@@ -13,30 +13,30 @@ use super::{
     client::{TIME_LIMIT, ask_from_here},
 };
 
-/// Between two connections of [`Namespace::probe`], so that the probers leave something of the machine to the others.
+/// The pause between two connections of [`Namespace::probe`], which leaves processor time for others.
 const CONNECTION_INTERVAL: Duration = Duration::from_millis(4);
-/// A client sends a second SYN after a second: one that took longer has lost a packet, or the machine was busy.
+/// A client repeats a lost SYN after a second, so a connection that took longer lost a packet, or the machine was busy.
 const LOST_PACKET_TIME: Duration = Duration::from_millis(900);
 
-/// What a client does that gets no answer.
+/// What a client does without an answer.
 #[derive(Debug, Clone, Copy)]
 pub enum RetryMode {
-    /// It waits so long for the answer to its one connection, then this has failed.
+    /// It waits this long for the answer to its one connection.
     Once(Duration),
-    /// It connects again and again, for so long in all.
+    /// It connects repeatedly, for this long in all.
     Again(Duration),
 }
 
-/// What became of connections.
+/// The outcomes of connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Probes {
     /// Answered.
     pub opened: usize,
-    /// Of those, the ones that took longer than a lost packet does.
+    /// Answered, but later than after a lost packet.
     pub slow: usize,
-    /// Of those, the ones that were answered only when the client connected again.
+    /// Answered only after the client connected again.
     pub again: usize,
-    /// Not answered, each with what came instead.
+    /// Not answered, each with its outcome.
     pub failed: Vec<String>,
 }
 
@@ -50,10 +50,10 @@ impl AddAssign for Probes {
 }
 
 impl Namespace {
-    /// Opens one connection after the other, until it is told that it is `done`.
+    /// Opens one connection after the other until `done` is set.
     ///
     /// # Errors
-    /// When the namespace cannot be entered. That a connection fails is no error, but counted.
+    /// When the namespace cannot be entered. Failed connections are counted.
     pub fn probe(
         &self,
         protocol: Protocol,
@@ -82,12 +82,11 @@ impl Namespace {
         })
     }
 
-    /// Asks again and again as fast as it can, each time on a new connection or from a new UDP port, from the start of
-    /// `work` to its end.
-    /// Returns how many were answered.
+    /// Sends requests as fast as possible during `work`, each on a new connection or from a new UDP port. Returns how many were
+    /// answered.
     ///
     /// # Errors
-    /// When a single one got anything but an answer; else that of `work`.
+    /// When one got anything but an answer; otherwise that of `work`.
     pub fn ask_while(
         &self,
         protocol: Protocol,
@@ -117,7 +116,7 @@ impl Namespace {
     }
 }
 
-/// Returns how many tries it took, or what came instead of an answer.
+/// Returns the number of attempts, or the outcome of the last one.
 fn ask_patiently(protocol: Protocol, server: SocketAddr, patience: RetryMode) -> Result<usize, String> {
     let start = Instant::now();
     let (limit, more) = match patience {

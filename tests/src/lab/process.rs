@@ -15,10 +15,10 @@ use nix::{
 
 use super::{LabError, Namespace, Result, wait_for};
 
-/// Where the lab keeps what its programs write. On the lab's own tmpfs, so it needs no cleaning up.
+/// The folder of files that programs of the lab write, on the lab's own tmpfs.
 const SCRATCH: &str = "/run/contiv-lab";
 
-/// A new folder or file name of the lab: the folder that holds it exists.
+/// The path of a new folder or file of the lab, whose parent folder exists.
 pub fn scratch(name: &str) -> Result<PathBuf> {
     let path = PathBuf::from(SCRATCH).join(name);
     let parent = path.parent().unwrap_or(&path);
@@ -27,7 +27,7 @@ pub fn scratch(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A program that runs in a namespace until it is stopped, or until this value is dropped.
+/// A program that runs in a namespace until it is stopped or this value is dropped.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -42,18 +42,18 @@ impl Process {
         let failed = |error| LabError::system(format!("start {name} in {}", namespace.host.name), error);
         let output = fs::OpenOptions::new().create(true).append(true).open(&log).map_err(failed)?;
         let errors = output.try_clone().map_err(failed)?;
-        // In a process group of its own: a signal from the terminal does not reach it.
+        // In its own process group, so that signals from the terminal do not reach it.
         command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
         let child = namespace.run(|| command.spawn().map_err(failed))?;
         Ok(Self { name: name.to_owned(), child, log })
     }
 
-    /// Its number, as in `/proc`.
+    /// Its process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// All that it printed so far.
+    /// Its output so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -70,13 +70,13 @@ impl Process {
             .map_err(|error| LabError::system(format!("wait for {}", self.name), error))
     }
 
-    /// Asks it to end (SIGTERM) and waits until it has.
+    /// Sends SIGTERM and waits until it has ended.
     pub fn terminate(&mut self, limit: Duration) -> Result<ExitStatus> {
         self.signal(Signal::SIGTERM)?;
         self.wait(limit)
     }
 
-    /// Ends it without asking (SIGKILL).
+    /// Kills it with SIGKILL.
     pub fn kill(&mut self) -> Result<()> {
         let failed = |error| LabError::system(format!("kill {}", self.name), error);
         self.child.kill().map_err(failed)?;
@@ -86,7 +86,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing to do about a failure here: the process namespace ends it in any case.
+        // A failure is harmless: the process ends with its namespace in any case.
         let _ = self.kill();
     }
 }

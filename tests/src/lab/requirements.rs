@@ -1,10 +1,10 @@
-//! What some tests need of the machine beyond namespaces. Where it is not there they fail, and say what is missing.
+//! Requirements of some tests beyond namespaces. A missing one fails the test with its name.
 
 use nix::{errno::Errno, sys::utsname::uname};
 
 use super::{LabError, Namespace, Result};
 
-/// Fails on a kernel that is older than `wanted` (major, minor), which has not got `what` yet.
+/// Fails on a kernel older than `wanted` (major, minor), which does not support `what`.
 pub fn need_linux(wanted: (u32, u32), what: &str) -> Result<()> {
     let failed = |errno: Errno| LabError::system("ask for the kernel's release", errno);
     let release = uname().map_err(failed)?.release().to_string_lossy().into_owned();
@@ -17,7 +17,7 @@ pub fn need_linux(wanted: (u32, u32), what: &str) -> Result<()> {
     )))
 }
 
-/// Major and minor number of a kernel's release.
+/// The major and minor version of a kernel release.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|character: char| !character.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))

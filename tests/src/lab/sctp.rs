@@ -1,5 +1,5 @@
-//! The first two messages of an SCTP association, over raw sockets: many kernels have no SCTP sockets, but they translate
-//! its addresses and ports, and renew its checksum.
+//! The first two messages of an SCTP association over raw sockets: many kernels have no SCTP sockets, but they translate SCTP
+//! addresses and ports and update the checksum.
 //!
 //! Source: RFC 9260, sections 3.1 (common header), 3.3.2 (INIT), 3.3.3 (INIT ACK) and 6.8 (checksum).
 
@@ -12,22 +12,22 @@ use std::{
 
 use super::raw::RawSocket;
 
-/// Its number among the protocols over IP.
+/// Its IP protocol number.
 const SCTP: u8 = 132;
 /// Types of chunks.
 const INIT: u8 = 1;
 const INIT_ACK: u8 = 2;
-/// Type of the parameter that a client has to send back as it is.
+/// The type of the parameter that a client must return unchanged.
 const STATE_COOKIE: u16 = 7;
-/// Where the checksum is within the common header.
+/// The checksum within the common header.
 const CHECKSUM: std::ops::Range<usize> = 8..12;
 /// Lengths in bytes.
 const COMMON_HEADER: usize = 12;
 const CHUNK: usize = 20;
 const PARAMETER_HEADER: usize = 4;
-/// Of the receive buffer, as both sides announce it: the least that is allowed.
+/// The receive window that both sides announce, the smallest allowed.
 const WINDOW: u32 = 1500;
-/// From which the kernel of Linux takes its ports too.
+/// The first port of the kernel's ephemeral range.
 const FIRST_PORT: u16 = 32_768;
 const LAST_PORT: u16 = 60_999;
 
@@ -36,7 +36,7 @@ const LAST_PORT: u16 = 60_999;
 struct Packet {
     source_port: u16,
     destination_port: u16,
-    /// Chosen by the one who sends this, for what the other one sends.
+    /// Chosen by the sender for the packets of its peer.
     tag: u32,
     message: Message,
 }
@@ -45,7 +45,7 @@ struct Packet {
 enum Message {
     Init,
     InitAck {
-        /// That of the INIT.
+        /// The tag of the INIT.
         tag_of_peer: u32,
         cookie: Vec<u8>,
     },
@@ -67,7 +67,7 @@ impl Packet {
         bytes.extend(length(CHUNK + parameter));
         bytes.extend(self.tag.to_be_bytes());
         bytes.extend(WINDOW.to_be_bytes());
-        // One stream each way, and the first number of a chunk of data.
+        // One stream each way, and the first sequence number of data.
         bytes.extend([0, 1, 0, 1, 0, 0, 0, 1]);
         if let Some(cookie) = cookie {
             bytes.extend(STATE_COOKIE.to_be_bytes());
@@ -80,7 +80,7 @@ impl Packet {
         bytes
     }
 
-    /// None for another message, and for one with a wrong checksum.
+    /// None for another message or a wrong checksum.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let two = |at: usize| Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
         let four = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -103,12 +103,12 @@ impl Packet {
     }
 }
 
-/// Of a chunk or parameter, with its header. None of the lab's is longer than a packet.
+/// The length of a chunk or parameter with its header. None of the lab's is longer than a packet.
 fn length(bytes: usize) -> [u8; 2] {
     u16::try_from(bytes).unwrap_or(u16::MAX).to_be_bytes()
 }
 
-/// The client's side of an association that stays half open.
+/// The client's side of a half-open association.
 #[derive(Debug)]
 pub struct Association {
     socket: RawSocket,
@@ -118,9 +118,9 @@ pub struct Association {
 }
 
 impl Association {
-    /// Chooses a port, and sends nothing yet.
+    /// Chooses a port without sending anything.
     pub(super) fn open(server: SocketAddr, limit: Duration) -> io::Result<Self> {
-        /// One after the other, so that none is used twice while the kernel remembers it.
+        /// Ports are used in turn, so that none is reused while the kernel remembers it.
         static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
         let port = FIRST_PORT + NEXT_PORT.fetch_add(1, Ordering::Relaxed) % (LAST_PORT - FIRST_PORT);
         let socket = RawSocket::connect(server.ip(), SCTP)?;
@@ -132,14 +132,14 @@ impl Association {
         self.own
     }
 
-    /// Sends an INIT and waits for the INIT ACK, from the very address and port that were asked. Returns its cookie.
+    /// Sends an INIT and waits for the INIT ACK from the same address and port. Returns its cookie.
     pub(super) fn exchange(&self) -> io::Result<Vec<u8>> {
         let (source_port, destination_port) = (self.own.port(), self.server.port());
-        // Any number but 0 will do.
+        // Any number but 0 is valid.
         let tag = u32::from(source_port);
         let init = Packet { source_port, destination_port, tag, message: Message::Init };
         match self.socket.send(&init.encode()) {
-            // A filter of this very host stopped it. Whether it was rejected or dropped shows in what follows.
+            // A filter of this host stopped the packet. The next packet shows whether it was rejected or dropped.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
             result => result?,
         }
@@ -175,7 +175,7 @@ impl Listener {
         &self.socket
     }
 
-    /// Waits for one INIT and answers it; `answer` says with which cookie, given the client's address as seen here.
+    /// Waits for one INIT and answers it; `answer` returns the cookie for the client's address as seen here.
     pub(super) fn answer_one(
         &self,
         limit: Duration,
@@ -191,7 +191,7 @@ impl Listener {
         })?;
         let message = Message::InitAck { tag_of_peer: tag, cookie: answer(peer).into_bytes() };
         let (source_port, destination_port) = (self.port, peer.port());
-        // Any number but 0 will do.
+        // Any number but 0 is valid.
         let reply = Packet { source_port, destination_port, tag: u32::from(self.port), message };
         self.socket.send_to(&reply.encode(), peer.ip())
     }

@@ -1,4 +1,4 @@
-//! Servers that say who they are and whom they see.
+//! Servers that answer with their name and the client's address.
 
 use std::{
     io::{BufRead, BufReader, ErrorKind, Write},
@@ -16,10 +16,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Family, LabError, Namespace, Protocol, Result, sctp};
 
-/// How often an idle server looks whether it is to stop; it answers without this delay.
+/// How often an idle server checks whether it must stop; answers are not delayed.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A server on one address. To each line (TCP), datagram (UDP) or INIT (SCTP) it answers `<its name> <source address it
+/// A server on one address. It answers each line (TCP), datagram (UDP) or INIT (SCTP) with `<its name> <source address it
 /// sees>`; SCTP has that in the cookie.
 ///
 /// Dropping it closes its socket and all its connections.
@@ -30,7 +30,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server in a namespace, under a name of your choice.
+    /// Starts a server with this name in a namespace.
     pub fn start(namespace: &Namespace, name: &str, protocol: Protocol, address: SocketAddr) -> Result<Self> {
         let failed = |error| {
             LabError::system(format!("listen on {address} ({protocol:?}) in {}", namespace.host.name), error)
@@ -64,7 +64,7 @@ impl Drop for Server {
     }
 }
 
-/// Servers of one host, named after it: for all protocols, on its addresses of both families, on one port.
+/// The servers of one host, named after it: for all protocols, on its addresses of both families, on one port.
 #[derive(Debug)]
 pub struct Responder {
     _servers: Vec<Server>,
@@ -116,7 +116,7 @@ fn answer_lines(stream: &TcpStream, peer: SocketAddr, name: &str, stop: &AtomicB
         match lines.read_line(&mut line) {
             Ok(1..) if writeln!(&*stream, "{name} {peer}").is_ok() => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // The client is gone.
+            // The client has closed the connection.
             _ => return,
         }
     }
@@ -129,7 +129,7 @@ fn serve_udp(socket: &UdpSocket, name: &str, stop: &AtomicBool) {
             continue;
         }
         if let Ok((_, peer)) = socket.recv_from(&mut buffer) {
-            // Whether the answer arrives is what the client finds out.
+            // A lost answer is detected by the client.
             let _ = socket.send_to(format!("{name} {peer}\n").as_bytes(), peer);
         }
     }
@@ -138,13 +138,13 @@ fn serve_udp(socket: &UdpSocket, name: &str, stop: &AtomicBool) {
 fn serve_sctp(listener: &sctp::Listener, name: &str, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         if readable(listener.socket().as_fd()) {
-            // What is no INIT for this port gets no answer.
+            // Packets other than an INIT for this port get no answer.
             let _ = listener.answer_one(STOP_INTERVAL, |peer| format!("{name} {peer}\n"));
         }
     }
 }
 
-/// Waits a moment for something to read or accept.
+/// Waits briefly for something to read or accept.
 fn readable(socket: BorrowedFd<'_>) -> bool {
     let timeout = PollTimeout::try_from(STOP_INTERVAL).unwrap_or(PollTimeout::ZERO);
     poll(&mut [PollFd::new(socket, PollFlags::POLLIN)], timeout).is_ok_and(|ready| ready > 0)

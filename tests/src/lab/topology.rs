@@ -1,4 +1,4 @@
-//! Building the lab: namespaces, links, addresses, routes.
+//! Builds the lab: namespaces, links, addresses, routes.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::{
     plan::{CLIENT, GATEWAY, NODE, NODE2, PODS, PODS2, pod_gateway, ranges},
 };
 
-/// All namespaces of the lab. They end with the process namespace in which the lab was built.
+/// All namespaces of the lab. They end with the process namespace of the lab.
 #[derive(Debug)]
 pub struct Lab {
     /// This node, where the agent runs.
@@ -73,12 +73,12 @@ impl Namespace {
     }
 }
 
-/// Runs one `ip` command after the other, where the calling thread is.
+/// Runs `ip` commands in the namespace of the calling thread.
 fn ip(script: &[String]) -> Result<()> {
     run_command(&["ip", "-batch", "-"], &script.join("\n")).map(drop)
 }
 
-/// A namespace takes its first IPv4 settings from the host, whatever they are there; so all that matters are written.
+/// A new namespace copies IPv4 settings from the host, so all relevant ones are set.
 fn write_settings(forwards: bool) -> Result<()> {
     let forwards = if forwards { "1" } else { "0" };
     let settings = [
@@ -88,12 +88,11 @@ fn write_settings(forwards: bool) -> Result<()> {
         ("ipv6/conf/all/disable_ipv6", "0"),
         ("ipv6/conf/default/disable_ipv6", "0"),
         ("ipv6/conf/all/forwarding", forwards),
-        // Addresses can be used at once; nobody else could have them.
+        // Addresses can be used immediately; they cannot collide.
         ("ipv6/conf/all/accept_dad", "0"),
         ("ipv6/conf/default/accept_dad", "0"),
-        // The kernel rations "port unreachable", for each client and for all together, and to a client that it also sends
-        // redirects there may be none for a second. The tests count each refusal. So no message is rationed; of IPv6
-        // the one that does not exist.
+        // The kernel limits the rate of ICMP errors per client and in all, and a client that also receives redirects may get
+        // none for a second. The tests count each refusal, so no error is limited; for IPv6 the limit is set to an unused type.
         ("ipv4/icmp_ratelimit", "0"),
         ("ipv4/icmp_ratemask", "0"),
         ("ipv6/icmp/ratelimit", "0"),
@@ -107,9 +106,9 @@ fn write_settings(forwards: bool) -> Result<()> {
     Ok(())
 }
 
-/// A bridge in the namespace around all others, with one leg into each machine.
+/// A bridge in the outer namespace, with one link into each machine.
 fn external_network(hosts: &[&Host]) -> Vec<String> {
-    // Without snooping, neighbour solicitations pass from the first moment on.
+    // Without snooping, neighbour solicitations pass from the start.
     let mut script = vec![
         "link add external type bridge forward_delay 0 mcast_snooping 0".to_owned(),
         "link set external up".to_owned(),
@@ -149,7 +148,7 @@ fn node_script(node: &Host, number: u8, pods: &[Host], other: &Host, pods_of_oth
     script
 }
 
-/// Routes to what services promise, and to nothing else behind the nodes.
+/// Routes to the service ranges, and to nothing else behind the nodes.
 fn client_script() -> Vec<String> {
     let mut script = on_external(&CLIENT);
     for family in Family::BOTH {

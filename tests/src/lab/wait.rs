@@ -1,4 +1,4 @@
-//! Waiting for something to become true, with an end.
+//! Waits for a condition, with a time limit.
 
 use std::{
     thread,
@@ -7,16 +7,16 @@ use std::{
 
 use super::{LabError, Result};
 
-/// Short beside everything that is waited for, long beside the cost of looking.
+/// Short compared with every awaited event, long compared with the cost of a check.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Looks again and again until `condition` holds; says how long that took.
+/// Polls until `condition` holds; returns how long that took.
 pub fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) -> Result<Duration> {
     let start = Instant::now();
     wait_for(what, limit, || condition().then(|| start.elapsed()))
 }
 
-/// Looks again and again until `look` finds something.
+/// Polls until `look` returns something.
 pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> Result<T> {
     let start = Instant::now();
     loop {

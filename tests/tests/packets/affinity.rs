@@ -1,4 +1,4 @@
-//! Session affinity and choice by client address: which client gets which backend, and for how long.
+//! Session affinity and selection by client address: which client gets which backend, and for how long.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,14 +12,14 @@ use contiv_tests::{
     lab::{Family, Host, Lab, LabError, Protocol, Responder, Result, isolated, wait_until},
 };
 
-/// The default of Kubernetes: longer than any test.
+/// The default of Kubernetes; longer than any test.
 const THREE_HOURS: u32 = 10_800;
-/// Addresses of the client outside. That all of them draw the same of three backends happens once in 10^7 runs.
+/// The number of addresses of the external client. By chance all of them draw the same of three backends once in 10^7 runs.
 const CLIENTS: u8 = 16;
-/// Connections in a row that find the same backend by chance once in 10^9 runs, where there are three.
+/// By chance this many connections get the same of three backends once in 10^9 runs.
 const CONNECTIONS: usize = 20;
 
-/// Who serves each client, asked once each on a new connection. The client outside is many, one after the other.
+/// The server of each client address, from one new connection each.
 type ServerByClient = BTreeMap<u8, String>;
 
 const FAMILIES_AND_PROTOCOLS: [(Family, Protocol); 4] = [
@@ -29,7 +29,7 @@ const FAMILIES_AND_PROTOCOLS: [(Family, Protocol); 4] = [
     (Family::V6, Protocol::Udp),
 ];
 
-/// Gives the client outside its many addresses.
+/// Adds the addresses of the external client.
 fn make_clients(lab: &Lab) -> Result<()> {
     let script: Vec<String> = (0..CLIENTS)
         .flat_map(|client| {
@@ -49,7 +49,7 @@ fn source(client: u8, family: Family) -> String {
     }
 }
 
-/// Asks a frontend once from each address of the client outside.
+/// Sends one request to a frontend from each address of the external client.
 fn ask_all(
     lab: &Lab,
     service: &Service,
@@ -60,7 +60,7 @@ fn ask_all(
     let server = service.address(lab, frontend, family);
     (0..CLIENTS)
         .map(|client| {
-            // The route to the server decides which address the client has.
+            // The route to the server selects the source address.
             let (to, from) = (server.ip().to_string(), source(client, family));
             let via = lab.node.host.address(family).to_string();
             let way: &[&str] = if to == via { &["dev", "eth0"] } else { &["via", &via] };
@@ -71,7 +71,7 @@ fn ask_all(
         .collect()
 }
 
-/// Who got what: as many different backends as there are in the list.
+/// The different backends of the answers.
 fn backends_of(served: &ServerByClient) -> BTreeSet<&str> {
     served.values().map(String::as_str).collect()
 }
@@ -80,7 +80,7 @@ fn sticky(name: &'static str, number: u8, timeout: u32, backends: &[&'static Hos
     ServiceManifest { affinity: Some(timeout), ..ServiceManifest::new(Service::new(name, number, backends)) }
 }
 
-/// How many entries the kernel remembers: each is printed with what is left of its time.
+/// The number of affinity entries in the kernel, which prints the remaining time of each.
 fn remembered(lab: &Lab, family: Family) -> Result<usize> {
     let map = match family {
         Family::V4 => "affinity4",
@@ -153,13 +153,13 @@ fn new_connections_renew_the_timeout_and_idle_clients_are_forgotten() -> Result<
                     .collect()
             };
             let first = ask()?;
-            // Twice five seconds are more than nine: that 16 draws are the same by chance happens once in 10^7 runs.
+            // Twice five seconds exceed nine. By chance 16 draws are the same once in 10^7 runs.
             for _ in 0..2 {
                 thread::sleep(Duration::from_secs(5));
                 assert_eq!(ask()?, first);
             }
             let last = Instant::now();
-            // The four frontends of each protocol.
+            // Four frontends of each protocol.
             assert_eq!((remembered(lab, Family::V4)?, remembered(lab, Family::V6)?), (8, 8));
             wait_until("the client is forgotten", Duration::from_secs(20), || {
                 Family::BOTH.iter().all(|family| remembered(lab, *family).is_ok_and(|count| count == 0))
@@ -196,7 +196,7 @@ fn affinity_ends_with_endpoint_and_others_keep_theirs() -> Result<()> {
                 }
                 after.push((at, now));
             }
-            // The return of the endpoint takes nobody away from the others.
+            // The returning endpoint takes no client from the others.
             state.put_manifest(&sticky("web", 80, THREE_HOURS, &three(lab)))?;
             agent.wait_until_applied(&web)?;
             for (at, now) in after {
@@ -253,13 +253,13 @@ fn ports_have_affinity_each_unless_service_shares_it() -> Result<()> {
                 let ask = |service: &Service, protocol| {
                     ask_all(lab, service, Frontend::ExternalIp, (family, protocol))
                 };
-                // That all clients draw the same on both ports by chance happens once in 10^7 runs.
+                // By chance all clients draw the same on both ports once in 10^7 runs.
                 assert_ne!(ask(&each, Protocol::Tcp)?, ask(&each, Protocol::Udp)?, "{family:?}");
                 let tcp = ask(&shared, Protocol::Tcp)?;
                 assert_eq!(tcp, ask(&shared, Protocol::Udp)?, "{family:?}");
                 assert!(backends_of(&tcp).len() > 1, "{tcp:?}");
             }
-            // They still agree after a backend went.
+            // They still agree after a backend was removed.
             let rest = ServiceManifest {
                 annotations: vec![("contiv.io/session-affinity-scope", "service")],
                 ..sticky("shared", 81, THREE_HOURS, &[lab.pod1.host, lab.pod3.host])

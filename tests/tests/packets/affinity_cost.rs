@@ -1,4 +1,4 @@
-//! What session affinity costs: the rules that a packet passes.
+//! The cost of session affinity: the rules that a packet traverses.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn affinity_is_one_lookup_however_many_backends_and_services() -> Result<()> {
             state.put_manifest(&manifest)?;
             agent.wait_until_applied(&manifest.service)?;
         }
-        // The chain that picked among one is not needed any more. It is kept for the next service with one backend, until a
+        // The chain that picked among one is not needed any more. It is kept for the next service with one backend until a
         // resync.
         agent.http("POST", "/controller/resync")?;
         wait_until(

@@ -1,4 +1,4 @@
-//! Base chains that are in the kernel only where something needs them: packets do not pass what no service has.
+//! Base chains exist only where a service needs them, so that other packets do not traverse them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,11 +12,11 @@ use contiv_model::{
 use contiv_renderer::{Renderer, nftables::Nftables};
 use contiv_tests::lab::{LabError, Namespace, Result, isolated};
 
-/// Where every table hangs.
+/// The base chains of every table.
 const ALWAYS: [&str; 6] =
     ["filter-forward", "filter-input", "filter-output", "nat-output", "nat-postrouting", "nat-prerouting"];
 
-/// What a service can have besides a cluster IP.
+/// The features of a service besides a cluster IP.
 #[derive(Default, Clone, Copy)]
 struct Features {
     sticky: bool,
@@ -24,13 +24,13 @@ struct Features {
     on_loopback: bool,
 }
 
-/// Whether it has an external address.
+/// Its external address.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum External {
     #[default]
     No,
     Open,
-    /// For some sources only.
+    /// With source ranges.
     Restricted,
 }
 
@@ -64,7 +64,7 @@ impl Features {
         }
     }
 
-    /// The base chains that there must be beside those of every table.
+    /// The expected base chains besides those of every table.
     fn chains(self) -> BTreeSet<String> {
         let of = |is_needed: bool, chains: &'static [&str]| if is_needed { chains } else { &[] };
         [
@@ -81,7 +81,7 @@ impl Features {
     }
 }
 
-/// The base chains of the table that nft lists, with all that is in them.
+/// The base chains that nft lists, with their content.
 fn base_chains(namespace: &Namespace) -> Result<BTreeMap<String, String>> {
     let listed = namespace.exec(&["nft", "list", "table", "inet", "contiv"])?;
     let parts = listed.split("\n\tchain ").skip(1).filter_map(|part| part.split_once(" {\n"));
@@ -131,7 +131,7 @@ fn base_chain_lives_from_its_first_element_to_the_last_resync() -> Result<()> {
     })
 }
 
-/// The kernel takes no new base chain in a transaction that gives the table another owner, or wakes it up.
+/// The kernel accepts no new base chain in a transaction that changes the table's owner or its dormant flag.
 #[test]
 fn they_come_into_table_that_has_lost_its_owner_or_sleeps() -> Result<()> {
     isolated("base_chains::they_come_into_table_that_has_lost_its_owner_or_sleeps", |lab| {

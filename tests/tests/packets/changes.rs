@@ -1,4 +1,4 @@
-//! What changes in the store is followed by the very next connection.
+//! The next connection follows each change in the store.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,11 +8,11 @@ use contiv_tests::{
     lab::{Family, Host, Lab, Outcome, Protocol, Responder, Result, isolated},
 };
 
-/// For an answer that must come, even on a busy machine.
+/// The time limit for an answer that must come, even on a busy machine.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(3);
-/// For one that must not come.
+/// The time limit for an answer that must not come.
 const NO_ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
-/// Enough to meet a packet under way now and then.
+/// Enough changes to coincide with a packet now and then.
 const CHANGES: usize = 400;
 
 #[test]
@@ -29,7 +29,7 @@ fn next_connection_follows_each_change_in_etcd() -> Result<()> {
     })
 }
 
-/// One backend, another one, none, one again, two; then the service is deleted, and comes back.
+/// One backend, another one, none, one again, two; then the service is deleted and created again.
 fn the_next_connection_follows_each_change(lab: &Lab, state: &dyn State) -> Result<()> {
     let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
     let [first, second, third, fourth] = lab.pods().map(|pod| pod.host);
@@ -60,7 +60,7 @@ fn the_next_connection_follows_each_change(lab: &Lab, state: &dyn State) -> Resu
     state.delete(&web)?;
     agent.wait_until_gone(&web)?;
     each_flow(lab, &web, NO_ANSWER_TIMEOUT, |outcome, flow| {
-        // Nobody answers for its addresses any more. Only the node itself says that it knows no such port.
+        // Nothing answers at its addresses any more, except that the node itself refuses unknown ports.
         assert!(!matches!(outcome, Outcome::Answered { .. }), "{flow}: {outcome:?}");
     })?;
     let web = change_to(&[second])?;

@@ -1,4 +1,4 @@
-//! What others do to the agent's table is undone at once, whoever they are, and nothing else sets that off.
+//! Changes of the agent's table by other processes are reverted immediately, and nothing else triggers a repair.
 
 use std::{
     fmt::Write,
@@ -14,10 +14,10 @@ use contiv_tests::{
 };
 use serde_json::Value;
 
-/// Much more than is needed, so that a busy machine fails no test.
+/// The time limit for expected events. Generous, so that a busy machine fails no test.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The whole ruleset without counters, in an order of its own: what is written anew may be listed elsewhere.
+/// The whole ruleset without counters and sorted, since rewritten parts may be listed in another place.
 fn ruleset(lab: &Lab) -> Result<Vec<String>> {
     let listed = lab.node.exec(&["nft", "--stateless", "list", "ruleset"])?;
     let words = listed.split([' ', '\n', '\t', ',']).filter(|word| !word.is_empty());
@@ -26,12 +26,12 @@ fn ruleset(lab: &Lab) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// The one renderer, as the agent shows it.
+/// The state of the only renderer.
 fn renderer(agent: &Agent<'_>) -> Result<Value> {
     Ok(agent.http("GET", "/renderers")?.json()?[0].take())
 }
 
-/// The number of a metric of the renderer.
+/// The value of a metric of the renderer.
 fn metric(agent: &Agent<'_>, name: &str) -> Result<u64> {
     let text = agent.http("GET", "/metrics")?.body;
     let start = format!("contiv_{name}{{renderer=\"nftables\"}} ");
@@ -39,7 +39,7 @@ fn metric(agent: &Agent<'_>, name: &str) -> Result<u64> {
     Ok(number.unwrap_or_else(|| panic!("no {start} in\n{text}")))
 }
 
-/// What the history says of changes by others, oldest first.
+/// The foreign changes in the history, oldest first.
 fn foreign_changes(agent: &Agent<'_>) -> Result<Vec<String>> {
     let events = agent.http("GET", "/controller/event-history")?.json()?;
     let events = events.as_array().cloned().unwrap_or_default().into_iter();
@@ -47,7 +47,7 @@ fn foreign_changes(agent: &Agent<'_>) -> Result<Vec<String>> {
     Ok(of_others.filter_map(|event| event["description"].as_str().map(str::to_owned)).collect())
 }
 
-/// Until a connection to the service is answered again.
+/// Waits until a connection to the service is answered again.
 fn wait_for_answer(lab: &Lab, service: &Service) -> Result<Duration> {
     let start = Instant::now();
     let address = service.address(lab, Frontend::ClusterIp, Family::V4);
@@ -86,7 +86,7 @@ fn foreign_changes_are_undone_and_recorded_with_their_process() -> Result<()> {
             ("flush set inet contiv pods4", &[], "of pods4"),
             ("add table inet contiv", &["{ flags dormant; }"], "changed the table"),
             ("chain inet contiv filter-output", &["{ policy drop; }"], "changed chain filter-output"),
-            // It is there because the service has a node port.
+            // The chain exists because the service has a node port.
             ("delete chain inet contiv external-postrouting", &[], "deleted chain external-postrouting"),
         ];
         for (number, (command, argument, what)) in damages.into_iter().enumerate() {
@@ -123,13 +123,13 @@ fn own_transactions_and_other_tables_cause_no_repair() -> Result<()> {
             state.put(service)?;
             agent.wait_until_applied(service)?;
         }
-        // So much at once that the agent does not listen meanwhile.
+        // A change so large that the agent does not listen meanwhile.
         state.write("many.yaml", &many_services(2000))?;
         wait_until("all are applied", EVENT_TIMEOUT, || {
             let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"]);
             listed.is_ok_and(|listed| listed.matches(". tcp . 80").count() > 2000)
         })?;
-        // Neighbours of the same family and of another one, and a table of the same name.
+        // Tables of the same family and of another one, and a table of the same name.
         for table in ["inet neighbour", "ip contiv"] {
             for _ in 0..20 {
                 let set = "set s { type ipv4_addr; elements = { 192.0.2.1 }; }";
@@ -140,7 +140,7 @@ fn own_transactions_and_other_tables_cause_no_repair() -> Result<()> {
                 )?;
             }
         }
-        // One more is there, and all before it has been heard.
+        // One more change: when it was handled, all before it were.
         lab.node.exec(&["nft", "add", "element", "inet", "contiv", "cluster-ips4", "{ 192.0.2.1 }"])?;
         wait_until("the one change by others is heard", EVENT_TIMEOUT, || {
             metric(&agent, "repairs_total").is_ok_and(|repairs| repairs > 0)
@@ -215,7 +215,7 @@ fn changes_during_lost_notifications_are_undone() -> Result<()> {
         state.put(&web)?;
         let agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
         let right = ruleset(lab)?;
-        // Nobody reads meanwhile, and there is more than the kernel keeps.
+        // The agent does not read meanwhile, and there are more messages than the kernel keeps.
         agent.pause()?;
         let set = "table inet neighbour {\nset s { type ipv4_addr; }\n}";
         lab.node.exec_with_input(&["nft", "-f", "-"], set)?;

@@ -1,4 +1,4 @@
-//! A store that does what it can to fill the agent's memory: the agent takes in what is of use, within bounds.
+//! A store that tries to fill the agent's memory: the agent reads what it needs, within limits.
 //!
 //! `CONTIV_HOSTILE_KEYS`, `CONTIV_HOSTILE_CHANGES` and `CONTIV_HOSTILE_HUGE` make it worse.
 
@@ -17,11 +17,11 @@ use contiv_tests::{
 };
 
 const LIMIT: Duration = Duration::from_secs(900);
-/// The agent must not need more, whatever the store holds. Without all that is hostile it needs about 30 MiB.
+/// The most memory the agent may use, whatever the store holds. Without hostile content it needs about 30 MiB.
 const MOST_MEBIBYTES: u64 = 400;
-/// It has about 25 when at rest, and one for each connection to its debug HTTP, of which there are at most 100.
+/// About 25 at rest, and one for each connection to its debug HTTP, of which there are at most 100.
 const MOST_DESCRIPTORS: u64 = 140;
-/// etcd takes 1.5 MiB in one request.
+/// etcd accepts 1.5 MiB in one request.
 const LARGE_VALUE_BYTES: usize = 1 << 20;
 const WRITERS: usize = 16;
 
@@ -29,7 +29,7 @@ fn number(name: &str, default: usize) -> usize {
     env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// The most that was seen of a process.
+/// The peak usage of a process.
 #[derive(Debug, Default)]
 struct Peak {
     mebibytes: AtomicU64,
@@ -48,7 +48,7 @@ impl Peak {
     }
 }
 
-/// Ends the watch, also when the test panics.
+/// Stops the measurement, also when the test panics.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -57,7 +57,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Looks at the agent again and again while something is done to its store, and says the most that it took up.
+/// Measures the agent's usage during `work` and prints the peak.
 #[expect(clippy::print_stdout, reason = "how much it was is part of the result")]
 fn under_watch(agent: &Agent<'_>, what: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let (peak, done) = (Peak::default(), AtomicBool::new(false));
@@ -77,7 +77,7 @@ fn under_watch(agent: &Agent<'_>, what: &str, work: impl FnOnce() -> Result<()>)
     outcome
 }
 
-/// A service is taken in, and answers.
+/// Asserts that a new service is applied and answers.
 fn assert_it_works(lab: &Lab, etcd: &Etcd<'_>, agent: &Agent<'_>, service: &Service) -> Result<()> {
     etcd.put(service)?;
     agent.wait_until_applied(service)?;
@@ -143,7 +143,7 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
         })?;
 
         under_watch(&agent, &format!("{restless} times a value of 1 MiB"), || {
-            // All at once, so that they come faster than the agent reads them.
+            // In parallel, so that changes arrive faster than the agent reads them.
             thread::scope(|scope| {
                 let writers: Vec<_> = (0..4)
                     .map(|writer| {
@@ -170,7 +170,7 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
             Ok(())
         })?;
 
-        // All of it at once: the first list of the next agent.
+        // Everything at once: the first list of the next agent.
         agent.stop()?;
         let agent = Agent::start_on(&lab.node, "next", &options)?;
         under_watch(&agent, "a start over all of that", || assert_it_works(lab, &etcd, &agent, &web(0)))?;

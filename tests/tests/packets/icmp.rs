@@ -1,4 +1,4 @@
-//! Services are for TCP, UDP and SCTP: what becomes of an echo request to one.
+//! Echo requests to a service's addresses. Services are for TCP, UDP and SCTP.
 
 use std::{io::ErrorKind, net::IpAddr, time::Duration};
 
@@ -8,12 +8,12 @@ use contiv_tests::{
     lab::{Family, LabError, Namespace, RawSocket, Responder, Result, isolated},
 };
 
-/// Much more than the lab needs.
+/// Generous for the lab.
 const TIME_LIMIT: Duration = Duration::from_secs(3);
-/// Which a host sends back in its reply.
+/// Returned by a host in its reply.
 const IDENTIFIER: u16 = 0x4321;
 
-/// What came back.
+/// The reply to an echo request.
 #[derive(Debug, PartialEq, Eq)]
 enum Reply {
     Echo,
@@ -54,16 +54,16 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Sends one echo request and waits for what comes back to it.
+/// Sends one echo request and waits for the reply.
 fn echo(from: &Namespace, to: IpAddr, family: Family) -> Result<Reply> {
     let numbers = numbers(family);
-    // The first and only number of the sequence is 0. For IPv6 the kernel writes the checksum itself.
+    // The sequence number is 0. For IPv6 the kernel writes the checksum.
     let checksum = !(u16::from_be_bytes([numbers.request, 0]) + IDENTIFIER);
     let words = [u16::from_be_bytes([numbers.request, 0]), checksum, IDENTIFIER, 0];
     let request: Vec<u8> = words.into_iter().flat_map(u16::to_be_bytes).collect();
     let read = |_, message: &[u8]| {
         let (start, length) = numbers.destination;
-        // After eight bytes follows the header of the packet that an error is about.
+        // After eight bytes follows the header of the packet that caused the error.
         let about = message.get(8 + start..8 + start + length);
         match message.get(..2)? {
             [kind, 0] if *kind == numbers.reply && message.get(4..6)? == IDENTIFIER.to_be_bytes() => {
@@ -76,7 +76,7 @@ fn echo(from: &Namespace, to: IpAddr, family: Family) -> Result<Reply> {
     let exchange = || {
         let socket = RawSocket::bind(from.host.address(family), numbers.protocol)?;
         match socket.send_to(&request, to) {
-            // A filter of this very host stopped it. What it says follows.
+            // A filter of this host stopped the packet. Its error follows.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
             result => result?,
         }
@@ -104,7 +104,7 @@ fn echo_request_to_cluster_ip_is_refused_as_unknown_port_is() -> Result<()> {
                     assert_eq!(reply, Reply::PortUnreachable, "from {} to {to}", from.host.name);
                 }
             }
-            // What is no cluster IP is left alone.
+            // Addresses other than cluster IPs are left alone.
             for (from, to) in [(&lab.pod1, &lab.pod3), (&lab.client, &lab.node), (&lab.node, &lab.pod1)] {
                 assert_eq!(echo(from, to.host.address(family), family)?, Reply::Echo);
             }

@@ -1,4 +1,4 @@
-//! What happens to an etcd beyond members that die: networks that are cut, data that is lost, old backups.
+//! Failures of an etcd beyond members that die: networks that are cut, data that is lost, old backups.
 
 use std::{fs, path::PathBuf};
 
@@ -8,31 +8,31 @@ use super::{
 };
 use crate::lab::{LabError, Result, scratch};
 
-/// The table that cuts a member off; not one that an agent knows.
+/// The table that isolates a member; not one that an agent knows.
 const TABLE: &str = "cut-off";
 
-/// From whom a member is cut off.
+/// How a member is isolated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
-    /// From everybody. What is sent to it gets no answer.
+    /// From all traffic; what is sent to it gets no answer.
     All,
-    /// From the other members only: clients still reach it.
+    /// From the other members only; clients still reach it.
     Members,
 }
 
-/// What an etcd held when it was saved.
+/// A snapshot of an etcd.
 #[derive(Debug, Clone)]
 pub struct Backup(PathBuf);
 
 impl Etcd<'_> {
-    /// Cuts a member off, until [`Self::rejoin`].
+    /// Isolates a member until [`Self::rejoin`].
     pub fn cut_off(&self, member: usize, cut: Isolation) -> Result<()> {
         let place = &self.members[member].place;
         let address = place.client.ip();
         let to_and_from = |port: u16| {
             format!("ip daddr {address} tcp dport {port} drop\nip saddr {address} tcp sport {port} drop\n")
         };
-        // They have any port on its side.
+        // The member uses any port for these connections.
         let its_own_connections = format!(
             "ip saddr {address} tcp dport {PEER_PORT} drop\nip daddr {address} tcp sport {PEER_PORT} drop\n"
         );
@@ -43,26 +43,26 @@ impl Etcd<'_> {
         place.machine.exec_with_input(&["nft", "-f", "-"], &table).map(drop)
     }
 
-    /// Ends what [`Self::cut_off`] began, and what nobody began.
+    /// Ends the isolation of a member, if there is one.
     pub fn rejoin(&self, member: usize) -> Result<()> {
-        // Made first, because only a table that is there can be deleted.
+        // Created first, because deleting a missing table is an error.
         let script = format!("table inet {TABLE} {{ }}\ndelete table inet {TABLE}\n");
         self.members[member].place.machine.exec_with_input(&["nft", "-f", "-"], &script).map(drop)
     }
 
-    /// Forgets every revision before the newest one.
+    /// Compacts all revisions before the newest one.
     pub fn compact(&self) -> Result<()> {
         let status = self.etcdctl(&["endpoint", "status", "--write-out=json"])?;
         let revisions = status
             .split("\"revision\":")
             .skip(1)
             .filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok());
-        // A member may lag behind; the oldest of their newest is known to all.
+        // A member may lag behind, so the smallest of the newest revisions is known to all.
         let revision = revisions.min().unwrap_or_default();
         self.etcdctl(&["compact", &revision.to_string()]).map(drop)
     }
 
-    /// Saves what one member holds.
+    /// Saves a snapshot from one member.
     pub fn back_up(&self, member: usize) -> Result<Backup> {
         let file = scratch("etcd/backup.db")?;
         let endpoint = self.members[member].place.client.to_string();
@@ -71,7 +71,7 @@ impl Etcd<'_> {
         Ok(Backup(file))
     }
 
-    /// Puts every member back to what was saved; revisions go on from there.
+    /// Restores every member from a snapshot; revisions continue from there.
     pub fn restore(&mut self, Backup(file): &Backup) -> Result<()> {
         self.begin_anew(|place, cluster| {
             let (name, peer, data) = (place.name(), place.peer_url(), place.data()?);
@@ -94,7 +94,7 @@ impl Etcd<'_> {
         })
     }
 
-    /// Starts it from nothing: no key, revision 1.
+    /// Restarts it with empty data: no key, revision 1.
     pub fn wipe(&mut self) -> Result<()> {
         self.begin_anew(|_, _| Ok(()))
     }

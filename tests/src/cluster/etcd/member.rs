@@ -12,11 +12,11 @@ use nix::sys::signal::Signal;
 use super::{Etcd, OPERATIONS_PER_TRANSACTION};
 use crate::lab::{Family, Namespace, Process, Result, scratch};
 
-/// Where etcd answers clients, and its other members, by default.
+/// etcd's default ports for clients and for its other members.
 pub(super) const CLIENT_PORT: u16 = 2379;
 pub(super) const PEER_PORT: u16 = 2380;
 
-/// Where a member is to be found.
+/// The addresses of a member.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'lab> {
     pub(super) machine: &'lab Namespace,
@@ -96,7 +96,7 @@ impl Etcd<'_> {
         self.members[member].start_again()
     }
 
-    /// Sends a signal to one member: SIGSTOP makes it hang, SIGCONT go on.
+    /// Sends a signal to one member: SIGSTOP pauses it, SIGCONT resumes it.
     pub fn signal_member(&self, member: usize, signal: Signal) -> Result<()> {
         self.members[member].process.signal(signal)
     }
@@ -106,11 +106,11 @@ fn start(place: &Place<'_>, cluster: &str) -> Result<Process> {
     let client_url = format!("http://{}", place.client);
     let peer_url = place.peer_url();
     let mut command = Command::new("etcd");
-    // Whatever the machine's own etcd is configured with is not meant for this one.
+    // The configuration of this machine's own etcd must not be used.
     command.env_clear().env("PATH", env::var_os("PATH").unwrap_or_default());
     command.arg("--data-dir").arg(place.data()?);
     command.args(["--name", &place.name(), "--logger=zap", "--log-level=error"]);
-    // Other machines of the lab may ask it too.
+    // Other machines of the lab may connect too.
     let listen_url = format!("http://0.0.0.0:{}", place.client.port());
     command.args(["--listen-client-urls", &listen_url, "--advertise-client-urls", &client_url]);
     command.args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url]);

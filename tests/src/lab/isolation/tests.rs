@@ -1,11 +1,11 @@
-//! That the lab cannot pretend: what fails inside fails outside, and nothing stays behind.
+//! Failures inside a lab are failures outside, and nothing is left behind.
 
 use std::thread;
 
 use super::*;
 use crate::lab::{Process, wait_until};
 
-/// Starts a command that nobody else runs, and never stops it.
+/// Starts a command that only this test uses, and never stops it.
 fn start_sleeping(lab: &Lab, seconds: &str) -> Result<()> {
     std::mem::forget(Process::start(&lab.pod1, "sleep", Command::new("sleep").arg(seconds))?);
     wait_until("sleep runs", Duration::from_secs(5), || is_sleeping(seconds)).map(drop)
@@ -24,7 +24,7 @@ fn failure_inside_is_failure_outside() {
     let outcome = isolated("lab::isolation::tests::failure_inside_is_failure_outside", |_| {
         Err(LabError::Unexpected("on purpose".to_owned()))
     });
-    // Inside it is another error, so this assertion fails there; outside that failure is what is expected.
+    // Inside it is another error, so this assertion fails there; outside that failure is expected.
     assert!(matches!(outcome, Err(LabError::Inside(_))), "{outcome:?}");
 }
 
@@ -42,7 +42,7 @@ fn processes_and_namespaces_end_with_run() {
         Ok(())
     });
     outcome.expect("it passes inside");
-    // Inside, the process is there to the end; only the outer run sees it gone.
+    // Inside, the process exists to the end; only the outer run sees it gone.
     if env::var_os(MARK).is_none() {
         assert!(!is_sleeping("86399.125"));
         assert!(!Path::new("/run/netns/node").exists());

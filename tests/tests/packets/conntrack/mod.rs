@@ -1,4 +1,4 @@
-//! Flows whose backend, service or node port is gone, with real packets. The `conntrack` command is the independent reader.
+//! Flows whose backend, service or node port was removed, with real packets. The `conntrack` command is the independent reader.
 
 mod affinity;
 mod connections;

@@ -1,4 +1,4 @@
-//! What went while no renderer was running.
+//! Changes while no renderer was running.
 
 use contiv_model::Protocol;
 use contiv_tests::lab::{Family, Protocol as LabProtocol, Result, Session, isolated};

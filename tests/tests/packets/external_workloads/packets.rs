@@ -1,4 +1,4 @@
-//! A workload outside of every pod network is reached by the services that select it, as long as it is ready.
+//! A workload outside all pod networks is reached by the services that select it while it is ready.
 
 use std::{collections::BTreeSet, fs, net::SocketAddr};
 
@@ -13,7 +13,7 @@ use contiv_tests::{
 };
 use serde_json::json;
 
-/// As a person writes it.
+/// As a user writes it.
 const SERVICE: &str = r#"
 apiVersion: v1
 kind: Service
@@ -26,7 +26,7 @@ spec:
   ports: [{name: http, port: 80, targetPort: web}]
 "#;
 
-/// The service, and the machines `client` and `node2` as workloads of these names, of which each is as ready as is said.
+/// The service and the machines `client` and `node2` as workloads of these names with the given readiness.
 fn manifests(lab: &Lab, client: &str, node2: &str) -> String {
     let workload = |(name, namespace, ready): (&str, &Namespace, &str)| {
         let Host { v4, v6, .. } = namespace.host;
@@ -53,7 +53,7 @@ fn external_workload_is_reached_while_it_is_ready() -> Result<()> {
     isolated("external_workloads::packets::external_workload_is_reached_while_it_is_ready", |lab| {
         let etcd = Etcd::start(lab)?;
         let _servers = Responder::start_all([&lab.client, &lab.node2, &lab.pod2], TARGET_PORT)?;
-        // The network of an external workload has to know the way back to the pods.
+        // The network of an external workload needs routes back to the pods.
         for family in Family::BOTH {
             let (pods, via) = (ranges::PODS.cidr(family), lab.node.host.address(family).to_string());
             lab.client.exec(&["ip", "route", "add", &pods, "via", &via])?;
@@ -64,12 +64,12 @@ fn external_workload_is_reached_while_it_is_ready() -> Result<()> {
 
         run.contiv("apply", &manifests(lab, "True", "False"))?;
         run.is_served_by(&["client"])?;
-        // The other one becomes ready as well, and then the first one fails.
+        // The other one becomes ready too, and then the first one fails.
         run.contiv("apply", &manifests(lab, "True", "True"))?;
         run.is_served_by(&["client", "node2"])?;
         run.contiv("apply", &manifests(lab, "Unknown", "True"))?;
         run.is_served_by(&["node2"])?;
-        // A pod of the same service, in a slice of somebody else.
+        // A pod of the same service, in a slice of another writer.
         let pod_slice = |family: Family, address_type: &str| {
             let name = format!("legacy-{}", address_type.to_lowercase());
             let value = json!({
@@ -84,7 +84,7 @@ fn external_workload_is_reached_while_it_is_ready() -> Result<()> {
         etcd.etcdctl(&["del", &format!("{ROOT}/externalworkload/vm-2/namespace/{NAMESPACE}")])?;
         run.is_served_by(&["pod2"])?;
 
-        // The service goes, and its slices with it; those of others stay.
+        // The service is deleted with its slices; slices of others stay.
         etcd.etcdctl(&["del", &format!("{ROOT}/service/legacy/namespace/{NAMESPACE}")])?;
         wait_until("our slices are gone", EVENT_TIMEOUT, || {
             run.slices()
@@ -114,7 +114,7 @@ fn external_workloads_join_pods_of_endpoints() -> Result<()> {
         let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
         let run = Run { lab, etcd: &etcd };
 
-        // The pods, as Contiv's reflector writes them: without any slice.
+        // The pods as Contiv's reflector writes them: without any slice.
         let subsets = Family::BOTH.map(|family| {
             json!({
                 "addresses": [{"ip": lab.pod2.host.address(family), "node_name": "node"}],
@@ -153,7 +153,7 @@ impl Run<'_> {
         self.lab.node.exec(&[&binary, command, "-f", &path, "--store", &self.etcd.url()]).map(drop)
     }
 
-    /// Waits until a pod gets answers from all of these and from nobody else, by IPv4 and by IPv6.
+    /// Waits until a pod gets answers from exactly these, by IPv4 and by IPv6.
     fn is_served_by(&self, expected: &[&str]) -> Result<()> {
         let expected: BTreeSet<&str> = expected.iter().copied().collect();
         for address in Family::BOTH.map(|family| SocketAddr::new(ranges::SERVICES.address(family, 50), 80)) {

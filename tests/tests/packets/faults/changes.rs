@@ -1,4 +1,4 @@
-//! 200 changes a second, whatever etcd makes of them.
+//! 200 changes a second, whatever the state of etcd.
 
 use std::{
     fmt,
@@ -15,17 +15,18 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::RunState;
 
-/// Each writes this part of all changes, so that one that waits for a dead member does not hold up the rest.
+/// The number of writers. Each makes this share of all changes, so that one that waits for a dead member does not delay the
+/// rest.
 pub(super) const WRITERS: u64 = 16;
 const PERIOD: Duration = Duration::from_millis(1000 / 200 * WRITERS);
-/// A writer that was held up for long does not make up for all of it.
+/// How much of a delay a writer makes up for.
 const LARGEST_DEBT: Duration = Duration::from_secs(5);
 
-/// What changes all the time.
+/// The services that change.
 pub(super) const NAMES: [&str; 12] =
     ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11"];
 
-/// What came of the changes.
+/// The results of the changes.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) written: usize,
@@ -45,18 +46,18 @@ impl fmt::Display for Changes {
     }
 }
 
-/// A changing service as it is in the beginning: nothing is behind it.
+/// A changing service in its initial state, without backends.
 pub(super) fn service(number: usize) -> Service {
     Service::new(NAMES[number], 100 + u8::try_from(number).unwrap_or_default(), &[])
 }
 
-/// Some of the pods, or all, or none.
+/// Some pods, all, or none.
 fn random_backends(lab: &Lab, random: &mut StdRng) -> Vec<&'static Host> {
     lab.pods().map(|pod| pod.host).into_iter().filter(|_| random.random()).collect()
 }
 
-/// Changes one thing after the other. What etcd refuses, because it is in trouble, is not repeated: whatever etcd holds at
-/// the end is right.
+/// Makes one change after the other. Changes that etcd refuses because of a fault are not repeated: the expected state is
+/// whatever etcd holds at the end.
 pub(super) fn write(scene: &RunState<'_>, etcd: &EtcdClient<'_>, writer: u64, seed: u64) -> Changes {
     let mut random = StdRng::seed_from_u64(seed.wrapping_mul(WRITERS) + writer);
     let mut changes = Changes::default();

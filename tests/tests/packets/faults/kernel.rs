@@ -1,4 +1,4 @@
-//! What the kernel holds at the end, against what a fresh start puts there.
+//! Compares the final content of the kernel with that of a fresh start.
 
 use std::{collections::BTreeMap, fmt::Write, iter};
 
@@ -11,7 +11,7 @@ use contiv_tests::{
 
 use super::{EVENT_TIMEOUT, put_for_sure};
 
-/// What is in the kernel is what a fresh start puts there, byte for byte.
+/// Asserts that the kernel's content equals that of a fresh start, byte for byte.
 pub(super) fn assert_it_is_right<'lab>(
     lab: &'lab Lab,
     etcd: &Etcd<'lab>,
@@ -21,7 +21,7 @@ pub(super) fn assert_it_is_right<'lab>(
     let last = Service::new("last", 200, &[lab.pod4.host]);
     put_for_sure(etcd, &last)?;
     agent.wait_until_applied(&last)?;
-    // From here on what is gone from etcd is gone.
+    // From here on deletions in etcd are applied.
     wait_until("no deletion is held any more", EVENT_TIMEOUT, || {
         let _ = agent.http("POST", "/controller/confirm-deletions");
         let status = agent.http("GET", "/status").and_then(|answer| answer.json());
@@ -31,7 +31,7 @@ pub(super) fn assert_it_is_right<'lab>(
     agent.stop()?;
     let found = canonical(lab)?;
     lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"])?;
-    // One that remembers nothing.
+    // An agent without a memory of the past.
     let fresh = Agent::start_on(&lab.node, "fresh", options)?;
     fresh.wait_until_applied(&last)?;
     fresh.stop()?;
@@ -49,8 +49,8 @@ fn differences<'a>(found: &'a str, wanted: &'a str) -> Vec<(&'a str, &'a str)> {
     lines.take(longest).filter(|(found, wanted)| found != wanted).take(MAX_SHOWN_LINES).collect()
 }
 
-/// The table as text that does not depend on its history. Three things in the kernel do: which slot a backend has, chains
-/// that nothing leads to any more, and the order in which sets and chains were made.
+/// The table as text independent of its history. Three things depend on it: the slots of backends, unused chains, and the order
+/// in which sets and chains were created.
 fn canonical(lab: &Lab) -> Result<String> {
     let elements = read_elements(&lab.node)?;
     let mut text = String::new();
@@ -68,7 +68,7 @@ fn canonical(lab: &Lab) -> Result<String> {
     Ok(text)
 }
 
-/// Sets, maps and chains by their first line, without elements: those are compared by what they say.
+/// Sets, maps and chains by their first line, without elements, which are compared by their content.
 fn blocks(listed: &str) -> BTreeMap<String, String> {
     let mut blocks = BTreeMap::new();
     let mut header = String::new();

@@ -1,4 +1,4 @@
-//! Damage to the mirror, as a disk or a machine that goes down might do it.
+//! Damage to the mirror, as by a failing disk or a crash.
 
 use std::{
     fs::OpenOptions,
@@ -9,10 +9,10 @@ use std::{
 use contiv_tests::lab::{LabError, Result};
 use rand::{Rng, rngs::StdRng};
 
-/// At most so many bits are flipped at once.
+/// The largest number of bits flipped at the same time.
 const MOST_BITS: usize = 16;
 
-/// Cuts the file off somewhere, or flips some bits. Returns which.
+/// Truncates the file or flips some bits. Returns which.
 pub(super) fn damage(file: &Path, random: &mut StdRng) -> Result<&'static str> {
     let failed = |error| LabError::system(format!("damage {}", file.display()), error);
     let mut content = OpenOptions::new().read(true).write(true).open(file).map_err(failed)?;

@@ -1,8 +1,8 @@
-//! Everything fails at random while services change: what has a live backend answers all the while, and at the end the
-//! kernel holds what a fresh start would put there.
+//! Random faults while services change: a service with a live backend answers all the time, and at the end the kernel holds the
+//! same as after a fresh start.
 //!
-//! Each run has troubles of two sorts at the same time, one thread for each: of the store, and of the node, which are those
-//! of the agent, its mirror and its table. `CONTIV_FAULT_SECONDS` makes a run longer, `CONTIV_FAULT_SEED` makes another.
+//! Each run has two threads of faults: those of the store, and those of the node, which are the agent, its mirror and its
+//! table. `CONTIV_FAULT_SECONDS` sets the length of a run, `CONTIV_FAULT_SEED` its seed.
 #![expect(clippy::print_stdout, reason = "a run says what it did")]
 
 mod changes;
@@ -34,31 +34,31 @@ use node::NodeTroubles;
 use store::StoreTroubles;
 use tally::Tally;
 
-/// For what must happen. Much more than is needed, so that a busy machine fails no test.
+/// The time limit for expected events. Generous, so that a busy machine fails no test.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// A member of etcd may be away for some seconds, and this machine may be busy.
+/// The time limit for writes: a member of etcd may be down for some seconds, and the machine may be busy.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Who may change the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Table {
-    /// The agent, as by default: a flush passes over it, and no connection may even have to be tried again.
+    /// The agent only, the default: a flush skips the table, and no connection needs a retry.
     Owned,
-    /// Everybody: when the rules are gone for a moment, a client has to connect again.
+    /// Every process: when the rules are missing for a moment, a client must connect again.
     Open,
 }
 
-/// What all threads of a run share.
+/// The shared state of the threads of a run.
 struct RunState<'lab> {
     lab: &'lab Lab,
     steady: Service,
-    /// Until when there is trouble.
+    /// When the faults end.
     end: Instant,
-    /// Somebody has failed, or the end has come.
+    /// Set when a thread has failed or the run is over.
     done: AtomicBool,
-    /// Held for writing while etcd has lost everything: who takes the mirror away meanwhile takes away all that was known.
+    /// Write-locked while etcd has lost everything: removing the mirror then would remove the last copy of the state.
     memory: RwLock<()>,
-    /// The same for those who write: a store that has lost everything must not look as if most of it were there.
+    /// The same for writers: a store that has lost everything must not look as if most of it were there.
     content: RwLock<()>,
 }
 
@@ -67,7 +67,7 @@ impl RunState<'_> {
         self.done.load(Ordering::Relaxed) || Instant::now() >= self.end
     }
 
-    /// Does `work`; if that fails, the run is over for all.
+    /// Runs `work`; a failure ends the run of all threads.
     fn unless_failed<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         work().inspect_err(|_| self.done.store(true, Ordering::Relaxed))
     }
@@ -91,14 +91,14 @@ fn faults_and_foreign_changes_leave_an_open_table_whole() -> Result<()> {
 fn suffer(test: &str, table: Table) -> Result<()> {
     let (seconds, seed) = (number("CONTIV_FAULT_SECONDS", 20), number("CONTIV_FAULT_SEED", 1));
     let trouble = Duration::from_secs(seconds);
-    // Some time besides for the start and the end.
+    // Additional time for the start and the end.
     isolated_within(trouble + Duration::from_secs(180), test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let etcd = Etcd::start_members(lab)?;
         let steady = Service::new("steady", 80, &[lab.pod1.host, lab.pod3.host]);
         etcd.put(&steady)?;
         (0..changes::NAMES.len()).try_for_each(|number| etcd.put(&changes::service(number)))?;
-        // What is gone from etcd is held until the end of the test, when it is confirmed.
+        // Deletions in etcd are held until they are confirmed at the end of the test.
         let mut flags = vec!["--mass-deletion-wait=1d".to_owned()];
         flags.extend((table == Table::Open).then(|| "--own-table=false".to_owned()));
         let options = AgentOptions { flags, ..AgentOptions::with_store(etcd.url()) };
@@ -120,7 +120,7 @@ fn suffer(test: &str, table: Table) -> Result<()> {
     })
 }
 
-/// What a run left behind, and what it did.
+/// The results of a run.
 struct Run<'lab> {
     etcd: Etcd<'lab>,
     agent: Agent<'lab>,
@@ -179,7 +179,7 @@ fn run<'lab>(
     })
 }
 
-/// Who asks the steady service, and how.
+/// Sends requests to the steady service.
 fn probed<'a>(
     scene: &'a RunState<'_>,
 ) -> impl Iterator<Item = (&'a Namespace, Protocol, std::net::SocketAddr)> {
@@ -198,7 +198,7 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause))
 }
 
-/// Until the store has taken this in.
+/// Repeats until the store has accepted the write.
 fn put_for_sure(etcd: &Etcd<'_>, service: &Service) -> Result<()> {
     wait_until("etcd takes a service in", EVENT_TIMEOUT, || etcd.put(service).is_ok()).map(drop)
 }

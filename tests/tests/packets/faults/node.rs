@@ -1,4 +1,4 @@
-//! What happens on the node: to the agent, to its mirror, and to its table.
+//! Faults of the node: of the agent, its mirror, and its table.
 
 use std::{fs, path::PathBuf, thread, time::Duration};
 
@@ -10,12 +10,12 @@ use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use super::{EVENT_TIMEOUT, RunState, Table, mirror, tally::Tally};
 
-/// Sets the random numbers of the node's troubles apart from those of others with the same seed.
+/// Separates the random numbers of the node's faults from others with the same seed.
 const STREAM: u64 = 0x0de0_0000;
-/// Under this name it runs.
+/// The name of the agent's process.
 pub(super) const AGENT: &str = "agent";
 
-/// What others do to the table. What is not there any more cannot be deleted, which is no failure.
+/// Changes by other processes. Deleting what is already gone is no failure.
 const MANUAL_CHANGES: [&str; 7] = [
     "flush ruleset",
     "flush ruleset",
@@ -26,7 +26,7 @@ const MANUAL_CHANGES: [&str; 7] = [
     "add element inet contiv cluster-ips4 { 192.0.2.1 }",
 ];
 
-/// Calls to the kernel that fail, and how. Sockets of netlink and of TCP are served by the first two.
+/// Calls to the kernel that fail, and their errors. The first two serve netlink and TCP sockets.
 const FAILING_CALLS: [&str; 6] = [
     "sendto:error=ENOBUFS",
     "sendto:error=EPERM",
@@ -57,7 +57,7 @@ impl<'run, 'lab> NodeTroubles<'run, 'lab> {
         Self { scene, agent: Some(agent), options, table, random, tally: Tally::default() }
     }
 
-    /// One trouble after the other, until the end; then an agent runs.
+    /// One fault after the other until the end; then an agent runs.
     pub(super) fn suffer(mut self) -> Result<(Agent<'lab>, Tally)> {
         while !self.scene.is_over() {
             self.one()?;
@@ -119,12 +119,12 @@ impl<'run, 'lab> NodeTroubles<'run, 'lab> {
         Ok(())
     }
 
-    /// Not while etcd has lost everything too: then nobody would know anything.
+    /// Not while etcd has lost everything too: then the state would be lost.
     fn damage_the_mirror(&mut self) -> Result<()> {
         let _etcd_has_everything = self.scene.memory.read();
         self.kill("the agent killed")?;
         let file = mirror_file("mirror.redb")?;
-        // A start that was cut short may have left none.
+        // An interrupted start may have left no file.
         if file.exists() {
             self.tally.count(mirror::damage(&file, &mut self.random)?);
         }
@@ -169,7 +169,7 @@ impl<'run, 'lab> NodeTroubles<'run, 'lab> {
         let (first, step) = (self.random.random_range(1..5), self.random.random_range(2..9));
         let inject = format!("inject={fault}:when={first}+{step}");
         let calls = format!("trace={}", fault.split(':').next().unwrap_or_default());
-        // It ends by the signal, and lets the agent go.
+        // The tracer ends with the signal and detaches from the agent.
         let _ = self.scene.lab.node.exec(&[
             "timeout",
             "--signal=INT",
@@ -195,7 +195,7 @@ impl<'run, 'lab> NodeTroubles<'run, 'lab> {
         let done = self.scene.lab.node.exec(&command);
         match (self.table, done) {
             (Table::Open, Ok(_)) => self.tally.count(damage),
-            // A flush passes over the table.
+            // A flush skips the table.
             (Table::Owned, Ok(_)) => self.tally.count("a flush of the ruleset"),
             (Table::Owned, Err(_)) => self.tally.count("an attempt to change the table, refused"),
             (Table::Open, Err(_)) => self.tally.count("an attempt to damage what was gone"),
@@ -216,7 +216,7 @@ impl<'run, 'lab> NodeTroubles<'run, 'lab> {
         Ok(agent)
     }
 
-    /// Lets a trouble last.
+    /// Keeps a fault for a while.
     fn last(&mut self, milliseconds: u64) {
         thread::sleep(Duration::from_millis(self.random.random_range(0..milliseconds)));
     }

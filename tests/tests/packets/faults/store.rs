@@ -1,4 +1,4 @@
-//! What happens to etcd.
+//! Faults of etcd.
 
 use std::{thread, time::Duration};
 
@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::{EVENT_TIMEOUT, RunState, changes, put_for_sure, tally::Tally};
 
-/// Sets the random numbers of the store's troubles apart from those of others with the same seed.
+/// Separates the random numbers of the store's faults from others with the same seed.
 const STREAM: u64 = 0x5707_0000;
 
 pub(super) struct StoreTroubles<'run, 'lab> {
@@ -28,7 +28,7 @@ impl<'run, 'lab> StoreTroubles<'run, 'lab> {
         Self { scene, etcd, backup: None, random, tally: Tally::default() }
     }
 
-    /// One trouble after the other, each of which is mended; none is left at the end.
+    /// One fault after the other, each of which is repaired.
     pub(super) fn suffer(mut self) -> Result<(Etcd<'lab>, Tally)> {
         while !self.scene.is_over() {
             self.one()?;
@@ -63,7 +63,7 @@ impl<'run, 'lab> StoreTroubles<'run, 'lab> {
                 self.etcd.start_again()
             }
             14..16 => {
-                // With a member in trouble it may fail; it is tried again some time.
+                // This may fail while a member is down; it is tried again later.
                 if self.etcd.compact().is_ok() {
                     self.tally.count("etcd compacted");
                 }
@@ -86,7 +86,7 @@ impl<'run, 'lab> StoreTroubles<'run, 'lab> {
         self.etcd.rejoin(member)
     }
 
-    /// Everybody forgets what was written after the backup.
+    /// All members forget what was written after the backup.
     fn restore(&mut self) -> Result<()> {
         let Some(backup) = &self.backup else { return Ok(()) };
         self.etcd.restore(backup)?;
@@ -94,9 +94,9 @@ impl<'run, 'lab> StoreTroubles<'run, 'lab> {
         Ok(())
     }
 
-    /// Everything is gone; after a while somebody writes it again, in another order.
+    /// All data is lost; after a while it is written again, in another order.
     fn wipe(&mut self) -> Result<()> {
-        // In this order: while this waits for the node, changes go on.
+        // In this order, so that changes continue while this waits for the node.
         let _memory = self.scene.memory.write();
         let _content = self.scene.content.write();
         self.etcd.wipe()?;
@@ -109,12 +109,12 @@ impl<'run, 'lab> StoreTroubles<'run, 'lab> {
         Ok(())
     }
 
-    /// Until a request succeeds that fails while members are in trouble.
+    /// Repeats a request that fails while members are down.
     fn when_ready<T>(&self, request: impl Fn(&Etcd<'lab>) -> Result<T>) -> Result<T> {
         wait_for("etcd does as asked", EVENT_TIMEOUT, || request(&self.etcd).ok())
     }
 
-    /// Lets a trouble last.
+    /// Keeps a fault for a while.
     fn last(&mut self, milliseconds: u64) {
         thread::sleep(Duration::from_millis(self.random.random_range(100..milliseconds)));
     }

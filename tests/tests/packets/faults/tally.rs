@@ -1,10 +1,10 @@
-//! What was done, counted, and how it is printed.
+//! Counts of actions, and how they are printed.
 
 use std::{collections::BTreeMap, fmt, ops::AddAssign};
 
 use super::Run;
 
-/// How often what was done.
+/// How often each action was done.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally(BTreeMap<&'static str, usize>);
 

@@ -1,4 +1,4 @@
-//! How a flow ends, as each of the evaluated ways says it, and as the oracle does.
+//! The outcome of a flow, as reported by each evaluator and by the oracle.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -9,17 +9,17 @@ use super::{
     oracle::{ExpectedOutcome, expected, is_hidden},
 };
 
-/// How a flow ends.
+/// The outcome of a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FlowOutcome {
-    /// At one of these pods; and whether the client's address is hidden from it.
+    /// Answered by one of these pods, with whether the client's address is hidden from it.
     Answered(BTreeSet<(&'static str, bool)>),
     Rejected,
     Dropped,
 }
 
 impl FlowOutcome {
-    /// At the pods with these addresses.
+    /// The pods with these addresses.
     pub(crate) fn by_addresses(
         lab: &Lab,
         flow: &Flow,
@@ -34,7 +34,7 @@ impl FlowOutcome {
     }
 }
 
-/// What the oracle expects.
+/// The outcome that the oracle expects.
 pub(crate) fn expected_ending(lab: &Lab, flow: &Flow) -> FlowOutcome {
     match expected(flow, lab.node.host) {
         ExpectedOutcome::Answered(names) => {

@@ -1,4 +1,4 @@
-//! The two ways that need no packets.
+//! The two evaluators that need no packets.
 
 use contiv_tests::{
     agent::Agent,
@@ -7,8 +7,7 @@ use contiv_tests::{
 
 use super::{evaluator, kernel, matrix::Flow};
 
-/// Evaluates all flows by the agent and by the kernel's tables, holds them against the oracle, and prints how many there
-/// were.
+/// Evaluates all flows by the agent and by the kernel's tables, compares them with the oracle, and prints their number.
 #[expect(clippy::print_stdout, reason = "how many flows agree is part of the result")]
 pub(crate) fn compare(what: &str, lab: &Lab, agent: &Agent<'_>, flows: &[Flow]) -> Result<()> {
     let traces = evaluator::traces(lab, agent, flows)?;

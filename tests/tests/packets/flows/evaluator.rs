@@ -1,4 +1,4 @@
-//! The same matrix by the agent's evaluator: `GET /trace` must say what the packets showed, and in words of its own.
+//! The flow matrix by the agent's evaluator: `GET /trace` must agree with the packets and explain the outcome.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{
     matrix::Flow,
 };
 
-/// What the agent says of every flow.
+/// The agent's trace of every flow.
 pub(crate) fn traces(lab: &Lab, agent: &Agent<'_>, flows: &[Flow]) -> Result<Vec<Trace>> {
     flows.iter().map(|flow| trace(lab, agent, flow)).collect()
 }
@@ -26,7 +26,7 @@ fn trace(lab: &Lab, agent: &Agent<'_>, flow: &Flow) -> Result<Trace> {
     serde_json::from_value(agent.http("GET", &path)?.json()?).map_err(unexpected)
 }
 
-/// Says in words where a trace is not what is expected of its flow.
+/// Describes the traces that differ from the expected outcome of their flows.
 pub(crate) fn mismatches(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Vec<String> {
     let mismatch = |(flow, trace): (&Flow, &Trace)| {
         let (expected, found) = (expected_ending(lab, flow), ending(lab, flow, trace));
@@ -49,8 +49,8 @@ fn ending(lab: &Lab, flow: &Flow, trace: &Trace) -> Result<FlowOutcome> {
     }
 }
 
-/// Flows whose explanation says too little: none at all, or the same as for a flow that ends otherwise. The addresses
-/// that were asked for, and the name of the service, explain nothing and are left out.
+/// Flows with an insufficient explanation: none, or the same as for a flow with another outcome. The requested addresses and
+/// the name of the service explain nothing and are left out.
 pub(crate) fn unexplained(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Vec<String> {
     let mut endings: BTreeMap<String, FlowOutcome> = BTreeMap::new();
     let mut unexplained = Vec::new();

@@ -1,4 +1,4 @@
-//! The same matrix by the elements and rules that the kernel of the node really holds: what `contiv trace --kernel` asks.
+//! The flow matrix by the elements and rules in the kernel of the node, as `contiv trace --kernel` reads them.
 
 use contiv_model::Trace;
 use contiv_renderer::nftables::{self, Evaluation, Inspector, differences};
@@ -9,8 +9,8 @@ use super::{
     matrix::Flow,
 };
 
-/// Asks the kernel about every flow, and says in words where the answer is not what is expected, or not what the agent
-/// says of it.
+/// Evaluates every flow by the kernel's content and describes the answers that differ from the expected outcome or from the
+/// agent's.
 pub(crate) fn mismatches(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Result<Vec<String>> {
     lab.node.run(|| {
         let mut inspector = Inspector::open().map_err(unexpected)?;

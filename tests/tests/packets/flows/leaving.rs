@@ -1,4 +1,4 @@
-//! What is near to a service and is none: it is refused, dropped, or leaves the node as if there were no services.
+//! Packets to addresses and ports near a service's: they are refused, dropped, or routed as if there were no services.
 
 use std::{net::IpAddr, thread};
 
@@ -10,13 +10,13 @@ use contiv_tests::{
 
 use super::{matrix::Source, packets::NO_ANSWER};
 
-/// Puts an address of each family on the other node, and tells this node so. Who sends there and is not intercepted is
-/// answered by `elsewhere`, at this port.
+/// Adds an address of each family to the other node, with routes on this node. Packets that are not intercepted are answered by
+/// `elsewhere` at this port.
 fn put_elsewhere(lab: &Lab, addresses: [IpAddr; 2], port: u16) -> Result<Vec<Server>> {
     let mut servers = Vec::new();
     for (family, address) in Family::BOTH.into_iter().zip(addresses) {
         let (text, via) = (address.to_string(), lab.node2.host.address(family).to_string());
-        // `nodad`: it can be used at once.
+        // `nodad`: the address can be used immediately.
         let nodad: &[&str] = if address.is_ipv6() { &["nodad"] } else { &[] };
         lab.node2.exec(&[&["ip", "address", "add", &text, "dev", "lo"], nodad].concat())?;
         lab.node.exec(&["ip", "route", "add", &text, "via", &via])?;
@@ -27,12 +27,12 @@ fn put_elsewhere(lab: &Lab, addresses: [IpAddr; 2], port: u16) -> Result<Vec<Ser
     Ok(servers)
 }
 
-/// The addresses of a service at a frontend, one of each family.
+/// The addresses of a frontend of a service, one of each family.
 fn addresses(lab: &Lab, service: &Service, frontend: Frontend) -> [IpAddr; 2] {
     Family::BOTH.map(|family| service.address(lab, frontend, family).ip())
 }
 
-/// Asks an address of each family, by both protocols, from everywhere; `check` judges what came of it.
+/// Sends requests to an address of each family by both protocols from all sources; `check` judges the outcomes.
 fn from_everywhere(
     lab: &Lab,
     addresses: [IpAddr; 2],
@@ -49,7 +49,7 @@ fn from_everywhere(
         .into_iter()
         .flat_map(|source| addresses.map(|address| (source, address)))
         .flat_map(|(source, address)| Protocol::ALL.map(|protocol| (source, address, protocol)));
-    // Side by side, because silence takes its time.
+    // In parallel, because missing answers take time.
     thread::scope(|scope| {
         let ask = &ask;
         let runs: Vec<_> = flows.map(|flow| scope.spawn(move || ask(flow))).collect();

@@ -1,4 +1,4 @@
-//! The rows of the matrix: every combination of what a flow is made of.
+//! The rows of the flow matrix: every combination of the properties of a flow.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use contiv_tests::{
     lab::{self, Family, Host, Lab, Namespace},
 };
 
-/// Who asks.
+/// The source of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// A pod of this node that is no backend.
+    /// A pod of this node that is not a backend.
     Pod,
-    /// A pod of this node that is a backend where the service has a local one.
+    /// A pod of this node that is a backend if the service has a local one.
     Backend,
     /// This node itself.
     Node,
-    /// A client outside of the cluster.
+    /// An external client.
     Outside,
 }
 
@@ -42,18 +42,18 @@ pub(crate) struct Endpoints {
     pub(crate) terminating: Vec<&'static Host>,
 }
 
-/// How the agent is told to tell pods from others, and whom to masquerade.
+/// How the agent detects pods, and whom it masquerades.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Pods by their ranges; the default.
+    /// Pods by their CIDRs; the default.
     PodCidrs,
-    /// Pods by the interfaces that their packets come in by.
+    /// Pods by their interfaces.
     Interfaces,
-    /// Pods by their ranges, of which none is known.
+    /// Pods by their CIDRs, none of which is known.
     NoPodCidrs,
-    /// Pods are not told from others.
+    /// Pods are not detected.
     NoDetection,
-    /// Every client is masqueraded on the way to a cluster IP.
+    /// Every client of a cluster IP is masqueraded.
     MasqueradeAll,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Flow {
 }
 
 impl Endpoints {
-    /// All ready.
+    /// All endpoints ready.
     pub(crate) fn ready(words: &'static str, ready: &[&'static Host]) -> Self {
         Self { words, ready: ready.to_vec(), terminating: Vec::new() }
     }
@@ -81,7 +81,7 @@ impl Endpoints {
 impl Source {
     pub(crate) const ALL: [Self; 4] = [Self::Pod, Self::Backend, Self::Node, Self::Outside];
 
-    /// Where it asks from.
+    /// The namespace of the source.
     pub(crate) const fn namespace(self, lab: &Lab) -> &Namespace {
         match self {
             Self::Pod => &lab.pod2,
@@ -95,7 +95,7 @@ impl Source {
 /// The protocols of services.
 const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
 
-/// Names of the services: for each of the policies one for each state of the endpoints.
+/// Names of the services: for each policy one for each state of the endpoints.
 const SERVICES: [(Policies, [&str; 5]); 4] = [
     (Policies::Cluster, ["c-both", "c-remote", "c-draining", "c-terminating", "c-none"]),
     (Policies::ExternalLocal, ["e-both", "e-remote", "e-draining", "e-terminating", "e-none"]),
@@ -123,7 +123,7 @@ fn states(lab: &Lab) -> [Endpoints; 5] {
 /// A service of the matrix.
 pub(crate) type Row = (Policies, Endpoints, Service);
 
-/// All services that the matrix needs.
+/// All services of the matrix.
 pub(crate) fn services(lab: &Lab) -> Vec<Row> {
     let named = SERVICES.into_iter().flat_map(|(policies, names)| names.map(|name| (policies, name)));
     let states = states(lab);
@@ -136,7 +136,7 @@ pub(crate) fn services(lab: &Lab) -> Vec<Row> {
         .collect()
 }
 
-/// What such a service looks like in the store.
+/// The service as it is in the store.
 pub(crate) fn manifest((policies, endpoints, service): &Row) -> ServiceManifest {
     ServiceManifest {
         terminating: endpoints.terminating.clone(),
@@ -146,7 +146,7 @@ pub(crate) fn manifest((policies, endpoints, service): &Row) -> ServiceManifest 
     }
 }
 
-/// Every row that starts at this source.
+/// Every row with this source.
 pub(crate) fn flows_from(mode: Mode, source: Source, services: Vec<Row>) -> Vec<Flow> {
     let mut flows = Vec::new();
     for (policies, endpoints, service) in services {
@@ -161,7 +161,7 @@ pub(crate) fn flows_from(mode: Mode, source: Source, services: Vec<Row>) -> Vec<
 }
 
 impl Flow {
-    /// Its protocol in the terms of the lab.
+    /// Its protocol in the lab's types.
     pub(crate) const fn spoken(&self) -> lab::Protocol {
         match self.protocol {
             Protocol::Tcp => lab::Protocol::Tcp,
@@ -170,7 +170,7 @@ impl Flow {
         }
     }
 
-    /// The flow in the terms of the model.
+    /// The flow in the model's types.
     pub(crate) fn of_model(&self, lab: &Lab) -> Result<contiv_model::Flow, MixedFamilies> {
         let from = self.source.namespace(lab).host;
         let to = self.service.address(lab, self.frontend, self.family);

@@ -1,5 +1,5 @@
-//! The flow matrix: what becomes of every kind of flow, with real packets through a running agent, by its evaluator, and
-//! by what the kernel's tables hold.
+//! The flow matrix: the outcome of every kind of flow, with real packets through a running agent, by its evaluator, and by the
+//! kernel's tables.
 
 mod endings;
 mod evaluated;
@@ -34,7 +34,7 @@ fn every_flow_of_matrix_ends_as_kube_proxys_tables_say() -> Result<()> {
         let flows_from = |source| flows_from(Mode::PodCidrs, source, services(lab));
         let (size, wrong) = run(lab, flows_from)?;
         println!("flow matrix, packets: {size} flows, {} of them not as expected", wrong.len());
-        // As many as there are combinations; fewer would mean that rows were lost on the way.
+        // The number of combinations; fewer would mean that rows were lost.
         assert_eq!(size, 4 * 4 * 4 * 2 * 3 * 5, "sources, frontends, policies, families, protocols, states");
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 
@@ -43,7 +43,7 @@ fn every_flow_of_matrix_ends_as_kube_proxys_tables_say() -> Result<()> {
     })
 }
 
-/// Runs the packets of all flows, from all sources side by side. Returns how many there were, and those that went wrong.
+/// Sends the packets of all flows, from all sources in parallel. Returns the number of flows and the mismatches.
 fn run(lab: &Lab, flows_from: impl Fn(Source) -> Vec<Flow> + Sync) -> Result<(usize, Vec<String>)> {
     thread::scope(|scope| {
         let flows_from = &flows_from;

@@ -1,5 +1,4 @@
-//! The overrides of kube-proxy's table: pods told by their interfaces, by ranges that nobody knows, or not at all; everyone
-//! masqueraded.
+//! The overrides of kube-proxy's table: pods detected by interfaces, by unknown CIDRs, or not at all; every client masqueraded.
 
 use contiv_tests::{
     agent::{Agent, AgentOptions},
@@ -44,8 +43,8 @@ fn services(lab: &Lab) -> Vec<Row> {
         .collect()
 }
 
-/// The remote backend answers the client outside directly, past this node, and not by the address that was asked. It is
-/// so with kube-proxy too: without detection, cluster IPs are not for clients outside.
+/// The remote backend answers the external client directly and not from the requested address. The same happens with
+/// kube-proxy: without detection, cluster IPs are not for external clients.
 fn goes_astray(flow: &Flow, lab: &Lab) -> bool {
     let has_remote = flow.endpoints.ready.iter().any(|host| host.node != lab.node.host.name);
     let is_local = matches!(flow.policies, Policies::InternalLocal | Policies::BothLocal);
@@ -66,7 +65,7 @@ fn every_override_of_table_holds_in_all_three_ways() -> Result<()> {
         }
         for (mode, flags) in MODES {
             let pods = (mode != Mode::NoPodCidrs).then_some(&ranges::PODS);
-            // Who gets the port of a UDP client of an earlier mode would go on with its flow.
+            // A UDP client that reuses the port of an earlier mode would continue its flow.
             lab.node.exec(&["conntrack", "--flush"])?;
             state.put_node(&NodeManifest { host: lab.node.host, pods, zone: None })?;
             let flags = flags.iter().map(ToString::to_string).collect();

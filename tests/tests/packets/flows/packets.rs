@@ -1,4 +1,4 @@
-//! Sending the packets of a flow, and comparing what became of them with what was expected.
+//! Sends the packets of a flow and compares the outcomes with the expected one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,14 +13,14 @@ use super::{
     oracle::{ExpectedOutcome, expected, is_hidden},
 };
 
-/// When nothing has come back after this, nothing will. Refusals and answers take a few milliseconds.
+/// The time after which no answer will come. Refusals and answers take a few milliseconds.
 pub(crate) const NO_ANSWER: Duration = Duration::from_secs(1);
-/// Connections after which a backend that must not answer would have shown itself.
+/// The number of connections after which an unexpected backend would have answered.
 const MIN_CONNECTIONS: usize = 8;
-/// Connections after which a backend that must answer has, but for one run in 10^17.
+/// The number of connections after which every expected backend has answered, except once in 10^17 runs.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Runs all flows and says in words what went wrong. Those that get no answer are waited for side by side.
+/// Runs all flows and describes the mismatches. Flows without an answer are awaited in parallel.
 pub(crate) fn mismatches(lab: &Lab, flows: &[Flow]) -> Result<Vec<String>> {
     let (silent, others): (Vec<&Flow>, Vec<&Flow>) =
         flows.iter().partition(|flow| expected(flow, lab.node.host) == ExpectedOutcome::Dropped);
@@ -37,7 +37,7 @@ pub(crate) fn mismatches(lab: &Lab, flows: &[Flow]) -> Result<Vec<String>> {
     })
 }
 
-/// What is wrong with a flow, if anything is.
+/// Describes the mismatch of a flow, if there is one.
 fn mismatch(lab: &Lab, flow: &Flow) -> Result<Option<String>> {
     let expected = expected(flow, lab.node.host);
     let from = flow.source.namespace(lab);
@@ -63,10 +63,10 @@ fn mismatch(lab: &Lab, flow: &Flow) -> Result<Option<String>> {
     })
 }
 
-/// Who answered, and for each answer whether the client's address was hidden.
+/// For each server, whether the client's address was hidden in each of its answers.
 type RepliesByServer = BTreeMap<String, Vec<bool>>;
 
-/// Asks on new connections until each of `by` has answered twice.
+/// Opens new connections until each of `by` has answered twice.
 fn ask_until_all_answered(
     lab: &Lab,
     flow: &Flow,
@@ -83,7 +83,7 @@ fn ask_until_all_answered(
         let hidden = match flow.source {
             // The node's own address may be the one that hides it; then the port tells.
             Source::Node => answer.seen_source != own,
-            // The kernel may change the port of a client that uses it twice, and that hides nothing.
+            // The kernel may change the port of a client that uses it twice, which hides nothing.
             Source::Pod | Source::Backend | Source::Outside => answer.seen_source.ip() != own.ip(),
         };
         seen.entry(answer.by).or_default().push(hidden);
@@ -95,7 +95,7 @@ fn ask_until_all_answered(
     Ok(seen)
 }
 
-/// What differs between the answers and what was expected, in words.
+/// Describes the difference between the answers and the expected ones.
 fn compare(flow: &Flow, by: &BTreeSet<&'static str>, seen: &RepliesByServer) -> Option<String> {
     let names: BTreeSet<&str> = seen.keys().map(String::as_str).collect();
     if names != *by {
@@ -104,10 +104,10 @@ fn compare(flow: &Flow, by: &BTreeSet<&'static str>, seen: &RepliesByServer) -> 
     seen.iter().find_map(|(name, answers)| {
         let hidden = answers.iter().filter(|hidden| **hidden).count();
         let right = match (is_hidden(flow, name), flow.source) {
-            // The kernel changes the port of a connection that would be taken for another one.
+            // The kernel changes the port of a connection that would collide with another one.
             (false, Source::Node) => hidden < answers.len(),
             (false, _) => hidden == 0,
-            // A random port is the client's own once in 30,000 times.
+            // By chance a random port is the client's own once in 30,000 times.
             (true, Source::Node) => hidden * 2 >= answers.len(),
             (true, _) => hidden == answers.len(),
         };
