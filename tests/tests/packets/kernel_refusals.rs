@@ -1,6 +1,6 @@
-//! What the kernel refuses to everything, so that no service is to blame: modules that are missing, and a capability.
+//! Refusals of the kernel that concern every service: missing modules, and a missing capability.
 //!
-//! The real kernel answers: what a missing module would have is asked for by a name that no kernel knows.
+//! The real kernel answers: the renderer asks it for a name that does not exist instead of the module.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ use contiv_tests::{
 const EXPRESSION: u16 = 1;
 const CHAIN_TYPE: u16 = 7;
 
-/// Each module that all services need, and what asks for it.
+/// Each module that all services need, and the request that needs it.
 const MODULES: [(&str, MissingModule); 8] = [
     ("nft_chain_nat", (CHAIN_TYPE, "nat")),
     ("nft_counter", (EXPRESSION, "counter")),
@@ -41,7 +41,7 @@ const MODULES: [(&str, MissingModule); 8] = [
 
 const HASH: MissingModule = (EXPRESSION, "hash");
 
-/// The renderer as an agent has it, on a kernel that lacks these modules until the switch is turned off.
+/// A renderer as in an agent, on a kernel that lacks these modules until the switch is turned off.
 fn renderer(missing: &[MissingModule], switch: &FaultSwitch) -> PoisonIsolator<Nftables> {
     let faults = NetlinkFaults::missing_modules(missing.to_vec(), switch.clone());
     PoisonIsolator::new(Nftables::owning().failing(faults))
@@ -78,7 +78,7 @@ fn unexpected(error: impl ToString) -> LabError {
     LabError::Unexpected(error.to_string())
 }
 
-/// The modules that a call complains of. It must fail.
+/// The missing modules that an error names. The call must fail.
 fn complaint(result: std::result::Result<Report, RenderError>) -> Result<(Vec<&'static str>, String)> {
     match result {
         Err(error) => {
@@ -102,14 +102,14 @@ fn missing_module_is_named_and_no_service_is_blamed() -> Result<()> {
         for (name, missing) in MODULES {
             let switch = FaultSwitch::default();
             let mut renderer = renderer(&[missing], &switch);
-            // As often as it takes until services are searched for; and without services it is told at once.
+            // Repeated until the search for bad services would begin; without services the error is immediate.
             for wanted in [vec![random(0)], vec![random(3); 7]].concat() {
                 let (modules, text) = complaint(lab.node.run(|| Ok(renderer.resync(&wanted)))?)?;
                 assert_eq!(modules, [name], "{text}");
                 assert!(text.starts_with(&format!("the kernel lacks {name}")), "{text}");
             }
             assert_eq!(tables(&lab.node)?, "", "{name}: nothing is left");
-            // As soon as it is loaded, everything goes in.
+            // As soon as the module is loaded, everything is applied.
             switch.turn_off();
             let report = lab.node.run(|| renderer.resync(&random(3)).map_err(unexpected))?;
             assert_eq!(report.rejected, [], "{name}");

@@ -1,4 +1,4 @@
-//! `contiv trace --kernel` as whoever is on call meets it: what is wanted, what the kernel holds, and what differs.
+//! `contiv trace --kernel` in typical situations: the desired state, the kernel's content, and the differences.
 
 use std::process::{Command, Output};
 
@@ -9,7 +9,7 @@ use contiv_tests::{
 };
 use serde_json::Value;
 
-/// What a run of `contiv trace --kernel` on the node printed, and its exit code.
+/// The output of `contiv trace --kernel` on the node, and its exit code.
 #[derive(Debug)]
 struct Run {
     code: Option<i32>,
@@ -17,7 +17,7 @@ struct Run {
     err: String,
 }
 
-/// Runs it behind these words, with these arguments besides the flow from a pod of the node to a cluster IP.
+/// Runs it with these words before the command and these arguments after the flow from a pod of the node to a cluster IP.
 fn trace_behind(lab: &Lab, before: &[&str], service: &Service, arguments: &[&str]) -> Result<Run> {
     trace_from(lab, before, &format!("{}%pod2", lab.pod2.host.v4), service, arguments)
 }
@@ -43,7 +43,7 @@ fn trace(lab: &Lab, service: &Service, arguments: &[&str]) -> Result<Run> {
     trace_behind(lab, &[], service, arguments)
 }
 
-/// A service with a backend on this node and one elsewhere.
+/// A service with a backend on this node and one on another.
 fn web(lab: &Lab) -> Service {
     Service::new("web", 80, &[lab.pod1.host, lab.pod3.host])
 }
@@ -121,7 +121,7 @@ fn remembered_backend_of_the_client_is_reported() -> Result<()> {
     })
 }
 
-/// What is done to the table by hand, and what must be said of it.
+/// A manual change of the table, and the expected output.
 type ManualChange = (&'static [&'static str], &'static [&'static str]);
 
 const MANUAL_CHANGES: [ManualChange; 9] = [
@@ -183,7 +183,7 @@ fn manual_changes_of_the_table_are_named() -> Result<()> {
         let folder = state.folder();
         let manifests = ["--node-name", lab.node.host.name, "-f", &folder];
         for (damage, expected) in MANUAL_CHANGES {
-            // Each start makes the table right again. Nobody mends it after the agent has stopped.
+            // Each start of an agent repairs the table. After it has stopped, nothing does.
             Agent::start(lab, &AgentOptions::with_open_table(state.url()))?.stop()?;
             let before = trace(lab, &web(lab), &manifests)?;
             assert_eq!(before.code, Some(0), "before {damage:?}: {before:?}");
@@ -234,7 +234,7 @@ fn change_on_its_way_to_kernel_is_no_difference() -> Result<()> {
         let rest = Service::new("web", 80, &[lab.pod3.host]);
         for service in [&rest, &web(lab)].into_iter().cycle().take(8) {
             state.put(service)?;
-            // The agent may know of it already, and the kernel not yet.
+            // The agent may know the change already while the kernel does not have it yet.
             let run = trace(lab, service, &[])?;
             assert_eq!(run.code, Some(0), "{run:?}");
         }

@@ -1,4 +1,4 @@
-//! The lab itself: what the other tests rely on.
+//! The guarantees of the lab on which the other tests rely.
 
 use std::{collections::BTreeMap, fs, net::SocketAddr, process::Command, time::Duration};
 
@@ -90,7 +90,7 @@ fn untranslated_service_address_gets_no_answer() -> Result<()> {
 #[test]
 fn closed_port_is_refused_and_not_taken_for_silence() -> Result<()> {
     isolated("lab::closed_port_is_refused_and_not_taken_for_silence", |lab| {
-        // Of SCTP a kernel without it knows no ports.
+        // A kernel without SCTP has no SCTP ports to test.
         let protocols = [Protocol::Tcp, Protocol::Udp];
         for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| protocols.map(|p| (f, p))) {
             lab.pod1.ask(protocol, lab.pod3.host.socket(family, PORT))?.refusal()?;

@@ -1,4 +1,4 @@
-//! A store that loses most of its content does not take the services of the node with it.
+//! A store that loses most of its content does not delete the services of the node.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn wait_until_held(agent: &Agent<'_>) -> Result<()> {
     .map(drop)
 }
 
-/// With a store that has everything, and an agent that has applied it.
+/// An agent that has applied a complete store.
 fn start<'lab>(lab: &'lab Lab, etcd: &Etcd<'_>, flags: &[&str]) -> Result<Agent<'lab>> {
     let flags = flags.iter().map(ToString::to_string).collect();
     Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(etcd.url()) })

@@ -9,7 +9,7 @@ use contiv_tests::{
 };
 use serde_json::Value;
 
-/// For what must happen. Much more than is needed.
+/// The time limit for expected events. Generous.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn ask(lab: &Lab, service: &Service) -> Result<Outcome> {
@@ -34,7 +34,7 @@ fn wait_until_saved(agent: &Agent<'_>) -> Result<()> {
     .map(drop)
 }
 
-/// Takes everything of the agent's out of the kernel, as a reboot would.
+/// Removes everything of the agent from the kernel, as a reboot would.
 fn forget_everything(lab: &Lab) -> Result<()> {
     lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"]).map(drop)
 }
@@ -124,7 +124,7 @@ fn damaged_mirror_is_quarantined_and_replaced() -> Result<()> {
         let file = folder.join("mirror.redb");
         lab.node.exec(&["truncate", "--size=-5000", &file.to_string_lossy()])?;
 
-        // With the store it is not even needed; without, there is nothing to go on with, and nothing is made up.
+        // With the store the file is not needed; without the store there is no state, and none is invented.
         let agent = Agent::start(lab, &options)?;
         assert!(is_answered(lab, &web, "pod1"));
         wait_until_saved(&agent)?;
@@ -152,7 +152,7 @@ fn full_or_read_only_disk_starts_from_the_mirror() -> Result<()> {
         let options = AgentOptions::with_store(etcd.url());
         let agent = Agent::start(lab, &options)?;
         wait_until_saved(&agent)?;
-        // So that the file needs a repair too.
+        // A killed agent leaves a file that needs a repair.
         agent.kill()?;
         etcd.kill()?;
 
@@ -205,7 +205,7 @@ fn manifests_broken_while_stopped_keep_what_was_saved() -> Result<()> {
         let agent = Agent::start(lab, &options)?;
         wait_until_saved(&agent)?;
         agent.stop()?;
-        // One of which nothing can be told, and one in which only the service is wrong.
+        // One file that cannot be read at all, and one in which only the service is invalid.
         manifests.write("web.yaml", "kind: [")?;
         let broken = "{apiVersion: v1, kind: Service, metadata: {name: api}, spec: {clusterIP: nowhere}}";
         manifests.write("api.yaml", broken)?;
@@ -245,7 +245,7 @@ fn services_on_one_address_keep_their_winner_over_restart() -> Result<()> {
         assert!(is_answered(lab, &web, "pod1"));
         manifests.put(&api)?;
         agent.wait_until_applied(&api)?;
-        // Neither says when it came to be, so the smaller name counts.
+        // Neither has a creation time, so the smaller name counts.
         assert!(is_answered(lab, &web, "pod3"));
         agent.stop()?;
         let agent = Agent::start(lab, &options)?;

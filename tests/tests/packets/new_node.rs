@@ -1,4 +1,4 @@
-//! A node that comes up: its pods run and connect before the agent does.
+//! A node that starts: its pods run and connect before the agent does.
 
 use std::{thread, time::Duration};
 
@@ -8,12 +8,12 @@ use contiv_tests::{
     lab::{Family, Lab, LabError, Protocol, Responder, Result, Session, isolated, ranges, wait_until},
 };
 
-/// Of a client that does not give up at once: it sends its first packet again after 1, 3, 7 and 15 seconds.
+/// The time limit of a client that keeps trying: it repeats its first packet after 1, 3, 7 and 15 seconds.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// As another part of the node does it, such as a network plugin: it makes the kernel track connections before the
-/// agent is there. And what no service takes vanishes without a word.
+/// Prepares the node as a network plugin would: the kernel tracks connections before the agent starts, and packets to unknown
+/// addresses are dropped silently.
 fn prepare(lab: &Lab) -> Result<()> {
     let rules = "add table inet plugin
 add chain inet plugin input { type filter hook prerouting priority filter; }
@@ -22,7 +22,7 @@ add chain inet plugin output { type filter hook output priority filter; }
 add rule inet plugin output ct state established accept\n";
     lab.node.exec_with_input(&["nft", "-f", "-"], rules)?;
     let [v4, v6] = Family::BOTH.map(|family| ranges::SERVICES.cidr(family));
-    // Without neighbours, what goes in has a destination that the other end does not know.
+    // Without neighbours, packets have a destination that the other end does not know.
     let script = format!(
         "link add sink type veth peer name drain
 link set drain up

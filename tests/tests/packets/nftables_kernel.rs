@@ -1,5 +1,5 @@
-//! What the nftables renderer leaves in a real kernel, held against readers that know nothing of it: the `nft` command
-//! and the crate `nftables`.
+//! The tables of the nftables renderer in a real kernel, compared with independent readers: the `nft` command and the crate
+//! `nftables`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,7 +49,8 @@ fn full_table_by_nft_and_by_netlink_lists_the_same() -> Result<()> {
     })
 }
 
-/// nft 1.0.6 writes one to `meta l4proto` in the key of an interval set, with a size and a length that hardened kernels refuse.
+/// nft 1.0.6 writes a byteorder expression for `meta l4proto` in the key of an interval set, with a size and a length that
+/// hardened kernels refuse.
 #[test]
 fn rendered_table_loads_without_byteorder_expressions() -> Result<()> {
     isolated("nftables_kernel::rendered_table_loads_without_byteorder_expressions", |lab| {
@@ -84,7 +85,7 @@ fn another_reader_finds_exactly_elements_that_are_desired() -> Result<()> {
         let mut renderer = Nftables::new();
         let mut state = snapshot(0, 0);
         resync(&lab.node, &mut renderer, &state)?;
-        // A walk through states that differ in services, backends, policies and node addresses.
+        // A sequence of states that differ in services, backends, policies and node addresses.
         for step in [(4, 1), (4, 2), (6, 5), (6, 3), (2, 3), (2, 0), (5, 7)] {
             let next = snapshot(step.0, step.1);
             let changes = ChangeSet::between(&state, &next);
@@ -110,7 +111,7 @@ fn resync_of_a_right_table_writes_nothing_and_keeps_counters() -> Result<()> {
         let before = lab.node.exec(&["nft", "list", "ruleset"])?;
         assert!(before.contains("counter packets 7 bytes 700"), "{before}");
         let report = resync(&lab.node, &mut Nftables::new(), &snapshot)?;
-        // Pods are told from others, and not masqueraded, each by ranges and by interfaces; those in both families.
+        // Pods are detected, and not masqueraded, each by CIDRs and by interfaces; the latter in both families.
         let pods = 2 * snapshot.node.pod_cidrs.len() + 4 * snapshot.node.pod_interfaces.len();
         let loopback = 2;
         assert_eq!(
@@ -217,7 +218,7 @@ fn thousands_of_services_go_in_although_send_buffer_is_small() -> Result<()> {
         let snapshot = snapshot(4000, 3);
         let mut renderer = Nftables::new();
         let report = resync(&lab.node, &mut renderer, &snapshot)?;
-        // Outside the first user namespace the kernel caps the send buffer, so the batch must have been cut.
+        // Outside the first user namespace the kernel limits the send buffer, so the batch must have been split.
         assert!(report.transactions > 1, "{report:?}");
         assert_eq!(read_elements(&lab.node)?, desired_elements(&snapshot));
         Ok(())
@@ -243,7 +244,7 @@ fn large_set_is_declared_for_its_size_and_remade_when_outgrown() -> Result<()> {
             assert!(declared()?.contains(size), "{size}");
             assert_eq!(verifier_elements(&lab.node)?, desired_elements(&state));
         }
-        // As from nothing, in netlink's words and in nft's.
+        // A fresh table, by netlink and by nft.
         resync(&lab.node2, &mut Nftables::new(), &state)?;
         assert_same_listing(&lab.node, &lab.node2)?;
         lab.node2.exec(&["nft", "flush", "ruleset"])?;
@@ -264,7 +265,7 @@ fn prefetched_elements_count_unless_the_table_changed_since() -> Result<()> {
         resync(&lab.node, &mut Nftables::new(), &state)?;
         let list = || lab.node.exec(&["nft", "list", "ruleset"]);
         let right = list()?;
-        // What others do meanwhile, and whether much has to be put back.
+        // A foreign change, and whether the repair is large.
         for (change, is_much) in [
             ("list tables", false),
             ("add table inet other; delete table inet other", false),
@@ -282,7 +283,7 @@ fn prefetched_elements_count_unless_the_table_changed_since() -> Result<()> {
             assert_eq!(report.added > 1000, is_much, "{change}: {report:?}");
             assert_eq!(list()?, right, "{change}");
         }
-        // And for another state than was there.
+        // And for a state other than the one in the kernel.
         let next = wide(&[1200, 2, 5]);
         let mut renderer = Nftables::new();
         lab.node.run(|| {
@@ -329,7 +330,7 @@ fn netlink_faults_never_leave_the_kernel_silently_wrong() -> Result<()> {
             let mut random = StdRng::seed_from_u64(seed);
             let switch = FaultSwitch::default();
             let mut renderer = Nftables::new().failing(NetlinkFaults::new(0.02, seed, switch.clone()));
-            // What the kernel has, if that is known.
+            // The last known state of the kernel, if there is one.
             let mut state = None;
             for step in 0..25 {
                 if step == 24 {
@@ -359,7 +360,7 @@ fn netlink_faults_never_leave_the_kernel_silently_wrong() -> Result<()> {
     })
 }
 
-/// Some `services`, all different, with up to `backends` backends each: both families, three protocols, node ports,
+/// Generates `services` different services with up to `backends` backends each: both families, three protocols, node ports,
 /// policies, weights, services without backends.
 fn snapshot(services: u16, backends: u16) -> Snapshot {
     let services = (1..=services).map(|number| service(number, backends));
@@ -378,7 +379,7 @@ fn snapshot(services: u16, backends: u16) -> Snapshot {
     }
 }
 
-/// A service for each of `backends`, with so many of them.
+/// A service for each element of `backends`, with that many backends.
 fn wide(backends: &[u16]) -> Snapshot {
     let service = |(number, backends): (u8, &u16)| {
         let backend = |backend: u16| {
@@ -408,9 +409,9 @@ fn service(number: u16, backends: u16) -> ContivService {
     let protocol = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp][usize::from(number % 3)];
     let mut external_ips = Addresses::from([IpAddr::from([203, 0, high, low]), v6(0x2001, number)]);
     let mut cluster_ips = Addresses::from([IpAddr::from([10, 96, high, low]), v6(0xfd00, number)]);
-    // nft 1.0.6 cannot load what remembers IPv6 clients; that has a test of its own.
+    // nft 1.0.6 cannot load sets that store IPv6 clients, which another test covers.
     let sticky = number == 3;
-    // A thousand elements for each address: few addresses, so that nft's batch fits the small send buffer.
+    // A thousand elements for each address, so few addresses are used to fit nft's batch into the small send buffer.
     let by_client = number == 4;
     if sticky || by_client {
         cluster_ips = cluster_ips.iter().copied().filter(IpAddr::is_ipv4).collect();
@@ -436,7 +437,7 @@ fn service(number: u16, backends: u16) -> ContivService {
             protocol,
             name: "main".into(),
             node_port: (number <= 2000 && !by_client).then_some(30_000 + number),
-            // Every third service has fewer, so that several numbers of slots are in use.
+            // Every third service has fewer backends, so that several numbers of slots are used.
             backends: (0..backends.saturating_sub(number % 3))
                 .flat_map(|backend| both_families(number, backend))
                 .collect(),
@@ -475,7 +476,7 @@ fn unexpected(error: impl ToString) -> LabError {
     LabError::Unexpected(error.to_string())
 }
 
-/// The kernel lists elements of a hash in no order of ours, so lines are compared as sets of lines.
+/// The kernel lists elements of a hash in its own order, so lines are compared as sets.
 fn assert_same_listing(ours: &Namespace, theirs: &Namespace) -> Result<()> {
     let ours = ours.exec(&["nft", "list", "ruleset"])?;
     let theirs = theirs.exec(&["nft", "list", "ruleset"])?;
@@ -489,7 +490,7 @@ fn assert_same_listing(ours: &Namespace, theirs: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// The lines in order, without what only depends on the place of an element in its list.
+/// The sorted lines, without parts that depend on the position of an element.
 fn sorted(listing: &str) -> Vec<String> {
     let line = |line: &str| {
         line.trim().trim_start_matches("elements = { ").trim_end_matches([',', '}', ' ']).to_owned()
@@ -507,7 +508,7 @@ fn count_a_connection_by_hand(namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// What the verifier reads: without `nft`, and by other code than that which programs.
+/// The elements that the verifier reads: without `nft`, and by other code than the writer's.
 fn verifier_elements(namespace: &Namespace) -> Result<Elements> {
     let read = namespace.run(|| TableVerifier::new().elements().map_err(unexpected))?;
     let mut elements = Elements::new();
@@ -525,7 +526,7 @@ fn desired_elements(snapshot: &Snapshot) -> Elements {
     let mut elements = Elements::new();
     for (set, texts) in sets {
         for text in texts.as_array().into_iter().flatten().filter_map(serde_json::Value::as_str) {
-            // nft has names of interfaces in quotes, the crate has not.
+            // nft quotes names of interfaces, the crate does not.
             count(&mut elements, set, text.replace('"', ""));
         }
     }

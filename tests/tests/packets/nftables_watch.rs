@@ -1,4 +1,4 @@
-//! What the watch of the nftables renderer hears, without an agent.
+//! The events of the nftables renderer's watch, without an agent.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,10 @@ use contiv_model::{Backend, ContivService, Protocol, ServiceId, ServicePort, Sna
 use contiv_renderer::{Renderer, Watch, nftables::Nftables};
 use contiv_tests::lab::{LabError, Namespace, Result, isolated};
 
-/// Much more than is needed, so that a busy machine fails no test.
+/// The time limit for expected events. Generous, so that a busy machine fails no test.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// So many services that programming them is a large transaction.
+/// Enough services for a large transaction.
 fn many() -> Snapshot {
     let service = |number: u16| {
         let [high, low] = number.to_be_bytes();
@@ -46,7 +46,7 @@ fn failed(error: impl Display) -> LabError {
     LabError::Unexpected(error.to_string())
 }
 
-/// Runs `work` with a renderer whose watch is running, and with what the watch hears. The watch must end with the renderer.
+/// Runs `work` with a renderer whose watch is running, and with the events of the watch. The watch must end with the renderer.
 fn watching(
     node: &Namespace,
     work: impl FnOnce(&mut Nftables, &mpsc::Receiver<String>) -> Result<()> + Send,
@@ -101,7 +101,7 @@ fn foreign_change_during_a_large_transaction_is_not_missed() -> Result<()> {
                 let start = Instant::now();
                 for snapshot in [many(), Snapshot::default()].iter().cycle() {
                     renderer.resync(snapshot).map_err(failed)?;
-                    // No panic: the neighbour would go on for ever.
+                    // Not a panic, which would let the other thread run for ever.
                     match heard.recv_timeout(Duration::from_millis(1)) {
                         Ok(what) if what.contains("while a large transaction was committed") => break,
                         Err(RecvTimeoutError::Timeout) if start.elapsed() < EVENT_TIMEOUT => {}

@@ -1,4 +1,4 @@
-//! A service that nobody serves says so at once.
+//! A service without backends rejects connections immediately.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use contiv_tests::{
     lab::{Family, Lab, LabError, Protocol, Result, isolated},
 };
 
-/// What a person would not notice. A client that gets no answer at all waits for minutes.
+/// A time that a user would not notice. A client without an answer waits for minutes.
 const REJECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[test]

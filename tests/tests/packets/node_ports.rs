@@ -1,4 +1,4 @@
-//! On which of this node's addresses node ports answer, while addresses come and go; and on loopback.
+//! The addresses of this node at which node ports answer, while addresses are added and removed; and on loopback.
 
 use std::{
     collections::BTreeSet,
@@ -12,13 +12,13 @@ use contiv_tests::{
     lab::{Family, Lab, LabError, Outcome, Protocol, Responder, Result, isolated, wait_until},
 };
 
-/// When nothing has come back after this, nothing will. Answers take a few milliseconds.
+/// The time after which no answer will come. Answers take a few milliseconds.
 const NO_ANSWER: Duration = Duration::from_secs(1);
-/// For a change to be followed. Much more than is needed.
+/// The time limit for a change to be applied. Generous.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Addresses that come to an interface of the node; the client has a route to them.
+/// Addresses that are added to an interface of the node; the client has a route to them.
 const ADDED: [&str; 2] = ["203.0.113.9", "2001:db8:9::9"];
-/// Lets loopback addresses leave the node, and come in.
+/// The setting that lets loopback addresses leave and enter the node.
 const SWITCH: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -27,7 +27,7 @@ fn start<'lab>(lab: &'lab Lab, state: &Manifests, flags: &[&str]) -> Result<Agen
     Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(state.url()) })
 }
 
-/// Puts an address on the node or takes it away, with no word to the agent.
+/// Adds an address to the node or removes it, without telling the agent.
 fn change(lab: &Lab, verb: &str, address: &str) -> Result<()> {
     let nodad: &[&str] = if verb == "add" && address.contains(':') { &["nodad"] } else { &[] };
     let width = if address.contains(':') { 128 } else { 32 };
@@ -44,7 +44,7 @@ fn bind(address: SocketAddr) -> Result<UdpSocket> {
     bind().map_err(|error: std::io::Error| LabError::system(format!("bind to {address}"), error))
 }
 
-/// By how many of the protocols the client outside gets an answer from a backend.
+/// The number of protocols by which the external client gets an answer from a backend.
 fn answers(lab: &Lab, address: &str, port: u16) -> Result<usize> {
     let address: IpAddr = address.parse().map_err(|_| LabError::Unexpected(address.to_owned()))?;
     let mut count = 0;
@@ -104,14 +104,14 @@ fn node_ports_answer_only_on_addresses_that_are_configured() -> Result<()> {
         ADDED.iter().try_for_each(|address| change(lab, "add", address))?;
         let primary = Family::BOTH.map(|family| lab.node.host.address(family).to_string());
         let [primary4, primary6] = [primary[0].as_str(), primary[1].as_str()];
-        // They are the node's own too, as those that the internet reaches it by.
+        // They are the node's own addresses too, as its external ones.
         state.write("node-node.yaml", &node_with_external_ips(lab))?;
         let cases: [(&str, &[&str]); 5] = [
             ("primary", &[primary4, primary6]),
             ("all", &[primary4, primary6, ADDED[0], ADDED[1]]),
             ("203.0.113.0/24,2001:db8:9::/48", &ADDED),
             ("primary,203.0.113.0/24", &[primary4, primary6, ADDED[0]]),
-            // Of the other family nothing is said: all of its addresses.
+            // The other family is not restricted: all of its addresses.
             ("203.0.113.0/24", &[ADDED[0], primary6, ADDED[1]]),
         ];
         for (addresses, expected) in cases {
@@ -201,7 +201,7 @@ fn node_ports_answer_on_loopback_where_that_is_configured() -> Result<()> {
             for port in ports {
                 for protocol in Protocol::ALL {
                     let mut seen = BTreeSet::new();
-                    // So many that both backends are met, but for one run in a million.
+                    // Enough requests to reach both backends, except once in a million runs.
                     for _ in 0..20 {
                         match lab.node.ask_within(protocol, (LOOPBACK, port).into(), NO_ANSWER)? {
                             Outcome::Answered { answer, .. } => seen.insert(answer.by),
@@ -230,7 +230,7 @@ fn loopback_is_unreachable_from_outside_with_node_ports_on_it() -> Result<()> {
         let before = lab.node.exec(&["cat", SWITCH])?;
         let secret = lab.node.run(|| bind((LOOPBACK, 0).into()))?;
         let port = secret.local_addr().map_err(|error| LabError::system("read its address", error))?.port();
-        // The client takes 127.0.0.1 for an address behind the node, as an attacker would.
+        // The client routes 127.0.0.1 to the node, as an attacker would.
         lab.client.exec(&["sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet"])?;
         lab.client.exec(&["ip", "route", "del", "local", "127.0.0.0/8", "table", "local"])?;
         lab.client.exec(&["ip", "route", "flush", "table", "local", "match", "127.0.0.1/32"])?;
@@ -245,7 +245,7 @@ fn loopback_is_unreachable_from_outside_with_node_ports_on_it() -> Result<()> {
         let agent = start(lab, &state, &["--node-ports-on-loopback", "--own-table=false"])?;
         assert_eq!(lab.node.exec(&["cat", SWITCH])?.trim(), "1", "without it node ports cannot answer there");
         assert!(!gets_in()?, "the guard holds");
-        // The attack works where nobody guards, and no agent is there to mend that.
+        // The attack works without the guard, and no agent is running to restore it.
         agent.stop()?;
         lab.node.exec(&["nft", "flush", "set", "inet", "contiv", "loopback4"])?;
         assert!(gets_in()?, "the test would see a way in");
@@ -271,7 +271,7 @@ fn foreign_route_localnet_switch_stays_on() -> Result<()> {
         lab.node.exec(&["sh", "-c", &format!("echo 1 > {SWITCH}")])?;
         start(lab, &state, &[])?.stop()?;
         assert_eq!(lab.node.exec(&["cat", SWITCH])?.trim(), "1");
-        // What was turned on here is turned off again.
+        // The setting that was turned on is turned off again.
         start(lab, &state, &["--node-ports-on-loopback"])?.stop()?;
         start(lab, &state, &[])?.stop()?;
         assert_eq!(lab.node.exec(&["cat", SWITCH])?.trim(), "0");

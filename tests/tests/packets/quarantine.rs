@@ -1,4 +1,4 @@
-//! What cannot be decoded is reported and never taken for a deletion.
+//! Objects that cannot be decoded are reported and never treated as deleted.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn the_last_good_state_stays(
     break_it()?;
     wait_until("the agent reports it", Duration::from_secs(10), is_reported)?;
     assert_eq!(ask(web)?.by, "pod1", "the last good state stays applied");
-    // The others go on.
+    // Other services are still updated.
     let other = Service::new("other", 81, &[lab.pod3.host]);
     state.put(&other)?;
     agent.wait_until_applied(&other)?;

@@ -1,4 +1,4 @@
-//! A service that the kernel refuses is found by name and left out, and everything else goes in.
+//! A service that the kernel refuses is reported by name and left out; all others are applied.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use contiv_tests::{
     lab::{Family, Lab, LabError, Protocol as LabProtocol, Responder, Result, isolated, wait_until},
 };
 
-/// Leaves room for so many ranges of clients in the whole table: the kernel refuses one more.
+/// Limits the table to this many source ranges in all; the kernel refuses one more.
 fn make_a_small_table(lab: &Lab, room: u8) -> Result<()> {
     let text = dry_run::nft(&Snapshot::default());
     let start = text.find("set source-ranges4 {").unwrap_or_else(|| panic!("no such set in\n{text}"));
@@ -70,7 +70,7 @@ fn service_the_kernel_refuses_is_left_out_and_retried_on_change() -> Result<()> 
         let (refused, taken) = if left_out == "default/s1" { (1, 2) } else { (2, 1) };
         assert_eq!((has(refused)?, has(taken)?, has(199)?), (false, true, true));
 
-        // It needs no room any more.
+        // It needs no element any more.
         let mut next = full.clone();
         let good = Arc::new(service(refused, &[]));
         next.services.insert(good.id.clone(), Arc::clone(&good));
@@ -80,7 +80,7 @@ fn service_the_kernel_refuses_is_left_out_and_retried_on_change() -> Result<()> 
         let report = update(&mut renderer, &full, &next)?;
         assert_eq!((rejected(&report), has(refused)?), (vec![], true));
 
-        // And now it does again: an update is refused, the others in it are not.
+        // Now it does again: it is refused in an update, the others in the update are not.
         let mut bad = next.clone();
         bad.services.insert(good.id.clone(), full.services[&good.id].clone());
         let new = Arc::new(service(200, &[]));
@@ -89,7 +89,7 @@ fn service_the_kernel_refuses_is_left_out_and_retried_on_change() -> Result<()> 
         assert_eq!(rejected(&report), [(good.id.to_string(), "last good")]);
         assert_eq!((has(refused)?, has(200)?), (true, true));
 
-        // What is refused stays so while others change, and goes when it is deleted.
+        // It stays refused while others change, until it is deleted.
         let mut others = bad.clone();
         others.services.remove(&ServiceId::new("default", "s200"));
         let report = update(&mut renderer, &bad, &others)?;

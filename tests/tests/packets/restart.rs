@@ -1,4 +1,4 @@
-//! The agent may stop, crash and come back, and etcd may vanish: connections do not notice.
+//! Connections survive restarts and crashes of the agent, and an unreachable etcd.
 
 use std::{
     collections::BTreeMap,
@@ -12,12 +12,12 @@ use contiv_tests::{
     lab::{Family, Lab, Protocol, Responder, Result, isolated, wait_until},
 };
 
-/// How often the agent is killed and started, and stopped and started.
+/// The number of kills and starts, and of stops and starts.
 const RESTARTS: usize = 10;
-/// For what must happen. Much more than is needed.
+/// The time limit for expected events. Generous.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The dataplane as text, without counters, and without the owner of the table, which comes and goes.
+/// The dataplane as text, without counters and without the table's owner, which changes.
 fn ruleset(lab: &Lab) -> Result<String> {
     let text = lab.node.exec(&["nft", "--stateless", "list", "ruleset"])?;
     let is_about_the_owner = |line: &&str| *line == "\tflags owner" || *line == "\tflags ";
@@ -25,7 +25,7 @@ fn ruleset(lab: &Lab) -> Result<String> {
     Ok(lines.join("\n").replace(" # progname contiv", ""))
 }
 
-/// How many connections the kernel has counted.
+/// The number of connections that the kernel has counted.
 fn counted(lab: &Lab) -> Result<u64> {
     let listed = lab.node.exec(&["nft", "list", "table", "inet", "contiv"])?;
     let counts = listed.split("counter packets ").skip(1);
@@ -41,11 +41,11 @@ fn agent_restart_keeps_connections_and_accepts_new_ones() -> Result<()> {
         state.put(&web)?;
         let options = AgentOptions::with_store(state.url());
         let agent = Agent::start(lab, &options)?;
-        // A UDP flow in which each side has spoken once is forgotten after 30 s without a packet, and draws anew: on a slow machine all
-        // these restarts take longer.
+        // A UDP flow with one packet from each side expires after 30 s without a packet and then selects a backend again; on a
+        // slow machine the restarts take longer.
         lab.node.exec(&["sysctl", "-w", "net.netfilter.nf_conntrack_udp_timeout=600"])?;
         let mut sessions = Vec::new();
-        // An association that stays half open is forgotten within seconds.
+        // A half-open association expires within seconds.
         let lasting = [Protocol::Tcp, Protocol::Udp];
         for (protocol, family) in lasting.into_iter().flat_map(|p| Family::BOTH.map(|f| (p, f))) {
             let mut session = lab.client.open(protocol, web.address(lab, Frontend::ExternalIp, family))?;
@@ -68,7 +68,7 @@ fn agent_restart_keeps_connections_and_accepts_new_ones() -> Result<()> {
             }
             Ok(())
         };
-        // From everywhere at once, as fast as this machine can.
+        // From all sources in parallel, as fast as possible.
         let address = |frontend, family| web.address(lab, frontend, family);
         let start = Instant::now();
         let mut answered = [0; 3];
@@ -110,7 +110,7 @@ fn restart_writes_nothing_to_a_right_table() -> Result<()> {
     })
 }
 
-/// The counters of the IPv4 frontends, by what the kernel prints of the frontend.
+/// The counters of the IPv4 frontends, by the kernel's text of the frontend.
 fn counters(lab: &Lab) -> Result<BTreeMap<String, u64>> {
     let mut counters = BTreeMap::new();
     for map in ["services4", "node-ports4"] {

@@ -1,4 +1,4 @@
-//! Many services: all come into the kernel at once, and what a change costs does not depend on how many there are.
+//! Many services: all are applied at once, and the cost of a change does not depend on their number.
 //!
 //! `cargo test --release -p contiv-tests --test packets scale -- --nocapture` prints how long it takes with an optimised build.
 
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 const SERVICES: u16 = 10_000;
 const BACKENDS: u16 = 4;
 const CHANGES: usize = 50;
-/// More than the kernel is told when one backend takes the place of another, behind three frontends, and less than of a
-/// thousandth of all services.
+/// More than the messages to replace one backend behind three frontends need, and less than those for a thousandth of all
+/// services.
 const CHANGE_BYTES: u64 = 2000;
 
 /// Service `i` and its four backends, none of which answers.
@@ -123,7 +123,7 @@ fn ten_thousand_services_heal_soon_after_damage() -> Result<()> {
     })
 }
 
-/// From the write to the first connection that the new backend answers.
+/// The time from the write to the first connection that the new backend answers.
 fn change_until_seen(lab: &Lab, etcd: &Etcd<'_>, web: &Service) -> Result<Duration> {
     let address = web.address(lab, Frontend::ClusterIp, Family::V4);
     let start = etcd.put_slice_at_once(0, web, Family::V4)?;

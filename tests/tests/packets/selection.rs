@@ -1,4 +1,4 @@
-//! Which of the ready backends traffic with policy Cluster is for: topology hints, and the preference for local ones.
+//! The backends selected for policy Cluster: topology hints, and the preference for local ones.
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
@@ -11,10 +11,10 @@ use contiv_tests::{
     lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, ranges, wait_until},
 };
 
-/// Connections after which each of four backends has answered, but for one run in 10^11.
+/// The number of connections after which each of four backends has answered, except once in 10^11 runs.
 const CONNECTIONS: usize = 100;
 
-/// A service, and who serves it on this node, which is called `node` and is in the zone `here`.
+/// A service, and its expected backends on this node, which is called `node` and is in the zone `here`.
 struct Case {
     name: &'static str,
     /// Backend, nodes, zones.
@@ -83,7 +83,7 @@ impl Case {
     }
 }
 
-/// Who serves a pod by the cluster IP, and a client outside by the node port; in each family, by each protocol.
+/// The backends that answer a pod by the cluster IP, and an external client by the node port; in each family, by each protocol.
 fn serving(lab: &Lab, service: &Service) -> Result<Vec<(String, BTreeSet<String>)>> {
     let mut all = Vec::new();
     for (from, frontend) in [(&lab.pod2, ClusterIp), (&lab.client, NodePort)] {
@@ -97,10 +97,10 @@ fn serving(lab: &Lab, service: &Service) -> Result<Vec<(String, BTreeSet<String>
     Ok(all)
 }
 
-/// Checks that exactly these serve, on each of the ways.
+/// Checks that exactly these backends answer, by each frontend.
 fn check(lab: &Lab, service: &Service, expected: &[&str], when: &str) -> Result<()> {
     let expected: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
-    // Who gets the port of an earlier UDP client would go on with its flow, to a backend that was right then.
+    // A UDP client that reuses an earlier port would continue its flow to an earlier backend.
     lab.node.exec(&["conntrack", "--flush"])?;
     for (flow, by) in serving(lab, service)? {
         assert_eq!(by, expected, "{flow} {when}");
@@ -183,7 +183,7 @@ fn prefer_local_uses_local_backends_until_there_is_none() -> Result<()> {
     })
 }
 
-/// A load balancer with policy Local, of whose endpoints nobody says on which node they are.
+/// A load balancer with policy Local whose endpoints have no node names.
 fn without_node_names(addresses: &[IpAddr]) -> String {
     let endpoints: Vec<String> =
         addresses.iter().map(|address| format!("{{addresses: ['{address}']}}")).collect();

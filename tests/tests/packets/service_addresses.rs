@@ -1,4 +1,4 @@
-//! Every address of a service, asked from everywhere: who answers, and which source address it sees.
+//! Every address of a service from every source: which backend answers, and which source address it sees.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -8,7 +8,7 @@ use contiv_tests::{
     lab::{Family, Lab, LabError, Namespace, Protocol, Responder, Result, ServerReply, isolated},
 };
 
-/// That one of three equal backends is missed by chance happens once in 10^10 runs.
+/// By chance one of three equal backends is missed once in 10^10 runs.
 const CONNECTIONS: usize = 60;
 
 #[test]
@@ -41,7 +41,7 @@ fn every_address_answers_from_everywhere(lab: &Lab, state: &dyn State) -> Result
         let answered: BTreeSet<&str> = answers.iter().map(|answer| answer.by.as_str()).collect();
         assert_eq!(answered, names, "{flow}");
         for ServerReply { by, seen_source } in &answers {
-            // kube-proxy's table: only a pod that asks another one by cluster IP is seen as itself.
+            // As in kube-proxy's table, only a pod that connects to another one by cluster IP keeps its source address.
             let itself =
                 frontend == Frontend::ClusterIp && from.host == lab.pod1.host && by != from.host.name;
             if itself {
@@ -68,7 +68,8 @@ fn pod_reaches_itself_through_its_own_service() -> Result<()> {
         for (from, frontend, family, protocol) in flows([&lab.pod1]) {
             let answer = from.ask(protocol, web.address(lab, frontend, family))?.answer()?;
             assert_eq!(answer.by, "pod1", "{frontend:?} {family:?} {protocol:?}");
-            // Were it the pod's own address, the pod would answer itself directly and the client would not know it.
+            // If it were the pod's own address, the pod would answer itself directly and the client would not recognise the
+            // answer.
             assert_ne!(
                 answer.seen_source.ip(),
                 from.host.address(family),
@@ -116,7 +117,7 @@ fn flows<const N: usize>(
         .flat_map(|(from, frontend, family)| Protocol::ALL.map(|protocol| (from, frontend, family, protocol)))
 }
 
-/// All addresses of a host, as the kernel has them.
+/// All addresses of a host in the kernel.
 fn addresses_of(host: &Namespace) -> Result<BTreeSet<IpAddr>> {
     let listed = host.exec(&["ip", "-oneline", "address"])?;
     let addresses =

@@ -1,4 +1,4 @@
-//! Several proxies on one node: each serves the services that ask for it by its name.
+//! Several proxies on one node: each serves the services that name it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use contiv_tests::{
     lab::{Family, Outcome, Protocol, Responder, Result, isolated},
 };
 
-/// When nothing has come back after this, nothing will.
+/// The time after which no answer will come.
 const NO_ANSWER: Duration = Duration::from_millis(500);
 
 #[test]
@@ -24,7 +24,7 @@ fn two_proxies_share_node_by_name() -> Result<()> {
         for manifest in [&ours, &theirs, &nobodys] {
             state.put_manifest(manifest)?;
         }
-        // The other proxy: one rule, which sends its service elsewhere, so that it is known by that.
+        // The other proxy is a single rule that sends its service elsewhere, which shows that it served it.
         let at = theirs.service.address(lab, Frontend::ClusterIp, Family::V4).ip();
         let to = lab.pod3.host.socket(Family::V4, TARGET_PORT);
         let rules = format!(

@@ -12,7 +12,7 @@ use contiv_tests::{
     lab::{Family, Protocol, Responder, Result, isolated},
 };
 
-/// Changed all the time.
+/// Services that change continuously.
 const CHURNING: [&str; 4] = ["c0", "c1", "c2", "c3"];
 const ROUNDS: usize = 3;
 
@@ -36,7 +36,7 @@ fn state_at_a_stop_under_load_is_saved() -> Result<()> {
                     scope.spawn(move || {
                         for host in lab.pods().iter().cycle().take_while(|_| !done.load(Ordering::Relaxed)) {
                             let churning = Service::new(name, number, &[host.host]);
-                            // Not all of them are taken in before the end.
+                            // Not all of these changes are read before the end.
                             let _ = client.put_slice_at_once(0, &churning, Family::V4);
                         }
                     });
@@ -51,7 +51,7 @@ fn state_at_a_stop_under_load_is_saved() -> Result<()> {
             })?;
             println!("stopped after {took:?}");
 
-            // As after a power failure of everything: only what was saved is left.
+            // As after a power failure: only the saved state is left.
             etcd.kill()?;
             lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"])?;
             let agent = Agent::start(lab, &options)?;

@@ -1,4 +1,4 @@
-//! `loadBalancerSourceRanges`: who may reach a load balancer's address.
+//! `loadBalancerSourceRanges`: the clients that may connect to a load balancer's address.
 
 use std::{thread, time::Duration};
 
@@ -8,11 +8,11 @@ use contiv_tests::{
     lab::{Family, Lab, Namespace, Outcome, Protocol, Responder, Result, isolated, wait_until},
 };
 
-/// When nothing has come back after this, nothing will. Answers take a few milliseconds.
+/// The time after which no answer will come. Answers take a few milliseconds.
 const NO_ANSWER: Duration = Duration::from_secs(1);
 
-/// What a service allows, and who of the pod (pod1), the node and the client outside may reach its load balancer's
-/// address.
+/// The source ranges of a service, and whether the pod (pod1), the node and the external client may connect to its load
+/// balancer's address.
 struct Case {
     service: &'static str,
     ranges: &'static [&'static str],
@@ -28,7 +28,7 @@ fn cases() -> Vec<Case> {
         case("client", &["172.31.0.100/32", "fd00:172:31::100/128"], BOTH([false, false, true])),
         case("pods", &["10.244.1.0/24", "fd00:10:244:1::/64"], BOTH([true, false, false])),
         case("network", &["172.31.0.0/24", "fd00:172:31::/64"], BOTH([false, true, true])),
-        // Ranges that touch and overlap are one; blanks around them are allowed.
+        // Adjacent and overlapping ranges are merged; spaces around them are allowed.
         case(
             "halves",
             &[" 172.31.0.0/25 ", "172.31.0.0/24", "172.31.0.128/25", "fd00:172:31::/65", "fd00:172:31::/64"],
@@ -36,7 +36,7 @@ fn cases() -> Vec<Case> {
         ),
         case("others", &["203.0.113.0/24", "2001:db8:9::/48"], BOTH([false, false, false])),
         case("zero", &["203.0.113.0/24", "0.0.0.0/0", "::/0"], BOTH([true, true, true])),
-        // A range of one family says nothing of the other.
+        // A range of one family does not restrict the other.
         case("only-v4", &["172.31.0.100/32"], [[false, false, true], [true, true, true]]),
     ]
 }
@@ -111,7 +111,7 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// Checks the allowed ones one by one, and the others side by side, because silence takes its time.
+/// Checks the allowed flows one by one, and the others in parallel, because missing answers take time.
 fn check(lab: &Lab, flows: &[Flow<'_>]) -> Result<()> {
     let (allowed, silent): (Vec<_>, Vec<_>) = flows.iter().partition(|flow| flow.allowed);
     allowed.into_iter().try_for_each(|flow| flow.check(lab))?;

@@ -1,4 +1,4 @@
-//! What it costs to read ten thousand services back, and what changes notice of it.
+//! The cost of reading ten thousand services back, and its effect on changes.
 //!
 //! `cargo test --release -p contiv-tests --test packets verify_cost -- --nocapture` prints the figures of an optimised build.
 
@@ -42,7 +42,7 @@ fn unexpected(error: impl ToString) -> LabError {
     LabError::Unexpected(error.to_string())
 }
 
-/// The median and the longest of some changes, each of one service.
+/// The median and the maximum of some changes, each of one service.
 fn changes(renderer: &mut Nftables, state: &mut Snapshot, generation: u32) -> Result<[Duration; 2]> {
     let mut durations = Vec::new();
     for i in 0..CHANGES {

@@ -1,4 +1,4 @@
-//! How connections are shared out among backends.
+//! The distribution of connections among backends.
 
 use contiv_tests::{
     agent::{Agent, AgentOptions},
@@ -8,8 +8,8 @@ use contiv_tests::{
 
 const CONNECTIONS: usize = 400;
 
-/// Checks what pod1, on this node, got of all connections; pod3, on the other node, got the rest. The bounds are those of
-/// six standard deviations: chance leaves them once in 10^8 runs.
+/// Checks the share of pod1, on this node, of all connections; pod3, on the other node, received the rest. The bounds are six
+/// standard deviations, exceeded by chance once in 10^8 runs.
 fn share_of_the_local_backend(
     flags: &[&str],
     expected: std::ops::RangeInclusive<usize>,

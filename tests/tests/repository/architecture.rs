@@ -1,4 +1,4 @@
-//! Holds the arrows between the crates, as `docs/architecture.md` draws them.
+//! Checks the dependencies between the crates as `docs/architecture.md` draws them.
 #![expect(clippy::expect_used, reason = "what is not as expected fails the test")]
 
 use std::{
@@ -34,7 +34,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
             "contiv-proto",
         ],
     ),
-    // Of the connector only the registries for tests.
+    // Only the connector's registries for tests.
     (
         "contiv-tests",
         &["contiv-renderer", "contiv-connector", "contiv-store", "contiv-model", "contiv-proto"],
@@ -53,7 +53,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ),
 ];
 
-/// Crates from outside that only some crates of ours may name. A `*` at the end stands for anything.
+/// External crates that only some of our crates may use. A `*` at the end matches any suffix.
 const RESERVED: [(&str, &[&str]); 7] = [
     ("etcd-client", &["contiv-store"]),
     ("kube", &["contiv-store"]),
@@ -65,10 +65,10 @@ const RESERVED: [(&str, &[&str]); 7] = [
     ("clap", &["contiv-agent", "contiv-benches"]),
 ];
 
-/// What each crate depends on, in any way: to run, to build, or for its tests.
+/// The dependencies of each crate of any kind: normal, build and development.
 type Dependencies = BTreeMap<String, BTreeSet<String>>;
 
-/// Every arrow that is not allowed, as a sentence.
+/// Describes every dependency that is not allowed.
 fn violations(dependencies: &Dependencies) -> Vec<String> {
     let mut found = Vec::new();
     for (krate, needed) in dependencies {
@@ -77,7 +77,7 @@ fn violations(dependencies: &Dependencies) -> Vec<String> {
             continue;
         };
         for dependency in needed {
-            // A crate may turn on its own features for its tests.
+            // A crate may enable its own features for its tests.
             let ours = dependency != krate && ARROWS.iter().any(|(name, _)| name == dependency);
             if ours && !allowed.contains(&dependency.as_str()) {
                 found.push(format!("{krate} must not depend on {dependency}"));
@@ -97,7 +97,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |start| name.starts_with(start))
 }
 
-/// What Cargo says of the workspace.
+/// The dependencies that Cargo reports for the workspace.
 fn dependencies() -> Dependencies {
     let names = |values: &Value| {
         let values = values.as_array().expect("a list");

@@ -1,4 +1,4 @@
-//! Holds the documents against the code: what they name exists.
+//! Checks that names in the documents exist in the code.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
 use std::{
@@ -93,7 +93,7 @@ fn every_promise_of_kubernetes_names_tests_that_exist() {
     assert!(check("docs/kubernetes.md") > 10);
 }
 
-/// Returns how many rows there are.
+/// Checks a document and returns the number of rows.
 fn check(document: &str) -> usize {
     let text = fs::read_to_string(root().join(document)).unwrap();
     let tests = tests();
@@ -117,7 +117,7 @@ fn check(document: &str) -> usize {
     count
 }
 
-/// What scripts/release-notes prints of a version, and whether it succeeds.
+/// The output of scripts/release-notes for a version, and whether it succeeds.
 fn release_notes(arguments: &[&str]) -> (bool, String) {
     let output = Command::new(root().join("scripts/release-notes")).args(arguments).output().unwrap();
     let text = if output.status.success() { output.stdout } else { output.stderr };

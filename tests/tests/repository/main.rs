@@ -1,4 +1,4 @@
-//! The repository held against itself: crates and modules, documents, systemd units.
+//! Checks of the repository: crates and modules, documents, systemd units.
 
 mod architecture;
 mod documents;

@@ -1,4 +1,4 @@
-//! The units, as systemd itself judges them.
+//! Checks of the systemd units by systemd's own tools.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-/// What systemd-analyze may rate a unit at most, in tenths.
+/// The highest exposure level that systemd-analyze may report for a unit, in tenths.
 const EXPOSURE: &str = "15";
 const UNITS: [&str; 2] = ["contiv-agent.service", "contiv-controller.service"];
 
@@ -26,7 +26,7 @@ fn analyze(arguments: &[&str]) -> (bool, String) {
 fn systemd_finds_nothing_wrong_with_units() {
     let folder = tempfile::tempdir().unwrap();
     for name in UNITS {
-        // The package puts the binary there; here any program will do.
+        // The package installs the binary there; here any program will do.
         let text = fs::read_to_string(unit(name)).unwrap();
         let copy = folder.path().join(name);
         fs::write(&copy, text.replace("/usr/bin/contiv", "/bin/true")).unwrap();
@@ -59,10 +59,10 @@ fn systemd_units_notify_readiness_and_watchdog_and_restart() {
         let value = |key| value(name, key).unwrap_or_default();
         assert_eq!((value("Type"), value("NotifyAccess")), ("notify".to_owned(), "main".to_owned()));
         assert_eq!((value("Restart"), value("StartLimitIntervalSec")), ("always".to_owned(), "0".to_owned()));
-        // They are asked each second.
+        // Liveness is checked each second.
         assert!(value("WatchdogSec").parse::<u32>().unwrap() >= 10, "{name}");
     }
-    // What is under way may take 10 s, and giving back the lease 3 s.
+    // Work in progress may take 10 s, and resigning the lease 3 s.
     assert!(value(UNITS[1], "TimeoutStopSec").unwrap().parse::<u32>().unwrap() > 13);
 }
 

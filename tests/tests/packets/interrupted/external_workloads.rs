@@ -1,4 +1,4 @@
-//! Workloads change all the time. Each slice says in which term it was written.
+//! Workloads that change continuously. Each slice contains the term in which it was written.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -55,7 +55,7 @@ fn name(number: usize) -> String {
     format!("app{number}")
 }
 
-/// Changes workloads at random until nobody wants any more. Returns those that are there then.
+/// Changes workloads at random until `done`. Returns the final workloads.
 fn churn(etcd: &EtcdClient<'_>, done: &AtomicBool) -> Result<BTreeMap<u8, Workload>> {
     let mut random = StdRng::seed_from_u64(7);
     let mut workloads = BTreeMap::new();
@@ -90,7 +90,7 @@ fn expected(workloads: &BTreeMap<u8, Workload>) -> Endpoints {
     expected
 }
 
-/// What the slices in etcd say. An address that is there twice is an error.
+/// The endpoints in etcd. A duplicate address is an error.
 fn endpoints(etcd: &EtcdClient<'_>) -> Result<Endpoints> {
     let values =
         etcd.etcdctl(&["get", "--prefix", &format!("{ROOT}/endpointslice/"), "--print-value-only"])?;

@@ -1,5 +1,5 @@
-//! `contiv controller` while the active instance is killed, frozen beyond its lease, and cut off, and things change all the
-//! time. In the end the store is right; nobody wrote without the lease, and nothing was written twice or taken back.
+//! `contiv controller` while the leader is killed, paused beyond its lease, and isolated, under continuous changes. At the end
+//! the store is right; nothing was written without the lease, twice, or with an older state.
 
 mod connector;
 mod external_workloads;
@@ -17,8 +17,8 @@ use contiv_tests::{
     lab::{Lab, LabError, Result},
 };
 
-/// Starts three instances, and interrupts them while `churn` changes things until it is told that it is done. Returns them,
-/// for they go on, and what that says of the end.
+/// Starts three instances and interrupts them while `churn` makes changes until it is told to stop. Returns the instances,
+/// which keep running, and the result of `churn`.
 fn interrupt_while<'lab, T: Send>(
     lab: &'lab Lab,
     etcd: &EtcdClient<'_>,
@@ -39,8 +39,8 @@ fn interrupt_while<'lab, T: Send>(
     Ok((fleet, churned))
 }
 
-/// Checks by etcd's history that only who held the lease wrote below these prefixes, and that the `number` of each value only
-/// grew. It proves something from so many terms and writes on. Returns how many there were, for people.
+/// Checks by etcd's history that only the holder of the lease wrote below these prefixes, and that the `number` of each value
+/// only grew. The check needs enough terms and writes to be meaningful. Returns a summary for people.
 fn is_written_once(
     lab: &Lab,
     etcd: &EtcdClient<'_>,

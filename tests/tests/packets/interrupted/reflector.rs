@@ -1,4 +1,4 @@
-//! Services and endpoint slices of Kubernetes change all the time, each with a number that only grows.
+//! Services and endpoint slices of Kubernetes that change continuously, each with a number that only grows.
 
 use std::{
     collections::BTreeMap,
@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 use crate::interrupted::{interrupt_while, is_written_once};
 
 const NAMES: usize = 12;
-/// Between two changes: many within a phase, and not more than the reflector and etcd can take.
+/// The pause between two changes: short enough for many within a phase, long enough for the reflector and etcd to keep up.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The label that holds the number.
 const NUMBER: &str = "number";
 
-/// What there is, each with its number: the last part of keys.
+/// The number of each object, by the last part of its key.
 type Objects = BTreeMap<String, i64>;
 
 #[test]
@@ -34,7 +34,7 @@ fn interrupted_reflector_converges_and_writes_nothing_twice() -> Result<()> {
     let test = "interrupted::reflector::interrupted_reflector_converges_and_writes_nothing_twice";
     isolated(test, |lab| {
         let etcd = Etcd::start(lab)?;
-        // Where all instances reach it.
+        // An address that all instances reach.
         let server = lab.node.run(|| {
             let listener = TcpListener::bind(lab.node.host.socket(Family::V4, 0)).map_err(failed)?;
             ApiServer::listen(listener).map_err(failed)
@@ -63,7 +63,7 @@ fn prefixes() -> [String; 2] {
     ["service", "endpointslice"].map(|keyword| format!("{ROOT}/{keyword}/"))
 }
 
-/// Changes objects at random until nobody wants any more. Returns those that are there then.
+/// Changes objects at random until `done`. Returns the final objects.
 fn churn(server: &ApiServer, done: &AtomicBool) -> Result<Objects> {
     let mut random = StdRng::seed_from_u64(11);
     let mut objects = Objects::new();
@@ -85,7 +85,7 @@ fn churn(server: &ApiServer, done: &AtomicBool) -> Result<Objects> {
             objects.insert(path, number);
         }
         if random.random_range(0..50) == 0 {
-            // Whoever was away has to list again.
+            // Watchers that were disconnected must list again.
             server.expire();
         }
         thread::sleep(PAUSE);
@@ -108,7 +108,7 @@ fn slice(name: &str, number: i64) -> Value {
         "addressType": "IPv4", "endpoints": [], "ports": [] })
 }
 
-/// That of a stored value.
+/// The number in a stored value.
 fn number(value: &str) -> Option<i64> {
     let value: Value = serde_json::from_str(value).ok()?;
     value["labels"][NUMBER].as_str()?.parse().ok()

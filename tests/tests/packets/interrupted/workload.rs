@@ -1,4 +1,4 @@
-//! External workloads and their services in etcd, as `contiv apply` would put them there.
+//! External workloads and their services in etcd, as `contiv apply` would write them.
 
 use contiv_tests::{
     cluster::{EtcdClient, NAMESPACE, ROOT, TARGET_PORT},
@@ -42,7 +42,7 @@ pub(crate) fn service_key(name: &str) -> String {
     format!("{ROOT}/service/{name}/namespace/{NAMESPACE}")
 }
 
-/// A service of the workloads of one app.
+/// A service that selects the workloads of one app.
 pub(crate) fn service(name: &str, app: &str, cluster_ips: &[&str]) -> Value {
     json!({
         "name": name,

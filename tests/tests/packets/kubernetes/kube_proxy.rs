@@ -1,5 +1,5 @@
-//! The rules that kube-proxy 1.35 writes for a service in its mode nftables, as text for `nft -f`: after its source
-//! (`pkg/proxy/nftables/proxier.go`), with `clusterCIDR` as the way to tell pods.
+//! The rules that kube-proxy 1.35 writes for a service in its mode nftables, as text for `nft -f`, following its source
+//! (`pkg/proxy/nftables/proxier.go`), with pods detected by `clusterCIDR`.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use contiv_tests::{
     lab::{Family, Lab, Result, ranges},
 };
 
-/// What does not depend on services. `IP`, `ADDRESS` and `LOOPBACK` stand for what differs between the families.
+/// The part that does not depend on services. `IP`, `ADDRESS` and `LOOPBACK` are placeholders for each family.
 const BASE: &str = "\
 table IP kube-proxy {
     set cluster-ips { type ADDRESS; }
@@ -83,7 +83,7 @@ fn rules_of(lab: &Lab, service: &Service, family: Family) -> String {
     };
     let mut text = BASE.replace("IP", ip).replace("ADDRESS", address_type);
     let mut line = |content: std::fmt::Arguments<'_>| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{content}");
     };
     let name = service.name;

@@ -1,5 +1,5 @@
-//! The manifests of `examples/kubernetes` are what the API server takes, allow what is needed and no more, and hold
-//! configurations that contiv takes.
+//! The manifests of `examples/kubernetes` are accepted by the API server, allow only what is needed, and contain valid
+//! configurations of contiv.
 #![expect(clippy::expect_used, reason = "what is not as expected fails the test")]
 
 use std::{
@@ -25,7 +25,7 @@ fn of_kind<'a>(manifests: &'a [Value], kind: &str) -> &'a Value {
     manifests.iter().find(|manifest| manifest["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"))
 }
 
-/// Group, resource and verb of everything that a role allows.
+/// The group, resource and verb of every permission of a role.
 fn rights(role: &Value) -> BTreeSet<String> {
     let texts = |value: &Value| -> Vec<String> {
         let list = value.as_array().expect("a list");

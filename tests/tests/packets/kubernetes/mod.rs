@@ -1,4 +1,4 @@
-//! From a Kubernetes API server to packets, by both ways in; and the manifests of `examples/kubernetes`.
+//! From a Kubernetes API server to packets, directly and by the reflector; and the manifests of `examples/kubernetes`.
 
 mod cluster;
 mod kube_proxy;

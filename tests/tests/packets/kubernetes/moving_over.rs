@@ -1,4 +1,4 @@
-//! From kube-proxy to contiv on a running node, and back, while connections are opened all the time.
+//! Migration from kube-proxy to contiv on a running node, and back, under continuous connections.
 
 use std::{thread, time::Duration};
 
@@ -10,16 +10,16 @@ use contiv_tests::{
 
 use crate::kubernetes::{cluster::Kubernetes, kube_proxy};
 
-/// How long each stage lasts, so that many connections are opened in it.
+/// The length of each stage, enough for many connections.
 const STAGE: Duration = Duration::from_millis(700);
 
-/// A connection that stays open, and who answered first.
+/// An open connection, and the server of its first answer.
 struct OpenConnection {
     session: Session,
     by: String,
 }
 
-/// Opens connections that stay open, from outside, from a pod and from the node.
+/// Opens long-lived connections from outside, from a pod and from the node.
 fn open(lab: &Lab, service: &Service) -> Result<Vec<OpenConnection>> {
     let mut open = Vec::new();
     for family in Family::BOTH {
@@ -37,7 +37,7 @@ fn open(lab: &Lab, service: &Service) -> Result<Vec<OpenConnection>> {
     Ok(open)
 }
 
-/// Each is where it was, and works.
+/// Checks that each connection still works with the same server.
 fn check(open: &mut [OpenConnection], stage: &str) -> Result<()> {
     for OpenConnection { session, by } in open {
         assert_eq!(session.ask()?.by, *by, "an open connection stays with its backend: {stage}");
@@ -45,7 +45,7 @@ fn check(open: &mut [OpenConnection], stage: &str) -> Result<()> {
     Ok(())
 }
 
-/// The tables of both proxies that there are.
+/// The tables of both proxies.
 fn tables(lab: &Lab) -> Result<Vec<String>> {
     let listed = lab.node.exec(&["nft", "list", "tables"])?;
     let mut tables: Vec<String> = listed.lines().map(str::to_owned).collect();

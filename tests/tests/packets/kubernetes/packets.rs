@@ -1,4 +1,4 @@
-//! What Kubernetes says, and who answers.
+//! The objects in Kubernetes, and the servers that answer.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use contiv_tests::{
 
 use crate::kubernetes::cluster::{Kubernetes, start_reflector};
 
-/// For what must happen. Much more than is needed.
+/// The time limit for expected events. Generous.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Who answers a client outside, at each address of a service and by each family.
+/// The servers that answer an external client, at each address of a service and by each family.
 fn answers(lab: &Lab, service: &Service) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for family in Family::BOTH {
@@ -28,7 +28,7 @@ fn answers(lab: &Lab, service: &Service) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// Everything that can happen while an agent and an API server run. `agent` follows it, in whatever way.
+/// All events that can happen while an agent and an API server run. `agent` reads the API server directly or by the reflector.
 fn follow(lab: &Lab, kubernetes: &Kubernetes<'_>, agent: &Agent<'_>) -> Result<()> {
     let [web, gone] = [("web", 80), ("gone", 81)].map(|(name, n)| Service::new(name, n, &[lab.pod1.host]));
     for service in [&web, &gone] {
@@ -93,7 +93,7 @@ fn reflector_brings_kubernetes_through_etcd_to_the_agent() -> Result<()> {
         let _controller = start_reflector(lab, &kubernetes, &etcd.url())?;
         let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
         follow(lab, &kubernetes, &agent)?;
-        // What somebody takes away is put back, and what is somebody else's stays.
+        // Removed elements are restored, and tables of others stay.
         let web = Service::new("web", 80, &[lab.pod4.host]);
         etcd.delete(&web)?;
         let theirs = r#"{"name":"theirs","labels":{"contiv.io/managed-by":"me"}}"#;

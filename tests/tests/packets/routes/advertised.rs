@@ -1,4 +1,4 @@
-//! The table from which routing daemons learn what this node is to attract.
+//! The routing table that tells routing daemons which addresses to advertise.
 
 use contiv_tests::{
     cluster::{Manifests, Service, ServiceManifest, State},

@@ -1,4 +1,4 @@
-//! With a real BIRD: two nodes export what the renderer keeps for it, and a router learns it over BGP.
+//! With a real BIRD: two nodes export the renderer's routes, and a router learns them over BGP.
 //!
 //! ```text
 //!   pod1 ── node ───┐
@@ -94,7 +94,7 @@ fn start_bird(namespace: &Namespace, config: &str) -> Result<Process> {
     Process::start(namespace, &name, &mut command)
 }
 
-/// Waits until the router sends what is for the service's load balancer to exactly these nodes, in both families.
+/// Waits until the router sends packets for the service's load balancer to exactly these nodes, in both families.
 #[expect(clippy::print_stdout, reason = "how long the network takes is part of the result")]
 fn wait_for_way(lab: &Lab, service: &Service, nodes: &[&Host]) -> Result<()> {
     let leads_there = |family| {
@@ -124,7 +124,7 @@ fn web(backends: &[&'static Host]) -> ServiceManifest {
 fn router_learns_a_service_and_balances_over_its_nodes() -> Result<()> {
     isolated("routes::bird::router_learns_a_service_and_balances_over_its_nodes", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-        // By ports too, so that the connections of one client are balanced.
+        // Hash by ports too, so that the connections of one client are balanced.
         for family in ["ipv4", "ipv6"] {
             lab.client.exec(&["sysctl", "-w", &format!("net.{family}.fib_multipath_hash_policy=1")])?;
         }

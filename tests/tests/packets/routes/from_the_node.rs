@@ -1,4 +1,4 @@
-//! The node's own connections to services, where it has no route to them.
+//! Connections of the node to services to which it has no route.
 
 use contiv_tests::{
     cluster::{Frontend, Manifests, Service, State, TARGET_PORT},
@@ -59,7 +59,7 @@ fn connections_come_from_address_that_node_is_known_by() -> Result<()> {
     isolated("routes::from_the_node::connections_come_from_address_that_node_is_known_by", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         without_default_routes(lab)?;
-        // Without it the kernel could well choose this one.
+        // Without the preferred source address the kernel could choose this one.
         lab.node.exec(&["ip", "addr", "add", "10.0.0.1/24", "dev", "eth0"])?;
         let state = Manifests::new(lab)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);
@@ -111,7 +111,7 @@ fn link_that_goes_and_comes_back_has_its_routes_again() -> Result<()> {
         let _agent = start(lab, &state, &[])?;
         assert!(all_answer(lab, &web));
         let before = routes(&lab.node, FROM_NODE)?;
-        // Else the kernel forgets the IPv6 address with the link.
+        // Otherwise the kernel removes the IPv6 address with the link.
         lab.node.exec(&["sysctl", "-w", "net.ipv6.conf.eth0.keep_addr_on_down=1"])?;
         lab.node.exec(&["ip", "link", "set", "eth0", "down"])?;
         wait_until("the routes are gone", EVENT_TIMEOUT, || {

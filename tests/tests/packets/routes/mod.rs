@@ -1,4 +1,4 @@
-//! The renderer `route`: what it puts into the kernel's routing tables, and what becomes of packets by that.
+//! The renderer `route`: its routes in the kernel, and their effect on packets.
 
 mod advertised;
 mod bird;
@@ -14,7 +14,7 @@ use contiv_tests::{
     lab::{Lab, Namespace, Result, wait_until},
 };
 
-/// Much more than is needed, so that a busy machine fails no test.
+/// The time limit for expected events. Generous, so that a busy machine fails no test.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 /// The table for routing daemons.
 const ADVERTISED: &str = "67";
@@ -35,7 +35,7 @@ fn start<'lab>(lab: &'lab Lab, state: &Manifests, flags: &[&str]) -> Result<Agen
 fn routes(namespace: &Namespace, table: &str) -> Result<BTreeSet<String>> {
     let mut routes = BTreeSet::new();
     for family in ["-4", "-6"] {
-        // The whole, since a table without routes does not exist, which is an error.
+        // Lists all tables, since listing a table without routes is an error.
         let listed = namespace.exec(&["ip", "-o", family, "route", "show", "table", "all"])?;
         let of_table = |line: &&str| line.contains(&format!(" table {table} "));
         routes.extend(listed.lines().filter(of_table).map(|line| line.trim().to_owned()));

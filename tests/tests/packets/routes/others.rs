@@ -1,4 +1,4 @@
-//! Routes of others, and what others do to ours.
+//! Routes of other programs, and their changes of our routes.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{ADVERTISED, EVENT_TIMEOUT, FROM_NODE, addresses, routes, start};
 
-/// The external address of service 80 in the documents' network.
+/// The external address of service 80 in the network for documentation.
 fn external() -> String {
     contiv_tests::lab::ranges::EXTERNAL_IPS.address(contiv_tests::lab::Family::V4, 80).to_string()
 }
@@ -50,7 +50,7 @@ fn foreign_route_stays_reported_and_ours_comes_when_it_goes() -> Result<()> {
         assert!(listed.len() == 4 && listed.is_superset(&theirs), "{listed:?}");
         let report = rejected(&agent)?.to_string();
         assert!(report.contains(&external()) && report.contains("route-advertise-table"), "{report}");
-        // Neither does the end of the service harm it.
+        // The deletion of the service does not harm it either.
         state.delete(&Service::new("web", 80, &[]))?;
         wait_until("ours are gone", EVENT_TIMEOUT, || {
             routes(&lab.node, ADVERTISED).is_ok_and(|left| left == theirs)
@@ -83,7 +83,7 @@ fn foreign_deletion_is_undone_at_once() -> Result<()> {
             let what = format!("`{}` is undone", damage.join(" "));
             wait_until(&what, EVENT_TIMEOUT, || everything(lab).is_ok_and(|now| now == before))?;
         }
-        // What is put there in our name goes.
+        // A foreign route with our protocol is removed.
         lab.node.exec(&[
             "ip",
             "route",
@@ -133,7 +133,7 @@ fn foreign_routes_survive_cleanup_and_own_ones_do_not() -> Result<()> {
         assert_eq!(everything(lab)?.0, with_ours, "SIGTERM leaves the routes in place");
         lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup", "--renderers=route"])?;
         assert_eq!(everything(lab)?, before);
-        // Nothing to do is no error.
+        // Nothing to do is not an error.
         let said = lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup", "--renderers=route"])?;
         assert!(said.contains("nothing to remove"), "{said}");
         Ok(())

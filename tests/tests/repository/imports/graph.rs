@@ -1,4 +1,4 @@
-//! The arrows between the files of a target, and the circles among its modules.
+//! The dependencies between the files of a target, and the cycles among its modules.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,18 +13,18 @@ use super::{
     resolve::{defining_modules, globbed_modules, macro_module},
 };
 
-/// The arrows between the files of a target: which file uses which, and where it first says so.
+/// The dependencies between the files of a target: which file uses which, and the first use.
 #[derive(Debug)]
 pub(super) struct Arrows<'a> {
     modules: &'a [Module],
     arrows: BTreeMap<(&'a Path, &'a Path), String>,
 }
 
-/// Modules beside each other that all need each other; each stands for its file and all files below it. The module that they
-/// are in may be one of them: then it stands for its file alone.
+/// Sibling modules that all depend on each other; each stands for its file and all files below it. Their parent module may be
+/// one of them, and then stands for its own file alone.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Circle {
-    /// The file of the module that they are in.
+    /// The file of the parent module.
     pub(super) inside: PathBuf,
     pub(super) modules: BTreeSet<PathBuf>,
     arrows: Vec<String>,
@@ -38,7 +38,7 @@ impl fmt::Display for Circle {
 }
 
 impl<'a> Arrows<'a> {
-    /// All arrows of a target.
+    /// All dependencies of a target.
     pub(super) fn of(modules: &'a [Module]) -> Self {
         let mut all = Self { modules, arrows: BTreeMap::new() };
         for (index, module) in modules.iter().enumerate() {
@@ -59,7 +59,8 @@ impl<'a> Arrows<'a> {
         all
     }
 
-    /// One file adds methods to a type of another: where the latter calls them it needs the former, though it names it nowhere.
+    /// Adds the dependencies on files that add methods to a type of another file: a caller of the method depends on the former
+    /// without naming it.
     fn add_calls(&mut self, added_in: usize, extension: &Extension) {
         for of in defining_modules(self.modules, added_in, &extension.of) {
             for module in self.modules.iter().filter(|module| module.file == self.modules[of].file) {
@@ -84,13 +85,13 @@ impl<'a> Arrows<'a> {
         }
     }
 
-    /// Each arrow: from which file, to which, and as a sentence.
+    /// Each dependency: the user, the used file, and a sentence.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Path, &Path, &str)> {
         self.arrows.iter().map(|((from, to), arrow)| (*from, *to, arrow.as_str()))
     }
 
-    /// Modules that need each other. A circle of files is one of modules somewhere: inside the innermost module that holds all of
-    /// them.
+    /// Modules that depend on each other. A cycle of files is a cycle of modules inside the innermost module that contains all
+    /// of them.
     pub(super) fn circles(&self) -> Vec<Circle> {
         let mut inside = BTreeMap::<&Path, BTreeMap<(&Path, &Path), Vec<&str>>>::new();
         for (from, to, arrow) in self.iter() {

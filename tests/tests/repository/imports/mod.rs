@@ -1,7 +1,7 @@
-//! Holds the arrows between modules: none go round in a circle.
+//! Checks that there are no dependency cycles between modules.
 //!
-//! An arrow goes from the file that names an item to the one that defines it, through all re-exports, and from a type to the file
-//! that adds the methods it calls. Unit tests are left out.
+//! A dependency leads from a file that names an item to the file that defines it, through all re-exports, and from a type to
+//! the file that adds the methods it calls. Unit tests are left out.
 #![expect(clippy::expect_used, reason = "what is not as expected fails the test")]
 
 mod graph;
@@ -21,7 +21,7 @@ use self::{
 };
 use crate::workspace;
 
-/// Modules inside which others still need each other. No new ones: what is mended is taken out.
+/// Modules that still contain cycles. No new ones may be added, and repaired ones are removed.
 const KNOWN: &[&str] = &[
     "proto/src/lib.rs",
     "model/src/lib.rs",

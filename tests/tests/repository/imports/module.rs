@@ -1,4 +1,4 @@
-//! Reads the modules of a compilation target: what each defines, what it imports, and which paths it names.
+//! Parses the modules of a compilation target: their definitions, imports, and the paths that they name.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,14 +12,14 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// A path as it is written, with the line it is on.
+/// A path as written, with its line.
 #[derive(Debug, Clone)]
 pub(super) struct Mention {
     pub(super) path: Vec<String>,
     pub(super) line: usize,
 }
 
-/// Methods that are added to a type by its path: an `impl` block without a trait.
+/// Methods that are added to a type of another module: an `impl` block without a trait.
 #[derive(Debug)]
 pub(super) struct Extension {
     pub(super) of: Vec<String>,
@@ -33,24 +33,24 @@ pub(super) struct Module {
     pub(super) file: PathBuf,
     pub(super) parent: Option<usize>,
     pub(super) children: BTreeMap<String, usize>,
-    /// The names it defines, modules apart.
+    /// The names it defines, except modules.
     pub(super) items: BTreeSet<String>,
-    /// `macro_rules!`, which are seen in the modules below too.
+    /// `macro_rules!`, which are also visible in child modules.
     pub(super) macros: BTreeSet<String>,
-    /// Names it imports, and what each stands for.
+    /// The imported names and their paths.
     pub(super) imports: Vec<(String, Vec<String>)>,
     pub(super) globs: Vec<Vec<String>>,
     pub(super) mentions: Vec<Mention>,
     /// Macros that are called by a name alone.
     pub(super) macro_calls: Vec<Mention>,
     pub(super) extensions: Vec<Extension>,
-    /// Names of methods that are called.
+    /// Names of called methods.
     pub(super) method_calls: Vec<Mention>,
 }
 
-/// The modules of the target with this root, the root first. What is compiled for unit tests only is left out.
+/// The modules of the target with this root, the root first. Code that is compiled for unit tests only is left out.
 ///
-/// `read` gives the text of a file, if there is one.
+/// `read` returns the text of a file, if it exists.
 pub(super) fn modules(root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Vec<Module> {
     let mut reader = Reader { read, modules: Vec::new(), current: 0, folder: PathBuf::new(), blocks: 0 };
     let folder = root.parent().unwrap_or(Path::new("")).to_owned();
@@ -61,11 +61,11 @@ pub(super) fn modules(root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Ve
 struct Reader<'a> {
     read: &'a dyn Fn(&Path) -> Option<String>,
     modules: Vec<Module>,
-    /// The module that is being read.
+    /// The module that is being parsed.
     current: usize,
-    /// Where the files of its children are.
+    /// The folder of the files of its children.
     folder: PathBuf,
-    /// How many blocks of code are open: what is defined in one is no item of the module.
+    /// How many blocks of code are open: items in a block are not items of the module.
     blocks: usize,
 }
 
@@ -112,7 +112,7 @@ impl Reader<'_> {
         self.modules[parent].children.insert(name, child);
     }
 
-    /// The file of a child, and where the files of its own children are.
+    /// The file of a child module, and the folder of the child's own children.
     fn child_file(&self, item: &ItemMod, name: &str) -> (PathBuf, PathBuf) {
         if let Some(path) = path_attribute(&item.attrs) {
             let folder = self.modules[self.current].file.parent().unwrap_or(Path::new("")).to_owned();
@@ -179,7 +179,7 @@ impl Reader<'_> {
         self.module().items.insert(name.unraw().to_string());
     }
 
-    /// The paths among tokens that nobody has parsed: the arguments of a macro.
+    /// Visits the paths among unparsed tokens: the arguments of a macro.
     fn visit_tokens(&mut self, tokens: TokenStream) {
         let mut path = Vec::new();
         let mut line = 0;
@@ -361,7 +361,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Whether a condition of `cfg` holds where `test` does not; none if that depends on other things.
+/// Whether a condition of `cfg` holds when `test` does not; none if that depends on other conditions.
 fn holds_outside_tests(condition: &Meta) -> Option<bool> {
     let list = match condition {
         Meta::Path(path) => return path.is_ident("test").then_some(false),

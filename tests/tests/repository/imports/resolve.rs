@@ -1,19 +1,19 @@
-//! Finds the modules that define what a path names.
+//! Finds the modules that define the items of a path.
 
 use std::collections::BTreeSet;
 
 use super::module::Module;
 
-/// What a name stands for.
+/// The definition of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Definition {
     Module(usize),
-    /// Something that this module defines.
+    /// An item that this module defines.
     Item(usize),
 }
 
-/// The modules in which the item is defined that `path` names in `module`: through all re-exports, and none if it is of another
-/// crate or is a module itself.
+/// The modules that define the item that `path` names in `module`, through all re-exports; none if it is an item of another
+/// crate or a module.
 pub(super) fn defining_modules(modules: &[Module], module: usize, path: &[String]) -> BTreeSet<usize> {
     let definitions = Resolver { modules, open: Vec::new() }.path(module, path);
     definitions
@@ -25,7 +25,7 @@ pub(super) fn defining_modules(modules: &[Module], module: usize, path: &[String
         .collect()
 }
 
-/// What a glob of `path` brings into `module`: the modules that define it.
+/// The modules that define the names that a glob import of `path` brings into `module`.
 pub(super) fn globbed_modules(modules: &[Module], module: usize, path: &[String]) -> BTreeSet<usize> {
     let mut found = defining_modules(modules, module, path);
     for definition in (Resolver { modules, open: Vec::new() }).path(module, path) {
@@ -53,7 +53,7 @@ pub(super) fn macro_module(modules: &[Module], module: usize, name: &[String]) -
 
 struct Resolver<'a> {
     modules: &'a [Module],
-    /// Names that are being looked up: re-exports may go round in a circle.
+    /// The names being resolved: re-exports may be cyclic.
     open: Vec<(usize, String)>,
 }
 
@@ -67,7 +67,7 @@ impl Resolver<'_> {
             name => self.name(module, name),
         };
         while let Some((next, after)) = rest.split_first() {
-            // A function may have the name of a module; nothing is inside the function.
+            // A function may have the name of a module, but contains no items.
             if found.iter().any(|definition| matches!(definition, Definition::Module(_))) {
                 found.retain(|definition| matches!(definition, Definition::Module(_)));
             }
@@ -79,7 +79,7 @@ impl Resolver<'_> {
 
     fn inside(&mut self, definition: Definition, name: &str) -> BTreeSet<Definition> {
         match definition {
-            // A variant, an associated function: it is where its type is.
+            // A variant or an associated function is where its type is.
             Definition::Item(_) => BTreeSet::from([definition]),
             Definition::Module(module) if name == "super" => {
                 self.modules[module].parent.map(Definition::Module).into_iter().collect()

@@ -1,10 +1,10 @@
-//! The check of imports, held against small crates.
+//! The check of imports on small crates.
 
 use std::path::Path;
 
 use super::{graph::Arrows, module::modules};
 
-/// The arrows of a crate with these files, the first of which is its root, and how many circles there are.
+/// The dependencies of a crate with these files, the first of which is its root, and the number of cycles.
 fn arrows(files: &[(&str, &str)]) -> (Vec<String>, usize) {
     let read = |path: &Path| {
         files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned())

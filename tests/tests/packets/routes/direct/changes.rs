@@ -1,4 +1,4 @@
-//! Backends that come and go: what becomes of connections to the others.
+//! Connections to other backends survive when backends are added and removed.
 
 use contiv_tests::{
     cluster::{Frontend, Manifests},
@@ -24,7 +24,7 @@ fn open(lab: &Lab) -> Result<Vec<(Session, String)>> {
     Ok(sessions)
 }
 
-/// Each connection to this host is still answered by it.
+/// Checks that each connection to this host is still answered by it.
 fn go_on(sessions: &mut [(Session, String)], name: &str, when: &str) -> Result<()> {
     for (session, by) in sessions.iter_mut().filter(|(_, by)| by == name) {
         let answer = session.ask().map_err(|error| {
@@ -88,13 +88,13 @@ fn link_that_goes_and_comes_back_has_its_connections_again() -> Result<()> {
         let address = web(&[]).service.address(lab, Frontend::ClusterIp, Family::V4);
         let members = |count: usize| {
             let routes = lab.node.exec(&["ip", "route", "show", "table", "69", &address.ip().to_string()]);
-            // Each backend is there twice.
+            // Each backend has two routes.
             routes.is_ok_and(|routes| routes.matches(" dev pod").count() == 2 * count)
         };
         assert!(members(2));
         lab.node.exec(&["ip", "link", "set", "pod1", "down"])?;
         wait_until("only the other one is left", EVENT_TIMEOUT, || members(1))?;
-        // The node's default route is no way to a pod of its own.
+        // The node's default route does not lead to its own pod.
         for _ in 0..SESSIONS {
             assert_eq!(answering(&lab.client, address)?, "pod2");
         }

@@ -1,4 +1,4 @@
-//! Which backends get what, and what they see.
+//! Which backends receive which connections, and which addresses they see.
 
 use contiv_tests::{
     cluster::{Frontend, Manifests, ServiceManifest, TARGET_PORT},
@@ -67,9 +67,9 @@ fn two_local_backends_share_connections_by_weight() -> Result<()> {
             }
             Ok(shares)
         };
-        // Six standard deviations of chance; the hash is no worse.
+        // Six standard deviations; the hash is no worse than chance.
         assert!(shares(1)?.iter().all(|share| (20..=80).contains(share)), "equal weights");
-        // Without backends in between, so that the groups begin with these weights.
+        // Starting without backends, so that the groups begin with these weights.
         let heavy = ServiceManifest { weights: vec![(lab.pod1.host, 9), (lab.pod2.host, 1)], ..web(&all) };
         put(&state, &[&agent], &web(&[]), "route")?;
         put(&state, &[&agent], &heavy, "route")?;
@@ -99,7 +99,7 @@ fn other_nodes_get_connections_only_without_local_backend() -> Result<()> {
         }
         put(&state, &agents, &web(&[lab.pod1.host, lab.pod3.host]), "route")?;
         wait_for_answer(lab, &lab.pod2, lab.pod1.host)?;
-        // Policy Local allows no other node; the cluster IP has a policy of its own.
+        // Policy Local allows no other node; the cluster IP has its own policy.
         let local = ServiceManifest { external_local: true, ..web(&[lab.pod3.host]) };
         put(&state, &agents, &local, "route")?;
         let [cluster, external, _] = addresses(lab, Family::V4);
@@ -150,7 +150,7 @@ fn services_routes_cannot_carry_are_left_to_nftables_and_named() -> Result<()> {
         assert!(assignment(&agent)?["reason"].is_null(), "nobody asked");
         let sticky = ServiceManifest { affinity: Some(600), ..silent(80) };
         put(&state, &[&agent], &sticky, "nftables")?;
-        // The one before was left to nftables too.
+        // The previous service was left to nftables too.
         let is_said =
             || assignment(&agent).is_ok_and(|found| found["reason"].to_string().contains("session affinity"));
         wait_until("the reason is the affinity", EVENT_TIMEOUT, is_said).map(drop)

@@ -1,4 +1,4 @@
-//! Direct mode: backends have the addresses of the service themselves, and routes lead there.
+//! Direct mode: backends have the addresses of the service, and routes lead to them.
 
 mod changes;
 mod delivery;
@@ -23,7 +23,7 @@ const DIRECT: &str = "69";
 const ADDRESSES: [Frontend; 3] = [Frontend::ClusterIp, Frontend::ExternalIp, Frontend::LoadBalancer];
 const CONNECTIONS: usize = 100;
 
-/// The service 80, for routes.
+/// The service 80, carried by routes.
 fn web(backends: &[&'static Host]) -> ServiceManifest {
     ServiceManifest {
         target_port: PORT,
@@ -32,12 +32,12 @@ fn web(backends: &[&'static Host]) -> ServiceManifest {
     }
 }
 
-/// The same, left to `nftables`.
+/// The same, carried by `nftables`.
 fn translated(backends: &[&'static Host]) -> ServiceManifest {
     ServiceManifest { annotations: Vec::new(), ..web(backends) }
 }
 
-/// A host that has the addresses of the service 80 on its loopback, and answers there and on its own ones.
+/// A host with the addresses of the service 80 on its loopback, which answers there and on its own addresses.
 #[derive(Debug)]
 struct Backend {
     _servers: Vec<Server>,
@@ -48,7 +48,7 @@ impl Backend {
         hold_addresses(lab, namespace)?;
         let mut servers = vec![Self::everywhere(namespace)?];
         for family in Family::BOTH {
-            // A datagram is answered from the address that it was sent to only by a server that is bound to it.
+            // Only a server bound to an address answers a datagram from that address.
             for address in addresses(lab, family).into_iter().chain([namespace.host.socket(family, PORT)]) {
                 servers.push(Server::start(namespace, namespace.host.name, Protocol::Udp, address)?);
             }
@@ -81,7 +81,7 @@ fn addresses(lab: &Lab, family: Family) -> [SocketAddr; 3] {
     ADDRESSES.map(|frontend| web(&[]).service.address(lab, frontend, family))
 }
 
-/// An agent that drops what is for cluster IPs that no service has, with both renderers, on a node that balances by ports.
+/// An agent that drops packets to unused cluster IPs, with both renderers, on a node that balances by ports.
 fn start<'lab>(node: &'lab Namespace, state: &Manifests, flags: &[&str]) -> Result<Agent<'lab>> {
     for family in ["ipv4", "ipv6"] {
         node.exec(&["sysctl", "-w", &format!("net.{family}.fib_multipath_hash_policy=1")])?;
@@ -93,12 +93,12 @@ fn start<'lab>(node: &'lab Namespace, state: &Manifests, flags: &[&str]) -> Resu
     Ok(agent)
 }
 
-/// What the agent says of who carries the service 80.
+/// The carrier of the service 80 as the agent reports it.
 fn assignment(agent: &Agent<'_>) -> Result<Value> {
     Ok(agent.http("GET", "/services/default/web")?.json()?["assignment"].clone())
 }
 
-/// Puts the service, and waits until it is carried so.
+/// Writes the service and waits until it has this carrier.
 fn put(state: &Manifests, agents: &[&Agent<'_>], manifest: &ServiceManifest, carrier: &str) -> Result<()> {
     state.put_manifest(manifest)?;
     for agent in agents {
@@ -114,7 +114,7 @@ fn wait_for_carrier(agent: &Agent<'_>, carrier: &str) -> Result<()> {
         .map(drop)
 }
 
-/// Who answers a new connection.
+/// The server of a new connection.
 fn answering(client: &Namespace, address: SocketAddr) -> Result<String> {
     Ok(client.ask(Protocol::Tcp, address)?.answer()?.by)
 }
@@ -128,7 +128,7 @@ fn wait_for_answer(lab: &Lab, client: &Namespace, by: &Host) -> Result<()> {
     Ok(())
 }
 
-/// What `ip nexthop` lists of ours.
+/// Our next hops in the output of `ip nexthop`.
 fn next_hops(node: &Namespace) -> Result<String> {
     node.exec(&["ip", "nexthop", "show", "proto", "67"])
 }

@@ -1,4 +1,4 @@
-//! An address that a service carried by routes comes to share with one that is not.
+//! A service carried by routes begins to share an address with one that is not.
 
 use std::{
     net::SocketAddr,
@@ -19,13 +19,13 @@ const OTHER_PORT: u16 = 81;
 const BACKEND_PORT: u16 = 8081;
 const OTHER_CLUSTER_IP: &str = "10.96.0.181";
 
-/// The address that both have.
+/// The shared address.
 fn shared(lab: &Lab) -> SocketAddr {
     let of_web = web(&[]).service.address(lab, Frontend::ExternalIp, Family::V4);
     SocketAddr::new(of_web.ip(), OTHER_PORT)
 }
 
-/// The other service, which `nftables` carries and which comes first by name.
+/// The other service, which is carried by `nftables` and comes first by name.
 fn put_other(lab: &Lab, state: &Manifests, backend: &Host) -> Result<()> {
     let text = format!(
         "apiVersion: v1
@@ -50,7 +50,7 @@ endpoints: [{{addresses: [{backend}], conditions: {{ready: true}}}}]
     state.write("api.yaml", &text)
 }
 
-/// Waits until a command of `contiv` on the node finds no fault.
+/// Waits until a command of `contiv` on the node reports no problem.
 fn finds_no_fault(lab: &Lab, arguments: &[&str]) -> Result<()> {
     let binary = binary()?;
     let mut said = String::new();
@@ -69,8 +69,8 @@ fn finds_no_fault(lab: &Lab, arguments: &[&str]) -> Result<()> {
         .map_err(|error| LabError::Unexpected(format!("{error}: {said}")))
 }
 
-/// The node reaches the other service at the shared address, nobody has a route that it did not ask for, and whoever compares the
-/// kernel with what is wanted says the same.
+/// The node reaches the other service at the shared address, there are only expected routes, and a comparison of the kernel
+/// with the desired state agrees.
 fn is_served(lab: &Lab, by: &Host, with_route: bool) -> Result<()> {
     let (to, address) = (shared(lab), shared(lab).ip().to_string());
     wait_until("the other service is served from the node", EVENT_TIMEOUT, || {
@@ -85,7 +85,7 @@ fn is_served(lab: &Lab, by: &Host, with_route: bool) -> Result<()> {
     finds_no_fault(lab, &["trace", "--kernel", "--from", &from, "--to", &to.to_string()])
 }
 
-/// A service with these backends is carried by routes, and comes to share an address; then the agent is started anew.
+/// A service with these backends is carried by routes and begins to share an address; then the agent is restarted.
 fn comes_to_share(lab: &Lab, backends: &[&'static Host]) -> Result<()> {
     let with_route = !backends.is_empty();
     let _backend = Backend::start(lab, &lab.pod1)?;

@@ -1,4 +1,4 @@
-//! A service changes from one renderer to the other and back, under load.
+//! A service changes from one renderer to the other and back under load.
 
 use contiv_tests::{
     cluster::{Frontend, Manifests},
@@ -86,7 +86,7 @@ fn restart_never_translates_services_carried_by_routes() -> Result<()> {
         put(&state, &[&agent], &web(&backends), "route")?;
         let address = web(&[]).service.address(lab, Frontend::ClusterIp, Family::V4);
         hold_addresses(lab, &lab.pod1)?;
-        // What is translated to the pod's own address finds nobody there.
+        // No server listens on the pod's own address, to which translated packets go.
         let _server = Server::start(&lab.pod1, "pod1", Protocol::Udp, address)?;
         let answered = lab.client.ask_while(Protocol::Udp, address, || {
             let mut agent = agent;
