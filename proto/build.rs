@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// `src/number.rs` says why.
+/// Replaces pbjson's numbers; see `src/number.rs`.
 fn read_numbers_by_ours(path: &Path) -> io::Result<()> {
     let code = fs::read_to_string(path)?;
     fs::write(path, code.replace("::pbjson::private::NumberDeserialize", "crate::number::Number"))

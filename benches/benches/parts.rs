@@ -1,4 +1,4 @@
-//! The parts inside the process, one by one and without a kernel: decode, combine, plan with encode.
+//! The parts inside the process, one by one and without a kernel: decode, merge, plan with encode.
 //!
 //! ```text
 //! cargo bench -p contiv-benches                    # all
@@ -16,7 +16,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Services, each with four backends.
 const SIZES: [usize; 3] = [100, 1000, 10_000];
-/// More than any batch has.
+/// A limit that no batch reaches.
 const BATCH_LIMIT: usize = 1 << 28;
 
 const fn workload(services: usize) -> Workload {
@@ -71,7 +71,7 @@ fn plan_and_encode_one_backend_less(bencher: Bencher<'_, '_>, services: usize) {
     plan_and_encode(bencher, services, Variant::OneLess);
 }
 
-/// A change and what undoes it, in turn.
+/// Alternates between a change and its reversal.
 fn plan_and_encode(bencher: Bencher<'_, '_>, services: usize, variant: Variant) {
     let mut processor = processor(services);
     let (mut offline, _) = OfflineTable::resync(&processor.snapshot(), BATCH_LIMIT);

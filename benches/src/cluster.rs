@@ -1,4 +1,4 @@
-//! The whole, end to end: a real etcd, a real agent, the kernel's own word that a change is committed.
+//! End-to-end measurements: a real etcd, a real agent, and the kernel's own notification of each commit.
 
 mod change;
 mod churn;
@@ -24,44 +24,44 @@ use crate::{
     workload::Workload,
 };
 
-/// Where these figures are in the table.
+/// The section of these figures in the table.
 pub const SECTION: &str = "cluster";
-/// How often the agent is started: where it takes seconds, less often.
+/// How often the agent is started; fewer times where a start takes seconds.
 const fn starts(workload: Workload) -> usize {
     if workload.services * workload.backends > 100_000 { 3 } else { 5 }
 }
 
-/// By then the allocator has given back what only the start needed.
+/// How long until the allocator has returned the memory of the start.
 const AT_REST: Duration = Duration::from_secs(13);
 
-/// What etcd takes in one transaction: 1.5 MiB and 128 operations.
+/// The limits of an etcd transaction: 1.5 MiB and 128 operations.
 const REQUEST_BYTES: usize = 1 << 20;
 const OPERATIONS: usize = 128;
 
-/// What is asked of one size.
+/// What to measure at one size.
 #[derive(Debug, Clone, Copy)]
 pub struct Questions {
     /// The size.
     pub workload: Workload,
-    /// From the start of the process until it is ready.
+    /// The time from the start of the process until it is ready.
     pub start: Option<Limit>,
-    /// The agent's memory, a while after the start.
+    /// The agent's memory a while after the start.
     pub memory: Option<Limit>,
-    /// One change, in the middle and at the 99th percentile.
+    /// The latency of one change: the median and the 99th percentile.
     pub change: [Option<Limit>; 2],
-    /// Changes at 1,000 a second for so long.
+    /// How long to make 1,000 changes a second.
     pub churn: Option<Duration>,
-    /// Connections while it restarts.
+    /// Whether to open connections during restarts.
     pub restart_under_load: bool,
 }
 
-/// Fills an etcd, starts an agent, and measures what is asked.
+/// Fills an etcd, starts an agent, and measures.
 ///
 /// # Errors
-/// When anything fails; what is slow is a figure and no error.
+/// When an operation fails; slow figures are not errors.
 pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
     let Questions { workload, .. } = questions;
-    // What the size before has left. An agent that remembers it would take it for services that were lost, and keep them.
+    // Files of the previous size. An agent with that mirror would treat its services as lost and keep them.
     for left in [scratch("etcd")?, scratch("agent-state")?].iter().filter(|left| left.exists()) {
         fs::remove_dir_all(left)
             .map_err(|error| LabError::system(format!("remove {}", left.display()), error))?;
@@ -85,7 +85,7 @@ pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
         restarts.push(duration);
         agent?.stop()?;
         lab.node.exec(&["nft", "delete table inet contiv"])?;
-        // The kernel frees it all behind everyone's back.
+        // The kernel frees deleted objects asynchronously.
         thread::sleep(Duration::from_millis(500));
     }
     let median = |times: Vec<Duration>| times.into_iter().collect::<Samples>().median().into();
@@ -123,7 +123,7 @@ impl Client {
     pub(crate) fn new() -> Result<Self> {
         let failed = |error| LabError::system("start a runtime for the client of etcd", error);
         let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        // Connections are made with the first request, which everybody below makes from within the namespace.
+        // Connections are made with the first request, which every caller makes within the namespace.
         let store =
             EtcdStore::new(&["127.0.0.1:2379".to_owned()], EtcdAccess::default()).map_err(unexpected)?;
         Ok(Self { runtime, store: Arc::new(store) })

@@ -1,11 +1,11 @@
-//! Commands, where the calling thread is. Those of the lab are given up after ten seconds; loading a peer's layout can
-//! take minutes.
+//! Commands in the calling thread's namespace. Those of the lab have a time limit of ten seconds, but loading a peer's layout
+//! can take minutes.
 
 use std::process::{Command, Stdio};
 
 use contiv_tests::lab::{LabError, Result};
 
-/// Runs a command to its end and returns what it printed.
+/// Runs a command and returns its output.
 ///
 /// # Errors
 /// When it cannot be started, or fails.

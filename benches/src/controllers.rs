@@ -1,5 +1,5 @@
-//! External workloads, end to end: a real etcd, a real `contiv controller`, a real agent. How long it takes from one change of
-//! a workload until the slices of its services are in etcd, and until the node's kernel has them.
+//! External workloads end to end: a real etcd, a real `contiv controller`, a real agent. Measures the time from a change of a
+//! workload until the slices of its services are in etcd and in the node's kernel.
 
 mod cluster;
 mod latency;
@@ -18,19 +18,19 @@ use crate::{
     statistics::timed,
 };
 
-/// Where these figures are in the table.
+/// The section of these figures in the table.
 pub const SECTION: &str = "controllers";
-/// For everything to be there.
+/// The time limit for the initial state.
 const LIMIT: Duration = Duration::from_secs(180);
-/// Where the controller answers.
+/// The address of the controller's debug HTTP.
 const LISTEN: &str = "127.0.0.1:9998";
 
 /// Fills an etcd with workloads and services, starts a controller and an agent, and changes one workload after the other.
 ///
 /// # Errors
-/// When anything fails; what is slow is a figure and no error.
+/// When an operation fails; slow figures are not errors.
 pub fn measure(lab: &Lab) -> Result<Vec<Figure>> {
-    // What a section before has left.
+    // Files of a previous section.
     let data = scratch("etcd")?;
     if data.exists() {
         fs::remove_dir_all(&data)
@@ -69,16 +69,16 @@ pub fn measure(lab: &Lab) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Starts the controller, and returns when every service has its slice.
+/// Starts the controller and waits until every service has its slice.
 fn start(lab: &Lab, etcd: &Etcd<'_>) -> Result<Process> {
-    // Whatever this machine is configured with is not meant for it.
+    // The configuration of this machine must not be used.
     let config = scratch("controller.toml")?;
     fs::write(&config, "").map_err(|error| LabError::system("write a configuration", error))?;
     let mut command = Command::new(binary()?);
     command.env_clear().arg("controller").arg("--config").arg(config);
     command.args(["--enable", "external-workloads", "--store", &etcd.url(), "--listen", LISTEN]);
     let controller = Process::start(&lab.node, "controller", &mut command)?;
-    // What cannot be asked at all is not worth the wait.
+    // Fails early if etcd cannot be queried.
     count_slices(etcd)?;
     wait_until("every service has its slice", LIMIT, || {
         count_slices(etcd).is_ok_and(|count| count == cluster::SERVICES)
@@ -86,7 +86,7 @@ fn start(lab: &Lab, etcd: &Etcd<'_>) -> Result<Process> {
     Ok(controller)
 }
 
-/// How many slices there are. Only one of them is sent; etcd counts all.
+/// The number of slices. Only one is transferred; etcd counts all.
 fn count_slices(etcd: &Etcd<'_>) -> Result<usize> {
     let fields =
         etcd.etcdctl(&["get", "--prefix", &cluster::slices_prefix(), "--limit=1", "--write-out=fields"])?;

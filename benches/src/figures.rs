@@ -1,4 +1,4 @@
-//! What was measured: rows of a table, and of a JSON file.
+//! Measured figures, as rows of a table and of a JSON file.
 
 use std::{fmt, time::Duration};
 
@@ -7,23 +7,23 @@ use serde::Serialize;
 /// One measured figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure {
-    /// What it belongs to: `parts`, `cluster`, `peers`, `packets`.
+    /// Its section: `parts`, `cluster`, `peers`, `packets`.
     pub section: &'static str,
-    /// What was measured, of whom: the name of a series in the plots.
+    /// The measured quantity and implementation: the name of a series in the plots.
     pub name: String,
-    /// How many services there were.
+    /// The number of services.
     pub services: usize,
-    /// How many backends each had.
+    /// The number of backends of each.
     pub backends: usize,
-    /// What was seen.
+    /// The measured value.
     pub seen: Quantity,
-    /// What the kernel alone needs for the same, in the same run.
+    /// What the kernel alone needs for the same work in the same run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor: Option<Quantity>,
-    /// What must hold.
+    /// The limit, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wanted: Option<Limit>,
-    /// Whether it does; none where nothing is wanted.
+    /// Whether the limit holds; none without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
 }
@@ -36,11 +36,11 @@ pub enum Quantity {
     Seconds(f64),
     /// Mebibytes.
     Mebibytes(f64),
-    /// Processors kept busy.
+    /// Busy processors.
     Cores(f64),
-    /// So many.
+    /// A count.
     Count(f64),
-    /// So many times as much.
+    /// A factor.
     Times(f64),
 }
 
@@ -50,7 +50,7 @@ pub enum Quantity {
 pub enum Limit {
     /// At most this.
     AtMost(Quantity),
-    /// At most so many times the floor.
+    /// At most this factor times the floor.
     TimesFloor(f64),
 }
 
@@ -106,7 +106,7 @@ impl fmt::Display for Limit {
 }
 
 impl Figure {
-    /// A figure of which nothing is wanted, and that has no floor.
+    /// A figure without a limit and a floor.
     pub fn new(
         section: &'static str,
         name: impl Into<String>,
@@ -117,14 +117,14 @@ impl Figure {
         Self { section, name, services, backends, seen, floor: None, wanted: None, holds: None }
     }
 
-    /// The same beside what the kernel alone needs.
+    /// Adds the floor: what the kernel alone needs.
     #[must_use]
     pub fn beside(mut self, floor: impl Into<Quantity>) -> Self {
         self.floor = Some(floor.into());
         self
     }
 
-    /// The same with a limit. One in terms of the floor needs the floor first.
+    /// Adds a limit. One relative to the floor needs the floor first.
     #[must_use]
     pub fn wanting(mut self, wanted: Limit) -> Self {
         let limit = match wanted {
@@ -152,7 +152,7 @@ impl Figure {
     }
 }
 
-/// How much dearer something is with the most services than with the fewest; none if there are no two sizes of it.
+/// How much more something costs with the most services than with the fewest; none without two sizes.
 pub fn growth(figures: &[Figure], name: &str, wanted: Limit) -> Option<Figure> {
     let of_name = || figures.iter().filter(|figure| figure.name == name);
     let first = of_name().min_by_key(|figure| figure.services)?;
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!([holds(3.0), holds(3.1)], [Some(true), Some(false)]);
         let limit = Limit::AtMost(Quantity::Seconds(1.0));
         assert_eq!(figure(1.1).wanting(limit).holds, Some(false));
-        // Nothing is a multiple of a floor that was not measured.
+        // Without a measured floor there is no multiple of it.
         assert_eq!(figure(0.1).wanting(Limit::TimesFloor(1.5)).holds, Some(false));
     }
 }

@@ -1,5 +1,5 @@
-//! What contiv costs, measured: its parts beside the kernel's floor, the whole from a real etcd, and packets beside its
-//! peers. `scripts/bench` runs it all; `docs/performance.md` says how each figure is obtained and what limits it.
+//! Benchmarks of contiv: its parts beside the kernel's floor, the whole with a real etcd, and packets beside other proxies.
+//! `scripts/bench` runs all of it; `docs/performance.md` explains how each figure is measured and what limits it.
 
 pub mod cluster;
 pub mod command;
@@ -18,10 +18,10 @@ pub use contiv_workload as workload;
 
 use std::{sync::LazyLock, time::Instant};
 
-/// When the first one waited.
+/// The time of the first progress message.
 static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Tells a person who waits what goes on, and since how many seconds something does.
+/// Prints the current step and the seconds since the start.
 #[expect(clippy::print_stderr, reason = "results go to the standard output, and this beside them")]
 pub fn progress(what: &str) {
     eprintln!("{:4} s  {what}", BEGIN.elapsed().as_secs());

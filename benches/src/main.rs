@@ -16,10 +16,10 @@ use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// After this everything is killed.
+/// The time limit of the whole run.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
-/// Measures contiv beside the kernel's floor and beside its peers.
+/// Measures contiv beside the kernel's floor and beside other proxies.
 #[derive(Debug, Parser)]
 struct Options {
     /// Fewer sizes and shorter: about a minute.
@@ -40,13 +40,13 @@ fn main() -> Result<()> {
 
 fn measure(lab: &Lab, options: &Options) -> Result<()> {
     let mut figures = Vec::new();
-    // What was measured before a failure is worth reading too.
+    // Figures measured before a failure are reported too.
     let outcome = measure_all(lab, options, &mut figures);
     report(&figures, options).and(outcome)
 }
 
-/// What the kernel alone needs for a cold start of 10,000 services on the machine that limits of time are for: beside it one sees
-/// how quick this one is.
+/// The kernel's time for a cold start of 10,000 services on the reference machine of the time limits. Comparing it with the
+/// measured one shows the relative speed of this machine.
 const REFERENCE_COLD_START: Duration = Duration::from_millis(90);
 
 fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Result<()> {
@@ -100,13 +100,13 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
     Ok(())
 }
 
-/// Shows what is measured at once: should something later hang until the time limit, it is not lost.
+/// Prints figures immediately, so that they are not lost if a later measurement hangs.
 fn add(figures: &mut Vec<Figure>, measured: Vec<Figure>) {
     progress(&format!("\n{}", table(&measured)));
     figures.extend(measured);
 }
 
-/// What is asked end to end, with the limits that must hold.
+/// What to measure end to end, with the limits that must hold.
 fn questions(quick: bool) -> Vec<Questions> {
     let seconds = |limit| Some(Limit::AtMost(Quantity::Seconds(limit)));
     let mebibytes = |limit| Some(Limit::AtMost(Quantity::Mebibytes(limit)));

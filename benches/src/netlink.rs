@@ -1,4 +1,4 @@
-//! Raw netlink to the kernel's nf_tables: sends what is encoded already, and hears of every commit.
+//! Raw netlink to the kernel's nf_tables: sends encoded batches and receives a notification of every commit.
 
 use std::{
     io,
@@ -20,16 +20,16 @@ use nix::sys::{
 const NFTABLES_GROUP: u32 = 1 << (7 - 1);
 const SEND_BUFFER: usize = 256 << 20;
 const RECEIVE_BUFFER: usize = 64 << 20;
-/// `NLMSG_ERROR`: the verdict on a batch; zero after the header means that it is committed.
+/// `NLMSG_ERROR`: the result of a batch; zero after the header means that it is committed.
 const VERDICT: u16 = 2;
-/// `NFT_MSG_NEWGEN` of the nf_tables subsystem: comes last of all that is said of a commit.
+/// `NFT_MSG_NEWGEN` of the nf_tables subsystem: the last message about a commit.
 const NEW_GENERATION: u16 = 10 << 8 | 15;
 
 /// A socket for batches.
 #[derive(Debug)]
 pub struct Kernel {
     socket: OwnedFd,
-    /// The largest batch in bytes that goes through in one piece.
+    /// The largest batch in bytes that can be sent in one piece.
     pub batch_limit: usize,
 }
 
@@ -45,11 +45,11 @@ impl Kernel {
         }
         let size =
             getsockopt(&socket, sockopt::SndBuf).map_err(failed("read the size of the send buffer"))?;
-        // The kernel refuses what does not leave it 32 bytes (netlink_sendmsg).
+        // The kernel refuses messages that leave fewer than 32 bytes (netlink_sendmsg).
         Ok(Self { socket, batch_limit: size - 32 })
     }
 
-    /// Sends batches one after the other, each when the one before is committed. Returns how long all took.
+    /// Sends batches one after the other, each when the previous one is committed. Returns how long all took.
     ///
     /// # Errors
     /// When the kernel refuses one.
@@ -74,16 +74,16 @@ impl Kernel {
     }
 }
 
-/// A commit of somebody, as the kernel tells everybody.
+/// A commit of any process, from the kernel's notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
-    /// When it was heard of.
+    /// When the notification was received.
     pub at: Instant,
-    /// The values of the elements in it that are IPv4 addresses with a port.
+    /// The values of its elements that are IPv4 addresses with a port.
     pub backends: Vec<Ipv4Addr>,
 }
 
-/// A socket that hears of every commit in its network namespace.
+/// A socket that receives a notification of every commit in its network namespace.
 #[derive(Debug)]
 pub struct Commits {
     socket: OwnedFd,
@@ -105,7 +105,7 @@ impl Commits {
         Ok(Self { socket, buffer: vec![0; 1 << 20], backends: Vec::new() })
     }
 
-    /// The next commit; none if there is none for so long.
+    /// The next commit; none if there is none within this time.
     ///
     /// # Errors
     /// When messages were lost.
@@ -156,7 +156,7 @@ fn find_backends(mut attributes: &[u8], path: &[u16], found: &mut Vec<Ipv4Addr>)
     }
 }
 
-/// Takes the first message or attribute off, whose header says how long it is.
+/// Splits off the first message or attribute, whose header contains its length.
 fn split<'a>(rest: &mut &'a [u8], header: usize, length: impl Fn(&[u8]) -> u32) -> Option<&'a [u8]> {
     let length = length(rest.get(..header)?) as usize;
     let first = rest.get(..length).filter(|first| first.len() >= header)?;

@@ -1,4 +1,4 @@
-//! The parts inside the agent, one by one: decode, combine, plan and encode, and the kernel beside its floor.
+//! The parts inside the agent, one by one: decode, merge, plan and encode, and the kernel beside its floor.
 
 mod kernel;
 mod processor;
@@ -12,13 +12,13 @@ use crate::{
     workload::{UndecodableValue, Workload},
 };
 
-/// Where these figures are in the table.
+/// The section of these figures in the table.
 pub const SECTION: &str = "parts";
 
-/// Measures every part for so many services with four backends each.
+/// Measures every part with this many services of four backends each.
 ///
 /// # Errors
-/// When anything fails; a part that is slow is a figure and no error.
+/// When an operation fails; slow figures are not errors.
 pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     let workload = Workload { services, backends: 4 };
     let mut figures = processor::measure(workload)?;
@@ -38,7 +38,7 @@ pub fn cold_floor(lab: &Lab) -> Result<Duration> {
     lab.node.run(|| kernel::cold_floor(lab, Workload { services: 10_000, backends: 4 }))
 }
 
-/// How often something of this size is repeated.
+/// The number of repetitions at this size.
 const fn repetitions(services: usize) -> usize {
     if services > 20_000 { 3 } else { 5 }
 }

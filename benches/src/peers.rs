@@ -1,4 +1,4 @@
-//! Beside the layouts of peers: loading everything, one change, and the first packet of a flow.
+//! Comparison with the layouts of other proxies: loading everything, one change, and the first packet of a flow.
 
 mod kube_proxy;
 mod packets;
@@ -27,25 +27,25 @@ use kube_proxy::{Layout, Port, Service};
 use packets::{FirstPackets, Packets};
 use table::Table;
 
-/// Where these figures are in the table.
+/// The section of these figures in the table.
 pub const SECTION: &str = "peers";
-/// Backends of each service, all ports of one pod.
+/// The number of backends of each service, all ports of one pod.
 const BACKENDS: u16 = 4;
 const FIRST_PORT: u16 = 9000;
-/// With more services than this only some have all their backends, and are sent packets; the others have one. A peer needs
-/// minutes to load them otherwise, and its rules are the same for those that are looked at.
+/// With more services only some have all their backends and receive packets; the others have one. Otherwise loading takes a
+/// peer minutes, and its rules for the measured services are the same.
 const ALL_COMPLETE: usize = 5000;
-/// How many have all their backends then, about.
+/// About how many services then have all their backends.
 const SOME_COMPLETE: usize = 3000;
 const UDP: Port = Port { protocol: "udp", port: PORT };
-/// Changes that are measured of each peer; with as many services as [`ALL_COMPLETE`] fewer, since each takes seconds there.
+/// The number of measured changes of each peer; fewer with as many services as [`ALL_COMPLETE`], where each takes seconds.
 const CHANGES: usize = 15;
 const SLOW_CHANGES: usize = 4;
 
-/// Measures all layouts with so many services.
+/// Measures all layouts with this many services.
 ///
 /// # Errors
-/// When anything fails; what is slow is a figure and no error.
+/// When an operation fails; slow figures are not errors.
 pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     let services = all_services(lab, services);
     let size = (services.len(), usize::from(BACKENDS));
@@ -54,7 +54,7 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     let mut first_packets = FirstPackets::default();
     for time in 0..loads(services.len()) {
         let changes = if time == 0 { changes(services.len()) } else { 0 };
-        // The one with the fewest chains first: a commit goes through all chains of the namespace, whoever's they are.
+        // The one with the fewest chains first: a commit goes through all chains of the namespace, of every table.
         for table in Table::ALL.into_iter().rev() {
             let costs = lab.node.run(|| {
                 let costs = match table {
@@ -92,7 +92,7 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// All services have the same backends: what packets meet on their way is the same, and each gets to its end.
+/// All services have the same backends, so every packet takes the same path and arrives.
 fn all_services(lab: &Lab, count: usize) -> Vec<Service> {
     let server = lab.pod2.host.v4;
     let every = if count <= ALL_COMPLETE { 1 } else { count.div_ceil(SOME_COMPLETE) };
@@ -105,14 +105,14 @@ fn all_services(lab: &Lab, count: usize) -> Vec<Service> {
     (0..count).map(service).collect()
 }
 
-/// What a layout costs.
+/// The costs of a layout.
 struct Costs {
     loaded: Duration,
     changes: Samples,
 }
 
-/// How often tables of so many services are loaded for first packets. Where its elements happen to be in memory makes a table a tenth
-/// quicker or slower as long as it is there.
+/// How often tables of this size are loaded for first packets. The placement of its elements in memory makes a table up to a
+/// tenth quicker or slower until it is reloaded.
 const fn loads(services: usize) -> usize {
     match services {
         ..ALL_COMPLETE => 5,
@@ -122,12 +122,12 @@ const fn loads(services: usize) -> usize {
     }
 }
 
-/// How many changes of so many services are measured.
+/// The number of measured changes at this size.
 const fn changes(services: usize) -> usize {
     if services < ALL_COMPLETE { CHANGES } else { SLOW_CHANGES }
 }
 
-/// Which services change, and what they become.
+/// The services that change, with their state afterwards.
 fn changed(services: &[Service], count: usize) -> impl Iterator<Item = (&Service, Service)> {
     (0..count).map(|number| {
         let before = &services[number * 7919 % services.len()];
@@ -142,14 +142,14 @@ fn load_peer(layout: Layout, services: &[Service], changes: usize) -> Result<Cos
     let loaded = load(&layout.everything(UDP, services))?;
     let mut durations = Vec::new();
     for (before, after) in changed(services, changes) {
-        // There and back: packets need the backends that there are.
+        // Each change is reverted, since packets need the existing backends.
         durations.push(load(&layout.change(UDP, &after))?);
         durations.push(load(&layout.change(UDP, before))?);
     }
     Ok(Costs { loaded, changes: durations.into_iter().collect() })
 }
 
-/// Loads rules as kube-proxy does, and says how long that took.
+/// Loads rules as kube-proxy does and returns how long that took.
 fn load(rules: &str) -> Result<Duration> {
     let path = scratch("rules.nft")?;
     fs::write(&path, rules).map_err(|error| LabError::system(format!("write {}", path.display()), error))?;

@@ -18,14 +18,14 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(120, 120, 120),
 ];
 
-/// One picture: its file, what it shows, and its lines.
+/// A plot: its file, its title, and its lines.
 struct Plot {
     file: &'static str,
     title: &'static str,
     lines: &'static [LineOfFigures],
 }
 
-/// One line: its label, the name of its figures, and whether it is of their floor.
+/// A line: its label, the name of its figures, and whether it shows their floor.
 type LineOfFigures = (&'static str, &'static str, bool);
 
 const PLOTS: [Plot; 3] = [
@@ -67,7 +67,7 @@ const PLOTS: [Plot; 3] = [
     },
 ];
 
-/// Draws every plot that there are figures for into a folder.
+/// Draws every plot for which there are figures into a folder.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -139,10 +139,10 @@ fn draw(
     Ok(())
 }
 
-/// The points of a line: minutes, and what was seen.
+/// The points of a line: minutes and values.
 pub type Line = Vec<(f64, f64)>;
 
-/// Draws what was seen over time, one panel above the other, each with its title and its lines by name.
+/// Draws values over time in stacked panels, each with its title and its named lines.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -167,7 +167,7 @@ fn draw_panels(
             .margin(10)
             .x_label_area_size(32)
             .y_label_area_size(50)
-            // From zero, so that what is flat looks flat.
+            // From zero, so that a constant value looks constant.
             .build_cartesian_2d(0.0..last, 0.0..highest * 1.2 + f64::EPSILON)?;
         chart.configure_mesh().x_desc("minutes").label_style((FONT, 12)).draw()?;
         for ((label, points), colour) in lines.iter().zip(COLOURS) {

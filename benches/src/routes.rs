@@ -1,4 +1,4 @@
-//! Services that routes carry, each step beside its floor: the same netlink messages, encoded before and sent as they are.
+//! Services carried by routes, each step beside its floor: the same netlink messages, already encoded and sent as they are.
 
 mod replay;
 
@@ -21,21 +21,21 @@ use crate::{
 };
 use replay::Kernel;
 
-/// Where these figures are in the table.
+/// The section of these figures in the table.
 pub const SECTION: &str = "routes";
 
 /// Local backends of each service.
 const BACKENDS: usize = 4;
-/// Pods that they are among.
+/// The pods that the backends are chosen from.
 const PODS: usize = 100;
 const REPETITIONS: usize = 5;
-/// Changes that are measured.
+/// The number of measured changes.
 const CHANGES: usize = 200;
 
-/// Measures so many services, each with one address and four backends on this node.
+/// Measures this many services, each with one address and four backends on this node.
 ///
 /// # Errors
-/// When anything fails; a part that is slow is a figure and no error.
+/// When an operation fails; slow figures are not errors.
 pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     lab.node.run(|| measure_here(services))
 }
@@ -80,7 +80,7 @@ fn measure_here(services: usize) -> Result<Vec<Figure>> {
     let figures = names.into_iter().zip(ours.into_iter().zip(floors)).map(|(name, (ours, floor))| {
         let median = |times: Vec<Duration>| times.into_iter().collect::<Samples>().median();
         let figure = Figure::new(SECTION, name, (services, BACKENDS), median(ours)).beside(median(floor));
-        // With fewer services all of it is noise.
+        // With fewer services the differences are noise.
         if services >= 10_000 { figure.wanting(Limit::TimesFloor(2.0)) } else { figure }
     });
     Ok(figures.collect())
@@ -99,7 +99,7 @@ fn snapshot(services: usize) -> Snapshot {
     Snapshot { services: all.collect(), node: NodeFacts::default(), ..Snapshot::default() }
 }
 
-/// A service; `shift` moves the first of its backends on to another pod.
+/// A service; `shift` moves the first of its backends to another pod.
 fn service(number: usize, shift: usize) -> Arc<ContivService> {
     let pod = |index: usize| {
         let step = if index == 0 { shift * BACKENDS } else { 0 };

@@ -1,7 +1,7 @@
 //! The control-loop runtime beside kube-runtime: the same objects, the same changes, the same reconciler.
 //!
-//! `controller/benches/compare` measures, in a process for each of the two. It is a package of its own: nothing else
-//! needs what kube-runtime brings along. `scripts/bench` builds it.
+//! `controller/benches/compare` measures each of the two in its own process. It is a separate package, so that nothing else
+//! depends on kube-runtime. `scripts/bench` builds it.
 
 use std::{env, path::PathBuf};
 
@@ -13,12 +13,12 @@ use crate::{
     figures::{Figure, Quantity},
 };
 
-/// Where these figures are in the table.
+/// The section of these figures in the table.
 pub const SECTION: &str = "runtime";
-/// How many objects the reconcilers see.
+/// The number of objects.
 const KEYS: usize = 100_000;
 
-/// What the comparison prints of one runtime: seconds and MiB.
+/// The output of the comparison for one runtime: seconds and MiB.
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct RuntimeFigures {
     start: f64,
@@ -29,7 +29,7 @@ struct RuntimeFigures {
     peak: f64,
 }
 
-/// Measures both, one after the other. What kube-runtime needs stands where other sections have the floor.
+/// Measures both, one after the other. The figure of kube-runtime takes the place of the floor in other sections.
 ///
 /// # Errors
 /// When the program of the comparison cannot be run, or fails.
@@ -55,7 +55,7 @@ fn run(runtime: &str) -> Result<RuntimeFigures> {
         .map_err(|error| LabError::Unexpected(format!("figures of {runtime}: {error} in {output:?}")))
 }
 
-/// Beside this program, where `scripts/bench` puts it.
+/// The program beside this one, where `scripts/bench` puts it.
 fn program() -> Result<PathBuf> {
     let this = env::current_exe().map_err(|error| LabError::system("find this program", error))?;
     Ok(this.with_file_name("contiv-controller-compare"))

@@ -1,5 +1,5 @@
-//! A soak: a real agent follows a real etcd at a constant rate of changes for long, and what it takes up is sampled all
-//! the while. What grows is seen in the plot, and by comparing the first part with the last.
+//! A soak test: a real agent follows a real etcd at a constant rate of changes for a long time, and its resource usage is
+//! sampled. Growth shows in the plot and in a comparison of the first part with the last.
 
 mod samples;
 mod trend;
@@ -35,18 +35,18 @@ use crate::{
 use samples::{ChangeTracker, Sample};
 pub use trend::Trend;
 
-/// Numbers of newcomers that no other measurement uses.
+/// The first of the newcomers' numbers, which no other measurement uses.
 const FIRST: u32 = 1 << 21;
-/// Numbers come again after so many, when nobody waits for the change any more.
+/// Numbers are reused after this many, when their earlier changes are complete.
 const NUMBERS: u32 = 1 << 20;
-/// Between two samples.
+/// The interval of samples.
 const PERIOD: Duration = Duration::from_secs(5);
-/// At most so many requests of etcd are under way: an etcd that hangs must not fill the memory of the one who measures.
+/// The limit of pending requests to etcd: an etcd that hangs must not fill the memory of this process.
 const MAX_PENDING_REQUESTS: usize = 256;
-/// How long the listener waits before it looks whether the end has come.
+/// How long the listener waits before it checks whether the run is over.
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long and how much.
+/// The length and size of a soak test.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Soak {
     /// Seconds of changes.
@@ -57,25 +57,25 @@ pub struct Soak {
     pub services: usize,
 }
 
-/// What was seen.
+/// The results.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
-    /// What was asked.
+    /// The settings.
     pub soak: Soak,
     /// Changes that etcd acknowledged.
     pub acknowledged: usize,
-    /// Of those, the ones that never came to the kernel.
+    /// Acknowledged changes that never reached the kernel.
     pub lost: usize,
-    /// Whether anything grew.
+    /// The trends of the sampled values.
     pub trends: Vec<Trend>,
     /// One every few seconds.
     pub samples: Vec<Sample>,
 }
 
-/// Runs a soak, and writes `soak.json` and `soak.svg`.
+/// Runs a soak test and writes `soak.json` and `soak.svg`.
 ///
 /// # Errors
-/// When anything of the lab fails. What grows is a trend and no error.
+/// When an operation of the lab fails. Growth is not an error.
 pub fn run(lab: &Lab, soak: Soak, folder: &Path) -> Result<Outcome> {
     let workload = Workload { services: soak.services, backends: 4 };
     let etcd = Etcd::start(lab)?;
@@ -106,7 +106,7 @@ pub fn run(lab: &Lab, soak: Soak, folder: &Path) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Writes changes at a constant rate, however slow etcd is.
+/// Writes changes at a constant rate, even if etcd is slow.
 async fn write(
     client: &Client,
     workload: Workload,
@@ -131,12 +131,12 @@ async fn write(
             drop(permit);
         });
     }
-    // All permits: nothing is under way.
+    // When all permits are available, no request is pending.
     let all = u32::try_from(MAX_PENDING_REQUESTS).unwrap_or(u32::MAX);
     under_way.acquire_many(all).await.map(drop).map_err(unexpected)
 }
 
-/// Notes when each change was committed.
+/// Records when each change was committed.
 fn listen(moments: &Mutex<ChangeTracker>, over: &AtomicBool) -> Result<()> {
     let mut commits = Commits::listen()?;
     loop {
@@ -184,7 +184,7 @@ fn sample(
         busy = now;
         if samples.len().is_multiple_of(12) {
             progress(&format!("{sample:?}"));
-            // Nobody needs old revisions, and etcd would run out of room.
+            // Old revisions are not needed, and etcd would reach its quota.
             etcd.compact()?;
         }
         samples.push(sample);

@@ -1,29 +1,29 @@
-//! Times of the same thing, measured again and again.
+//! Repeated measurements of a time.
 
 use std::time::{Duration, Instant};
 
-/// Samples in the order of their size.
+/// Samples in ascending order.
 #[derive(Debug, Clone, Default)]
 pub struct Samples(Vec<Duration>);
 
 impl Samples {
-    /// The one in the middle; zero if there is none.
+    /// The median; zero without samples.
     pub fn median(&self) -> Duration {
         self.percentile(50)
     }
 
-    /// The smallest one that so many percent of all do not exceed (nearest rank); zero if there is none.
+    /// The percentile by nearest rank; zero without samples.
     pub fn percentile(&self, percent: usize) -> Duration {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or_default()
     }
 
-    /// How many there are.
+    /// The number of samples.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// There is none.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,10 +1,10 @@
-//! How addresses are written in messages.
+//! The text form of addresses in messages.
 
 use std::borrow::Cow;
 
-/// The text of an address or range without the leading zeros of its numbers, which are decimal in IPv4 all the same:
-/// `10.0.0.041/025` is `10.0.0.41/25`. API servers took such text until Kubernetes 1.36.
-/// Source: `ParseIPSloppy` and `ParseCIDRSloppy` of Kubernetes' `k8s.io/utils/net`.
+/// Removes the leading zeros of the numbers in an address or range; in IPv4 they are decimal all the same: `10.0.0.041/025` is
+/// `10.0.0.41/25`. API servers accepted such text until Kubernetes 1.36. Source: `ParseIPSloppy` and `ParseCIDRSloppy` of
+/// Kubernetes' `k8s.io/utils/net`.
 pub fn without_leading_zeros(text: &str) -> Cow<'_, str> {
     let is_end = |c| matches!(c, '.' | ':' | '/');
     let is_padded = |number: &str| number.len() > 1 && number.starts_with('0');
@@ -15,7 +15,7 @@ pub fn without_leading_zeros(text: &str) -> Cow<'_, str> {
     for part in text.split_inclusive(is_end) {
         let number = part.trim_end_matches(is_end);
         let digits = number.trim_start_matches('0');
-        // All zeros are one; an empty number is that of `::`.
+        // A number of zeros becomes one zero; an empty number is part of `::`.
         plain.push_str(if digits.is_empty() && !number.is_empty() { "0" } else { digits });
         plain.push_str(&part[number.len()..]);
     }

@@ -1,63 +1,61 @@
-//! The annotations by which objects say what Kubernetes has no field for.
+//! Annotations for settings without a field in Kubernetes.
 
 use std::collections::BTreeMap;
 
 /// Annotations as they are in a message.
 type Annotations = BTreeMap<String, String>;
 
-/// An annotation of services with two values, of which one is the default.
+/// An annotation of services with two values, one of which is the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Switch {
     /// Name of the annotation.
     pub name: &'static str,
-    /// Means the same as no annotation.
+    /// The default value, equal to no annotation.
     pub default: &'static str,
     /// The other value.
     pub other: &'static str,
 }
 
-/// Whether a client with affinity has a backend for each port, or one for all ports of the service.
+/// Whether a client with session affinity has a backend for each port, or one for all ports of the service.
 pub const SESSION_AFFINITY_SCOPE: Switch =
     Switch { name: "contiv.io/session-affinity-scope", default: "port", other: "service" };
 
-/// Whether backends are chosen at random, or by the address of the client.
+/// Whether backends are selected at random or by the client's address.
 pub const BALANCE: Switch = Switch { name: "contiv.io/balance", default: "random", other: "client-address" };
 
 /// Whether traffic with policy Cluster stays on the node as long as there is a ready backend.
 pub const PREFER_LOCAL: Switch = Switch { name: "contiv.io/prefer-local", default: "false", other: "true" };
 
-/// Whether established TCP connections to a backend that is gone are reset.
+/// Whether established TCP connections to a removed backend are reset.
 pub const RESET_CONNECTIONS: Switch =
     Switch { name: "contiv.io/reset-connections", default: "false", other: "true" };
 
-/// Which renderer brings connections to the addresses of the service to its backends. Where it says nothing, the node's
-/// configuration decides.
+/// Which renderer carries the addresses of the service. Without the annotation the node's configuration decides.
 pub const RENDERER: Switch = Switch { name: "contiv.io/renderer", default: "nftables", other: "route" };
 
 /// All annotations of services.
 pub const OF_SERVICES: [Switch; 5] =
     [SESSION_AFFINITY_SCOPE, BALANCE, PREFER_LOCAL, RESET_CONNECTIONS, RENDERER];
 
-/// Annotation of endpoint slices, by which Kubernetes says since when they are to be as they are: when the pod or service
-/// changed that made the slice change.
+/// The annotation of endpoint slices with the time of the change of a pod or service that caused the slice to change.
 pub const LAST_CHANGE_TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
 /// Annotation of pods: their weight as backends.
 pub const WEIGHT: &str = "contiv.io/weight";
 
 impl Switch {
-    /// Whether the annotations have the other value rather than the default.
+    /// Whether the annotation has the other value rather than the default.
     ///
     /// # Errors
-    /// What is wrong with a value that is neither.
+    /// A description of an invalid value.
     pub fn is_set(&self, annotations: &Annotations) -> Result<bool, String> {
         Ok(self.choice(annotations)?.unwrap_or(false))
     }
 
-    /// The same for an annotation whose absence means something of its own: none.
+    /// The same, with none for a missing annotation.
     ///
     /// # Errors
-    /// What is wrong with a value that is neither.
+    /// A description of an invalid value.
     pub fn choice(&self, annotations: &Annotations) -> Result<Option<bool>, String> {
         match annotations.get(self.name) {
             None => Ok(None),
@@ -71,7 +69,7 @@ impl Switch {
 /// The weight of a pod, from 1, the default, to 255.
 ///
 /// # Errors
-/// What is wrong with a value that is no such number.
+/// A description of an invalid value.
 pub fn weight(annotations: &Annotations) -> Result<u8, String> {
     let Some(value) = annotations.get(WEIGHT) else { return Ok(1) };
     match value.parse() {

@@ -1,4 +1,4 @@
-//! The resource types and the words for them.
+//! The resource types and their names.
 
 use std::{fmt, str::FromStr};
 
@@ -92,11 +92,11 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A word that names none of the resource types.
+/// A word that is not the name of a resource type.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("unknown resource type {word:?}; known are {}", Kind::ALL.map(Kind::keyword).join(", "))]
 pub struct UnknownKind {
-    /// The word as it was given.
+    /// The word as given.
     pub word: String,
 }
 

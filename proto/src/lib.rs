@@ -1,7 +1,7 @@
-//! Wire messages of contiv, their JSON form, how addresses are written in them, and the etcd key schema. Nothing else.
+//! The stored messages of contiv, their JSON form, the text form of their addresses, and the etcd key schema.
 //!
-//! The messages carry Contiv's field numbers, so that the data of an existing cluster can be read as it is; what
-//! Kubernetes says beyond them has new numbers.
+//! The messages have Contiv's field numbers, so that the data of an existing cluster can be read unchanged; additional fields
+//! of Kubernetes have new numbers.
 
 pub mod address;
 pub mod annotation;

@@ -7,8 +7,8 @@ use serde::{
     de::{Error, IntoDeserializer, Visitor},
 };
 
-/// A number, or text that says one: protobuf's JSON form has both. In place of pbjson's own, which tries text first and
-/// puts into words why a number is none, for each number that is read.
+/// A number, or text with a number: protobuf's JSON form allows both. It replaces pbjson's own type, which tries text first and
+/// builds an error message for each number.
 pub(crate) struct Number<T>(pub(crate) T);
 
 impl<'de, T> Deserialize<'de> for Number<T>

@@ -25,16 +25,16 @@ use lenient::Lenient;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// There is nothing to read. Even a message with no field set is `{}`.
+    /// The value is empty. Even a message without fields is `{}`.
     #[error("the value is empty; write a JSON object, or delete the key")]
     Empty,
-    /// It begins as JSON and does not go on as JSON.
+    /// The value begins as JSON but is not valid JSON.
     #[error("not valid JSON: {problem}")]
     Json {
-        /// What the JSON parser says, with line and column.
+        /// The JSON parser's message, with line and column.
         problem: String,
     },
-    /// One field holds what it cannot hold.
+    /// A field has an invalid value.
     #[error("field {field}: {problem}")]
     Field {
         /// The path to the field, as in `port[0].node_port`, spelled as in the value.
@@ -42,25 +42,25 @@ pub enum DecodeError {
         /// What is wrong with it.
         problem: String,
     },
-    /// It is no JSON object, and no protobuf message of this type either.
+    /// The value is neither a JSON object nor a protobuf message of this type.
     #[error("neither a JSON object nor a binary protobuf message: {problem}")]
     Binary {
-        /// What the protobuf parser says.
+        /// The protobuf parser's message.
         problem: String,
     },
-    /// The value names another object than its key does.
+    /// The value names another object than its key.
     #[error("field {field} is {found:?}, but the key is that of {key}; correct one of them")]
     Identity {
         /// The field that disagrees.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         found: String,
         /// The key under which the value is stored.
         key: Key,
     },
 }
 
-/// Why a message cannot be written: a field holds a number that its enum does not have, which JSON cannot say.
+/// A message cannot be written as JSON because a field holds a number that its enum does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("field {field}: {problem}")]
 pub struct EncodeError {
@@ -70,7 +70,7 @@ pub struct EncodeError {
     pub problem: String,
 }
 
-/// Reads a value as a message. Never panics, whatever the bytes, and what it returns can always be written again.
+/// Decodes a value as a message. Never panics, and the returned message can always be encoded again.
 pub fn decode<M: Wire>(value: &[u8]) -> Result<M, DecodeError> {
     if value.is_empty() {
         return Err(DecodeError::Empty);
@@ -78,7 +78,7 @@ pub fn decode<M: Wire>(value: &[u8]) -> Result<M, DecodeError> {
     if is_json(value) { decode_json(value) } else { decode_binary(value) }
 }
 
-/// Writes a message as compact JSON with proto field names.
+/// Encodes a message as compact JSON with proto field names.
 pub fn encode<M: Wire>(message: &M) -> Result<Vec<u8>, EncodeError> {
     serde_json::to_vec(message).map_err(|error| match message.unknown_enum() {
         Some((field, number)) => EncodeError { field, problem: unknown_number(number) },
@@ -101,8 +101,8 @@ fn is_json(value: &[u8]) -> bool {
 }
 
 fn decode_json<M: Wire>(value: &[u8]) -> Result<M, DecodeError> {
-    // What Contiv and we write goes this way. It is several times faster than the way below, and stricter. Text that is known
-    // to be UTF-8 as a whole is not looked at again string by string.
+    // The fast path, for JSON as Contiv and we write it. It is several times faster than the path below, and stricter. The text
+    // is checked as UTF-8 once rather than string by string.
     if let Some(message) = str::from_utf8(value).ok().and_then(|text| serde_json::from_str(text).ok()) {
         return Ok(message);
     }
@@ -116,7 +116,7 @@ fn decode_json<M: Wire>(value: &[u8]) -> Result<M, DecodeError> {
 
 fn decode_binary<M: Wire>(value: &[u8]) -> Result<M, DecodeError> {
     let message = M::decode(value).map_err(|error| DecodeError::Binary { problem: error.to_string() })?;
-    // Protobuf skips what it does not know, so that short garbage often is a message with nothing in it.
+    // Protobuf skips unknown fields, so short garbage is often a valid empty message.
     if let Err(error) = message.key() {
         return Err(DecodeError::Binary { problem: error.problem });
     }
@@ -130,7 +130,7 @@ fn unknown_number(number: i32) -> String {
     format!("the enum has no value with the number {number}")
 }
 
-/// The generated code's messages in words that help who wrote the value.
+/// Rewrites messages of the generated code for users.
 fn readable(problem: &str) -> String {
     problem.replace("expected expected one of: ", "expected one of ")
 }

@@ -1,4 +1,4 @@
-//! What the stored messages have in common.
+//! The common trait of stored messages.
 
 use prost::Message;
 use serde::{Serialize, de::DeserializeOwned};
@@ -20,7 +20,7 @@ use crate::{
     value::DecodeError,
 };
 
-/// A message that is stored under a key of its own.
+/// A message that is stored under its own key.
 pub trait Wire: Message + Default + Serialize + DeserializeOwned {
     /// The type of its keys.
     const KIND: Kind;
@@ -28,13 +28,13 @@ pub trait Wire: Message + Default + Serialize + DeserializeOwned {
     /// The key that belongs to the message.
     fn key(&self) -> Result<Key, KeyError>;
 
-    /// Fills in what the message leaves out of its identity.
+    /// Fills in the identity from the key where the message leaves it out.
     ///
     /// # Errors
-    /// When it names another object than `key` does.
+    /// When it names another object than `key`.
     fn agree_with(&mut self, key: &Key) -> Result<(), DecodeError>;
 
-    /// The path and number of the first enum field whose number the enum does not have.
+    /// The path and number of the first enum field with an unknown number.
     fn unknown_enum(&self) -> Option<(String, i32)> {
         None
     }

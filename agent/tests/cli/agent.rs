@@ -55,7 +55,7 @@ impl Agent {
         get(&self.address, path).split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
-    /// Asks again and again until the answer is as it should be.
+    /// Polls until the answer is as expected.
     pub(crate) fn wait_for(&self, path: &str, is_wanted: impl Fn(&str) -> bool) -> String {
         let start = Instant::now();
         loop {
@@ -78,7 +78,7 @@ impl Agent {
     }
 }
 
-/// A process that ends with the test.
+/// A process that is killed at the end of the test.
 pub(crate) struct KillOnDrop(pub(crate) Child);
 
 impl KillOnDrop {
@@ -87,7 +87,7 @@ impl KillOnDrop {
         assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
     }
 
-    /// Its exit code, as soon as it has ended.
+    /// Its exit code, once it has ended.
     pub(crate) fn wait(&mut self) -> Option<i32> {
         let start = Instant::now();
         loop {
@@ -168,7 +168,7 @@ fn half_open_connections_leave_descriptors_for_store() {
         .iter()
         .flat_map(|address| (0..80).map(move |_| TcpStream::connect(address).unwrap()))
         .map(|mut stream| {
-            // One that was ended already takes no more.
+            // A connection that was already closed cannot be written to.
             let _ = stream.write_all(b"GET / HTTP/1.1\r\n");
             stream
         })

@@ -1,4 +1,4 @@
-//! The commands that ask a running agent.
+//! The commands that query a running agent.
 
 use std::{fs, process::Stdio};
 
@@ -113,7 +113,7 @@ fn shell_completes_services_of_agent() {
     let agent = Agent::start(folder.path());
     let complete = |words: &[&str]| {
         let mut command = command(&[&["--", "contiv"], words].concat());
-        // As the function of bash calls it, with the cursor in the last word.
+        // As bash's completion function calls it, with the cursor in the last word.
         command.env("CONTIV_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", words.len().to_string());
         command.env("_CLAP_IFS", "\n").env("_CLAP_COMPLETE_COMP_TYPE", "9");
         command.env("_CLAP_COMPLETE_SPACE", "true").env("CONTIV_AGENT", &agent.address);
@@ -282,7 +282,7 @@ fn address_of_two_services_is_told_by_status_services_and_trace() {
     let services = ask(&agent, &["services", "-n", "shop"]).out;
     assert!(services.lines().next().unwrap().ends_with("LOST"), "{services}");
     assert!(services.contains("10.96.0.7:80/tcp to shop/twin"), "{services}");
-    // Neither says when it came to be.
+    // Neither has a creation time.
     let trace = ask(&agent, &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80/tcp"]).out;
     assert!(trace.contains("shop/twin holds it") && !trace.contains("is older"), "{trace}");
 
@@ -322,7 +322,7 @@ fn watch_shows_later_changes() {
 
 #[test]
 fn commands_without_agent_say_so_and_environment_names_another() {
-    // Nobody listens on a port that was just given back.
+    // A port that was just released, on which nothing listens.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for arguments in [&["services"][..], &["backends"], &["events"], &["status"], &["top", "--once"]] {
         let mut command = command(arguments);
@@ -339,7 +339,7 @@ fn colours_are_for_terminals() {
     let agent = Agent::start(folder.path());
     let plain = ask(&agent, &["status"]);
     assert!(!plain.out.contains('\x1b'), "{}", plain.out);
-    // `script` runs it on a terminal of its own.
+    // `script` runs it on its own terminal.
     let on_terminal = |settings: &str| {
         let contiv = env!("CARGO_BIN_EXE_contiv");
         let line = format!("{settings} {contiv} status --agent http://{}", agent.address);

@@ -1,4 +1,4 @@
-//! Running the binary.
+//! Runs the binary.
 
 use std::{
     ffi::OsStr,
@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What a run printed, and its exit code.
+/// The output of a run, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: i32,
@@ -15,7 +15,7 @@ pub(crate) struct Run {
     pub(crate) err: String,
 }
 
-/// The binary, in an environment without any setting of ours.
+/// The binary, in an environment without settings of contiv.
 pub(crate) fn command(arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_contiv"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CONTIV_")) {
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &[&str]) -> Run {
     finish(command(arguments))
 }
 
-/// With this on its standard input.
+/// Runs it with this standard input.
 pub(crate) fn run_with_input(arguments: &[&str], input: &str) -> Run {
     let mut command = command(arguments);
     let mut child =

@@ -1,5 +1,5 @@
-//! Every command that the documents show is run: the lines of `sh` blocks, those of `console` blocks with a prompt, and
-//! `contiv …` within a text. What is not run here is in a table, with what runs it instead.
+//! Runs every command in the documents: the lines of `sh` blocks, those of `console` blocks with a prompt, and `contiv …`
+//! within a text. Commands that cannot be run here are in a table with what runs them instead.
 
 use std::{
     fs,
@@ -16,11 +16,11 @@ use crate::{
     contiv::web,
 };
 
-/// What needs a kernel that the agent programs, which the test does not have; only that the words are right is tested.
+/// Commands that need a kernel programmed by the agent, which the test does not have; only their arguments are tested.
 const NEED_A_KERNEL: [&str; 5] =
     ["--kernel", "contiv top", "contiv verify", "contiv cleanup", "contiv support-bundle"];
 
-/// What is not run here, by its beginning, and why.
+/// Commands that are not run here, by prefix, and why.
 const ELSEWHERE: [(&str, &str); 13] = [
     ("sudo ", "scripts/package-test follows getting-started.md and installs, upgrades, stops and purges"),
     ("systemctl ", "the same"),
@@ -41,17 +41,17 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// A command as it is shown.
+/// A command in a document.
 struct DocumentedCommand {
     place: String,
-    /// Without comment, `sudo` and settings of the environment.
+    /// Without comment, `sudo` and environment variables.
     command: String,
     comment: String,
 }
 
 impl DocumentedCommand {
     fn new(place: String, line: &str) -> Self {
-        // Two spaces, so that addresses of pages are none.
+        // Two spaces, so that fragments of URLs are not comments.
         let (command, comment) = line.split_once("  #").unwrap_or((line, ""));
         let mut command = command.trim();
         while let Some((setting, rest)) = command.split_once(' ')
@@ -68,7 +68,7 @@ impl DocumentedCommand {
     }
 }
 
-/// All of a document. A line that ends with a backslash or a pipe goes on.
+/// All commands of a document. A line that ends with a backslash or a pipe is continued.
 fn shown(document: &Path) -> Vec<DocumentedCommand> {
     let name = document.strip_prefix(root()).unwrap().display();
     let text = fs::read_to_string(document).unwrap();
@@ -81,7 +81,7 @@ fn shown(document: &Path) -> Vec<DocumentedCommand> {
                 language = if language.is_none() { line.strip_prefix("```") } else { None };
             }
             None => {
-                // Inside of backticks.
+                // The text between backticks.
                 let spans = line.split('`').skip(1).step_by(2).filter(|span| span.starts_with("contiv "));
                 found.extend(
                     spans.filter_map(in_text).map(|span| DocumentedCommand::new(place.clone(), &span)),
@@ -106,13 +106,13 @@ fn shown(document: &Path) -> Vec<DocumentedCommand> {
     found
 }
 
-/// What is between backticks as a command that can be run; none if it has parts that may be left out.
+/// The command between backticks in a runnable form; none if it has optional parts.
 fn in_text(span: &str) -> Option<String> {
     if span.contains(['[', '…']) {
         return None;
     }
     let filled = span.replace("NS/NAME", "shop/web").replace("NAME", "web").replace("FILE", "cluster.yaml");
-    // It may lack what the text is not about; that its words are right is tested.
+    // It may lack arguments that the text does not mention; only its words are tested.
     Some(format!("{filled} --help"))
 }
 
@@ -120,7 +120,7 @@ fn is_elsewhere(command: &str) -> bool {
     ELSEWHERE.iter().any(|(start, _)| command.starts_with(start))
 }
 
-/// What is wrong with a command that is not run here.
+/// Checks a command that is not run here, and describes the problem.
 fn look_at(command: &str) -> Option<String> {
     let words: Vec<&str> = command.split_whitespace().collect();
     if command.starts_with("scripts/") {
@@ -143,7 +143,7 @@ fn look_at(command: &str) -> Option<String> {
     after("--test").filter(|name| !has_test(name)).map(|name| format!("there is no test {name}"))
 }
 
-/// What the commands find: an agent, a store in a folder, an etcd, manifests, and a `kubectl` that prints some.
+/// The environment of the commands: an agent, a store in a folder, an etcd, manifests, and a `kubectl` that prints some.
 struct Machine {
     folder: tempfile::TempDir,
     agent: Agent,
@@ -178,7 +178,7 @@ impl Machine {
         Self { agent: Agent::start(here), etcd, path, folder, _runtime: runtime }
     }
 
-    /// What is wrong with a command; none if it does what it is to do.
+    /// Runs a command and describes the problem; none if it does what it should.
     fn run(&self, shown: &DocumentedCommand) -> Option<String> {
         let command = shown
             .command
@@ -186,11 +186,11 @@ impl Machine {
             .replace("curl -s", "curl -sS --fail")
             // The agent of the test programs no kernel.
             .replace("/renderers/nftables/", "/renderers/dry-run/");
-        // What runs until it is stopped only has to understand its words.
+        // A command that runs until it is stopped only has to accept its arguments.
         let runs_on = command.starts_with("contiv agent") || command.starts_with("contiv controller");
         let is_complete = command.contains("--check-config") || command.contains("--help");
         let command = if runs_on && !is_complete { format!("{command} --check-config") } else { command };
-        // No election can be held in a folder. Nobody listens there, and nobody is asked.
+        // No election can be held in a folder. Nothing listens at this URL and no request is sent.
         let store = if command.starts_with("contiv controller") {
             "etcd://127.0.0.1:1".to_owned()
         } else {
@@ -208,12 +208,12 @@ impl Machine {
             .unwrap();
         let code = output.status.code();
         let error = String::from_utf8_lossy(&output.stderr);
-        // A file of the configuration that only that command needs.
+        // A configuration file that only this command needs.
         let lacks_a_file = error.contains("/etc/contiv/") && error.contains("No such file");
-        // `--watch` goes on until it is stopped.
+        // `--watch` continues until it is stopped.
         let watches = code == Some(124) && (command.contains("--watch") || command.contains(" -w"));
         let needs_a_kernel = NEED_A_KERNEL.iter().any(|words| command.contains(words)) && code == Some(1);
-        // A page that follows one machine says what comes of its own changes.
+        // A page about one machine may document the exit code of an expected problem.
         let is_foretold = shown.comment.contains("exit code 1");
         let is_good = code == Some(0) || watches || needs_a_kernel || lacks_a_file || is_foretold;
         (!is_good).then(|| format!("{code:?}: {error}"))

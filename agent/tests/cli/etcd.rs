@@ -13,7 +13,7 @@ use crate::contiv::{Run, command, finish, run_with_input, text, web};
 const LIMIT: Duration = Duration::from_secs(30);
 const PASSWORD: &str = "tell-nobody-4711";
 
-/// An etcd that wants a certificate, a user and a password; and files with all of that.
+/// An etcd that requires a certificate, a user and a password, with files for all of them.
 struct SecuredEtcd {
     runtime: Runtime,
     etcd: Etcd,
@@ -45,7 +45,7 @@ impl SecuredEtcd {
         fs::write(self.folder.path().join("password"), format!("{password}\n")).unwrap();
     }
 
-    /// A command that may get in, by its environment.
+    /// A command with the credentials in its environment.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command(arguments);
         command
@@ -166,7 +166,7 @@ fn agent_survives_a_wrong_password_and_never_prints_it() {
     }
 }
 
-/// Killed when the test is over, however it ends.
+/// Killed at the end of the test.
 struct Agent(Child);
 
 impl Drop for Agent {

@@ -1,4 +1,4 @@
-//! What the commands say of themselves.
+//! Help and version output of the commands.
 
 use crate::contiv::{command, finish, run};
 
@@ -16,7 +16,7 @@ fn help_fits_terminal_of_80_columns() {
     assert!(commands.len() > 15, "{commands:?}");
     for name in &commands {
         for help in ["--help", "-h"] {
-            // `script` runs it on a terminal of its own.
+            // `script` runs it on its own terminal.
             let line = format!("stty rows 24 cols 80 && {} {name} {help}", env!("CARGO_BIN_EXE_contiv"));
             let mut script = std::process::Command::new("script");
             let output = script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").output().unwrap();
@@ -37,7 +37,7 @@ fn version_names_commit() {
     assert!(text.out.starts_with(&expected), "{}", text.out);
     let json: serde_json::Value = serde_json::from_str(&run(&["version", "-o", "json"]).out).unwrap();
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
-    // A build that git knows nothing of, as from a tarball, has no commit.
+    // A build without git metadata, as from a tarball, has no commit.
     let commit = json["commit"].as_str().unwrap_or("unknown");
     assert!(text.out.contains(commit), "{}", text.out);
     let mut git = std::process::Command::new("git");

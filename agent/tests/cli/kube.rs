@@ -1,4 +1,4 @@
-//! An agent on an API server.
+//! An agent with an API server as its store.
 
 use std::fs;
 

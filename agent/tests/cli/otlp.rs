@@ -1,4 +1,4 @@
-//! Traces, as a collector of OpenTelemetry gets them.
+//! Traces as an OpenTelemetry collector receives them.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use crate::{
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What takes traces; the first request it refuses.
+/// A collector of traces, which refuses the first request.
 struct Collector {
     _runtime: tokio::runtime::Runtime,
     address: String,
@@ -40,7 +40,7 @@ async fn take(State((requests, refused)): State<Shared>, body: Bytes) -> StatusC
         return StatusCode::BAD_REQUEST;
     }
     let request = ExportTraceServiceRequest::decode(body).unwrap();
-    // Nobody looks any more at the end of the test.
+    // At the end of the test the receiver is gone.
     let _ = requests.send(request);
     StatusCode::OK
 }
@@ -58,7 +58,7 @@ impl Collector {
         Self { _runtime: runtime, address, requests, refused }
     }
 
-    /// The spans of the next request, and who sent them.
+    /// The spans of the next request, and the attributes of the sender.
     fn next(&self) -> (Vec<Span>, BTreeMap<String, String>) {
         let request = self.requests.recv_timeout(LIMIT).unwrap();
         let [resource] = &request.resource_spans[..] else { panic!("{request:?}") };
@@ -104,7 +104,7 @@ fn change_is_one_trace_and_is_sent_again_after_a_refusal() {
 
 #[test]
 fn collector_that_reads_nothing_holds_up_nothing() {
-    // Connections are made, and that is all.
+    // A collector that accepts connections and never answers.
     let collector = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = folder();
     let mut arguments = arguments(folder.path(), "127.0.0.1:0");

@@ -27,14 +27,14 @@ use crate::{
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The messages up to the first one with `wanted` in it, and that one.
+/// The messages up to and including the first one that contains `wanted`.
 fn until(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
     let mut messages = Vec::new();
     let mut buffer = [0; 4096];
     loop {
         let length = match socket.recv(&mut buffer) {
             Ok(length) => length,
-            // A child of another test has ended: a read with a time limit is not taken up again by itself.
+            // A child of another test has ended: a read with a time limit is not restarted automatically.
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => panic!("{wanted}: {error}: {messages:#?}"),
         };
@@ -45,7 +45,7 @@ fn until(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
     }
 }
 
-/// Nothing comes for longer than a watchdog is left waiting.
+/// Asserts that no message arrives for longer than the watchdog's interval.
 fn assert_falls_silent(socket: &UnixDatagram) {
     socket.set_read_timeout(Some(Duration::from_millis(2500))).unwrap();
     let mut buffer = [0; 4096];
@@ -55,7 +55,7 @@ fn assert_falls_silent(socket: &UnixDatagram) {
     socket.set_read_timeout(Some(LIMIT)).unwrap();
 }
 
-/// A service manager that listens, and the agent it has started.
+/// A listening service manager, and the agent it has started.
 fn start(folder: &Path, store: Option<&str>) -> (UnixDatagram, KillOnDrop) {
     let path = folder.join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -74,7 +74,7 @@ fn start(folder: &Path, store: Option<&str>) -> (UnixDatagram, KillOnDrop) {
 #[test]
 fn agent_with_unreadable_store_is_alive_but_not_ready() {
     let folder = folder();
-    // Nobody listens there.
+    // Nothing listens at this address.
     let (socket, _agent) = start(folder.path(), Some("etcd://127.0.0.1:1"));
     let mut told = until(&socket, "WATCHDOG=1");
     told.extend(until(&socket, "STATUS=the store cannot be followed"));
@@ -82,7 +82,7 @@ fn agent_with_unreadable_store_is_alive_but_not_ready() {
     assert!(!told.iter().any(|message| message.contains("READY=1")), "{told:#?}");
 }
 
-/// What the agent logs to.
+/// The pipe that the agent logs to.
 struct Log {
     reader: Box<dyn Read>,
     theirs: OwnedFd,
@@ -99,14 +99,14 @@ impl Log {
         }
     }
 
-    /// As in `JOURNAL_STREAM`.
+    /// The value of `JOURNAL_STREAM`.
     fn stream(&self) -> String {
         let file = fs::File::from(self.theirs.try_clone().unwrap());
         let metadata = file.metadata().unwrap();
         format!("{}:{}", metadata.dev(), metadata.ino())
     }
 
-    /// Reads up to this text and to the end of its line. Nobody reads any more after that.
+    /// Reads up to the end of the line with this text. Nothing is read after that.
     fn read_line_with(&mut self, wanted: &str) -> String {
         let (mut line, mut byte) = (String::new(), [0]);
         loop {
@@ -119,24 +119,24 @@ impl Log {
         }
     }
 
-    /// Writes until nothing more goes in.
+    /// Writes until the pipe is full.
     fn fill(&self) {
         let mut file = fs::File::from(self.theirs.try_clone().unwrap());
         let (sender, written) = mpsc::channel();
-        // It waits for room until the test is over.
+        // The writer blocks until the test is over.
         thread::spawn(move || while file.write_all(b"\n").is_ok() && sender.send(()).is_ok() {});
         while written.recv_timeout(Duration::from_millis(500)).is_ok() {}
     }
 }
 
-/// Sends until nothing more goes in.
+/// Sends until the socket is full.
 fn fill(path: &Path) {
     let sender = UnixDatagram::unbound().unwrap();
     sender.set_nonblocking(true).unwrap();
     while sender.send_to(b"X=1\n", path).is_ok() {}
 }
 
-/// Nobody reads what the agent says to its service manager, nor its log.
+/// Neither the agent's messages to its service manager nor its log are read.
 #[test]
 fn agent_whose_readers_have_stopped_works_and_obeys_sigterm() {
     for kind in ["journal", "pipe"] {
@@ -161,7 +161,7 @@ fn agent_whose_readers_have_stopped_works_and_obeys_sigterm() {
             agent.signal("HUP");
             assert!(get(address, "/liveness").contains(" 200 OK"), "{kind}: the loop waits");
         }
-        // When somebody reads again, he hears how it is then.
+        // When messages are read again, they contain the state at that time.
         until(&socket, "READY=1");
         fill(&path);
         agent.signal("TERM");
@@ -191,7 +191,7 @@ fn systemd_is_notified_of_ready_watchdog_reload_and_stop() {
     until(&socket, "READY=1");
     until(&socket, "WATCHDOG=1");
 
-    // A process that stands still does not feed the watchdog.
+    // A stopped process does not feed the watchdog.
     agent.signal("STOP");
     assert_falls_silent(&socket);
     agent.signal("CONT");
@@ -228,7 +228,7 @@ fn systemd_is_notified_of_the_active_controller_instance() {
         "{started:#?}"
     );
 
-    // There is nothing to read again, and no reason to end.
+    // Nothing is reloaded, and the signal must not end the process.
     one.signal("HUP");
     until(&socket, "WATCHDOG=1");
 
@@ -241,14 +241,14 @@ fn systemd_is_notified_of_the_active_controller_instance() {
     let stopping = until(&socket, "STOPPING=1");
     assert!(!stopping.iter().any(|message| message.contains("RELOADING")), "{stopping:#?}");
     assert_eq!(one.0.wait().unwrap().code(), Some(0));
-    // It has handed over.
+    // It has resigned the lease.
     until(&standby, "STATUS=active");
 }
 
 #[test]
 fn controllers_without_store_are_alive_but_not_ready() {
     let folder = tempfile::tempdir().unwrap();
-    // Nobody listens there.
+    // Nothing listens at this address.
     let (socket, _one) = start_controllers(folder.path(), "etcd://127.0.0.1:1", "one");
     let mut told = until(&socket, "WATCHDOG=1");
     told.extend(until(&socket, "STATUS=the store cannot be followed"));

@@ -1,4 +1,4 @@
-//! The commands that do without an agent obey the settings that an agent would obey.
+//! Commands that run without an agent use the same settings as an agent.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,7 @@ use crate::contiv::{Run, command, finish, text, web};
 
 const NODE: &str = "---\napiVersion: v1\nkind: Node\nmetadata: {name: n1}\nspec: {podCIDRs: [10.1.0.0/24]}\n";
 
-/// A folder with manifests and a configuration file that says this.
+/// A folder with manifests and a configuration file with these settings.
 fn folder(settings: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("manifests")).unwrap();
@@ -66,7 +66,7 @@ fn trace_of_manifests_obeys_settings() {
 #[test]
 fn verify_of_manifests_obeys_settings() {
     let folder = folder("renderers = [\"nftables\"]\n");
-    // The renderer of the environment programs nothing, so nothing is compared.
+    // The renderer in the environment programs nothing, so nothing is compared.
     let environment = [("CONTIV_RENDERERS", "dry-run"), ("CONTIV_AGENT", "http://127.0.0.1:1")];
     let run = preview(folder.path(), &["verify"], &environment);
     assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (0, "", ""));

@@ -9,7 +9,7 @@ use crate::{
     contiv::{Run, command, finish, run_with_input, text, web},
 };
 
-/// A store of its own for each test.
+/// A separate store for each test.
 struct Store(tempfile::TempDir);
 
 impl Store {
@@ -65,7 +65,7 @@ spec: {type: LoadBalancer, clusterIP: 10.96.0.7, ports: [{port: 80}]}
     let store = Store::new();
     let get = |what: &str| store.run(&["get", what, "-o", "yaml"]).out;
 
-    // A new workload that says nothing of it is not ready, as with linkerd, and that is said.
+    // As with linkerd, a new workload without a status is not ready, which is reported.
     let first = store.apply(spec);
     assert_eq!((first.code, first.out.as_str()), (0, "externalworkload/vm created\n"));
     assert!(first.err.starts_with("note: no traffic for externalworkload/vm before"), "{}", first.err);
@@ -97,12 +97,12 @@ spec: {type: LoadBalancer, clusterIP: 10.96.0.7, ports: [{port: 80}]}
         assert!(get(what).contains("192.0.2.1"), "{}", get(what));
     }
 
-    // What is said counts: a list that is written and empty, too.
+    // An explicit status counts, even an empty list.
     store.apply(&workload("status: {conditions: [{type: Ready, status: 'False'}]}\n"));
     assert!(get("externalworkload/vm").contains("False"));
     store.apply(&workload("status: {conditions: []}\n"));
     assert!(!get("externalworkload/vm").contains("conditions"));
-    // A service that is no load balancer any more has no address of one.
+    // A service that is no longer a load balancer loses its load-balancer address.
     store.apply(&load_balancer.replace("LoadBalancer", "ClusterIP"));
     assert!(!get("svc/web").contains("203.0.113.9"));
 }
@@ -152,7 +152,7 @@ fn get_sorts_and_leaves_header_out() {
 #[test]
 fn store_without_configuration_is_the_default_one() {
     let run = finish(command(&["get", "svc", "--config", "/dev/null"]));
-    // The folder is there or not, as on any machine.
+    // The folder may exist or not, depending on the machine.
     assert_ne!(run.code, 2, "{}", run.err);
     assert!(run.code == 0 || run.err.contains("/etc/contiv/manifests"), "{}", run.err);
     let plain = finish(command(&["get", "svc"]));
@@ -329,7 +329,7 @@ fn get_watches_what_is_added_changed_and_deleted() {
     store.apply(&web("api", 9).replacen("namespace: shop}", "namespace: shop, labels: {app: api}}", 1));
     assert_eq!(columns(table.next(), 2), "ADDED api");
     assert_eq!(name.next().as_deref(), Some("service/api"));
-    // Without the label, it is gone for whoever chose by it.
+    // Without the label it is deleted for watchers that select by it.
     store.apply(&web("api", 10));
     let changed = table.next().unwrap();
     assert!(changed.starts_with("MODIFIED") && changed.contains("10.96.0.10"), "{changed}");

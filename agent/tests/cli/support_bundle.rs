@@ -57,9 +57,9 @@ fn bundle_holds_the_answers_of_agent_and_kernel() {
         assert!(part.contains(expected), "{name}: {part}");
     }
     assert!(parts["kernel/routes.txt"].contains("local 127.0.0.1 "), "{}", parts["kernel/routes.txt"]);
-    // Without systemd there is no journal, and that is said.
+    // Without systemd there is no journal, which is reported.
     assert!(parts.contains_key("journal/contiv-agent.txt") || parts["missing.txt"].contains("journalctl"));
-    // The kernel's table can be read, or it is said why not.
+    // The kernel's table is included, or the reason why it could not be read.
     assert!(parts.contains_key("kernel/table.txt") || parts["missing.txt"].contains("kernel/table.txt: "));
     let again = finish(command(&["support-bundle", "-O", text(&path)]));
     assert!(again.code == 1 && again.err.contains("choose another file with -O"), "{again:?}");

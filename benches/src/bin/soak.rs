@@ -1,4 +1,5 @@
-//! `contiv-soak`: an agent at a constant rate of changes for long, and what it takes up meanwhile. See `scripts/soak`.
+//! `contiv-soak`: runs an agent at a constant rate of changes for a long time and samples its resource usage. See
+//! `scripts/soak`.
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -25,7 +26,7 @@ struct Options {
 
 fn main() -> Result<ExitCode> {
     let Options { seconds, rate, services, out } = Options::parse();
-    // Twice as long if etcd is slow, and the start besides.
+    // Twice as long, in case etcd is slow, plus the start.
     let limit = Duration::from_secs(seconds * 2 + 300);
     let mut is_flat = true;
     isolated_measurement(limit, |lab| {
@@ -36,7 +37,7 @@ fn main() -> Result<ExitCode> {
     Ok(if is_flat { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns whether nothing grew and nothing was lost.
+/// Returns whether nothing grew and no change was lost.
 #[expect(clippy::print_stdout, reason = "this is the result")]
 fn report(outcome: &soak::Outcome) -> bool {
     println!(

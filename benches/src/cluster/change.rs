@@ -1,4 +1,4 @@
-//! One change at a time, from etcd's acknowledgement to the kernel's word that it is committed.
+//! One change at a time, from etcd's acknowledgement to the kernel's notification of the commit.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::{
     workload::{Variant, Workload, newcomer_address},
 };
 
-/// Changes that are measured.
+/// The number of measured changes.
 const CHANGES: u32 = 400;
 /// Longer than any change takes.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ pub(super) fn measure(
     Ok(figures)
 }
 
-/// From the acknowledgement to the commit. A commit that is heard of before the acknowledgement took no time.
+/// The time from the acknowledgement to the commit; zero if the commit is seen before the acknowledgement.
 fn latencies(client: &Client, workload: Workload) -> Result<Samples> {
     let mut commits = Commits::listen()?;
     let mut latencies = Vec::new();
@@ -71,17 +71,17 @@ fn latencies(client: &Client, workload: Workload) -> Result<Samples> {
     Ok(latencies.into_iter().collect())
 }
 
-/// How long the agent worked on each of the last changes.
+/// The agent's processing times of the last changes.
 struct AgentTimes {
-    /// From when the loop took the event up until the kernel was given the transaction.
+    /// From the event's arrival in the loop until the transaction was sent to the kernel.
     until_sent: Samples,
-    /// Of that, what the loop took.
+    /// The part of it spent in the loop.
     in_loop: Samples,
-    /// The renderer's whole call, so with the kernel's part.
+    /// The renderer's whole call, including the kernel's part.
     in_renderer: Samples,
 }
 
-/// What the event history says of the last changes.
+/// Reads the times of the last changes from the event history.
 fn inside(agent: &Agent<'_>) -> Result<AgentTimes> {
     let history = agent.http("GET", &format!("/controller/event-history?last={CHANGES}"))?.json()?;
     let records = history.as_array().map(Vec::as_slice).unwrap_or_default();

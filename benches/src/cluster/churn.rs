@@ -23,12 +23,12 @@ use crate::{
 };
 
 const CHANGES_PER_SECOND: u32 = 1000;
-/// Numbers of newcomers that no other measurement uses.
+/// The first of the newcomers' numbers, which no other measurement uses.
 const FIRST: u32 = 1 << 20;
-/// When no commit came for so long, no more comes.
+/// Without a commit for this long, no further one is expected.
 const LAST_COMMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// When each change was acknowledged, or committed.
+/// When each change was acknowledged or committed.
 type ChangeTimes = BTreeMap<u32, Instant>;
 
 pub(super) fn measure(
@@ -73,7 +73,7 @@ pub(super) fn measure(
     ])
 }
 
-/// Writes changes at a constant rate, however slow etcd is, and notes when it acknowledged each.
+/// Writes changes at a constant rate, even if etcd is slow, and records when each was acknowledged.
 async fn write(client: &Client, workload: Workload, duration: Duration) -> Result<ChangeTimes> {
     let mut ticks = tokio::time::interval(Duration::from_millis(1));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -89,7 +89,7 @@ async fn write(client: &Client, workload: Workload, duration: Duration) -> Resul
     under_way.join_all().await.into_iter().collect::<Result<_, _>>().map_err(unexpected)
 }
 
-/// Notes when each change was committed, until the end and as long after it as commits come.
+/// Records when each change was committed, until the end and as long afterwards as commits arrive.
 fn listen(over: &AtomicBool) -> Result<ChangeTimes> {
     let mut commits = Commits::listen()?;
     let mut moments = ChangeTimes::new();

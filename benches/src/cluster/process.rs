@@ -1,4 +1,4 @@
-//! What the kernel says of a process. Source: `proc(5)`.
+//! Resource usage of a process as the kernel reports it. Source: `proc(5)`.
 
 use std::{fs, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::figures::Quantity;
 /// Linux counts the time of processes in hundredths of a second, on every architecture.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Memory of a process that is in memory.
+/// Resident memory of a process.
 pub(crate) struct Memory {
     pub(crate) resident: Quantity,
     pub(crate) peak: Quantity,
@@ -27,10 +27,10 @@ pub(crate) fn memory(process: u32) -> Result<Memory> {
     Ok(Memory { resident: field("VmRSS:")?, peak: field("VmHWM:")? })
 }
 
-/// How long it kept a processor busy so far, in the kernel and outside.
+/// The processor time used so far, in user and kernel mode.
 pub(crate) fn processor_time(process: u32) -> Result<Duration> {
     let stat = read(process, "stat")?;
-    // The name, in parentheses, can hold anything. What follows begins with the third field; 14 and 15 are the times.
+    // The name, in parentheses, can contain anything. The third field follows; 14 and 15 are the times.
     let fields = stat.rsplit_once(") ").map(|(_, fields)| fields.split(' ').skip(11).take(2));
     let ticks: Option<Vec<u32>> = fields.and_then(|fields| fields.map(|field| field.parse().ok()).collect());
     let ticks =

@@ -1,4 +1,4 @@
-//! The agent is killed and started again while connections are opened all the while.
+//! The agent is killed and restarted while connections are opened.
 
 use std::{
     io::{self, BufRead, BufReader, Write},
@@ -22,17 +22,17 @@ use crate::{
 };
 
 const RESTARTS: usize = 5;
-/// The first try to connect is repeated after a second. A connection that takes so long has lost a packet.
+/// A lost SYN is repeated after a second, so a connection that takes this long lost a packet.
 const LOST_PACKET_TIME: Duration = Duration::from_millis(900);
 
-/// What became of the connections of one client.
+/// The outcomes of the connections of one client.
 #[derive(Default)]
 struct Connections {
     answered: usize,
     failures: Vec<String>,
 }
 
-/// The service must have servers behind it. The agent of `options` must not run; afterwards it does not run either.
+/// Measures restarts. The service must have running servers. The agent of `options` must not be running, before and after.
 pub(super) fn measure(
     lab: &Lab,
     options: &AgentOptions,
@@ -85,7 +85,7 @@ pub(super) fn measure(
     ])
 }
 
-/// Kills the agent and starts it again, some times; then stops it.
+/// Kills and restarts the agent several times; then stops it.
 fn restart<'lab>(lab: &'lab Lab, options: &AgentOptions, mut agent: Agent<'lab>) -> Result<Samples> {
     let mut restarts = Vec::new();
     for _ in 0..RESTARTS {

@@ -1,4 +1,4 @@
-//! What is in etcd: workloads, and services that select them.
+//! The content of etcd: workloads, and services that select them.
 
 use std::net::Ipv4Addr;
 
@@ -11,9 +11,9 @@ use crate::cluster::Client;
 
 /// How many services there are.
 pub(super) const SERVICES: usize = 10_000;
-/// How many workloads; each is behind as many services as any other.
+/// The number of workloads; each is selected by the same number of services.
 pub(super) const WORKLOADS: usize = 5000;
-/// Behind how many that is.
+/// How many services select a workload.
 pub(super) const SERVICES_PER_WORKLOAD: usize = SERVICES / WORKLOADS;
 
 const NAMESPACE: &str = "bench";
@@ -26,7 +26,7 @@ pub(super) fn slices_prefix() -> String {
     Key::prefix(Kind::EndpointSlice)
 }
 
-/// An address of a workload that no other one ever has: that of its so-manyth change.
+/// An address for a change of a workload that no other change uses.
 pub(super) fn address(workload: usize, change: usize) -> Ipv4Addr {
     nth(ADDRESSES, 1 + change * WORKLOADS + workload)
 }
@@ -64,7 +64,7 @@ fn put(kind: Kind, name: &str, value: &serde_json::Value) -> Result<Operation> {
     Ok(Operation::Put { key: key.to_path(), value: value.to_string().into() })
 }
 
-/// Puts everything. Must be called in the namespace of the node.
+/// Writes everything. Must be called in the namespace of the node.
 pub(super) fn fill(client: &Client) -> Result<()> {
     let workloads = (0..WORKLOADS).map(|number| put_workload(number, address(number, 0)));
     let all = workloads.chain((0..SERVICES).map(put_service)).collect::<Result<Vec<_>>>()?;

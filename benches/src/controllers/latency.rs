@@ -1,4 +1,4 @@
-//! One change at a time: from etcd's acknowledgement of the workload to its slices in etcd, and to the kernel's word.
+//! One change at a time: from etcd's acknowledgement of the workload to its slices in etcd, and to the kernel's commit.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use tokio::time::timeout;
 use super::cluster::{SERVICES_PER_WORKLOAD, WORKLOADS, address, put_workload, slices_prefix};
 use crate::{cluster::Client, netlink::Commits, statistics::Samples};
 
-/// Changes that are measured.
+/// The number of measured changes.
 const CHANGES: usize = 400;
 /// Longer than any change takes.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long it took until all slices of the workload were seen in etcd, and until all of them were in the kernel. Must be
-/// called in the namespace of the node.
+/// The times until all slices of the workload were in etcd, and until all of them were in the kernel. Must be called in the
+/// namespace of the node.
 pub(super) fn measure(client: &Client) -> Result<(Samples, Samples)> {
     let mut commits = Commits::listen()?;
     let prefix = slices_prefix();
@@ -51,7 +51,7 @@ pub(super) fn measure(client: &Client) -> Result<(Samples, Samples)> {
     Ok((in_etcd.into_iter().collect(), in_kernel.into_iter().collect()))
 }
 
-/// Returns when all slices of a workload have its new address.
+/// Waits until all slices of a workload have its new address.
 async fn seen(watch: &mut WatchStream, address: &[u8]) -> Result<()> {
     let mut missing = SERVICES_PER_WORKLOAD;
     while missing > 0 {

@@ -1,4 +1,4 @@
-//! From what renderers get to the kernel, each beside its floor: the same elements, encoded before and sent as they are.
+//! From the renderer's input to the kernel, beside the floor: the same elements, already encoded and sent as they are.
 
 use std::{thread, time::Duration};
 
@@ -18,14 +18,14 @@ use crate::{
     workload::{Variant, Workload},
 };
 
-/// Changes of each kind that are measured: with very many services fewer, since the kernel needs long for some.
+/// The number of measured changes of each kind; fewer with very many services, for which the kernel is slow.
 const fn count(workload: Workload) -> u32 {
     if workload.services > 20_000 { 60 } else { 200 }
 }
-/// The kernel frees what was deleted, and lets a hash table grow, behind everyone's back. That is not to be measured.
+/// The kernel frees deleted objects and grows hash tables asynchronously, which is not measured.
 const KERNEL_SETTLE_TIME: Duration = Duration::from_millis(300);
 
-/// Times of one way of doing it all.
+/// The times of one of the two ways.
 #[derive(Default)]
 struct Times {
     cold: Vec<Duration>,
@@ -33,7 +33,7 @@ struct Times {
     resized: Vec<Duration>,
 }
 
-/// In the namespace of the node.
+/// Measures in the namespace of the node.
 pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
     let mut processor = workload.processor().map_err(|error| undecodable(&error))?;
     let snapshot = processor.snapshot();
@@ -46,8 +46,7 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
     let (mut encode, mut floor, mut ours) = (Times::default(), Times::default(), Times::default());
     let (mut restart, mut replace) = (Vec::new(), Vec::new());
     for _ in 0..repetitions(workload.services) {
-        // A namespace of its own for the floor: so the two take turns, and a machine that becomes slower or faster meanwhile
-        // does so for both.
+        // A separate namespace for the floor, so that the two alternate and a change of the machine's speed affects both.
         let kernel = lab.node2.run(Kernel::open)?;
         let (duration, (mut offline, batches)) =
             timed(|| OfflineTable::resync(&snapshot, kernel.batch_limit));
@@ -75,7 +74,7 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
         drop(renderer);
         let after = processor.snapshot();
         restart.push(call(|| Nftables::new().resync(&after))?);
-        // A table without one of its base chains is of no use, and goes in the transaction that makes the new one.
+        // A table without one of its base chains is useless and is deleted in the transaction that creates the new one.
         run(&["nft", "flush chain inet contiv nat-output; delete chain inet contiv nat-output"])?;
         replace.push(call(|| Nftables::new().resync(&after))?);
         remove_table()?;
@@ -83,7 +82,7 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
     Ok(figures(workload, encode, floor, ours, restart, replace))
 }
 
-/// What the kernel alone needs for everything.
+/// The kernel's time alone for a cold start.
 pub(super) fn cold_floor(lab: &Lab, workload: Workload) -> Result<Duration> {
     let snapshot = workload.processor().map_err(|error| undecodable(&error))?.snapshot();
     let mut times = Vec::new();
@@ -111,7 +110,7 @@ fn figures(
     let mut cold = figure("kernel, cold", median(ours.cold)).beside(cold_floor);
     let mut slots =
         figure("kernel, one backend less or more", median(ours.resized)).beside(median(floor.resized));
-    // With fewer services all of it is noise.
+    // With fewer services the differences are noise.
     if workload.services >= 10_000 {
         cold = cold.wanting(Limit::TimesFloor(1.5));
         // The kernel validates; beyond that there is only planning.
@@ -144,7 +143,7 @@ fn changes(
     (0..count(workload)).map(change).collect()
 }
 
-/// What undoes all changes.
+/// Reverts all changes.
 fn restore(workload: Workload, processor: &mut Processor) -> Result<ChangeSet> {
     let original = |number| {
         workload.change(changed(workload, number), Variant::Original).map_err(|error| undecodable(&error))
@@ -152,7 +151,7 @@ fn restore(workload: Workload, processor: &mut Processor) -> Result<ChangeSet> {
     Ok(processor.apply((0..count(workload)).map(original).collect::<Result<Vec<_>>>()?))
 }
 
-/// Which service a change is of. Two in a row are of the same: one backend less, and then one more.
+/// The service of a change. Two in a row change the same one: one backend less, then one more.
 const fn changed(workload: Workload, number: u32) -> usize {
     (number / 2) as usize * 7919 % workload.services
 }

@@ -1,4 +1,4 @@
-//! From stored values to what renderers get.
+//! From stored values to the renderer's input.
 
 use contiv_model::{NodeName, Processor, ProcessorConfig};
 use contiv_tests::lab::Result;
@@ -10,7 +10,7 @@ use crate::{
     workload::{Variant, Workload},
 };
 
-/// Changes of one endpoint that are measured.
+/// The number of measured changes of one endpoint.
 const CHANGES: u32 = 500;
 
 pub(super) fn measure(workload: Workload) -> Result<Vec<Figure>> {

@@ -1,12 +1,12 @@
-//! kube-proxy's nftables layouts as text for `nft -f`: that up to 1.35, and that of 1.36. Written after its source
-//! (`pkg/proxy/nftables/proxier.go`), for services that have a cluster IP, one TCP or UDP port, and backends on other nodes.
+//! kube-proxy's nftables layouts as text for `nft -f`: up to 1.35, and from 1.36. They follow its source
+//! (`pkg/proxy/nftables/proxier.go`), for services with a cluster IP, one TCP or UDP port, and backends on other nodes.
 
 use std::{
     fmt::Write as _,
     net::{Ipv4Addr, SocketAddrV4},
 };
 
-/// Which layout.
+/// A version of the layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
     /// A chain for each endpoint, and one for each service with an anonymous verdict map.
@@ -15,7 +15,7 @@ pub(super) enum Layout {
     From136,
 }
 
-/// A service as the layouts see it.
+/// A service as the layouts need it.
 #[derive(Debug, Clone)]
 pub(super) struct Service {
     pub(super) number: usize,
@@ -30,7 +30,7 @@ pub(super) struct Port {
     pub(super) port: u16,
 }
 
-/// What does not depend on services: base chains, sets, maps, and who jumps where, in a table TABLE.
+/// The part that does not depend on services, in a table TABLE: base chains, sets, maps, and jumps.
 const BASE: &str = "\
 table TABLE {
     set cluster-ips { type ipv4_addr; }
@@ -90,7 +90,7 @@ impl Layout {
         }
     }
 
-    /// Family and name of its table; other than kube-proxy's, so that both can be there.
+    /// The family and name of its table; other than kube-proxy's, so that both can exist.
     pub(super) const fn table(self) -> &'static str {
         match self {
             Self::UpTo135 => "ip kube-proxy-135",
@@ -98,7 +98,7 @@ impl Layout {
         }
     }
 
-    /// Everything, for an empty kernel.
+    /// The whole table, for an empty kernel.
     pub(super) fn everything(self, port: Port, services: &[Service]) -> String {
         let table = self.table();
         let mut text = BASE.replace("TABLE", table);
@@ -119,7 +119,7 @@ impl Layout {
         text
     }
 
-    /// What changes the endpoints of a service: kube-proxy's partial sync, without what it lists before.
+    /// A change of the endpoints of a service: kube-proxy's partial sync, without the listing before it.
     pub(super) fn change(self, port: Port, service: &Service) -> String {
         let mut text = String::new();
         let (table, chain) = (self.table(), service_chain(service.number));
@@ -154,7 +154,7 @@ impl Layout {
         };
         let slots = service.endpoints.iter().enumerate().map(of_slot).collect::<Vec<_>>().join(", ");
         let rule = match (self, service.endpoints.as_slice()) {
-            // Without an anonymous map: so 1.37 writes it, and the only way to load tens of thousands within minutes.
+            // Without an anonymous map, as 1.37 writes it, which is the only way to load tens of thousands within minutes.
             (Self::UpTo135, [only]) => format!("goto {}", endpoint_chain(service.number, *only)),
             (Self::From136, [only]) => format!("meta l4proto {protocol} dnat to {only}"),
             (Self::UpTo135, _) => format!("numgen random mod {count} vmap {{ {slots} }}"),
@@ -166,7 +166,7 @@ impl Layout {
     }
 }
 
-/// As kube-proxy names them, with a number for the hash.
+/// Named as kube-proxy does, with a number for the hash.
 fn service_chain(number: usize) -> String {
     format!("service-{number:08X}-default/service-{number:06}/p/http")
 }
@@ -177,6 +177,6 @@ fn endpoint_chain(service: usize, endpoint: SocketAddrV4) -> String {
 }
 
 fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "{content}");
 }

@@ -1,7 +1,7 @@
-//! The first packet of a flow: from the call that sends it to the moment it is there.
+//! The first packet of a flow: from the call that sends it until it arrives.
 //!
-//! One thread does both ends. Between two veth pairs the kernel carries a packet all the way within the call that sends it,
-//! so no scheduler and no second processor is in what is measured.
+//! One thread is both ends. Between two veth pairs the kernel forwards a packet within the call that sends it, so no scheduler
+//! and no second processor is part of the measurement.
 
 use std::{
     hint::black_box,
@@ -16,8 +16,8 @@ use contiv_tests::lab::{Lab, LabError, Result};
 use super::{ALL_COMPLETE, BACKENDS, FIRST_PORT, kube_proxy::Service, table::Table};
 use crate::{command::run, statistics::Samples, workload::PORT};
 
-/// How often each table has its turn once it is loaded, and with how many flows. To wake a large one and put it to sleep takes
-/// seconds, so then there are fewer and longer turns.
+/// The number of rounds of a loaded table, and of flows in each. Activating and deactivating a large table takes seconds, so it
+/// has fewer and longer rounds.
 const fn turns(services: usize) -> (usize, usize) {
     match services {
         ..ALL_COMPLETE => (15, 1030),
@@ -25,16 +25,16 @@ const fn turns(services: usize) -> (usize, usize) {
         _ => (9, 2030),
     }
 }
-/// The first of them, which are not looked at: addresses are resolved, caches have what every packet needs.
+/// The first flows of a round, which are not measured: they resolve addresses and fill the caches.
 const WARM_UP: usize = 30;
-/// How long the kernel gets for what it puts off when a table wakes up or goes to sleep, such as freeing what is gone.
+/// How long the kernel gets for deferred work when a table is activated or deactivated, such as freeing memory.
 const SETTLE_TIME: Duration = Duration::from_millis(20);
-/// Larger than the caches of a processor.
+/// More than the caches of a processor.
 const BEYOND_CACHES: usize = 64 << 20;
 /// Much longer than any packet takes.
 const PACKET_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long first packets took: without any table, and through each of them.
+/// The latencies of first packets: without any table, and through each of them.
 pub(super) struct FirstPackets {
     pub(super) straight: Latencies,
     pub(super) through: [(Table, Latencies); 3],
@@ -49,7 +49,7 @@ impl Default for FirstPackets {
     }
 }
 
-/// The latency of each flow, of all loads.
+/// The latencies of each flow, of all loads.
 #[derive(Debug, Default)]
 pub(super) struct Latencies(Vec<Duration>);
 
@@ -58,8 +58,8 @@ impl Latencies {
         self.0.iter().copied().collect::<Samples>().percentile(percent)
     }
 
-    /// Adds those of a load, which each turn has in the same order. The turn in the middle counts of each flow: one or two
-    /// flows in a hundred are interrupted, whatever they go through, and one that is slow for a reason is so in each turn.
+    /// Adds those of a load, whose rounds have the flows in the same order. The median of the rounds counts for each flow: one
+    /// or two flows in a hundred are interrupted by chance, and one that is slow for a reason is slow in each round.
     fn add(&mut self, turns: &[Vec<Duration>]) {
         let flows = turns.iter().map(Vec::len).min().unwrap_or_default();
         self.0
@@ -93,8 +93,8 @@ impl<'lab> Packets<'lab> {
         Ok(Self { lab, servers, services, turns })
     }
 
-    /// New flows straight to a backend, and to services all over each table, the same ones in each turn. The tables take
-    /// turns: a machine that becomes slower or faster meanwhile does so for all of them.
+    /// Sends new flows directly to a backend, and to services all over each table, the same in each round. The tables
+    /// alternate, so that a change of the machine's speed affects all of them.
     pub(super) fn send_first_packets(&self, first_packets: &mut FirstPackets) -> Result<()> {
         let server = SocketAddrV4::new(self.lab.pod2.host.v4, FIRST_PORT);
         let service = |flow: usize| SocketAddrV4::new(self.services[flow * 7919 % self.services.len()], PORT);
@@ -105,7 +105,7 @@ impl<'lab> Packets<'lab> {
             thread::sleep(SETTLE_TIME);
             empty_caches(&mut ballast);
             straight.push(self.flows(|_| server)?);
-            // Another one begins each time: whichever came before leaves work to the kernel.
+            // A different table begins each time, since the previous one leaves deferred work to the kernel.
             for place in (round..).take(Table::ALL.len()) {
                 let number = place % Table::ALL.len();
                 let table = Table::ALL[number];
@@ -126,7 +126,7 @@ impl<'lab> Packets<'lab> {
     fn flows(&self, target: impl Fn(usize) -> SocketAddrV4 + Send + Sync) -> Result<Vec<Duration>> {
         self.lab.node.run(|| run(&["conntrack", "--flush"]).map(drop))?;
         let failed = |error| LabError::system("send a packet", error);
-        // Sockets made here belong to the pod; those of the servers belong to theirs.
+        // Sockets made here belong to the pod; those of the servers to theirs.
         let latencies = self.lab.pod1.run(|| {
             let latency = |flow| self.flow(target(flow)).map_err(failed);
             (0..self.turns.1).map(latency).collect::<Result<Vec<_>>>()
@@ -134,7 +134,7 @@ impl<'lab> Packets<'lab> {
         Ok(latencies.into_iter().skip(WARM_UP).collect())
     }
 
-    /// One packet of a new flow.
+    /// Sends one packet of a new flow.
     fn flow(&self, target: SocketAddrV4) -> io::Result<Duration> {
         let mut buffer = [0; 16];
         let client = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
@@ -153,8 +153,8 @@ impl<'lab> Packets<'lab> {
     }
 }
 
-/// To wake a table the kernel goes through the chains of all tables, so it would leave those of the peers in the caches, who have
-/// many, and push out what the other layout needs. First packets of a real node find neither.
+/// To activate a table the kernel goes through the chains of all tables, which would fill the caches with those of the peers,
+/// who have many, and evict those of the other layout. First packets of a real node find neither.
 fn empty_caches(ballast: &mut [u8]) {
     const LINE: usize = 64;
     for byte in ballast.iter_mut().step_by(LINE) {

@@ -1,4 +1,4 @@
-//! The tables that are compared: they are all in the kernel, and at most one of them is awake.
+//! The compared tables: all are in the kernel, and at most one is active.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::command::run;
 /// One of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Table {
-    /// As a kube-proxy writes it.
+    /// The table of a kube-proxy.
     Peer(Layout),
     Contiv,
 }
@@ -28,12 +28,12 @@ impl Table {
         }
     }
 
-    /// No packet meets it from now on; it stays in the kernel.
+    /// Deactivates the table, which stays in the kernel (dormant).
     pub(super) fn put_to_sleep(self) -> Result<()> {
         run(&["nft", &format!("add table {} {{ flags dormant; }}", self.identity())]).map(drop)
     }
 
-    /// Packets meet it again.
+    /// Activates the table.
     pub(super) fn wake(self) -> Result<()> {
         run(&["nft", &format!("add table {}", self.identity())]).map(drop)
     }

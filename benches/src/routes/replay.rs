@@ -1,4 +1,4 @@
-//! Sends what was sent before, and waits for the answers as the renderer does, without looking at what they say.
+//! Sends recorded messages and waits for the answers as the renderer does, without reading their content.
 
 use std::{
     os::fd::{AsRawFd, OwnedFd},
@@ -32,10 +32,10 @@ impl Kernel {
         Ok(Self(socket))
     }
 
-    /// How long it all takes.
+    /// Returns how long all took.
     ///
     /// # Errors
-    /// When the kernel refuses anything.
+    /// When the kernel refuses a message.
     pub(super) fn replay(&self, exchanges: &[Exchange]) -> Result<Duration> {
         let mut buffer = vec![0; 64 << 10];
         let start = Instant::now();
@@ -52,7 +52,7 @@ impl Kernel {
     }
 }
 
-/// How many answers end in what was received.
+/// The number of completed answers in the received data.
 fn ends(mut received: &[u8]) -> Result<usize> {
     let mut ends = 0;
     while let Some(header) = received.first_chunk::<16>() {

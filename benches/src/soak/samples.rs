@@ -1,4 +1,4 @@
-//! When changes were acknowledged and committed, and what is sampled.
+//! The times of changes, and the sampled values.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -6,24 +6,24 @@ use serde::Serialize;
 
 use crate::statistics::Samples;
 
-/// How the agent was at one time.
+/// The agent's state at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Sample {
     /// Since the start.
     pub seconds: f64,
-    /// Memory of the process that is in memory.
+    /// Resident memory of the process.
     pub resident_mebibytes: f64,
     /// Open file descriptors.
     pub descriptors: usize,
     /// Threads.
     pub threads: usize,
-    /// Processors kept busy since the sample before.
+    /// Busy processors since the previous sample.
     pub cores: f64,
-    /// How many tasks of the whole machine wanted a processor, over a minute.
+    /// The load average of the machine over a minute.
     pub load: f64,
-    /// Changes that came to the kernel since the sample before.
+    /// Changes that reached the kernel since the previous sample.
     pub changes: usize,
-    /// Changes that were sent to etcd, and not seen in the kernel yet.
+    /// Changes sent to etcd and not yet seen in the kernel.
     pub waiting: usize,
     /// From the request to etcd to the kernel's commit.
     pub p50_milliseconds: f64,
@@ -31,7 +31,7 @@ pub struct Sample {
     pub p99_milliseconds: f64,
 }
 
-/// The changes that are under way, by number, and the latencies of those that have arrived.
+/// Pending changes by number, and the latencies of completed ones.
 #[derive(Debug, Default)]
 pub(super) struct ChangeTracker {
     under_way: BTreeMap<u32, PendingChange>,
@@ -51,7 +51,7 @@ impl ChangeTracker {
         self.under_way.insert(number, PendingChange { sent: at, is_acknowledged: false });
     }
 
-    /// etcd has taken it in, or not. The kernel may have been faster.
+    /// Records whether etcd has accepted a change. The kernel may have been faster.
     pub(super) fn acknowledged(&mut self, number: u32, is_in: bool) {
         self.acknowledged += usize::from(is_in);
         match self.under_way.get_mut(&number) {
@@ -61,19 +61,19 @@ impl ChangeTracker {
         }
     }
 
-    /// The kernel has it. A number that nobody waits for is that of a change that was seen before.
+    /// Records a commit. An unknown number belongs to a change that was seen before.
     pub(super) fn committed(&mut self, number: u32, at: Instant) {
         if let Some(under_way) = self.under_way.remove(&number) {
             self.arrived.push(at.saturating_duration_since(under_way.sent));
         }
     }
 
-    /// The latencies since the last time, and how many changes are under way.
+    /// The latencies since the last call, and the number of pending changes.
     pub(super) fn take(&mut self) -> (Samples, usize) {
         (std::mem::take(&mut self.arrived).into_iter().collect(), self.under_way.len())
     }
 
-    /// How many were acknowledged and never seen in the kernel. To be asked at the end.
+    /// The number of acknowledged changes that were never seen in the kernel. For the end of a run.
     pub(super) fn never_committed(&self) -> usize {
         self.under_way.values().filter(|under_way| under_way.is_acknowledged).count()
     }

@@ -1,4 +1,4 @@
-//! Whether something grew: the middle of the first part of the samples beside that of the last part.
+//! Detects growth by comparing the medians of the first and the last part of the samples.
 
 use std::fmt;
 
@@ -6,23 +6,23 @@ use serde::Serialize;
 
 use super::samples::Sample;
 
-/// The first samples are of an agent that warms up: allocators, caches, connections.
+/// The first samples are left out because the agent is warming up: allocators, caches, connections.
 const WARMING_UP: f64 = 0.1;
-/// How large both parts are.
+/// The share of each part.
 const PART: f64 = 0.25;
 
-/// How one figure went.
+/// The trend of one value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trend {
-    /// Of what.
+    /// The name of the value.
     pub name: &'static str,
     /// The median of the first part, after the start.
     pub first: f64,
     /// The median of the last part.
     pub last: f64,
-    /// It is no more than this in the last part.
+    /// The limit of the last part.
     pub limit: f64,
-    /// Whether that is so.
+    /// Whether the limit holds.
     pub is_flat: bool,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for Trend {
     }
 }
 
-/// The trends of what must not grow.
+/// The trends of the values that must not grow.
 pub(super) fn of(samples: &[Sample]) -> Vec<Trend> {
     let count = |number: usize| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
     vec![
@@ -41,7 +41,7 @@ pub(super) fn of(samples: &[Sample]) -> Vec<Trend> {
         trend(samples, "memory, MiB", |sample| sample.resident_mebibytes, |first| first * 1.05 + 2.0),
         trend(samples, "file descriptors", |sample| count(sample.descriptors), |first| first + 2.0),
         trend(samples, "threads", |sample| count(sample.threads), |first| first + 2.0),
-        // Latency depends on whoever else uses the machine.
+        // Latency depends on other users of the machine.
         trend(samples, "latency p50, ms", |sample| sample.p50_milliseconds, |first| first * 2.0 + 1.0),
         trend(samples, "latency p99, ms", |sample| sample.p99_milliseconds, |first| first * 2.0 + 10.0),
     ]

@@ -1,6 +1,6 @@
-//! The services that everything is measured with: a cluster as Kubernetes would write it, of any size, always the same.
+//! The generated services of all measurements: a cluster as Kubernetes would write it, of any size, always the same.
 //!
-//! A crate of its own, so that `contiv-instructions` builds without an async stack.
+//! A separate crate, so that `contiv-instructions` builds without an async stack.
 
 use std::net::Ipv4Addr;
 
@@ -14,20 +14,20 @@ const NAMESPACE: &str = "default";
 
 /// The port of every service.
 pub const PORT: u16 = 80;
-/// Where the backends would listen.
+/// The port of the backends.
 pub const TARGET_PORT: u16 = 8080;
-/// Kubernetes puts no more endpoints into one slice.
+/// The most endpoints that Kubernetes puts into one slice.
 const ENDPOINTS_PER_SLICE: usize = 100;
-/// Over so many nodes pods are spread; none of them is the one that is measured.
+/// The number of nodes with pods; none of them is the measured one.
 const NODES: usize = 100;
-/// The first cluster IP; those before are for services of the lab.
+/// The first cluster IP; lower ones are for services of the lab.
 const CLUSTER_IPS: Ipv4Addr = Ipv4Addr::new(10, 97, 0, 0);
 /// The first address of a backend.
 const BACKENDS: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
-/// The first address of backends that come in by a change. The high bits tell them from all others.
+/// The first address of backends that a change adds. The high bits distinguish them from all others.
 const NEWCOMERS: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 0);
 
-/// A generated value that the product does not decode: its stored form has changed.
+/// A generated value that the product cannot decode, because its stored form has changed.
 #[derive(Debug, Error)]
 #[error("{key}: {problem}")]
 pub struct UndecodableValue {
@@ -37,7 +37,7 @@ pub struct UndecodableValue {
 
 type Result<T> = std::result::Result<T, UndecodableValue>;
 
-/// So many services with so many backends each, IPv4, one TCP port.
+/// Services with the same number of backends each, IPv4, one TCP port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload {
     /// Services.
@@ -46,19 +46,19 @@ pub struct Workload {
     pub backends: usize,
 }
 
-/// What is different about the first slice of a service, which has all its backends if they are a hundred at most.
+/// A variant of the first slice of a service, which has all its backends if there are at most a hundred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
-    /// Nothing.
+    /// Unchanged.
     Original,
-    /// Its first backend is another one: the newcomer of this number.
+    /// Its first backend is replaced by the newcomer of this number.
     Replaced(u32),
-    /// Its last backend is missing.
+    /// Its last backend is removed.
     OneLess,
 }
 
 impl Workload {
-    /// Keys and values of everything, as they are in etcd.
+    /// All keys and values, as they are in etcd.
     pub fn values(self) -> impl Iterator<Item = (String, String)> {
         (0..self.services).flat_map(move |service| {
             let slices = (0..self.slices()).map(move |slice| self.slice(service, slice, Variant::Original));
@@ -66,15 +66,15 @@ impl Workload {
         })
     }
 
-    /// Everything as the processor takes it in.
+    /// Everything as the processor's input.
     ///
     /// # Errors
-    /// When a value does not decode: then the product has changed under the measurement.
+    /// When a value cannot be decoded because the product has changed.
     pub fn resync(self) -> Result<Resync> {
         Self::decode(&self.values().collect::<Vec<_>>())
     }
 
-    /// What these values come to.
+    /// Decodes these values.
     ///
     /// # Errors
     /// As [`Self::resync`].
@@ -83,7 +83,7 @@ impl Workload {
         Ok(Resync { objects: objects.collect::<Result<_>>()?, ..Resync::default() })
     }
 
-    /// A processor that knows everything.
+    /// A processor with this state.
     ///
     /// # Errors
     /// As [`Self::resync`].
@@ -154,12 +154,12 @@ pub fn cluster_ip(service: usize) -> Ipv4Addr {
     nth(CLUSTER_IPS, service)
 }
 
-/// The address of a backend that comes in by a change.
+/// The address of a backend that a change adds.
 pub fn newcomer_address(number: u32) -> Ipv4Addr {
     nth(NEWCOMERS, number as usize)
 }
 
-/// The number of the newcomer that has this address; none if nobody has it.
+/// The number of the newcomer with this address; none for other addresses.
 pub fn newcomer(address: Ipv4Addr) -> Option<u32> {
     address.to_bits().checked_sub(NEWCOMERS.to_bits()).filter(|number| *number < 1 << 22)
 }
@@ -169,7 +169,7 @@ fn name(service: usize) -> String {
 }
 
 fn nth(first: Ipv4Addr, number: usize) -> Ipv4Addr {
-    // No workload comes near the end of the numbers.
+    // No workload reaches the end of the range.
     Ipv4Addr::from_bits(first.to_bits() + u32::try_from(number).unwrap_or(u32::MAX))
 }
 

@@ -1,8 +1,8 @@
-//! Reads a JSON tree the way Contiv's jsonpb does where the generated code is stricter.
+//! Reads JSON as leniently as Contiv's jsonpb where the generated code is stricter.
 //!
-//! The generated code refuses `null` for anything but an optional field or a message, and a field that is there in both
-//! spellings. Which object is a message and which a map, whose keys are nobody's field names, only the generated code
-//! knows; it says so by what it asks the deserializer for. Hence a deserializer and no rewriting of the tree.
+//! The generated code refuses `null` for anything but an optional field or a message, and a field present in both spellings.
+//! Only the generated code knows which object is a message and which a map with arbitrary keys; it shows by its calls of the
+//! deserializer. Therefore this is a deserializer and not a transformation of the JSON tree.
 
 use serde::{
     Deserializer,
@@ -38,7 +38,7 @@ impl<'de> Deserializer<'de> for Lenient {
         }
     }
 
-    /// A message. Its unset fields are those that the generated code has no value for.
+    /// A message. Fields without a value in the generated code are unset.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _name: &'static str,
@@ -80,7 +80,7 @@ impl IntoDeserializer<'_, Error> for Lenient {
     }
 }
 
-/// Where a field is there in both spellings, the proto name gives way (jsonpb `consumeField`).
+/// Where a field is present in both spellings, the proto name is dropped (jsonpb `consumeField`).
 ///
 /// `fields` lists the proto name directly before the lowerCamelCase one where the two differ.
 fn drop_overridden(message: &mut Map<String, Value>, fields: &[&str]) {

@@ -1,4 +1,4 @@
-//! What `docs/stored-data.md` shows is true.
+//! Checks the examples of `docs/stored-data.md`.
 
 use contiv_proto::{Key, Kind, Object};
 

@@ -1,5 +1,5 @@
-//! Field numbers are for ever. Binary values are listed by number by an independent reader, `protoc --decode_raw`,
-//! which knows no names; the listings follow `contiv.md` 4.3 and, past Contiv's last number, `docs/stored-data.md`.
+//! Field numbers never change. Binary values are listed by number by an independent reader, `protoc --decode_raw`, which knows
+//! no names; the listings follow `contiv.md` 4.3 and, past Contiv's last number, `docs/stored-data.md`.
 
 use std::{
     env,
@@ -17,7 +17,7 @@ use contiv_proto::{
     value::decode,
 };
 
-/// The numbers and values in a message, as protoc sees them, without its indentation and line ends.
+/// The numbers and values in a message as protoc prints them, without indentation and line ends.
 fn numbers<M: Wire>(json: &str) -> String {
     let value = decode::<M>(json.as_bytes()).unwrap().encode_to_vec();
     let mut protoc = Command::new(env::var("PROTOC").unwrap_or_else(|_| "protoc".to_owned()))

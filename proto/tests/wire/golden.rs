@@ -17,7 +17,7 @@ use contiv_proto::{
     value::{decode, encode},
 };
 
-/// Reads `json`, and checks that it is written again exactly as it was.
+/// Decodes `json` and checks that it is encoded again exactly.
 fn golden<M: Wire + PartialEq + Debug>(json: &str) -> M {
     let message: M = decode(json.as_bytes()).unwrap();
     assert_eq!(String::from_utf8(encode(&message).unwrap()).unwrap(), json);

@@ -1,4 +1,4 @@
-//! What is read besides Contiv's own writing.
+//! Input that is accepted although Contiv does not write it.
 
 use contiv_proto::{
     message::{

@@ -1,4 +1,4 @@
-//! What is refused, and whether the error helps.
+//! Refused input, with helpful errors.
 
 use contiv_proto::{
     DecodeError,
@@ -96,7 +96,7 @@ fn value_neither_json_nor_protobuf_is_refused() {
         b"\x08\x01",
         // A string longer than the value.
         b"\x0a\x7f{",
-        // Only unknown fields: a protobuf message, but nobody's.
+        // Only unknown fields: a protobuf message of no known type.
         b"\xf8\x3f\x01",
     ] {
         let error = decode::<Service>(value).unwrap_err();

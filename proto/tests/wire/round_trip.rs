@@ -28,7 +28,7 @@ where
     let camel = camel_case(serde_json::from_slice(&json).unwrap()).to_string();
     prop_assert_eq!(&decode::<M>(camel.as_bytes()).unwrap(), message, "from camel case");
 
-    // The first field is of the identity and so never left out. Twice, it cannot go the fast way.
+    // The first field belongs to the identity, so it is never left out. Duplicated, it cannot take the fast path.
     let json = String::from_utf8(json).unwrap();
     let (first, _) = json.split_once(':').unwrap();
     let twice = format!("{first}:null,{}", &json[1..]);
@@ -62,7 +62,7 @@ fn camel_case(value: Value) -> Value {
     }
 }
 
-/// Reading never panics; what could be read can be written and is the same when read again.
+/// Decoding never panics; decoded messages can be encoded and are equal when decoded again.
 fn survives<M: Wire + PartialEq + Debug>(bytes: &[u8]) -> Result<(), TestCaseError> {
     if let Ok(message) = decode::<M>(bytes) {
         prop_assert_eq!(&decode::<M>(&encode(&message).unwrap()).unwrap(), &message);

@@ -1,5 +1,5 @@
-//! One replaced backend among a thousand services, for callgrind: `scripts/instructions` counts what the two
-//! functions below and all that they call execute. Counts do not depend on the machine's load, so a test can hold them.
+//! Replaces one backend among a thousand services under callgrind: `scripts/instructions` counts the instructions of the two
+//! functions below and their callees. The counts do not depend on the machine's load, so a test can check them.
 
 use std::hint::black_box;
 
@@ -8,10 +8,10 @@ use contiv_renderer::nftables::offline::OfflineTable;
 use contiv_workload::{UndecodableValue, Variant, Workload};
 
 const WORKLOAD: Workload = Workload { services: 1000, backends: 4 };
-/// More than any batch of this workload has.
+/// A limit that no batch of this workload reaches.
 const BATCH_LIMIT: usize = 1 << 28;
 
-/// Combine. Never inlined, since callgrind finds it by its name.
+/// Merges one change. Never inlined, since callgrind finds it by its name.
 #[inline(never)]
 fn combine_one_change(processor: &mut Processor, event: Event) -> ChangeSet {
     processor.apply([event])
