@@ -1,6 +1,6 @@
 //! Laws that hold for whatever happens, on small sets of ids and addresses so that things collide.
 
-mod happenings;
+mod steps;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use contiv_model::{
 use proptest::prelude::*;
 
 use crate::builders::{mk_processor, mk_resync};
-use happenings::{Step, steps};
+use steps::{Step, steps};
 
 /// What the processor should know, kept in the simplest way there is.
 #[derive(Debug, Default)]

@@ -271,12 +271,12 @@ proptest! {
 
     #[test]
     fn store_converges_to_kubernetes_and_then_nothing_is_written(
-        happenings in proptest::collection::vec(step(), 0..40)
+        steps in proptest::collection::vec(step(), 0..40)
     ) {
         let (mut world, mut state) = (ModelStore::default(), State::default());
         world.apply(&mut state, Step::ListWanted(Vec::new()));
         world.apply(&mut state, Step::ListStored(Vec::new()));
-        for step in happenings {
+        for step in steps {
             world.apply(&mut state, step);
         }
         let expected = world.expected();

@@ -9,8 +9,8 @@ use contiv_tests::{
 };
 
 use super::{
-    endings::{FlowOutcome, expected_ending, unexpected},
     matrix::Flow,
+    outcomes::{FlowOutcome, expected_outcome, unexpected},
 };
 
 /// The agent's trace of every flow.
@@ -29,14 +29,14 @@ fn trace(lab: &Lab, agent: &Agent<'_>, flow: &Flow) -> Result<Trace> {
 /// Describes the traces that differ from the expected outcome of their flows.
 pub(crate) fn mismatches(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Vec<String> {
     let mismatch = |(flow, trace): (&Flow, &Trace)| {
-        let (expected, found) = (expected_ending(lab, flow), ending(lab, flow, trace));
+        let (expected, found) = (expected_outcome(lab, flow), outcome(lab, flow, trace));
         (found.as_ref().ok() != Some(&expected))
             .then(|| format!("{flow}: expected {expected:?}, the trace says {found:?}"))
     };
     flows.iter().zip(traces).filter_map(mismatch).collect()
 }
 
-fn ending(lab: &Lab, flow: &Flow, trace: &Trace) -> Result<FlowOutcome> {
+fn outcome(lab: &Lab, flow: &Flow, trace: &Trace) -> Result<FlowOutcome> {
     match &trace.verdict {
         Verdict::Backends(delivery) => {
             let hidden = delivery.masquerade.is_hidden();
@@ -52,7 +52,7 @@ fn ending(lab: &Lab, flow: &Flow, trace: &Trace) -> Result<FlowOutcome> {
 /// Flows with an insufficient explanation: none, or the same as for a flow with another outcome. The requested addresses and
 /// the name of the service explain nothing and are left out.
 pub(crate) fn unexplained(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Vec<String> {
-    let mut endings: BTreeMap<String, FlowOutcome> = BTreeMap::new();
+    let mut outcomes: BTreeMap<String, FlowOutcome> = BTreeMap::new();
     let mut unexplained = Vec::new();
     for (flow, trace) in flows.iter().zip(traces) {
         let text = trace.to_string();
@@ -64,8 +64,8 @@ pub(crate) fn unexplained(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Vec<St
         if !["client ", "verdict ", "why "].into_iter().all(says) {
             unexplained.push(format!("{flow}: who, what or why is missing in:\n{text}"));
         }
-        let expected = expected_ending(lab, flow);
-        let first = endings.entry(words.join("\n")).or_insert_with(|| expected.clone());
+        let expected = expected_outcome(lab, flow);
+        let first = outcomes.entry(words.join("\n")).or_insert_with(|| expected.clone());
         if *first != expected {
             unexplained.push(format!("{flow}: ends with {expected:?}, explained as {first:?} is:\n{text}"));
         }

@@ -5,8 +5,8 @@ use contiv_renderer::nftables::{self, Evaluation, Inspector, differences};
 use contiv_tests::lab::{Lab, LabError, Result};
 
 use super::{
-    endings::{FlowOutcome, expected_ending, unexpected},
     matrix::Flow,
+    outcomes::{FlowOutcome, expected_outcome, unexpected},
 };
 
 /// Evaluates every flow by the kernel's content and describes the answers that differ from the expected outcome or from the
@@ -17,7 +17,7 @@ pub(crate) fn mismatches(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Result<
         let mut wrong = inspector.rules().to_vec();
         for (flow, trace) in flows.iter().zip(traces) {
             let answer = inspector.ask(&flow.of_model(lab).map_err(unexpected)?).map_err(unexpected)?;
-            let (expected, found) = (expected_ending(lab, flow), ending(lab, flow, &answer));
+            let (expected, found) = (expected_outcome(lab, flow), outcome(lab, flow, &answer));
             if found.as_ref().ok() != Some(&expected) {
                 wrong.push(format!("{flow}: expected {expected:?}, the kernel's tables say {found:?}"));
             }
@@ -27,17 +27,17 @@ pub(crate) fn mismatches(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Result<
     })
 }
 
-fn ending(lab: &Lab, flow: &Flow, answer: &Evaluation) -> Result<FlowOutcome> {
-    let endings: Vec<&nftables::FlowOutcome> = answer.shares.iter().map(|share| &share.ending).collect();
-    match endings.as_slice() {
+fn outcome(lab: &Lab, flow: &Flow, answer: &Evaluation) -> Result<FlowOutcome> {
+    let outcomes: Vec<&nftables::FlowOutcome> = answer.shares.iter().map(|share| &share.ending).collect();
+    match outcomes.as_slice() {
         [nftables::FlowOutcome::Rejected { .. }] => Ok(FlowOutcome::Rejected),
         [nftables::FlowOutcome::Dropped { .. }] => Ok(FlowOutcome::Dropped),
-        endings => {
-            let backend = |ending: &&nftables::FlowOutcome| match ending {
+        outcomes => {
+            let backend = |outcome: &&nftables::FlowOutcome| match outcome {
                 nftables::FlowOutcome::Served { backend, masqueraded } => Ok((backend.ip(), *masqueraded)),
                 other => Err(LabError::Unexpected(other.to_string())),
             };
-            let backends: Vec<_> = endings.iter().map(backend).collect::<Result<_>>()?;
+            let backends: Vec<_> = outcomes.iter().map(backend).collect::<Result<_>>()?;
             FlowOutcome::by_addresses(lab, flow, backends)
         }
     }

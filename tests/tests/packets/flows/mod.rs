@@ -1,7 +1,6 @@
 //! The flow matrix: the outcome of every kind of flow, with real packets through a running agent, by its evaluator, and by the
 //! kernel's tables.
 
-mod endings;
 mod evaluated;
 mod evaluator;
 mod kernel;
@@ -9,6 +8,7 @@ mod leaving;
 mod matrix;
 mod modes;
 mod oracle;
+mod outcomes;
 mod packets;
 
 use std::thread;

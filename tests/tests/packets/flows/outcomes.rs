@@ -35,7 +35,7 @@ impl FlowOutcome {
 }
 
 /// The outcome that the oracle expects.
-pub(crate) fn expected_ending(lab: &Lab, flow: &Flow) -> FlowOutcome {
+pub(crate) fn expected_outcome(lab: &Lab, flow: &Flow) -> FlowOutcome {
     match expected(flow, lab.node.host) {
         ExpectedOutcome::Answered(names) => {
             FlowOutcome::Answered(names.into_iter().map(|name| (name, is_hidden(flow, name))).collect())
