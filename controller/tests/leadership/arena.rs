@@ -1,4 +1,4 @@
-//! An etcd of three members, three processes that compete, and the test that gives them work.
+//! An etcd of three members, three competing processes, and the test that creates work for them.
 
 use std::{
     collections::BTreeMap,
@@ -29,19 +29,19 @@ use crate::{
     history::History,
 };
 
-/// Everything that should happen within seconds happens within this time, also on a busy machine.
+/// The time limit of all events. Generous, so that a busy machine fails no test.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Arena {
     pub(crate) etcd: Vec<Etcd>,
     pub(crate) contenders: Vec<Contender>,
     store: EtcdStore,
-    /// What the outputs have to be in the end.
+    /// The expected final outputs.
     expected: BTreeMap<String, String>,
     step: u32,
 }
 
-/// Who holds the lease, and since which revision.
+/// The holder of the lease and its creation revision.
 #[derive(Debug)]
 pub(crate) struct Holder {
     pub(crate) index: usize,
@@ -71,7 +71,7 @@ impl Arena {
             } else {
                 Operation::Put { key: input, value: format!("v{}", self.step).into() }
             };
-            // While a member of etcd is away it may be unknown whether it was done; doing it twice is no harm.
+            // While a member of etcd is down, the result of a write may be unknown; repeating it is harmless.
             let start = Instant::now();
             while let Err(error) = self.store.commit(vec![operation.clone()]).await {
                 assert!(start.elapsed() < LIMIT, "{error}");
@@ -83,12 +83,12 @@ impl Arena {
         }
     }
 
-    /// Who holds the lease, as soon as somebody does.
+    /// Waits until a process holds the lease, and returns it.
     pub(crate) async fn holder(&self) -> Holder {
         self.holder_after(&Holder { index: 0, term: 0 }).await
     }
 
-    /// Who wins after this one.
+    /// Waits for the next holder after this one.
     pub(crate) async fn holder_after(&self, before: &Holder) -> Holder {
         let start = Instant::now();
         loop {
@@ -109,7 +109,7 @@ impl Arena {
         Some(Holder { index: identity.parse().unwrap(), term: entry.create_revision })
     }
 
-    /// Waits until the outputs are what they should be, and proves that only holders of the lease wrote them.
+    /// Waits until the outputs are as expected, and checks that only holders of the lease wrote them.
     pub(crate) async fn end(mut self) -> History {
         let start = Instant::now();
         loop {
@@ -117,7 +117,7 @@ impl Arena {
             let wrong: Vec<_> = self
                 .expected
                 .iter()
-                // An input that was gone before anybody saw it has no output.
+                // An input that was deleted before any process saw it has no output.
                 .filter(|(key, wanted)| outputs.get(*key).map_or(GONE, String::as_str) != wanted.as_str())
                 .collect();
             if wrong.is_empty() {
@@ -151,7 +151,7 @@ impl Arena {
 pub(crate) struct Contender {
     process: Child,
     wires: Vec<Proxy>,
-    /// The terms of which the store has refused a write.
+    /// The terms in which the store has refused a write.
     refused: watch::Receiver<Vec<i64>>,
 }
 
@@ -201,7 +201,7 @@ impl Contender {
         }
     }
 
-    /// Returns when the store has refused a write of this term.
+    /// Waits until the store has refused a write of this term.
     pub(crate) async fn is_refused(&mut self, term: i64) {
         let refused = self.refused.wait_for(|terms| terms.contains(&term));
         let refused = timeout(LIMIT, refused).await.expect("no write was refused").map(drop);

@@ -1,4 +1,4 @@
-//! One of the processes that compete. It says on its standard output when the store has refused one of its writes.
+//! One of the competing processes. It reports on its standard output when the store has refused one of its writes.
 
 use std::{env, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ pub(crate) const ELECTION: &str = "/election";
 pub(crate) const INPUT: &str = "/input/";
 pub(crate) const OUTPUT: &str = "/output/";
 pub(crate) const BEAT: &str = "/beat/";
-/// What the output of an input that is gone says. It is not deleted, so that it can say who wrote it.
+/// The output of a deleted input. The output is not deleted, so that it can name its writer.
 pub(crate) const GONE: &str = "gone";
 
 pub(crate) fn run() {
@@ -54,7 +54,7 @@ fn text(entry: &Entry) -> Result<String, std::string::FromUtf8Error> {
     String::from_utf8(entry.value.to_vec())
 }
 
-/// Copies inputs to outputs, with its name and term in front.
+/// Copies inputs to outputs, prefixed with its name and term.
 fn copier(identity: &str) -> Controller<String> {
     let inputs = ResourceType::new("input", INPUT, text);
     let outputs = ResourceType::new("output", OUTPUT, text);
@@ -62,7 +62,7 @@ fn copier(identity: &str) -> Controller<String> {
     Controller::for_type(&inputs)
         .with_watch(&outputs, Mapper::replace_type(&outputs, &inputs))
         .with_background(move |context: Context<String>| {
-            // It does not hear of the loss of the lease: the store has to tell it.
+            // This task does not learn of the loss of the lease: the store must refuse its writes.
             tokio::spawn(write_until_refused(context, names.0.clone()));
             async { Ok(()) }
         })

@@ -1,4 +1,4 @@
-//! The store's own record of who wrote what, and who held the lease then.
+//! The store's history of all writes, and who held the lease at each.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::contender::{BEAT, ELECTION, OUTPUT};
 #[derive(Debug)]
 pub(crate) struct History {
     changes: Vec<Change>,
-    /// The revisions at which somebody won.
+    /// The revisions at which a process won the election.
     pub(crate) terms: Vec<i64>,
     pub(crate) writes: usize,
 }
@@ -38,7 +38,7 @@ impl History {
         history
     }
 
-    /// Each write was made by the one whose key stood at that moment, in the very term it wrote in.
+    /// Checks that each write was made by the process that held the lease at that revision, in the term it wrote.
     pub(crate) fn check(&self) {
         let mut holder: Option<(String, i64)> = None;
         for change in &self.changes {

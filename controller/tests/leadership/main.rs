@@ -1,5 +1,5 @@
-//! Three processes compete for one lease in a real etcd of three members. Whatever happens to the one that holds it, at
-//! every moment at most one writes, another takes over, and no event is lost.
+//! Three processes compete for one lease in a real etcd of three members. Whatever happens to the holder, at most one process
+//! writes at any time, another takes over, and no event is lost.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::print_stdout, reason = "processes talk to the test, and tests show what they measured")]
@@ -40,7 +40,7 @@ async fn holder_paused_beyond_its_lease_writes_nothing_on_wake_up() {
         arena.holder_after(&holder).await;
         arena.work(20).await;
         arena.contenders[holder.index].signal(Signal::SIGCONT);
-        // It goes on where it stood, and is refused by the store.
+        // It continues where it stopped, and the store refuses its write.
         arena.contenders[holder.index].is_refused(holder.term).await;
         arena.work(20).await;
     }

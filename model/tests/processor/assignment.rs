@@ -1,4 +1,4 @@
-//! Which services are left to routes.
+//! Which services are assigned to the renderer `route`.
 
 use contiv_model::{
     Carrier, DirectRoutingBlocker, NodeName, Processor, ProcessorConfig,
@@ -7,7 +7,7 @@ use contiv_model::{
 
 use crate::builders::*;
 
-/// A service of this address that asks for routes.
+/// A service with this address that requests routes.
 fn asking(id: &str, cluster_ip: &str) -> Service {
     let options = ServiceOptions { routed: Some(true), ..ServiceOptions::default() };
     Service { options, ..mk_service(id, &[cluster_ip], &["http:80/tcp"]) }

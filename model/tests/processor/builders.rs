@@ -72,7 +72,7 @@ pub(crate) fn mk_endpoint_port(text: &str) -> EndpointPort {
     EndpointPort { name, protocol, port }
 }
 
-/// A service with these cluster addresses and ports, as old as any other of these.
+/// A service with these cluster addresses and ports, with the same age as all others made by this function.
 pub(crate) fn mk_service(id: &str, cluster_ips: &[&str], ports: &[&str]) -> Service {
     Service {
         id: service_id(id),
@@ -94,7 +94,7 @@ pub(crate) fn mk_service(id: &str, cluster_ips: &[&str], ports: &[&str]) -> Serv
     }
 }
 
-/// An address of which nothing else is said.
+/// An address without further fields.
 pub(crate) fn at(address: &str) -> EndpointAddress {
     EndpointAddress { ip: ip(address), node_name: None, pod: None }
 }
@@ -104,7 +104,7 @@ pub(crate) fn on(node: &str, address: &str) -> EndpointAddress {
     EndpointAddress { node_name: Some(NodeName::new(node)), ..at(address) }
 }
 
-/// An address of a pod, of which no node is said.
+/// An address of a pod without a node.
 pub(crate) fn of_pod(pod: &str, address: &str) -> EndpointAddress {
     EndpointAddress { pod: Some(pod_id(pod)), ..at(address) }
 }
@@ -120,7 +120,7 @@ pub(crate) fn mk_endpoints(id: &str, subsets: &[EndpointSubset]) -> Endpoints {
     Endpoints { id: service_id(id), subsets: subsets.to_vec() }
 }
 
-/// An endpoint that is ready.
+/// A ready endpoint.
 pub(crate) fn ready(address: EndpointAddress) -> SliceEndpoint {
     SliceEndpoint { address, conditions: Conditions::READY, hints: None }
 }
@@ -130,7 +130,7 @@ pub(crate) fn with(address: EndpointAddress, ready: bool, serving: bool, termina
     SliceEndpoint { conditions: Conditions { ready, serving, terminating }, ..self::ready(address) }
 }
 
-/// An endpoint that is ready, meant for these nodes and zones.
+/// A ready endpoint with hints for these nodes and zones.
 pub(crate) fn meant_for(address: EndpointAddress, nodes: &[&str], zones: &[&str]) -> SliceEndpoint {
     let hints = Hints {
         nodes: nodes.iter().map(|node| NodeName::new(*node)).collect(),
@@ -171,7 +171,7 @@ pub(crate) fn mk_node(name: &str, addresses: &[&str], pod_cidrs: &[&str]) -> Nod
     }
 }
 
-/// A node in a zone, of which nothing else is said.
+/// A node in a zone, without further fields.
 pub(crate) fn mk_node_in(zone: &str, name: &str) -> Node {
     Node { zone: Some(zone.into()), ..mk_node(name, &[], &[]) }
 }
@@ -180,7 +180,7 @@ pub(crate) fn mk_vpp_node(id: u32, name: &str, addresses: &[&str]) -> VppNode {
     VppNode { id, name: NodeName::new(name), ips: ips(addresses) }
 }
 
-/// A custom interface by which services reach the pod.
+/// A custom interface that receives service traffic.
 pub(crate) fn mk_service_endpoint(name: &str, network: &str, address: &str) -> CustomInterface {
     CustomInterface {
         name: InterfaceName::new(name),
@@ -190,7 +190,7 @@ pub(crate) fn mk_service_endpoint(name: &str, network: &str, address: &str) -> C
     }
 }
 
-/// A custom interface by which services do not reach the pod.
+/// A custom interface that does not receive service traffic.
 pub(crate) fn mk_interface(name: &str, network: &str, address: &str) -> CustomInterface {
     CustomInterface { service_endpoint: false, ..mk_service_endpoint(name, network, address) }
 }
@@ -199,7 +199,7 @@ pub(crate) fn mk_allocation(pod: &str, interfaces: &[CustomInterface]) -> IpAllo
     IpAllocation { pod: pod_id(pod), interfaces: interfaces.to_vec() }
 }
 
-/// What can be put into the processor.
+/// An object for the processor.
 pub(crate) trait IntoObject {
     fn object(self) -> Object;
 }
@@ -244,7 +244,7 @@ pub(crate) fn mk_processor() -> Processor {
     Processor::new(ProcessorConfig { route_runs: true, ..ProcessorConfig::new(NodeName::new(MASTER)) })
 }
 
-/// A processor that has taken in these events, one by one.
+/// A processor after these events, one by one.
 pub(crate) fn mk_processor_with(events: impl IntoIterator<Item = Event>) -> Processor {
     let mut processor = mk_processor();
     for event in events {
@@ -277,7 +277,7 @@ fn describe(backend: &Backend) -> String {
     text
 }
 
-/// The backends of each port of a service, each as `port/protocol -> backend`. Panics where the service is not rendered.
+/// The backends of each port of a service, each as `port/protocol -> backend`. Panics if the service is not rendered.
 pub(crate) fn backends(processor: &Processor, id: &str) -> Vec<String> {
     let service = processor.service(&service_id(id)).unwrap_or_else(|| panic!("{id} is not rendered"));
     let ports = service.ports.iter().flat_map(|port| {
@@ -288,7 +288,7 @@ pub(crate) fn backends(processor: &Processor, id: &str) -> Vec<String> {
     ports.collect()
 }
 
-/// The names of the interfaces of both sets: of the clients, and of the pods behind services.
+/// The names of the interfaces in both sets: those of the clients, and those of the backends.
 pub(crate) fn interfaces(processor: &Processor) -> (Vec<String>, Vec<String>) {
     let snapshot = processor.snapshot();
     let names = |set: &BTreeSet<InterfaceName>| set.iter().map(InterfaceName::to_string).collect();

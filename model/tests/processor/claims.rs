@@ -1,4 +1,4 @@
-//! Several services that ask for the same frontend.
+//! Several services that claim the same frontend.
 
 use contiv_model::{
     Frontend, Processor, Protocol,
@@ -7,7 +7,7 @@ use contiv_model::{
 
 use crate::builders::*;
 
-/// A service that asks for node port 30080 and has a cluster address of its own.
+/// A service that claims node port 30080 and has its own cluster address.
 fn claimant(id: &str, cluster_ip: &str, created: Option<i64>, revision: i64) -> Service {
     Service {
         seniority: Seniority::new(created, revision),
@@ -17,7 +17,7 @@ fn claimant(id: &str, cluster_ip: &str, created: Option<i64>, revision: i64) -> 
 
 const NODE_PORT: Frontend = Frontend::NodePort { protocol: Protocol::Tcp, port: 30080 };
 
-/// Who holds the node port, in the view of this service; none if it does itself.
+/// The service that holds the node port according to this service's conflict; none if it holds the port itself.
 fn holder(processor: &Processor, id: &str) -> Option<String> {
     processor.service(&service_id(id)).unwrap().lost.get(&NODE_PORT).map(ToString::to_string)
 }

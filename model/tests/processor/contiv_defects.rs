@@ -38,7 +38,7 @@ fn orders(events: &[Event]) -> Vec<Vec<Event>> {
     orders
 }
 
-/// Defect 1: A count of services went below zero when the pod went before its endpoints, and never came right again.
+/// Defect 1: A count of services became negative when the pod was deleted before its endpoints, and stayed wrong.
 #[test]
 fn pod_created_again_before_its_endpoints_serves_again() {
     let p1 = || of_pod("default/p1", "10.1.1.3");
@@ -66,7 +66,7 @@ fn pod_serves_whether_its_endpoints_or_its_interface_came_first() {
     }
 }
 
-/// Defect 3: The redirection of a pod's address outlived the pod and caught the next one with that address.
+/// Defect 3: The redirection of a pod's address outlived the pod and affected the next one with that address.
 #[test]
 fn redirection_of_address_ends_with_its_pod() {
     let mut processor = mk_processor_with([
@@ -90,8 +90,8 @@ fn allocation_may_come_while_services_have_no_endpoints() {
     }
 }
 
-/// Defect 5: By a slip of precedence, interfaces without a network became frontends for pods of other nodes too; and changes of
-/// a set were announced with old and new alike.
+/// Defect 5: By a mistake in operator precedence, interfaces without a network became frontends for pods of other nodes too;
+/// and changes of a set were announced with the same old and new value.
 #[test]
 fn custom_interfaces_count_only_for_pods_of_this_node() {
     let allocation = |pod| put(mk_allocation(pod, &[mk_interface("eth1", "", "10.5.0.1")]));
@@ -103,7 +103,7 @@ fn custom_interfaces_count_only_for_pods_of_this_node() {
     assert_eq!((change.old, change.new), (names(&["tap1"]), names(&["eth1", "tap1"])));
 }
 
-/// Defect 6: A pod in two subsets was counted twice and stayed a backend for ever.
+/// Defect 6: A pod in two subsets was counted twice and remained a backend for ever.
 #[test]
 fn pod_in_two_subsets_stops_serving_with_last() {
     let subset = |port| mk_subset(&[of_pod("default/p1", "10.1.1.3")], &[port]);
@@ -120,7 +120,7 @@ fn pod_in_two_subsets_stops_serving_with_last() {
     assert!(interfaces(&processor).1.is_empty());
 }
 
-/// Defect 7: Every touch of the endpoints, such as a new `resource_version` in a reference, updated the service everywhere.
+/// Defect 7: Every change of the endpoints, such as a new `resource_version` in a reference, updated the service everywhere.
 #[test]
 fn endpoint_differences_unseen_by_renderers_change_nothing() {
     let key = Key::parse("/vnf-agent/contiv-ksr/k8s/endpoints/web/namespace/default").unwrap().unwrap();
@@ -142,7 +142,7 @@ fn endpoint_differences_unseen_by_renderers_change_nothing() {
     assert!(processor.apply([stored(2, ["10.1.1.4", "10.1.1.3"])]).is_empty(), "another order");
 }
 
-/// Defect 8: A renderer that changed a set it was given changed the processor's own and every other renderer's.
+/// Defect 8: A renderer that modified a set it was given modified the sets of the processor and of every other renderer.
 #[test]
 fn snapshot_changed_by_a_renderer_affects_no_other() {
     let processor = mk_processor_with([this_node(), add_pod("default/p1", "tap1"), web()]);
@@ -181,7 +181,7 @@ fn external_policy_local_leaves_cluster_ips_alone() {
     assert_eq!(service.ports[0].local_backends().len(), 1);
 }
 
-/// Defect 15: A value that could not be decoded was handed on as a deletion.
+/// Defect 15: A value that could not be decoded was treated as a deletion.
 #[test]
 fn value_that_cannot_be_decoded_is_no_deletion() {
     let key = Key::parse("/vnf-agent/contiv-ksr/k8s/service/web/namespace/default").unwrap().unwrap();
@@ -213,7 +213,7 @@ fn addresses_of_other_nodes_are_never_node_port_addresses_here() {
     assert_eq!(processor.snapshot().node.node_ips, ips(&["192.168.1.1"]));
 }
 
-/// Defect 17: A node whose pod range alone changed was ignored.
+/// Defect 17: A change of only the pod CIDR of a node was ignored.
 #[test]
 fn new_pod_range_of_this_node_is_seen() {
     let mut processor = mk_processor_with([this_node(), web(), web_endpoints(&[at("10.1.7.3")])]);
@@ -235,7 +235,7 @@ fn numbers_that_are_no_ports_are_refused_and_not_cut_short() {
     assert!(error.contains("port[0].port: 65616") && error.contains("port[0].node_port: 95616"), "{error}");
 }
 
-/// Entries of the processor's map of services were never removed, so that ids came back with what they once had.
+/// Entries of the processor's map of services were never removed, so that recreated services had old backends.
 #[test]
 fn service_created_again_has_only_current_backends() {
     let mut processor = mk_processor_with([web(), web_endpoints(&[at("10.1.1.3")])]);

@@ -1,5 +1,5 @@
-//! What Contiv's own tests of its nat44 renderer ask of the processor (`nat44_renderer_test.go`), by their numbers in the
-//! reference. Fixture: this node is "master"; pods 1 and 2 are on it, pod 3 is on the worker.
+//! The scenarios of Contiv's own tests of its nat44 renderer (`nat44_renderer_test.go`), by their numbers in the reference.
+//! Fixture: this node is "master"; pods 1 and 2 are on it, pod 3 is on the worker.
 
 use contiv_model::{
     Event, Frontend, Processor, Protocol, TrafficPolicy,
@@ -128,7 +128,7 @@ fn two_services_with_several_ports_coexist() {
     assert_eq!(interfaces(&processor).1, ["if2"]);
 }
 
-/// Scenario 8. Here each node answers on its own addresses, so that the worker's make no difference.
+/// Scenario 8. Here each node answers on its own addresses, so the worker's make no difference.
 #[test]
 fn node_ports_answer_on_addresses_this_node_has_at_moment() {
     let node_ips = |processor: &Processor| processor.snapshot().node.node_ips;
@@ -198,7 +198,7 @@ fn pods_endpoints_and_ports_may_come_and_go_in_any_order() {
     assert!(interfaces(&processor).1.is_empty());
 }
 
-/// Scenario 17. Here the cluster address is not limited: see the defects.
+/// Scenario 17. Here the cluster address is not limited; see the defects.
 #[test]
 fn local_policy_leaves_local_backends_to_external_traffic() {
     let mut processor = mk_fixture();

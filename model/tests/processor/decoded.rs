@@ -1,4 +1,4 @@
-//! Services as Kubernetes says them, from the stored value to what renderers get.
+//! Services of Kubernetes, from the stored value to the renderers' input.
 
 use contiv_model::{ContivService, Event, Frontend, Processor, Protocol, TrafficPolicy, wire};
 use contiv_proto::{Key, Kind};
@@ -109,7 +109,7 @@ fn ports_match_by_name_and_protocol_with_targets_per_slice() {
 
 #[test]
 fn addresses_published_unready_are_used_but_no_last_resort() {
-    // What the endpoints controller says of a pod that is not ready, with publishNotReadyAddresses and without.
+    // The endpoints controller's data about a pod that is not ready, with publishNotReadyAddresses and without.
     let slice = |ready: bool| {
         let value = format!(
             r#"{{"service_name":"web","address_type":"IPv4","ports":[{{"name":"http","port":8080}}],"endpoints":[

@@ -51,7 +51,7 @@ fn external_workload_slices_add_to_endpoints() {
     processor.apply([external(&[ready(at("192.0.2.7"))])]);
     assert_eq!(backends(&processor, "default/web"), [pod, "80/tcp -> 192.0.2.7:9090"]);
 
-    // Slices of pods take the place of endpoints, whatever else there is.
+    // Slices of pods replace endpoints, whatever else exists.
     processor.apply([put(mk_slice("default/web-1", "web", &[ready(at("10.2.0.2"))], &["http:8080/tcp"]))]);
     assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 10.2.0.2:8080", "80/tcp -> 192.0.2.7:9090"]);
 }
@@ -128,7 +128,7 @@ fn endpoint_is_used_if_ready_or_serving_while_terminating() {
 
     assert_eq!(used(true, true, false), ready);
     assert_eq!(used(true, false, false), ready);
-    // With publishNotReadyAddresses the endpoints controller calls a terminating pod ready.
+    // With publishNotReadyAddresses the endpoints controller marks a terminating pod as ready.
     assert_eq!(used(true, true, true), ready);
     assert_eq!(used(false, true, true), terminating);
     assert!(used(false, true, false).is_empty(), "not ready");
@@ -143,7 +143,7 @@ fn duplicate_endpoints_keep_the_one_that_stays() {
     for endpoints in [[stays.clone(), goes.clone()], [goes.clone(), stays]] {
         assert_eq!(backends_of(&endpoints), ["80/tcp -> 10.2.0.1:8080"]);
     }
-    // It counts even if it is of no use itself, as in kube-proxy.
+    // It counts even if it cannot be used itself, as in kube-proxy.
     let not_ready = with(at("10.2.0.1"), false, false, false);
     for endpoints in [[not_ready.clone(), goes.clone()], [goes.clone(), not_ready]] {
         assert!(backends_of(&endpoints).is_empty());

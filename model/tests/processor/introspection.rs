@@ -1,4 +1,4 @@
-//! What people can ask the processor.
+//! Queries for users.
 
 use contiv_model::object::ObjectKind;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Laws that hold for whatever happens, on small sets of ids and addresses so that things collide.
+//! Properties that hold after any events, with few ids and addresses so that conflicts happen.
 
 mod steps;
 
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use crate::builders::{mk_processor, mk_resync};
 use steps::{Step, steps};
 
-/// What the processor should know, kept in the simplest way there is.
+/// A simple reference model of the processor's state.
 #[derive(Debug, Default)]
 struct ReferenceModel {
     objects: BTreeMap<ObjectKey, Object>,
@@ -45,7 +45,7 @@ impl ReferenceModel {
         }
     }
 
-    /// The state as events, each of which is independent of the others.
+    /// The state as independent events.
     fn events(&self) -> Vec<Event> {
         let objects = self.objects.values().cloned().map(Event::Put);
         let attached = self
@@ -55,7 +55,7 @@ impl ReferenceModel {
         objects.chain(attached).chain([Event::LocalAddresses(self.local_ips.clone())]).collect()
     }
 
-    /// What a processor says that is told nothing but the state.
+    /// The snapshot of a processor that receives only the state.
     fn snapshot(&self) -> Snapshot {
         let mut processor = mk_processor();
         processor.resync(mk_resync(self.objects.values().cloned()));
@@ -71,7 +71,7 @@ fn take(processor: &mut Processor, step: Step) -> ChangeSet {
     }
 }
 
-/// A change set says something new in every part, and what it says was there before was there.
+/// Asserts that every part of a change set changes something and that its old values are those of the snapshot before.
 fn assert_honest(changes: &ChangeSet, before: &Snapshot) {
     for (id, change) in &changes.services {
         assert_ne!(change.old, change.new, "{id}");
@@ -89,7 +89,7 @@ fn assert_honest(changes: &ChangeSet, before: &Snapshot) {
     }
 }
 
-/// What holds of every service, whatever it was made from.
+/// Properties of every rendered service.
 fn assert_sound(service: &ContivService) {
     let ContivService { id, source_ranges, external_ips, .. } = service;
     assert!(service.load_balancer_ips.iter().all(|ip| external_ips.contains(ip)), "{id}");

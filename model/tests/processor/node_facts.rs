@@ -1,4 +1,4 @@
-//! On which addresses node ports answer, how pods are told from other clients, and whose address is hidden.
+//! The addresses at which node ports answer, the detection of pods, and masquerading.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Local or not, host network or not, redirected or not; and what renderers are told of this node.
+//! Local or not, host network or not, redirected or not; and the facts about this node for renderers.
 
 use contiv_model::{
     Event, NodeName, ObjectKey, Processor, ProcessorConfig,
@@ -28,7 +28,7 @@ fn slice(addresses: &[contiv_model::object::EndpointAddress]) -> Event {
 fn node_name_of_endpoint_decides_where_it_is_if_there_is_one() {
     let processor = mk_processor_with(nodes().into_iter().chain([
         put(web()),
-        // The ranges say the opposite of the names.
+        // The ranges contradict the names.
         slice(&[on(MASTER, "10.1.2.3"), on(WORKER, "10.1.1.3"), at("10.1.1.4"), at("10.1.2.4")]),
     ]));
     assert_eq!(
@@ -149,7 +149,7 @@ fn cluster_range_as_pod_cidrs_makes_no_endpoint_local() {
     assert_eq!(backends(&processor, "default/web"), expected);
     assert_eq!(processor.snapshot().node.pod_cidrs, cluster_range.pod_cidrs, "clients are told apart by it");
 
-    // A Node object without ranges says nothing of where its pods are.
+    // A Node object without pod CIDRs does not change where its pods are.
     processor.apply([put(mk_node(MASTER, &["192.168.1.1"], &[]))]);
     assert_eq!(backends(&processor, "default/web")[0], "80/tcp -> 10.1.1.3:8080");
 }
@@ -204,7 +204,7 @@ fn services_reach_pod_through_its_service_endpoint_interface() {
         put(allocation),
         put(mk_pod("default/p", &["10.1.1.3", "fd00:1::3"])),
     ]));
-    // It is where its main address is, whatever network the custom one belongs to.
+    // Its node is that of its main address, whatever the network of the custom one.
     assert_eq!(
         backends(&processor, "default/web"),
         ["80/tcp -> 10.1.1.4:8080 local", "80/tcp -> 10.5.0.2:8080 local"]

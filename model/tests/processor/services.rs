@@ -1,4 +1,4 @@
-//! Which services are rendered, and what of them.
+//! Which services are rendered, and with which properties.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use ipnetwork::IpNetwork;
 
 use crate::builders::*;
 
-/// What the service becomes, with this configuration.
+/// The rendered service with this configuration.
 fn rendered(service: Service, config: ProcessorConfig) -> ContivService {
     let id = service.id.clone();
     let mut processor = Processor::new(config);
@@ -172,7 +172,7 @@ fn source_ranges_with_this_node_allow_the_load_balancer_address() {
     let changes = processor.apply([put(mk_node(MASTER, &["192.168.1.1", "2001:db8::7"], &[]))]);
     assert_eq!(changed(&changes), ["default/web"]);
     assert_eq!(source_ranges(&processor), ranges(&["192.168.0.0/16", "fd00::/8", "203.0.113.1/32"]));
-    // The node is not known by an external address beside an internal one, nor by a second one.
+    // External addresses beside internal ones, and second addresses, are not primary addresses.
     processor.apply([put(Node {
         external_ips: vec![ip("192.168.7.7")],
         ..mk_node(MASTER, &["10.0.0.1", "192.168.1.1"], &[])

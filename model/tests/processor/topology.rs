@@ -1,4 +1,4 @@
-//! Which backends traffic with policy Cluster is for. Source: kube-proxy's `topology.go`, KEP-2433, KEP-3015.
+//! The backends selected for policy Cluster. Source: kube-proxy's `topology.go`, KEP-2433, KEP-3015.
 
 use std::net::IpAddr;
 
@@ -59,7 +59,7 @@ fn hints_for_nodes_come_before_hints_for_zones() {
     let mine = meant_for(at("10.2.0.1"), &[MASTER], &["z2"]);
     let of_zone = meant_for(at("10.2.0.2"), &[WORKER], &["z1"]);
     assert_eq!(cluster(&with_endpoints(web(), &[mine, of_zone.clone()])), ["10.2.0.1"]);
-    // Without one for this node those for zones decide.
+    // Without hints for this node those for zones decide.
     let other = meant_for(at("10.2.0.3"), &[WORKER], &["z2"]);
     assert_eq!(cluster(&with_endpoints(web(), &[of_zone, other])), ["10.2.0.2"]);
 }
@@ -201,7 +201,7 @@ fn prefer_local_leaves_the_node_only_without_local_backends() {
     let endpoints = [here, there.clone(), going.clone()];
     assert_eq!(cluster(&with_endpoints(web(), &endpoints)), ["10.2.0.1", "10.2.0.2"]);
     assert_eq!(cluster(&with_endpoints(preferring_local(), &endpoints)), ["10.2.0.1"]);
-    // One that is on its way out is no reason to stay.
+    // A terminating backend is no reason to stay.
     assert_eq!(cluster(&with_endpoints(preferring_local(), &[there, going])), ["10.2.0.2"]);
 }
 

@@ -1,4 +1,4 @@
-//! Files break and are mended.
+//! Manifests become invalid and are repaired.
 
 use super::{folder::*, *};
 
@@ -15,7 +15,7 @@ async fn broken_object_keeps_its_last_good_state_and_others_go_on() {
     assert_eq!(folder.ports().await, [("a".to_owned(), 1), ("b".to_owned(), 2)]);
     assert_eq!(folder.store.list(ROOT).await.unwrap().problems, [problem]);
 
-    // Removed from a file that can be read, it is gone, although it was broken.
+    // Removed from a readable file, it is deleted, although the file was invalid before.
     folder.write("two.yaml", &service("b", 2));
     assert_eq!(folder.next_change().await, ["delete a"]);
     assert_eq!(folder.next_problems().await, []);
@@ -27,7 +27,7 @@ async fn unreadable_file_keeps_all_its_objects_until_mended() {
     let mut folder = Folder::with(&[("two.yaml", &file), ("z.yaml", &service("z", 1))]).await;
     folder.write("two.yaml", "a: [\n---\n");
     assert_eq!(folder.next_problems().await[0].source, folder.path("two.yaml").display().to_string());
-    // A readable part counts, and what the other part may have held stays.
+    // A readable part is used, and objects that the other part may contain are kept.
     folder.write("two.yaml", &format!("{}---\nx: [", service("a", 2)));
     assert_eq!(folder.next_change().await, ["put a 2"]);
     folder.next_problems().await;
@@ -66,7 +66,7 @@ async fn path_that_is_no_folder_is_refused() {
     }
 }
 
-/// What an earlier run saved.
+/// The state saved by an earlier run.
 async fn saved(files: &[(&str, &str)]) -> Vec<Entry> {
     Folder::with(files).await.entries().await
 }
@@ -89,7 +89,7 @@ async fn file_unreadable_at_the_start_keeps_its_saved_state() {
     let mut folder = Folder::with_saved(&files, saved).await;
     let port = |name: &str, port| (name.to_owned(), port);
     assert_eq!(folder.ports().await, [port("a", 1), port("b", 1), port("c", 2)]);
-    // Both are in doubt until the last of the files can be read.
+    // Both are kept until the last of the files can be read.
     folder.write("a.yaml", &service("a", 2));
     assert_eq!(folder.next_change_past_problems().await, ["put a 2"]);
     assert_eq!(folder.ports().await, [port("a", 2), port("b", 1), port("c", 2)]);

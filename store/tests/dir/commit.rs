@@ -1,4 +1,4 @@
-//! The store writes files itself.
+//! Writes by the store itself.
 
 use super::{folder::*, *};
 

@@ -1,4 +1,4 @@
-//! Files change.
+//! Edits of files.
 
 use super::{folder::*, *};
 
@@ -30,7 +30,7 @@ async fn revisions_count_changes() {
     folder.is_quiet().await;
 }
 
-/// Creation revisions decide between two services on one address, so they may not depend on when this process saw them.
+/// Creation revisions decide between two services with one address, so they must not depend on when this process saw them.
 #[tokio::test]
 async fn creation_revisions_are_same_after_any_start() {
     let mut folder = Folder::with(&[("web.yaml", &service("web", 80))]).await;
@@ -131,20 +131,20 @@ async fn watch_begins_at_its_revision_and_not_before_history() {
 async fn file_rewritten_repeatedly_is_never_taken_for_empty() {
     const LAST: i32 = 1000;
     let mut folder = Folder::with(&[("web.yaml", &service("web", 1))]).await;
-    // Each write empties the file first, often just when the one before is being read.
+    // Each write truncates the file first, often while the previous content is being read.
     for port in 2..=LAST {
         folder.write("web.yaml", &service("web", port));
     }
     let last = format!("put web {LAST}");
     loop {
-        // A text that is half there is a problem for a moment, and keeps what was before.
+        // A partial text is a problem for a moment, and the previous state is kept.
         let changes = folder.next_change_past_problems().await;
         assert!(changes.iter().all(|change| change.starts_with("put web")), "{changes:?}");
         if changes.contains(&last) {
             break;
         }
     }
-    // Emptied for good, it defines nothing, some seconds later.
+    // A file that stays empty defines nothing, after some seconds.
     folder.write("web.yaml", "");
     assert_eq!(folder.next_change_past_problems().await, ["delete web"]);
 }
@@ -162,7 +162,7 @@ async fn write_through_another_hard_link_is_seen() {
     assert_eq!(folder.next_change().await, ["put web 2"]);
     fs::write(&other, service("web", 3)).unwrap();
     assert_eq!(folder.next_change().await, ["put web 3"]);
-    // The folder is not told of a link that is made later elsewhere: it is found the next time somebody looks.
+    // There is no notification of a link that is made later elsewhere: it is found by the next list.
     folder.write("api.yaml", &service("api", 1));
     assert_eq!(folder.next_change().await, ["put api 1"]);
     let late = folder.outer.path().join("late");
@@ -170,7 +170,7 @@ async fn write_through_another_hard_link_is_seen() {
     folder.entries().await;
     fs::write(&late, service("api", 2)).unwrap();
     assert_eq!(folder.next_change().await, ["put api 2"]);
-    // Nor is it told of one that is made in the folder and written to elsewhere, unless it looks at the number of links.
+    // Nor of one that is made in the folder and written elsewhere, unless the number of links is checked.
     fs::write(folder.outer.path().join("draft"), service("new", 1)).unwrap();
     fs::hard_link(folder.outer.path().join("draft"), folder.path("new.yaml")).unwrap();
     assert_eq!(folder.next_change().await, ["put new 1"]);
@@ -178,7 +178,7 @@ async fn write_through_another_hard_link_is_seen() {
     assert_eq!(folder.next_change().await, ["put new 2"]);
 }
 
-/// inotify cannot tell of it: the link that changes is in a folder that is not watched.
+/// inotify cannot report it: the changed link is in a folder that is not watched.
 #[tokio::test]
 async fn list_reads_changes_that_were_not_notified() {
     let folder =

@@ -1,4 +1,4 @@
-//! A folder in a store, and what its watch says in few words.
+//! A folder in a store, with its watch events in short form.
 
 use super::*;
 
@@ -14,7 +14,7 @@ impl Folder {
         Self::with_options(files, DirOptions::default()).await
     }
 
-    /// As it is found by a run after one that saved this.
+    /// A run after one that saved this state.
     pub(crate) async fn with_saved(files: &[(&str, &str)], saved: Vec<Entry>) -> Self {
         let recall: LoadSaved = Box::new(|| saved);
         Self::with_options(files, DirOptions { recall: Some(recall), ..DirOptions::default() }).await
@@ -69,7 +69,7 @@ impl Folder {
         next_change_of(&mut self.watch).await
     }
 
-    /// The next change, whatever problems come and go before it.
+    /// The next change, skipping problems.
     pub(crate) async fn next_change_past_problems(&mut self) -> Vec<String> {
         loop {
             if let WatchEvent::Changed(batch) = next_of(&mut self.watch).await {

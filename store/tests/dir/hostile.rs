@@ -1,4 +1,4 @@
-//! What somebody who may write to the folder puts there must not harm whoever reads it.
+//! Hostile files in the folder must not harm the reader.
 
 use super::{folder::*, *};
 
@@ -72,7 +72,7 @@ async fn folders_in_one_another_end_at_limit() {
     assert_eq!(folder.ports().await, [("web".to_owned(), 1)]);
 }
 
-/// Each map of seven bytes takes up a hundred times as much.
+/// Each map of seven bytes uses a hundred times as much memory.
 #[tokio::test]
 async fn document_of_too_many_parts_is_refused() {
     let text = "- a: 1\n".repeat(1 << 20);

@@ -1,4 +1,4 @@
-//! The folder store, as its users see it: files change, and the watch says what that means.
+//! The folder store as its users see it: files change, and the watch reports changes of objects.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 

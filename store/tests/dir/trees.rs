@@ -1,4 +1,4 @@
-//! Folders and links change.
+//! Changes of folders and links.
 
 use super::{folder::*, *};
 
@@ -14,7 +14,7 @@ async fn folders_come_move_and_go() {
     folder.is_quiet().await;
     folder.write("c/b/web.yaml", &service("web", 3));
     assert_eq!(folder.next_change().await, ["put web 3"]);
-    // Moved out of sight, it is gone, and what happens there does not matter.
+    // Moved out of the folder, it is deleted, and later changes there do not matter.
     let elsewhere = TempDir::new().unwrap();
     fs::rename(folder.path("c"), elsewhere.path().join("c")).unwrap();
     assert_eq!(folder.next_change().await, ["delete web"]);
@@ -111,7 +111,7 @@ async fn file_behind_two_links_changes_both() {
     assert_eq!(folder.ports().await, [("web".to_owned(), 2)]);
 }
 
-/// A writer of a file that left with its folder is heard no more.
+/// Writes to a file that was moved away with its folder are ignored.
 #[tokio::test]
 async fn file_open_in_moved_folder_is_forgotten() {
     let mut folder = Folder::with(&[("a/web.yaml", &service("web", 1))]).await;

@@ -50,7 +50,7 @@ async fn keys_written_by_etcdctl_are_listed_and_watched() {
     etcd.ctl(&["put", "/elsewhere", "x"]).await.unwrap();
     etcd.ctl(&["put", "/vnf-agent/contiv-ksr/k8s/node/n1", "{}"]).await.unwrap();
     etcd.ctl(&["del", "/vnf-agent/contiv-ksr/k8s/node/n1"]).await.unwrap();
-    // What comes while the watch begins may come in one batch.
+    // Changes during the start of the watch may arrive in one batch.
     let mut changes = Vec::new();
     loop {
         let batch = next(&mut watch).await;
@@ -164,7 +164,7 @@ async fn watch_misses_nothing_after_its_revision() {
 async fn transaction_is_one_batch_however_large() {
     let (_etcd, store) = start().await;
     let start = store.list("/").await.unwrap().revision;
-    // Six transactions of 1 MB: etcd sends them in fragments to a watch that comes later.
+    // Six transactions of 1 MB: etcd sends them in fragments to a later watch.
     for round in 0..6_u8 {
         let value = Bytes::from(vec![b'0' + round; 10_000]);
         store.commit((0..100).map(|i| put(format!("/{i}"), value.clone())).collect()).await.unwrap();
@@ -185,7 +185,7 @@ async fn transaction_is_applied_as_whole_or_not_at_all() {
     let snapshot = store.list("/").await.unwrap();
     assert!(snapshot.entries.iter().all(|entry| entry.mod_revision == revision));
 
-    // etcd refuses two writes of one key, and with them the third.
+    // etcd refuses two writes of one key in a transaction, and the third with them.
     let error = store.commit(vec![put("/c", "1"), put("/a", "2"), put("/a", "3")]).await.unwrap_err();
     assert!(matches!(error, StoreError::Refused { .. }), "{error}");
     assert_eq!(store.list("/").await.unwrap(), snapshot);
@@ -294,7 +294,7 @@ async fn deletion_at_very_revision_of_compaction_is_not_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn list_larger_than_one_answer_may_be_comes_in_smaller_pages() {
     let (_etcd, store) = start().await;
-    // 70 MB; the client takes 64 MB at once.
+    // 70 MB; the client accepts 64 MB in one message.
     let value = Bytes::from(vec![b'x'; 1_400_000]);
     for i in 0..50 {
         store.commit(vec![put(format!("/{i:02}"), value.clone())]).await.unwrap();
@@ -324,7 +324,7 @@ async fn dead_member_is_passed_over_and_all_dead_ones_are_named() {
     let (mut etcd, _) = start().await;
     let dead = Proxy::start(&etcd.endpoint()).await.unwrap();
     dead.cut();
-    // Whichever it begins with.
+    // For every choice of the first member.
     for _ in 0..10 {
         let store = EtcdStore::new(&[dead.endpoint(), etcd.endpoint()], EtcdAccess::default()).unwrap();
         let revision = store.commit(vec![put("/a", "1")]).await.unwrap();

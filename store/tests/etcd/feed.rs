@@ -1,4 +1,4 @@
-//! A feed on a real etcd that goes away, comes back, forgets.
+//! A feed on a real etcd that fails, recovers and loses data.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -20,7 +20,7 @@ async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
     timeout(Duration::from_secs(20), events.recv()).await.expect("nothing within 20 s").unwrap().event
 }
 
-/// The first event that tells of no further cause of an outage.
+/// The first event that is not another cause of the outage.
 async fn after_outage(events: &mut Receiver<Delivery>) -> FeedEvent {
     loop {
         match next(events).await {
@@ -81,7 +81,7 @@ async fn key_deleted_and_compacted_during_an_outage_is_gone() {
     etcd.ctl(&["put", "/c", "1"]).await.unwrap();
     etcd.ctl(&["compact", "5"]).await.unwrap();
     wire.mend().await.unwrap();
-    // The watch opens before it is told, so the outage may end before the list.
+    // The watch opens before its event, so the outage may end before the list.
     let mut event = after_outage(&mut events).await;
     if event == FeedEvent::Up {
         event = next(&mut events).await;
@@ -91,8 +91,8 @@ async fn key_deleted_and_compacted_during_an_outage_is_gone() {
     expect_put(next(&mut events).await, "/d");
 }
 
-/// Puts etcd back behind the back of whoever follows it through the wire: to a backup, or to nothing. Then it is written
-/// to, and only then it can be reached again.
+/// Restores etcd to a backup, or to nothing, while its clients are disconnected. Then it is written, and only then clients can
+/// connect again.
 async fn put_back(etcd: &mut Etcd, backup: Option<&EtcdBackup>, wire: &mut Proxy, writes: &[[&str; 3]]) {
     wire.cut();
     etcd.kill().await.unwrap();
@@ -106,7 +106,7 @@ async fn put_back(etcd: &mut Etcd, backup: Option<&EtcdBackup>, wire: &mut Proxy
     wire.mend().await.unwrap();
 }
 
-/// After an outage: the data is other data, and this is it.
+/// Expects the detection of other data after an outage.
 async fn expect_other_data(events: &mut Receiver<Delivery>, by: &str, expected: &[(&str, &str)]) {
     assert!(matches!(next(events).await, FeedEvent::Down { .. }));
     let FeedEvent::Replaced { reason } = after_outage(events).await else { panic!("nothing was noticed") };
@@ -130,22 +130,22 @@ async fn restored_etcd_written_past_the_known_revision_is_listed_again() {
     etcd.ctl(&["put", "/b", "1"]).await.unwrap();
     expect_put(next(&mut events).await, "/b");
 
-    // The revision at which /b was written is that of another key now.
+    // The revision at which /b was written now belongs to another key.
     put_back(&mut etcd, Some(&backup), &mut wire, &[["put", "/c", "1"], ["put", "/d", "1"]]).await;
     let what = "/b is not what it was at revision 3";
     expect_other_data(&mut events, what, &[("/a", "1"), ("/c", "1"), ("/d", "1")]).await;
 
-    // It is that of the same key, with another value.
+    // It belongs to the same key, with another value.
     put_back(&mut etcd, Some(&backup), &mut wire, &[["put", "/c", "1"], ["put", "/d", "2"]]).await;
     let what = "/d is not what it was at revision 4";
     expect_other_data(&mut events, what, &[("/a", "1"), ("/c", "1"), ("/d", "2")]).await;
 
-    // Of the last key that was written nothing shows that another one before it was another.
+    // The last written key does not show that an earlier one differs.
     put_back(&mut etcd, Some(&backup), &mut wire, &[["put", "/x", "1"], ["put", "/d", "2"]]).await;
     let what = "/c is not what it was at revision 4";
     expect_other_data(&mut events, what, &[("/a", "1"), ("/d", "2"), ("/x", "1")]).await;
 
-    // Another outage, in which nothing of the kind happens.
+    // Another outage without a restore.
     wire.cut();
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
     etcd.ctl(&["put", "/e", "1"]).await.unwrap();

@@ -1,5 +1,5 @@
-//! Following a store through a real `etcd grpc-proxy`, whose errors have other codes than etcd's and which answers no
-//! requests for progress.
+//! Follows a store through a real `etcd grpc-proxy`, whose errors have other codes than etcd's and which answers no progress
+//! requests.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -17,7 +17,7 @@ use tokio::{
 };
 
 const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longer than twice the time after which a watch that says nothing is asked and given up.
+/// Longer than twice the time after which a silent watch is checked and given up.
 const QUIET_PERIOD: Duration = Duration::from_secs(15);
 
 fn store(endpoint: String) -> EtcdStore {
@@ -29,7 +29,7 @@ async fn put(etcd: &Etcd, key: &str) -> i64 {
     store(etcd.endpoint()).commit(vec![write]).await.unwrap()
 }
 
-/// Writes what is not followed, then forgets all that was before.
+/// Writes a key that is not followed, then compacts all earlier revisions.
 async fn compact(etcd: &Etcd) {
     for i in 0..5 {
         put(etcd, &format!("/theirs/{i}")).await;
@@ -54,7 +54,7 @@ async fn snapshot(events: &mut Receiver<Delivery>) -> Snapshot {
     }
 }
 
-/// Until `key` is there, by a change or a list.
+/// Waits until `key` is delivered, by a change or a list.
 async fn until_followed(events: &mut Receiver<Delivery>, key: &str) {
     loop {
         let is_there = match next(events).await {
@@ -88,7 +88,7 @@ async fn proxy_compacted_while_prefix_is_quiet_is_followed_on() {
     put(&etcd, "/ours/a").await;
     let mut events = follow(&proxy);
     snapshot(&mut events).await;
-    // Then the watch has begun, at the proxy as well.
+    // Then the watch has begun at the proxy too.
     put(&etcd, "/ours/begun").await;
     until_followed(&mut events, "/ours/begun").await;
     compact(&etcd).await;

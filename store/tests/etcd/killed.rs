@@ -1,4 +1,4 @@
-//! A mirror whose writer is killed at any moment.
+//! A mirror whose writer is killed at any time.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -16,19 +16,19 @@ use contiv_store::{Change, Entry, Mirror};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 const NAME: &str = "killed::killed_writer_leaves_the_mirror_at_one_revision";
-/// Where the process that is killed writes.
+/// The folder of the killed process.
 const FOLDER: &str = "CONTIV_TEST_MIRROR";
 const SOURCE: &str = "etcd://127.0.0.1:2379";
 const KEYS: i64 = 50;
 const KILLS: usize = 50;
 
-/// What a revision writes: one key each.
+/// The entry written at a revision: one key each.
 fn written_at(revision: i64) -> Entry {
     let value = format!("{revision} {}", "x".repeat(500)).into();
     Entry { key: format!("/{:02}", revision % KEYS), value, create_revision: 1, mod_revision: revision }
 }
 
-/// What there is at a revision.
+/// The content at a revision.
 fn all_at(revision: i64) -> Vec<Entry> {
     let first = (revision - KEYS + 1).max(1);
     let entries: BTreeMap<String, Entry> =
@@ -36,7 +36,7 @@ fn all_at(revision: i64) -> Vec<Entry> {
     entries.into_values().collect()
 }
 
-/// Each revision, as a change or as a whole list, until it is killed.
+/// Writes each revision, as a change or as a whole list, until the process is killed.
 fn write_for_ever(folder: &Path) {
     let (mut mirror, _) = Mirror::open(folder, SOURCE).unwrap();
     let saved = mirror.load().unwrap().map_or(0, |saved| saved.revision);
@@ -74,7 +74,7 @@ fn killed_writer_leaves_the_mirror_at_one_revision() {
         writer.kill().unwrap();
         writer.wait().unwrap();
         let (mirror, quarantined) = Mirror::open(folder.path(), SOURCE).unwrap();
-        // Of a file that is being made nothing can be lost.
+        // A file that is being created contains nothing that could be lost.
         assert!(quarantined.is_none() || last == 0, "round {round}: {quarantined:?}");
         if let Some(saved) = mirror.load().unwrap() {
             assert!(saved.revision >= last, "round {round}");

@@ -1,4 +1,4 @@
-//! The etcd backend as a user with a password, against a real etcd that wants one.
+//! The etcd backend as a user with a password, against a real etcd with authentication.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -86,7 +86,7 @@ async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
     timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap().event
 }
 
-/// The first event that tells of no further cause of an outage.
+/// The first event that is not another cause of the outage.
 async fn after_outage(events: &mut Receiver<Delivery>) -> FeedEvent {
     loop {
         match next(events).await {
@@ -128,19 +128,19 @@ async fn user_with_minimal_rights_can_list_watch_and_write() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn token_that_has_expired_is_renewed_for_every_kind_of_request() {
-    // Signed tokens end at their time, used or not.
+    // Signed tokens expire, used or not.
     let secret = tempfile::NamedTempFile::new().unwrap();
     fs::write(&secret, "the secret that tokens are signed with").unwrap();
     let flag = format!("--auth-token=jwt,priv-key={},sign-method=HS256,ttl=3s", secret.path().display());
     let guarded = SecuredEtcd::enabled(&[&flag]).await;
-    // Each has a token of its own, which it gets now.
+    // Each gets its own token now.
     let stores: Vec<EtcdStore> = std::iter::repeat_with(|| guarded.store()).take(6).collect();
     let lease = stores[0].grant(Duration::from_secs(60)).await.unwrap();
     let mut revision = 0;
     for store in &stores {
         revision = store.list(PREFIX).await.unwrap().revision;
     }
-    // They are counted in whole seconds.
+    // Expiry has a resolution of whole seconds.
     sleep(Duration::from_secs(5)).await;
     assert!(stores[0].keep_alive(lease).await.unwrap());
     stores[1].list(PREFIX).await.unwrap();
@@ -158,7 +158,7 @@ async fn feed_survives_expired_and_forgotten_tokens() {
     let (mut events, _handle) = Feed::start(Arc::new(guarded.store_at(wire.endpoint())), PREFIX);
     assert!(matches!(next(&mut events).await, FeedEvent::Snapshot(_)));
     for round in 0..2 {
-        // The watch outlives its token; the one after it needs another.
+        // The watch outlives its token; the next one needs another.
         sleep(Duration::from_secs(3)).await;
         wire.cut();
         assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
@@ -210,7 +210,7 @@ async fn password_that_was_changed_counts_without_restart() {
     assert!(error.contains("authentication failed"), "{error}");
     guarded.write_password("second");
     store.commit(write()).await.unwrap();
-    // Whatever has become of the watch meanwhile, its next event is that write.
+    // Whatever happened to the watch meanwhile, its next event is that write.
     loop {
         match next(&mut events).await {
             FeedEvent::Down { .. } | FeedEvent::Up => {}
@@ -250,7 +250,7 @@ async fn user_counts_and_not_one_that_certificate_names() {
     guarded.etcd.ctl(&["auth", "enable"]).await.unwrap();
     store.commit(write()).await.unwrap();
     store.list(PREFIX).await.unwrap();
-    // The certificate's user may do nothing.
+    // The user of the certificate has no permissions.
     let nobody = EtcdStore::new(&[guarded.etcd.endpoint()], authority.access()).unwrap();
     let error = nobody.list(PREFIX).await.unwrap_err();
     assert!(matches!(&error, StoreError::Refused { reason, .. } if reason.contains("permission denied")));

@@ -1,4 +1,4 @@
-//! The store on a real etcd: its members killed, cut off, restored, behind TLS, passwords and proxies.
+//! The store on a real etcd: members that are killed, isolated or restored, TLS, passwords and proxies.
 
 mod commits;
 mod feed;

@@ -1,4 +1,4 @@
-//! A feed on a real cluster whose members die, hang or are cut off, one after the other, while writes go on.
+//! A feed on a real cluster whose members die, hang or are isolated, one after the other, under continuous writes.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::print_stdout, reason = "how long things took is worth knowing, and asserted nowhere")]
@@ -22,18 +22,18 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// More than it takes on any machine; what it takes is printed.
+/// A generous limit; the measured time is printed.
 const BOUND: Duration = Duration::from_secs(60);
 
 /// A cluster, a writer of the keys `/0`, `/1`, …, and a feed that must deliver each of them.
 struct Scenario {
     etcd: Vec<Etcd>,
-    /// Between the feed and the members.
+    /// The proxies between the feed and the members.
     wires: Vec<Proxy>,
     events: Receiver<Delivery>,
-    /// How many were delivered, in order.
+    /// The number of delivered keys, in order.
     delivered: u64,
-    /// How many are written.
+    /// The number of written keys.
     written: Arc<AtomicU64>,
     writer: AbortHandle,
     outages: Vec<String>,
@@ -57,7 +57,7 @@ impl Scenario {
         Self { etcd, wires, events, delivered: 0, written, writer, outages: Vec::new() }
     }
 
-    /// Takes what the feed delivers, until it has all that is written now and more. Nothing may be missing.
+    /// Receives until everything written by now and more is delivered. Nothing may be missing.
     async fn catch_up(&mut self) {
         let start = Instant::now();
         let enough = self.written.load(Ordering::Relaxed) + 2;
@@ -80,7 +80,7 @@ impl Scenario {
     fn deliver(&mut self, change: &Change) {
         let Change::Put(entry) = change else { panic!("nothing was deleted: {change:?}") };
         let number: u64 = entry.key[1..].parse().unwrap();
-        // A write whose answer was lost is made again.
+        // A write whose answer was lost is repeated.
         assert!(number <= self.delivered, "{} was lost before {number}", self.delivered);
         self.delivered = self.delivered.max(number + 1);
     }
@@ -104,7 +104,7 @@ async fn write(endpoints: Vec<String>, written: Arc<AtomicU64>) {
     }
 }
 
-/// Something happens to each member in turn, and is mended; no event is lost.
+/// Each member in turn has a fault that is then repaired; no event is lost.
 async fn each_in_turn(trouble: impl AsyncFn(&mut Scenario, usize), mend: impl AsyncFn(&mut Scenario, usize)) {
     let mut scene = Scenario::start().await;
     scene.catch_up().await;
@@ -152,7 +152,7 @@ async fn quiet_watch_goes_on_and_dead_one_is_noticed() {
     let store = Arc::new(EtcdStore::new(&[wire.endpoint()], EtcdAccess::default()).unwrap());
     let (mut events, _handle) = Feed::start(store, "/");
     assert!(matches!(events.recv().await.unwrap().event, FeedEvent::Snapshot(_)));
-    // Longer than a watch may be silent: the member is asked whether it is alive, and says so.
+    // Longer than a watch may be silent: the member is asked whether it is alive, and answers.
     let quiet = timeout(Duration::from_secs(16), events.recv()).await;
     assert!(quiet.is_err(), "nothing happened: {quiet:?}");
     wire.stall();
@@ -174,7 +174,7 @@ async fn member_that_hangs_from_start_is_passed_over() {
     let etcd = Etcd::start_cluster(3).await.unwrap();
     etcd[0].pause().await.unwrap();
     let endpoints: Vec<String> = etcd.iter().map(Etcd::endpoint).collect();
-    // Whichever it begins with.
+    // For every choice of the first member.
     for _ in 0..6 {
         let store = EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap();
         let start = Instant::now();

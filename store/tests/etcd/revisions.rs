@@ -1,4 +1,4 @@
-//! Revisions that etcd forgets while they are read, and those that a watch hears of without a change.
+//! Revisions that are compacted while they are read, and revisions reported to a watch without a change.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -53,7 +53,7 @@ async fn list_compacted_repeatedly_is_never_partial_and_succeeds_in_the_end() {
                 assert!(reason.contains("its revisions were compacted 5 times"), "{reason}");
                 was_compacted = true;
             }
-            // It was faster.
+            // The list was faster.
             FeedEvent::Snapshot(snapshot) => {
                 assert_eq!(snapshot.entries.len(), KEYS);
                 handle.request_resync();

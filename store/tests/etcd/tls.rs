@@ -1,4 +1,4 @@
-//! The etcd backend with certificates, against a real etcd that asks for them.
+//! The etcd backend with certificates, against a real etcd that requires them.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -32,7 +32,7 @@ async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
     timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap().event
 }
 
-/// The first event that tells of no further cause of an outage.
+/// The first event that is not another cause of the outage.
 async fn after_outage(events: &mut Receiver<Delivery>) -> FeedEvent {
     loop {
         match next(events).await {
@@ -42,7 +42,7 @@ async fn after_outage(events: &mut Receiver<Delivery>) -> FeedEvent {
     }
 }
 
-/// The next reason for being down; one may come first from the connection that was lost.
+/// The next cause of an outage; the lost connection may come first.
 async fn down(events: &mut Receiver<Delivery>) -> String {
     match next(events).await {
         FeedEvent::Down { reason } => reason,
@@ -56,7 +56,7 @@ async fn etcd_with_certificates_is_written_listed_and_watched() {
     let etcd = start(&authority).await;
     let url = etcd.url().parse().unwrap();
     assert!(etcd.url().starts_with("etcds://"));
-    // The URL says that it is TLS, whatever the rest says.
+    // The scheme of the URL enables TLS, whatever the other settings.
     let store = contiv_store::open(&url, EtcdAccess { tls: false, ..authority.access() }).await.unwrap();
     let put = Operation::Put { key: "/a".to_owned(), value: "1".into() };
     let revision = store.commit(vec![put.clone()]).await.unwrap();
@@ -135,7 +135,7 @@ async fn unusable_certificate_file_is_named_and_a_good_one_is_used_soon() {
     fs::write(&key, &good[..good.len() / 2]).unwrap();
     let error = store.list("/").await.unwrap_err().to_string();
     assert_eq!(error, format!("failed to use {}: it holds no PRIVATE KEY in PEM form", key.display()));
-    // The form is right, and what it says is not.
+    // The file has the right format and invalid content.
     fs::write(&key, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n").unwrap();
     let error = store.list("/").await.unwrap_err().to_string();
     assert!(error.contains(&key.display().to_string()) && error.contains("private key"), "{error}");

@@ -125,7 +125,7 @@ async fn backlog_of_many_batches_is_followed_from_where_it_was_told() {
     let store = open(&server).await;
     let prefix = Key::prefix(Kind::Service);
     let listed = store.list(&prefix).await.unwrap();
-    // Only what follows a list directly is not waited for.
+    // Only a watch directly after a list does not wait.
     let _first = store.watch(&prefix, listed.revision).await.unwrap();
     for _ in 0..17 * 256 {
         server.put(service("b", "None")).unwrap();
@@ -142,12 +142,12 @@ async fn bookmarks_carry_a_quiet_type_over_compaction() {
     server.put(service("a", "None")).unwrap();
     let mut events = follow(open(&server).await);
     snapshot(&mut events).await;
-    // Only pods happen. All other types learn the newest version by bookmarks.
+    // Only pods change. All other types learn the newest version by bookmarks.
     let newest = server.put(pod("p")).unwrap();
     assert!(put_key(&change(&mut events).await).contains("/pod/p/"));
     let mut requests = Vec::new();
     let is_newest = |request: &String| request.ends_with(&format!("resourceVersion={newest}"));
-    // How soon the bookmarks come is not said.
+    // The time of bookmarks is not specified.
     while requests.len() != 6 || !requests.iter().all(is_newest) {
         server.cut();
         down(&mut events).await;

@@ -44,14 +44,14 @@ async fn long_list_comes_in_pages_of_one_version() {
     let store = open(&server).await;
     server.delay_answers(Duration::from_millis(20));
     let list = tokio::spawn(async move { store.list(&Key::prefix(Kind::Service)).await.unwrap() });
-    // While the first page is on its way, nobody knows of the others.
+    // While the first page is in transit, the other pages are unknown.
     while server.take_requests().is_empty() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     tokio::time::sleep(Duration::from_millis(25)).await;
     server.delete("services", "default", "s1200");
     let listed = list.await.unwrap();
-    // The deletion came before the first answer or after it, never in the middle.
+    // The deletion happened before the first answer or after it, never in between.
     assert!(matches!(listed.entries.len(), 1200 | 1201), "{}", listed.entries.len());
     let requests = server.take_requests();
     assert_eq!(requests.iter().filter(|request| request.contains("continue=")).count(), 2, "{requests:?}");
@@ -112,7 +112,7 @@ async fn agent_asks_for_its_own_node_and_not_for_pods() {
     assert_eq!(keys(&listed), [Key::new(Kind::Node, "", "n1").unwrap().to_path()]);
     let _watch = store.watch(ROOT, listed.revision).await.unwrap();
     let requests = server.take_requests();
-    // Each watch asks whether the server is as far as its reader.
+    // Each watch checks that the server is not behind its reader.
     let of_versions = requests.iter().filter(|request| request.ends_with("limit=1")).count();
     assert_eq!((requests.len() - of_versions, of_versions), (6, 3), "lists and watches: {requests:?}");
     assert!(requests.iter().all(|request| !request.contains("pods") && !request.contains("/endpoints?")));

@@ -49,7 +49,7 @@ async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
     timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap().event
 }
 
-/// The first event that tells of no further cause of an outage.
+/// The first event that is not another cause of the outage.
 async fn after_outage(events: &mut Receiver<Delivery>) -> FeedEvent {
     loop {
         match next(events).await {

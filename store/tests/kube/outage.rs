@@ -1,4 +1,4 @@
-//! What is told of an outage, and of its end.
+//! The reported causes of an outage, and its end.
 
 use super::*;
 
@@ -19,7 +19,7 @@ async fn outage_with_a_new_cause_is_reported_again() {
     let mut reason = down(&mut events).await;
     server.accept_token("second");
     server.mend();
-    // A connection may be refused before, in other words than the one that was cut.
+    // A refused connection may be reported first, in other words than the broken one.
     while !reason.contains("401") {
         reason = down(&mut events).await;
     }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::*;
 
-/// What comes until the next list, and that list.
+/// The events until the next list, and that list.
 async fn until_listed(events: &mut Receiver<Delivery>) -> (Vec<FeedEvent>, Snapshot) {
     let mut before = Vec::new();
     loop {
         match next(events).await {
             FeedEvent::Snapshot(listed) => return (before, listed),
-            // Of an outage only the first cause is of interest here.
+            // Only the first cause of an outage matters here.
             FeedEvent::Down { .. } => {}
             event => before.push(event),
         }
@@ -77,7 +77,7 @@ async fn restored_server_with_deleted_object_back_is_listed_again() {
     server.cut();
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
     server.restore(backup);
-    // Something else than before has the version of the deletion.
+    // Another object now has the version of the deletion.
     server.put(node("n1")).unwrap();
     server.put(node("n1")).unwrap();
     server.mend();
@@ -113,7 +113,7 @@ async fn server_with_same_history_is_not_listed_again() {
     change(&mut events).await;
     server.cut();
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
-    // What was known is not as it was any more, but was so at the version of the reader.
+    // The known state is outdated, but was right at the version of the reader.
     server.put(service("a", "None")).unwrap();
     server.delete("services", "default", "b");
     server.mend();

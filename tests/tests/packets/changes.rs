@@ -70,7 +70,7 @@ fn the_next_connection_follows_each_change(lab: &Lab, state: &dyn State) -> Resu
     Ok(())
 }
 
-/// One connection for each kind of flow that is told apart on its way through the kernel.
+/// One connection for each kind of flow that takes a different path through the kernel.
 fn each_flow(lab: &Lab, service: &Service, limit: Duration, check: impl Fn(Outcome, &str)) -> Result<()> {
     for from in [&lab.pod1, &lab.node, &lab.client] {
         for frontend in [Frontend::ClusterIp, Frontend::NodePort] {
@@ -93,7 +93,7 @@ fn hairpin_pod_never_hangs_while_its_backend_flaps() -> Result<()> {
         state.put(&here)?;
         let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
         let address = here.address(lab, Frontend::ClusterIp, Family::V4);
-        // A connection to itself is masqueraded, one to the other pod is not: both must hold to the end of the way.
+        // A connection to itself is masqueraded, one to the other pod is not: both must work along the whole path.
         let answered = lab.pod1.ask_while(Protocol::Tcp, address, || {
             for service in [&there, &here].iter().cycle().take(CHANGES) {
                 state.put(service)?;

@@ -1,4 +1,4 @@
-//! What the agent puts into the kernel is its own, and `contiv cleanup` takes exactly that away.
+//! The agent's objects in the kernel are its own, and `contiv cleanup` removes exactly those.
 
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
@@ -6,7 +6,7 @@ use contiv_tests::{
     lab::{Family, Lab, Protocol, Responder, Result, isolated},
 };
 
-/// Tables as others make them, on the same hooks as ours, with NAT of their own.
+/// Tables of other programs on the same hooks as ours, with their own NAT.
 const FOREIGN: &str = "
 table ip nat {
     chain PREROUTING {
@@ -47,7 +47,7 @@ fn cleanup_leaves_nothing_of_ours() -> Result<()> {
         assert_eq!(ruleset(lab)?, "");
         let address = web.address(lab, Frontend::NodePort, Family::V4);
         lab.client.ask(Protocol::Tcp, address)?.refusal()?;
-        // Nothing to do is no error.
+        // Nothing to do is not an error.
         clean_up(lab)?;
         Ok(())
     })

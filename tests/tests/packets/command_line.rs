@@ -1,4 +1,4 @@
-//! The commands beside the agent, together with it: what they say and do is what the agent does.
+//! The commands agree with the running agent.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ fn forwarding_that_is_off_is_named_by_status() -> Result<()> {
         assert!(!status.contains("ipv6"), "IPv6 is forwarded:\n{status}");
 
         set("1")?;
-        // Any change of a service looks again.
+        // Any change of a service triggers another check.
         state.put(&Service::new("db", 81, &[lab.pod1.host]))?;
         agent.wait_until_applied(&Service::new("db", 81, &[lab.pod1.host]))?;
         assert!(is_answered()?);
@@ -85,7 +85,7 @@ fn rendered_rules_are_those_that_agent_programs() -> Result<()> {
             lab,
             &["render", "-o", "nft", "--node-name", lab.node.host.name, "-f", &manifests.folder()],
         )?;
-        // The other node has no agent: there the text is loaded by nft itself.
+        // The other node has no agent: nft itself loads the text there.
         lab.node2.exec_with_input(&["nft", "-f", "-"], &rendered)?;
         let list = ["nft", "--stateless", "list", "ruleset"];
         assert_eq!(lab.node2.exec(&list)?, lab.node.exec(&list)?);

@@ -19,14 +19,14 @@ use contiv_tests::{
 };
 use serde_json::Value;
 
-/// For what must happen. Much more than is needed.
+/// The time limit for expected events. Generous.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// In the node's namespace.
+/// The address of Consul in the node's namespace.
 const CONSUL: &str = "127.0.0.1:8500";
 const HTTP: &str = "127.0.0.1:9998";
 
-/// The file and the Consul that the controller gets its services from.
+/// The controller's registries: a file and Consul.
 struct Registries {
     file: PathBuf,
     consul: ConsulServer,
@@ -54,7 +54,7 @@ impl Registries {
         Ok(registries)
     }
 
-    /// The file says that this host is behind `db`.
+    /// Makes this host the backend of `db` in the file.
     fn set_db(&self, host: &Host) -> Result<()> {
         let text = format!(
             "services:\n  - name: db\n    port: 80\n    appProtocol: other\n    endpoints:\n\
@@ -68,14 +68,14 @@ impl Registries {
         fs::write(&self.file, text).map_err(|error| LabError::system("write the file of services", error))
     }
 
-    /// Consul says that this host is behind `web`.
+    /// Registers this host as the backend of `web` in Consul.
     fn set_web(&self, host: &Host) {
         for address in [host.v4.to_string(), host.v6.to_string()] {
             self.consul.register("web", ConsulInstance::new(&address, TARGET_PORT, &[]));
         }
     }
 
-    /// Consul says that it is not any more.
+    /// Deregisters this host from `web`.
     fn unset_web(&self, host: &Host) {
         for address in [host.v4.to_string(), host.v6.to_string()] {
             self.consul.deregister("web", &format!("{address}-{TARGET_PORT}"));
@@ -83,7 +83,7 @@ impl Registries {
     }
 }
 
-/// Starts `contiv controller`, with a lease that is over soon.
+/// Starts `contiv controller` with a short lease.
 fn controller(lab: &Lab, etcd: &Etcd<'_>, registries: &Registries) -> Result<Process> {
     let empty = scratch("controller.toml")?;
     fs::write(&empty, "").map_err(|error| LabError::system("write the configuration", error))?;
@@ -100,7 +100,7 @@ fn stored(etcd: &Etcd<'_>, name: &str) -> Option<Value> {
     serde_json::from_str(&etcd.etcdctl(&["get", "--print-value-only", &key]).ok()?).ok()
 }
 
-/// Where the connector has put a service: one address of each family.
+/// The addresses of a service in etcd: one of each family.
 fn addresses(etcd: &Etcd<'_>, name: &str) -> Result<Vec<SocketAddr>> {
     wait_for(&format!("service {name} is stored with two addresses"), EVENT_TIMEOUT, || {
         let service = stored(etcd, name)?;
@@ -148,19 +148,19 @@ fn service_of_file_and_one_of_consul_are_reached_by_packets() -> Result<()> {
         wait_until_answered(lab, &db, lab.pod1.host)?;
         wait_until_answered(lab, &web, lab.pod3.host)?;
 
-        // Both registries fail: nothing is deleted, and packets go on.
+        // Both registries fail: nothing is deleted, and connections still work.
         registries.consul.set_fault(Some(Fault::Down));
         registries.write("services:\n")?;
         for registry in ["machines", "office"] {
             let line = format!("contiv_connector_registry_up{{registry=\"{registry}\"}}");
             wait_until(&format!("{registry} is down"), EVENT_TIMEOUT, || metric(lab, &line) == Some(0.0))?;
         }
-        // Longer than any sync takes to settle.
+        // Longer than any sync takes.
         std::thread::sleep(Duration::from_secs(6));
         assert!(is_answered(lab, &db, lab.pod1.host) && is_answered(lab, &web, lab.pod3.host));
         assert!(stored(&etcd, "db").is_some() && stored(&etcd, "web").is_some());
 
-        // They are back, and say something else.
+        // The registries are back with other content.
         registries.set_db(lab.pod2.host)?;
         registries.set_web(lab.pod4.host);
         registries.unset_web(lab.pod3.host);
@@ -169,7 +169,7 @@ fn service_of_file_and_one_of_consul_are_reached_by_packets() -> Result<()> {
         wait_until_answered(lab, &web, lab.pod4.host)?;
         assert_eq!((addresses(&etcd, "db")?, addresses(&etcd, "web")?), (db, web.clone()));
 
-        // A service that fails its checks is refused at once, at the same address.
+        // A service that fails its checks is rejected immediately, at the same address.
         for address in [lab.pod4.host.v4.to_string(), lab.pod4.host.v6.to_string()] {
             registries.consul.set_status("web", &format!("{address}-{TARGET_PORT}"), "critical");
         }
@@ -200,7 +200,7 @@ fn controller_that_is_killed_leaves_nothing_wrong() -> Result<()> {
         let (db, web) = (addresses(&etcd, "db")?, addresses(&etcd, "web")?);
         wait_until_answered(lab, &web, lab.pod3.host)?;
 
-        // Killed just when there is something to write.
+        // Killed when there is something to write.
         registries.set_db(lab.pod2.host)?;
         std::thread::sleep(Duration::from_secs(1));
         first.kill()?;

@@ -1,4 +1,4 @@
-//! Consul, by a server that behaves as it does.
+//! Consul, by a simulated server.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ fn web(number: u8, tags: &[&str]) -> ConsulInstance {
     ConsulInstance::new(&format!("10.0.0.{number}"), 80, tags)
 }
 
-/// A server with `web`, and a connector that has brought it into the store.
+/// A server with `web`, and a connector that has stored it.
 async fn with_web() -> (ConsulServer, Running) {
     let server = ConsulServer::start().unwrap();
     server.register("web", web(1, &[]));
@@ -121,7 +121,7 @@ async fn index_that_goes_backwards_behind_proxy_is_noticed() {
     for number in 1..9 {
         server.register("web", web(number, &[]));
     }
-    // Without a cut, a query whose index is of the future waits as long as it may.
+    // Without a disconnect, a query with a future index waits until its timeout.
     let running =
         Running::of(Consul::new(ConsulOptions { wait: Duration::from_secs(1), ..options(&server) }));
     sleep(Duration::from_secs(1)).await;
@@ -142,14 +142,14 @@ async fn consul_failures_delete_nothing() {
     for (number, fault) in (2..).zip(faults) {
         let (revision, before) = (running.store.revision(), failures());
         server.set_fault(Some(fault));
-        // Wakes the queries that wait.
+        // Wakes the waiting queries.
         server.set_status("web", "10.0.0.1-80", "passing");
         let start = Instant::now();
         while failures() == before {
             assert!(start.elapsed() < EVENT_TIMEOUT, "{fault:?} went unnoticed");
             sleep(Duration::from_millis(50)).await;
         }
-        // Longer than it takes to settle.
+        // Longer than a sync takes.
         sleep(Duration::from_millis(1500)).await;
         assert_eq!(running.store.revision(), revision, "{fault:?}");
         server.set_fault(None);
@@ -209,7 +209,7 @@ async fn token_is_read_anew_and_tls_is_verified() {
         certificates: Certificates { ca_file: Some(authority.file("ca.pem")), client: None },
         ..options(&server)
     };
-    // Whoever does not know the authority gets no answer at all.
+    // A client that does not trust the authority gets no answer.
     let distrusting = ConsulOptions { certificates: Certificates::default(), ..trusting.clone() };
     let reason = first_error(distrusting).await;
     assert!(reason.to_lowercase().contains("certificate"), "{reason}");

@@ -1,4 +1,4 @@
-//! A file that is written in all the ways in which files are written.
+//! A file that is written in all common ways.
 
 use std::fmt::Write as _;
 use std::{
@@ -24,7 +24,7 @@ fn text(services: &[(&str, &str)]) -> String {
     text
 }
 
-/// A file with two services, and a connector that has brought them into the store.
+/// A file with two services, and a connector that has stored them.
 async fn with_two() -> (TempDir, PathBuf, Running) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("services.yaml");
@@ -45,7 +45,7 @@ async fn file_is_followed_however_it_is_replaced() {
     fs::write(&aside, text(&[("web", "10.0.0.4")])).unwrap();
     fs::rename(&aside, &path).unwrap();
     running.wait_until_behind("web", &["10.0.0.4 80"]).await;
-    // As a link to elsewhere, whose target changes: nothing is heard of that.
+    // A link to another folder, whose target changes without a notification.
     let elsewhere = TempDir::new().unwrap();
     let target = elsewhere.path().join("target");
     fs::write(&target, text(&[("web", "10.0.0.5")])).unwrap();
@@ -62,7 +62,7 @@ async fn file_that_is_being_written_is_not_read() {
     let (_folder, path, running) = with_two().await;
     let before = running.store.revision();
     let whole = text(&[("web", "10.0.0.3"), ("db", "10.0.0.4")]);
-    // What there is of it at each stop would be a good file, with less in it.
+    // The partial content at each pause would be a valid file with fewer services.
     let mut file = File::create(&path).unwrap();
     for part in whole.split_inclusive("80}]\n") {
         file.write_all(part.as_bytes()).unwrap();

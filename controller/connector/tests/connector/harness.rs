@@ -36,17 +36,17 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-/// For what must happen. Much more than is needed.
+/// The time limit for expected events. Generous.
 pub(crate) const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a registry is to do next.
+/// The next action of a registry.
 pub(crate) enum ScriptedAction {
     All(Catalog),
     Fail,
     Panic,
 }
 
-/// A registry that does what it is told.
+/// A registry with scripted actions.
 struct Scripted(Mutex<mpsc::UnboundedReceiver<ScriptedAction>>);
 
 impl Registry for Scripted {
@@ -66,7 +66,7 @@ impl Registry for Scripted {
     }
 }
 
-/// How a connector runs.
+/// The settings of a connector.
 pub(crate) struct Setup {
     pub(crate) wait_for_namespace: bool,
     pub(crate) lease: Lease,
@@ -95,13 +95,13 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// With a registry that does what it is told.
+    /// Starts it with a scripted registry.
     pub(crate) fn scripted(setup: Setup) -> Self {
         let (says, script) = mpsc::unbounded_channel();
         Self::start(Arc::new(Scripted(Mutex::new(script))), says, setup)
     }
 
-    /// With this registry.
+    /// Starts it with this registry.
     pub(crate) fn of(registry: impl Registry) -> Self {
         Self::start(Arc::new(registry), mpsc::unbounded_channel().0, Setup::default())
     }
@@ -130,7 +130,7 @@ impl Running {
         self.says.send(say).unwrap_or_else(|_| panic!("the registry is gone"));
     }
 
-    /// Stops it, and waits until it has.
+    /// Stops it and waits for its end.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.manager.await.unwrap();
@@ -162,7 +162,7 @@ impl Running {
         self.all().await.remove(name).unwrap_or_else(|| panic!("there is no service {name}"))
     }
 
-    /// The addresses behind a service that are ready, each with its port; none if there are no endpoints of that name.
+    /// The ready addresses of a service, each with its port; none without endpoints of that name.
     pub(crate) async fn behind(&self, name: &str) -> Option<BTreeSet<String>> {
         let endpoints: Endpoints = self.all().await.remove(name)?;
         let subsets = endpoints.endpoint_subsets.iter();
@@ -172,7 +172,7 @@ impl Running {
         Some(found.collect())
     }
 
-    /// Waits until a service has these addresses behind it.
+    /// Waits until a service has these backends.
     pub(crate) async fn wait_until_behind(&self, name: &str, wanted: &[&str]) {
         let wanted: Option<BTreeSet<String>> = Some(wanted.iter().map(|one| (*one).to_owned()).collect());
         let start = Instant::now();
@@ -192,7 +192,7 @@ impl Running {
         }
     }
 
-    /// A metric of the registry, as it is written.
+    /// A metric of the registry, as text.
     pub(crate) fn metric(&self, name: &str) -> String {
         let mut registry = prometheus_client::registry::Registry::default();
         self.metrics.describe(&mut registry);
@@ -220,12 +220,12 @@ pub(crate) fn namespace() -> Namespace {
     Namespace { name: "cloud".to_owned(), ..Namespace::default() }
 }
 
-/// Long enough for anything that is going to happen.
+/// Waits long enough for all pending events.
 pub(crate) async fn settle() {
     sleep(Duration::from_secs(20)).await;
 }
 
-/// Counts the warnings of this process that hold a text. There can be only one.
+/// Counts the warnings of this process that contain a text. There can be only one instance.
 pub(crate) struct Warnings {
     pub(crate) with: &'static str,
     pub(crate) count: Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! The connector as a whole: from what a registry says to what is in a store.
+//! The whole connector: from a registry's content to a store's.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
 mod consul;

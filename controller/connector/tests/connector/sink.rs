@@ -1,4 +1,4 @@
-//! The scenarios of consul-k8s' sink and of its coalescing, and what flomesh's did wrong.
+//! The scenarios of consul-k8s' sink and of its coalescing, and the mistakes of flomesh's.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::harness::{Running, ScriptedAction, Setup, catalog, namespace, settle}
 const WEB: (&str, &[(&str, u16)]) = ("web", &[("10.0.0.1", 80), ("10.0.0.2", 80)]);
 const BOTH: [&str; 2] = ["10.0.0.1 80", "10.0.0.2 80"];
 
-/// A connector that has brought `web` into the store.
+/// A connector that has stored `web`.
 async fn with_web() -> Running {
     let running = Running::scripted(Setup::default());
     running.say(catalog([WEB]));
@@ -60,7 +60,7 @@ async fn foreign_service_of_same_name_is_left_alone_and_reported() {
     assert_eq!(running.service("web").await, foreign("web"));
     assert_eq!(running.behind("web").await, None);
     assert_eq!(running.metric("connector_problems"), "1");
-    // When it goes, the name is free.
+    // When it is deleted, the name is free.
     running.delete(Kind::Service, "web").await;
     settle().await;
     running.wait_until_behind("web", &BOTH).await;
@@ -192,7 +192,7 @@ async fn new_leader_deletes_nothing_before_the_registry_answered() {
     settle().await;
     holder.revoke();
     sleep(Duration::from_secs(1)).await;
-    // Another process changed what is stored meanwhile.
+    // Another process changed the stored service meanwhile.
     let before = running.service("web").await;
     let mut newer = before.clone();
     newer.name = "newer".to_owned();

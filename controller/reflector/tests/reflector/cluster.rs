@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// For what must happen. Much more than is needed.
+/// The time limit for expected events. Generous.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A reflector under a manager, until it is stopped.

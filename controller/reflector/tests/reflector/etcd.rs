@@ -33,7 +33,7 @@ async fn etcd_that_lost_its_data_is_filled_again() {
     let (election, lease) = Election::enter(Arc::clone(&store), election("one")).unwrap();
     let running = Running::start(&server, Arc::clone(&store), lease).await;
     until("all are stored", async || entries(&*store).await.len() == 300).await;
-    // By deletion, as a hand does it, and by a new disk.
+    // By a manual deletion, and by a new disk.
     etcd.ctl(&["del", "--prefix", "/vnf-agent/"]).await.unwrap();
     until("all are stored again", async || entries(&*store).await.len() == 300).await;
     etcd.kill().await.unwrap();

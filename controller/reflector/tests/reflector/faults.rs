@@ -28,7 +28,7 @@ async fn store_that_fails_now_and_then_ends_up_right() {
         }
         store.stop_faults();
         server.put(service("last", "10.96.0.200")).unwrap();
-        // What was made and deleted last of each name.
+        // The last creation or deletion of each name.
         let mut wanted = std::collections::BTreeMap::new();
         for i in 0..60 {
             wanted.insert(format!("s{}", i % 7), format!("10.96.0.{}", i + 1));

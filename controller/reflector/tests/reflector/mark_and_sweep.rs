@@ -87,7 +87,7 @@ async fn object_gone_during_a_disconnect_is_removed() {
     server.delete("services", "default", "gone");
     server.put(service("new", "10.96.0.2")).unwrap();
     server.expire();
-    // The deletion is not known yet, and nothing is done.
+    // The deletion is not known yet, and nothing happens.
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     assert_eq!(entries(&store).await.len(), 2);
     server.mend();

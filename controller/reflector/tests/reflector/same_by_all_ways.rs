@@ -1,5 +1,5 @@
-//! The same objects as manifests in a folder, at an API server, and reflected: what agents read is the same by all ways, and
-//! it has everything that services depend on.
+//! The same objects as manifests in a folder, at an API server, and reflected: agents read the same in all three cases, with
+//! all fields that services depend on.
 
 use std::{collections::BTreeMap, fs};
 
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Running, entries, object};
 
-/// Whatever Kubernetes says of services that has a meaning here.
+/// All fields of services that are used here.
 fn objects() -> Vec<Value> {
     let mut objects = Vec::from(services());
     objects.extend(endpoints());
     objects.extend(pods_and_nodes());
     for object in &mut objects {
-        // The API server would say another time.
+        // The API server would set another time.
         object["metadata"]["creationTimestamp"] = "2026-01-02T03:04:05Z".into();
     }
     objects
@@ -160,7 +160,7 @@ async fn object_is_same_as_manifest_at_api_server_and_reflected() {
     }
 }
 
-/// What is stored of an object, as JSON.
+/// The stored form of an object, as JSON.
 fn stored(values: &Values, keyword: &str, name: &str) -> Value {
     let path = format!("{ROOT}k8s/{keyword}/{name}");
     let found = values.iter().find(|(key, _)| **key == path || key.starts_with(&format!("{path}/")));

@@ -1,4 +1,4 @@
-//! Who waits for the lease, and what it does when it has it.
+//! A standby that waits for the lease, and what it does after it has won.
 
 use std::{fs, time::Duration};
 
@@ -7,7 +7,7 @@ use contiv_store::testing::{ApiServer, Proxy};
 
 use crate::cluster::{Running, entries, key, service, until, until_cluster_ip, until_stored};
 
-/// Waits until so many watches were asked for since the last time, which come after the lists.
+/// Waits until this many watches were opened since the last call, after the lists.
 async fn until_watched(server: &ApiServer, watches: usize) {
     let mut seen = 0;
     until("every type is watched", async || {
@@ -39,13 +39,13 @@ async fn standby_takes_over_without_listing_anything_again() {
     until_cluster_ip(&store, "changed", "10.96.0.9").await;
     until("it says so", async || standby.stats.has_synced()).await;
     let requests = server.take_requests();
-    // What a watch asks of the history is one object each.
+    // A watch reads each object of the history by itself.
     let is_one_object =
         |request: &str| request.contains("limit=1") || request.contains("fieldSelector=metadata.name");
     let is_no_list = |request: &String| request.contains("watch=true") || is_one_object(request);
     assert!(requests.iter().all(is_no_list), "{requests:?}");
 
-    // It lost the lease, and waits again.
+    // It lost the lease and waits again.
     holder.revoke();
     until("it says so", async || !standby.stats.has_synced()).await;
     until_watched(&server, 6).await;
@@ -82,7 +82,7 @@ async fn standby_that_was_cut_off_without_word_takes_nothing_back() {
     let written = entries(&store).await;
     active.stop().await;
     second.grant();
-    // Much longer than it would take to write.
+    // Much longer than a write takes.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(entries(&store).await, written, "what it knows is old");
     assert!(!standby.stats.has_synced());

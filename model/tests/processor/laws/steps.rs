@@ -22,7 +22,7 @@ use proptest::{
 
 use crate::builders::*;
 
-/// What can happen to a processor.
+/// A random event of a processor.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     Apply(Vec<Event>),
@@ -49,7 +49,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 fn key() -> impl Strategy<Value = ObjectKey> {
-    // The key of any object: those are the ids that exist.
+    // The keys of any object are the ids that exist.
     object().prop_map(|object| object.key())
 }
 
@@ -153,7 +153,7 @@ fn slice() -> impl Strategy<Value = Object> {
         serving,
         terminating,
     });
-    // Hints decide only where all have them.
+    // Hints decide only if all endpoints have them.
     let hints = prop_oneof![
         1 => Just(Hints::default()),
         3 => (btree_set(node(), 0..2), btree_set(zone(), 1..3)).prop_map(|(nodes, zones)| Hints { nodes, zones }),

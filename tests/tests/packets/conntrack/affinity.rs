@@ -1,4 +1,4 @@
-//! What the kernel remembers of clients: while a backend that answers nothing is taken away, and over a restart.
+//! Affinity entries in the kernel while an unresponsive backend is removed, and over a restart.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, UdpSocket},
@@ -16,7 +16,7 @@ use crate::conntrack::gateway::{EVENT_TIMEOUT, Gateway, PORT, address, service};
 const DATAGRAM_SOCKETS: usize = 20;
 const DATAGRAM_PAUSE: Duration = Duration::from_millis(2);
 const DATAGRAM_CHANGES: usize = 24;
-/// Enough that some of them send their SYN again within any 50 ms, the time that a search for such flows waits for others.
+/// Enough that some of them repeat their SYN within any 50 ms, the time that a search for such flows waits.
 const CONNECTIONS: usize = 200;
 const CONNECTION_PAUSE: Duration = Duration::from_millis(5);
 const CONNECTION_CHANGES: usize = 2;
@@ -24,12 +24,12 @@ const CONNECTION_CHANGES: usize = 2;
 const BACKEND_COUNT: u32 = 80_000;
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 
-/// Three hours, as is the default of Kubernetes.
+/// Three hours, the default of Kubernetes.
 fn sticky(protocol: Protocol, backends: &[&Namespace]) -> ContivService {
     ContivService { session_affinity_timeout: 10_800, ..service("dns", 1, protocol, backends) }
 }
 
-/// Lets a pod take what the client sends, and answer nothing.
+/// Makes a pod receive the client's packets without answering.
 fn silence(pod: &Namespace, client: &Namespace) -> Result<()> {
     for family in Family::BOTH {
         pod.exec(&["ip", "route", "add", "blackhole", &client.host.address(family).to_string()])?;
@@ -37,8 +37,8 @@ fn silence(pod: &Namespace, client: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the only backend of the service again and again while its client sends, and waits after each change until all flows
-/// of both families go to the new one.
+/// Replaces the only backend of the service repeatedly while its client sends, and waits after each change until all flows of
+/// both families go to the new one.
 fn every_change_moves_all_flows(
     gateway: &mut Gateway<'_>,
     protocol: Protocol,
@@ -69,7 +69,7 @@ fn every_change_moves_all_flows(
     if stuck.is_empty() {
         return Ok(());
     }
-    // No panic: it would wait for the thread that sends.
+    // Not a panic, which would wait for the sending thread.
     Err(LabError::Unexpected(format!("flows that stay with a backend that is gone: {stuck:?}")))
 }
 
@@ -97,7 +97,7 @@ fn datagrams_to_silent_backend_that_is_removed_go_elsewhere() -> Result<()> {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     for socket in &sockets {
-                        // Whether it arrives anywhere shows in the flows.
+                        // Whether it arrives shows in the flows.
                         let _ = socket.send(b"who?\n");
                     }
                     thread::sleep(DATAGRAM_PAUSE);
@@ -111,11 +111,11 @@ fn datagrams_to_silent_backend_that_is_removed_go_elsewhere() -> Result<()> {
     })
 }
 
-/// Begins a connection and does not wait for it.
+/// Begins a connection without waiting for it.
 fn begin(to: SocketAddr) -> std::io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    // It is in progress for as long as nobody answers.
+    // It is in progress until it is answered.
     let _ = socket.connect(&to.into());
     Ok(socket)
 }
@@ -140,7 +140,7 @@ fn connection_attempts_at_a_removed_silent_backend_go_elsewhere() -> Result<()> 
     })
 }
 
-/// The backends that clients are remembered for.
+/// The backends in the affinity entries.
 fn remembered(gateway: &Gateway<'_>) -> Result<Vec<String>> {
     let listed = gateway.lab.node.exec(&["nft", "list", "map", "inet", "contiv", "affinity4"])?;
     let after_expires = listed.split(" expires ").skip(1).filter_map(|rest| rest.split(" : ").nth(1));

@@ -1,4 +1,4 @@
-//! TCP and SCTP: connections end by themselves, unless the service says that they are to be reset.
+//! TCP and SCTP: connections end by themselves, unless the service requests a reset.
 
 use contiv_model::{ContivService, Protocol};
 use contiv_tests::lab::{Family, Lab, Protocol as LabProtocol, Result, isolated, wait_until};
@@ -9,7 +9,7 @@ fn resetting(reset_connections: bool, service: ContivService) -> ContivService {
     ContivService { reset_connections, ..service }
 }
 
-/// Deletes a flow that was never translated, and returns when that was done: then all changes before are dealt with.
+/// Deletes a flow that was never translated and waits for that, which shows that all earlier changes were processed.
 fn settle(gateway: &mut Gateway<'_>, services: &[&ContivService], deleted_before: usize) -> Result<()> {
     let from = &gateway.lab.pod2;
     gateway.send(from, &from.open(LabProtocol::Udp, address(99, Family::V4))?)?;
@@ -19,7 +19,7 @@ fn settle(gateway: &mut Gateway<'_>, services: &[&ContivService], deleted_before
     Ok(())
 }
 
-/// What a client with an open connection sees when the only backend it can have had is replaced by `left`.
+/// The result for a client with an open connection when its only possible backend is replaced by `left`.
 fn after_the_backend_went(lab: &Lab, family: Family, reset: bool, left: bool) -> Result<String> {
     let mut gateway = Gateway::start(lab)?;
     gateway.program(&[&resetting(reset, service("web", 1, Protocol::Tcp, &[&lab.pod3]))])?;

@@ -1,4 +1,4 @@
-//! What deleting costs: nothing where services are programmed, and no memory.
+//! The cost of deleting flows: no delay where services are programmed, and no memory.
 
 use std::{fs, net::UdpSocket, time::Instant};
 
@@ -49,12 +49,12 @@ fn send_from_many_ports(count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Forgets what was the most memory that this process ever had.
+/// Resets the peak memory usage of this process.
 fn forget_peak_memory() -> Result<()> {
     fs::write("/proc/self/clear_refs", "5").map_err(unexpected)
 }
 
-/// The most memory that this process had at a time since then, in KiB.
+/// The peak memory usage of this process since then, in KiB.
 fn peak_memory() -> Result<usize> {
     let status = fs::read_to_string("/proc/self/status").map_err(unexpected)?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();

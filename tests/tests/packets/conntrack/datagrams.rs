@@ -1,4 +1,4 @@
-//! UDP: flows that would go wrong go at once, all others stay.
+//! UDP: stale flows are deleted immediately, all others stay.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use contiv_tests::lab::{Family, Lab, Namespace, Protocol as LabProtocol, Result,
 
 use crate::conntrack::gateway::{Flow, Gateway, NODE_PORT, PORT, address, service};
 
-/// Sessions to a frontend with their flows; so many that each of two backends has some.
+/// Sessions to a frontend with their flows; enough that each of two backends has some.
 fn sessions(from: &Namespace, gateway: &Gateway<'_>, frontend: SocketAddr) -> Result<Vec<(Session, Flow)>> {
     let mut sessions = Vec::new();
     for _ in 0..16 {
@@ -24,7 +24,7 @@ fn is_behind(flow: &Flow, pod: &Namespace) -> bool {
     Family::BOTH.iter().any(|family| flow.backend == pod.host.socket(*family, PORT))
 }
 
-/// Replaces one of two backends behind a frontend, and holds all flows against what should become of them.
+/// Replaces one of two backends behind a frontend and compares all flows with the expected result.
 fn one_backend_goes(lab: &Lab, family: Family, node_port: bool) -> Result<()> {
     let mut gateway = Gateway::start(lab)?;
     let with = |backends: &[&Namespace]| {
@@ -41,7 +41,7 @@ fn one_backend_goes(lab: &Lab, family: Family, node_port: bool) -> Result<()> {
     let mut sessions = sessions(from, &gateway, frontend)?;
     let stale = sessions.iter().filter(|(_, flow)| is_behind(flow, &lab.pod3)).count();
     assert!(stale > 0 && stale < sessions.len(), "{stale} of {} flows go to pod3", sessions.len());
-    // Straight to a host, past all services.
+    // Directly to a host, without a service.
     let host = if node_port { lab.node.host } else { lab.pod3.host };
     let direct = from.open(LabProtocol::Udp, host.socket(family, PORT))?;
     let unrelated = gateway.send(from, &direct)?;
@@ -53,7 +53,7 @@ fn one_backend_goes(lab: &Lab, family: Family, node_port: bool) -> Result<()> {
         let stays = is_behind(before, &lab.pod2);
         let flow = gateway.flow_of(from, session)?;
         assert_eq!(flow.as_ref(), stays.then_some(&*before), "{before:?}");
-        // The very next datagram, from the same port.
+        // The next datagram from the same port.
         assert_eq!(session.ask()?.by, "pod2");
     }
     Ok(())
@@ -165,7 +165,7 @@ fn backend_that_terminates_and_still_serves_keeps_its_flows() -> Result<()> {
             }
         }
         gateway.program(&[&both])?;
-        // When this one's flow is deleted, the change before it has been dealt with.
+        // When this flow is deleted, the change before it has been processed.
         let mark = lab.pod1.open(LabProtocol::Udp, address(2, Family::V4))?;
         gateway.send(&lab.pod1, &mark)?;
         gateway.program(&[&both, &service("mark", 2, Protocol::Udp, &[])])?;

@@ -1,4 +1,4 @@
-//! This node with the renderer, and what `conntrack` says of it.
+//! This node with the renderer, and the flows that `conntrack` lists.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,10 @@ use contiv_tests::lab::{
 pub(crate) const PORT: u16 = 53;
 /// The node port of services that have one.
 pub(crate) const NODE_PORT: u16 = 30_053;
-/// On any machine, and a third of what a flow lives for that is left alone.
+/// Enough on any machine, and a third of the lifetime of an undeleted flow.
 pub(crate) const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The node under test: its renderer, what is programmed, and servers in all pods.
+/// The node under test: its renderer, the programmed state, and servers in all pods.
 pub(crate) struct Gateway<'a> {
     pub(crate) lab: &'a Lab,
     pub(crate) renderer: Nftables,
@@ -33,13 +33,13 @@ pub(crate) struct Gateway<'a> {
 pub(crate) struct Flow {
     pub(crate) client: SocketAddr,
     pub(crate) destination: SocketAddr,
-    /// Who answers.
+    /// The backend that answers.
     pub(crate) backend: SocketAddr,
     pub(crate) id: u32,
 }
 
 impl<'a> Gateway<'a> {
-    /// With nothing programmed but an empty table, so that the kernel tracks flows.
+    /// With nothing but an empty table, so that the kernel tracks flows.
     pub(crate) fn start(lab: &'a Lab) -> Result<Self> {
         let mut state = Snapshot::default();
         state.node.node_ips = Family::BOTH.map(|family| lab.node.host.address(family)).into();
@@ -51,7 +51,7 @@ impl<'a> Gateway<'a> {
         Ok(gateway)
     }
 
-    /// Programs the changes to these services; all others go.
+    /// Programs changes so that there are exactly these services.
     pub(crate) fn program(&mut self, services: &[&ContivService]) -> Result<()> {
         let next = self.with(services);
         let changes = ChangeSet::between(&self.state, &next);
@@ -60,7 +60,7 @@ impl<'a> Gateway<'a> {
         self.lab.node.run(|| renderer.update(&changes).map(drop).map_err(unexpected))
     }
 
-    /// A new renderer starts with these services.
+    /// Starts a new renderer with these services.
     pub(crate) fn restart(&mut self, services: &[&ContivService]) -> Result<()> {
         self.state = self.with(services);
         self.renderer = Nftables::new();
@@ -73,8 +73,8 @@ impl<'a> Gateway<'a> {
         Snapshot { services: services.collect(), ..self.state.clone() }
     }
 
-    /// Waits until this many stale flows have been deleted since the renderer started, in searches that are over: the kernel
-    /// did not do it, which takes three times as long. Returns how long that took.
+    /// Waits until this many stale flows have been deleted since the renderer started, in completed searches: the kernel's own
+    /// timeout takes three times as long. Returns how long that took.
     pub(crate) fn wait_for_deletions(&self, count: usize) -> Result<Duration> {
         let what = format!("{count} flows deleted");
         let waited = wait_until(&what, EVENT_TIMEOUT, || self.deletions() >= count)?;
@@ -82,12 +82,12 @@ impl<'a> Gateway<'a> {
         Ok(waited)
     }
 
-    /// How many stale flows have been deleted since the renderer started.
+    /// The number of stale flows deleted since the renderer started.
     pub(crate) fn deletions(&self) -> usize {
         self.total("stale-flows-deleted")
     }
 
-    /// How many times flows have been searched.
+    /// The number of searches for flows.
     pub(crate) fn searches(&self) -> usize {
         self.total("stale-flow-searches")
     }
@@ -97,7 +97,7 @@ impl<'a> Gateway<'a> {
         sizes.iter().find(|(size, _)| size == name).map_or(0, |(_, total)| *total)
     }
 
-    /// The flows of one protocol on the node, by the client's end.
+    /// The flows of one protocol on the node, by the client's address.
     pub(crate) fn flows(&self, protocol: &str) -> Result<BTreeMap<SocketAddr, Flow>> {
         let mut flows = BTreeMap::new();
         for family in ["ipv4", "ipv6"] {
@@ -126,7 +126,7 @@ impl<'a> Gateway<'a> {
         Ok(flows.into_values().find(|flow| flow.client.port() == port && ours.contains(&flow.client.ip())))
     }
 
-    /// Sends one datagram and waits for no answer, only until the node has the flow: it may be slower than the sender.
+    /// Sends one datagram and waits until the node has the flow, which may be slower than the sender, but not for an answer.
     pub(crate) fn send(&self, from: &Namespace, session: &Session) -> Result<Flow> {
         let Session::Udp(socket) = session else { return Err(unexpected("not a UDP session")) };
         socket.send(b"who?\n").map_err(|error| LabError::system("send a datagram", error))?;
@@ -136,7 +136,7 @@ impl<'a> Gateway<'a> {
     }
 }
 
-/// A service with one cluster IP in each family, and these pods behind it.
+/// A service with one cluster IP in each family and these pods as backends.
 pub(crate) fn service(name: &str, number: u8, protocol: Protocol, backends: &[&Namespace]) -> ContivService {
     let backends = backends.iter().flat_map(|pod| Family::BOTH.map(|family| pod.host.socket(family, PORT)));
     let mut port = ServicePort {
@@ -154,7 +154,7 @@ pub(crate) fn service(name: &str, number: u8, protocol: Protocol, backends: &[&N
     }
 }
 
-/// Where such a service answers.
+/// The address of such a service.
 pub(crate) fn address(number: u8, family: Family) -> SocketAddr {
     SocketAddr::new(ranges::SERVICES.address(family, number), PORT)
 }
