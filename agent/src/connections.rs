@@ -49,7 +49,7 @@ impl Connections {
         Self::at_most((open_files_limit() / 16).clamp(1, most))
     }
 
-    /// If there are more than `most`, the oldest is closed: nobody can keep all others out.
+    /// If there are more than `most`, the oldest is closed, so that no client can keep all others out.
     pub(crate) fn at_most(most: usize) -> Self {
         Self { slots: Arc::new(Semaphore::new(most)), ending: Arc::default() }
     }

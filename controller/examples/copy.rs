@@ -1,4 +1,4 @@
-//! A controller that keeps a copy of each note, and of nothing else. Needs nothing outside: the store is in memory.
+//! A controller that keeps a copy of each note. It needs nothing outside: the store is in memory.
 //!
 //! `cargo run -p contiv-controller --example copy`
 
@@ -22,7 +22,7 @@ fn copying() -> Result<Controller<String>, contiv_controller::BuildError> {
     let notes = ResourceType::new("note", "/notes/", text);
     let copies = ResourceType::new("copy", "/copies/", text);
     Controller::for_type(&notes)
-        // Whoever touches a copy makes its note be looked at again.
+        // A change of a copy leads to a reconciliation of its note.
         .with_watch(&copies, Mapper::replace_type(&copies, &notes))
         .with_concurrency(2)
         .with_reconciler(move |context: Context<String>, key: Key| {

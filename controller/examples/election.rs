@@ -1,4 +1,4 @@
-//! Several processes, of which one counts. Start it twice, stop or pause the one that counts, and see the other go on.
+//! Several processes, one of which counts. Start it twice, stop or pause the one that counts, and the other takes over.
 //!
 //! `cargo run -p contiv-controller --example election -- etcd://127.0.0.1:2379 NAME`
 
@@ -24,7 +24,7 @@ fn counting(name: &str) -> Result<Controller<u64>, contiv_controller::BuildError
             let first = first.clone();
             async move {
                 match setup.writer.create(&first, "0").await {
-                    // It is there already.
+                    // It exists already.
                     Ok(()) | Err(WriteError::Conflict { .. }) => Ok(()),
                     Err(error) => Err(error.into()),
                 }
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let stop = CancellationToken::new();
     let running = tokio::spawn(manager.run(stop.clone()));
     tokio::signal::ctrl_c().await?;
-    // First whatever writes, then the lease: the next one need not wait for it to end.
+    // First stop all writers, then resign, so that the next leader need not wait for the lease to expire.
     stop.cancel();
     running.await?;
     election.resign().await;

@@ -1,4 +1,4 @@
-//! Prints what is there below a prefix of a store, and what happens to it, until it is interrupted.
+//! Prints the content of a store below a prefix and its changes until interrupted.
 //!
 //! `cargo run -p contiv-controller --example follow -- etcd://127.0.0.1:2379 /vnf-agent/`
 //! `cargo run -p contiv-controller --example follow -- dir:examples /vnf-agent/`

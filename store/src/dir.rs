@@ -1,15 +1,15 @@
 //! The embedded backend: a folder of manifests, watched.
 //!
 //! - Every `*.yaml`, `*.yml` and `*.json` below the folder is read. Objects have the same keys and values as in etcd.
-//! - A change shows up when its writer closes the file, or renames it into place: never half of it.
-//! - What cannot be read is not deleted: a broken object keeps its last good state, and so do all objects of a file of
-//!   which some part cannot be told apart. The problem is reported, and everything else goes on. What is broken from the
-//!   start has the state that an earlier run saved.
+//! - A change becomes visible when its writer closes the file or renames it into place, never a part of it.
+//! - Unreadable objects are not deleted: an invalid object keeps its last good state, and so do all objects of a file of which
+//!   some part cannot be parsed. The problem is reported and does not affect other files. Files that are invalid from the start
+//!   have the state that an earlier run saved.
 //! - Where two files define one object, the file with the smaller path is used.
-//! - Revisions count changes since the folder was opened. A folder does not say in which order its objects came to be, so all
-//!   have the same creation revision.
-//! - Whoever may write to the folder cannot stop its reader: only regular files up to a limit are read, and links are not
-//!   followed out of the folder unless that is allowed.
+//! - Revisions count changes since the folder was opened. A folder does not show the order in which its objects were created,
+//!   so all have the same creation revision.
+//! - Writers of the folder cannot stop its reader: only regular files up to a limit are read, and links are not followed out of
+//!   the folder unless that is allowed.
 
 mod file;
 mod folder;
@@ -28,19 +28,19 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{Entry, Snapshot, Store, StoreError, Transaction, WatchStream, manifest::Links};
 use owner::Command;
 
-/// Returns what an earlier run saved of the folder. It may block.
+/// Returns the state of the folder that an earlier run saved. It may block.
 pub type LoadSaved = Box<dyn FnOnce() -> Vec<Entry> + Send>;
 
-/// How a folder is read.
+/// Options of reading a folder.
 #[derive(Default)]
 pub struct DirOptions {
-    /// Where symbolic links may lead.
+    /// Which symbolic links are followed.
     pub links: Links,
     /// Called once, if some manifests cannot be read when the folder is opened.
     pub recall: Option<LoadSaved>,
 }
 
-/// A store in a folder of manifests. One thread owns its state; this is the way to talk to it.
+/// A store in a folder of manifests. A thread owns its state, and this handle sends commands to it.
 #[derive(Debug, Clone)]
 pub struct DirStore {
     path: String,
@@ -48,10 +48,10 @@ pub struct DirStore {
 }
 
 impl DirStore {
-    /// Reads the folder, and follows it until the store and all its clones are dropped.
+    /// Reads the folder and watches it until the store and all its clones are dropped.
     ///
     /// # Errors
-    /// When `path` is no folder or cannot be read or watched. Broken manifests are no error.
+    /// When `path` is not a folder or cannot be read or watched. Invalid manifests are not an error.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         Self::open_with(path, DirOptions::default()).await
     }
@@ -65,7 +65,7 @@ impl DirStore {
         Ok(Self { path: path.display().to_string(), commands })
     }
 
-    /// Asks the owner, and awaits its answer.
+    /// Sends a command to the owner and awaits its answer.
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, StoreError> {
         let gone = || StoreError::Unavailable {
             endpoint: format!("dir:{}", self.path),

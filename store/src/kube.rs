@@ -1,14 +1,14 @@
-//! The backend over a Kubernetes API server: read only.
+//! The backend for a Kubernetes API server, read only.
 //!
-//! - Objects have the same keys and values as in etcd. What contiv does not use never stays in memory.
-//! - A list is complete when every type is listed, page by page. Each type has a version of its own there; a *revision*
-//!   of this store is a number that stands for one version of each, counted since the store was opened. Services are
-//!   listed before their endpoint slices, so that no service is without the slices that it had when it was listed.
-//! - A watch goes on from those versions, type by type. What the API server no longer has is listed again, and so is
-//!   everything if its history is another one than the one that was followed.
-//! - An object that cannot be used has an empty value, which is none that anything can be read from, and is a problem:
-//!   it is there, and must not be taken for a deleted one.
-//! - The files of the kubeconfig are read for each new client: after a failure, and of a token each minute.
+//! - Objects have the same keys and values as in etcd. Fields that contiv does not use are not kept in memory.
+//! - A list is complete when every type is listed, page by page. Each type has its own version there; a *revision* of this
+//!   store is a number that stands for one version of each, counted since the store was opened. Services are listed before
+//!   their endpoint slices, so that every service has at least the slices that it had when it was listed.
+//! - A watch continues from those versions, type by type. Types whose version has expired are listed again, and so is
+//!   everything if the server's history is not the one that was followed.
+//! - An object that cannot be used has an empty value, which cannot be decoded, and is reported as a problem: it exists, and
+//!   must not be treated as deleted.
+//! - The files of the kubeconfig are read for each new client: after a failure, and for a token each minute.
 
 mod address;
 mod client;
@@ -55,7 +55,7 @@ struct Inner {
 }
 
 impl KubeStore {
-    /// A store on the API server at `address`, with the objects in `scope`. Nothing is read or sent here.
+    /// A store on the API server at `address`, with the objects in `scope`. Nothing is read or sent yet.
     pub fn new(address: KubeAddress, scope: &Scope) -> Self {
         let resources = scope.resources();
         Self {
@@ -77,7 +77,7 @@ impl KubeStore {
         Ok(slot.insert(client).clone())
     }
 
-    /// Makes requests with the current client. After a failure the next ones get a new client, with the current files.
+    /// Makes requests with the current client. After a failure the next requests get a new client with the current files.
     async fn ask<T>(
         &self,
         requests: impl AsyncFnOnce(&Client) -> Result<T, StoreError>,
@@ -120,11 +120,11 @@ impl KubeStore {
             Watch::open(client.clone(), resource.clone(), version, revision)
         });
         let watches = try_join_all(watches).await?;
-        // Checked after opening: a server that is replaced later ends the watches.
+        // Checked after opening: if the server is replaced later, the watches end.
         let confirmed = history::confirm(client, &self.inner.resources, &versions, position).await;
         confirmed.map_err(|failure| watch::error_of(failure, revision))?;
         let follow = FollowStream::new(watches, prefix, versions, Arc::clone(&self.inner.tracks));
-        // What was just listed cannot be expired.
+        // Versions that were just listed cannot have expired.
         let follow = if is_just_listed { follow } else { follow.after_first_events().await? };
         Ok(follow.into_stream())
     }

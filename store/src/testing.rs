@@ -1,4 +1,4 @@
-//! What tests need of the outside.
+//! Helpers of tests: real etcds, proxies, certificates, and an API server in memory.
 
 mod authority;
 mod etcd;

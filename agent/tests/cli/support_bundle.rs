@@ -69,7 +69,7 @@ fn bundle_holds_the_answers_of_agent_and_kernel() {
 fn bundle_without_agent_names_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bundle.tar.gz");
-    // Nobody listens at port 1.
+    // Nothing listens at port 1.
     let run = finish(command(&["support-bundle", "--agent", "http://127.0.0.1:1", "-O", text(&path)]));
     assert_eq!(run.code, 0, "{run:?}");
     assert!(run.err.contains("could not be had"), "{run:?}");

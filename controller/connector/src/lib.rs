@@ -2,25 +2,26 @@
 //!
 //! ```text
 //!  registry (file, Consul, DNS) ─► catalog ─► aggregator ─► plan ─► writer ─► store ─► agents
-//!                                    │ what the registry says   │ pure: wanted and stored
+//!                                    │ content of the registry  │ pure: desired and stored
 //!                                    └──────── sink ────────────┘ quiet 1 s, at most 5 s
 //! ```
 //!
-//! It is what flomesh's connector does with its `Sink` and `Aggregator` for a Kubernetes API server. Three rules hold
-//! throughout: only what carries this connector's label is ever written or deleted; a registry that fails, or has not
-//! answered yet, deletes nothing; the same answers give the same services, whatever their order.
+//! It does what flomesh's connector does with its `Sink` and `Aggregator` for a Kubernetes API server. Three rules hold
+//! throughout: only objects with this connector's label are written or deleted; a registry that fails, or has not answered yet,
+//! deletes nothing; the same answers give the same services in any order.
 //!
-//! | module | what it has |
+//! | module | content |
 //! |---|---|
 //! | [`config`] | the section `connector` of the configuration |
-//! | [`catalog`] | what a registry says: source services and their instances |
-//! | [`registry`] | the trait of registries, and those that are there: [`registry::file`], [`registry::consul`], [`registry::dns`] |
+//! | [`catalog`] | the content of a registry: source services and their instances |
+//! | [`registry`] | the trait of registries and its implementations: [`registry::file`], [`registry::consul`],
+//! [`registry::dns`] |
 //! | [`aggregator`] | from one source service to the micro services it yields |
-//! | [`stored`] | what the store holds: ours, and what is foreign |
-//! | [`plan`] | from what is wanted and what is stored to ordered writes; pure |
-//! | [`sink`] | takes in catalogs, and brings the store to what they say |
-//! | [`connector`] | puts it together as one controller |
-//! | [`metrics`] | what can be seen of it |
+//! | [`stored`] | the content of the store: our objects and foreign ones |
+//! | [`plan`] | from desired and stored objects to ordered writes; pure |
+//! | [`sink`] | receives catalogs and updates the store |
+//! | [`connector`] | combines them into one controller |
+//! | [`metrics`] | the metrics |
 
 pub mod aggregator;
 pub mod catalog;

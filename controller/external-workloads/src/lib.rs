@@ -1,14 +1,14 @@
-//! Endpoint slices of services that select external workloads: linkerd's external-workload `EndpointsController`, with etcd
-//! in the place of the Kubernetes API server.
+//! Endpoint slices of services that select external workloads: linkerd's external-workload `EndpointsController`, with etcd in
+//! place of the Kubernetes API server.
 //!
-//! An external workload is a machine or process outside of every pod network, described by an `ExternalWorkload` object.
-//! It stands behind each service of its namespace whose selector matches its labels, as a pod would.
+//! An external workload is a machine or process outside all pod networks, described by an `ExternalWorkload` object. It is a
+//! backend of each service of its namespace whose selector matches its labels, as a pod would be.
 //!
-//! | module | what it has |
+//! | module | content |
 //! |---|---|
-//! | [`service`], [`workload`], [`slice`](mod@slice) | what is read and written, as far as it matters here |
-//! | [`plan`](mod@plan) | pure: one service, its workloads and its slices become the fewest writes |
-//! | [`controller`](mod@controller) | the control loop around it |
+//! | [`service`], [`workload`], [`slice`](mod@slice) | the relevant parts of the objects read and written |
+//! | [`plan`](mod@plan) | pure: the fewest writes for one service, its workloads and its slices |
+//! | [`controller`](mod@controller) | the control loop |
 
 pub mod controller;
 pub mod plan;

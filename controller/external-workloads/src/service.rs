@@ -26,17 +26,17 @@ pub struct Service {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Tells it from a service of the same name that was there before: the store's revision at which it came to be.
+    /// Distinguishes it from an earlier service of the same name: the revision of its creation.
     pub uid: i64,
     /// Its labels; its slices have them too.
     pub labels: BTreeMap<String, String>,
-    /// Which workloads it selects. Empty: none; the stored form cannot tell an empty selector from none.
+    /// The workloads it selects. Empty: none; the stored form cannot tell an empty selector from a missing one.
     pub selector: Labels,
-    /// Whether it is a name of something elsewhere, and has no endpoints.
+    /// Whether it is an alias of an external name and has no endpoints.
     pub is_external_name: bool,
-    /// Whether it has no address of its own, so that endpoints are found by their names.
+    /// Whether it is headless, so that endpoints are found by their names.
     pub is_headless: bool,
-    /// The families of its addresses; each has slices of its own.
+    /// The families of its addresses; each has its own slices.
     pub families: Vec<Family>,
     /// Its ports.
     pub ports: Vec<ServicePort>,
@@ -49,7 +49,7 @@ pub struct ServicePort {
     pub name: String,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
-    /// Where it leads to.
+    /// Its target port.
     pub target: Target,
 }
 

@@ -1,4 +1,4 @@
-//! Endpoint slices: which are ours, and how they say so.
+//! Endpoint slices and the labels that mark ours.
 
 use std::{collections::BTreeMap, net::IpAddr};
 

@@ -1,4 +1,4 @@
-//! What the tests share: services, workloads, and a store of slices that writes are applied to.
+//! Helpers of the tests: services, workloads, and a store of slices that applies writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ pub(crate) fn workload(name: &str, ips: &[&str]) -> Workload {
     }
 }
 
-/// So many workloads, each with an address of its own.
+/// This many workloads, each with its own address.
 pub(crate) fn workloads(count: usize) -> Vec<Workload> {
     (0..count)
         .map(|i| workload(&format!("w{i:04}"), &[&format!("192.0.{}.{}", 2 + i / 250, 1 + i % 250)]))
@@ -85,7 +85,7 @@ impl Slices {
         })
     }
 
-    /// Makes the writes; a create of what is there, and an update or delete of what is not, fail the test.
+    /// Makes the writes. Creating an existing slice, and updating or deleting a missing one, fails the test.
     pub(crate) fn apply(&mut self, writes: &[SliceWrite]) {
         for write in writes {
             let is_right = match write {
@@ -97,14 +97,14 @@ impl Slices {
         }
     }
 
-    /// Plans, applies, and says how many writes of each kind it took.
+    /// Plans, applies, and returns the number of writes of each kind.
     pub(crate) fn sync(&mut self, service: &Service, workloads: &[Workload]) -> [usize; 3] {
         let writes = self.plan(service, workloads);
         self.apply(&writes);
         counts(&writes)
     }
 
-    /// How many endpoints each slice has, the most first.
+    /// The number of endpoints of each slice, in descending order.
     pub(crate) fn sizes(&self) -> Vec<usize> {
         let mut sizes: Vec<usize> = self.0.values().map(|slice| slice.endpoints.len()).collect();
         sizes.sort_unstable_by(|a, b| b.cmp(a));
@@ -133,7 +133,7 @@ pub(crate) fn counts(writes: &[SliceWrite]) -> [usize; 3] {
     ]
 }
 
-/// The name of the workload that an endpoint is of.
+/// The name of an endpoint's workload.
 pub(crate) fn target(endpoint: &Endpoint) -> &str {
     &endpoint.target_ref.as_ref().unwrap().name
 }

@@ -8,25 +8,25 @@ use contiv_store::{Entry, manifest::routable_address};
 
 use crate::service::{or_tcp, read};
 
-/// The label that says in which zone a workload is.
+/// The label with a workload's zone.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
-/// An external workload. Two that are equal lead to the same endpoints.
+/// An external workload. Equal workloads lead to the same endpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workload {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Tells it from a workload of the same name that was there before: the store's revision at which it came to be.
+    /// Distinguishes it from an earlier workload of the same name: the revision of its creation.
     pub uid: i64,
-    /// Its labels, by which services select it. They hold its zone too.
+    /// Its labels, including its zone, by which services select it.
     pub labels: Labels,
     /// Its addresses.
     pub ips: Vec<IpAddr>,
-    /// Its ports, in order. Only these can be reached by services.
+    /// Its ports, in order. Services can reach only these.
     pub ports: Vec<WorkloadPort>,
-    /// Whether it takes traffic.
+    /// Whether it is ready.
     pub is_ready: bool,
 }
 
@@ -51,10 +51,10 @@ fn decode(entry: &Entry) -> Result<Workload, BoxError> {
 }
 
 impl Workload {
-    /// A stored workload that came to be at this revision.
+    /// A stored workload that was created at this revision.
     ///
     /// # Errors
-    /// When an address is none that other hosts can send to: agents would refuse the whole slice it is in.
+    /// When an address is not one that other hosts can send to: agents would refuse the whole slice.
     pub fn from_message(message: wire::ExternalWorkload, uid: i64) -> Result<Self, BoxError> {
         let address = |(i, ip): (usize, &String)| {
             routable_address(ip).map_err(|reason| format!("field workload_ips[{i}]: {reason}"))
@@ -77,13 +77,13 @@ impl Workload {
         })
     }
 
-    /// Its zone; empty if it does not say.
+    /// Its zone; empty if unknown.
     pub fn zone(&self) -> &str {
         self.labels.get(ZONE_LABEL).map(String::as_str).unwrap_or_default()
     }
 }
 
-/// Ready is what says so. Without conditions, with `False` and with `Unknown` it is not.
+/// A workload is ready if the condition Ready is `True`. Without the condition, with `False` and with `Unknown` it is not.
 fn is_ready(conditions: &[wire::external_workload::Condition]) -> bool {
     conditions.iter().any(|condition| condition.r#type == "Ready" && condition.status == "True")
 }

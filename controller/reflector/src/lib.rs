@@ -1,17 +1,17 @@
-//! Contiv's reflector (KSR): what a Kubernetes API server has is kept in a store, in Contiv's form.
+//! Contiv's reflector (KSR): keeps the objects of a Kubernetes API server in a store, in Contiv's form.
 //!
-//! Pods, services, endpoints, endpoint slices, nodes and namespaces are followed on both sides, each type by itself. Each
-//! key is brought from what is stored to what Kubernetes says: a pure comparison (`state`), so that the first pass, a
-//! change, a lost connection, somebody else's write and a store that lost its data are one and the same.
+//! Pods, services, endpoints, endpoint slices, nodes and namespaces are watched on both sides, each type by itself. For each
+//! key the stored object is compared with that of Kubernetes by a pure function (`state`), so that the first pass, a change, a
+//! lost connection, another client's write and a store that lost its data are handled in the same way.
 //!
-//! - Nothing is written before both sides were listed, and nothing is written that is there already.
-//! - What is somebody else's (`ownership`) is neither written nor swept, whatever Kubernetes says.
-//! - An object that cannot be read is neither a change nor a deletion: what is stored of it stays.
-//! - Every write is fenced by the lease of the election, so there is one writer. Whoever waits for it follows both sides
-//!   too, and goes on from there; but nothing is written before Kubernetes has answered the one that has won.
+//! - Nothing is written before both sides were listed, and nothing is written that is already stored.
+//! - Objects of other writers (`ownership`) are neither written nor swept.
+//! - An object that cannot be read is neither a change nor a deletion: its stored state stays.
+//! - Every write is fenced by the lease of the election, so there is one writer. A standby watches both sides too and continues
+//!   from there, but after it has won, nothing is written before Kubernetes has answered it.
 //!
-//! [`controller`] puts it together as one controller for a [`contiv_controller::Manager`]. What it manages itself is the
-//! key `status/gauges`, where Contiv keeps what its reflectors have counted.
+//! [`controller`] combines this into one controller for a [`contiv_controller::Manager`]. Its managed type is the key
+//! `status/gauges`, in which Contiv keeps the counters of its reflectors.
 
 mod batch;
 mod gauges;

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::etcd::EtcdAccess;
 
-/// Nobody trusts it.
+/// A self-signed certificate that no client trusts.
 const VERSION_1: &str = "-----BEGIN CERTIFICATE-----
 MIIBHjCBxQIUEYYGLBB08REWAnkMfRJHsyEJU1MwCgYIKoZIzj0EAwIwETEPMA0G
 A1UEAwwGY2xpZW50MCAXDTI2MTEyNDEwMjg1MloYDzIxMjYxMDMxMTAyODUyWjAR
@@ -19,7 +19,7 @@ qgfzYsYmCq+DuVPB2DBSAiEAmBftlPEZQxqo65En3Iw5bslavwbXdgQrKs8doLM3
 -----END CERTIFICATE-----
 ";
 
-/// A certificate authority, with one certificate for servers on 127.0.0.1 and one for clients; all in files that go when
+/// A certificate authority, with one certificate for servers on 127.0.0.1 and one for clients, in files that are deleted when
 /// this is dropped.
 #[derive(Debug)]
 pub struct Authority {
@@ -27,7 +27,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes all of them.
+    /// Creates all certificates.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -37,7 +37,7 @@ impl Authority {
         Ok(authority)
     }
 
-    /// Makes all of them anew, in the same files: whoever trusts the old ones does not trust these.
+    /// Replaces all certificates in the same files. Clients that trust the old authority do not trust the new one.
     ///
     /// # Errors
     /// As [`Authority::new`].
@@ -52,12 +52,12 @@ impl Authority {
         self.issue("client", &issuer)
     }
 
-    /// Where a file is: `ca.pem`, `server.pem`, `server-key.pem`, `client.pem` or `client-key.pem`.
+    /// The path of a file: `ca.pem`, `server.pem`, `server-key.pem`, `client.pem` or `client-key.pem`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// How a client gets into a server with these certificates.
+    /// The client's settings for a server with these certificates.
     pub fn access(&self) -> EtcdAccess {
         EtcdAccess {
             tls: true,
@@ -68,7 +68,7 @@ impl Authority {
         }
     }
 
-    /// Puts a certificate of X.509 version 1, as `openssl x509 -req` makes, in the place of that for clients.
+    /// Replaces the client's certificate by one of X.509 version 1, as `openssl x509 -req` makes.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -1,4 +1,4 @@
-//! Real etcds, on free loopback ports and with data folders of their own.
+//! Real etcds, on free loopback ports and with their own data folders.
 
 use std::{io, net::TcpListener, path::Path, process::Stdio, time::Duration};
 
@@ -11,17 +11,17 @@ use tokio::{
 
 use super::Authority;
 
-/// How long etcd may take to answer. It takes well under a second, unless the machine is busy with other tests.
+/// How long etcd may take to answer. It takes well under a second unless the machine is busy.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// The folder below an etcd's own that holds what it has.
+/// The data folder below an etcd's own folder.
 const DATA: &str = "member";
 
-/// What is not as usual with an etcd.
+/// Options of an etcd.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EtcdOptions<'a> {
-    /// Speak TLS with clients, and want a certificate of this authority of them.
+    /// Use TLS and require client certificates of this authority.
     pub authority: Option<&'a Authority>,
-    /// More of etcd's flags.
+    /// Additional flags of etcd.
     pub flags: &'a [&'a str],
 }
 
@@ -30,7 +30,7 @@ impl EtcdOptions<'_> {
         if self.authority.is_some() { "https" } else { "http" }
     }
 
-    /// Flags for etcd.
+    /// The flags of etcd.
     fn server_flags(self) -> Vec<String> {
         let mut flags: Vec<String> = self.flags.iter().map(|flag| (*flag).to_owned()).collect();
         if let Some(authority) = self.authority {
@@ -43,7 +43,7 @@ impl EtcdOptions<'_> {
         flags
     }
 
-    /// Flags for etcdctl.
+    /// The flags of etcdctl.
     fn client_flags(self) -> Vec<String> {
         let Some(authority) = self.authority else { return Vec::new() };
         let file = |name| authority.file(name).display().to_string();
@@ -55,7 +55,7 @@ impl EtcdOptions<'_> {
     }
 }
 
-/// What an etcd held when it was saved.
+/// A snapshot of an etcd.
 #[derive(Debug)]
 pub struct EtcdBackup(TempDir);
 
@@ -65,13 +65,13 @@ impl EtcdBackup {
     }
 }
 
-/// One etcd process. It is killed when this is dropped, and its data goes with it.
+/// One etcd process. It is killed when this is dropped, and its data is deleted.
 #[derive(Debug)]
 pub struct Etcd {
     process: Child,
     port: u16,
     peer_port: u16,
-    /// All members as etcd's `--initial-cluster` wants them.
+    /// All members in the form of etcd's `--initial-cluster`.
     cluster: String,
     data: TempDir,
     scheme: &'static str,
@@ -88,7 +88,7 @@ impl Etcd {
         Self::start_with(EtcdOptions::default()).await
     }
 
-    /// Starts etcd as these options want it, and waits until it answers.
+    /// Starts etcd with these options and waits until it answers.
     ///
     /// # Errors
     /// As [`Etcd::start`].
@@ -97,7 +97,7 @@ impl Etcd {
         members.pop().ok_or_else(|| io::Error::other("no member was started"))
     }
 
-    /// Starts several etcds that are one cluster, and waits until all of them answer.
+    /// Starts several members of one cluster and waits until all of them answer.
     ///
     /// # Errors
     /// As [`Etcd::start`].
@@ -151,18 +151,18 @@ impl Etcd {
         self.process.kill().await
     }
 
-    /// Stops the process where it is: it answers nothing, and its connections stay open.
+    /// Pauses the process: it answers nothing, and its connections stay open.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// When the process has ended.
     pub async fn pause(&self) -> io::Result<()> {
         self.signal("-STOP").await
     }
 
-    /// Lets a paused process go on.
+    /// Resumes a paused process.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// When the process has ended.
     pub async fn resume(&self) -> io::Result<()> {
         self.signal("-CONT").await
     }
@@ -192,7 +192,7 @@ impl Etcd {
         self.start_again().await
     }
 
-    /// Saves all that it holds now.
+    /// Saves a snapshot.
     ///
     /// # Errors
     /// As [`Etcd::ctl`].
@@ -203,7 +203,7 @@ impl Etcd {
         Ok(backup)
     }
 
-    /// Starts the process again with nothing but what was saved, as the only member. Kill it before.
+    /// Starts the process with the content of a snapshot, as the only member. It must have been killed.
     ///
     /// # Errors
     /// As [`Etcd::start`] and [`Etcd::ctl`].
@@ -217,10 +217,10 @@ impl Etcd {
         self.start_again().await
     }
 
-    /// Runs `etcdctl` against this etcd, and returns what it prints.
+    /// Runs `etcdctl` against this etcd and returns its output.
     ///
     /// # Errors
-    /// When it is not installed or fails; with what it prints then.
+    /// When it is not installed or fails; the error contains its output.
     pub async fn ctl(&self, arguments: &[&str]) -> io::Result<String> {
         let output = Command::new("etcdctl")
             .env("ETCDCTL_API", "3")
@@ -245,11 +245,11 @@ impl Etcd {
             if let Some(status) = self.process.try_wait()? {
                 return Err(io::Error::other(format!("etcd ended at once: {status}")));
             }
-            // etcdctl takes seconds to see that nobody listens.
+            // etcdctl needs seconds to notice that the port is closed.
             if TcpStream::connect(("127.0.0.1", self.port)).await.is_ok() {
                 match self.ctl(&["get", "/"]).await {
                     Ok(_) => return Ok(()),
-                    // It has users, and answers.
+                    // It answers and requires a user.
                     Err(error) if wants_user(&error.to_string()) => return Ok(()),
                     Err(_) => {}
                 }
@@ -263,11 +263,11 @@ impl Etcd {
 }
 
 fn wants_user(error: &str) -> bool {
-    // With a certificate the user is the one that it names.
+    // With a certificate the user is the one in the certificate.
     ["user name is empty", "permission denied"].iter().any(|words| error.contains(words))
 }
 
-/// Where members speak with each other.
+/// The URL for other members.
 fn peer_url(peer_port: u16) -> String {
     format!("http://127.0.0.1:{peer_port}")
 }
@@ -288,7 +288,7 @@ fn spawn(
     let client = format!("{scheme}://127.0.0.1:{port}");
     let peer = peer_url(peer_port);
     Command::new("etcd")
-        // Whatever the machine's own etcd is configured with is not meant for this one.
+        // The configuration of the machine's own etcd must not be used.
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
         .arg("--data-dir")
@@ -311,7 +311,7 @@ fn missing(program: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot run {program} ({error}): run scripts/deps"))
 }
 
-/// Ports that nobody listens on. Someone else may take one before etcd does; the kernel hands out others first.
+/// Unused ports. Another process may take one before etcd does, but the kernel hands out others first.
 fn free_ports(count: usize) -> io::Result<Vec<u16>> {
     // All are held until the last is found, so they differ.
     let listeners =

@@ -1,4 +1,4 @@
-//! A real `etcd grpc-proxy` before an etcd.
+//! A real `etcd grpc-proxy` in front of an etcd.
 
 use std::{io, net::TcpListener, process::Stdio, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How long it may take to listen.
+/// How long it may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One `etcd grpc-proxy` process. It is killed when this is dropped.
@@ -20,7 +20,7 @@ pub struct GrpcProxy {
 }
 
 impl GrpcProxy {
-    /// Starts one before `server`, the `HOST:PORT` of an etcd, and waits until it listens.
+    /// Starts a proxy for `server`, the `HOST:PORT` of an etcd, and waits until it listens.
     ///
     /// # Errors
     /// When etcd is not installed, or the proxy does not listen.

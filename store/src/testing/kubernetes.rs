@@ -1,8 +1,8 @@
-//! An API server of Kubernetes in memory, over real HTTP: lists in chunks, watches, bookmarks, and what goes wrong.
+//! A Kubernetes API server in memory, over real HTTP: lists in chunks, watches, bookmarks, and faults.
 //!
-//! As the real one it has one version for everything, the items of a list do not say what they are, an empty list of
-//! endpoints is `null`, the pages of a list are of one version, a watch whose version is gone is an event `ERROR` with
-//! code 410, and an object that leaves a field selector is `DELETED` for who watches by it.
+//! Like the real one it has one version for all types, the items of a list have no `kind`, an empty list of endpoints is
+//! `null`, the pages of a list have one version, a watch from an expired version gets an event `ERROR` with code 410, and an
+//! object that no longer matches a field selector is `DELETED` for watches with that selector.
 
 mod answer;
 mod cluster;
@@ -30,23 +30,23 @@ use cluster::Cluster;
 use resource::Resource;
 use server::Shared;
 
-/// All that an API server had at some moment.
+/// The saved content of an API server.
 #[derive(Debug)]
 pub struct ApiServerBackup(Cluster);
 
-/// An API server, on loopback if nobody says otherwise. It ends when this is dropped.
+/// An API server, on loopback by default. It ends when this is dropped.
 #[derive(Debug)]
 pub struct ApiServer {
     address: SocketAddr,
     authority: Option<Authority>,
     files: TempDir,
     shared: Arc<Shared>,
-    /// Dropped with this: the server ends.
+    /// Dropped with this, which ends the server.
     _stop: notify::Sender<()>,
 }
 
 impl ApiServer {
-    /// Starts one without TLS, on a port of its own.
+    /// Starts one without TLS, on a free port.
     ///
     /// # Errors
     /// Those of the system.
@@ -54,7 +54,7 @@ impl ApiServer {
         Self::listen(loopback()?)
     }
 
-    /// Starts one without TLS, where others than this machine reach it too.
+    /// Starts one without TLS that other machines can reach too.
     ///
     /// # Errors
     /// Those of the system.
@@ -78,7 +78,7 @@ impl ApiServer {
         let (stop, stopped) = notify::channel(());
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let state = Arc::clone(&shared);
-        // A thread of its own, so that tests without a runtime can use it.
+        // A separate thread, so that tests without a runtime can use it.
         thread::Builder::new()
             .name("kubernetes".to_owned())
             .spawn(move || runtime.block_on(server::serve(listener, acceptor, state, stopped)))?;
@@ -91,8 +91,8 @@ impl ApiServer {
         self.address.to_string()
     }
 
-    /// A kubeconfig by which clients find it, at `endpoint` (its own, or that of a proxy before it). With TLS it names the
-    /// authority, and in any case the file of [`ApiServer::require_token`] as that of the token.
+    /// Writes a kubeconfig for `endpoint` (its own, or that of a proxy in front of it). With TLS it names the authority, and
+    /// always the token file of [`ApiServer::require_token`].
     ///
     /// # Errors
     /// When it cannot be written.
@@ -122,7 +122,7 @@ current-context: here
         Ok(path)
     }
 
-    /// A kubeconfig with the certificate for clients of the authority, and no token.
+    /// Writes a kubeconfig with the authority's client certificate and no token.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -137,7 +137,7 @@ current-context: here
         Ok(path)
     }
 
-    /// [`ApiServer::kubeconfig_for`] its own endpoint.
+    /// Writes a kubeconfig as [`ApiServer::kubeconfig_for`] its own endpoint.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -153,7 +153,7 @@ current-context: here
         Ok(format!("kube:{}", self.kubeconfig()?.display()))
     }
 
-    /// Answers from now on only to who has this token, and puts it into the file that the kubeconfig names.
+    /// Accepts only requests with this token from now on, and writes it into the file that the kubeconfig names.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -162,7 +162,7 @@ current-context: here
         fs::write(self.token_file(), token)
     }
 
-    /// Answers from now on only to who has this token; nobody is told.
+    /// Accepts only requests with this token from now on, without writing the file.
     pub fn accept_token(&self, token: &str) {
         self.shared.faults.lock().token = Some(token.to_owned());
     }
@@ -171,74 +171,74 @@ current-context: here
         self.files.path().join("token")
     }
 
-    /// Creates or replaces an object, as `kubectl` would print it, and returns its version.
+    /// Creates or replaces an object in the form that `kubectl` prints, and returns its version.
     ///
     /// # Errors
-    /// When it says no name, or is of a type that this server does not have.
+    /// When it has no name, or is of an unknown type.
     pub fn put(&self, object: Value) -> io::Result<i64> {
         let resource = Resource::of_object(&object).ok_or_else(|| unknown(&object))?;
         Ok(self.change(|cluster| cluster.put(resource, object)))
     }
 
-    /// Removes an object; `resource` is its plural, as in `services`.
+    /// Deletes an object; `resource` is its plural, as in `services`.
     pub fn delete(&self, resource: &str, namespace: &str, name: &str) {
         if let Some(resource) = Resource::ALL.into_iter().find(|known| known.plural == resource) {
             self.change(|cluster| cluster.delete(resource, namespace, name));
         }
     }
 
-    /// Forgets everything but the present: watches of older versions, and pages of lists that have begun, are gone.
+    /// Compacts the history: watches from older versions and pages of unfinished lists expire.
     pub fn expire(&self) {
         self.change(Cluster::expire);
     }
 
-    /// Saves all objects, with the version.
+    /// Saves all objects with the version.
     pub fn back_up(&self) -> ApiServerBackup {
         ApiServerBackup(self.shared.cluster.borrow().clone())
     }
 
-    /// Goes back to what was saved, as when its etcd is restored and it starts again on that. Cut it before.
+    /// Restores saved objects, as when the server's etcd is restored and the server restarted. Cut its connections before.
     pub fn restore(&self, backup: ApiServerBackup) {
         self.change(|cluster| cluster.restore(backup.0));
     }
 
-    /// Sends the watches of this type, a plural as in `services`, no bookmarks from now on. An API server has none to send as
-    /// long as its etcd does not tell it how far a type without changes is.
+    /// Sends no more bookmarks to watches of this type, a plural as in `services`. A real API server has none to send as long
+    /// as its etcd does not report the progress of a type without changes.
     pub fn withhold_bookmarks(&self, resource: &str) {
         self.shared.faults.lock().silent.insert(resource.to_owned());
     }
 
-    /// Breaks all connections, and new ones at once, until it is mended.
+    /// Breaks all connections and refuses new ones until mended.
     pub fn cut(&self) {
         self.shared.is_cut.send_replace(true);
     }
 
-    /// Takes connections again.
+    /// Accepts connections again.
     pub fn mend(&self) {
         self.shared.is_cut.send_replace(false);
     }
 
-    /// Answers so many requests with this code.
+    /// Answers this many requests with this code.
     pub fn fail_next(&self, requests: usize, code: u16) {
         self.shared.faults.lock().failures.extend(std::iter::repeat_n(code, requests));
     }
 
-    /// Answers all lists with this code, and watches as before: so does one with a cache whose etcd has no leader.
+    /// Answers all lists with this code but serves watches, like an API server with a cache whose etcd has no leader.
     pub fn fail_lists(&self, code: Option<u16>) {
         self.shared.faults.lock().list_failure = code;
     }
 
-    /// Waits so long before each answer.
+    /// Delays each answer.
     pub fn delay_answers(&self, delay: Duration) {
         self.shared.faults.lock().delay = delay;
     }
 
-    /// How often watches that want it are sent a bookmark; a minute at first, as in Kubernetes.
+    /// The interval of bookmarks for watches that request them; at first a minute, as in Kubernetes.
     pub fn set_bookmark_interval(&self, interval: Duration) {
         self.shared.faults.lock().bookmark_interval = interval;
     }
 
-    /// How long a watch may take at most, whatever it asks for.
+    /// The maximum duration of a watch, even if it requests more.
     pub fn limit_watches(&self, limit: Duration) {
         self.shared.faults.lock().longest_watch = limit;
     }
@@ -250,7 +250,7 @@ current-context: here
 
     fn change<T>(&self, change: impl FnOnce(&mut Cluster) -> T) -> T {
         let mut result = None;
-        // The lock is released before anybody is told.
+        // The lock is released before watchers are notified.
         self.shared.cluster.send_modify(|cluster| result = Some(change(cluster)));
         result.unwrap_or_else(|| unreachable!("send_modify runs what it is given"))
     }

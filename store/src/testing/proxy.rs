@@ -1,4 +1,4 @@
-//! A wire that can be cut.
+//! A TCP proxy that can be cut.
 
 use std::io;
 
@@ -18,7 +18,7 @@ pub struct Proxy {
     port: u16,
     server: String,
     task: AbortHandle,
-    /// Whether what comes is passed on.
+    /// Whether data is forwarded.
     flows: watch::Sender<bool>,
 }
 
@@ -26,7 +26,7 @@ impl Proxy {
     /// Starts to forward to `server`, a `HOST:PORT`.
     ///
     /// # Errors
-    /// When no port is to be had.
+    /// When there is no free port.
     pub async fn start(server: &str) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
@@ -48,7 +48,7 @@ impl Proxy {
     /// Forwards again, on the same port.
     ///
     /// # Errors
-    /// When somebody else has taken the port.
+    /// When another process has taken the port.
     pub async fn mend(&mut self) -> io::Result<()> {
         let listener = TcpListener::bind(("127.0.0.1", self.port)).await?;
         self.task =
@@ -56,12 +56,12 @@ impl Proxy {
         Ok(())
     }
 
-    /// Passes nothing on any more, in either direction, and says so to nobody: as when packets are lost.
+    /// Stops forwarding in both directions without closing connections, as when packets are lost.
     pub fn stall(&self) {
         self.flows.send_replace(false);
     }
 
-    /// Passes on what waits, and what comes.
+    /// Forwards pending and new data again.
     pub fn flow(&self) {
         self.flows.send_replace(true);
     }
@@ -74,7 +74,7 @@ impl Drop for Proxy {
 }
 
 async fn forward(listener: TcpListener, server: String, flows: watch::Receiver<bool>) {
-    // Dropped with this task, and every connection with it.
+    // Dropped with this task, which closes every connection.
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         let server = server.clone();
@@ -83,7 +83,7 @@ async fn forward(listener: TcpListener, server: String, flows: watch::Receiver<b
             if let Ok(server) = TcpStream::connect(server).await {
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
-                // Whoever closes first, both sides are closed now.
+                // When one side has closed, both are closed.
                 tokio::select! {
                     _ = copy(from_client, to_server, flows.clone()) => {}
                     _ = copy(from_server, to_client, flows) => {}

@@ -69,7 +69,7 @@ pub(super) fn table() -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Our routes, and then all rules and routes of this machine: packets of services use them, whoever added them.
+/// Our routes, and all rules and routes of this machine, which also affect packets of services.
 pub(super) fn routes(options: RouteOptions) -> String {
     let mut text = "# routes of contiv\n".to_owned();
     match RouteVerifier::new(options).routes() {

@@ -1,8 +1,8 @@
-//! A Consul as its clients see it: `/v1/catalog/services` and `/v1/health/service/<name>` with blocking queries.
+//! A simulated Consul: `/v1/catalog/services` and `/v1/health/service/<name>` with blocking queries.
 //!
-//! Faithful in what matters to a client: a query with an index waits until something it asks about is newer, also when
-//! that index is of the future; each service has an index of its own; catalog changes do not wake queries for the health
-//! of other services. Clients that a restart cut off are gone.
+//! It behaves as clients expect: a query with an index waits until its result is newer, also when that index is in the future;
+//! each service has its own index; catalog changes do not wake queries for the health of other services. Clients are
+//! disconnected by a restart.
 
 mod http;
 mod state;
@@ -21,20 +21,20 @@ use tokio::sync::watch;
 
 use state::State;
 
-/// What goes wrong.
+/// A fault of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Connections are closed as soon as they are there.
+    /// Connections are closed immediately.
     Down,
     /// Every request is answered with 500.
     NoLeader,
-    /// Queries for instances are answered with 500, the one for services as ever.
+    /// Queries for instances are answered with 500; the query for services works.
     NoHealth,
-    /// Answers stop in their middle.
+    /// Answers are truncated.
     Truncated,
     /// The header with the index is missing.
     NoIndex,
-    /// Every answer comes so much later.
+    /// Every answer is delayed.
     Slow(Duration),
 }
 
@@ -43,7 +43,7 @@ pub enum Fault {
 pub struct ConsulInstance {
     /// Its id.
     pub id: String,
-    /// The address of its own; empty for that of its node.
+    /// Its own address; empty for that of its node.
     pub address: String,
     /// The address of its node.
     pub node_address: String,
@@ -80,14 +80,14 @@ pub struct ConsulServer {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Counts what happens; queries that wait look again.
+    /// Counts changes and wakes waiting queries.
     changed: watch::Sender<u64>,
-    /// Counts restarts; connections of another count end. None: the server has ended.
+    /// Counts restarts; connections of an earlier count end. None when the server has ended.
     life: watch::Sender<Option<u64>>,
 }
 
 impl ConsulServer {
-    /// A server on a free port of loopback, without a service.
+    /// Starts a server on a free loopback port, without services.
     ///
     /// # Errors
     /// When there is no port.
@@ -95,19 +95,19 @@ impl ConsulServer {
         Self::serve(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, None)
     }
 
-    /// The same with TLS: files with the certificate and its key.
+    /// The same with TLS, with files for the certificate and its key.
     ///
     /// # Errors
-    /// When there is no port, or a file makes no sense.
+    /// When there is no port, or a file is invalid.
     pub fn start_tls(certificate: &Path, key: &Path) -> io::Result<Self> {
         let acceptor = http::acceptor(certificate, key)?;
         Self::serve(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, Some(acceptor))
     }
 
-    /// A server on this listener, in a thread of its own.
+    /// Starts a server on this listener, in its own thread.
     ///
     /// # Errors
-    /// When the listener is of no use.
+    /// When the listener cannot be used.
     pub fn listen(listener: TcpListener) -> io::Result<Self> {
         Self::serve(listener, None)
     }
@@ -129,27 +129,27 @@ impl ConsulServer {
         Ok(Self { address, scheme, shared })
     }
 
-    /// Where it answers.
+    /// The URL of the server.
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, self.address)
     }
 
-    /// Registers an instance, or what has changed of it.
+    /// Registers an instance, or updates it.
     pub fn register(&self, service: &str, instance: ConsulInstance) {
         self.change(|state| state.register(service, instance));
     }
 
-    /// Removes an instance. With its last one a service goes.
+    /// Removes an instance. A service without instances is removed.
     pub fn deregister(&self, service: &str, id: &str) {
         self.change(|state| state.deregister(service, id));
     }
 
-    /// The check of an instance says something else.
+    /// Sets the status of an instance's check.
     pub fn set_status(&self, service: &str, id: &str, status: &str) {
         self.change(|state| state.set_status(service, id, status));
     }
 
-    /// From now on this goes wrong, or nothing.
+    /// Sets or clears a fault.
     pub fn set_fault(&self, fault: Option<Fault>) {
         self.shared.state.lock().fault = fault;
         if fault == Some(Fault::Down) {
@@ -157,25 +157,25 @@ impl ConsulServer {
         }
     }
 
-    /// From now on requests need this token.
+    /// Requires this token from now on.
     pub fn set_token(&self, token: &str) {
         self.shared.state.lock().token = Some(token.to_owned());
         self.cut();
     }
 
-    /// Cuts all connections and goes on at this index, as a server that was restored from an older snapshot. Everything it
-    /// holds has that index.
+    /// Cuts all connections and continues at this index, like a server restored from an older snapshot. All its content has
+    /// that index.
     pub fn restart_at(&self, index: u64) {
         self.shared.state.lock().restart_at(index);
         self.cut();
     }
 
-    /// The same without cutting anybody off, as when a proxy hides it.
+    /// The same without cutting connections, as behind a proxy.
     pub fn rewind_to(&self, index: u64) {
         self.change(|state| state.restart_at(index));
     }
 
-    /// How often it was asked so far, and how many queries wait.
+    /// The number of requests so far, and of waiting queries.
     pub fn requests(&self) -> (u64, u64) {
         let state = self.shared.state.lock();
         (state.requests, state.waiting)

@@ -18,14 +18,14 @@ use hickory_proto::{
 };
 use parking_lot::Mutex;
 
-/// How soon a server that was dropped ends.
+/// How soon a dropped server ends.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What the server knows.
+/// The records of the server.
 #[derive(Debug, Clone, Default)]
 pub struct Zone {
     records: BTreeMap<(Name, RecordType), Vec<Record>>,
-    /// Every question is answered with a failure of the server.
+    /// Every question is answered with a server failure.
     pub fails: bool,
 }
 
@@ -33,16 +33,16 @@ impl Zone {
     /// Adds an SRV record.
     ///
     /// # Panics
-    /// When a name is none.
+    /// When a name is invalid.
     pub fn srv(&mut self, name: &str, ttl: u32, (priority, port): (u16, u16), target: &str) -> &mut Self {
         let data = RData::SRV(SRV::new(priority, 1, port, self::name(target)));
         self.add(name, RecordType::SRV, ttl, data)
     }
 
-    /// Adds an address.
+    /// Adds an address record.
     ///
     /// # Panics
-    /// When the name is none.
+    /// When the name is invalid.
     pub fn address(&mut self, name: &str, ttl: u32, address: IpAddr) -> &mut Self {
         match address {
             IpAddr::V4(address) => self.add(name, RecordType::A, ttl, RData::A(A(address))),
@@ -88,7 +88,7 @@ pub struct DnsServer {
 }
 
 impl DnsServer {
-    /// A server on a free port of loopback, in a thread of its own.
+    /// Starts a server on a free loopback port, in its own thread.
     ///
     /// # Errors
     /// When there is no port.
@@ -103,7 +103,7 @@ impl DnsServer {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
                 let Ok(question) = Message::from_vec(&buffer[..length]) else { continue };
                 if let Ok(answer) = zone.lock().answer(&question).to_vec() {
-                    // Whoever asked may be gone.
+                    // The client may have disconnected.
                     let _ = socket.send_to(&answer, from);
                 }
             }
@@ -111,12 +111,12 @@ impl DnsServer {
         Ok(Self { address, zone })
     }
 
-    /// Where it answers.
+    /// The address of the server.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Changes what it knows.
+    /// Changes the records.
     pub fn change(&self, change: impl FnOnce(&mut Zone)) {
         change(&mut self.zone.lock());
     }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::slice::slices;
 
-/// A store, and the controller at work on it while the lease is given.
+/// A store with the running controller, which works while it holds the lease.
 struct Cluster {
     store: MemoryStore,
     lease: LeaseHolder,
@@ -78,7 +78,7 @@ impl Cluster {
         backends
     }
 
-    /// Lets everything happen that has to; the time is paused, so this takes none.
+    /// Runs all pending work; the clock is paused, so this takes no time.
     async fn settle(&self) {
         tokio::time::sleep(Duration::from_secs(60)).await;
     }

@@ -12,7 +12,7 @@ use super::{list, resource::Resource, selector::Selector, server::Shared, watch}
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// The parts of a query that this server knows.
+/// The supported parts of a query.
 #[derive(Debug, Default)]
 pub(super) struct Query {
     pub(super) selector: Selector,
@@ -21,7 +21,7 @@ pub(super) struct Query {
     pub(super) version: String,
     pub(super) bookmarks: bool,
     pub(super) timeout_seconds: Option<u64>,
-    /// Whether the objects are asked for as they were at the version.
+    /// Whether exactly this version is requested.
     pub(super) is_exact: bool,
     pub(super) namespace: Option<String>,
     is_watch: bool,
@@ -93,7 +93,7 @@ fn reason(code: u16) -> &'static str {
     }
 }
 
-/// A `Status`, as text.
+/// A `Status` object as text.
 pub(super) fn status_text(code: u16, reason: &str, message: &str) -> String {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -102,7 +102,7 @@ pub(super) fn status_text(code: u16, reason: &str, message: &str) -> String {
     status.to_string()
 }
 
-/// An answer that is a `Status`.
+/// An answer with a `Status` object.
 pub(super) fn status(code: u16, reason: &str, message: &str) -> Response<Body> {
     let mut response = json_answer(status_text(code, reason, message));
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -1,4 +1,4 @@
-//! The objects, and what happened to them.
+//! The objects and their history.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,16 +11,16 @@ pub(super) type Id = (String, String);
 /// The objects of one type, as JSON without `kind` and `apiVersion`.
 pub(super) type Objects = BTreeMap<Id, Arc<str>>;
 
-/// Everything there is, with one version for all.
+/// All objects, with one version for all types.
 #[derive(Debug, Clone)]
 pub(super) struct Cluster {
     pub(super) version: i64,
     objects: BTreeMap<Resource, Objects>,
-    /// In the order in which it happened.
+    /// In order of version.
     history: Vec<ObjectChange>,
-    /// The version before the first of the history.
+    /// The version before the first one in the history.
     forgotten: i64,
-    /// What lists that are not at their end yet go on with.
+    /// The objects of unfinished lists, for the next pages.
     pages: BTreeMap<(Resource, i64), Arc<Objects>>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct ObjectChange {
 
 impl Default for Cluster {
     fn default() -> Self {
-        // A cluster that has lived.
+        // The version of a cluster that is not new.
         let version = 1000;
         Self {
             version,
@@ -94,7 +94,7 @@ impl Cluster {
     }
 
     pub(super) fn expire(&mut self) {
-        // As when time goes by: something else has happened meanwhile.
+        // Versions have gaps, since other objects change meanwhile.
         self.version += 1;
         self.forgotten = self.version;
         self.history.clear();
@@ -105,7 +105,7 @@ impl Cluster {
         self.objects.get(&resource).cloned().unwrap_or_default()
     }
 
-    /// The objects as they were at a version; none if that is gone.
+    /// The objects at a version; none if it has expired.
     pub(super) fn objects_at(&self, resource: Resource, version: i64) -> Option<Objects> {
         if version < self.forgotten {
             return None;
@@ -121,7 +121,7 @@ impl Cluster {
         Some(objects)
     }
 
-    /// Goes back to an earlier state, as a server that starts on a restored etcd: it knows nothing of what was before.
+    /// Restores an earlier state, like a server that starts on a restored etcd without a history.
     pub(super) fn restore(&mut self, earlier: Self) {
         *self = earlier;
         self.forgotten = self.version;
@@ -129,17 +129,17 @@ impl Cluster {
         self.pages.clear();
     }
 
-    /// Keeps what a list goes on with.
+    /// Keeps the objects of an unfinished list.
     pub(super) fn keep_page(&mut self, resource: Resource, objects: Arc<Objects>) {
         self.pages.insert((resource, self.version), objects);
     }
 
-    /// What a list goes on with; none if that is gone.
+    /// The objects of an unfinished list; none if they have expired.
     pub(super) fn page(&self, resource: Resource, version: i64) -> Option<Arc<Objects>> {
         self.pages.get(&(resource, version)).cloned()
     }
 
-    /// What happened to one type after a version; none if that is gone.
+    /// The changes of one type after a version; none if that has expired.
     pub(super) fn after(&self, resource: Resource, version: i64) -> Option<Vec<ObjectChange>> {
         if version < self.forgotten {
             return None;

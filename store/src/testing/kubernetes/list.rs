@@ -1,4 +1,4 @@
-//! Lists, whole or in pages.
+//! Lists, complete or in pages.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -53,7 +53,7 @@ pub(super) fn answer(shared: &Shared, resource: Resource, query: &Query) -> Resp
         metadata["continue"] = format!("{version}/{}/{}", last.0, last.1).into();
         metadata["remainingItemCount"] = left.into();
         if query.next.is_none() {
-            // Who watches is not told of it.
+            // Watchers are not notified of it.
             shared.cluster.send_if_modified(|cluster| {
                 if cluster.version == version {
                     cluster.keep_page(resource, objects);
@@ -71,7 +71,7 @@ pub(super) fn answer(shared: &Shared, resource: Resource, query: &Query) -> Resp
     ))
 }
 
-/// The objects of one page, and the last that was looked at if there was a limit.
+/// The objects of one page, and the last one considered if there was a limit.
 fn page(objects: &Objects, query: &Query, after: Option<Id>) -> (Vec<Arc<str>>, Option<Id>) {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let mut page = Vec::new();
@@ -87,14 +87,14 @@ fn page(objects: &Objects, query: &Query, after: Option<Id>) -> (Vec<Arc<str>>, 
     (page, None)
 }
 
-/// The version and the last object of the page before. Opaque to clients.
+/// The version and the last object of the previous page. Opaque to clients.
 fn parse_token(token: &str) -> Option<(i64, Id)> {
     let mut parts = token.splitn(3, '/');
     let version = parts.next()?.parse().ok()?;
     Some((version, (parts.next()?.to_owned(), parts.next()?.to_owned())))
 }
 
-/// An object as a watch sends it: it says what it is.
+/// An object in the form of a watch, with its `kind`.
 pub(super) fn with_kind(resource: Resource, json: &str) -> String {
     let rest = json.strip_prefix('{').unwrap_or(json);
     format!(

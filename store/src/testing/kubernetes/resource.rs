@@ -1,8 +1,8 @@
-//! The types that the server has.
+//! The types of the server.
 
 use serde_json::Value;
 
-/// A type and its place.
+/// A type and its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Resource {
     pub(super) api_version: &'static str,
@@ -24,7 +24,7 @@ impl Resource {
         Self { api_version, kind, plural }
     }
 
-    /// That of an object which has a name.
+    /// The type of an object with a name.
     pub(super) fn of_object(object: &Value) -> Option<Self> {
         object["metadata"]["name"].as_str()?;
         Self::ALL
@@ -32,7 +32,7 @@ impl Resource {
             .find(|known| object["apiVersion"] == known.api_version && object["kind"] == known.kind)
     }
 
-    /// That of a path, and the namespace if it names one.
+    /// The type of a path, and the namespace if the path has one.
     pub(super) fn of_path(path: &str) -> Option<(Self, Option<&str>)> {
         Self::ALL.into_iter().find_map(|known| {
             let root = if known.api_version == "v1" { "/api" } else { "/apis" };

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-/// Which objects are asked for.
+/// A field selector.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Selector {
-    /// As in `metadata.name`, with the value it must have.
+    /// A field such as `metadata.name`, with the value it must have.
     field: Option<(&'static str, String)>,
 }
 
-/// The fields that can be selected by.
+/// The supported fields.
 const FIELDS: [(&str, &str); 3] = [
     ("metadata.name", "/metadata/name"),
     ("metadata.namespace", "/metadata/namespace"),
@@ -18,7 +18,7 @@ const FIELDS: [(&str, &str); 3] = [
 
 impl Selector {
     /// # Errors
-    /// What cannot be selected by.
+    /// A description of an unsupported selector.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Ok(Self::default());

@@ -1,4 +1,4 @@
-//! Connections.
+//! The connections of the server.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -27,7 +27,7 @@ use tokio_rustls::TlsAcceptor;
 use super::{answer::answer, cluster::Cluster};
 use crate::testing::Authority;
 
-/// What the server and who runs the test share.
+/// Shared by the server and the test.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) cluster: watch::Sender<Cluster>,
@@ -35,12 +35,12 @@ pub(super) struct Shared {
     pub(super) is_cut: watch::Sender<bool>,
 }
 
-/// How it behaves, and what it was asked.
+/// The configured faults, and the received requests.
 #[derive(Debug)]
 pub(super) struct Faults {
     pub(super) token: Option<String>,
     pub(super) failures: VecDeque<u16>,
-    /// With what all lists fail.
+    /// The code with which all lists fail.
     pub(super) list_failure: Option<u16>,
     pub(super) delay: Duration,
     pub(super) bookmark_interval: Duration,
@@ -70,7 +70,7 @@ impl Default for Shared {
     }
 }
 
-/// With the certificate for servers of an authority.
+/// With the authority's server certificate.
 pub(super) fn acceptor(authority: &Authority) -> io::Result<TlsAcceptor> {
     let chain = CertificateDer::pem_file_iter(authority.file("server.pem")).map_err(io::Error::other)?;
     let chain = chain.collect::<Result<_, _>>().map_err(io::Error::other)?;
@@ -84,7 +84,7 @@ pub(super) fn acceptor(authority: &Authority) -> io::Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Serves until `stopped` says so, by its sender being gone.
+/// Serves until the sender of `stopped` is dropped.
 pub(super) async fn serve(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
@@ -93,7 +93,7 @@ pub(super) async fn serve(
 ) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     let mut is_cut = shared.is_cut.subscribe();
-    // Dropped with this, and every connection with it.
+    // Dropped with this task, which closes every connection.
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
@@ -129,6 +129,6 @@ async fn connection(io: impl Read + Write + Unpin + Send + 'static, shared: Arc<
         let shared = Arc::clone(&shared);
         async move { Ok::<_, Infallible>(answer(shared, request).await) }
     });
-    // A client that goes is no error.
+    // A client that disconnects is not an error.
     let _ = http1::Builder::new().serve_connection(io, service).await;
 }

@@ -1,4 +1,4 @@
-//! Watches.
+//! The watches of the server.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use super::{
     server::Shared,
 };
 
-/// What a watch that does not say is given.
+/// The duration of a watch without a timeout.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
 
 struct Watch {
@@ -30,11 +30,11 @@ struct Watch {
     cluster: Receiver<Cluster>,
     resource: Resource,
     selector: Selector,
-    /// Where it began: no bookmark is sent before something has happened since.
+    /// The version at which it began: no bookmark is sent before a later change.
     begun_at: i64,
-    /// Everything up to here has been sent.
+    /// Everything up to this version has been sent.
     version: i64,
-    /// Whether it wants bookmarks.
+    /// Whether it requests bookmarks.
     bookmarks: bool,
     until: Instant,
     is_over: bool,
@@ -77,7 +77,7 @@ impl Watch {
                 changed = self.cluster.changed() => changed.ok()?,
                 () = sleep_until(self.until) => return None,
                 () = tokio::time::sleep(interval), if self.bookmarks => {
-                    // Nothing of this type has happened up to the present version.
+                    // This type has no changes up to the current version.
                     self.version = self.version.max(self.cluster.borrow().version);
                     if self.version > self.begun_at {
                         return Some(self.bookmark());
@@ -88,7 +88,7 @@ impl Watch {
         None
     }
 
-    /// What has happened since the last call.
+    /// The changes since the last call.
     fn news(&mut self) -> String {
         let cluster = self.cluster.borrow_and_update();
         let Some(happened) = cluster.after(self.resource, self.version) else {

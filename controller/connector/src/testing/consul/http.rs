@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{Fault, Shared};
 
-/// What Consul takes where a query says nothing, and the most it takes.
+/// Consul's default and maximum wait time.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
 pub(super) fn acceptor(certificate: &Path, key: &Path) -> io::Result<TlsAcceptor> {
@@ -108,7 +108,7 @@ async fn answer(
         let mut changed = shared.changed.subscribe();
         shared.state.lock().waiting += 1;
         let newer = changed.wait_for(|_| look().is_none_or(|(_, index)| index > query.index));
-        // Nothing new is no error: what is there is said again.
+        // A timeout is not an error: the current content is returned.
         let _ = timeout(query.wait, newer).await;
         shared.state.lock().waiting -= 1;
     }

@@ -1,4 +1,4 @@
-//! What the server knows, with the indexes at which it changed.
+//! The content of the server, with the indexes of its changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,9 @@ use super::{ConsulInstance, Fault};
 pub(super) struct State {
     index: u64,
     services: BTreeMap<String, BTreeMap<String, ConsulInstance>>,
-    /// When each service last changed in any way, also one that is gone.
+    /// When each service last changed, including removed ones.
     changed: BTreeMap<String, u64>,
-    /// When the list of services last changed, as Consul counts: with every registration.
+    /// When the list of services last changed, in Consul's sense: with every registration.
     catalog_changed: u64,
     pub(super) fault: Option<Fault>,
     pub(super) token: Option<String>,

@@ -1,4 +1,4 @@
-//! What changes, and what follows from it.
+//! Changes and the resulting writes.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ async fn new_labels_move_workload_from_one_service_to_another() {
     cluster.end().await;
 }
 
-/// Trap: in linkerd a new zone alone is a change of labels only, which concerns nobody until the resync.
+/// Trap: in linkerd a changed zone is a change of labels only, which has no effect until the resync.
 #[tokio::test(start_paused = true)]
 async fn changed_zone_alone_is_written_at_once() {
     let cluster = Cluster::start();
@@ -86,7 +86,7 @@ async fn foreign_changes_to_slices_are_undone_and_foreign_slices_kept() {
     cluster.put(foreign).await;
     cluster.settle().await;
     assert_eq!(cluster.backends().await, backends(&[("web", &["192.0.2.1", "192.0.2.9"])]));
-    // From now on it is somebody else's, and a new one takes its place.
+    // From now on it has another owner, and a new one replaces it.
     let mut taken = ours;
     taken.labels.insert(crate::slice::MANAGED_BY_LABEL.to_owned(), "somebody".to_owned());
     cluster.put(taken).await;
@@ -107,7 +107,7 @@ async fn unreadable_value_changes_nothing_and_blocks_nothing() {
     cluster.settle().await;
     let both = backends(&[("web", &["192.0.2.1", "192.0.2.2"])]);
     assert_eq!(cluster.backends().await, both);
-    // Nor does it in the next term, whose holder never saw it in a good state.
+    // Nor in the next term, whose leader never saw it in a valid state.
     cluster.lease.revoke();
     cluster.lease.grant();
     cluster.settle().await;
@@ -126,7 +126,7 @@ async fn nothing_is_written_when_nothing_has_to_change() {
     cluster.put(probed).await;
     cluster.put(service("web", "web")).await;
     let revision = cluster.store.revision();
-    // Beyond the resync.
+    // Longer than the resync interval.
     tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
     assert_eq!(cluster.store.revision(), revision);
     cluster.end().await;

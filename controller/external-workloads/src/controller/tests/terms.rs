@@ -8,7 +8,7 @@ use prometheus_client::encoding::text::encode;
 use super::{Cluster, backends, service, workload};
 use crate::slice::TERM_ANNOTATION;
 
-/// A service with one workload whose slice is written, and nobody who may write any more.
+/// A service with one workload and a written slice, and a lost lease.
 async fn deposed() -> Cluster {
     let cluster = Cluster::start();
     cluster.put(service("web", "web")).await;
@@ -61,8 +61,8 @@ async fn slice_names_its_term_and_a_new_term_alone_is_not_written() {
     cluster.end().await;
 }
 
-/// Trap: linkerd goes on writing what was queued when the lease was lost. The store refuses that here, and a service that
-/// cannot be written is given up after 15 retries.
+/// Trap: linkerd still writes what was queued when the lease was lost. Here the store refuses that, and a service that cannot
+/// be written is dropped after 15 retries.
 #[tokio::test(start_paused = true)]
 async fn lost_lease_writes_nothing_and_gives_up_after_15_retries() {
     let cluster = Cluster::standby();

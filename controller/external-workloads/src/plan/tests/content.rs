@@ -1,4 +1,4 @@
-//! What slices say.
+//! The content of slices.
 
 use crate::{
     service::{Service, Target},

@@ -1,4 +1,4 @@
-//! What is wrong in linkerd's controller, or cannot happen with an API server, and is right here.
+//! Defects of linkerd's controller that are fixed here, and situations that cannot occur with an API server.
 
 use crate::{
     slice::Family,
@@ -28,7 +28,7 @@ fn slices_of_a_dropped_family_go_with_the_other_writes() {
     assert_eq!(slices.only().address_type, "IPv4");
 }
 
-/// Nobody collects the slices of a former service of that name.
+/// The slices of a former service of that name are not garbage-collected.
 #[test]
 fn slices_of_former_service_of_same_name_are_replaced() {
     let mut slices = Slices::default();
@@ -56,7 +56,7 @@ fn endpoints_of_workload_that_cannot_be_read_stay_as_they_are() {
     assert_eq!(slices.sync(&service(), &known[..10]), [0, 1, 0], "when it is gone, so is its endpoint");
 }
 
-/// A slice in the way, also of somebody else or unreadable, gets no second one of its name.
+/// A slice with the same name, even of another owner or unreadable, prevents the name from being used again.
 #[test]
 fn name_that_is_taken_is_not_given() {
     let mut slices = Slices::default();

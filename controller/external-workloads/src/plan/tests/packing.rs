@@ -1,4 +1,4 @@
-//! Which endpoints are in which slices, and how few writes that takes.
+//! The distribution of endpoints over slices, and the number of writes.
 
 use crate::{
     plan::SliceWrite,
