@@ -1,4 +1,4 @@
-//! Assembles the running agent: store, event loop, renderers, debug HTTP, signals.
+//! The running agent, put together: store, node, renderers, debug HTTP, signals.
 
 use std::sync::Arc;
 
@@ -12,18 +12,19 @@ use tracing::{error, info};
 use crate::{
     config::{Config, RendererName, Settings as _},
     counters::ConnectionCounters,
-    event_loop::{
-        EventLoop, Followed, GuardConfig, HistoryLimits, LoopConfig, LoopMetrics, MirrorConfig, RendererSpec,
-        Request, StoreFeedEnded,
-    },
     health,
     http::{self, Api},
     local_addresses,
     logging::LogLevel,
     metrics::Metrics,
-    mirror, otlp,
+    mirror,
+    node::{
+        CoreConfig, FollowedStore, GuardConfig, HistoryLimits, Node, NodeConfig, RendererSpec, Request,
+        StoreFeedEnded,
+    },
+    otlp,
     process::{self, SignalRequest, Signals, listen},
-    service_manager::{ServiceManager, event_loop_status, readiness_of_event_loop},
+    service_manager::{ServiceManager, node_status, readiness_of_node},
     state_dir::StateDir,
 };
 
@@ -69,30 +70,36 @@ async fn run_until_stopped(
     let store = contiv_store::open_for_node(&config.store, config.etcd_access(), &config.node_name, recall)
         .await
         .with_context(|| format!("failed to open the store {}; set another with --store", config.store))?;
-    let source = Followed::start(store, key::ROOT).context("failed to start a thread for decoding")?;
+    let source = FollowedStore::start(store, key::ROOT);
     let metrics = Arc::new(Metrics::new(config.service_counters));
     let (requests, receiver) = mpsc::channel(REQUESTS);
-    let (outputs, health_checks, questions, proxy_health) = health::channels(traffic_renderer(config));
+    let (outputs, health_checks, questions, proxy_health) = health::channels();
     let options = registry::Options { own_table: config.own_table, route: config.routes() };
     let (local_addresses, followed) = local_addresses::open().await;
-    let event_loop = EventLoop::new(
-        LoopConfig {
-            store: config.store.to_string(),
-            processor: config.processor(),
-            mirror: Some(MirrorConfig { folder: config.state_dir.clone(), source: config.store.to_string() }),
-            local_addresses,
-            verification: config.verification(),
-            guard: GuardConfig { percent: config.mass_deletion_percent, wait: config.mass_deletion_wait },
-            history: HistoryLimits {
-                events: config.history_events,
-                age: config.history_age,
-                bytes: config.history_bytes,
+    let node = Node::new(
+        NodeConfig {
+            core: CoreConfig {
+                store: config.store.to_string(),
+                processor: config.processor(),
+                has_mirror: true,
+                local_addresses,
+                verification: config.verification(),
+                guard: GuardConfig { percent: config.mass_deletion_percent, wait: config.mass_deletion_wait },
+                history: HistoryLimits {
+                    events: config.history_events,
+                    age: config.history_age,
+                    bytes: config.history_bytes,
+                },
+                renderers: Vec::new(),
+                verified_renderers: Vec::new(),
+                traffic_renderer: traffic_renderer(config).into(),
             },
+            mirror: Some(config.state_dir.clone()),
         },
         source,
         receiver,
         config.renderers.iter().map(|name| spec(*name, options)).collect(),
-        LoopMetrics { events: metrics.events.clone(), renderers: metrics.renderers.clone() },
+        Arc::<Metrics>::clone(&metrics),
         outputs,
     )
     .context("failed to start a thread")?;
@@ -109,20 +116,20 @@ async fn run_until_stopped(
     tokio::spawn(health_checks.run());
     tokio::spawn(local_addresses::follow(followed, requests.clone()));
     otlp::start(config, &requests)?;
-    let mut event_loop = tokio::spawn(event_loop.run());
+    let mut node = tokio::spawn(node.run());
     let (reloads, reloaded) = mpsc::channel(REQUESTS);
     if let Some(manager) = manager.clone() {
-        let (requests, readiness) = (requests.clone(), readiness_of_event_loop(requests.clone()));
+        let (requests, readiness) = (requests.clone(), readiness_of_node(requests.clone()));
         // It ends with the loop.
-        tokio::spawn(manager.follow(move || event_loop_status(requests.clone()), readiness, reloaded));
+        tokio::spawn(manager.follow(move || node_status(requests.clone()), readiness, reloaded));
     }
     let result = tokio::select! {
-        ended = &mut event_loop => ended_early(ended),
+        ended = &mut node => ended_early(ended),
         () = forward(&mut signals, &requests, &reloads) => {
             if let Some(manager) = &manager {
                 manager.stopping();
             }
-            ended_as_asked(event_loop.await)
+            ended_as_asked(node.await)
         }
     };
     stop.cancel();
@@ -134,15 +141,15 @@ async fn run_until_stopped(
     result
 }
 
-type LoopEnd = Result<Result<(), StoreFeedEnded>, tokio::task::JoinError>;
+type NodeEnd = Result<Result<(), StoreFeedEnded>, tokio::task::JoinError>;
 
-fn ended_as_asked(end: LoopEnd) -> anyhow::Result<()> {
-    end.context("the event loop has failed")?.map_err(Into::into)
+fn ended_as_asked(end: NodeEnd) -> anyhow::Result<()> {
+    end.context("the node has failed")?.map_err(Into::into)
 }
 
-fn ended_early(end: LoopEnd) -> anyhow::Result<()> {
+fn ended_early(end: NodeEnd) -> anyhow::Result<()> {
     ended_as_asked(end)?;
-    Err(anyhow!("the event loop has ended without being asked to; this is a bug"))
+    Err(anyhow!("the node has ended without being asked to; this is a bug"))
 }
 
 fn spec(name: RendererName, options: registry::Options) -> RendererSpec {

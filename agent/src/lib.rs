@@ -2,13 +2,13 @@
 //!
 //! - [`cli`] has one file for each subcommand.
 //! - [`config`] is the agent's configuration: file, environment, flags.
-//! - [`agent`] assembles the running agent.
-//! - [`controllers`] assembles the cluster-wide controllers.
-//! - [`event_loop`] owns all state, and passes changes to the renderers.
-//! - [`health`] reports this node's health to load balancers.
-//! - [`counters`] are the kernel's connection counters, by service.
-//! - [`service_manager`] reports the agent's state to systemd.
-//! - [`http`] answers requests; [`metrics`] counts; `otlp` sends a trace of each change.
+//! - [`agent`] puts the running agent together out of the parts below.
+//! - [`controllers`] does so with the cluster-wide controllers.
+//! - [`node`] owns all state: a pure core that decides, and drivers around it.
+//! - [`health`] tells load balancers how this node is.
+//! - [`counters`] are those of the kernel, by service.
+//! - [`service_manager`] tells systemd how the agent is.
+//! - [`http`] answers questions about it; [`metrics`] counts; `otlp` sends a trace of each change.
 
 pub mod agent;
 pub mod cli;
@@ -16,7 +16,6 @@ pub mod config;
 mod connections;
 pub mod controllers;
 pub mod counters;
-pub mod event_loop;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 pub mod health;
@@ -25,6 +24,7 @@ mod local_addresses;
 pub mod logging;
 pub mod metrics;
 mod mirror;
+pub mod node;
 mod otlp;
 mod process;
 pub mod service_manager;

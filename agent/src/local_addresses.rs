@@ -6,7 +6,7 @@ use contiv_renderer::{LocalAddresses, LocalAddressesError};
 use tokio::{sync::mpsc::Sender, time::sleep};
 use tracing::warn;
 
-use crate::event_loop::Request;
+use crate::node::Request;
 
 /// The pause before the kernel is asked again after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);

@@ -52,14 +52,16 @@ pub(crate) fn recall(folder: PathBuf, source: String) -> LoadSaved {
 enum Job {
     Replace { revision: i64, entries: Vec<Entry>, keep: BTreeSet<String> },
     Apply(Batch),
-    Load(oneshot::Sender<Option<Saved>>),
+    Load,
 }
 
 /// A report of the thread.
 #[derive(Debug)]
 pub(crate) enum MirrorReport {
-    /// The content saved before the agent started; requested because the store could not be read.
-    Loaded(Saved),
+    /// How much was saved when the agent started, told once.
+    Summary(MirrorSummary),
+    /// What was saved, as was asked for; none if nothing was, or it cannot be read.
+    Loaded(Option<Saved>),
     /// Everything up to this revision is saved.
     Written(i64),
     /// Nothing can be saved at the moment.
@@ -72,9 +74,7 @@ pub(crate) enum MirrorReport {
 #[derive(Debug)]
 pub(crate) struct MirrorHandle {
     jobs: SyncSender<Job>,
-    /// The size of the mirror when the agent started.
-    summary: Option<oneshot::Receiver<MirrorSummary>>,
-    /// The queued bytes of changes.
+    /// How many bytes of changes the thread has not taken up.
     waiting: Arc<AtomicUsize>,
     /// A job was dropped; only a replacement can come next.
     is_behind: bool,
@@ -96,26 +96,17 @@ impl MirrorHandle {
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let (jobs, work) = sync_channel(CAPACITY);
         let (done, ended) = oneshot::channel();
-        let (told, summary) = oneshot::channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         let taken = Arc::clone(&waiting);
         let thread = thread::Builder::new().name("mirror".to_owned());
         thread.spawn(move || {
-            // While the store is being listed.
-            let _ = told.send(Mirror::summary(&folder, &key));
+            // While the store is being listed. The node may be gone.
+            let _ = reports.blocking_send(MirrorReport::Summary(Mirror::summary(&folder, &key)));
             Writer { folder, source, reports, retry_after, taken, mirror: None, gap: None }.run(&work);
             // The receiver may be gone.
             let _ = done.send(());
         })?;
-        Ok((Self { jobs, summary: Some(summary), waiting, is_behind: false }, ended))
-    }
-
-    /// A handle whose disk never returns the saved content, and its size only through `summary`. It lasts as long as the value
-    /// returned beside it.
-    #[cfg(test)]
-    pub(crate) fn on_silent_disk(summary: oneshot::Receiver<MirrorSummary>) -> (Self, impl Sized) {
-        let (jobs, work) = sync_channel(CAPACITY);
-        (Self { jobs, summary: Some(summary), waiting: Arc::default(), is_behind: false }, work)
+        Ok((Self { jobs, waiting, is_behind: false }, ended))
     }
 
     /// Saves the complete content. The keys in `keep` have unusable values in the store: their saved values stay.
@@ -135,17 +126,9 @@ impl MirrorHandle {
         }
     }
 
-    /// Requests the saved content. The answer is none if there is none, or it cannot be read.
-    pub(crate) fn load(&mut self) -> oneshot::Receiver<Option<Saved>> {
-        let (reply, answer) = oneshot::channel();
-        self.give(Job::Load(reply));
-        answer
-    }
-
-    /// The size of the mirror when the agent started; returned once.
-    pub(crate) async fn summary(&mut self) -> MirrorSummary {
-        let Some(summary) = self.summary.take() else { return MirrorSummary::default() };
-        summary.await.unwrap_or_default()
+    /// Asks for what was saved. It comes as a report.
+    pub(crate) fn load(&mut self) {
+        self.give(Job::Load);
     }
 
     fn give(&mut self, job: Job) {
@@ -198,7 +181,10 @@ impl Writer {
                 (true, None) => work.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match job {
-                Ok(Job::Load(reply)) => drop(reply.send(self.load())),
+                Ok(Job::Load) => {
+                    let saved = self.load();
+                    self.report(MirrorReport::Loaded(saved));
+                }
                 Ok(Job::Replace { revision, entries, keep }) => {
                     pending.replace(&self.folder, revision, entries, keep);
                     next_write = Instant::now() + AFTER_LIST;

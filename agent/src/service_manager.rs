@@ -7,7 +7,7 @@
 //! state of that time.
 
 mod controllers;
-mod event_loop;
+mod node;
 mod socket;
 mod words;
 
@@ -25,7 +25,7 @@ use tokio::{
 use tracing::warn;
 
 pub(crate) use controllers::controllers_status;
-pub(crate) use event_loop::{event_loop_status, readiness_of_event_loop};
+pub(crate) use node::{node_status, readiness_of_node};
 use socket::Socket;
 
 /// The interval of queries.

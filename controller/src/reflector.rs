@@ -82,8 +82,8 @@ impl<T: Send + Sync + 'static> Reflector<T> {
             FeedEvent::Changed(batch) => events = Some(contents.apply(batch)),
             FeedEvent::Down { reason } => contents.set_down(Some(reason)),
             FeedEvent::Up => contents.set_down(None),
-            // Problems concern the whole store and are reported by its owner. The objects stay.
-            FeedEvent::Problems(_) | FeedEvent::Replaced { .. } => {}
+            // Those are of the whole store, whatever their type, and its owner reports them. The objects stay.
+            FeedEvent::Problems(_) | FeedEvent::Replaced { .. } | FeedEvent::List(_) => {}
         });
         events
     }

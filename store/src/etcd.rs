@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt, future::BoxFuture};
 
-use crate::{Leases, Position, Preview, Snapshot, Store, StoreError, Transaction, WatchStream};
+use crate::{Leases, PageSender, Position, Problem, Snapshot, Store, StoreError, Transaction, WatchStream};
 pub use access::EtcdAccess;
 use members::Members;
 
@@ -44,12 +44,17 @@ impl Store for EtcdStore {
         self.members.read(move |session| list::list(session, prefix, None).boxed()).boxed()
     }
 
-    fn list_with_preview<'a>(
+    fn list_pages<'a>(
         &'a self,
         prefix: &'a str,
-        preview: &'a dyn Preview,
-    ) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
-        self.members.read(move |session| list::list(session, prefix, Some(preview)).boxed()).boxed()
+        pages: &'a PageSender,
+    ) -> BoxFuture<'a, Result<(i64, Vec<Problem>), StoreError>> {
+        async move {
+            let list = self.members.read(move |session| list::list(session, prefix, Some(pages)).boxed());
+            let Snapshot { revision, problems, .. } = list.await?;
+            Ok((revision, problems))
+        }
+        .boxed()
     }
 
     fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {

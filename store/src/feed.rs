@@ -12,7 +12,8 @@ use tokio::{
 use tracing::{debug, error, warn};
 
 use crate::{
-    Backoff, Batch, Position, Preview, Problem, Snapshot, Store, StoreError, WatchEvent, WatchStream,
+    Backoff, Batch, Entry, Position, Problem, Snapshot, Store, StoreError, WatchEvent, WatchStream,
+    position::ListPosition,
 };
 use outage::{Outage, Report};
 
@@ -23,9 +24,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The events of a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FeedEvent {
-    /// The complete content. The first event, and again whenever changes may have been missed; missing keys are deleted.
+    /// Everything there is. The first event with content, and again whenever changes may have been missed; what is not
+    /// in it is gone. A feed with pages sends the parts of a list instead.
     Snapshot(Snapshot),
-    /// The changes since the previous event. Never empty.
+    /// A part of a list, of a feed with pages.
+    List(ListPart),
+    /// What changed since the event before. Never empty.
     Changed(Batch),
     /// The complete list of what the store itself cannot read; replaces the previous one.
     Problems(Vec<Problem>),
@@ -45,7 +49,23 @@ pub enum FeedEvent {
     Up,
 }
 
-/// An event with the time of the store's message: latencies count from there.
+/// A part of a list in pages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListPart {
+    /// A list begins. Pages of one before that has not ended are of no consequence.
+    Started,
+    /// Entries. Pages come in any order; each key is in one of them.
+    Page(Vec<Entry>),
+    /// The list is complete: its pages are everything there is.
+    Complete {
+        /// The revision at which all of it was read.
+        revision: i64,
+        /// What the store itself could not read; the complete list.
+        problems: Vec<Problem>,
+    },
+}
+
+/// An event, and when the store said it: how long an event waits for its receiver counts from there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// What the feed delivers.
@@ -59,11 +79,38 @@ const CAPACITY: usize = 64;
 /// How many bytes of changes may wait, unless it is a single batch.
 const CAPACITY_BYTES: usize = 16 << 20;
 
-/// Follows one prefix of a store, in its own task, until its receiver is dropped.
+/// How many pages of a list may wait for the feed.
+const PAGES: usize = 2;
+
+/// Where the pages of a list go.
+#[derive(Debug)]
+pub struct PageSender(mpsc::Sender<Page>);
+
+#[derive(Debug)]
+enum Page {
+    Begin,
+    Entries(Vec<Entry>),
+}
+
+impl PageSender {
+    /// A list begins; the pages of one before that has failed do not count.
+    pub async fn begin(&self) {
+        // Without a receiver the list is cancelled.
+        let _ = self.0.send(Page::Begin).await;
+    }
+
+    /// Some entries of the list.
+    pub async fn send(&self, entries: Vec<Entry>) {
+        let _ = self.0.send(Page::Entries(entries)).await;
+    }
+}
+
+/// Follows one prefix of a store, in a task of its own, until its receiver is dropped.
 pub struct Feed {
     store: Arc<dyn Store>,
     prefix: String,
-    preview: Option<Arc<dyn Preview>>,
+    /// Lists are delivered in pages.
+    is_paged: bool,
     events: mpsc::Sender<Delivery>,
     /// The sizes of the last events; those that wait are among them.
     sizes: VecDeque<usize>,
@@ -118,32 +165,31 @@ impl From<StoreError> for Stop {
 }
 
 impl Feed {
-    /// Starts to follow everything below `prefix`. Must be called within a tokio runtime.
+    /// Starts to follow everything below `prefix`, with each list as one snapshot. Must be called within a tokio runtime.
     pub fn start(store: Arc<dyn Store>, prefix: impl Into<String>) -> (mpsc::Receiver<Delivery>, FeedHandle) {
-        Self::start_showing(store, prefix, None)
+        Self::start_with(store, prefix.into(), false)
     }
 
-    /// Like [`Feed::start`], for a receiver that wants to see the pages of a list while it is read.
-    pub fn start_with_preview(
+    /// As [`Feed::start`], with lists in pages: a receiver works on one while the next is on its way.
+    pub fn start_paged(
         store: Arc<dyn Store>,
         prefix: impl Into<String>,
-        preview: Arc<dyn Preview>,
     ) -> (mpsc::Receiver<Delivery>, FeedHandle) {
-        Self::start_showing(store, prefix, Some(preview))
+        Self::start_with(store, prefix.into(), true)
     }
 
-    fn start_showing(
+    fn start_with(
         store: Arc<dyn Store>,
-        prefix: impl Into<String>,
-        preview: Option<Arc<dyn Preview>>,
+        prefix: String,
+        is_paged: bool,
     ) -> (mpsc::Receiver<Delivery>, FeedHandle) {
         let (events, receiver) = mpsc::channel(CAPACITY);
         let (resync, renewal) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let handle = FeedHandle { resync: Arc::clone(&resync), renewal: Arc::clone(&renewal) };
         let feed = Self {
             store,
-            prefix: prefix.into(),
-            preview,
+            prefix,
+            is_paged,
             events,
             sizes: VecDeque::new(),
             resync,
@@ -215,22 +261,59 @@ impl Feed {
         // This list answers all earlier requests; a request during the list causes another one.
         self.resync.notified().now_or_never();
         self.renewal.notified().now_or_never();
-        let list = match &self.preview {
-            None => store.list(&self.prefix),
-            Some(preview) => store.list_with_preview(&self.prefix, &**preview),
+        let position = if self.is_paged {
+            self.list_pages(&*store).await?
+        } else {
+            let listed = tokio::select! {
+                () = self.events.closed() => return Err(Stop::ReceiverGone),
+                listed = store.list(&self.prefix) => listed,
+            };
+            let snapshot = listed?;
+            debug!(revision = snapshot.revision, entries = snapshot.entries.len(), "listed the store");
+            let position = Position::of(&snapshot);
+            self.has_answered();
+            self.problems.clone_from(&snapshot.problems);
+            self.send(FeedEvent::Snapshot(snapshot)).await?;
+            position
         };
-        let listed = tokio::select! {
-            () = self.events.closed() => return Err(Stop::ReceiverGone),
-            listed = list => listed,
-        };
-        let snapshot = listed?;
-        debug!(revision = snapshot.revision, entries = snapshot.entries.len(), "listed the store");
-        let position = Position::of(&snapshot);
-        self.has_answered();
-        self.problems.clone_from(&snapshot.problems);
-        self.send(FeedEvent::Snapshot(snapshot)).await?;
         self.position = Some(position.clone());
         Ok(position)
+    }
+
+    async fn list_pages(&mut self, store: &dyn Store) -> Result<Position, Stop> {
+        let (sender, mut pages) = mpsc::channel(PAGES);
+        let (prefix, sender) = (self.prefix.clone(), PageSender(sender));
+        let mut list = store.list_pages(&prefix, &sender);
+        let mut position = ListPosition::default();
+        let (revision, problems) = loop {
+            tokio::select! {
+                biased;
+                () = self.events.closed() => return Err(Stop::ReceiverGone),
+                Some(page) = pages.recv() => self.pass_page_on(page, &mut position).await?,
+                listed = &mut list => break listed?,
+            }
+        };
+        while let Ok(page) = pages.try_recv() {
+            self.pass_page_on(page, &mut position).await?;
+        }
+        debug!(revision, "listed the store");
+        self.has_answered();
+        self.problems.clone_from(&problems);
+        self.send(FeedEvent::List(ListPart::Complete { revision, problems })).await?;
+        Ok(position.finish(revision))
+    }
+
+    async fn pass_page_on(&mut self, page: Page, position: &mut ListPosition) -> Result<(), Stop> {
+        match page {
+            Page::Begin => {
+                *position = ListPosition::default();
+                self.send(FeedEvent::List(ListPart::Started)).await
+            }
+            Page::Entries(entries) => {
+                position.add(&entries);
+                self.send(FeedEvent::List(ListPart::Page(entries))).await
+            }
+        }
     }
 
     fn has_answered(&mut self) {
@@ -331,7 +414,11 @@ impl Feed {
     }
 
     async fn deliver(&mut self, event: FeedEvent, received: Instant) -> Result<(), Stop> {
-        let size = if let FeedEvent::Changed(batch) = &event { batch.size() } else { 0 };
+        let size = match &event {
+            FeedEvent::Changed(batch) => batch.size(),
+            FeedEvent::List(ListPart::Page(entries)) => entries.iter().map(Entry::size).sum(),
+            _ => 0,
+        };
         self.make_room(size).await?;
         self.sizes.push_back(size);
         self.events.send(Delivery { event, received }).await.map_err(|_| Stop::ReceiverGone)

@@ -26,11 +26,11 @@ pub mod url;
 
 pub use backoff::Backoff;
 pub use error::{Problem, StoreError};
-pub use feed::{Delivery, Feed, FeedEvent, FeedHandle};
+pub use feed::{Delivery, Feed, FeedEvent, FeedHandle, ListPart, PageSender};
 pub use mirror::{Mirror, MirrorError, MirrorSummary, QuarantinedFile, Saved};
 pub use position::{Position, Written};
 pub use store::{
-    Batch, Change, Condition, Entry, Fill, LeaseId, Leases, Operation, Preview, Snapshot, Store,
-    TRANSACTION_BYTES, TRANSACTION_LIMIT, Transaction, WatchEvent, WatchStream, commit_in_chunks,
+    Batch, Change, Condition, Entry, Fill, LeaseId, Leases, Operation, Snapshot, Store, TRANSACTION_BYTES,
+    TRANSACTION_LIMIT, Transaction, WatchEvent, WatchStream, commit_in_chunks,
 };
 pub use url::{StoreUrl, open, open_for_node};

@@ -47,17 +47,9 @@ impl Position {
 
     /// The position after a list.
     pub fn of(snapshot: &Snapshot) -> Self {
-        let mut newest: Vec<&Entry> = snapshot.entries.iter().collect();
-        if let Some(surplus) = newest.len().checked_sub(KEYS).filter(|surplus| *surplus > 0) {
-            newest.select_nth_unstable_by_key(surplus, |entry| entry.mod_revision);
-            newest.drain(..surplus);
-        }
-        newest.sort_by_key(|entry| entry.mod_revision);
-        let mut position = Self { is_empty: snapshot.entries.is_empty(), ..Self::at(snapshot.revision) };
-        for entry in newest {
-            position.put(entry);
-        }
-        position
+        let mut list = ListPosition::default();
+        list.add(&snapshot.entries);
+        list.finish(snapshot.revision)
     }
 
     /// Advances to the end of a batch.
@@ -114,6 +106,33 @@ impl Position {
     fn forget(&mut self, key: &str) {
         self.written.retain(|written| written.key != key);
         self.deleted.retain(|deleted| deleted != key);
+    }
+}
+
+/// Collects the position of a reader who lists page by page.
+#[derive(Debug, Default)]
+pub(crate) struct ListPosition {
+    /// The entries that were written last.
+    newest: Vec<Entry>,
+}
+
+impl ListPosition {
+    /// Adds a page.
+    pub(crate) fn add(&mut self, entries: &[Entry]) {
+        let mut newest: Vec<&Entry> = entries.iter().chain(&self.newest).collect();
+        if let Some(surplus) = newest.len().checked_sub(KEYS).filter(|surplus| *surplus > 0) {
+            newest.select_nth_unstable_by_key(surplus, |entry| entry.mod_revision);
+            newest.drain(..surplus);
+        }
+        self.newest = newest.into_iter().cloned().collect();
+    }
+
+    /// The position after the last page.
+    pub(crate) fn finish(mut self, revision: i64) -> Position {
+        self.newest.sort_by_key(|entry| entry.mod_revision);
+        let mut position = Position { is_empty: self.newest.is_empty(), ..Position::at(revision) };
+        self.newest.iter().for_each(|entry| position.put(entry));
+        position
     }
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{future::BoxFuture, stream::BoxStream};
+use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 
-use crate::{Position, Problem, StoreError};
+use crate::{PageSender, Position, Problem, StoreError};
 
 /// One key and its value, with the revisions of its creation and its last change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -207,27 +207,25 @@ pub trait Leases: Send + Sync {
     fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
-/// Receives the entries of a list while the rest of it is read.
-pub trait Preview: Send + Sync + 'static {
-    /// A list begins. Entries shown before may not be part of it.
-    fn begin(&self);
-
-    /// Consecutive entries of the list. It can still fail: only the [`Snapshot`] counts.
-    fn show(&self, entries: &[Entry]);
-}
-
-/// A place where state is stored.
+/// A place where state lives.
 pub trait Store: Send + Sync + 'static {
     /// Everything below `prefix`, at one revision.
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>>;
 
-    /// Like [`Store::list`], and shows entries early if this store reads a list in parts.
-    fn list_with_preview<'a>(
+    /// As [`Store::list`], in pages: each goes to `pages` as soon as it is there, where this store reads a list in parts.
+    /// Returns the revision at which all of them were read, and what could not be read. Pages count only then.
+    fn list_pages<'a>(
         &'a self,
         prefix: &'a str,
-        _preview: &'a dyn Preview,
-    ) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
-        self.list(prefix)
+        pages: &'a PageSender,
+    ) -> BoxFuture<'a, Result<(i64, Vec<Problem>), StoreError>> {
+        async move {
+            let Snapshot { revision, entries, problems } = self.list(prefix).await?;
+            pages.begin().await;
+            pages.send(entries).await;
+            Ok((revision, problems))
+        }
+        .boxed()
     }
 
     /// The changes below `prefix` after `revision`, without a gap.

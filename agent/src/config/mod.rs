@@ -33,7 +33,7 @@ use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::event_loop::VerificationConfig;
+use crate::node::VerificationConfig;
 
 pub use etcd::EtcdFlags;
 pub use flags::ConfigFlags;

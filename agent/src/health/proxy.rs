@@ -1,9 +1,8 @@
 //! Decides whether this node's dataplane is up to date.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tokio::time::Instant;
 
 /// How long a change may be pending until the dataplane counts as out of date. kube-proxy uses twice its `syncPeriod`, which is
 /// 30 s.

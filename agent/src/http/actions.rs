@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{Api, error::ApiError, loopback::FromLoopback};
-use crate::event_loop::{Query, Request};
+use crate::node::{Query, Request};
 
 /// Confirms held deletions. 200 if there are none.
 pub(super) async fn confirm_deletions(

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Api, error::ApiError};
 use crate::{
     counters::ServiceConnections,
-    event_loop::{Query, Sizes},
+    node::{Query, Sizes},
 };
 
 #[derive(Debug, Deserialize)]

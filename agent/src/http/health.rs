@@ -11,7 +11,7 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::{Api, error::ApiError};
-use crate::event_loop::{Query, RendererView};
+use crate::node::{Query, RendererView};
 
 pub(super) async fn liveness(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
     let status = api.ask(Query::Status).await?;
@@ -43,6 +43,9 @@ fn not_ready(renderers: &[RendererView]) -> String {
 pub(super) async fn metrics(State(api): State<Api>) -> Response {
     if let (Ok(status), Ok(sizes)) = (api.ask(Query::Status).await, api.ask(Query::Sizes).await) {
         api.metrics.sizes.set(&status, &sizes);
+    }
+    if let Ok(renderers) = api.ask(Query::Renderers).await {
+        api.metrics.renderers.set(&renderers);
     }
     if api.metrics.services.bound() > 0
         && let Ok(counted) = super::counters::read(&api, Some(api.metrics.services.bound())).await

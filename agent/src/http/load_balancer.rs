@@ -19,7 +19,7 @@ use tokio::{net::TcpListener, sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{Api, error, serve_router};
-use crate::{event_loop::Query, health::ProxyHealth};
+use crate::{health::ProxyHealth, node::Query};
 
 #[derive(Debug, Clone)]
 struct Source {
@@ -74,7 +74,7 @@ impl Source {
         // A loop that does not answer does not update its state either.
         let is_alive = self.api.ask(Query::Status).await.is_ok();
         let proxy = *self.proxy.borrow();
-        let healthy = is_alive && proxy.is_up_to_date(Instant::now());
+        let healthy = is_alive && proxy.is_up_to_date(Instant::now().into_std());
         let current_time = Timestamp::now();
         // As in kube-proxy: if it is up to date, then as of now, even if nothing had to be done for long.
         let last_updated = if healthy { Some(current_time) } else { proxy.last_applied };

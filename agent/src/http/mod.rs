@@ -35,10 +35,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     connections::{Connections, Peer},
     counters::ConnectionCounters,
-    event_loop::{Query, Reply, Request},
     health::HealthCheckQuestions,
     logging::LogLevel,
     metrics::Metrics,
+    node::{Query, Reply, Request},
 };
 use error::ApiError;
 use protection::protect;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{Api, error::ApiError, loopback::FromLoopback, views::bad_request};
-use crate::event_loop::{PodAddition, Query, Request};
+use crate::node::{PodAddition, Query, Request};
 
 /// Longer waits would exceed the timeout of all requests.
 const MAX_WAIT: Duration = Duration::from_secs(25);

@@ -58,7 +58,7 @@ async fn error(harness: &Harness, path: &str) -> (StatusCode, String) {
     (status, body["error"].as_str().unwrap_or_else(|| panic!("{path}: {body}")).to_owned())
 }
 
-pub(super) async fn ready(renderers: Vec<crate::event_loop::RendererSpec>) -> Harness {
+pub(super) async fn ready(renderers: Vec<crate::node::RendererSpec>) -> Harness {
     let harness = Harness::start(renderers, vec![web()]);
     harness.renderer("dry-run", |view| view.state == "idle").await;
     harness
@@ -281,7 +281,7 @@ async fn renderer_that_panics_over_dump_is_made_anew() {
 #[tokio::test]
 async fn stopping_agent_answers_that_it_stops() {
     let harness = ready(vec![]).await;
-    harness.requests.send(crate::event_loop::Request::Shutdown).await.unwrap();
+    harness.requests.send(crate::node::Request::Shutdown).await.unwrap();
     let (status, reason) = error(&harness, "/liveness").await;
     assert_eq!((status, reason.contains("stopping")), (StatusCode::SERVICE_UNAVAILABLE, true), "{reason}");
 }

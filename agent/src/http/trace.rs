@@ -11,7 +11,7 @@ use contiv_model::{Flow, InterfaceName, Protocol, trace as trace_flow};
 use serde::Deserialize;
 
 use super::{Api, error::ApiError};
-use crate::event_loop::Query;
+use crate::node::Query;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 
 use super::{ANSWER_LIMIT, Api, error::ApiError};
 use crate::{
-    event_loop::{HistoryQuery, Quarantined, Query, RendererView, Status},
     health::HealthCheckView,
+    node::{HistoryQuery, Quarantined, Query, RendererView, Status},
 };
 
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, ApiError> {

@@ -7,9 +7,11 @@ mod renderers;
 mod services;
 mod sizes;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
+
+use crate::node::{MetricSink, message::Metric};
 
 pub use controller::ControllerMetrics;
 pub use events::EventMetrics;
@@ -21,7 +23,7 @@ pub use sizes::SizeMetrics;
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// Events of the event loop.
+    /// What happens.
     pub events: EventMetrics,
     /// Calls of renderers.
     pub renderers: RendererMetrics,
@@ -46,13 +48,17 @@ impl Metrics {
     /// All metrics with some value for each, so that all are shown.
     pub fn with_examples() -> Self {
         let metrics = Self::new(1);
-        metrics.events.count("change");
-        metrics.renderers.introduce("nftables");
-        metrics.renderers.applied("nftables", Duration::ZERO);
-        metrics.renderers.programmed("nftables", Duration::ZERO, Some(Duration::ZERO));
-        metrics.renderers.set_progress("nftables", 0, 0);
-        metrics.renderers.set_damped("nftables", false);
-        metrics.renderers.verified("nftables", 0);
+        let renderer: Arc<str> = "nftables".into();
+        for metric in [
+            Metric::Event("change"),
+            Metric::Renderer(Arc::clone(&renderer)),
+            Metric::Applied(Arc::clone(&renderer), Duration::ZERO),
+            Metric::Programmed(Arc::clone(&renderer), Duration::ZERO, Some(Duration::ZERO)),
+            Metric::Verified(Arc::clone(&renderer), 0),
+        ] {
+            metrics.count(&metric);
+        }
+        metrics.renderers.introduce_gauges(&renderer);
         metrics.services.set(&[("shop/web".to_owned(), 0, 0)]);
         metrics
     }
@@ -68,6 +74,15 @@ impl Metrics {
     }
 }
 
+impl MetricSink for Metrics {
+    fn count(&self, metric: &Metric) {
+        match metric {
+            Metric::Event(kind) => self.events.count(kind),
+            _ => self.renderers.count(metric),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,9 +90,9 @@ mod tests {
     #[test]
     fn metrics_carry_the_prefix_and_exist_from_start_or_first_event() {
         let metrics = Metrics::new(1);
-        metrics.events.count("change");
-        metrics.renderers.applied("nftables", Duration::from_micros(150));
-        metrics.renderers.failed("nftables");
+        metrics.count(&Metric::Event("change"));
+        metrics.count(&Metric::Applied("nftables".into(), Duration::from_micros(150)));
+        metrics.count(&Metric::Failed("nftables".into()));
         metrics.services.set(&[("shop/web".to_owned(), 5, 2), ("shop/cart".to_owned(), 4, 0)]);
         let text = metrics.text().unwrap();
         for expected in [

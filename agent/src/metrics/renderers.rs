@@ -1,6 +1,6 @@
 //! Metrics of renderers. The names are those of kube-proxy, with our prefix.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -13,6 +13,8 @@ use prometheus_client::{
     registry::Registry,
 };
 use std::sync::atomic::AtomicU64;
+
+use crate::node::{RendererView, message::Metric};
 
 /// Counts and times the calls of renderers. Clones count together.
 #[derive(Debug, Clone)]
@@ -117,63 +119,65 @@ impl RendererMetrics {
         metrics
     }
 
-    /// Initializes the metrics of a renderer.
-    pub fn introduce(&self, renderer: &str) {
-        let label = RendererLabel { renderer: renderer.to_owned() };
-        drop(self.failures.get_or_create(&label));
-        drop(self.foreign_changes.get_or_create(&label));
-        drop(self.repairs.get_or_create(&label));
-    }
-
-    /// Counts a foreign change of a renderer's dataplane.
-    pub fn foreign_change(&self, renderer: &str) {
-        self.foreign_changes.get_or_create(&RendererLabel { renderer: renderer.to_owned() }).inc();
-    }
-
-    /// Counts a repair of foreign changes.
-    pub fn repaired(&self, renderer: &str) {
-        self.repairs.get_or_create(&RendererLabel { renderer: renderer.to_owned() }).inc();
-    }
-
-    /// Whether repairs are delayed because of repeated foreign changes.
-    pub fn set_damped(&self, renderer: &str, damped: bool) {
-        self.damped.get_or_create(&RendererLabel { renderer: renderer.to_owned() }).set(damped.into());
-    }
-
-    /// Sets the applied revision, and the number of changed services that wait.
-    pub fn set_progress(&self, renderer: &str, revision: i64, pending: usize) {
-        let label = RendererLabel { renderer: renderer.to_owned() };
-        self.revision.get_or_create(&label).set(revision);
-        self.pending.get_or_create(&label).set(pending.try_into().unwrap_or(i64::MAX));
-    }
-
-    /// A change of the store was applied, so long after the store's message; and so long after it was triggered, if that is
-    /// stored.
-    pub fn programmed(&self, renderer: &str, after: Duration, since_trigger: Option<Duration>) {
-        let label = RendererLabel { renderer: renderer.to_owned() };
-        if let Some(since_trigger) = since_trigger {
-            self.since_trigger.get_or_create(&label).observe(since_trigger.as_secs_f64());
+    /// Counts what happens to renderers.
+    pub(super) fn count(&self, metric: &Metric) {
+        match metric {
+            Metric::Event(_) => {}
+            Metric::Renderer(renderer) => {
+                let label = label(renderer);
+                drop(self.failures.get_or_create(&label));
+                drop(self.foreign_changes.get_or_create(&label));
+                drop(self.repairs.get_or_create(&label));
+            }
+            Metric::Applied(renderer, duration) => {
+                self.duration.get_or_create(&label(renderer)).observe(duration.as_secs_f64());
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                self.last.get_or_create(&label(renderer)).set(now.as_secs_f64());
+            }
+            Metric::Programmed(renderer, after, since_trigger) => {
+                if let Some(since_trigger) = since_trigger {
+                    self.since_trigger.get_or_create(&label(renderer)).observe(since_trigger.as_secs_f64());
+                }
+                self.programming.get_or_create(&label(renderer)).observe(after.as_secs_f64());
+            }
+            Metric::Failed(renderer) => {
+                self.failures.get_or_create(&label(renderer)).inc();
+            }
+            Metric::ForeignChange(renderer) => {
+                self.foreign_changes.get_or_create(&label(renderer)).inc();
+            }
+            Metric::Repaired(renderer) => {
+                self.repairs.get_or_create(&label(renderer)).inc();
+            }
+            Metric::Verified(renderer, drift) => {
+                self.verifications.get_or_create(&label(renderer)).inc();
+                self.drift.get_or_create(&label(renderer)).set(gauge(*drift));
+            }
         }
-        self.programming.get_or_create(&label).observe(after.as_secs_f64());
     }
 
-    /// The dataplane of a renderer was verified, with so many differences.
-    pub fn verified(&self, renderer: &str, drift: usize) {
-        let label = RendererLabel { renderer: renderer.to_owned() };
-        self.verifications.get_or_create(&label).inc();
-        self.drift.get_or_create(&label).set(drift.try_into().unwrap_or(i64::MAX));
+    /// The gauges of a renderer of which nothing is known.
+    pub(super) fn introduce_gauges(&self, renderer: &str) {
+        for gauge in [&self.revision, &self.pending, &self.damped] {
+            drop(gauge.get_or_create(&label(renderer)));
+        }
     }
 
-    /// A call of a renderer succeeded.
-    pub fn applied(&self, renderer: &str, duration: Duration) {
-        let label = RendererLabel { renderer: renderer.to_owned() };
-        self.duration.get_or_create(&label).observe(duration.as_secs_f64());
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.last.get_or_create(&label).set(now.as_secs_f64());
+    /// Sets what is a function of the present state.
+    pub fn set(&self, renderers: &[RendererView]) {
+        for renderer in renderers {
+            let label = label(&renderer.name);
+            self.revision.get_or_create(&label).set(renderer.applied_revision);
+            self.pending.get_or_create(&label).set(gauge(renderer.pending_services));
+            self.damped.get_or_create(&label).set(renderer.damped.into());
+        }
     }
+}
 
-    /// A call of a renderer failed.
-    pub fn failed(&self, renderer: &str) {
-        self.failures.get_or_create(&RendererLabel { renderer: renderer.to_owned() }).inc();
-    }
+fn label(renderer: &str) -> RendererLabel {
+    RendererLabel { renderer: renderer.to_owned() }
+}
+
+fn gauge(value: usize) -> i64 {
+    value.try_into().unwrap_or(i64::MAX)
 }

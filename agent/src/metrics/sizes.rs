@@ -2,7 +2,7 @@
 
 use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 
-use crate::event_loop::{Sizes, Status};
+use crate::node::{Sizes, Status};
 
 /// The gauges.
 #[derive(Debug, Clone, Default)]

@@ -27,6 +27,27 @@ fn start(folder: &std::path::Path) -> RunningMirror {
     RunningMirror { handle, ended, reports }
 }
 
+impl RunningMirror {
+    async fn load(&mut self) -> Option<Saved> {
+        self.handle.load();
+        loop {
+            if let MirrorReport::Loaded(saved) = self.reports.recv().await.unwrap() {
+                return saved;
+            }
+        }
+    }
+}
+
+async fn wait_until_failed(reports: &mut mpsc::Receiver<MirrorReport>) -> String {
+    loop {
+        match reports.recv().await.unwrap() {
+            MirrorReport::Failed(reason) => return reason,
+            MirrorReport::Summary(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 fn values(saved: &Saved) -> Vec<(&str, &[u8])> {
     saved.entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_ref())).collect()
 }
@@ -34,8 +55,10 @@ fn values(saved: &Saved) -> Vec<(&str, &[u8])> {
 #[tokio::test]
 async fn mirror_dropped_writes_everything_for_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
-    let RunningMirror { mut handle, ended, .. } = start(folder.path());
-    assert_eq!(handle.load().await.unwrap(), None);
+    let mut started = start(folder.path());
+    assert_eq!(started.load().await, None);
+    // Reports must be taken, or nothing more is written.
+    let RunningMirror { mut handle, ended, reports: _reports } = started;
     handle.replace(3, vec![entry("/a", "1", 2), entry("/b", "1", 3)], BTreeSet::new());
     for revision in 4..40 {
         handle.apply(put("/a", &revision.to_string(), revision));
@@ -44,7 +67,7 @@ async fn mirror_dropped_writes_everything_for_the_next_start() {
     drop(handle);
     ended.await.unwrap();
 
-    let saved = start(folder.path()).handle.load().await.unwrap().unwrap();
+    let saved = start(folder.path()).load().await.unwrap();
     assert_eq!((saved.revision, values(&saved)), (40, vec![("/a", b"39".as_slice())]));
 }
 
@@ -58,7 +81,7 @@ async fn folder_that_cannot_be_written_is_reported_and_agent_goes_on() {
     let missing = folder.path().join("missing");
     let RunningMirror { mut handle, mut reports, ended } = start(&missing);
     handle.replace(3, vec![entry("/a", "1", 2)], BTreeSet::new());
-    let Some(MirrorReport::Failed(reason)) = reports.recv().await else { panic!() };
+    let reason = wait_until_failed(&mut reports).await;
     assert!(reason.contains("missing/mirror.redb"), "{reason}");
     std::fs::create_dir(&missing).unwrap();
     handle.apply(put("/a", "2", 4));
@@ -66,7 +89,7 @@ async fn folder_that_cannot_be_written_is_reported_and_agent_goes_on() {
     handle.replace(4, vec![entry("/a", "2", 4)], BTreeSet::new());
     drop(handle);
     ended.await.unwrap();
-    let saved = start(&missing).handle.load().await.unwrap().unwrap();
+    let saved = start(&missing).load().await.unwrap();
     assert_eq!((saved.revision, values(&saved)), (4, vec![("/a", b"2".as_slice())]));
 }
 
@@ -76,7 +99,7 @@ async fn mirror_after_write_failure_asks_for_the_whole_state() {
     let missing = folder.path().join("missing");
     let RunningMirror { mut handle, mut reports, ended } = start(&missing);
     handle.replace(3, vec![entry("/a", "1", 2)], BTreeSet::new());
-    let Some(MirrorReport::Failed(_)) = reports.recv().await else { panic!() };
+    wait_until_failed(&mut reports).await;
     std::fs::create_dir(&missing).unwrap();
     wait_until_caught_up(&mut reports).await;
     drop(handle);
@@ -96,7 +119,7 @@ async fn stop_after_a_failure_keeps_the_older_mirror() {
     std::fs::rename(&there, &away).unwrap();
     let RunningMirror { mut handle, ended, mut reports } = start(&there);
     handle.apply(put("/a", "2", 4));
-    let Some(MirrorReport::Failed(_)) = reports.recv().await else { panic!() };
+    wait_until_failed(&mut reports).await;
     std::fs::rename(&away, &there).unwrap();
     // Without the preceding change it is a state that never existed.
     handle.apply(put("/b", "2", 5));
@@ -105,7 +128,7 @@ async fn stop_after_a_failure_keeps_the_older_mirror() {
     drop(handle);
     ended.await.unwrap();
 
-    let saved = start(&there).handle.load().await.unwrap().unwrap();
+    let saved = start(&there).load().await.unwrap();
     assert_eq!((saved.revision, values(&saved)), (3, vec![("/a", b"1".as_slice()), ("/b", b"1")]));
 }
 

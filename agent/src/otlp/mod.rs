@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::{
     config::Config,
-    event_loop::{HistoryQuery, Outcome, Query, Record, Request},
+    node::{HistoryQuery, Outcome, Query, Record, Request},
 };
 use spans::{Clock, spans};
 

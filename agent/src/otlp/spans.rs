@@ -16,7 +16,7 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::{IdGenerator, SpanData, SpanEvents, SpanLinks};
 
-use crate::event_loop::{Outcome, Record};
+use crate::node::{Outcome, Record};
 
 /// One moment, on both clocks.
 #[derive(Debug, Clone, Copy)]
@@ -175,7 +175,7 @@ mod tests {
             kind: "change",
             description: "1 put".to_owned(),
             start: at(0),
-            since: tokio::time::Instant::now(),
+            since: std::time::Instant::now(),
             waited_ms: 0.0,
             duration_ms: 2.0,
             revision: 9,

@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     config::controller::ControllerConfig,
     controllers::{ControllerName, Observer, Report, Reports},
-    event_loop::Request,
+    node::Request,
     test_support::{Harness, Mode, Scripted, service, snapshot},
 };
 
@@ -87,8 +87,8 @@ fn follow(
     requests: mpsc::Sender<Request>,
     reloads: mpsc::Receiver<()>,
 ) -> impl Future<Output = ()> {
-    let readiness = readiness_of_event_loop(requests.clone());
-    manager.follow(move || event_loop_status(requests.clone()), readiness, reloads)
+    let readiness = readiness_of_node(requests.clone());
+    manager.follow(move || node_status(requests.clone()), readiness, reloads)
 }
 
 fn web() -> FeedEvent {
@@ -128,9 +128,9 @@ async fn ready_is_notified_at_once_and_not_at_the_next_tick() {
             std::future::ready(Some(look))
         }
     };
-    tokio::spawn(manager.follow(look, readiness_of_event_loop(requests), reloaded));
+    tokio::spawn(manager.follow(look, readiness_of_node(requests), reloaded));
     told_until(&mut notified, "at work").await;
-    let Some(Request::Query(crate::event_loop::Query::Ready(reply))) = asked.recv().await else { panic!() };
+    let Some(Request::Query(crate::node::Query::Ready(reply))) = asked.recv().await else { panic!() };
     let start = Instant::now();
     is_ready.store(true, std::sync::atomic::Ordering::Relaxed);
     reply.send(()).unwrap();
@@ -163,7 +163,7 @@ async fn loop_that_does_not_answer_does_not_feed_watchdog() {
     let (manager, mut notified) = recorded();
     let (_reloads, reloaded) = mpsc::channel(1);
     tokio::spawn(follow(manager, requests, reloaded));
-    let all = told_until(&mut notified, "the event loop does not answer").await;
+    let all = told_until(&mut notified, "the node does not answer").await;
     assert_eq!(all.len(), 1, "{all:?}");
     assert!(timeout(3 * INTERVAL, notified.recv()).await.is_err(), "nothing more is told");
 }

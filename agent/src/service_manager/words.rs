@@ -2,7 +2,7 @@
 
 use crate::{
     controllers::Leadership,
-    event_loop::{RendererView, Status},
+    node::{RendererView, Status},
 };
 
 /// The state of the agent, the most urgent first.

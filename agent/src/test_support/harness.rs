@@ -19,15 +19,14 @@ use tokio::{
 
 use crate::{
     counters::ConnectionCounters,
-    event_loop::{
-        EventLoop, Followed, GuardConfig, HistoryLimits, HistoryQuery, LoopConfig, LoopMetrics, MirrorConfig,
-        Query, Record, RendererSpec, RendererView, Reply, Request, Status, StoreFeedEnded,
-        VerificationConfig,
-    },
     health::{self, HealthCheckQuestions, ProxyHealth},
     http::Api,
     logging::LogLevel,
     metrics::Metrics,
+    node::{
+        CoreConfig, FollowedStore, GuardConfig, HistoryLimits, HistoryQuery, Node, NodeConfig, Query, Record,
+        RendererSpec, RendererView, Reply, Request, Status, StoreFeedEnded, VerificationConfig,
+    },
 };
 
 /// After this real time, a test stops waiting.
@@ -71,15 +70,14 @@ impl Harness {
 
     /// The same with the mirror in this folder, before any event of the store.
     pub(crate) fn start_with_mirror(renderers: Vec<RendererSpec>, folder: &Path) -> Self {
-        let mirror = MirrorConfig { folder: folder.to_owned(), source: STORE.to_owned() };
-        Self::start_with(renderers, Vec::new(), VerificationConfig::default(), Some(mirror))
+        Self::start_with(renderers, Vec::new(), VerificationConfig::default(), Some(folder))
     }
 
     fn start_with(
         renderers: Vec<RendererSpec>,
         events: Vec<FeedEvent>,
         verification: VerificationConfig,
-        mirror: Option<MirrorConfig>,
+        mirror: Option<&Path>,
     ) -> Self {
         let (store, receiver) = mpsc::channel(64);
         for event in events {
@@ -88,28 +86,34 @@ impl Harness {
         let (feed, lists) = listed();
         let (requests, asked) = mpsc::channel(64);
         let metrics = Arc::new(Metrics::new(10));
-        let traffic_renderer = renderers.first().map_or("dry-run", |spec| spec.name());
-        let (outputs, server, health_checks, proxy_health) = health::channels(traffic_renderer);
+        let traffic_renderer = renderers.first().map_or("dry-run", |spec| spec.name()).into();
+        let (outputs, server, health_checks, proxy_health) = health::channels();
         tokio::spawn(server.run());
         let dry_run = RendererSpec::new("dry-run", || Box::new(DryRun::new()));
-        let event_loop = EventLoop::new(
-            LoopConfig {
-                store: STORE.to_owned(),
-                verification,
-                mirror,
-                guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
-                local_addresses: std::collections::BTreeSet::new(),
-                processor: ProcessorConfig::new(NodeName::new("n1")),
-                history: HistoryLimits { events: 2000, age: Duration::from_secs(3600), bytes: 1 << 20 },
+        let node = Node::new(
+            NodeConfig {
+                core: CoreConfig {
+                    store: STORE.to_owned(),
+                    verification,
+                    has_mirror: mirror.is_some(),
+                    guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
+                    local_addresses: std::collections::BTreeSet::new(),
+                    processor: ProcessorConfig::new(NodeName::new("n1")),
+                    history: HistoryLimits { events: 2000, age: Duration::from_secs(3600), bytes: 1 << 20 },
+                    renderers: Vec::new(),
+                    verified_renderers: Vec::new(),
+                    traffic_renderer,
+                },
+                mirror: mirror.map(Path::to_owned),
             },
-            Followed::elsewhere(receiver, feed),
+            FollowedStore { events: receiver, feed },
             asked,
             std::iter::once(dry_run).chain(renderers).collect(),
-            LoopMetrics { events: metrics.events.clone(), renderers: metrics.renderers.clone() },
+            Arc::<Metrics>::clone(&metrics),
             outputs,
         )
         .expect("threads");
-        let task = tokio::spawn(event_loop.run());
+        let task = tokio::spawn(node.run());
         Self { store, requests, metrics, task, proxy_health, health_checks, lists }
     }
 

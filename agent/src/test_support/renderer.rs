@@ -11,7 +11,7 @@ use futures::executor::block_on;
 use tokio::sync::{broadcast, mpsc, watch};
 
 use super::harness::LIMIT;
-use crate::event_loop::RendererSpec;
+use crate::node::RendererSpec;
 
 /// The behaviour of the renderer, from its next call on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

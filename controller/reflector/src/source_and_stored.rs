@@ -139,8 +139,8 @@ impl SourceAndStored {
             }
             FeedEvent::Down { .. } => self.stats.lost(kind),
             FeedEvent::Up => self.is_fresh = true,
-            // A list follows.
-            FeedEvent::Replaced { .. } => {}
+            // The list that comes next counts, and comes as a whole.
+            FeedEvent::Replaced { .. } | FeedEvent::List(_) => {}
         }
     }
 
@@ -152,7 +152,7 @@ impl SourceAndStored {
             }
             FeedEvent::Changed(batch) => self.state.change_stored(batch),
             FeedEvent::Down { .. } => self.stats.lost(self.kind),
-            FeedEvent::Up | FeedEvent::Replaced { .. } | FeedEvent::Problems(_) => {}
+            FeedEvent::Up | FeedEvent::Replaced { .. } | FeedEvent::Problems(_) | FeedEvent::List(_) => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
     failure::{self, Failure},
     session::{LARGEST_RESPONSE, Session},
 };
-use crate::{Entry, Preview, Problem, Snapshot, StoreError};
+use crate::{Entry, PageSender, Problem, Snapshot, StoreError};
 
 /// Keys per page. For each page etcd 3.4 counts all remaining keys, so small pages are expensive: 50,000 keys of 700 bytes took
 /// 0.61 s in pages of 200, 0.23 s of 1,000, 0.14 s of 5,000 and 0.16 s in one.
@@ -39,18 +39,19 @@ enum Stop {
 
 /// Everything below `prefix`, at one revision.
 ///
-/// A value that exceeds the limit by itself is a problem of its key, and its entry has an empty value, which never decodes: the
-/// key exists, and must not be taken for a deleted one.
+/// A value that is too large by itself is a problem of its key, and its entry has an empty value, which is none that
+/// anything can be read from: the key is there, and must not be taken for a deleted one. With `sender` the entries go there page
+/// by page, and the snapshot has none.
 pub(super) async fn list(
     session: Session,
     prefix: &str,
-    preview: Option<&dyn Preview>,
+    sender: Option<&PageSender>,
 ) -> Result<Snapshot, Failure> {
     for _ in 0..ATTEMPTS {
-        if let Some(preview) = preview {
-            preview.begin();
+        if let Some(sender) = sender {
+            sender.begin().await;
         }
-        match pages(&session, prefix, preview).await {
+        match pages(&session, prefix, sender).await {
             Ok(snapshot) => return Ok(snapshot),
             Err(Stop::Failed(failure)) => return Err(failure),
             Err(Stop::Compacted) => {}
@@ -65,14 +66,14 @@ pub(super) async fn list(
     Err(session.unavailable(reason).into())
 }
 
-async fn pages(session: &Session, prefix: &str, preview: Option<&dyn Preview>) -> Result<Snapshot, Stop> {
+async fn pages(session: &Session, prefix: &str, sender: Option<&PageSender>) -> Result<Snapshot, Stop> {
     let whole = Range { from: first_key(prefix), end: prefix_end(prefix) };
-    let mut first = Pages::new(session, preview, 0);
-    // etcd's answer contains the revision, which all further pages use.
+    let mut first = Pages::new(session, sender, 0);
+    // etcd answers with the revision it read, which pins the pages that follow.
     let Some(from) = first.next(whole.from, &whole.end).await? else { return Ok(first.read) };
     let revision = first.read.revision;
     let rest = ranges(&Range { from, end: whole.end }, &kinds());
-    let ranges = stream::iter(rest).map(|range| Pages::new(session, preview, revision).all(range));
+    let ranges = stream::iter(rest).map(|range| Pages::new(session, sender, revision).all(range));
     let mut snapshot = first.read;
     let parts: Vec<Snapshot> = ranges.buffered(CONCURRENT_LISTS).try_collect().await?;
     for part in parts {
@@ -107,17 +108,17 @@ fn ranges(range: &Range, cuts: &[Vec<u8>]) -> Vec<Range> {
 /// Reads page after page.
 struct Pages<'a> {
     session: &'a Session,
-    preview: Option<&'a dyn Preview>,
+    sender: Option<&'a PageSender>,
     kv: KvClient,
     limit: i64,
     read: Snapshot,
 }
 
 impl<'a> Pages<'a> {
-    /// Pages at one revision; 0 is that of the first page.
-    fn new(session: &'a Session, preview: Option<&'a dyn Preview>, revision: i64) -> Self {
+    /// Pages at one revision; with 0 at the one of the first page.
+    fn new(session: &'a Session, sender: Option<&'a PageSender>, revision: i64) -> Self {
         let read = Snapshot { revision, ..Snapshot::default() };
-        Self { session, preview, kv: session.kv(), limit: FIRST_PAGE, read }
+        Self { session, sender, kv: session.kv(), limit: FIRST_PAGE, read }
     }
 
     async fn all(mut self, range: Range) -> Result<Snapshot, Stop> {
@@ -150,10 +151,10 @@ impl<'a> Pages<'a> {
             self.read.revision = page.header().map_or(0, ResponseHeader::revision);
         }
         let next = page.kvs().last().filter(|_| page.more()).map(|last| [last.key(), &[0]].concat());
-        let before = self.read.entries.len();
-        self.read.entries.extend(page.take_kvs().into_iter().map(entry));
-        if let (Some(preview), Some(entries)) = (self.preview, self.read.entries.get(before..)) {
-            preview.show(entries);
+        let entries = page.take_kvs().into_iter().map(entry);
+        match self.sender {
+            Some(sender) => sender.send(entries.collect()).await,
+            None => self.read.entries.extend(entries),
         }
         Ok(next)
     }

@@ -2,12 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
-use std::{sync::mpsc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use contiv_store::{
-    Batch, Change, Condition, Entry, Leases, Operation, Preview, Store, StoreError, Transaction, WatchEvent,
-    WatchStream, commit_in_chunks,
+    Batch, Change, Condition, Feed, FeedEvent, Leases, ListPart, Operation, Store, StoreError, Transaction,
+    WatchEvent, WatchStream, commit_in_chunks,
     etcd::{EtcdAccess, EtcdStore},
     testing::{Etcd, Proxy},
 };
@@ -103,19 +103,7 @@ async fn list_of_many_pages_shows_one_revision_while_writes_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_list_is_read_its_entries_are_shown_each_once() {
-    struct PageCollector(mpsc::Sender<Vec<Entry>>);
-
-    impl Preview for PageCollector {
-        fn begin(&self) {
-            self.0.send(Vec::new()).unwrap();
-        }
-
-        fn show(&self, entries: &[Entry]) {
-            self.0.send(entries.to_vec()).unwrap();
-        }
-    }
-
+async fn list_in_pages_has_each_entry_once() {
     let (_etcd, store) = start().await;
     // More than a page of one type, and some of others.
     let key = |kind: &str, i: usize| put(format!("{PREFIX}k8s/{kind}/{i:05}"), i.to_string());
@@ -123,15 +111,22 @@ async fn while_list_is_read_its_entries_are_shown_each_once() {
         .map(|i| key("endpoints", i))
         .chain((0..700).flat_map(|i| [key("pod", i), key("service", i)]));
     commit_in_chunks(&store, keys.collect()).await.unwrap();
-    let (sender, shown) = mpsc::channel();
-    let snapshot = store.list_with_preview(PREFIX, &PageCollector(sender)).await.unwrap();
-    let parts: Vec<Vec<Entry>> = shown.iter().collect();
-    assert!(parts[0].is_empty(), "a list begins once");
-    let (first, rest) = parts[1..].split_first().unwrap();
-    assert!(first.len() < snapshot.entries.len() && rest.len() > 2, "it is shown in parts");
-    let mut all = parts.concat();
+    let snapshot = store.list(PREFIX).await.unwrap();
+    let (mut events, _feed) = Feed::start_paged(Arc::new(store), PREFIX);
+    let mut next = async || events.recv().await.unwrap().event;
+    assert_eq!(next().await, FeedEvent::List(ListPart::Started));
+    let mut pages = Vec::new();
+    let revision = loop {
+        match next().await {
+            FeedEvent::List(ListPart::Page(entries)) => pages.push(entries),
+            FeedEvent::List(ListPart::Complete { revision, .. }) => break revision,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(pages.len() > 3, "it comes in pages");
+    let mut all = pages.concat();
     all.sort_by(|one, other| one.key.cmp(&other.key));
-    assert_eq!(all, snapshot.entries);
+    assert_eq!((revision, all), (snapshot.revision, snapshot.entries));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -91,6 +91,8 @@ impl Get {
                         writeln!(terminal.err, "note: the store has other data than it had: {reason}")?;
                     }
                     FeedEvent::Up => writeln!(terminal.err, "note: the store is followed again")?,
+                    // Lists come as a whole.
+                    FeedEvent::List(_) => {}
                 }
             }
             bail!("the store is not followed any more; this is a bug")

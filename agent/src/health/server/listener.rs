@@ -90,6 +90,6 @@ impl Listener {
 
 async fn current(State(source): State<Source>) -> Response {
     let local_endpoints = source.local_endpoints.borrow().in_family_of(source.endpoint.ip());
-    let is_healthy = source.proxy.borrow().can_be_relied_on(Instant::now());
+    let is_healthy = source.proxy.borrow().can_be_relied_on(Instant::now().into_std());
     answer(&source.service, local_endpoints, is_healthy)
 }

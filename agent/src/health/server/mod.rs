@@ -18,13 +18,13 @@ use std::{
 
 use contiv_model::ServiceId;
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
     time::{Instant, sleep_until},
 };
 use tracing::{info, warn};
 
 use super::{HealthCheck, HealthUpdate, ProxyHealth};
-use crate::{connections::Connections, event_loop::Reply};
+use crate::connections::Connections;
 use listener::{Listener, SharedListeners};
 use served::ServedHealthCheck;
 
@@ -38,8 +38,8 @@ const CONNECTIONS: usize = 200;
 /// The health checks of all services, and the inputs of their task.
 #[derive(Debug)]
 pub struct HealthCheckServer {
-    updates: mpsc::Receiver<HealthUpdate>,
-    questions: mpsc::Receiver<Reply<Vec<HealthCheckView>>>,
+    updates: mpsc::UnboundedReceiver<HealthUpdate>,
+    questions: mpsc::Receiver<oneshot::Sender<Vec<HealthCheckView>>>,
     proxy: watch::Receiver<ProxyHealth>,
     node_ips: BTreeSet<IpAddr>,
     services: BTreeMap<ServiceId, ServedHealthCheck>,
@@ -50,8 +50,8 @@ pub struct HealthCheckServer {
 
 impl HealthCheckServer {
     pub(super) fn new(
-        updates: mpsc::Receiver<HealthUpdate>,
-        questions: mpsc::Receiver<Reply<Vec<HealthCheckView>>>,
+        updates: mpsc::UnboundedReceiver<HealthUpdate>,
+        questions: mpsc::Receiver<oneshot::Sender<Vec<HealthCheckView>>>,
         proxy: watch::Receiver<ProxyHealth>,
     ) -> Self {
         Self {

@@ -29,7 +29,7 @@ impl Running {
     }
 
     fn start_with(node_ips: &[IpAddr], change: impl FnOnce(&mut HealthCheckServer)) -> Self {
-        let (outputs, mut server, questions, _) = health::channels("test");
+        let (outputs, mut server, questions, _) = health::channels();
         change(&mut server);
         let running = Self { outputs, questions, task: tokio::spawn(server.run()) };
         running.set_healthy(true);
@@ -44,7 +44,7 @@ impl Running {
 
     fn say(&self, services: Vec<(ServiceId, Option<HealthCheck>)>, node_ips: Option<&[IpAddr]>) {
         let node_ips = node_ips.map(|node_ips| node_ips.iter().copied().collect());
-        self.outputs.updates.try_send(HealthUpdate { services, node_ips }).unwrap();
+        self.outputs.updates.send(HealthUpdate { services, node_ips }).unwrap();
     }
 
     /// The health checks after all updates so far.

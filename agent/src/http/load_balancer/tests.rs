@@ -93,7 +93,7 @@ async fn deleted_node_takes_no_traffic_but_the_agent_stays_alive() {
 }
 
 #[tokio::test]
-async fn event_loop_that_is_gone_is_unhealthy() {
+async fn node_that_has_ended_is_unhealthy() {
     let harness = Harness::start(vec![], vec![snapshot(7, vec![])]);
     harness.renderer("dry-run", |view| view.ready).await;
     let address = serve(&harness).await;

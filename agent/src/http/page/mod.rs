@@ -13,7 +13,7 @@ use self::html::{Page, escape};
 use super::{Api, error::ApiError};
 use crate::{
     counters::ServiceConnections,
-    event_loop::{HistoryQuery, Quarantined, Query, Record, RendererView, Sizes, Status},
+    node::{HistoryQuery, Quarantined, Query, Record, RendererView, Sizes, Status},
 };
 
 /// How many of the newest events are plotted.

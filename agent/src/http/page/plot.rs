@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Page, escape};
-use crate::event_loop::{Outcome, Record};
+use crate::node::{Outcome, Record};
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 90.0;
@@ -72,7 +72,7 @@ fn number(value: f64) -> String {
 mod tests {
     use contiv_renderer::Report;
     use jiff::Timestamp;
-    use tokio::time::Instant;
+    use std::time::Instant;
 
     use super::*;
 

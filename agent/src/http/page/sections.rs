@@ -10,8 +10,8 @@ use super::{
     html::{Cell, Raw, toned},
 };
 use crate::{
-    event_loop::{Outcome, Quarantined, Record, RendererView},
     http::ENDPOINTS,
+    node::{Outcome, Quarantined, Record, RendererView},
 };
 
 /// How many services are shown; the rest is available as JSON.

@@ -33,7 +33,11 @@ impl ObservedKey {
                 }
                 self.revision = Some(batch.revision);
             }
-            FeedEvent::Problems(_) | FeedEvent::Down { .. } | FeedEvent::Replaced { .. } | FeedEvent::Up => {}
+            FeedEvent::Problems(_)
+            | FeedEvent::Down { .. }
+            | FeedEvent::Replaced { .. }
+            | FeedEvent::Up
+            | FeedEvent::List(_) => {}
         }
     }
 

@@ -1,0 +1,858 @@
+//! The core: every decision of the agent, as one synchronous and deterministic state machine. The same inputs give the same
+//! outputs. No clock, chance, I/O, channel or lock is here; log lines are its only other effect.
+//!
+//! A change of the store goes [`Core::on_changes`] → processor → [`Core::publish`], from where renderers, health checks and
+//! history are served. What is active depends on nothing but inputs, so a fresh start over the same store comes to the same.
+
+mod carriers;
+mod deletion_guard;
+mod history;
+mod own_node;
+mod pods;
+mod quarantine;
+mod renderers;
+mod sizes;
+mod store_state;
+mod verification;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use contiv_model::{
+    ChangeSet, ContivService, Event, InterfaceName, Object, ObjectKey, PodId, Processor, ProcessorConfig,
+    ServiceId, Snapshot, object::ObjectKind, processor::NodeView,
+};
+use contiv_renderer::{Drift, ForeignChange};
+use contiv_store::{Batch, Change, Problem};
+use tracing::{debug, info, warn};
+
+use super::{
+    decode::{DecodedChanges, DecodedList, Recalled, StoreEvent, ValueStatus},
+    message::{
+        Answer, Input, MOST_PODS, Metric, MirrorEvent, Now, Output, PodNotAdded, RequestId, Saving,
+        VerifierReport, WorkDone,
+    },
+};
+use crate::health::{HealthUpdate, ProxyHealth};
+use carriers::CarrierReassignment;
+use deletion_guard::{DeletionDecision, DeletionGuard};
+use history::{EventRange, History, NewRecord, Timestamps};
+use own_node::OwnNode;
+use pods::{PodAddition, PodAdditions};
+use quarantine::Quarantine;
+use renderers::{RendererReport, Renderers};
+use store_state::{LIST_LIMIT, StoreState};
+use verification::{VerificationResult, Verifications};
+
+pub use deletion_guard::{GuardConfig, HeldDeletions};
+pub use history::{HistoryLimits, HistoryQuery, Outcome, Record};
+pub use own_node::own_node_key;
+pub use quarantine::Quarantined;
+pub use renderers::{LastError, LastReport, RendererView};
+pub use sizes::{LostFrontend, Sizes};
+pub use store_state::{MirrorStatus, StoreDown};
+pub use verification::{VerificationConfig, VerificationView};
+
+/// How many objects, problems or deviations a description names.
+const NAMED: usize = 5;
+
+/// What the core is told at the start.
+#[derive(Debug, Clone)]
+pub struct CoreConfig {
+    /// The store, as the configuration names it.
+    pub store: String,
+    /// For the service processor.
+    pub processor: ProcessorConfig,
+    /// What the store says is saved.
+    pub has_mirror: bool,
+    /// The addresses that this node's interfaces have at the start.
+    pub local_addresses: BTreeSet<IpAddr>,
+    /// When deletions are held.
+    pub guard: GuardConfig,
+    /// When dataplanes are verified.
+    pub verification: VerificationConfig,
+    /// How much the history keeps.
+    pub history: HistoryLimits,
+    /// The names of the renderers.
+    pub renderers: Vec<Arc<str>>,
+    /// Those of them whose dataplane can be verified.
+    pub verified_renderers: Vec<Arc<str>>,
+    /// The one that this node's traffic depends on, and so the node's health.
+    pub traffic_renderer: Arc<str>,
+}
+
+/// The state of the agent.
+#[derive(Debug)]
+pub struct Core {
+    processor: Processor,
+    quarantine: Quarantine,
+    guard: DeletionGuard,
+    own_node: OwnNode,
+    carriers: CarrierReassignment,
+    history: History,
+    renderers: Renderers,
+    verifications: Verifications,
+    /// A dataplane that has drifted is programmed again.
+    heals_drift: bool,
+    pods: PodAdditions,
+    store: StoreState,
+    traffic_renderer: Arc<str>,
+    started: Now,
+    was_ready: bool,
+    /// Of the input that is being handled.
+    now: Now,
+    /// What it has led to so far.
+    out: Vec<Output>,
+}
+
+impl Core {
+    /// A core that knows nothing of the store yet; what it wants done first comes with the first input.
+    pub fn new(config: CoreConfig, now: Now) -> Self {
+        let node = config.processor.node_name.clone();
+        let mut processor = Processor::new(config.processor);
+        processor.apply([Event::LocalAddresses(config.local_addresses)]);
+        let node_ips = Some(processor.snapshot().node.node_ips);
+        let interval = config.verification.interval;
+        Self {
+            quarantine: Quarantine::of_store(&config.store),
+            processor,
+            guard: DeletionGuard::new(config.guard),
+            own_node: OwnNode::new(node),
+            carriers: CarrierReassignment::default(),
+            history: History::new(config.history),
+            renderers: Renderers::new(config.renderers),
+            verifications: Verifications::new(config.verified_renderers, interval, now.instant),
+            heals_drift: config.verification.heal,
+            pods: PodAdditions::default(),
+            store: StoreState::new(config.has_mirror, now.instant),
+            traffic_renderer: config.traffic_renderer,
+            started: now,
+            was_ready: false,
+            now,
+            out: vec![Output::HealthChecks(HealthUpdate { services: Vec::new(), node_ips })],
+        }
+    }
+
+    /// Handles one input. What is to be done is added to `out`, in order.
+    pub fn handle(&mut self, input: Input, now: Now, out: &mut Vec<Output>) {
+        self.now = now;
+        self.on_input(input);
+        out.append(&mut self.out);
+    }
+
+    fn on_input(&mut self, input: Input) {
+        match input {
+            Input::Store(event, received) => self.on_store(event, received),
+            Input::SavedSummary(summary) => self.store.saved = Some(summary),
+            Input::Saved(saved) => self.on_saved(saved),
+            Input::Mirror(event) => self.on_mirror(event),
+            Input::WorkDone(done) => self.on_work_done(done),
+            Input::RendererLost(renderer, error) => self.renderers.on_lost(&renderer, error, self.now),
+            Input::ForeignChange(renderer, change) => self.on_foreign_change(&renderer, change),
+            Input::Verified(report) => self.on_verified(report),
+            Input::Timer => self.on_timer(),
+            Input::LocalAddresses(addresses) => self.on_local_addresses(addresses),
+            Input::Resync { cause } => self.resync(cause),
+            Input::ConfirmDeletions(request) => {
+                let is_confirmed = self.confirm_deletions("they were confirmed");
+                self.out.push(Output::Answer(request, Answer::Flag(is_confirmed)));
+            }
+            Input::AddPod { pod, interface, wait } => self.add_pod(pod, interface, wait),
+            Input::DeletePod(pod, request) => {
+                let is_attached = self.processor.attached().contains_key(&pod);
+                if is_attached {
+                    let description = format!("pod {pod} is detached");
+                    self.apply_pod_event("pod-deleted", description, Event::DeletePod(pod));
+                }
+                self.out.push(Output::Answer(request, Answer::Flag(is_attached)));
+            }
+        }
+    }
+
+    /// When [`Input::Timer`] is due, if nothing else happens before.
+    pub fn deadline(&self) -> Option<Instant> {
+        let deadlines = [
+            self.renderers.deadline(),
+            self.guard.deadline(),
+            self.verifications.deadline(),
+            self.pods.deadline(),
+            self.store.deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+}
+
+/// What the store says.
+impl Core {
+    fn on_store(&mut self, event: StoreEvent, received: Instant) {
+        if self.store.is_list_waiting() {
+            return self.store.defer(event, received);
+        }
+        match event {
+            StoreEvent::Listed(list) => self.on_list(list, received),
+            StoreEvent::Changed(batch, decoded) => self.on_changes(batch, decoded, received),
+            StoreEvent::Problems(problems) => self.on_problems(problems),
+            StoreEvent::Down { reason } => self.on_down(reason),
+            StoreEvent::Replaced { reason } => self.note("store-replaced", reason),
+            StoreEvent::Up => {
+                self.report_store_up();
+                self.note("store-up", "nothing was missed".to_owned());
+            }
+        }
+    }
+
+    fn on_list(&mut self, list: Box<DecodedList>, received: Instant) {
+        self.store.stop_awaiting_list();
+        if self.store.needs_saved(&list) {
+            self.store.await_saved(list, received, self.now.instant);
+            self.out.push(Output::LoadSaved);
+        } else {
+            self.apply_list(*list, received, None);
+        }
+    }
+
+    /// Goes on with a first list that has waited, and with what the store said meanwhile.
+    fn resume_list(&mut self, saved: Option<Recalled>) {
+        let Some((list, received)) = self.store.take_waiting_list() else { return };
+        self.apply_list(*list, received, saved);
+        while let Some((event, received)) = self.store.next_deferred() {
+            self.on_store(event, received);
+        }
+    }
+
+    /// Makes a list the active state. What was saved is recalled before it: it is there for the guard and for what cannot be
+    /// read, and both together are one change.
+    fn apply_list(&mut self, list: DecodedList, received: Instant, saved: Option<Recalled>) {
+        let at = Timestamps::received(received, self.now);
+        let mut changes = saved.map_or_else(ChangeSet::default, |saved| self.recall(saved));
+        self.report_store_up();
+        self.store.revision = list.revision;
+        self.store.is_from_mirror = false;
+        let mut keep = list.bad_keys();
+        let DecodedList { revision, mut resync, names, bad, problems, has_own_node, .. } = list;
+        let decision = self.guard.check_list(&self.processor, &mut resync, self.now);
+        self.own_node.keep_in_list(&self.processor, &mut resync);
+        self.report_held(&decision);
+        // What was saved of it stays, even where that could not be recalled.
+        if !has_own_node {
+            keep.insert(self.own_node.path().to_owned());
+        }
+        let objects = resync.objects.len();
+        changes.merge(self.processor.resync_sharing(resync, names));
+        self.quarantine.replace_values(bad, self.now);
+        self.quarantine.replace_problems(problems, self.now);
+        let unreadable = self.quarantine.len();
+        let description = format!("{objects} objects, {unreadable} that cannot be used");
+        if self.store.is_synced {
+            self.publish("snapshot", || description, changes, at);
+        } else {
+            let services = self.processor.count(ObjectKind::Service);
+            info!(objects, unreadable, services, revision, "first snapshot of the store");
+            self.publish_first("snapshot", description, &changes, at);
+        }
+        self.out.push(Output::Save(match decision {
+            DeletionDecision::Pass => Saving::List { revision, keep },
+            DeletionDecision::HeldNow | DeletionDecision::StillHeld => Saving::DropList,
+        }));
+    }
+
+    fn on_changes(&mut self, batch: Batch, decoded: DecodedChanges, received: Instant) {
+        let DecodedChanges { mut events, statuses, triggered } = decoded;
+        let at = Timestamps { triggered, ..Timestamps::received(received, self.now) };
+        self.store.revision = batch.revision;
+        let decision = self.guard.check_changes(&self.processor, &mut events, self.now);
+        self.report_held(&decision);
+        let bad = statuses.iter().filter(|status| matches!(status, ValueStatus::Bad(_))).count();
+        let named = named(&events);
+        let more = events.len() - named.len();
+        self.own_node.keep_in_changes(&self.processor, &mut events);
+        let changes = self.processor.apply(events);
+        self.publish("change", || describe_changes(&named, more, bad), changes, at);
+        let with_deletions = decision == DeletionDecision::Pass;
+        let kept = self.own_node.path();
+        self.out.push(Output::Save(Saving::Apply(usable_changes(batch, &statuses, with_deletions, kept))));
+        self.quarantine.update_values(statuses, self.now);
+    }
+
+    fn on_problems(&mut self, problems: Vec<Problem>) {
+        let placed: Vec<Problem> = problems.iter().map(|problem| self.quarantine.placed(problem)).collect();
+        self.quarantine.replace_problems(problems, self.now);
+        self.note("problems", describe_problems(&placed));
+    }
+
+    fn on_down(&mut self, reason: String) {
+        self.note("store-down", reason.clone());
+        // An outage has several causes at times.
+        let first = self.store.down.take();
+        let since = first.as_ref().map_or(self.now.time, |first| first.since);
+        self.store.down = Some(StoreDown { since, reason });
+        if first.is_none() {
+            // Why it is down has been logged by the feed.
+            info!("the dataplane stays as it is while the store is down");
+            if !self.store.is_synced {
+                self.store.stop_awaiting_list();
+                self.out.push(Output::LoadSaved);
+            }
+        }
+    }
+
+    fn report_store_up(&mut self) {
+        if let Some(down) = self.store.down.take() {
+            info!(since = %down.since, "the store is followed again");
+        }
+    }
+
+    fn report_held(&mut self, decision: &DeletionDecision) {
+        let held = self.guard.held().filter(|_| *decision == DeletionDecision::HeldNow);
+        let Some(HeldDeletions { objects, until, .. }) = held.cloned() else { return };
+        warn!(
+            objects,
+            %until,
+            "too many objects are gone from the store at once: they stay active; confirm with `contiv confirm-deletions`"
+        );
+        self.note("held", format!("{objects} objects are gone from the store at once: they stay active"));
+    }
+
+    /// Lists the store again, and what it no longer has then is gone. False if nothing is held.
+    fn confirm_deletions(&mut self, cause: &'static str) -> bool {
+        let is_confirmed = self.guard.confirm();
+        if is_confirmed {
+            info!(cause, "deletions that are held will count");
+            self.note("confirmed", format!("deletions that are held will count: {cause}"));
+            self.out.push(Output::Relist);
+        }
+        is_confirmed
+    }
+}
+
+/// What was saved of the store.
+impl Core {
+    /// A first list that waits goes on. Otherwise the store has not been read, and what it said last goes to the renderers, until
+    /// it says something again.
+    fn on_saved(&mut self, saved: Option<Recalled>) {
+        if self.store.is_list_waiting() {
+            return self.resume_list(saved);
+        }
+        let Some(saved) = saved.filter(|_| !self.store.is_synced) else { return };
+        let (revision, objects) = (saved.revision, saved.resync.objects.len());
+        let changes = self.recall(saved);
+        self.store.revision = revision;
+        self.store.is_from_mirror = true;
+        warn!(objects, revision, "the store could not be read yet; going on with what was saved of it");
+        let description =
+            format!("{objects} objects as saved at revision {revision}: the store could not be read yet");
+        self.publish_first("mirror", description, &changes, Timestamps::now(self.now));
+    }
+
+    fn recall(&mut self, saved: Recalled) -> ChangeSet {
+        self.processor.resync_sharing(saved.resync, saved.names)
+    }
+
+    fn on_mirror(&mut self, event: MirrorEvent) {
+        let Some(status) = &mut self.store.mirror else { return };
+        match event {
+            MirrorEvent::Written(revision) => {
+                *status =
+                    MirrorStatus { revision: Some(revision), written: Some(self.now.time), error: None };
+            }
+            MirrorEvent::NeedsList => self.out.push(Output::Relist),
+            MirrorEvent::Failed(error) => status.error = Some(error),
+        }
+    }
+}
+
+/// What renderers are given, and what they make of it.
+impl Core {
+    /// Makes changes active: every consumer of changes is served here. Returns the number of the event.
+    fn publish(
+        &mut self,
+        kind: &'static str,
+        describe: impl FnOnce() -> String,
+        mut changes: ChangeSet,
+        at: Timestamps,
+    ) -> u64 {
+        let event = self.history.next();
+        self.carriers.correct_changes(&mut changes, event);
+        let changes = Arc::new(changes);
+        let mut renderers = Vec::new();
+        if !changes.is_empty() {
+            self.renderers.add_changes(&changes, EventRange::one(event, at));
+            self.dispatch();
+            renderers = self.renderers.names();
+        }
+        self.out.extend(HealthUpdate::of(&changes).map(Output::HealthChecks));
+        self.record(kind, describe(), Some(&changes), renderers, at)
+    }
+
+    /// Gives renderers the first state: everything there is.
+    fn publish_first(
+        &mut self,
+        kind: &'static str,
+        description: String,
+        changes: &ChangeSet,
+        at: Timestamps,
+    ) {
+        self.store.is_synced = true;
+        // Which renderer carries a service of an earlier run is not known.
+        let services = self.processor.services().map(|(_, service)| service);
+        self.carriers.begin(services, self.history.next());
+        let renderers = self.renderers.names();
+        let event = self.record(kind, description, Some(changes), renderers, at);
+        self.renderers.need_resync(EventRange::one(event, at));
+        self.dispatch();
+        self.out.extend(HealthUpdate::of(changes).map(Output::HealthChecks));
+    }
+
+    /// Gives what is pending to all renderers that are idle.
+    fn dispatch(&mut self) {
+        let snapshot = || self.carriers.corrected(self.processor.snapshot());
+        self.renderers.dispatch(self.store.revision, self.now, snapshot, &mut self.out);
+    }
+
+    /// Adds an event to the history, and returns its number.
+    fn record(
+        &mut self,
+        kind: &'static str,
+        description: String,
+        changes: Option<&ChangeSet>,
+        renderers: Vec<Arc<str>>,
+        at: Timestamps,
+    ) -> u64 {
+        self.out.push(Output::Count(Metric::Event(kind)));
+        let revision = self.store.revision;
+        self.history.push(NewRecord { kind, description, at, revision, changes, renderers })
+    }
+
+    /// Records an event that gives renderers nothing to do.
+    fn note(&mut self, kind: &'static str, description: String) {
+        self.record(kind, description, None, Vec::new(), Timestamps::now(self.now));
+    }
+
+    fn on_work_done(&mut self, done: WorkDone) {
+        if let Some(report) = self.renderers.work_done(done, self.now, &mut self.out) {
+            self.reassign_carriers(&report);
+            let RendererReport { renderer, events, outcome } = &report;
+            if let Outcome::Applied { report, .. } = outcome {
+                self.quarantine.replace_rejected(renderer, &report.rejected, self.now);
+            }
+            self.history.set_outcome(*events, renderer, outcome);
+            let (done, failed) = self.pods.on_report(&report);
+            self.out.extend(done.into_iter().map(|request| Output::Answer(request, Answer::Pod(Ok(())))));
+            self.revert_pods(failed);
+        }
+        if !self.was_ready && self.renderers.are_ready() {
+            self.was_ready = true;
+            let after = self.now.instant.saturating_duration_since(self.started.instant);
+            let revision = self.store.revision;
+            info!(?after, revision, "ready: every renderer has applied its first snapshot");
+        }
+        self.dispatch();
+    }
+
+    /// Tells renderers of services whose carrier changes by what the renderer `route` reports.
+    fn reassign_carriers(&mut self, report: &RendererReport) {
+        let Outcome::Applied { report: applied, .. } = &report.outcome else { return };
+        if &*report.renderer != carriers::ROUTE {
+            return;
+        }
+        let moved = self.carriers.reassign(report.events.last, &applied.rejected);
+        let services = moved.iter().filter_map(|id| self.processor.service(id));
+        let services = services.map(|service| (service.id.clone(), self.carriers.change(service))).collect();
+        let changes = ChangeSet { services, ..ChangeSet::default() };
+        if !changes.is_empty() {
+            let (at, renderers) = (Timestamps::now(self.now), self.renderers.names());
+            let description = format!("{} services, between nftables and routes", changes.services.len());
+            let event = self.record("handover", description, Some(&changes), renderers, at);
+            self.renderers.add_changes(&Arc::new(changes), EventRange::one(event, at));
+        }
+    }
+
+    /// Lists the store again, and gives every renderer everything at once, so that this helps also while the store is down.
+    fn resync(&mut self, cause: &'static str) {
+        info!(cause, "resync");
+        self.out.push(Output::Relist);
+        let at = Timestamps::now(self.now);
+        // Before the first snapshot there is nothing to give.
+        let renderers = if self.store.is_synced { self.renderers.names() } else { Vec::new() };
+        let event = self.record("resync", cause.to_owned(), None, renderers, at);
+        if self.store.is_synced {
+            self.renderers.need_resync(EventRange::one(event, at));
+            self.dispatch();
+        }
+    }
+
+    /// Has undone what others did to the dataplane of a renderer.
+    fn on_foreign_change(&mut self, renderer: &Arc<str>, change: Result<ForeignChange, String>) {
+        self.out.push(Output::Count(Metric::ForeignChange(Arc::clone(renderer))));
+        let what = match change {
+            Ok(change) => change.to_string(),
+            Err(error) => format!("somebody may have changed it unnoticed: {error}"),
+        };
+        if !self.renderers.note_foreign_change(renderer, self.now.instant) {
+            debug!(%renderer, what, "others changed the dataplane again; a repair is due already");
+            return;
+        }
+        warn!(%renderer, what, "others changed the dataplane; undoing it");
+        let (at, description) =
+            (Timestamps::now(self.now), format!("dataplane of renderer {renderer}: {what}"));
+        let event = self.record("foreign-change", description, None, vec![Arc::clone(renderer)], at);
+        self.renderers.schedule_repair(renderer, EventRange::one(event, at), self.now.instant);
+        self.dispatch();
+    }
+
+    fn on_verified(&mut self, report: VerifierReport) {
+        let renderer = Arc::clone(&report.renderer);
+        let counts = self.renderers.is_settled(&renderer);
+        let rejected = self.renderers.rejected(&renderer);
+        match self.verifications.on_report(report, counts, rejected, self.now) {
+            VerificationResult::Open => {}
+            VerificationResult::Good { had_drift } => {
+                self.out.push(Output::Count(Metric::Verified(Arc::clone(&renderer), 0)));
+                if had_drift {
+                    info!(%renderer, "the dataplane is as it must be again");
+                }
+            }
+            VerificationResult::Failed(error) => {
+                warn!(%renderer, error, "the dataplane could not be verified");
+            }
+            VerificationResult::Drift(drift) => {
+                self.out.push(Output::Count(Metric::Verified(Arc::clone(&renderer), drift.len())));
+                self.on_drift(&renderer, &drift);
+            }
+        }
+    }
+
+    fn on_drift(&mut self, renderer: &Arc<str>, drift: &BTreeSet<Drift>) {
+        let (what, count, heals) = (describe_drift(drift), drift.len(), self.heals_drift);
+        let then = if heals { "programming everything again" } else { "leaving it, as verify-heal says" };
+        warn!(%renderer, count, what, "the dataplane is not as it must be; {then}");
+        let description = format!("dataplane of renderer {renderer} is not as it must be: {what}; {then}");
+        let renderers = if heals { vec![Arc::clone(renderer)] } else { Vec::new() };
+        let at = Timestamps::now(self.now);
+        let event = self.record("drift", description, None, renderers, at);
+        if heals {
+            self.renderers.retry(renderer, EventRange::one(event, at));
+            self.dispatch();
+        }
+    }
+}
+
+/// What the passing of time leads to.
+impl Core {
+    fn on_timer(&mut self) {
+        let at = Timestamps::now(self.now);
+        let due = self.renderers.take_due(self.now.instant);
+        for renderer in due.slow {
+            warn!(%renderer, "busy for more than 10 s; the others go on");
+            self.note("slow", format!("renderer {renderer} is busy for more than 10 s"));
+        }
+        for renderer in due.retries {
+            let error = self.renderers.last_error(&renderer);
+            let description = format!("renderer {renderer}, after: {error}");
+            let event = self.record("retry", description, None, vec![Arc::clone(&renderer)], at);
+            self.renderers.retry(&renderer, EventRange::one(event, at));
+        }
+        self.dispatch();
+        if self.guard.deadline().is_some_and(|deadline| deadline <= self.now.instant) {
+            self.confirm_deletions("they were held long enough");
+        }
+        if self.store.is_list_late(self.now.instant) {
+            self.store.stop_awaiting_list();
+            warn!(after = ?LIST_LIMIT, "the store has not been read yet; going on with it, and looking for what was saved");
+            self.note("store-slow", format!("not read within {LIST_LIMIT:?}"));
+            self.out.push(Output::LoadSaved);
+        }
+        if self.store.is_saved_late(self.now.instant) {
+            self.resume_list(None);
+        }
+        self.verify_due();
+        let late = self.pods.take_late(self.now.instant);
+        self.revert_pods(late);
+    }
+
+    /// Has the dataplanes read back whose time has come.
+    fn verify_due(&mut self) {
+        let Self { verifications, renderers, store, .. } = self;
+        let due =
+            verifications.take_due(self.now.instant, |name| store.is_synced && renderers.is_settled(name));
+        if due.is_empty() {
+            return;
+        }
+        let snapshot = Arc::new(self.carriers.corrected(self.processor.snapshot()));
+        self.out.extend(due.into_iter().map(|renderer| Output::Verify(renderer, Arc::clone(&snapshot))));
+    }
+}
+
+/// This node's interfaces and pods.
+impl Core {
+    /// Before the first snapshot they are only remembered: nothing is rendered from half a cache.
+    fn on_local_addresses(&mut self, addresses: BTreeSet<IpAddr>) {
+        let at = Timestamps::now(self.now);
+        let description = format!("the interfaces of this node have {} addresses now", addresses.len());
+        let changes = self.processor.apply([Event::LocalAddresses(addresses)]);
+        if self.store.is_synced {
+            self.publish("addresses", || description, changes, at);
+        } else {
+            self.out.extend(HealthUpdate::of(&changes).map(Output::HealthChecks));
+            self.note("addresses", description);
+        }
+    }
+
+    fn add_pod(&mut self, pod: PodId, interface: InterfaceName, wait: Option<(Duration, RequestId)>) {
+        let before = self.processor.attached().get(&pod).cloned();
+        let refusal = if before.is_none() && self.processor.attached().len() >= MOST_PODS {
+            Some(PodNotAdded::TooMany)
+        } else if wait.is_some() && !self.store.is_synced {
+            Some(PodNotAdded::NotReady)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            warn!(%pod, %refusal, "a pod is not attached");
+            self.out.extend(wait.map(|(_, request)| Output::Answer(request, Answer::Pod(Err(refusal)))));
+            return;
+        }
+        let description = format!("pod {pod} is attached by {interface}");
+        let added = Event::AddPod { pod: pod.clone(), interface: interface.clone() };
+        let (event, renderers) = self.apply_pod_event("pod-added", description, added);
+        let Some((limit, request)) = wait else { return };
+        if renderers.is_empty() {
+            self.out.push(Output::Answer(request, Answer::Pod(Ok(()))));
+        } else {
+            let deadline = self.now.instant + limit;
+            self.pods.add(PodAddition { pod, interface, before, event, renderers, deadline, request });
+        }
+    }
+
+    /// Takes additions back.
+    fn revert_pods(&mut self, failed: Vec<(PodAddition, PodNotAdded)>) {
+        for (PodAddition { pod, interface, before, request, .. }, cause) in failed {
+            warn!(%pod, %cause, "the addition of a pod is taken back");
+            // It may have been attached otherwise, or detached, meanwhile.
+            if self.processor.attached().get(&pod) == Some(&interface) {
+                let reverted = match before {
+                    Some(interface) => Event::AddPod { pod: pod.clone(), interface },
+                    None => Event::RevertAddPod(pod.clone()),
+                };
+                self.apply_pod_event("pod-reverted", format!("pod {pod}: {cause}"), reverted);
+            }
+            self.out.push(Output::Answer(request, Answer::Pod(Err(cause))));
+        }
+    }
+
+    /// Returns the number of the event, and the renderers that have something to do. Before the first snapshot it is only
+    /// remembered: nothing is rendered from half a cache.
+    fn apply_pod_event(
+        &mut self,
+        kind: &'static str,
+        description: String,
+        event: Event,
+    ) -> (u64, BTreeSet<Arc<str>>) {
+        let changes = self.processor.apply([event]);
+        let changes = if self.store.is_synced { changes } else { ChangeSet::default() };
+        let renderers = if changes.is_empty() { Vec::new() } else { self.renderers.names() };
+        let event = self.publish(kind, || description, changes, Timestamps::now(self.now));
+        (event, renderers.into_iter().collect())
+    }
+}
+
+/// What others see. All of it is derived from the state.
+impl Core {
+    /// When it was made.
+    pub const fn started(&self) -> Now {
+        self.started
+    }
+
+    /// Every renderer has applied its first snapshot; it stays so.
+    pub const fn is_ready(&self) -> bool {
+        self.was_ready
+    }
+
+    /// Some renderer has work.
+    pub fn is_rendering(&self) -> bool {
+        self.renderers.are_busy()
+    }
+
+    /// The store has been read completely, or what was saved of it, at least once.
+    pub const fn is_synced(&self) -> bool {
+        self.store.is_synced
+    }
+
+    /// The active state is what the mirror had: the store has not been read since the start.
+    pub const fn is_from_mirror(&self) -> bool {
+        self.store.is_from_mirror
+    }
+
+    /// The newest revision that has been applied.
+    pub const fn revision(&self) -> i64 {
+        self.store.revision
+    }
+
+    /// Deletions that wait for confirmation.
+    pub fn held_deletions(&self) -> Option<&HeldDeletions> {
+        self.guard.held()
+    }
+
+    /// What is saved on disk; none where nothing is to be.
+    pub const fn mirror(&self) -> Option<&MirrorStatus> {
+        self.store.mirror.as_ref()
+    }
+
+    /// Since when the store cannot be followed, if it cannot.
+    pub const fn store_down(&self) -> Option<&StoreDown> {
+        self.store.down.as_ref()
+    }
+
+    /// How healthy this node's traffic is.
+    pub fn proxy_health(&self) -> ProxyHealth {
+        let health = self.renderers.health(&self.traffic_renderer, self.started.instant);
+        ProxyHealth { node_eligible: !self.own_node.is_deleted(), ..health }
+    }
+
+    /// Everything that renderers are told; none before the store has been read.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        self.store.is_synced.then(|| self.carriers.corrected(self.processor.snapshot()))
+    }
+
+    /// Every service as renderers have it.
+    pub fn services(&self) -> impl Iterator<Item = Arc<ContivService>> {
+        self.processor.services().map(|(_, service)| self.corrected(service))
+    }
+
+    /// One of them.
+    pub fn service(&self, id: &ServiceId) -> Option<Arc<ContivService>> {
+        self.processor.service(id).map(|service| self.corrected(service))
+    }
+
+    fn corrected(&self, service: &Arc<ContivService>) -> Arc<ContivService> {
+        let mut service = Arc::clone(service);
+        self.carriers.correct(&mut service);
+        service
+    }
+
+    /// How much there is.
+    pub fn sizes(&self) -> Sizes {
+        let left_to_other_proxies = self.processor.services_left_to_others().count();
+        Sizes { left_to_other_proxies, ..Sizes::of(self.processor.services().map(|(_, service)| &**service)) }
+    }
+
+    /// The active objects of a type.
+    pub fn objects(&self, kind: ObjectKind) -> Vec<Object> {
+        self.processor.objects(kind)
+    }
+
+    /// Every node.
+    pub fn nodes(&self) -> Vec<NodeView> {
+        self.processor.nodes()
+    }
+
+    /// The pods that are attached to this node's dataplane, with their main interfaces.
+    pub const fn pods(&self) -> &BTreeMap<PodId, InterfaceName> {
+        self.processor.attached()
+    }
+
+    /// The state of the renderers.
+    pub fn renderers(&self, now: Instant) -> Vec<RendererView> {
+        let verified =
+            |view: RendererView| RendererView { verification: self.verifications.view(&view.name), ..view };
+        self.renderers.views(now).map(verified).collect()
+    }
+
+    /// How many things cannot be used.
+    pub fn quarantined(&self) -> usize {
+        self.quarantine.len()
+    }
+
+    /// What cannot be used, without the first so many; never very many at once.
+    pub fn quarantine(&self, skip: usize) -> Vec<Quarantined> {
+        self.quarantine.list(skip, |object: &ObjectKey| self.processor.object(object).is_some())
+    }
+
+    /// How many events there have been.
+    pub const fn events(&self) -> u64 {
+        self.history.newest()
+    }
+
+    /// The events that a query asks for, oldest first.
+    pub fn history(&mut self, query: HistoryQuery, now: Instant) -> Vec<Record> {
+        self.history.query(query, now)
+    }
+
+    /// Notes how long the events after this one took to be handled.
+    pub fn set_duration_after(&mut self, event: u64, duration: Duration) {
+        self.history.set_duration_after(event, duration);
+    }
+}
+
+/// The changes that are saved: of usable values. Deletions that are held are not, nor ever that of the key `kept`.
+fn usable_changes(batch: Batch, statuses: &[ValueStatus], with_deletions: bool, kept: &str) -> Batch {
+    let usable = |(change, status): (Change, &ValueStatus)| {
+        let counts = match &change {
+            Change::Put(_) => true,
+            Change::Delete { key } => with_deletions && key != kept,
+        };
+        (counts && matches!(status, ValueStatus::Good(_) | ValueStatus::Partly(_))).then_some(change)
+    };
+    let changes = batch.changes.into_iter().zip(statuses).filter_map(usable).collect();
+    Batch { revision: batch.revision, changes }
+}
+
+/// The objects that a description names: whether each is deleted.
+fn named(events: &[Event]) -> Vec<(ObjectKey, bool)> {
+    let name = |event: &Event| match event {
+        Event::Put(object) => Some((object.key(), false)),
+        Event::Delete(key) => Some((key.clone(), true)),
+        Event::AddPod { .. } | Event::DeletePod(_) | Event::RevertAddPod(_) | Event::LocalAddresses(_) => {
+            None
+        }
+    };
+    events.iter().filter_map(name).take(NAMED).collect()
+}
+
+fn describe_changes(named: &[(ObjectKey, bool)], more: usize, bad: usize) -> String {
+    let name = |(key, is_deleted): &(ObjectKey, bool)| {
+        if *is_deleted { format!("{key} deleted") } else { key.to_string() }
+    };
+    let mut parts: Vec<String> = named.iter().map(name).collect();
+    if more > 0 {
+        parts.push(format!("{more} more"));
+    }
+    if bad > 0 {
+        parts.push(format!("{bad} that cannot be used"));
+    }
+    if parts.is_empty() { "nothing that matters".to_owned() } else { parts.join(", ") }
+}
+
+/// What cannot be read: the only one with its reason, of several the first by their places.
+fn describe_problems(problems: &[Problem]) -> String {
+    let name = |problem: &Problem| match &problem.object {
+        Some(object) => format!("{object} in {}", problem.source),
+        None => problem.source.clone(),
+    };
+    match problems {
+        [] => "every manifest and object can be read".to_owned(),
+        [only] => format!("cannot be read: {only}"),
+        all => {
+            let mut names: Vec<String> = all.iter().map(name).collect();
+            names.dedup();
+            let more = match names.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let first = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+            format!("{} problems with manifests or objects: {first}{more}", all.len())
+        }
+    }
+}
+
+/// The first deviations.
+fn describe_drift(drift: &BTreeSet<Drift>) -> String {
+    let named = drift.iter().take(NAMED).map(ToString::to_string);
+    let more = drift.len().saturating_sub(NAMED);
+    let more = (more > 0).then(|| format!("{more} more"));
+    named.chain(more).collect::<Vec<_>>().join("; ")
+}

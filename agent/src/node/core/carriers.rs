@@ -1,0 +1,201 @@
+//! A service that routes are to carry stays with `nftables` until the renderer `route` has reported that its routes are
+//! there, and goes back to it when they no longer are. So it is carried at every moment, though the two
+//! renderers know nothing of each other. Pure.
+//!
+//! The other way needs no waiting: the renderer `route` keeps the routes of a service that goes back, see there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use contiv_model::{Carrier, ChangeSet, ContivService, ServiceChange, ServiceId, Snapshot};
+use contiv_renderer::{Rejected, renderer::LEFT_TO_NFTABLES};
+
+/// The renderer whose reports count.
+pub(super) const ROUTE: &str = "route";
+
+/// What is known of the services that routes are to carry.
+#[derive(Debug, Default)]
+pub(super) struct CarrierReassignment {
+    /// Routes do.
+    carried: BTreeSet<ServiceId>,
+    /// They do not yet, or not any more; with the event by which the renderer was told.
+    awaited: BTreeMap<ServiceId, u64>,
+    /// Those of them of which nothing has been reported since the start: routes of an earlier run may carry them.
+    unconfirmed: BTreeSet<ServiceId>,
+}
+
+impl CarrierReassignment {
+    /// Starts with all services, before renderers were given anything; the first snapshot is this event.
+    pub(super) fn begin<'a>(&mut self, all: impl Iterator<Item = &'a Arc<ContivService>>, event: u64) {
+        let is_routed = |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::Route;
+        let routed = all.filter(is_routed).map(|service| service.id.clone());
+        self.unconfirmed = routed.collect();
+        self.awaited = self.unconfirmed.iter().map(|id| (id.clone(), event)).collect();
+    }
+
+    /// Corrects the changes of this event: they name the renderer that really carries a service.
+    pub(super) fn correct_changes(&mut self, changes: &mut ChangeSet, event: u64) {
+        for (id, change) in &mut changes.services {
+            if let Some(old) = &mut change.old {
+                self.correct(old);
+            }
+            match &mut change.new {
+                Some(new) if new.assignment.addresses == Carrier::Route => {
+                    if !self.carried.contains(id) {
+                        self.awaited.entry(id.clone()).or_insert(event);
+                    }
+                    self.correct(new);
+                }
+                _ => {
+                    self.carried.remove(id);
+                    self.awaited.remove(id);
+                    self.unconfirmed.remove(id);
+                }
+            }
+        }
+    }
+
+    /// Handles a report of the renderer `route` on all events up to this one. Returns the services whose carrier changes.
+    pub(super) fn reassign(&mut self, last: u64, rejected: &[Rejected]) -> BTreeSet<ServiceId> {
+        let left = rejected.iter().filter(|rejected| rejected.in_force == LEFT_TO_NFTABLES);
+        let left: BTreeSet<&ServiceId> = left.map(|rejected| &rejected.service).collect();
+        let back: Vec<ServiceId> = left.iter().filter_map(|id| self.carried.take(*id)).collect();
+        let is_done =
+            |(id, event): (&ServiceId, &u64)| (*event <= last && !left.contains(id)).then(|| id.clone());
+        let over: Vec<ServiceId> = self.awaited.iter().filter_map(is_done).collect();
+        for id in &over {
+            self.awaited.remove(id);
+        }
+        self.awaited.extend(back.iter().map(|id| (id.clone(), last)));
+        // Whoever carried these before, routes cannot now.
+        let refused: Vec<ServiceId> = left.iter().filter_map(|id| self.unconfirmed.take(*id)).collect();
+        for id in &over {
+            self.unconfirmed.remove(id);
+        }
+        self.carried.extend(over.iter().cloned());
+        over.into_iter().chain(back).chain(refused).collect()
+    }
+
+    /// The change for renderers of a service whose carrier has just changed.
+    pub(super) fn change(&self, service: &Arc<ContivService>) -> ServiceChange {
+        let of = |carrier| {
+            let mut service = ContivService::clone(service);
+            service.assignment.addresses = carrier;
+            Some(Arc::new(service))
+        };
+        let (old, new) = if self.carried.contains(&service.id) {
+            (Carrier::NftablesUntilRoute, Carrier::Route)
+        } else {
+            (Carrier::Route, Carrier::NftablesUntilRoute)
+        };
+        ServiceChange { old: of(old), new: of(new) }
+    }
+
+    /// Sets the renderer that really carries a service.
+    pub(super) fn correct(&self, service: &mut Arc<ContivService>) {
+        if self.awaited.contains_key(&service.id) && service.assignment.addresses == Carrier::Route {
+            let is_unconfirmed = self.unconfirmed.contains(&service.id);
+            Arc::make_mut(service).assignment.addresses =
+                if is_unconfirmed { Carrier::AsBefore } else { Carrier::NftablesUntilRoute };
+        }
+    }
+
+    /// Sets the renderers that really carry all services.
+    pub(super) fn corrected(&self, mut snapshot: Snapshot) -> Snapshot {
+        for id in self.awaited.keys() {
+            if let Some(service) = snapshot.services.get_mut(id) {
+                self.correct(service);
+            }
+        }
+        snapshot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(carrier: Carrier) -> Arc<ContivService> {
+        let mut service = ContivService::new(ServiceId::new("default", "web"));
+        service.assignment.addresses = carrier;
+        Arc::new(service)
+    }
+
+    /// Gives a change to the state, and returns who carries the service before and after it.
+    fn take(
+        carriers: &mut CarrierReassignment,
+        old: Option<Carrier>,
+        new: Option<Carrier>,
+        event: u64,
+    ) -> (Option<Carrier>, Option<Carrier>) {
+        let change = ServiceChange { old: old.map(service), new: new.map(service) };
+        let id = ServiceId::new("default", "web");
+        let mut changes = ChangeSet { services: [(id.clone(), change)].into(), ..ChangeSet::default() };
+        carriers.correct_changes(&mut changes, event);
+        let carrier = |service: &Option<Arc<ContivService>>| {
+            service.as_ref().map(|service| service.assignment.addresses)
+        };
+        let change = &changes.services[&id];
+        (carrier(&change.old), carrier(&change.new))
+    }
+
+    fn rejected() -> [Rejected; 1] {
+        let service = ServiceId::new("default", "web");
+        [Rejected { service, reason: String::new(), in_force: LEFT_TO_NFTABLES }]
+    }
+
+    #[test]
+    fn nftables_keeps_a_service_until_routes_are_reported_on_an_event_with_it() {
+        use Carrier::{Nftables, NftablesUntilRoute, Route};
+        let mut carriers = CarrierReassignment::default();
+        let first = take(&mut carriers, Some(Nftables), Some(Route), 7);
+        assert_eq!(first, (Some(Nftables), Some(NftablesUntilRoute)));
+        assert!(carriers.reassign(6, &[]).is_empty(), "a report on earlier events");
+        let again = take(&mut carriers, Some(Route), Some(Route), 8);
+        assert_eq!(again, (Some(NftablesUntilRoute), Some(NftablesUntilRoute)));
+        assert_eq!(carriers.reassign(7, &[]).len(), 1);
+        let change = carriers.change(&service(Route));
+        assert_eq!(change.new, Some(service(Route)));
+        assert_eq!(take(&mut carriers, Some(Route), Some(Route), 9), (Some(Route), Some(Route)));
+        assert_eq!(take(&mut carriers, Some(Route), Some(Nftables), 10), (Some(Route), Some(Nftables)));
+        let anew = take(&mut carriers, Some(Nftables), Some(Route), 11);
+        assert_eq!(anew.1, Some(NftablesUntilRoute), "from the beginning");
+    }
+
+    #[test]
+    fn after_a_start_whoever_carried_a_service_goes_on_until_routes_are_reported_or_refused() {
+        use Carrier::{AsBefore, NftablesUntilRoute, Route};
+        let id = ServiceId::new("default", "web");
+        let snapshot = Snapshot { services: [(id.clone(), service(Route))].into(), ..Snapshot::default() };
+        let carrier = |carriers: &CarrierReassignment| {
+            carriers.corrected(snapshot.clone()).services[&id].assignment.addresses
+        };
+        for (rejected, expected) in [(&[][..], Route), (&rejected()[..], NftablesUntilRoute)] {
+            let mut carriers = CarrierReassignment::default();
+            carriers.begin(snapshot.services.values(), 1);
+            assert_eq!(carrier(&carriers), AsBefore);
+            assert_eq!(carriers.reassign(1, rejected).len(), 1, "both are news");
+            assert_eq!(carrier(&carriers), expected);
+            assert!(carriers.reassign(2, rejected).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_service_whose_routes_are_refused_stays_with_nftables_or_comes_back_to_it() {
+        use Carrier::{NftablesUntilRoute, Route};
+        let mut carriers = CarrierReassignment::default();
+        take(&mut carriers, None, Some(Route), 1);
+        assert!(carriers.reassign(1, &rejected()).is_empty());
+        assert_eq!(carriers.reassign(2, &[]).len(), 1, "now they are there");
+        assert_eq!(carriers.reassign(3, &rejected()).len(), 1, "now they are not");
+        let change = carriers.change(&service(Route));
+        assert_eq!(change.new, Some(service(NftablesUntilRoute)));
+        let id = ServiceId::new("default", "web");
+        let snapshot = Snapshot { services: [(id.clone(), service(Route))].into(), ..Snapshot::default() };
+        assert_eq!(carriers.corrected(snapshot.clone()).services[&id], service(NftablesUntilRoute));
+        assert_eq!(carriers.reassign(4, &[]).len(), 1);
+        assert_eq!(carriers.corrected(snapshot).services[&id], service(Route));
+    }
+}

@@ -1,0 +1,160 @@
+//! A guard against mass deletion: a store that was wiped, or restored from the wrong backup, must not take a node's
+//! services away without a second look.
+//!
+//! If more than a share of all services, endpoints or endpoint slices would go at once, deletions are held: the objects
+//! stay active, new and changed ones are applied. After a time, or when somebody says so, the store is listed again
+//! and what it says then counts.
+
+use std::{
+    cell::LazyCell,
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use contiv_model::{Event, ObjectKey, Processor, Resync, object::ObjectKind};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::node::message::Now;
+
+/// Fewer than this are never too many: small clusters do lose most of their services at times.
+pub(super) const LEAST_DELETIONS: usize = 10;
+/// What is counted: when too many of one of these go, whatever else went with them is held too.
+const GUARDED: [ObjectKind; 3] = [ObjectKind::Service, ObjectKind::Endpoints, ObjectKind::EndpointSlice];
+
+/// When deletions are held, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GuardConfig {
+    /// More than this share of all objects of a type, in percent; 0 for never.
+    pub percent: u8,
+    /// How long they are held if nobody says anything.
+    pub wait: Duration,
+}
+
+/// Deletions that wait for confirmation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HeldDeletions {
+    /// Since when.
+    pub since: Timestamp,
+    /// When they count without confirmation.
+    pub until: Timestamp,
+    /// How many objects the store no longer had when it was noticed.
+    pub objects: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct DeletionGuard {
+    config: GuardConfig,
+    held: Option<(HeldDeletions, Instant)>,
+    /// The next list counts, whatever it says.
+    is_confirmed: bool,
+}
+
+/// What became of deletions.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum DeletionDecision {
+    /// They count, as far as there are any.
+    Pass,
+    /// They are held from now on.
+    HeldNow,
+    /// They are held, as others are already.
+    StillHeld,
+}
+
+impl DeletionGuard {
+    pub(super) const fn new(config: GuardConfig) -> Self {
+        Self { config, held: None, is_confirmed: false }
+    }
+
+    pub(super) fn held(&self) -> Option<&HeldDeletions> {
+        self.held.as_ref().map(|(held, _)| held)
+    }
+
+    /// When what is held counts by itself.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.held.as_ref().filter(|_| !self.is_confirmed).map(|(_, until)| *until)
+    }
+
+    /// Lets the next list count, whatever it says. False if nothing is held.
+    pub(super) const fn confirm(&mut self) -> bool {
+        self.is_confirmed = self.held.is_some();
+        self.is_confirmed
+    }
+
+    /// Judges a complete list. What is held is added to it as something that could not be read, and so stays active.
+    pub(super) fn check_list(
+        &mut self,
+        processor: &Processor,
+        list: &mut Resync,
+        now: Now,
+    ) -> DeletionDecision {
+        // At the start nothing is known that can be gone, and nobody asks for it.
+        let listed = LazyCell::new(|| -> BTreeSet<ObjectKey> {
+            list.objects.iter().map(contiv_model::Object::key).collect()
+        });
+        let gone_of = |kind| {
+            let is_gone = |key: &ObjectKey| !listed.contains(key) && !list.undecodable.contains(key);
+            processor.keys(kind).filter(is_gone).collect::<Vec<_>>()
+        };
+        let is_mass = GUARDED.iter().any(|kind| self.is_mass(gone_of(*kind).len(), processor.count(*kind)));
+        if std::mem::take(&mut self.is_confirmed) || !is_mass {
+            self.held = None;
+            return DeletionDecision::Pass;
+        }
+        // Without its nodes a store that was wiped would take the node ports away.
+        let gone: Vec<ObjectKey> = ObjectKind::ALL.into_iter().flat_map(gone_of).collect();
+        let decision = self.hold(gone.len(), now);
+        list.undecodable.extend(gone);
+        decision
+    }
+
+    /// Judges changes. Deletions that are held are taken out.
+    pub(super) fn check_changes(
+        &mut self,
+        processor: &Processor,
+        events: &mut Vec<Event>,
+        now: Now,
+    ) -> DeletionDecision {
+        let gone = gone_after(events);
+        let of_kind = |kind| gone.iter().filter(|key| key.kind() == kind).count();
+        let is_mass = GUARDED.iter().any(|kind| self.is_mass(of_kind(*kind), processor.count(*kind)));
+        let count = gone.len();
+        if count == 0 || self.held.is_none() && !is_mass {
+            return DeletionDecision::Pass;
+        }
+        events.retain(|event| !matches!(event, Event::Delete(_)));
+        self.hold(count, now)
+    }
+
+    fn hold(&mut self, objects: usize, now: Now) -> DeletionDecision {
+        if self.held.is_some() {
+            return DeletionDecision::StillHeld;
+        }
+        let since = now.time;
+        let until = since.checked_add(self.config.wait).unwrap_or(Timestamp::MAX);
+        self.held = Some((HeldDeletions { since, until, objects }, now.instant + self.config.wait));
+        DeletionDecision::HeldNow
+    }
+
+    const fn is_mass(&self, gone: usize, known: usize) -> bool {
+        self.config.percent > 0
+            && gone >= LEAST_DELETIONS
+            && gone * 100 > known * self.config.percent as usize
+    }
+}
+
+/// What is gone when all of this has happened. What came back meanwhile is not: a batch can hold many changes of one key.
+fn gone_after(events: &[Event]) -> BTreeSet<ObjectKey> {
+    let mut gone = BTreeSet::new();
+    for event in events {
+        match event {
+            Event::Delete(key) => drop(gone.insert(key.clone())),
+            Event::Put(object) => drop(gone.remove(&object.key())),
+            _ => {}
+        }
+    }
+    gone
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! What happened, newest last, within limits of number, age and bytes.
+
+mod query;
+mod record;
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use contiv_model::ChangeSet;
+use jiff::Timestamp;
+
+use crate::node::message::Now;
+
+pub use query::HistoryQuery;
+pub(super) use record::milliseconds;
+pub use record::{Outcome, Record};
+
+/// How many names of changed services a record holds.
+const NAMES: usize = 20;
+
+/// When an event happened, by each of the clocks that durations count from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Timestamps {
+    /// When the core handled it.
+    pub(super) handled: Now,
+    /// When the store had said it. What does not come from the store never waits.
+    pub(super) received: Instant,
+    /// When what the store said was triggered, if that is stored too; of several, the first.
+    pub(super) triggered: Option<Timestamp>,
+}
+
+impl Timestamps {
+    /// Of what happens now.
+    pub(super) const fn now(now: Now) -> Self {
+        Self { handled: now, received: now.instant, triggered: None }
+    }
+
+    /// Of what the store said at this instant, and is handled now.
+    pub(super) const fn received(received: Instant, now: Now) -> Self {
+        Self { received, ..Self::now(now) }
+    }
+}
+
+/// A range of events, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EventRange {
+    pub(super) first: u64,
+    pub(super) last: u64,
+    /// When the first of them was handled.
+    pub(super) since: Instant,
+    /// When the store had said the first of them.
+    pub(super) received: Instant,
+    /// When the first of them was triggered, of those that say so.
+    pub(super) triggered: Option<Timestamp>,
+}
+
+impl EventRange {
+    /// One event.
+    pub(super) const fn one(seq_num: u64, at: Timestamps) -> Self {
+        let Timestamps { handled, received, triggered } = at;
+        Self { first: seq_num, last: seq_num, since: handled.instant, received, triggered }
+    }
+
+    /// The range from the start of one to the end of the other.
+    pub(super) fn and(self, other: Self) -> Self {
+        let (first, last) = (self.first.min(other.first), self.last.max(other.last));
+        let triggered = self.triggered.into_iter().chain(other.triggered).min();
+        let (since, received) = (self.since.min(other.since), self.received.min(other.received));
+        Self { first, last, since, received, triggered }
+    }
+}
+
+/// An event before it has a number.
+#[derive(Debug)]
+pub(super) struct NewRecord<'a> {
+    pub(super) kind: &'static str,
+    pub(super) description: String,
+    pub(super) at: Timestamps,
+    pub(super) revision: i64,
+    /// What it changed, if that is known.
+    pub(super) changes: Option<&'a ChangeSet>,
+    /// The renderers that have something to do now.
+    pub(super) renderers: Vec<Arc<str>>,
+}
+
+/// How much the history keeps. The newest event is kept whatever its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistoryLimits {
+    /// Events.
+    pub events: usize,
+    /// Since when they began.
+    pub age: Duration,
+    /// About what all of them take up in memory.
+    pub bytes: usize,
+}
+
+/// The ring of records.
+#[derive(Debug)]
+pub(super) struct History {
+    records: VecDeque<Record>,
+    limits: HistoryLimits,
+    /// What the records take up.
+    bytes: usize,
+    newest: u64,
+}
+
+impl History {
+    /// A history without events.
+    pub(super) const fn new(limits: HistoryLimits) -> Self {
+        Self { records: VecDeque::new(), limits, bytes: 0, newest: 0 }
+    }
+
+    /// Adds an event and gives it its number.
+    pub(super) fn push(&mut self, record: NewRecord<'_>) -> u64 {
+        let NewRecord { kind, description, at, revision, changes, renderers } = record;
+        self.newest += 1;
+        let services = changes.into_iter().flat_map(|changes| changes.services.keys());
+        let record = Record {
+            seq_num: self.newest,
+            kind,
+            description,
+            start: at.handled.time,
+            since: at.handled.instant,
+            waited_ms: milliseconds(at.handled.instant.saturating_duration_since(at.received)),
+            duration_ms: 0.0,
+            revision,
+            changed: changes.map_or(0, |changes| changes.services.len()),
+            services: services.take(NAMES).cloned().collect(),
+            renderers: renderers.into_iter().map(|name| (name, Outcome::Pending)).collect(),
+        };
+        self.bytes += record.size();
+        self.records.push_back(record);
+        self.forget(at.handled.instant);
+        self.newest
+    }
+
+    /// Notes how long the events after this one took to be handled.
+    pub(super) fn set_duration_after(&mut self, seq_num: u64, duration: Duration) {
+        for record in self.records.iter_mut().rev().take_while(|record| record.seq_num > seq_num) {
+            record.duration_ms = milliseconds(duration);
+        }
+    }
+
+    /// Notes what a renderer made of these events, where it had something to do.
+    pub(super) fn set_outcome(&mut self, events: EventRange, renderer: &str, outcome: &Outcome) {
+        let start = self.records.partition_point(|record| record.seq_num < events.first);
+        for record in self.records.range_mut(start..).take_while(|record| record.seq_num <= events.last) {
+            if let Some(entry) = record.renderers.get_mut(renderer) {
+                self.bytes = self.bytes + outcome.size() - entry.size();
+                entry.clone_from(outcome);
+            }
+        }
+        self.forget_too_many();
+    }
+
+    /// Lets go of what is too much, or too old.
+    fn forget(&mut self, now: Instant) {
+        self.forget_too_many();
+        let age = |record: &Record| now.saturating_duration_since(record.since);
+        while self.records.front().is_some_and(|oldest| age(oldest) > self.limits.age) {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_too_many(&mut self) {
+        let HistoryLimits { events, bytes, .. } = self.limits;
+        while self.records.len() > events || self.records.len() > 1 && self.bytes > bytes {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        self.bytes -= self.records.pop_front().map_or(0, |oldest| oldest.size());
+    }
+
+    /// The number of the event that is pushed next.
+    pub(super) const fn next(&self) -> u64 {
+        self.newest + 1
+    }
+
+    /// How many events there have been.
+    pub(super) const fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// The records that a query asks for, oldest first.
+    pub(super) fn query(&mut self, query: HistoryQuery, now: Instant) -> Vec<Record> {
+        self.forget(now);
+        query.select(self.records.make_contiguous()).to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! The Node object of this node: when it is deleted, what it said stays active, so that node ports go on. As in kube-proxy.
+
+use contiv_model::{Event, NodeName, Object, ObjectKey, Processor, Resync};
+use contiv_proto::{Key, Kind};
+use tracing::warn;
+
+/// Where the Node object of this node is, and whether the store has lost it.
+#[derive(Debug)]
+pub(super) struct OwnNode {
+    name: NodeName,
+    object: ObjectKey,
+    /// Its full key; empty where the name of the node cannot be part of one.
+    path: String,
+    is_deleted: bool,
+}
+
+impl OwnNode {
+    pub(super) fn new(name: NodeName) -> Self {
+        let path = own_node_key(&name);
+        Self { object: ObjectKey::Node(name.clone()), name, path, is_deleted: false }
+    }
+
+    /// Its full key.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The store had it, or what was saved of the store, and it is there no more.
+    pub(super) const fn is_deleted(&self) -> bool {
+        self.is_deleted
+    }
+
+    /// Adds it to a complete list that lacks it as something that could not be read, and so stays active.
+    pub(super) fn keep_in_list(&mut self, processor: &Processor, list: &mut Resync) {
+        let is_listed =
+            list.undecodable.contains(&self.object) || list.objects.iter().any(|object| self.is(object));
+        self.set_deleted(!is_listed && processor.object(&self.object).is_some());
+        if self.is_deleted {
+            list.undecodable.insert(self.object.clone());
+        }
+    }
+
+    /// Takes its deletion out of changes.
+    pub(super) fn keep_in_changes(&mut self, processor: &Processor, events: &mut Vec<Event>) {
+        let is_deletion = |event: &Event| matches!(event, Event::Delete(key) if *key == self.object);
+        let is_put = |event: &Event| matches!(event, Event::Put(object) if self.is(object));
+        if let Some(last) = events.iter().rfind(|event| is_deletion(event) || is_put(event)) {
+            let is_known = processor.object(&self.object).is_some() || events.iter().any(is_put);
+            let is_deleted = is_deletion(last) && is_known;
+            events.retain(|event| !is_deletion(event));
+            self.set_deleted(is_deleted);
+        }
+    }
+
+    fn is(&self, object: &Object) -> bool {
+        matches!(object, Object::Node(node) if node.name == self.name)
+    }
+
+    fn set_deleted(&mut self, is_deleted: bool) {
+        if is_deleted && !self.is_deleted {
+            warn!(
+                object = %self.object,
+                "the object of this node is gone from the store; its addresses stay active until there is a new one"
+            );
+        }
+        self.is_deleted = is_deleted;
+    }
+}
+
+/// The full key of the Node object of this name; empty where the name cannot be part of a key.
+pub fn own_node_key(name: &NodeName) -> String {
+    Key::new(Kind::Node, "", name.to_string()).map(|key| key.to_path()).unwrap_or_default()
+}

@@ -1,0 +1,76 @@
+//! Additions of pods that somebody waits for. Such an addition is active in every renderer, or it is taken back: when a
+//! renderer fails on it, and when it takes too long. Source: Contiv's event `AddPod`, which is blocking and reverted on failure.
+
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
+
+use contiv_model::{InterfaceName, PodId};
+
+use super::{history::Outcome, renderers::RendererReport};
+use crate::node::message::{PodNotAdded, RequestId};
+
+/// Additions that somebody waits for.
+#[derive(Debug, Default)]
+pub(super) struct PodAdditions(Vec<PodAddition>);
+
+/// An addition that is not active in every renderer yet.
+#[derive(Debug)]
+pub(super) struct PodAddition {
+    pub(super) pod: PodId,
+    pub(super) interface: InterfaceName,
+    /// By which interface it was attached before, if it was.
+    pub(super) before: Option<InterfaceName>,
+    /// The event in which it was added.
+    pub(super) event: u64,
+    /// Those that have not applied it.
+    pub(super) renderers: BTreeSet<Arc<str>>,
+    pub(super) deadline: Instant,
+    pub(super) request: RequestId,
+}
+
+impl PodAdditions {
+    pub(super) fn add(&mut self, addition: PodAddition) {
+        self.0.push(addition);
+    }
+
+    /// When the first of them is too late.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.0.iter().map(|addition| addition.deadline).min()
+    }
+
+    /// Handles what a renderer made of events. Returns the requests whose additions are done, and the additions that failed.
+    pub(super) fn on_report(
+        &mut self,
+        report: &RendererReport,
+    ) -> (Vec<RequestId>, Vec<(PodAddition, PodNotAdded)>) {
+        let RendererReport { renderer, events, outcome } = report;
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        for mut addition in std::mem::take(&mut self.0) {
+            let is_covered = (events.first..=events.last).contains(&addition.event);
+            match outcome {
+                Outcome::Failed { error, .. } if is_covered && addition.renderers.contains(renderer) => {
+                    let (renderer, error) = (Arc::clone(renderer), error.clone());
+                    failed.push((addition, PodNotAdded::Failed { renderer, error }));
+                    continue;
+                }
+                Outcome::Applied { .. } if is_covered => drop(addition.renderers.remove(renderer)),
+                _ => {}
+            }
+            if addition.renderers.is_empty() {
+                done.push(addition.request);
+            } else {
+                self.0.push(addition);
+            }
+        }
+        (done, failed)
+    }
+
+    /// Removes those that are too late.
+    pub(super) fn take_late(&mut self, now: Instant) -> Vec<(PodAddition, PodNotAdded)> {
+        let late = self.0.extract_if(.., |addition| addition.deadline <= now);
+        let with_cause = |addition: PodAddition| {
+            let renderer = addition.renderers.first().map(Arc::clone).unwrap_or_default();
+            (addition, PodNotAdded::TooLate { renderer })
+        };
+        late.map(with_cause).collect()
+    }
+}

@@ -1,0 +1,268 @@
+//! What is in the store and cannot be used, by the agent or by a renderer.
+
+mod log_rate_limiter;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use contiv_model::{ObjectKey, ServiceId};
+use contiv_renderer::Rejected;
+use contiv_store::Problem;
+use jiff::Timestamp;
+use serde::Serialize;
+use tracing::{info, warn};
+
+use crate::node::{
+    decode::{BadValue, ValueStatus},
+    message::Now,
+};
+use log_rate_limiter::LogRateLimiter;
+
+/// How many are listed at once: a store can hold hundreds of thousands, and the loop makes the list.
+const LISTED: usize = 1000;
+
+/// Where an object is that no file and no key of a store is the place of.
+const API_SERVER: &str = "the API server";
+
+/// Values and manifests that cannot be used, until they are good or gone.
+#[derive(Debug, Default)]
+pub(super) struct Quarantine {
+    /// The store is an API server: keys are only what objects have as soon as they are here, and say nothing to people.
+    is_of_api_server: bool,
+    /// By full key.
+    values: BTreeMap<String, BadEntry>,
+    /// What the store itself could not read, and since when.
+    problems: BTreeMap<Problem, Timestamp>,
+    /// Services that a renderer could not render, by its name.
+    rejected: BTreeMap<(Arc<str>, ServiceId), (Rejected, Timestamp)>,
+    /// How many of the values have a problem too, and so are counted and listed as that alone.
+    with_problem: usize,
+    log: LogRateLimiter,
+}
+
+#[derive(Debug)]
+struct BadEntry {
+    object: Option<ObjectKey>,
+    reason: String,
+    is_used: bool,
+    since: Timestamp,
+}
+
+/// One thing that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Quarantined {
+    /// Where it is: a key, a file, or `renderer NAME` for what that renderer cannot use.
+    pub source: String,
+    /// Which object, where that can be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// Which field, where that can be told apart from the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// What is wrong.
+    pub reason: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// What is used meanwhile: `last good`, `nothing`, or `the rest` of the object. None where the object cannot be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_force: Option<&'static str>,
+}
+
+impl Quarantine {
+    /// An empty one for this store.
+    pub(super) fn of_store(store: &str) -> Self {
+        Self { is_of_api_server: store.starts_with("kube:"), ..Self::default() }
+    }
+
+    /// Where a value or manifest is that was read from `source`.
+    fn place(&self, source: &str, object: Option<&String>) -> String {
+        let is_key = self.is_of_api_server && object.is_some();
+        if is_key { API_SERVER.to_owned() } else { source.to_owned() }
+    }
+
+    /// A problem with its place in the words of [`Quarantine::place`].
+    pub(super) fn placed(&self, problem: &Problem) -> Problem {
+        Problem { source: self.place(&problem.source, problem.object.as_ref()), ..problem.clone() }
+    }
+
+    /// The store itself has said what is wrong with the value of this key.
+    fn has_problem_of(&self, key: &str) -> bool {
+        let first = Problem { source: key.to_owned(), object: None, field: None, reason: String::new() };
+        self.problems.range(first..).next().is_some_and(|(problem, _)| problem.source == key)
+    }
+
+    /// Applies whether values can be used, in order.
+    pub(super) fn update_values(&mut self, statuses: Vec<ValueStatus>, now: Now) {
+        let mut news = Vec::new();
+        for status in statuses {
+            match status {
+                ValueStatus::Bad(bad) | ValueStatus::Partly(bad) => news.extend(self.insert(bad, now)),
+                ValueStatus::Good(key) => self.remove(&key, now),
+                ValueStatus::Superseded => {}
+            }
+        }
+        self.announce(&news, now);
+    }
+
+    /// Makes these the only values.
+    pub(super) fn replace_values(&mut self, bad: Vec<BadValue>, now: Now) {
+        let keys: BTreeSet<&String> = bad.iter().map(|bad| &bad.key).collect();
+        let gone: Vec<String> = self.values.keys().filter(|key| !keys.contains(key)).cloned().collect();
+        for key in &gone {
+            self.remove(key, now);
+        }
+        let news: Vec<String> = bad.into_iter().filter_map(|bad| self.insert(bad, now)).collect();
+        self.announce(&news, now);
+    }
+
+    /// Adds a value. Its key, if it is new or wrong in another way than before.
+    fn insert(&mut self, bad: BadValue, now: Now) -> Option<String> {
+        let BadValue { key, object, reason, is_used } = bad;
+        let since = match self.values.get(&key) {
+            Some(known) if known.reason == reason => return None,
+            Some(known) => known.since,
+            None => now.time,
+        };
+        let known = self.values.insert(key.clone(), BadEntry { object, reason, is_used, since });
+        if known.is_none() && self.has_problem_of(&key) {
+            self.with_problem += 1;
+        }
+        Some(key)
+    }
+
+    /// Lets a value go: it is good, or gone.
+    fn remove(&mut self, key: &str, now: Now) {
+        let Some(BadEntry { object, .. }) = self.values.remove(key) else { return };
+        if self.has_problem_of(key) {
+            self.with_problem -= 1;
+        }
+        if self.log.allow(now.instant) {
+            let object = object.map(|object| object.to_string());
+            info!(source = self.place(key, object.as_ref()), object, "left the quarantine");
+        }
+    }
+
+    /// Logs what is new.
+    fn announce(&mut self, keys: &[String], now: Now) {
+        for (key, entry) in keys.iter().filter_map(|key| self.values.get_key_value(key)) {
+            if self.log.allow(now.instant) {
+                let (reason, object) = (&entry.reason, entry.object.as_ref().map(ToString::to_string));
+                let source = self.place(key, object.as_ref());
+                if entry.is_used {
+                    warn!(
+                        source,
+                        object, reason, "a part of a stored value is not used as it is written; the rest is"
+                    );
+                } else {
+                    warn!(
+                        source,
+                        object,
+                        reason,
+                        "a stored value cannot be used; what was known of it before stays active"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Makes these the only problems of the store itself.
+    pub(super) fn replace_problems(&mut self, problems: Vec<Problem>, now: Now) {
+        let before = std::mem::take(&mut self.problems);
+        for problem in problems {
+            let since = before.get(&problem).copied();
+            if since.is_none() && self.log.allow(now.instant) {
+                let problem = self.placed(&problem);
+                warn!(%problem, "a manifest cannot be used; what was known of it before stays active");
+            }
+            self.problems.insert(problem, since.unwrap_or(now.time));
+        }
+        for problem in before.keys().filter(|problem| !self.problems.contains_key(problem)) {
+            if self.log.allow(now.instant) {
+                let Problem { source, object, .. } = self.placed(problem);
+                info!(source, object, "left the quarantine");
+            }
+        }
+        let mut sources: Vec<&String> = self.problems.keys().map(|problem| &problem.source).collect();
+        // They are in order.
+        sources.dedup();
+        self.with_problem = sources.iter().filter(|source| self.values.contains_key(**source)).count();
+    }
+
+    /// Makes these the only services that a renderer could not render.
+    pub(super) fn replace_rejected(&mut self, renderer: &Arc<str>, rejected: &[Rejected], now: Now) {
+        let is_still = |id: &ServiceId| rejected.iter().any(|rejected| rejected.service == *id);
+        self.rejected.retain(|(by, id), _| {
+            let stays = by != renderer || is_still(id);
+            if !stays && self.log.allow(now.instant) {
+                info!(renderer = &**by, service = %id, "left the quarantine");
+            }
+            stays
+        });
+        for rejected in rejected {
+            let key = (Arc::clone(renderer), rejected.service.clone());
+            let known = self.rejected.get(&key);
+            if known.is_none_or(|(known, _)| known.reason != rejected.reason) && self.log.allow(now.instant) {
+                let Rejected { service, reason, in_force } = rejected;
+                warn!(renderer = &**renderer, %service, reason, in_force, "a service cannot be rendered");
+            }
+            let since = known.map_or(now.time, |(_, since)| *since);
+            self.rejected.insert(key, (rejected.clone(), since));
+        }
+    }
+
+    /// The values that the store itself says nothing of.
+    fn own_values(&self) -> impl Iterator<Item = (&String, &BadEntry)> {
+        self.values.iter().filter(|(key, _)| !self.has_problem_of(key))
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.values.len() - self.with_problem + self.problems.len() + self.rejected.len()
+    }
+
+    /// What is in it, [`LISTED`] at most, without the first `skip`. `is_known` tells whether something of an object is active.
+    pub(super) fn list(&self, skip: usize, is_known: impl Fn(&ObjectKey) -> bool) -> Vec<Quarantined> {
+        let in_force = |object: &ObjectKey| if is_known(object) { "last good" } else { "nothing" };
+        let values = self.own_values().map(|(key, BadEntry { object, reason, is_used, since })| {
+            let title = object.as_ref().map(ToString::to_string);
+            Quarantined {
+                source: self.place(key, title.as_ref()),
+                object: title,
+                field: None,
+                reason: reason.clone(),
+                since: *since,
+                in_force: if *is_used { Some("the rest") } else { object.as_ref().map(in_force) },
+            }
+        });
+        let problems = self.problems.iter().map(|(problem, since)| Quarantined {
+            source: self.place(&problem.source, problem.object.as_ref()),
+            object: problem.object.clone(),
+            field: problem.field.clone(),
+            reason: problem.reason.clone(),
+            since: *since,
+            in_force: problem.object.as_deref().and_then(object_of).as_ref().map(in_force),
+        });
+        let rejected = self.rejected.iter().map(|((renderer, id), (rejected, since))| Quarantined {
+            source: format!("renderer {renderer}"),
+            object: Some(ObjectKey::Service(id.clone()).to_string()),
+            field: None,
+            reason: rejected.reason.clone(),
+            since: *since,
+            in_force: Some(rejected.in_force),
+        });
+        values.chain(problems).chain(rejected).skip(skip).take(LISTED).collect()
+    }
+}
+
+/// The object that a problem is about, of its title: `Service default/web`, `Node n1`.
+fn object_of(title: &str) -> Option<ObjectKey> {
+    let (kind, id) = title.split_once(' ')?;
+    let (namespace, name) = id.split_once('/').unwrap_or(("", id));
+    let key = contiv_proto::Key::new(kind.parse().ok()?, namespace, name).ok()?;
+    contiv_model::wire::object_key(&key)
+}
+
+#[cfg(test)]
+mod tests;

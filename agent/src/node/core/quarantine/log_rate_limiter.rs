@@ -1,0 +1,49 @@
+//! Limits how much of the quarantine is logged: a store whose values change between good and bad all the time must not fill
+//! the disk.
+
+use std::time::{Duration, Instant};
+
+use tracing::warn;
+
+/// Lines per period, the last of which says that more are left out.
+const LINES: u32 = 20;
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// A budget of log lines.
+#[derive(Debug, Default)]
+pub(super) struct LogRateLimiter {
+    used: u32,
+    since: Option<Instant>,
+}
+
+impl LogRateLimiter {
+    /// Whether one more line may be logged now.
+    pub(super) fn allow(&mut self, now: Instant) -> bool {
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= PERIOD) {
+            *self = Self { used: 0, since: Some(now) };
+        }
+        self.used = self.used.saturating_add(1);
+        if self.used == LINES {
+            warn!(
+                "more has come into the quarantine, or left it, than is logged; GET /quarantine lists what is there"
+            );
+        }
+        self.used < LINES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_rate_is_limited_per_minute() {
+        let (mut limiter, start) = (LogRateLimiter::default(), Instant::now());
+        let mut lines = 0;
+        for second in 0..600 {
+            let now = start + Duration::from_secs(second);
+            lines += (0..100).filter(|_| limiter.allow(now)).count();
+        }
+        assert_eq!(lines, 10 * (LINES as usize - 1));
+    }
+}

@@ -1,0 +1,145 @@
+use contiv_model::ServiceId;
+
+use super::*;
+
+fn at(second: i64) -> Now {
+    let time = Timestamp::from_second(second).unwrap();
+    Now { instant: std::time::Instant::now(), time, random: 0.0 }
+}
+
+fn bad(key: &str, reason: &str) -> BadValue {
+    let object = Some(ObjectKey::Service(ServiceId::new("default", key)));
+    BadValue { key: key.to_owned(), object, reason: reason.to_owned(), is_used: false }
+}
+
+fn problem(reason: &str) -> Problem {
+    let object = Some("Service default/web".to_owned());
+    Problem { source: "a.yaml".to_owned(), object, field: None, reason: reason.to_owned() }
+}
+
+fn brief(quarantine: &Quarantine) -> Vec<(String, i64, &'static str)> {
+    let listed = quarantine.list(0, |object| object.to_string().ends_with("web"));
+    listed
+        .into_iter()
+        .map(|entry| (entry.source, entry.since.as_second(), entry.in_force.unwrap_or("")))
+        .collect()
+}
+
+#[test]
+fn value_keeps_its_time_until_good_or_gone() {
+    let mut quarantine = Quarantine::default();
+    for (second, key, reason) in [(1, "web", "one"), (2, "web", "two"), (3, "db", "one")] {
+        quarantine.update_values(vec![ValueStatus::Bad(bad(key, reason))], at(second));
+    }
+    assert_eq!(brief(&quarantine), [("db".into(), 3, "nothing"), ("web".into(), 1, "last good")]);
+    assert_eq!(quarantine.list(0, |_| true)[1].reason, "two");
+    quarantine.update_values(vec![ValueStatus::Good("web".to_owned())], at(4));
+    assert_eq!(quarantine.len(), 1);
+}
+
+#[test]
+fn object_of_api_server_is_listed_once_by_its_name() {
+    let mut quarantine = Quarantine::of_store("kube:/etc/kubeconfig");
+    let key = "/vnf-agent/contiv-ksr/k8s/service/web/namespace/default";
+    let object = Some(ObjectKey::Service(ServiceId::new("default", "web")));
+    // The store passes on a value that it cannot use as an empty one, and says beside it what is wrong.
+    let empty = BadValue { key: key.to_owned(), object, reason: "is not JSON".to_owned(), is_used: false };
+    quarantine.update_values(vec![ValueStatus::Bad(empty)], at(1));
+    let field = Some("spec.clusterIP".to_owned());
+    let problem = Problem { source: key.to_owned(), field, ..problem("10.96.0.999 is no address") };
+    quarantine.replace_problems(vec![problem], at(1));
+    let listed = quarantine.list(0, |_| true);
+    let shown: Vec<_> = listed.iter().map(|entry| (entry.source.as_str(), entry.object.as_deref())).collect();
+    assert_eq!(shown, [("the API server", Some("Service default/web"))]);
+    assert_eq!((quarantine.len(), listed[0].in_force), (1, Some("last good")));
+    // A problem can also be known before its value.
+    quarantine.replace_values(Vec::new(), at(2));
+    assert_eq!(quarantine.len(), 1);
+    quarantine.update_values(
+        vec![ValueStatus::Bad(bad(key, "is not JSON")), ValueStatus::Bad(bad("other", "no"))],
+        at(2),
+    );
+    assert_eq!((quarantine.len(), quarantine.list(0, |_| true).len()), (2, 2));
+    quarantine.update_values(vec![ValueStatus::Good("other".to_owned())], at(2));
+    quarantine.replace_problems(Vec::new(), at(2));
+    quarantine.update_values(vec![ValueStatus::Good(key.to_owned())], at(2));
+    assert_eq!(quarantine.len(), 0);
+}
+
+#[test]
+fn very_many_values_are_listed_in_parts() {
+    let mut quarantine = Quarantine::default();
+    let all = 2 * LISTED + 5;
+    let statuses = (0..all).map(|number| ValueStatus::Bad(bad(&format!("{number:06}"), "bad")));
+    quarantine.update_values(statuses.collect(), at(1));
+    let mut seen = Vec::new();
+    loop {
+        let part = quarantine.list(seen.len(), |_| true);
+        if part.is_empty() {
+            break;
+        }
+        assert!(part.len() <= LISTED);
+        seen.extend(part.into_iter().map(|entry| entry.source));
+    }
+    assert_eq!(seen, (0..all).map(|number| format!("{number:06}")).collect::<Vec<_>>());
+    assert_eq!(quarantine.len(), all);
+}
+
+#[test]
+fn last_value_of_a_key_counts() {
+    let mut quarantine = Quarantine::default();
+    let good = || ValueStatus::Good("web".to_owned());
+    quarantine.update_values(vec![good(), ValueStatus::Bad(bad("web", "one"))], at(1));
+    assert_eq!(quarantine.len(), 1);
+    quarantine.update_values(vec![ValueStatus::Bad(bad("web", "two")), good()], at(2));
+    assert_eq!(quarantine.len(), 0);
+}
+
+#[test]
+fn list_replaces_values_and_keeps_their_times() {
+    let mut quarantine = Quarantine::default();
+    quarantine.replace_values(vec![bad("web", "one"), bad("db", "one")], at(1));
+    quarantine.replace_values(vec![bad("web", "one"), bad("api", "one")], at(2));
+    assert_eq!(brief(&quarantine), [("api".into(), 2, "nothing"), ("web".into(), 1, "last good")]);
+}
+
+#[test]
+fn problems_of_manifests_name_the_active_state() {
+    let mut quarantine = Quarantine::default();
+    quarantine.replace_problems(vec![problem("one")], at(1));
+    quarantine.replace_problems(vec![problem("one"), problem("two")], at(2));
+    let expected = [("a.yaml".to_owned(), 1, "last good"), ("a.yaml".to_owned(), 2, "last good")];
+    assert_eq!(brief(&quarantine), expected);
+    quarantine.replace_problems(Vec::new(), at(3));
+    assert_eq!(quarantine.len(), 0);
+}
+
+#[test]
+fn rejected_service_stays_until_its_renderer_takes_it() {
+    let rejected = |name, reason: &str| Rejected {
+        service: ServiceId::new("default", name),
+        reason: reason.to_owned(),
+        in_force: "nothing",
+    };
+    let (one, other) = (Arc::from("one"), Arc::from("other"));
+    let mut quarantine = Quarantine::default();
+    quarantine.replace_rejected(&one, &[rejected("web", "first"), rejected("db", "first")], at(1));
+    quarantine.replace_rejected(&other, &[rejected("web", "first")], at(2));
+    quarantine.replace_rejected(&one, &[rejected("web", "second")], at(3));
+    let expected = [("renderer one".to_owned(), 1, "nothing"), ("renderer other".to_owned(), 2, "nothing")];
+    assert_eq!(brief(&quarantine), expected);
+    let listed = quarantine.list(0, |_| true);
+    assert_eq!(listed[0].object.as_deref(), Some("service default/web"));
+    assert_eq!(listed[0].reason, "second");
+    quarantine.replace_rejected(&one, &[], at(4));
+    assert_eq!(quarantine.len(), 1);
+}
+
+#[test]
+fn titles_of_problems_name_objects() {
+    let named = |title| object_of(title).map(|object| object.to_string());
+    assert_eq!(named("EndpointSlice a/b"), Some("endpointslice a/b".to_owned()));
+    assert_eq!(named("Node n1"), Some("node n1".to_owned()));
+    assert_eq!(named("ServiceList"), None);
+    assert_eq!(named("ConfigMap a/b"), None);
+}

@@ -1,0 +1,271 @@
+//! The schedules of all renderers. Each is given one piece of work at a time; what comes meanwhile is merged, so that none
+//! holds up another, or the core. Pure.
+
+mod repairs;
+mod schedule;
+mod view;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use contiv_model::{ChangeSet, Snapshot};
+use contiv_renderer::Rejected;
+use jiff::Timestamp;
+use tracing::{debug, info, warn};
+
+use super::history::{EventRange, Outcome, milliseconds};
+use crate::{
+    health::ProxyHealth,
+    node::message::{Metric, Now, Output, WorkDone},
+};
+use schedule::{Due, RendererSchedule, Task};
+
+pub use schedule::{LastError, LastReport};
+pub use view::RendererView;
+
+/// Every renderer, in the order of the configuration.
+#[derive(Debug)]
+pub(super) struct Renderers {
+    all: Vec<RendererSchedule>,
+}
+
+/// What became of work.
+#[derive(Debug)]
+pub(super) struct RendererReport {
+    pub(super) renderer: Arc<str>,
+    pub(super) events: EventRange,
+    pub(super) outcome: Outcome,
+}
+
+/// What the passing of time has led to, with the renderers concerned.
+#[derive(Debug, Default)]
+pub(super) struct DueRenderers {
+    /// These failed and are tried again.
+    pub(super) retries: Vec<Arc<str>>,
+    /// These have been busy for too long.
+    pub(super) slow: Vec<Arc<str>>,
+}
+
+impl Renderers {
+    pub(super) fn new(names: impl IntoIterator<Item = Arc<str>>) -> Self {
+        Self { all: names.into_iter().map(RendererSchedule::new).collect() }
+    }
+
+    /// All names.
+    pub(super) fn names(&self) -> Vec<Arc<str>> {
+        self.all.iter().map(|renderer| Arc::clone(&renderer.name)).collect()
+    }
+
+    /// Makes all of them get these changes next.
+    pub(super) fn add_changes(&mut self, changes: &Arc<ChangeSet>, event: EventRange) {
+        for renderer in &mut self.all {
+            renderer.add_changes(changes, event);
+        }
+    }
+
+    /// Makes all of them get everything next, also those that wait after a failure.
+    pub(super) fn need_resync(&mut self, event: EventRange) {
+        for renderer in &mut self.all {
+            renderer.retry_at = None;
+            renderer.need_resync(event);
+        }
+    }
+
+    /// Ends the pause after a failure: this one gets everything next.
+    pub(super) fn retry(&mut self, name: &str, event: EventRange) {
+        if let Some(renderer) = self.find_mut(name) {
+            renderer.retry_at = None;
+            renderer.need_resync(event);
+        }
+    }
+
+    /// Notes that others have changed the dataplane of this one. True if a repair must be scheduled for it.
+    pub(super) fn note_foreign_change(&mut self, name: &str, now: Instant) -> bool {
+        self.find_mut(name).is_some_and(|renderer| renderer.repairs.note_change(now))
+    }
+
+    /// Schedules a repair of this one: at once, unless others change it again and again.
+    pub(super) fn schedule_repair(&mut self, name: &str, event: EventRange, now: Instant) {
+        if let Some(renderer) = self.find_mut(name) {
+            let at = renderer.repairs.schedule(now, event);
+            // If it has failed meanwhile, that was why.
+            renderer.retry_at = renderer.retry_at.map(|retry_at| retry_at.min(at));
+        }
+    }
+
+    /// Gives work to all that are idle. `snapshot` is called at most once.
+    pub(super) fn dispatch(
+        &mut self,
+        revision: i64,
+        now: Now,
+        snapshot: impl Fn() -> Snapshot,
+        out: &mut Vec<Output>,
+    ) {
+        let mut shared: Option<Arc<Snapshot>> = None;
+        for renderer in &mut self.all {
+            let snapshot = || Arc::clone(shared.get_or_insert_with(|| Arc::new(snapshot())));
+            if let Some(work) = renderer.next_work(revision, now, snapshot) {
+                out.push(Output::Render(Arc::clone(&renderer.name), work));
+            }
+        }
+    }
+
+    /// Handles the end of work. None if this renderer had none.
+    pub(super) fn work_done(
+        &mut self,
+        done: WorkDone,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) -> Option<RendererReport> {
+        let WorkDone { renderer: name, result, is_watched, duration } = done;
+        let renderer = self.find_mut(&name)?;
+        renderer.is_watched = is_watched;
+        let task = renderer.busy.take()?.task;
+        let events = task.events();
+        let duration_ms = milliseconds(duration);
+        let outcome = match result {
+            Ok(report) => {
+                out.push(Output::Count(Metric::Applied(Arc::clone(&name), duration)));
+                let revision = match task {
+                    Task::Resync { revision, .. } => revision,
+                    Task::Update { revision, .. } => {
+                        let since = now.instant.saturating_duration_since(events.received);
+                        let triggered = events.triggered.map(|triggered| time_between(triggered, now.time));
+                        out.push(Output::Count(Metric::Programmed(Arc::clone(&name), since, triggered)));
+                        revision
+                    }
+                    Task::Heal { changes, .. } => {
+                        out.push(Output::Count(Metric::Repaired(Arc::clone(&name))));
+                        let after = now.instant.saturating_duration_since(events.since);
+                        info!(renderer = &*name, changes, ?after, "changes made by others are undone");
+                        renderer.applied_revision
+                    }
+                };
+                let sent_after = report.sent.map(|sent| sent.saturating_duration_since(events.since));
+                let last = LastReport::new(task, duration, report.clone(), now.time);
+                succeeded(renderer, revision, last);
+                let sent_after_ms = sent_after.map(milliseconds);
+                Outcome::Applied { with: events.first, at: now.time, report, duration_ms, sent_after_ms }
+            }
+            Err(error) => {
+                out.push(Output::Count(Metric::Failed(Arc::clone(&name))));
+                failed(renderer, error.clone(), now);
+                renderer.need_resync(events);
+                Outcome::Failed { at: now.time, error, duration_ms }
+            }
+        };
+        Some(RendererReport { renderer: name, events, outcome })
+    }
+
+    /// Handles that a renderer has lost what it knew. Work that it has fails by itself.
+    pub(super) fn on_lost(&mut self, name: &str, error: String, now: Now) {
+        if let Some(renderer) = self.find_mut(name).filter(|renderer| renderer.busy.is_none()) {
+            failed(renderer, error, now);
+        }
+    }
+
+    /// When the passing of time alone leads to something.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.all.iter().filter_map(RendererSchedule::deadline).min()
+    }
+
+    /// What is due now.
+    pub(super) fn take_due(&mut self, now: Instant) -> DueRenderers {
+        let mut due = DueRenderers::default();
+        for renderer in &mut self.all {
+            match renderer.take_due(now) {
+                Some(Due::Retry) => due.retries.push(Arc::clone(&renderer.name)),
+                Some(Due::Slow) => due.slow.push(Arc::clone(&renderer.name)),
+                Some(Due::Repair) | None => {}
+            }
+        }
+        due
+    }
+
+    /// The error that a renderer failed with last.
+    pub(super) fn last_error(&self, name: &str) -> &str {
+        let last = self.find(name).and_then(|renderer| renderer.last_error.as_ref());
+        last.map_or("", |last| &last.error)
+    }
+
+    /// Every renderer has applied its first snapshot.
+    pub(super) fn are_ready(&self) -> bool {
+        self.all.iter().all(|renderer| renderer.is_ready)
+    }
+
+    /// This one has applied all there is, and is idle.
+    pub(super) fn is_settled(&self, name: &str) -> bool {
+        self.find(name).is_some_and(RendererSchedule::is_settled)
+    }
+
+    /// What this one has left out.
+    pub(super) fn rejected(&self, name: &str) -> &[Rejected] {
+        let report = self.find(name).and_then(|renderer| renderer.last_report.as_ref());
+        report.map_or(&[], |last| &last.report.rejected)
+    }
+
+    /// The state of the traffic that depends on this renderer. `started` is when the core was.
+    pub(super) fn health(&self, name: &str, started: Instant) -> ProxyHealth {
+        let ready = self.find(name).filter(|renderer| renderer.is_ready);
+        ProxyHealth {
+            in_sync: ready.is_some_and(|renderer| renderer.backoff.failures() == 0),
+            // All that is not applied yet has been there since the start.
+            unapplied_since: ready.map_or(Some(started), RendererSchedule::unapplied_since),
+            last_applied: ready.and_then(|renderer| renderer.last_report.as_ref()).map(|report| report.at),
+            node_eligible: true,
+        }
+    }
+
+    /// Some renderer has work.
+    pub(super) fn are_busy(&self) -> bool {
+        self.all.iter().any(|renderer| renderer.busy.is_some())
+    }
+
+    /// The state of all of them.
+    pub(super) fn views(&self, now: Instant) -> impl Iterator<Item = RendererView> {
+        self.all.iter().map(move |renderer| RendererView::of(renderer, now))
+    }
+
+    fn find(&self, name: &str) -> Option<&RendererSchedule> {
+        self.all.iter().find(|renderer| &*renderer.name == name)
+    }
+
+    fn find_mut(&mut self, name: &str) -> Option<&mut RendererSchedule> {
+        self.all.iter_mut().find(|renderer| &*renderer.name == name)
+    }
+}
+
+fn succeeded(renderer: &mut RendererSchedule, revision: i64, last: LastReport) {
+    let LastReport { call, duration_ms, report, .. } = &last;
+    debug!(renderer = &*renderer.name, call, revision, duration_ms, ?report, "applied");
+    if renderer.backoff.failures() > 0 {
+        info!(renderer = &*renderer.name, failures = renderer.backoff.failures(), "recovered");
+        renderer.backoff.reset();
+    }
+    let known = renderer.last_report.as_ref().map_or(&[][..], |last| &last.report.notes);
+    for note in report.notes.iter().filter(|note| !known.contains(note)) {
+        warn!(renderer = &*renderer.name, "{note}");
+    }
+    renderer.is_ready = true;
+    renderer.applied_revision = revision;
+    renderer.last_report = Some(last);
+}
+
+fn failed(renderer: &mut RendererSchedule, error: String, now: Now) {
+    if renderer.backoff.failures() == 0 {
+        warn!(renderer = &*renderer.name, error, "failed; trying again, with everything");
+    } else {
+        debug!(renderer = &*renderer.name, error, failures = renderer.backoff.failures(), "failed again");
+    }
+    // A storm of changes by others may be why it failed, so it is not tried before the next repair is due.
+    let retry_at = now.instant + renderer.backoff.next(now.random);
+    renderer.retry_at = Some(renderer.repairs.due().map_or(retry_at, |due| due.at.max(retry_at)));
+    renderer.last_error = Some(LastError { at: now.time, error });
+}
+
+/// Nothing, where the clock of another machine is ahead.
+fn time_between(then: Timestamp, now: Timestamp) -> Duration {
+    now.duration_since(then).try_into().unwrap_or_default()
+}

@@ -1,0 +1,169 @@
+//! When to undo what others did: at once, unless they do it again and again.
+
+use std::time::{Duration, Instant};
+
+use crate::node::core::history::EventRange;
+
+/// So many repairs in a row are made at once.
+const AT_ONCE: u32 = 10;
+/// The pause between the repairs after that; doubles with each.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// Others that never stop cost one repair in this time.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Enough to double from the shortest pause to the longest.
+const DOUBLINGS: u32 = 6;
+/// For each such time without a change by others, one repair is forgotten.
+const CALM: Duration = Duration::from_secs(5);
+
+/// What others did to one dataplane, and when it is undone.
+#[derive(Debug, Default)]
+pub(super) struct RepairSchedule {
+    due: Option<Due>,
+    /// Repairs, less those that are forgotten.
+    in_a_row: u32,
+    last_repair: Option<Instant>,
+    last_change: Option<Instant>,
+    total: u64,
+}
+
+/// A repair to come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Due {
+    pub(super) at: Instant,
+    pub(super) events: EventRange,
+    /// How many changes it undoes.
+    pub(super) changes: u64,
+}
+
+impl RepairSchedule {
+    /// Notes a change by others. True if a repair must be made due for it, false if one is due already.
+    pub(super) fn note_change(&mut self, now: Instant) -> bool {
+        self.total += 1;
+        self.in_a_row = self.in_a_row(now);
+        self.last_change = Some(now);
+        if let Some(due) = &mut self.due {
+            due.changes += 1;
+        }
+        self.due.is_none()
+    }
+
+    /// Schedules a repair, and returns when it is due.
+    pub(super) fn schedule(&mut self, now: Instant, events: EventRange) -> Instant {
+        let at = self.last_repair.map_or(now, |last| last + self.pause()).max(now);
+        self.due = Some(Due { at, events, changes: 1 });
+        at
+    }
+
+    /// The repair to come.
+    pub(super) const fn due(&self) -> Option<Due> {
+        self.due
+    }
+
+    /// Takes the repair that is due now; none if there is none, or it has to wait.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
+        if self.due?.at > now {
+            return None;
+        }
+        self.repaired(now)
+    }
+
+    /// What is due is being repaired.
+    pub(super) fn repaired(&mut self, now: Instant) -> Option<Due> {
+        let due = self.due.take()?;
+        self.in_a_row = (self.in_a_row + 1).min(AT_ONCE + DOUBLINGS);
+        self.last_repair = Some(now);
+        Some(due)
+    }
+
+    /// Others do it again and again, so repairs wait.
+    pub(super) fn is_damped(&self, now: Instant) -> bool {
+        self.in_a_row(now) >= AT_ONCE
+    }
+
+    /// Repairs in a row as of now.
+    fn in_a_row(&self, now: Instant) -> u32 {
+        let calm = self.last_change.map_or(Duration::ZERO, |last| now.duration_since(last));
+        let forgotten = calm.as_secs() / CALM.as_secs();
+        self.in_a_row.saturating_sub(forgotten.try_into().unwrap_or(u32::MAX))
+    }
+
+    /// Changes by others since the start.
+    pub(super) const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Between the last repair and the next one.
+    fn pause(&self) -> Duration {
+        match self.in_a_row.checked_sub(AT_ONCE) {
+            None => Duration::ZERO,
+            Some(doublings) => SHORTEST.saturating_mul(1 << doublings).min(LONGEST),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::node::{core::history::Timestamps, message::Now};
+
+    fn test_range(seq_num: u64) -> EventRange {
+        let now = Now { instant: Instant::now(), time: Timestamp::UNIX_EPOCH, random: 0.0 };
+        EventRange::one(seq_num, Timestamps::now(now))
+    }
+
+    /// Repairs that `changes`, in milliseconds since the start, lead to.
+    fn repairs(changes: impl IntoIterator<Item = u64>) -> Vec<u64> {
+        let start = Instant::now();
+        let mut schedule = RepairSchedule::default();
+        let mut repairs = Vec::new();
+        let mut repair = |schedule: &mut RepairSchedule, until: Instant| {
+            while let Some(due) = schedule.due().filter(|due| due.at <= until) {
+                assert!(schedule.take_due(due.at).is_some());
+                repairs.push(u64::try_from(due.at.duration_since(start).as_millis()).unwrap());
+            }
+        };
+        for at in changes.into_iter().map(|at| start + Duration::from_millis(at)) {
+            repair(&mut schedule, at);
+            if schedule.note_change(at) {
+                schedule.schedule(at, test_range(1));
+            }
+        }
+        repair(&mut schedule, start + Duration::from_secs(100_000));
+        repairs
+    }
+
+    #[test]
+    fn the_first_changes_are_undone_at_once() {
+        assert_eq!(repairs([0, 10, 300, 301, 302]), [0, 10, 300, 301, 302]);
+    }
+
+    #[test]
+    fn a_storm_meets_growing_pauses_up_to_the_longest_and_its_end_is_repaired() {
+        let storm = repairs((0..60_000).step_by(10));
+        assert_eq!(storm[8..15], [80, 90, 190, 390, 790, 1590, 3190]);
+        let pauses: Vec<u64> = storm.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(pauses.is_sorted() && *pauses.last().unwrap() == 5000, "{pauses:?}");
+        assert!(*storm.last().unwrap() >= 59_990);
+    }
+
+    #[test]
+    fn after_a_calm_time_the_next_change_is_undone_at_once() {
+        let storm_and_one_more = (0..60_000).step_by(10).chain([96_000]);
+        assert_eq!(repairs(storm_and_one_more).last(), Some(&96_000));
+    }
+
+    #[test]
+    fn changes_while_a_repair_is_due_are_counted_and_need_no_other() {
+        let now = Instant::now();
+        let mut repairs = RepairSchedule::default();
+        assert!(repairs.note_change(now));
+        repairs.schedule(now, test_range(7));
+        assert!(!repairs.note_change(now) && !repairs.note_change(now));
+        assert!(!repairs.is_damped(now));
+        let due = repairs.take_due(now).unwrap();
+        assert_eq!((repairs.total(), due.changes, due.events.first), (3, 3, 7));
+        assert!(repairs.take_due(now).is_none());
+    }
+}

@@ -1,0 +1,252 @@
+//! The schedule of one renderer: what it does now, what comes next, and how the last call went. Pure.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use contiv_model::{ChangeSet, Snapshot};
+use contiv_renderer::Report;
+use contiv_store::Backoff;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::repairs::RepairSchedule;
+use crate::node::{
+    core::history::{EventRange, milliseconds},
+    message::{Now, Work},
+};
+
+/// A call that takes longer is reported.
+const SLOW_AFTER: Duration = Duration::from_secs(10);
+/// The pauses after failures, doubled from the shortest to the longest.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// One renderer, as the core sees it.
+#[derive(Debug)]
+pub(super) struct RendererSchedule {
+    pub(super) name: Arc<str>,
+    pub(super) busy: Option<Busy>,
+    pub(super) pending: Pending,
+    pub(super) backoff: Backoff,
+    pub(super) repairs: RepairSchedule,
+    /// Changes of others to its dataplane are noticed.
+    pub(super) is_watched: bool,
+    /// Nothing is given to it before, after a failure.
+    pub(super) retry_at: Option<Instant>,
+    pub(super) is_ready: bool,
+    pub(super) applied_revision: i64,
+    pub(super) last_report: Option<LastReport>,
+    pub(super) last_error: Option<LastError>,
+}
+
+/// What a renderer is doing.
+#[derive(Debug)]
+pub(super) struct Busy {
+    pub(super) task: Task,
+    pub(super) since: Instant,
+    pub(super) started: Timestamp,
+    /// It has been reported that this takes too long.
+    pub(super) is_slow: bool,
+}
+
+/// A kind of work, with the events that it covers.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Task {
+    Resync {
+        events: EventRange,
+        revision: i64,
+    },
+    Update {
+        events: EventRange,
+        revision: i64,
+    },
+    /// Undo so many changes of others.
+    Heal {
+        events: EventRange,
+        changes: u64,
+    },
+}
+
+impl Task {
+    pub(super) const fn events(self) -> EventRange {
+        match self {
+            Self::Resync { events, .. } | Self::Update { events, .. } | Self::Heal { events, .. } => events,
+        }
+    }
+}
+
+/// A call that succeeded.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LastReport {
+    /// `resync`, `update` or `heal`.
+    pub call: &'static str,
+    /// When it was finished.
+    pub at: Timestamp,
+    /// How long it took.
+    pub duration_ms: f64,
+    /// What it did.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+/// A call that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LastError {
+    /// When it failed.
+    pub at: Timestamp,
+    /// Why.
+    pub error: String,
+}
+
+impl LastReport {
+    pub(super) fn new(task: Task, duration: Duration, report: Report, at: Timestamp) -> Self {
+        let call = match task {
+            Task::Resync { .. } => "resync",
+            Task::Update { .. } => "update",
+            Task::Heal { .. } => "heal",
+        };
+        Self { call, at, duration_ms: milliseconds(duration), report }
+    }
+}
+
+/// What a renderer still has to be given.
+#[derive(Debug, Default)]
+pub(super) enum Pending {
+    #[default]
+    Nothing,
+    Changes {
+        changes: Arc<ChangeSet>,
+        events: EventRange,
+    },
+    /// Everything: the state at the time when it is given.
+    Resync {
+        events: EventRange,
+    },
+}
+
+impl Pending {
+    const fn events(&self) -> Option<EventRange> {
+        match self {
+            Self::Nothing => None,
+            Self::Changes { events, .. } | Self::Resync { events } => Some(*events),
+        }
+    }
+}
+
+/// What the passing of time has led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// A renderer that failed is tried again.
+    Retry,
+    /// A repair that had to wait is made.
+    Repair,
+    /// It has been busy for too long.
+    Slow,
+}
+
+impl RendererSchedule {
+    pub(super) fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            busy: None,
+            pending: Pending::Nothing,
+            backoff: Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE),
+            repairs: RepairSchedule::default(),
+            is_watched: false,
+            retry_at: None,
+            is_ready: false,
+            applied_revision: 0,
+            last_report: None,
+            last_error: None,
+        }
+    }
+
+    /// Adds changes to what is pending.
+    pub(super) fn add_changes(&mut self, new: &Arc<ChangeSet>, event: EventRange) {
+        self.pending = match std::mem::take(&mut self.pending) {
+            Pending::Nothing => Pending::Changes { changes: Arc::clone(new), events: event },
+            Pending::Changes { mut changes, events } => {
+                Arc::make_mut(&mut changes).merge(ChangeSet::clone(new));
+                Pending::Changes { changes, events: events.and(event) }
+            }
+            Pending::Resync { events } => Pending::Resync { events: events.and(event) },
+        };
+    }
+
+    /// Makes it get everything next.
+    pub(super) fn need_resync(&mut self, event: EventRange) {
+        let events = self.pending.events().map_or(event, |events| events.and(event));
+        self.pending = Pending::Resync { events };
+    }
+
+    /// It has applied all there is, and is idle.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_idle = self.busy.is_none() && self.retry_at.is_none() && self.repairs.due().is_none();
+        self.is_ready && is_idle && matches!(self.pending, Pending::Nothing)
+    }
+
+    /// The work that it is to be given now, unless it is busy or waits after a failure. `snapshot` gives everything there is.
+    pub(super) fn next_work(
+        &mut self,
+        revision: i64,
+        now: Now,
+        snapshot: impl FnOnce() -> Arc<Snapshot>,
+    ) -> Option<Work> {
+        if self.busy.is_some() || self.retry_at.is_some() {
+            return None;
+        }
+        let is_resync = matches!(self.pending, Pending::Resync { .. });
+        let repair = if is_resync { None } else { self.repairs.take_due(now.instant) };
+        let (work, task) = if let Some(due) = repair {
+            (Work::Heal(snapshot()), Task::Heal { events: due.events, changes: due.changes })
+        } else {
+            match std::mem::take(&mut self.pending) {
+                Pending::Nothing => return None,
+                Pending::Changes { changes, events } => {
+                    (Work::Update(changes), Task::Update { events, revision })
+                }
+                Pending::Resync { events } => {
+                    // It undoes what others did too.
+                    let repaired = self.repairs.repaired(now.instant);
+                    let events = repaired.map_or(events, |due| events.and(due.events));
+                    (Work::Resync(snapshot()), Task::Resync { events, revision })
+                }
+            }
+        };
+        self.busy = Some(Busy { task, since: now.instant, started: now.time, is_slow: false });
+        Some(work)
+    }
+
+    /// Since when the oldest change waits that is not applied.
+    pub(super) fn unapplied_since(&self) -> Option<Instant> {
+        let under_way = self.busy.as_ref().map(|busy| busy.task.events());
+        let repair = self.repairs.due().map(|due| due.events);
+        let waiting = under_way.into_iter().chain(self.pending.events()).chain(repair);
+        waiting.map(|events| events.since).min()
+    }
+
+    /// When the passing of time alone leads to something.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match &self.busy {
+            Some(busy) => (!busy.is_slow).then(|| busy.since + SLOW_AFTER),
+            None => self.retry_at.or_else(|| self.repairs.due().map(|due| due.at)),
+        }
+    }
+
+    /// What is due now.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
+        if self.deadline()? > now {
+            return None;
+        }
+        Some(match &mut self.busy {
+            Some(busy) => {
+                busy.is_slow = true;
+                Due::Slow
+            }
+            None if self.retry_at.is_some() => Due::Retry,
+            None => Due::Repair,
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! How much there is, counted over services where they are.
+
+use contiv_model::{ContivService, Frontend, ServiceId, ServicePort};
+use serde::Serialize;
+
+/// How many services are named.
+const NAMED: usize = 5;
+
+/// How much there is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Sizes {
+    /// Services that renderers have.
+    pub services: usize,
+    /// Their ports.
+    pub service_ports: usize,
+    /// Their backends, over all ports.
+    pub backends: usize,
+    /// Services with a port that nothing stands behind: connections to it are refused.
+    pub services_without_backends: usize,
+    /// The first of those, by name.
+    pub without_backends: Vec<ServiceId>,
+    /// Services that ask for a frontend that another one holds.
+    pub services_with_lost_frontends: usize,
+    /// The first of those, by name, each with one such frontend.
+    pub lost_frontends: Vec<LostFrontend>,
+    /// Stored services that are left to another proxy by their label.
+    pub left_to_other_proxies: usize,
+}
+
+/// A frontend that two services ask for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LostFrontend {
+    /// The service that does not get it.
+    pub service: ServiceId,
+    /// What it asks for.
+    pub frontend: Frontend,
+    /// The service that holds it.
+    pub holder: ServiceId,
+}
+
+impl Sizes {
+    /// Of these services, in the order of their names.
+    pub(super) fn of<'a>(services: impl Iterator<Item = &'a ContivService>) -> Self {
+        let mut sizes = Self::default();
+        for service in services {
+            sizes.services += 1;
+            sizes.service_ports += service.ports.len();
+            sizes.backends += service.ports.iter().map(|port| port.backends.len()).sum::<usize>();
+            let is_served = |port: &ServicePort| {
+                port.backends.iter().any(|backend| service.is_in_family_of(backend.address))
+            };
+            if !service.ports.iter().all(is_served) {
+                sizes.services_without_backends += 1;
+                if sizes.without_backends.len() < NAMED {
+                    sizes.without_backends.push(service.id.clone());
+                }
+            }
+            if let Some((frontend, holder)) = service.lost.iter().next() {
+                sizes.services_with_lost_frontends += 1;
+                if sizes.lost_frontends.len() < NAMED {
+                    let (service, frontend, holder) = (service.id.clone(), *frontend, holder.clone());
+                    sizes.lost_frontends.push(LostFrontend { service, frontend, holder });
+                }
+            }
+        }
+        sizes
+    }
+}

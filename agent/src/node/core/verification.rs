@@ -1,0 +1,177 @@
+//! When the dataplane of each renderer is verified, and what came of it. Pure: `verifier_thread` reads the kernel.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use contiv_renderer::{Confirmation, Deviation, Drift, Rejected, Verification};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::history::milliseconds;
+use crate::node::message::{Now, VerifierReport};
+
+/// Between two readings of one verification.
+const PAUSE: Duration = Duration::from_millis(300);
+/// How many deviations are shown.
+const SHOWN: usize = 20;
+
+/// When dataplanes are verified, and what comes of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VerificationConfig {
+    /// The time between two verifications; none for never.
+    pub interval: Option<Duration>,
+    /// A renderer whose dataplane has drifted gets everything again.
+    pub heal: bool,
+}
+
+/// The last verification of a renderer's dataplane.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct VerificationView {
+    /// How many have been made.
+    pub verifications: u64,
+    /// When the last one ended; none before the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+    /// How long its last reading of the kernel took.
+    pub duration_ms: f64,
+    /// How many things were compared.
+    pub checked: usize,
+    /// How many of them are not as they must be.
+    pub drift: usize,
+    /// The first of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<Drift>,
+    /// Why the kernel could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What a verification has come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum VerificationResult {
+    /// It takes another reading.
+    Open,
+    /// All is as it must be; and it was not, at the verification before.
+    Good { had_drift: bool },
+    /// What was wrong at every reading.
+    Drift(BTreeSet<Drift>),
+    /// The kernel could not be read.
+    Failed(String),
+}
+
+/// The verifications of all renderers that have something to verify.
+#[derive(Debug)]
+pub(super) struct Verifications {
+    interval: Duration,
+    all: Vec<RendererVerification>,
+}
+
+#[derive(Debug)]
+struct RendererVerification {
+    renderer: Arc<str>,
+    is_busy: bool,
+    next: Instant,
+    confirmation: Confirmation,
+    view: VerificationView,
+}
+
+impl Verifications {
+    /// For these renderers; without an interval nothing is verified.
+    pub(super) fn new(renderers: Vec<Arc<str>>, interval: Option<Duration>, now: Instant) -> Self {
+        let Some(interval) = interval else { return Self { interval: Duration::ZERO, all: Vec::new() } };
+        let new = |renderer| RendererVerification {
+            renderer,
+            is_busy: false,
+            next: now + interval,
+            confirmation: Confirmation::default(),
+            view: VerificationView::default(),
+        };
+        Self { interval, all: renderers.into_iter().map(new).collect() }
+    }
+
+    /// When the next reading is due.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.all.iter().filter(|state| !state.is_busy).map(|state| state.next).min()
+    }
+
+    /// The renderers to be read now, which are busy then. Those that are not settled have to wait: what is not programmed yet
+    /// cannot be there.
+    pub(super) fn take_due(&mut self, now: Instant, is_settled: impl Fn(&str) -> bool) -> Vec<Arc<str>> {
+        let mut due = Vec::new();
+        for state in self.all.iter_mut().filter(|state| !state.is_busy && state.next <= now) {
+            state.next = now + PAUSE;
+            state.is_busy = is_settled(&state.renderer);
+            if state.is_busy {
+                due.push(Arc::clone(&state.renderer));
+            }
+        }
+        due
+    }
+
+    /// Handles what a reading has shown. It does not count if the renderer was at work then. What it has rejected cannot be
+    /// in the kernel.
+    pub(super) fn on_report(
+        &mut self,
+        report: VerifierReport,
+        counts: bool,
+        rejected: &[Rejected],
+        now: Now,
+    ) -> VerificationResult {
+        let interval = self.interval;
+        let Some(state) = self.all.iter_mut().find(|state| state.renderer == report.renderer) else {
+            return VerificationResult::Open;
+        };
+        state.is_busy = false;
+        state.next = now.instant + PAUSE;
+        if !counts {
+            return VerificationResult::Open;
+        }
+        let view = &mut state.view;
+        let result = match report.result {
+            Err(error) => VerificationResult::Failed(error),
+            Ok(Verification { checked, mut drift }) => {
+                view.checked = checked;
+                drift.retain(|drift| !is_due_to(rejected, drift));
+                match state.confirmation.take(drift) {
+                    None => return VerificationResult::Open,
+                    Some(drift) if drift.is_empty() => VerificationResult::Good { had_drift: view.drift > 0 },
+                    Some(drift) => VerificationResult::Drift(drift),
+                }
+            }
+        };
+        view.error = None;
+        match &result {
+            VerificationResult::Failed(error) => view.error = Some(error.clone()),
+            VerificationResult::Drift(drift) => {
+                view.drift = drift.len();
+                view.examples = drift.iter().take(SHOWN).cloned().collect();
+            }
+            VerificationResult::Good { .. } | VerificationResult::Open => {
+                view.drift = 0;
+                view.examples.clear();
+            }
+        }
+        view.verifications += 1;
+        view.at = Some(now.time);
+        view.duration_ms = milliseconds(report.duration);
+        state.confirmation = Confirmation::default();
+        state.next = now.instant + interval;
+        result
+    }
+
+    /// The last verification of a renderer; none if it is not verified.
+    pub(super) fn view(&self, renderer: &str) -> Option<VerificationView> {
+        self.all.iter().find(|state| &*state.renderer == renderer).map(|state| state.view.clone())
+    }
+}
+
+/// Its last good state may be active instead, of which nobody asks for anything.
+fn is_due_to(rejected: &[Rejected], drift: &Drift) -> bool {
+    match &drift.service {
+        Some(service) => rejected.iter().any(|rejected| rejected.service == *service),
+        None => !rejected.is_empty() && drift.deviation == Deviation::Foreign,
+    }
+}

@@ -1,0 +1,274 @@
+//! From the values of a store to events for the processor. A bad value is never taken for a deletion. Pure.
+
+mod list;
+mod value;
+
+use std::collections::BTreeSet;
+
+use contiv_model::Event;
+use contiv_store::{Batch, Change, Entry, FeedEvent, ListPart, Problem, Snapshot};
+use jiff::Timestamp;
+
+use value::{Outcome, decode, decode_deletion};
+
+pub use list::{DecodedList, ListDecoder, Recalled};
+pub use value::BadValue;
+
+/// What a store says, decoded.
+#[derive(Debug)]
+pub enum StoreEvent {
+    /// Everything there is. What is not in it is gone.
+    Listed(Box<DecodedList>),
+    /// What changed since the event before.
+    Changed(Batch, DecodedChanges),
+    /// What the store itself cannot read is now this (the complete list).
+    Problems(Vec<Problem>),
+    /// The store cannot be followed at the moment.
+    Down {
+        /// What went wrong.
+        reason: String,
+    },
+    /// The store has other data than it had; a list follows.
+    Replaced {
+        /// By what it was noticed.
+        reason: String,
+    },
+    /// The store is followed again and nothing was missed.
+    Up,
+}
+
+/// Decodes what the feed of a store delivers, and collects the pages of a list.
+#[derive(Debug)]
+pub struct Decoder {
+    /// When the agent began.
+    started: Timestamp,
+    /// The key of this node's Node object.
+    own_node: String,
+    list: ListDecoder,
+}
+
+impl Decoder {
+    /// For an agent that began then, on the node whose Node object has this key.
+    pub fn new(started: Timestamp, own_node: String) -> Self {
+        Self { started, own_node, list: ListDecoder::default() }
+    }
+
+    /// What the store says; none while a list is under way. Beside a list, its entries in the order of their keys.
+    pub fn decode(&mut self, event: FeedEvent) -> Option<(StoreEvent, Vec<Entry>)> {
+        let event = match event {
+            FeedEvent::List(ListPart::Started) => {
+                self.list = ListDecoder::default();
+                return None;
+            }
+            FeedEvent::List(ListPart::Page(entries)) => {
+                self.list.add(entries);
+                return None;
+            }
+            FeedEvent::List(ListPart::Complete { revision, problems }) => {
+                let list = std::mem::take(&mut self.list);
+                let (list, entries) = list.finish(revision, problems, &self.own_node);
+                return Some((StoreEvent::Listed(Box::new(list)), entries));
+            }
+            FeedEvent::Snapshot(Snapshot { revision, entries, problems }) => {
+                self.list = ListDecoder::default();
+                self.list.add(entries);
+                return self.decode(FeedEvent::List(ListPart::Complete { revision, problems }));
+            }
+            FeedEvent::Changed(batch) => {
+                let decoded = changes(&batch.changes, self.started);
+                StoreEvent::Changed(batch, decoded)
+            }
+            FeedEvent::Problems(problems) => StoreEvent::Problems(problems),
+            FeedEvent::Down { reason } => {
+                // Of a list that did not come to its end.
+                self.list = ListDecoder::default();
+                StoreEvent::Down { reason }
+            }
+            FeedEvent::Replaced { reason } => StoreEvent::Replaced { reason },
+            FeedEvent::Up => StoreEvent::Up,
+        };
+        Some((event, Vec::new()))
+    }
+}
+
+/// What changes come to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct DecodedChanges {
+    /// For the processor, in order.
+    pub events: Vec<Event>,
+    /// Whether each value can be used, in order.
+    pub statuses: Vec<ValueStatus>,
+    /// When the first of them was triggered, of those that say so.
+    pub triggered: Option<Timestamp>,
+}
+
+/// Whether a value can be used.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ValueStatus {
+    /// The value of this key is good, or gone.
+    Good(String),
+    /// But for a part of it.
+    Partly(BadValue),
+    /// Not at all.
+    Bad(BadValue),
+    /// A later value of the same key is good, so this one was not read.
+    Superseded,
+}
+
+/// Decodes changes. Of a key that changed many times only what counts: its last good value, and the bad ones after that.
+/// What was triggered before `start`, when the agent began, tells nothing of how long the agent took.
+pub fn changes(changes: &[Change], start: Timestamp) -> DecodedChanges {
+    let mut decoded_changes = DecodedChanges::default();
+    let mut settled = BTreeSet::new();
+    for change in changes.iter().rev() {
+        if settled.contains(change.key()) {
+            decoded_changes.statuses.push(ValueStatus::Superseded);
+            continue;
+        }
+        let (key, decoded) = match change {
+            Change::Put(entry) => (&entry.key, decode(entry)),
+            Change::Delete { key } => (key, decode_deletion(key)),
+        };
+        match decoded {
+            Outcome::Good(event, triggered, partly) => {
+                // Most changes come alone, and have nothing before them.
+                if changes.len() > 1 {
+                    settled.insert(change.key());
+                }
+                // Whoever writes something else there is not measured.
+                let triggered = triggered.and_then(|time| time.parse().ok()).filter(|time| *time >= start);
+                decoded_changes.triggered = decoded_changes.triggered.into_iter().chain(triggered).min();
+                decoded_changes.events.push(event);
+                decoded_changes.statuses.push(
+                    partly.map_or_else(|| ValueStatus::Good(key.clone()), |bad| ValueStatus::Partly(*bad)),
+                );
+            }
+            Outcome::Ignored => decoded_changes.statuses.push(ValueStatus::Good(key.clone())),
+            Outcome::Bad(bad) => decoded_changes.statuses.push(ValueStatus::Bad(bad)),
+        }
+    }
+    decoded_changes.events.reverse();
+    decoded_changes.statuses.reverse();
+    decoded_changes
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_model::{ObjectKey, ServiceId};
+    use contiv_proto::{Key, Kind};
+
+    use super::{value::LARGEST_VALUE, *};
+
+    fn entry(name: &str, value: &str) -> Entry {
+        let key = Key::new(Kind::Service, "default", name).unwrap().to_path();
+        Entry { key, value: value.to_owned().into(), create_revision: 1, mod_revision: 1 }
+    }
+
+    fn decoded_list(entries: Vec<Entry>) -> DecodedList {
+        let mut list = ListDecoder::default();
+        list.add(entries);
+        list.finish(1, Vec::new(), "").0
+    }
+
+    fn web() -> ObjectKey {
+        ObjectKey::Service(ServiceId::new("default", "web"))
+    }
+
+    #[test]
+    fn bad_value_is_neither_object_nor_deletion() {
+        let decoded = changes(&[Change::Put(entry("web", "{oops"))], Timestamp::MIN);
+        assert_eq!(decoded.events, []);
+        let [ValueStatus::Bad(bad)] = decoded.statuses.as_slice() else { panic!("{:?}", decoded.statuses) };
+        assert_eq!(bad.object, Some(web()));
+        assert!(bad.reason.contains("service default/web"), "{}", bad.reason);
+    }
+
+    #[test]
+    fn trigger_time_is_the_first_after_the_start() {
+        let slice = |name: &str, time: &str| {
+            let key = Key::new(Kind::EndpointSlice, "default", name).unwrap().to_path();
+            let value = format!(
+                r#"{{"address_type":"IPv4","annotations":{{"endpoints.kubernetes.io/last-change-trigger-time":"{time}"}}}}"#
+            );
+            Change::Put(Entry { key, value: value.into(), create_revision: 1, mod_revision: 1 })
+        };
+        let all = [
+            slice("before", "2026-01-02T03:04:04Z"),
+            slice("later", "2026-01-02T03:04:07Z"),
+            slice("first", "2026-01-02T04:04:06.5+01:00"),
+            slice("broken", "yesterday"),
+            Change::Put(entry("web", r#"{"cluster_ip":"None"}"#)),
+        ];
+        let start = "2026-01-02T03:04:05Z".parse().unwrap();
+        let decoded = changes(&all, start);
+        assert_eq!(decoded.triggered, Some("2026-01-02T03:04:06.5Z".parse().unwrap()));
+        assert_eq!(decoded.events.len(), all.len(), "{:?}", decoded.statuses);
+        assert_eq!(changes(&all[3..], start).triggered, None);
+    }
+
+    #[test]
+    fn key_changed_often_counts_by_its_last_good_value() {
+        let put = |value: &str| Change::Put(entry("web", value));
+        let (first, second) = (put(r#"{"cluster_ip":"10.96.0.1"}"#), put(r#"{"cluster_ip":"10.96.0.2"}"#));
+        let delete = Change::Delete { key: entry("web", "").key };
+        let alone = |change: &Change| changes(std::slice::from_ref(change), Timestamp::MIN).events;
+        let all = [
+            first.clone(),
+            put("{bad"),
+            delete.clone(),
+            put("{bad"),
+            second.clone(),
+            put("{bad"),
+            put("{bad"),
+        ];
+        let decoded = changes(&all, Timestamp::MIN);
+        assert_eq!(decoded.events, alone(&second), "what is bad leaves the last good one in force");
+        let superseded =
+            decoded.statuses.iter().take_while(|verdict| **verdict == ValueStatus::Superseded).count();
+        assert_eq!((superseded, decoded.statuses.len()), (4, all.len()));
+        assert!(matches!(
+            &decoded.statuses[4..],
+            [ValueStatus::Good(_), ValueStatus::Bad(_), ValueStatus::Bad(_)]
+        ));
+        assert_eq!(changes(&[first, delete.clone()], Timestamp::MIN).events, alone(&delete));
+        assert_eq!(changes(&[delete, second.clone()], Timestamp::MIN).events, alone(&second));
+    }
+
+    #[test]
+    fn value_with_an_unknown_word_is_used_and_reported() {
+        let value = r#"{"cluster_ip":"10.96.0.041","external_traffic_policy":"Near"}"#;
+        let entry = entry("web", value);
+        let decoded = changes(&[Change::Put(entry.clone())], Timestamp::MIN);
+        assert!(matches!(&decoded.events[..], [Event::Put(object)] if object.key() == web()));
+        let [ValueStatus::Partly(partly)] = decoded.statuses.as_slice() else {
+            panic!("{:?}", decoded.statuses)
+        };
+        assert!(partly.is_used && partly.object == Some(web()));
+        for part in ["cluster_ip: \"10.96.0.041\"", "10.96.0.41", "external_traffic_policy: \"Near\""] {
+            assert!(partly.reason.contains(part), "{}", partly.reason);
+        }
+        let list = decoded_list(vec![entry]);
+        assert_eq!((list.resync.objects.len(), list.resync.undecodable.len()), (1, 0));
+        assert_eq!(list.bad, std::slice::from_ref(partly));
+    }
+
+    #[test]
+    fn value_too_large_is_refused_by_name() {
+        let huge = " ".repeat(LARGEST_VALUE) + "{}";
+        let entries = vec![entry("web", &huge), entry("web2", "{}")];
+        let DecodedList { resync, bad, .. } = decoded_list(entries);
+        assert_eq!(resync.undecodable.into_iter().collect::<Vec<_>>(), [web()]);
+        assert!(bad[0].key.contains("web") && bad[0].reason.contains("4194306 bytes"), "{bad:?}");
+        assert_eq!(bad.len(), 1, "the other one is read");
+    }
+
+    #[test]
+    fn deletion_is_a_good_status_of_its_key() {
+        let key = entry("web", "").key;
+        let decoded = changes(&[Change::Delete { key: key.clone() }], Timestamp::MIN);
+        assert_eq!(
+            (decoded.events, decoded.statuses),
+            (vec![Event::Delete(web())], vec![ValueStatus::Good(key)])
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! A list of the store, decoded page by page while the next one is on its way.
+
+use std::collections::BTreeSet;
+
+use contiv_model::{Event, Object, Resync, parallel::in_shares, processor::StringInterner};
+use contiv_store::{Entry, Problem, Saved};
+
+use super::value::{BadValue, Outcome, decode};
+
+/// How many entries are one piece of work where a page is decoded on several processors,
+const ENTRIES_PER_PIECE: usize = 500;
+/// and below how many pieces another thread costs more than it gains.
+const PIECES_PER_THREAD: usize = 4;
+
+/// A complete list.
+#[derive(Debug, Default)]
+pub struct DecodedList {
+    /// The revision at which it was read.
+    pub revision: i64,
+    /// For the processor.
+    pub resync: Resync,
+    /// The strings that the objects share.
+    pub names: StringInterner,
+    /// Values that cannot be used, or not all of them.
+    pub bad: Vec<BadValue>,
+    /// What the store itself could not read.
+    pub problems: Vec<Problem>,
+    /// How many entries it has.
+    pub entries: usize,
+    /// The Node object of this node is among them.
+    pub has_own_node: bool,
+}
+
+impl DecodedList {
+    /// The keys of values that cannot be used at all.
+    pub fn bad_keys(&self) -> BTreeSet<String> {
+        self.bad.iter().filter(|bad| !bad.is_used).map(|bad| bad.key.clone()).collect()
+    }
+}
+
+/// What a mirror had saved, decoded.
+#[derive(Debug)]
+pub struct Recalled {
+    /// The store's revision of it.
+    pub revision: i64,
+    /// For the processor.
+    pub resync: Resync,
+    /// The strings that the objects share.
+    pub names: StringInterner,
+}
+
+impl Recalled {
+    /// Decodes what was saved. Only good values are.
+    pub fn decode(Saved { revision, entries }: Saved) -> Self {
+        let mut list = ListDecoder::default();
+        list.add(entries);
+        let (DecodedList { resync, names, .. }, _) = list.finish(revision, Vec::new(), "");
+        Self { revision, resync, names }
+    }
+}
+
+/// Decodes the pages of a list.
+#[derive(Debug, Default)]
+pub struct ListDecoder {
+    list: DecodedList,
+    entries: Vec<Entry>,
+}
+
+impl ListDecoder {
+    /// Adds a page. Pages may come in any order; each key is in one of them.
+    pub fn add(&mut self, entries: Vec<Entry>) {
+        let pieces: Vec<&[Entry]> = entries.chunks(ENTRIES_PER_PIECE).collect();
+        let decode_share = |share: &[&[Entry]]| {
+            let mut names = StringInterner::default();
+            share.iter().map(|entries| decode_all(entries, &mut names)).collect::<Vec<_>>()
+        };
+        let list = &mut self.list;
+        let is_small = pieces.len() <= PIECES_PER_THREAD;
+        let decoded = if is_small {
+            pieces.iter().map(|entries| decode_all(entries, &mut list.names)).collect()
+        } else {
+            let decoded = in_shares(&pieces, PIECES_PER_THREAD, decode_share);
+            let mut decoded: Vec<_> = decoded.into_iter().flatten().collect();
+            decoded.iter_mut().flat_map(|(objects, _)| objects).for_each(|object| list.names.share(object));
+            decoded
+        };
+        for (objects, bad) in decoded {
+            list.resync.objects.extend(objects);
+            list.bad.extend(bad);
+        }
+        self.entries.extend(entries);
+    }
+
+    /// The complete list, as read at this revision, and its entries in the order of their keys. `own_node` is the key of this
+    /// node's Node object.
+    pub fn finish(self, revision: i64, problems: Vec<Problem>, own_node: &str) -> (DecodedList, Vec<Entry>) {
+        let Self { list, mut entries } = self;
+        // Pages of several types come in turns, each type in order: few runs, which are merged.
+        entries.sort_by(|one, other| one.key.cmp(&other.key));
+        let has_own_node = entries.binary_search_by(|entry| entry.key.as_str().cmp(own_node)).is_ok();
+        let mut list = DecodedList { revision, problems, entries: entries.len(), has_own_node, ..list };
+        list.bad.sort_by(|one, other| one.key.cmp(&other.key));
+        let unused = list.bad.iter().filter(|bad| !bad.is_used);
+        list.resync.undecodable = unused.filter_map(|bad| bad.object.clone()).collect();
+        (list, entries)
+    }
+}
+
+/// The objects, and the values that cannot be used, or not all of them. Objects share `names`.
+fn decode_all(entries: &[Entry], names: &mut StringInterner) -> (Vec<Object>, Vec<BadValue>) {
+    let (mut objects, mut bad) = (Vec::with_capacity(entries.len()), Vec::new());
+    for entry in entries {
+        match decode(entry) {
+            Outcome::Good(Event::Put(mut object), _, partly) => {
+                names.share(&mut object);
+                objects.push(object);
+                bad.extend(partly.map(|bad| *bad));
+            }
+            Outcome::Good(..) | Outcome::Ignored => {}
+            Outcome::Bad(value) => bad.push(value),
+        }
+    }
+    (objects, bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_model::{ObjectKey, ServiceId};
+    use contiv_proto::{Key, Kind};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entry(name: &str, value: &str) -> Entry {
+        let key = Key::new(Kind::Service, "default", name).unwrap().to_path();
+        Entry { key, value: value.to_owned().into(), create_revision: 1, mod_revision: 1 }
+    }
+
+    fn decoded<'a>(pages: impl IntoIterator<Item = &'a [Entry]>) -> (DecodedList, Vec<Entry>) {
+        let mut list = ListDecoder::default();
+        pages.into_iter().for_each(|page| list.add(page.to_vec()));
+        let (mut list, entries) = list.finish(7, Vec::new(), "");
+        list.resync.objects.sort_by_key(Object::key);
+        (list, entries)
+    }
+
+    #[test]
+    fn large_page_is_decoded_whole_and_bad_values_are_named() {
+        let count = ENTRIES_PER_PIECE * PIECES_PER_THREAD * 3 + 7;
+        let mut entries: Vec<Entry> =
+            (0..count).map(|i| entry(&format!("s{i:05}"), r#"{"cluster_ip":"None"}"#)).collect();
+        entries[count / 2] = entry("web", "{");
+        entries.push(Entry { key: "/elsewhere".to_owned(), ..entry("x", "{}") });
+        let (DecodedList { resync, bad, .. }, _) = decoded([&entries[..]]);
+        assert_eq!(resync.objects.len(), count - 1);
+        let web = ObjectKey::Service(ServiceId::new("default", "web"));
+        assert_eq!(resync.undecodable.into_iter().collect::<Vec<_>>(), [web]);
+        assert_eq!(bad.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn list_in_pages_equals_the_whole_list(
+            bad in prop::collection::vec(any::<bool>(), 0..60),
+            page in 1usize..20,
+            reverse in any::<bool>(),
+        ) {
+            let value = |bad: &bool| if *bad { "{" } else { r#"{"cluster_ip":"None"}"# };
+            let entries: Vec<Entry> =
+                bad.iter().enumerate().map(|(i, bad)| entry(&format!("s{i:03}"), value(bad))).collect();
+            let mut pages: Vec<&[Entry]> = entries.chunks(page).collect();
+            if reverse {
+                pages.reverse();
+            }
+            let (in_pages, whole) = (decoded(pages), decoded([&entries[..]]));
+            prop_assert_eq!(in_pages.0.resync, whole.0.resync);
+            prop_assert_eq!(in_pages.0.bad, whole.0.bad);
+            prop_assert_eq!(in_pages.1, whole.1);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! One value of the store, decoded.
+
+use contiv_model::{
+    Event, ObjectKey,
+    wire::{self, Decoded, FieldError},
+};
+use contiv_proto::Key;
+use contiv_store::Entry;
+
+/// Larger than any object of Kubernetes, whose requests end at 3 MiB, and etcd's, which end at 1.5 MiB by default.
+pub(super) const LARGEST_VALUE: usize = 4 << 20;
+
+/// A value that cannot be used. It is never taken for a deletion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadValue {
+    /// The full key.
+    pub key: String,
+    /// The object, where the key names one.
+    pub object: Option<ObjectKey>,
+    /// What is wrong.
+    pub reason: String,
+    /// The value is used all the same, but for what is wrong.
+    pub is_used: bool,
+}
+
+/// What one entry or change comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// And when it was triggered, if it says so; and what of it is not used as it is written, if anything.
+    Good(Event, Option<String>, Option<Box<BadValue>>),
+    /// Of no consequence to the processor.
+    Ignored,
+    Bad(BadValue),
+}
+
+pub(super) fn decode(entry: &Entry) -> Outcome {
+    let bad = |object, reason: String| {
+        Outcome::Bad(BadValue { key: entry.key.clone(), object, reason, is_used: false })
+    };
+    let key = match Key::parse(&entry.key) {
+        Ok(Some(key)) => key,
+        Ok(None) => return Outcome::Ignored,
+        Err(error) => return bad(None, error.problem),
+    };
+    if entry.value.len() > LARGEST_VALUE {
+        let size = entry.value.len();
+        let reason = format!("the value has {size} bytes; at most {LARGEST_VALUE} are read");
+        return bad(wire::object_key(&key), reason);
+    }
+    match wire::decode_all(&key, &entry.value, entry.create_revision) {
+        Ok(Decoded { object: Some(object), warnings, triggered }) => {
+            let partly = (!warnings.is_empty()).then(|| {
+                Box::new(BadValue {
+                    key: entry.key.clone(),
+                    object: Some(object.key()),
+                    reason: join(&key, &warnings),
+                    is_used: true,
+                })
+            });
+            Outcome::Good(Event::Put(object), triggered, partly)
+        }
+        Ok(Decoded { object: None, .. }) => Outcome::Ignored,
+        Err(error) => bad(wire::object_key(&key), error.to_string()),
+    }
+}
+
+fn join(key: &Key, warnings: &[FieldError]) -> String {
+    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    format!("{key}: {}", warnings.join("; "))
+}
+
+/// A key that names no object held none, so its end changes nothing.
+pub(super) fn decode_deletion(key: &str) -> Outcome {
+    let object = Key::parse(key).ok().flatten().and_then(|key| wire::object_key(&key));
+    object.map_or(Outcome::Ignored, |object| Outcome::Good(Event::Delete(object), None, None))
+}

@@ -1,0 +1,258 @@
+//! The driver: moves inputs to the core and executes what the core wants done. It decides nothing.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use contiv_store::{Delivery, Feed, FeedHandle, Store};
+use jiff::Timestamp;
+use thiserror::Error;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
+use tracing::warn;
+
+use super::{
+    api::{self, Identity, PodAddition, Query, Request},
+    core::{Core, CoreConfig, own_node_key},
+    decode::Decoder,
+    inputs::{Inputs, Next},
+    message::{Input, Metric, Now, Output},
+    outputs::{MetricSink, Outputs, Waiting},
+    renderer_thread::{self, Job, RendererSpec},
+    verifier_thread,
+};
+use crate::{
+    health::HealthOutputs,
+    mirror::{MirrorHandle, RETRY_AFTER},
+};
+
+/// How long the end waits for renderers that are at work.
+const DRAIN_LIMIT: Duration = Duration::from_secs(1);
+/// So many notices of what others do may wait. More wait in the kernel, which tells when it has no room.
+const NOTICES: usize = 64;
+/// How many reports of the mirror may wait before it has to.
+const MIRROR_REPORTS: usize = 16;
+
+/// Why the node ended without being asked to.
+#[derive(Debug, Error)]
+#[error("the task that follows the store has ended; this is a bug, please report it with the log")]
+pub struct StoreFeedEnded;
+
+/// What the node is told at the start.
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// For the core. Names of renderers are filled in.
+    pub core: CoreConfig,
+    /// Where what the store says is saved; none for nowhere.
+    pub mirror: Option<PathBuf>,
+}
+
+/// A store that is followed.
+#[derive(Debug)]
+pub struct FollowedStore {
+    /// What it says.
+    pub events: mpsc::Receiver<Delivery>,
+    /// By which it is asked for a list.
+    pub feed: FeedHandle,
+}
+
+impl FollowedStore {
+    /// Follows everything below `prefix`, with lists in pages. Must be called within a tokio runtime.
+    pub fn start(store: Arc<dyn Store>, prefix: &str) -> Self {
+        let (events, feed) = Feed::start_paged(store, prefix);
+        Self { events, feed }
+    }
+}
+
+/// The core with its inputs and outputs.
+#[derive(Debug)]
+pub struct Node {
+    core: Core,
+    identity: Identity,
+    inputs: Inputs,
+    decoder: Decoder,
+    outputs: Outputs,
+    /// Empty between inputs.
+    out: Vec<Output>,
+}
+
+fn now(instant: Instant) -> Now {
+    Now { instant: instant.into_std(), time: Timestamp::now(), random: rand::random() }
+}
+
+impl Node {
+    /// A node with a thread for each renderer. Nothing else happens before [`Node::run`].
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn new(
+        config: NodeConfig,
+        store: FollowedStore,
+        requests: mpsc::Receiver<Request>,
+        specs: Vec<RendererSpec>,
+        metrics: Arc<dyn MetricSink>,
+        health: HealthOutputs,
+    ) -> io::Result<Self> {
+        let NodeConfig { core: mut config, mirror } = config;
+        let node = &config.processor.node_name;
+        let identity = Identity { node: node.to_string(), store: config.store.clone() };
+        let own_node = own_node_key(node);
+        let (done, reports) = mpsc::unbounded_channel();
+        let (heard, notices) = mpsc::channel(NOTICES);
+        let (read, verified) = mpsc::channel(specs.len().max(1));
+        let (mirror_reports, mirror_events) = mpsc::channel(MIRROR_REPORTS);
+        let start_mirror = |folder| {
+            let reports = mirror_reports.clone();
+            MirrorHandle::start(folder, identity.store.clone(), own_node.clone(), reports, RETRY_AFTER)
+        };
+        let mirror = mirror.map(start_mirror).transpose()?;
+        config.has_mirror = mirror.is_some();
+        config.renderers = specs.iter().map(|spec| Arc::clone(spec.name())).collect();
+        let (mut renderers, mut verifiers) = (BTreeMap::new(), BTreeMap::new());
+        for spec in specs {
+            let name = Arc::clone(spec.name());
+            metrics.count(&Metric::Renderer(Arc::clone(&name)));
+            if config.verification.interval.is_some()
+                && let Some(verifier) = verifier_thread::start(&spec, read.clone())?
+            {
+                config.verified_renderers.push(Arc::clone(&name));
+                verifiers.insert(Arc::clone(&name), verifier);
+            }
+            renderers.insert(name, renderer_thread::start(spec, done.clone(), heard.clone())?);
+        }
+        let now = now(Instant::now());
+        let core = Core::new(config, now);
+        let outputs = Outputs {
+            renderers,
+            working: 0,
+            verifiers,
+            feed: store.feed,
+            mirror,
+            lists: VecDeque::new(),
+            health,
+            metrics,
+            waiting: BTreeMap::new(),
+            next_request: 0,
+            awaiting_readiness: Vec::new(),
+        };
+        let inputs = Inputs {
+            store: store.events,
+            requests,
+            reports,
+            notices,
+            verified,
+            mirror: mirror_events,
+            deferred: VecDeque::new(),
+            was_request: false,
+        };
+        Ok(Self {
+            core,
+            identity,
+            inputs,
+            decoder: Decoder::new(now.time, own_node),
+            outputs,
+            out: Vec::new(),
+        })
+    }
+
+    /// Runs until it is asked to stop.
+    ///
+    /// # Errors
+    /// When nothing follows the store any more.
+    pub async fn run(mut self) -> Result<(), StoreFeedEnded> {
+        self.handle(Input::Timer);
+        loop {
+            let deadline = self.core.deadline().map(Instant::from_std);
+            let next = self.inputs.next(deadline).await.ok_or(StoreFeedEnded)?;
+            let input = match next {
+                Next::Input(input) => {
+                    self.outputs.working -= usize::from(matches!(input, Input::WorkDone(_)));
+                    Some(input)
+                }
+                Next::Store(Delivery { event, received }) => {
+                    let decoded = self.decoder.decode(event);
+                    decoded.map(|(event, entries)| self.outputs.store_input(event, entries, received))
+                }
+                Next::Mirror(report) => Some(self.outputs.mirror_input(report)),
+                Next::Request(Request::Shutdown) => {
+                    self.drain().await;
+                    return Ok(());
+                }
+                Next::Request(request) => self.serve(request),
+            };
+            if let Some(input) = input {
+                self.handle(input);
+            }
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        let (begin, event) = (Instant::now(), self.core.events());
+        self.core.handle(input, now(begin), &mut self.out);
+        for output in self.out.drain(..) {
+            self.outputs.execute(output);
+        }
+        self.core.set_duration_after(event, begin.elapsed());
+        self.outputs.publish_state(&self.core);
+    }
+
+    /// Answers a question; another request becomes an input.
+    fn serve(&mut self, request: Request) -> Option<Input> {
+        match request {
+            Request::Query(query) => {
+                let now = Instant::now().into_std();
+                match api::answer(&mut self.core, &self.identity, query, now) {
+                    Some(Query::Ready(reply)) if self.core.is_ready() => {
+                        let _ = reply.send(());
+                    }
+                    Some(Query::Ready(reply)) => self.outputs.awaiting_readiness.push(reply),
+                    Some(Query::Dump(name, found, reply)) => {
+                        let renderer = self.outputs.renderers.get(&*name);
+                        let is_asked = renderer.is_some_and(|jobs| jobs.send(Job::Describe(reply)).is_ok());
+                        let _ = found.send(is_asked);
+                    }
+                    _ => {}
+                }
+                None
+            }
+            Request::LocalAddresses(addresses) => Some(Input::LocalAddresses(addresses)),
+            Request::Resync { cause } => Some(Input::Resync { cause }),
+            Request::ConfirmDeletions(reply) => {
+                Some(Input::ConfirmDeletions(self.outputs.wait(Waiting::Flag(reply))))
+            }
+            Request::AddPod(PodAddition { pod, interface, wait }) => {
+                let wait = wait.map(|(limit, reply)| (limit, self.outputs.wait(Waiting::Pod(reply))));
+                Some(Input::AddPod { pod, interface, wait })
+            }
+            Request::DeletePod(pod, reply) => {
+                Some(Input::DeletePod(pod, self.outputs.wait(Waiting::Flag(reply))))
+            }
+            Request::Shutdown => None,
+        }
+    }
+
+    /// Lets renderers finish their work. What is pending stays undone: the next start does it.
+    async fn drain(mut self) {
+        let deadline = Instant::now() + DRAIN_LIMIT;
+        // The mirror must not wait for somebody to take its reports.
+        self.inputs.mirror.close();
+        while self.outputs.working > 0 {
+            let Ok(Some(report)) = timeout_at(deadline, self.inputs.reports.recv()).await else {
+                warn!("a renderer is still busy; leaving it");
+                break;
+            };
+            self.outputs.working -= usize::from(matches!(report, Input::WorkDone(_)));
+        }
+        let Some((handle, ended)) = self.outputs.mirror else { return };
+        drop(handle);
+        if timeout_at(deadline, ended).await.is_err() {
+            warn!("the mirror is still being written; leaving it");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Where inputs come from, and which comes first.
+
+use std::collections::VecDeque;
+
+use contiv_store::{Delivery, FeedEvent};
+use tokio::{
+    sync::mpsc::{Receiver, UnboundedReceiver},
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    api::Request,
+    message::{Input, VerifierReport},
+};
+use crate::mirror::MirrorReport;
+
+/// How many batches of the store are handled as one, at most.
+const BATCHES_AT_ONCE: usize = 256;
+/// And of how many bytes, unless it is one batch alone.
+const BYTES_AT_ONCE: usize = 4 << 20;
+
+/// What the driver has to do next.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Hand this to the core.
+    Input(Input),
+    /// Decode what the store said.
+    Store(Delivery),
+    /// Serve somebody.
+    Request(Request),
+    /// Hand on what the mirror reports.
+    Mirror(MirrorReport),
+}
+
+/// Every source.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    pub(super) store: Receiver<Delivery>,
+    pub(super) requests: Receiver<Request>,
+    pub(super) reports: UnboundedReceiver<Input>,
+    pub(super) notices: Receiver<Input>,
+    pub(super) verified: Receiver<VerifierReport>,
+    pub(super) mirror: Receiver<MirrorReport>,
+    /// What the store said after changes that were joined.
+    pub(super) deferred: VecDeque<Delivery>,
+    /// The last one was a request, so the next is none if there is anything else.
+    pub(super) was_request: bool,
+}
+
+impl Inputs {
+    /// The next one; `deadline` is the core's. None when the store's feed has ended.
+    pub(super) async fn next(&mut self, deadline: Option<Instant>) -> Option<Next> {
+        if let Some(delivery) = self.deferred.pop_front() {
+            return Some(Next::Store(delivery));
+        }
+        if std::mem::take(&mut self.was_request)
+            && let Some(next) = self.ready_besides_requests(deadline)
+        {
+            return Some(next);
+        }
+        // A report frees a renderer for what is pending: so it comes before more of that.
+        tokio::select! {
+            biased;
+            Some(report) = self.reports.recv() => Some(Next::Input(report)),
+            Some(notice) = self.notices.recv() => Some(Next::Input(notice)),
+            Some(request) = self.requests.recv() => {
+                self.was_request = true;
+                Some(Next::Request(request))
+            }
+            Some(report) = self.verified.recv() => Some(Next::Input(Input::Verified(report))),
+            Some(report) = self.mirror.recv() => Some(Next::Mirror(report)),
+            () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                Some(Next::Input(Input::Timer))
+            }
+            delivery = self.store.recv() => Some(Next::Store(self.joined(delivery?))),
+        }
+    }
+
+    /// What is there already, of what comes after requests: somebody who is answered may ask again at once, and many may do so.
+    fn ready_besides_requests(&mut self, deadline: Option<Instant>) -> Option<Next> {
+        if let Ok(report) = self.verified.try_recv() {
+            Some(Next::Input(Input::Verified(report)))
+        } else if let Ok(report) = self.mirror.try_recv() {
+            Some(Next::Mirror(report))
+        } else if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            Some(Next::Input(Input::Timer))
+        } else {
+            let delivery = self.store.try_recv().ok()?;
+            Some(Next::Store(self.joined(delivery)))
+        }
+    }
+
+    /// Joins changes that are there already; never waits for any. What was received first counts.
+    fn joined(&mut self, mut first: Delivery) -> Delivery {
+        let FeedEvent::Changed(joined) = &mut first.event else { return first };
+        let mut bytes = joined.size();
+        for _ in 1..BATCHES_AT_ONCE {
+            if bytes > BYTES_AT_ONCE {
+                break;
+            }
+            match self.store.try_recv() {
+                Ok(Delivery { event: FeedEvent::Changed(batch), .. }) => {
+                    bytes += batch.size();
+                    joined.revision = batch.revision;
+                    joined.changes.extend(batch.changes);
+                }
+                Ok(other) => {
+                    self.deferred.push_back(other);
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use contiv_store::Snapshot;
+    use tokio::sync::{mpsc, oneshot};
+
+    use super::*;
+    use crate::node::api::Query;
+
+    #[tokio::test(start_paused = true)]
+    async fn many_requests_do_not_starve_store_and_timer() {
+        let (store, deliveries) = mpsc::channel(64);
+        let (ask, requests) = mpsc::channel(64);
+        let (_reports, reports) = mpsc::unbounded_channel();
+        let (_mirror, mirror) = mpsc::channel(1);
+        let (_notices, notices) = mpsc::channel(1);
+        let (_verified, verified) = mpsc::channel(1);
+        let mut inputs = Inputs {
+            store: deliveries,
+            requests,
+            reports,
+            mirror,
+            notices,
+            verified,
+            deferred: VecDeque::new(),
+            was_request: false,
+        };
+        let said = || Delivery { event: FeedEvent::Snapshot(Snapshot::default()), received: Instant::now() };
+        for round in 0..10 {
+            store.send(said()).await.unwrap();
+            let mut deadline = Some(Instant::now());
+            tokio::time::advance(Duration::from_secs(1)).await;
+            let mut turns = Vec::new();
+            for _ in 0..6 {
+                // Who has been answered asks again at once.
+                while ask.try_send(Request::Query(Query::Status(oneshot::channel().0))).is_ok() {}
+                turns.push(match inputs.next(deadline).await {
+                    Some(Next::Request(_)) => "asked",
+                    Some(Next::Store(_)) => "said",
+                    Some(Next::Input(Input::Timer)) => {
+                        deadline = None;
+                        "due"
+                    }
+                    other => panic!("{other:?}"),
+                });
+            }
+            assert!(turns.contains(&"said") && turns.contains(&"due"), "{round}: {turns:?}");
+            assert!(turns.iter().filter(|turn| **turn == "asked").count() >= 3, "{round}: {turns:?}");
+        }
+    }
+}

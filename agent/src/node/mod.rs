@@ -1,0 +1,42 @@
+//! The node: one pure core that decides, and thin drivers around it.
+//!
+//! ```text
+//!  store feed ─┐            ┌──────────────┐           ┌─► renderer threads, verifier threads
+//!  kernel ─────┤  Input     │ Core::handle │  Output   ├─► mirror
+//!  timer ──────┼──► driver ─► pure, sync,  ├─► driver ─┼─► store feed (list again)
+//!  requests ───┘            │ no clock, no │           ├─► health checks, metrics
+//!                           │ I/O          │           └─► answers
+//!                           └──────────────┘
+//! ```
+//!
+//! - [`message`]: all that can happen, and all that can be wanted.
+//! - [`core`]: what is decided; `core/` has a small type for each concern.
+//! - [`decode`]: values of the store become events of the processor, before they reach the core.
+//! - [`api`]: what other tasks ask, and what they see.
+//! - `driver`, `inputs`, `outputs`, `renderer_thread`, `verifier_thread`: the only places that wait or block.
+//!
+//! A new kind of input is a variant of [`message::Input`], a source in `inputs`, and an arm of [`core::Core::handle`].
+
+pub mod api;
+pub mod core;
+pub mod decode;
+mod driver;
+mod inputs;
+pub mod message;
+mod outputs;
+mod renderer_thread;
+mod verifier_thread;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::core::{
+    CoreConfig, GuardConfig, HeldDeletions, HistoryLimits, HistoryQuery, LastError, LastReport, LostFrontend,
+    MirrorStatus, Outcome, Quarantined, Record, RendererView, Sizes, StoreDown, VerificationConfig,
+    VerificationView,
+};
+pub use api::{PodAddition, Query, Reply, Request, Status};
+pub use driver::{FollowedStore, Node, NodeConfig, StoreFeedEnded};
+pub use message::PodNotAdded;
+pub use outputs::MetricSink;
+pub use renderer_thread::RendererSpec;

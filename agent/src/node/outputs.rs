@@ -1,0 +1,157 @@
+//! Where outputs go: everything that the node acts on.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    sync::{
+        Arc,
+        mpsc::{Sender, SyncSender},
+    },
+};
+
+use contiv_model::Snapshot;
+use contiv_store::{Entry, FeedHandle};
+use tokio::{sync::oneshot, time::Instant};
+use tracing::info;
+
+use super::{
+    api::Reply,
+    core::Core,
+    decode::{Recalled, StoreEvent},
+    message::{Answer, Input, Metric, MirrorEvent, Output, PodNotAdded, RequestId, Saving},
+    renderer_thread::Job,
+};
+use crate::{
+    health::HealthOutputs,
+    mirror::{MirrorHandle, MirrorReport},
+};
+
+/// Counts what happens.
+pub trait MetricSink: fmt::Debug + Send + Sync {
+    /// Counts one thing.
+    fn count(&self, metric: &Metric);
+}
+
+/// Everything that outputs go to.
+#[derive(Debug)]
+pub(super) struct Outputs {
+    pub(super) renderers: BTreeMap<Arc<str>, Sender<Job>>,
+    /// How many of them have work.
+    pub(super) working: usize,
+    pub(super) verifiers: BTreeMap<Arc<str>, SyncSender<Arc<Snapshot>>>,
+    pub(super) feed: FeedHandle,
+    pub(super) mirror: Option<(MirrorHandle, oneshot::Receiver<()>)>,
+    /// The entries of lists of which it is not decided what becomes of them, the oldest first.
+    pub(super) lists: VecDeque<Vec<Entry>>,
+    pub(super) health: HealthOutputs,
+    pub(super) metrics: Arc<dyn MetricSink>,
+    pub(super) waiting: BTreeMap<RequestId, Waiting>,
+    pub(super) next_request: u64,
+    pub(super) awaiting_readiness: Vec<Reply<()>>,
+}
+
+/// Somebody who waits for an answer of the core.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    Flag(Reply<bool>),
+    Pod(Reply<Result<(), PodNotAdded>>),
+}
+
+impl Outputs {
+    /// Keeps the entries of a list until it is decided what becomes of them.
+    pub(super) fn store_input(&mut self, event: StoreEvent, entries: Vec<Entry>, received: Instant) -> Input {
+        if matches!(event, StoreEvent::Listed(_)) {
+            self.lists.push_back(entries);
+        }
+        Input::Store(event, received.into_std())
+    }
+
+    pub(super) fn mirror_input(&self, report: MirrorReport) -> Input {
+        match report {
+            MirrorReport::Summary(summary) => Input::SavedSummary(summary),
+            MirrorReport::Loaded(saved) => Input::Saved(saved.map(Recalled::decode)),
+            MirrorReport::Written(revision) => {
+                if self.mirror.as_ref().is_some_and(|(mirror, _)| mirror.is_behind()) {
+                    info!("the disk was too slow for the mirror; listing the store again");
+                    self.feed.request_resync();
+                }
+                Input::Mirror(MirrorEvent::Written(revision))
+            }
+            MirrorReport::Failed(error) => Input::Mirror(MirrorEvent::Failed(error)),
+            MirrorReport::CaughtUp => Input::Mirror(MirrorEvent::NeedsList),
+        }
+    }
+
+    pub(super) fn execute(&mut self, output: Output) {
+        match output {
+            Output::Render(renderer, work) => {
+                // A thread catches panics, and lasts as long as the node.
+                let sent = self.renderers.get(&renderer).map(|jobs| jobs.send(Job::Work(work)));
+                self.working += usize::from(matches!(sent, Some(Ok(()))));
+            }
+            Output::Verify(renderer, snapshot) => {
+                if let Some(verifier) = self.verifiers.get(&renderer) {
+                    // It has nothing to do, so there is room.
+                    let _ = verifier.try_send(snapshot);
+                }
+            }
+            Output::Save(saving) => self.save(saving),
+            Output::LoadSaved => {
+                if let Some((mirror, _)) = &mut self.mirror {
+                    mirror.load();
+                }
+            }
+            Output::Relist => self.feed.request_resync(),
+            // The server ends only after the node, or with it.
+            Output::HealthChecks(update) => drop(self.health.updates.send(update)),
+            Output::Count(metric) => self.metrics.count(&metric),
+            Output::Answer(request, answer) => {
+                // Who no longer waits for an answer does not need it.
+                match (self.waiting.remove(&request), answer) {
+                    (Some(Waiting::Flag(reply)), Answer::Flag(flag)) => drop(reply.send(flag)),
+                    (Some(Waiting::Pod(reply)), Answer::Pod(result)) => drop(reply.send(result)),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn save(&mut self, saving: Saving) {
+        let Some((mirror, _)) = &mut self.mirror else {
+            self.lists.clear();
+            return;
+        };
+        match saving {
+            Saving::List { revision, keep } => {
+                let mut entries = self.lists.pop_front().unwrap_or_default();
+                entries.retain(|entry| !keep.contains(&entry.key));
+                mirror.replace(revision, entries, keep);
+            }
+            Saving::DropList => drop(self.lists.pop_front()),
+            Saving::Apply(batch) => mirror.apply(batch),
+        }
+    }
+
+    /// Publishes what is derived from the core's state.
+    pub(super) fn publish_state(&mut self, core: &Core) {
+        let health = core.proxy_health();
+        self.health.proxy.send_if_modified(|current| {
+            let differs = *current != health;
+            *current = health;
+            differs
+        });
+        if core.is_ready() {
+            for reply in self.awaiting_readiness.drain(..) {
+                // Who does not wait any more does not have to know.
+                let _ = reply.send(());
+            }
+        }
+    }
+
+    pub(super) fn wait(&mut self, waiting: Waiting) -> RequestId {
+        let request = RequestId(self.next_request);
+        self.next_request += 1;
+        self.waiting.insert(request, waiting);
+        request
+    }
+}

@@ -1,0 +1,238 @@
+//! The thread of a renderer: it owns the renderer and its watch, does one piece of work at a time, and reports. The only place
+//! where renderers block.
+
+use std::{
+    fmt, io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Weak,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+    time::Instant,
+};
+
+use contiv_renderer::{Description, Renderer, Report, Verifier, Watch};
+use tokio::sync::{mpsc, oneshot};
+use tracing::warn;
+
+use super::message::{Input, Work, WorkDone};
+use crate::logging::panic_message;
+
+/// A renderer to run: its name, and how to make one.
+#[derive(Clone)]
+pub struct RendererSpec {
+    name: Arc<str>,
+    create: Arc<dyn Fn() -> Box<dyn Renderer> + Send + Sync>,
+}
+
+impl RendererSpec {
+    /// `create` is called where it may block, at the start and again after a panic.
+    pub fn new(name: &str, create: impl Fn() -> Box<dyn Renderer> + Send + Sync + 'static) -> Self {
+        Self { name: name.into(), create: Arc::new(create) }
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// What reads its dataplane back, if there is anything to read.
+    pub(super) fn verifier(&self) -> Option<Box<dyn Verifier>> {
+        (self.create)().verifier()
+    }
+}
+
+impl fmt::Debug for RendererSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RendererSpec").field(&self.name).finish()
+    }
+}
+
+/// What the thread is given.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Ends in a report.
+    Work(Work),
+    /// Describe what is applied.
+    Describe(oneshot::Sender<Description>),
+}
+
+/// Starts the thread. It ends when the sender is dropped, or nobody takes its reports.
+///
+/// # Errors
+/// When there can be no thread.
+pub(super) fn start(
+    spec: RendererSpec,
+    reports: mpsc::UnboundedSender<Input>,
+    notices: mpsc::Sender<Input>,
+) -> io::Result<Sender<Job>> {
+    let (sender, jobs) = channel();
+    let thread = thread::Builder::new().name(spec.name.to_string());
+    thread.spawn(move || {
+        let watcher = Watcher::new(Arc::clone(&spec.name), notices);
+        let worker = Worker { renderer: prepare(&spec), is_new: true, spec, watcher };
+        worker.run(&jobs, &reports);
+    })?;
+    Ok(sender)
+}
+
+/// A renderer that has read what is there. None if it panics; the first work gets another one.
+fn prepare(spec: &RendererSpec) -> Option<Box<dyn Renderer>> {
+    let attempt = catch_unwind(AssertUnwindSafe(|| {
+        let mut renderer = (spec.create)();
+        renderer.prepare();
+        renderer
+    }));
+    attempt.ok()
+}
+
+struct Worker {
+    spec: RendererSpec,
+    /// None after a panic.
+    renderer: Option<Box<dyn Renderer>>,
+    /// It has not been given everything.
+    is_new: bool,
+    watcher: Watcher,
+}
+
+impl Worker {
+    fn run(mut self, jobs: &Receiver<Job>, reports: &mpsc::UnboundedSender<Input>) {
+        for job in jobs {
+            match job {
+                Job::Work(work) => {
+                    let start = Instant::now();
+                    let result = self.guard(|worker| worker.perform(&work));
+                    let (renderer, is_watched) = (Arc::clone(&self.spec.name), self.watcher.is_watching());
+                    let done = WorkDone { renderer, result, is_watched, duration: start.elapsed() };
+                    if reports.send(Input::WorkDone(done)).is_err() {
+                        return;
+                    }
+                }
+                Job::Describe(reply) => {
+                    let described = self.guard(|worker| {
+                        let renderer = worker.renderer.get_or_insert_with(|| (worker.spec.create)());
+                        Ok(renderer.describe())
+                    });
+                    match described {
+                        // One who no longer waits does not need it.
+                        Ok(description) => drop(reply.send(description)),
+                        Err(error) => {
+                            let _ = reports.send(Input::RendererLost(Arc::clone(&self.spec.name), error));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A panic ends the renderer, not the thread: the next work gets a new one.
+    fn guard<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T, String>) -> Result<T, String> {
+        // Whatever a panic leaves half done is in the renderer, and that is dropped.
+        match catch_unwind(AssertUnwindSafe(|| call(self))) {
+            Ok(result) => result,
+            Err(panic) => {
+                self.is_new = true;
+                self.watcher.forget();
+                let broken = self.renderer.take();
+                // Dropping it may panic too.
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(broken)));
+                Err(format!("panicked: {}", panic_message(&*panic)))
+            }
+        }
+    }
+
+    fn perform(&mut self, work: &Work) -> Result<Report, String> {
+        let is_new = self.is_new;
+        let renderer = self.renderer.get_or_insert_with(|| (self.spec.create)());
+        if matches!(work, Work::Resync(_) | Work::Heal(_)) {
+            self.watcher.watch(&mut **renderer);
+        }
+        let result = match work {
+            Work::Update(_) if is_new => {
+                return Err("it was made anew after a panic and knows nothing".to_owned());
+            }
+            Work::Update(changes) => renderer.update(changes),
+            Work::Heal(snapshot) if !is_new => renderer.heal(snapshot),
+            Work::Resync(snapshot) | Work::Heal(snapshot) => renderer.resync(snapshot),
+        };
+        self.is_new &= result.is_err();
+        result.map_err(|error| error.to_string())
+    }
+}
+
+/// The watch of the renderer, on a thread that blocks in it; begun again whenever it has ended.
+struct Watcher {
+    renderer: Arc<str>,
+    notices: mpsc::Sender<Input>,
+    /// Alive as long as the watch is.
+    watch: Weak<()>,
+    /// Why it could not begin at the last try.
+    failure: Option<String>,
+}
+
+impl Watcher {
+    const fn new(renderer: Arc<str>, notices: mpsc::Sender<Input>) -> Self {
+        Self { renderer, notices, watch: Weak::new(), failure: None }
+    }
+
+    /// Begins to watch, unless that is being done. If it fails, changes of others are not noticed until the next try.
+    fn watch(&mut self, renderer: &mut dyn Renderer) {
+        if self.is_watching() {
+            return;
+        }
+        let started = match renderer.watch() {
+            Ok(None) => return,
+            Ok(Some(watch)) => self.start(watch).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let failure = started.err();
+        if let Some(error) = &failure
+            && self.failure != failure
+        {
+            warn!(
+                renderer = &*self.renderer,
+                error, "changes of others to the dataplane will not be noticed"
+            );
+        }
+        self.failure = failure;
+    }
+
+    fn is_watching(&self) -> bool {
+        self.watch.strong_count() > 0
+    }
+
+    /// The renderer is gone, and its watch ends by itself.
+    fn forget(&mut self) {
+        self.watch = Weak::new();
+    }
+
+    fn start(&mut self, watch: Box<dyn Watch>) -> io::Result<()> {
+        let life = Arc::new(());
+        let alive = Arc::downgrade(&life);
+        let (renderer, notices) = (Arc::clone(&self.renderer), self.notices.clone());
+        let thread = thread::Builder::new().name(format!("watch-{renderer}"));
+        thread.spawn(move || listen(&renderer, watch, &notices, life))?;
+        self.watch = alive;
+        Ok(())
+    }
+}
+
+fn listen(renderer: &Arc<str>, mut watch: Box<dyn Watch>, notices: &mpsc::Sender<Input>, mut life: Arc<()>) {
+    loop {
+        let change = match watch.next() {
+            Ok(None) => return,
+            Ok(Some(change)) => Ok(change),
+            Err(error) => Err(error.to_string()),
+        };
+        let has_ended = change.is_err();
+        if has_ended {
+            // Whoever is told of the end must be able to begin anew.
+            drop(std::mem::take(&mut life));
+        }
+        let notice = Input::ForeignChange(Arc::clone(renderer), change);
+        if notices.blocking_send(notice).is_err() || has_ended {
+            return;
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Renderers that fail by seed end where those end that never fail.
+
+use std::{sync::Arc, time::Duration};
+
+use contiv_renderer::{
+    Renderer,
+    dry_run::DryRun,
+    faulty::{FaultRates, FaultSwitch, Faulty},
+};
+use contiv_store::Change;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tokio::sync::oneshot;
+
+use super::{Harness, Query, batch, delete, put, service, slice, snapshot};
+use crate::node::RendererSpec;
+
+const RATES: FaultRates = FaultRates {
+    error: 0.15,
+    partial: 0.15,
+    lost_answer: 0.1,
+    panic: 0.1,
+    delay: 0.2,
+    longest_delay: Duration::from_millis(20),
+};
+const CHANGES: i64 = 150;
+
+fn random_change(random: &mut StdRng) -> Change {
+    let number = random.random_range(1..6);
+    let name = format!("web{number}");
+    match random.random_range(0..4) {
+        0 => delete(service(&name, number)),
+        1 => put(service(&name, number)),
+        _ => put(slice(&name, random.random_range(1..9))),
+    }
+}
+
+async fn dump(harness: &Harness, name: &str) -> String {
+    let (dump, answer) = oneshot::channel();
+    assert!(harness.ask(|found| Query::Dump(name.to_owned(), found, dump)).await);
+    answer.await.unwrap().text
+}
+
+async fn end_alike(seed: u64) {
+    let switch = FaultSwitch::default();
+    let next_seed = Arc::new(std::sync::atomic::AtomicU64::new(seed));
+    let of_loop = switch.clone();
+    // Made anew after each panic, and not with the seed that led there.
+    let create = move || {
+        let seed = next_seed.fetch_add(1000, std::sync::atomic::Ordering::Relaxed);
+        Box::new(Faulty::new(DryRun::new(), "faulty", RATES, seed, of_loop.clone())) as Box<dyn Renderer>
+    };
+    let harness = Harness::start(vec![RendererSpec::new("faulty", create)], vec![snapshot(1, vec![])]);
+    let mut random = StdRng::seed_from_u64(seed);
+    for revision in 2..2 + CHANGES {
+        harness.say(batch(revision, vec![random_change(&mut random)])).await;
+        if random.random_bool(0.3) {
+            tokio::time::sleep(Duration::from_millis(random.random_range(0..20))).await;
+        }
+    }
+    // The last one matters for sure, so that it is known when all is applied.
+    let last = 2 + CHANGES;
+    harness.say(batch(last, vec![put(service("last", 200))])).await;
+    switch.turn_off();
+    let metrics = harness.metrics.text().unwrap();
+    assert!(
+        metrics.contains("contiv_sync_failures_total{renderer=\"faulty\"}"),
+        "there were faults: {metrics}"
+    );
+    for name in ["faulty", "dry-run"] {
+        harness.renderer(name, |view| view.state == "idle" && view.applied_revision == last).await;
+    }
+    assert_eq!(dump(&harness, "faulty").await, dump(&harness, "dry-run").await, "seed {seed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_a_renderer_suffers_it_ends_where_one_without_faults_ends() {
+    let runs: Vec<_> = (1..=6).map(|seed| tokio::spawn(end_alike(seed))).collect();
+    for run in runs {
+        run.await.unwrap();
+    }
+}

@@ -1,0 +1,118 @@
+//! Pods that are attached and detached.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use contiv_model::{InterfaceName, PodId};
+use tokio::sync::oneshot;
+
+use crate::{
+    node::{PodAddition, PodNotAdded, Query, Record, Request, message::MOST_PODS},
+    test_support::{Call, Harness, Mode, Scripted, service, slice, snapshot},
+};
+
+fn pod() -> PodId {
+    PodId::new("default", "pod")
+}
+
+async fn add(
+    harness: &Harness,
+    interface: &str,
+    limit: Duration,
+) -> oneshot::Receiver<Result<(), PodNotAdded>> {
+    let (reply, answer) = oneshot::channel();
+    let interface = InterfaceName::new(interface);
+    let addition = PodAddition { pod: pod(), interface, wait: Some((limit, reply)) };
+    harness.requests.send(Request::AddPod(addition)).await.unwrap();
+    answer
+}
+
+async fn attached(harness: &Harness) -> BTreeMap<PodId, InterfaceName> {
+    harness.ask(Query::Pods).await
+}
+
+fn kinds(records: &[Record]) -> Vec<&str> {
+    records.iter().map(|record| record.kind).collect()
+}
+
+async fn started() -> (Harness, Scripted) {
+    let (spec, mut renderer) = Scripted::new("test");
+    let events = vec![snapshot(7, vec![slice("web", 1), service("web", 1)])];
+    let harness = Harness::start(vec![spec], events);
+    renderer.call().await;
+    harness.renderer("test", |view| view.ready).await;
+    (harness, renderer)
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn who_waits_for_a_pod_is_answered_when_every_renderer_has_applied_it() {
+    let (harness, mut renderer) = started().await;
+    renderer.set(Mode::Hang);
+    let mut answer = add(&harness, "veth1", LONG).await;
+    assert_eq!(renderer.call().await, Call::Update(vec![]));
+    harness.renderer("dry-run", |view| view.state == "idle").await;
+    assert!(answer.try_recv().is_err(), "one has not applied it yet");
+    renderer.set(Mode::Work);
+    assert_eq!(answer.await.unwrap(), Ok(()));
+    assert_eq!(attached(&harness).await, BTreeMap::from([(pod(), InterfaceName::new("veth1"))]));
+    // The same again is nothing to do.
+    assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Ok(()));
+}
+
+#[tokio::test]
+async fn an_addition_that_a_renderer_fails_on_is_taken_back_everywhere() {
+    let (harness, renderer) = started().await;
+    renderer.set(Mode::Fail);
+    let failed = add(&harness, "veth1", LONG).await.await.unwrap().unwrap_err();
+    assert!(matches!(&failed, PodNotAdded::Failed { renderer, .. } if &**renderer == "test"), "{failed}");
+    assert!(failed.to_string().contains("as the test wants it"), "{failed}");
+    assert_eq!(attached(&harness).await, BTreeMap::new());
+    renderer.set(Mode::Work);
+    harness.renderer("test", |view| view.state == "idle" && view.failures == 0).await;
+    let records = harness.history(|_| true).await;
+    assert_eq!(kinds(&records)[..3], ["snapshot", "pod-added", "pod-reverted"]);
+}
+
+#[tokio::test]
+async fn a_pod_that_was_attached_before_goes_back_to_its_interface() {
+    let (harness, renderer) = started().await;
+    assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Ok(()));
+    renderer.set(Mode::Fail);
+    assert!(add(&harness, "veth2", LONG).await.await.unwrap().is_err());
+    assert_eq!(attached(&harness).await, BTreeMap::from([(pod(), InterfaceName::new("veth1"))]));
+}
+
+#[tokio::test]
+async fn an_addition_that_takes_too_long_is_taken_back() {
+    let (harness, mut renderer) = started().await;
+    renderer.set(Mode::Hang);
+    let answer = add(&harness, "veth1", Duration::from_millis(20)).await;
+    renderer.call().await;
+    assert_eq!(answer.await.unwrap(), Err(PodNotAdded::TooLate { renderer: "test".into() }));
+    assert_eq!(attached(&harness).await, BTreeMap::new());
+    renderer.set(Mode::Work);
+}
+
+#[tokio::test]
+async fn before_the_store_was_read_nobody_can_wait_and_what_nobody_waits_for_is_remembered() {
+    let harness = Harness::start(vec![], vec![]);
+    assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Err(PodNotAdded::NotReady));
+    assert_eq!(attached(&harness).await, BTreeMap::new());
+    let addition = PodAddition { pod: pod(), interface: InterfaceName::new("veth1"), wait: None };
+    harness.requests.send(Request::AddPod(addition)).await.unwrap();
+    assert_eq!(attached(&harness).await.len(), 1);
+}
+
+#[tokio::test]
+async fn there_is_a_limit_to_the_number_of_pods() {
+    let harness = Harness::start(vec![], vec![snapshot(7, vec![])]);
+    harness.renderer("dry-run", |view| view.ready).await;
+    for number in 0..MOST_PODS {
+        let pod = PodId::new("default", format!("pod{number}"));
+        let addition = PodAddition { pod, interface: InterfaceName::new("veth1"), wait: None };
+        harness.requests.send(Request::AddPod(addition)).await.unwrap();
+    }
+    assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Err(PodNotAdded::TooMany));
+    assert_eq!(attached(&harness).await.len(), MOST_PODS);
+}

@@ -1,0 +1,65 @@
+//! What becomes of a list on disk.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use contiv_store::{Entry, Mirror};
+
+use crate::{
+    node::Request,
+    test_support::{Harness, LIMIT, STORE, bad_service, node, service, snapshot},
+};
+
+/// A service whose value is a valid one of so many bytes.
+fn padded(name: &str, bytes: usize) -> Entry {
+    let mut entry = service(name, 1);
+    let mut value = entry.value.to_vec();
+    value.resize(bytes.max(value.len()), b' ');
+    entry.value = value.into();
+    entry
+}
+
+#[tokio::test]
+async fn list_is_saved_without_bad_values_whatever_its_size() {
+    let large = 128 << 10;
+    for (services, bytes) in [(20, 0), (40, large)] {
+        let folder = tempfile::tempdir().unwrap();
+        let good: Vec<Entry> = (0..services).map(|number| padded(&format!("s{number:02}"), bytes)).collect();
+        let harness = Harness::start_with_mirror(vec![], folder.path());
+        let all = std::iter::once(bad_service("bad")).chain(good.clone()).collect();
+        harness.say(snapshot(7, all)).await;
+        let start = Instant::now();
+        while harness.status().await.mirror.and_then(|mirror| mirror.revision) != Some(7) {
+            assert!(start.elapsed() < LIMIT, "nothing is saved");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        harness.requests.send(Request::Shutdown).await.unwrap();
+        harness.task.await.unwrap().unwrap();
+        let saved = Mirror::recall(folder.path(), STORE).unwrap().unwrap();
+        assert_eq!(saved.revision, 7);
+        assert!(saved.entries == good, "{services} services of {bytes} bytes");
+    }
+}
+
+#[tokio::test]
+async fn own_node_gone_keeps_what_is_saved_even_unrecalled() {
+    let folder = tempfile::tempdir().unwrap();
+    // Nothing of it comes back at the start.
+    let saved_node = Entry { value: "{".into(), ..node("192.0.2.1".parse().unwrap()) };
+    let (mut mirror, _) = Mirror::open(folder.path(), STORE).unwrap();
+    mirror.replace(7, [Ok(saved_node.clone())], &BTreeSet::new()).unwrap();
+    drop(mirror);
+    let harness = Harness::start_with_mirror(vec![], folder.path());
+    harness.say(snapshot(8, vec![service("web", 2)])).await;
+    let start = Instant::now();
+    while harness.status().await.mirror.and_then(|mirror| mirror.revision) != Some(8) {
+        assert!(start.elapsed() < LIMIT, "nothing is saved");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    harness.requests.send(Request::Shutdown).await.unwrap();
+    harness.task.await.unwrap().unwrap();
+    let saved = Mirror::recall(folder.path(), STORE).unwrap().unwrap();
+    assert!(saved.entries.contains(&saved_node), "{:?}", saved.entries);
+}

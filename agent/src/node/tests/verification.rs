@@ -1,0 +1,84 @@
+//! What the loop does when a verifier finds that a dataplane is not as it must be.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use contiv_model::ServiceId;
+use contiv_renderer::{Deviation, Drift};
+
+use super::{names, web};
+use crate::{
+    node::VerificationConfig,
+    test_support::{Call, Harness, Mode, Scripted},
+};
+
+fn drift(element: &str) -> BTreeSet<Drift> {
+    let service = Some(ServiceId::new("default", "web"));
+    let (place, element) = ("map backends4".to_owned(), element.to_owned());
+    [Drift { service, place, element, deviation: Deviation::Missing }].into()
+}
+
+fn verifying(heal: bool) -> VerificationConfig {
+    VerificationConfig { interval: Some(Duration::from_millis(1)), heal }
+}
+
+#[tokio::test]
+async fn drift_is_recorded_counted_shown_and_healed_by_everything() {
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = Harness::start_verifying(vec![spec], vec![web()], verifying(true));
+    assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
+    let verified = |view: &crate::node::RendererView| {
+        view.verification.as_ref().is_some_and(|verification| verification.verifications > 2)
+    };
+    let clean = harness.renderer("test", verified).await.verification.unwrap();
+    assert_eq!((clean.drift, clean.checked), (0, 7));
+    assert!(renderer.call_so_far().is_none(), "nothing to heal");
+
+    renderer.set_drift(drift("10.96.0.1 . tcp . 80"));
+    assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
+    let records = harness.history(|records| records.iter().any(|record| record.kind == "drift")).await;
+    let record = records.iter().find(|record| record.kind == "drift").unwrap();
+    let told = "missing: map backends4 { 10.96.0.1 . tcp . 80 } (service default/web)";
+    assert!(record.description.contains(told), "{record:?}");
+    assert!(record.renderers.len() == 1 && record.renderers.contains_key("test"), "{record:?}");
+    let seen = |view: &crate::node::RendererView| {
+        view.verification.as_ref().is_some_and(|verification| verification.drift == 1)
+    };
+    let view = harness.renderer("test", seen).await.verification.unwrap();
+    assert_eq!(view.examples, drift("10.96.0.1 . tcp . 80").into_iter().collect::<Vec<_>>());
+    assert!(harness.metrics.text().unwrap().contains("contiv_drift{renderer=\"test\"} 1"));
+
+    renderer.set_drift(BTreeSet::new());
+    let gone = |view: &crate::node::RendererView| {
+        view.verification.as_ref().is_some_and(|verification| verification.drift == 0)
+    };
+    assert!(harness.renderer("test", gone).await.verification.unwrap().examples.is_empty());
+}
+
+#[tokio::test]
+async fn drift_is_only_reported_if_it_is_not_to_be_healed_and_a_verifier_that_panics_is_begun_anew() {
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = Harness::start_verifying(vec![spec], vec![web()], verifying(false));
+    renderer.call().await;
+    // Only then is it over: it is the verifier that is to panic.
+    harness.renderer("test", |view| view.ready).await;
+    renderer.set(Mode::Panic);
+    let failed = |view: &crate::node::RendererView| {
+        view.verification.as_ref().is_some_and(|verification| verification.error.is_some())
+    };
+    let error = harness.renderer("test", failed).await.verification.unwrap().error.unwrap();
+    assert!(error.contains("panicked"), "{error}");
+    renderer.set(Mode::Work);
+    renderer.set_drift(drift("x"));
+    let records = harness.history(|records| records.iter().any(|record| record.kind == "drift")).await;
+    let record = records.iter().find(|record| record.kind == "drift").unwrap();
+    assert!(record.renderers.is_empty() && record.description.contains("verify-heal"), "{record:?}");
+    assert!(renderer.call_so_far().is_none(), "it is left as it is");
+}
+
+#[tokio::test]
+async fn without_an_interval_nothing_is_verified() {
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = Harness::start(vec![spec], vec![web()]);
+    renderer.call().await;
+    assert!(harness.renderer("test", |view| view.ready).await.verification.is_none());
+}

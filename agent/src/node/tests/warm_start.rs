@@ -1,0 +1,122 @@
+//! An agent that starts over a warm mirror says what a fresh one says: everything that it tells the outside is compared.
+
+use std::{
+    collections::BTreeSet,
+    net::TcpListener,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use contiv_model::ServiceId;
+use contiv_store::{Entry, FeedEvent, Mirror};
+
+use tokio::sync::oneshot;
+
+use crate::node::{Query, Record, Request};
+use crate::{
+    health::HealthCheckView,
+    test_support::{
+        Call, Harness, LIMIT, STORE, Scripted, bad_service, load_balancer, local_slice, node, service, slice,
+        snapshot,
+    },
+};
+
+/// All that the outside sees of an agent, without times.
+#[derive(Debug, PartialEq)]
+struct Outputs {
+    health_checks: Vec<HealthCheckView>,
+    is_up_to_date: bool,
+    /// Ready, synced, from the mirror, revision.
+    status: (bool, bool, bool, i64),
+    services: String,
+    snapshot: String,
+    sizes: String,
+    quarantined: Vec<String>,
+    first_event: (&'static str, usize, Vec<ServiceId>),
+    renderers: Vec<(String, bool, i64)>,
+    rendered: Call,
+}
+
+/// A port on which nobody listens.
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a port").port()
+}
+
+fn stored(health_check_node_port: u16) -> Vec<Entry> {
+    let mut entries = vec![
+        load_balancer("lb", health_check_node_port),
+        local_slice("lb", &[true, false]),
+        node("127.0.0.1".parse().expect("an address")),
+        service("web", 2),
+        slice("web", 2),
+        bad_service("bad"),
+    ];
+    entries.sort_by(|one, other| one.key.cmp(&other.key));
+    entries
+}
+
+fn save(folder: &Path, entries: Vec<Entry>) {
+    let (mut mirror, _) = Mirror::open(folder, STORE).expect("a mirror");
+    let good = entries.into_iter().filter(|entry| !entry.key.contains("bad"));
+    mirror.replace(7, good.map(Ok), &BTreeSet::new()).expect("saved");
+}
+
+/// Starts an agent on this folder, gives it this list, and collects what it tells.
+async fn outputs(folder: &Path, list: FeedEvent) -> Outputs {
+    let (spec, mut scripted) = Scripted::new("test");
+    let harness = Harness::start_with_mirror(vec![spec], folder);
+    harness.say(list).await;
+    let rendered = scripted.call().await;
+    let mut renderers = Vec::new();
+    for name in ["test", "dry-run"] {
+        let view = harness.renderer(name, |view| view.ready && view.state == "idle").await;
+        renderers.push((view.name.to_string(), view.ready, view.applied_revision));
+    }
+    let records = harness.history(|records| !records.is_empty()).await;
+    let Record { kind, changed, services, .. } = records[0].clone();
+    let quarantined = harness.ask(|reply| Query::Quarantine(0, reply)).await;
+    let (reply, health_checks) = oneshot::channel();
+    harness.health_checks.send(reply).await.expect("the server runs");
+    let is_up_to_date = harness.proxy_health.borrow().is_up_to_date(Instant::now());
+    let status = harness.status().await;
+    let outputs = Outputs {
+        health_checks: health_checks.await.expect("the server answers"),
+        is_up_to_date,
+        status: (status.ready, status.synced, status.from_mirror, status.revision),
+        services: format!("{:?}", harness.ask(Query::Services).await),
+        snapshot: format!("{:?}", harness.ask(Query::Snapshot).await),
+        sizes: format!("{:?}", harness.ask(Query::Sizes).await),
+        quarantined: quarantined
+            .into_iter()
+            .map(|entry| format!("{} {}", entry.source, entry.reason))
+            .collect(),
+        first_event: (kind, changed, services),
+        renderers,
+        rendered,
+    };
+    harness.requests.send(Request::Shutdown).await.expect("the loop runs");
+    harness.task.await.expect("no panic").expect("a clean end");
+    outputs
+}
+
+#[tokio::test]
+async fn warm_mirror_start_tells_what_a_fresh_start_tells() {
+    let port = free_port();
+    let fresh = tempfile::tempdir().unwrap();
+    let expected = outputs(fresh.path(), snapshot(8, stored(port))).await;
+    assert_eq!(expected.health_checks.len(), 1, "{expected:#?}");
+
+    let without_web: Vec<Entry> =
+        stored(port).into_iter().filter(|entry| !entry.key.contains("web")).collect();
+    for saved in [stored(port), without_web, Vec::new()] {
+        // The listener of the start before closes a moment after its agent.
+        let start = Instant::now();
+        while TcpListener::bind(("127.0.0.1", port)).is_err() {
+            assert!(start.elapsed() < LIMIT, "the listener stays open");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let warm = tempfile::tempdir().unwrap();
+        save(warm.path(), saved);
+        assert_eq!(outputs(warm.path(), snapshot(8, stored(port))).await, expected);
+    }
+}
