@@ -47,7 +47,6 @@ const KNOWN: &[&str] = &[
     "controller/reflector/src/lib.rs",
     "renderer/src/conntrack/mod.rs",
     "renderer/src/lib.rs",
-    "renderer/src/netlink/mod.rs",
     "renderer/src/nftables/layout/mod.rs",
     "renderer/src/nftables/mod.rs",
     "renderer/src/route/mod.rs",
