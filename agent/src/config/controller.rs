@@ -36,15 +36,15 @@ pub struct ControllerConfig {
     #[serde(with = "text")]
     pub store: StoreUrl,
 
-    /// Certificates (PEM) that those of the members of an `etcds://` store are signed with [default: the system's]
+    /// CA certificates (PEM) of the members of an `etcds://` store [default: the system's]
     #[arg(long, env = "CONTIV_ETCD_CA_FILE", value_name = "FILE", value_parser = text::path())]
     pub etcd_ca_file: PathBuf,
 
-    /// This client's certificate (PEM), for an `etcds://` store that asks for one
+    /// Client certificate (PEM), for an `etcds://` store that requires one
     #[arg(long, env = "CONTIV_ETCD_CERT_FILE", value_name = "FILE", value_parser = text::path())]
     pub etcd_cert_file: PathBuf,
 
-    /// The key (PEM) of that certificate
+    /// Private key (PEM) of that certificate
     #[arg(long, env = "CONTIV_ETCD_KEY_FILE", value_name = "FILE", value_parser = text::path())]
     pub etcd_key_file: PathBuf,
 
@@ -56,26 +56,26 @@ pub struct ControllerConfig {
     #[arg(long, env = "CONTIV_ETCD_PASSWORD_FILE", value_name = "FILE", value_parser = text::path())]
     pub etcd_password_file: PathBuf,
 
-    /// What this instance is called, for whoever looks who holds the lease [default: the host name]
+    /// Name of this instance, shown as the holder of the lease [default: the host name]
     #[arg(long, env = "CONTIV_IDENTITY", value_name = "NAME")]
     pub identity: String,
 
-    /// How long after the last sign of life of the active instance another one takes over; whole seconds
+    /// How long after its last renewal the lease of the active instance expires; whole seconds
     #[arg(long, env = "CONTIV_LEASE_DURATION", value_name = "TIME", value_parser = humantime::parse_duration)]
     #[serde(with = "text::duration")]
     pub lease_duration: Duration,
 
-    /// How long after its last sign of life that was answered the active instance steps down by itself
+    /// How long after its last successful renewal the active instance steps down
     #[arg(long, env = "CONTIV_LEASE_RENEW_DEADLINE", value_name = "TIME", value_parser = humantime::parse_duration)]
     #[serde(with = "text::duration")]
     pub lease_renew_deadline: Duration,
 
-    /// How often an instance gives a sign of life
+    /// How often the active instance renews the lease, and others try to acquire it
     #[arg(long, env = "CONTIV_LEASE_RETRY_PERIOD", value_name = "TIME", value_parser = humantime::parse_duration)]
     #[serde(with = "text::duration")]
     pub lease_retry_period: Duration,
 
-    /// File (TOML) with what the controller connector does: its registries
+    /// Configuration file (TOML) of the controller connector, with its registries
     #[arg(long, env = "CONTIV_CONNECTOR_FILE", value_name = "FILE", value_parser = text::path())]
     pub connector_file: PathBuf,
 
@@ -83,12 +83,12 @@ pub struct ControllerConfig {
     #[arg(long, env = "CONTIV_LISTEN", value_name = "ADDR:PORT")]
     pub listen: SocketAddr,
 
-    /// Count what the work queues do, as `workqueue_…`
+    /// Export the metrics of the work queues, `workqueue_…`
     #[arg(long, env = "CONTIV_EXPORT_QUEUE_METRICS", value_name = "BOOL", action = ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub export_queue_metrics: bool,
 
-    /// For `reflector`: the kubeconfig of the cluster [default: a pod's service account, else as kubectl]
+    /// For `reflector`: the kubeconfig of the cluster [default: a pod's service account, otherwise as kubectl]
     #[arg(long, env = "CONTIV_REFLECTOR_KUBECONFIG", value_name = "FILE", value_parser = text::path())]
     pub reflector_kubeconfig: PathBuf,
 

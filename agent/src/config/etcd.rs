@@ -11,15 +11,15 @@ use super::text;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Access to etcd")]
 pub struct EtcdFlags {
-    /// Certificates (PEM) that those of the members of an etcds:// store are signed with [default: the system's]
+    /// CA certificates (PEM) of the members of an etcds:// store [default: the system's]
     #[arg(long = "etcd-ca-file", env = "CONTIV_ETCD_CA_FILE", value_name = "FILE", value_parser = text::path())]
     ca_file: Option<PathBuf>,
 
-    /// This client's certificate (PEM), for an etcds:// store that asks for one
+    /// Client certificate (PEM), for an etcds:// store that requires one
     #[arg(long = "etcd-cert-file", env = "CONTIV_ETCD_CERT_FILE", value_name = "FILE", value_parser = text::path())]
     cert_file: Option<PathBuf>,
 
-    /// The key (PEM) of that certificate
+    /// Private key (PEM) of that certificate
     #[arg(long = "etcd-key-file", env = "CONTIV_ETCD_KEY_FILE", value_name = "FILE", value_parser = text::path())]
     key_file: Option<PathBuf>,
 

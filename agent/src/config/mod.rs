@@ -56,15 +56,15 @@ pub struct Config {
     #[serde(with = "text")]
     pub store: StoreUrl,
 
-    /// Certificates (PEM) that those of the members of an `etcds://` store are signed with [default: the system's]
+    /// CA certificates (PEM) of the members of an `etcds://` store [default: the system's]
     #[arg(long, env = "CONTIV_ETCD_CA_FILE", value_name = "FILE", value_parser = text::path())]
     pub etcd_ca_file: PathBuf,
 
-    /// This client's certificate (PEM), for an `etcds://` store that asks for one
+    /// Client certificate (PEM), for an `etcds://` store that requires one
     #[arg(long, env = "CONTIV_ETCD_CERT_FILE", value_name = "FILE", value_parser = text::path())]
     pub etcd_cert_file: PathBuf,
 
-    /// The key (PEM) of that certificate
+    /// Private key (PEM) of that certificate
     #[arg(long, env = "CONTIV_ETCD_KEY_FILE", value_name = "FILE", value_parser = text::path())]
     pub etcd_key_file: PathBuf,
 
@@ -76,7 +76,7 @@ pub struct Config {
     #[arg(long, env = "CONTIV_ETCD_PASSWORD_FILE", value_name = "FILE", value_parser = text::path())]
     pub etcd_password_file: PathBuf,
 
-    /// What to render to, in this order: nftables, route, dry-run
+    /// Renderers to run, in this order: nftables, route, dry-run
     #[arg(long, env = "CONTIV_RENDERERS", value_name = "NAME,…", value_delimiter = ',')]
     pub renderers: Vec<RendererName>,
 
@@ -85,16 +85,16 @@ pub struct Config {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub own_table: bool,
 
-    /// What the renderer `route` lets routing daemons find: cluster, external, load-balancer addresses; empty for none
+    /// Addresses that the renderer `route` offers to routing daemons: cluster, external, load-balancer; empty for none
     #[arg(long, env = "CONTIV_ROUTE_ADVERTISE", value_name = "KIND,…", value_delimiter = ',')]
     #[serde(with = "text::list")]
     pub route_advertise: Vec<AddressKind>,
 
-    /// The routing table in which they find them
+    /// Routing table with these routes
     #[arg(long, env = "CONTIV_ROUTE_ADVERTISE_TABLE", value_name = "N")]
     pub route_advertise_table: u32,
 
-    /// Take these routes back when the agent is stopped, so that traffic goes elsewhere
+    /// Withdraw these routes when the agent is stopped, so that traffic goes to other nodes
     #[arg(long, env = "CONTIV_ROUTE_WITHDRAW_ON_STOP", value_name = "BOOL", action = ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub route_withdraw_on_stop: bool,
@@ -104,16 +104,16 @@ pub struct Config {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub route_reach_from_node: bool,
 
-    /// The routing table for that
+    /// Routing table with these routes to services
     #[arg(long, env = "CONTIV_ROUTE_NODE_TABLE", value_name = "N")]
     pub route_node_table: u32,
 
-    /// Let routes carry every service that can do without translation, unless it says otherwise
+    /// Let routes carry every service that needs no translation, unless its annotation says otherwise
     #[arg(long, env = "CONTIV_ROUTE_DIRECT", value_name = "BOOL", action = ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub route_direct: bool,
 
-    /// The routing table with the routes to backends
+    /// Routing table with the routes to backends
     #[arg(long, env = "CONTIV_ROUTE_DIRECT_TABLE", value_name = "N")]
     pub route_direct_table: u32,
 
@@ -121,7 +121,7 @@ pub struct Config {
     #[arg(long, env = "CONTIV_ROUTE_NEXTHOPS", value_name = "HOW")]
     pub route_nexthops: NexthopGrouping,
 
-    /// A resilient group may give connections without a packet for so long to a backend that has too few, as in 2m
+    /// How long a connection must be idle before a resilient group may move it to a backend that has too few, as in 2m
     #[arg(long, env = "CONTIV_ROUTE_NEXTHOP_IDLE", value_name = "TIME", value_parser = humantime::parse_duration)]
     #[serde(with = "text::duration")]
     pub route_nexthop_idle: Duration,
@@ -135,7 +135,7 @@ pub struct Config {
     #[serde(with = "text")]
     pub healthz_listen: OptionalAddress,
 
-    /// Folder for what must survive a restart; one agent at a time
+    /// Folder for the state that survives a restart; one agent at a time
     #[arg(long, env = "CONTIV_STATE_DIR", value_name = "DIR")]
     pub state_dir: PathBuf,
 
@@ -167,25 +167,25 @@ pub struct Config {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub node_ports_on_loopback: bool,
 
-    /// How pods of this node are told from other clients: `pod-cidrs`, `interfaces:cni0,veth*`, or `none`
+    /// How pods of this node are detected: `pod-cidrs`, `interfaces:cni0,veth*`, or `none`
     #[arg(long, env = "CONTIV_LOCAL_DETECT", value_name = "HOW")]
     #[serde(with = "text")]
     pub local_detect: LocalDetect,
 
-    /// Hide the address of every client on the way to a cluster IP, also that of pods
+    /// Masquerade every client of a cluster IP, including pods
     #[arg(long, env = "CONTIV_MASQUERADE_ALL", value_name = "BOOL", action = ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub masquerade_all: bool,
 
-    /// Address ranges by which pods are told from other clients [default: those of the Node object]
+    /// Address ranges of pods [default: those of the Node object]
     #[arg(long, env = "CONTIV_POD_CIDRS", value_name = "RANGE,…", value_delimiter = ',')]
     pub pod_cidrs: Vec<IpNetwork>,
 
-    /// Ranges that cluster addresses are taken from; what no service has of them is dropped [default: not known]
+    /// Ranges of cluster IPs; packets to unused ones are dropped [default: not known]
     #[arg(long, env = "CONTIV_SERVICE_CIDRS", value_name = "RANGE,…", value_delimiter = ',')]
     pub service_cidrs: Vec<IpNetwork>,
 
-    /// Serve services whose label `service.kubernetes.io/service-proxy-name` says this [default: those without it]
+    /// Serve services with this value of the label `service.kubernetes.io/service-proxy-name` [default: those without it]
     #[arg(long, env = "CONTIV_SERVICE_PROXY_NAME", value_name = "NAME")]
     pub service_proxy_name: String,
 
@@ -214,12 +214,12 @@ pub struct Config {
     #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
     pub mass_deletion_percent: u8,
 
-    /// How long such deletions are held, unless they are confirmed before, as in 30s or 5m
+    /// How long such deletions are held unless they are confirmed, as in 30s or 5m
     #[arg(long, env = "CONTIV_MASS_DELETION_WAIT", value_name = "TIME", value_parser = humantime::parse_duration)]
     #[serde(with = "text::duration")]
     pub mass_deletion_wait: Duration,
 
-    /// How many services have metrics of their own, the most used ones; each look then reads the kernel's counters
+    /// How many services, the most used ones, have metrics of their own; each scrape then reads the kernel's counters
     #[arg(long, env = "CONTIV_SERVICE_COUNTERS", value_name = "N")]
     pub service_counters: usize,
     /// How often the kernel is read back and compared with what services require, as in 10m; 0s for never
@@ -227,7 +227,7 @@ pub struct Config {
     #[serde(with = "text::duration")]
     pub verify_interval: Duration,
 
-    /// Program everything again where the kernel is found to hold something else; else it is only reported
+    /// Repair differences that verification finds; otherwise they are only reported
     #[arg(long, env = "CONTIV_VERIFY_HEAL", value_name = "BOOL", action = ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub verify_heal: bool,
@@ -241,7 +241,7 @@ pub struct Config {
     #[serde(with = "text::duration")]
     pub history_age: Duration,
 
-    /// How much memory the history takes up, about, in bytes
+    /// About how much memory the history uses, in bytes
     #[arg(long, env = "CONTIV_HISTORY_BYTES", value_name = "N")]
     pub history_bytes: usize,
 
