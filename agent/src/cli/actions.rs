@@ -7,9 +7,9 @@ use serde::Deserialize;
 
 use super::{Outcome, Terminal, agent_argument::AgentArgument};
 
-/// Let deletions count that the running agent holds because they are too many at once
+/// Apply the deletions that the running agent holds because there are too many at once
 ///
-/// `contiv status` says whether any are held. Only on the machine of the agent. Exit codes: 0 they count from now on, or none
+/// `contiv status` shows whether any are held. Only on the agent's machine. Exit codes: 0 they are applied from now on, or none
 /// were held; 1 the agent does not answer; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct ConfirmDeletions {
@@ -29,10 +29,10 @@ impl ConfirmDeletions {
     }
 }
 
-/// Let the running agent read the store again and give every renderer everything again
+/// Make the running agent list the store again and resync every renderer
 ///
-/// It does not wait for that: `contiv events` shows it. Only on the machine of the agent. Exit codes: 0 the agent begins with
-/// it; 1 the agent does not answer; 2 wrong usage.
+/// It does not wait for the result, which `contiv events` shows. Only on the agent's machine. Exit codes: 0 the agent has
+/// started; 1 the agent does not answer; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct ResyncCommand {
     #[command(flatten)]

@@ -5,11 +5,10 @@ use clap::Args;
 use super::{Outcome, Terminal, config_arguments::ConfigArguments};
 use crate::{agent, config::Config};
 
-/// Run the node agent: follow the store and keep this node's dataplane right
+/// Run the node agent: follow the store and program this node's dataplane
 ///
-/// SIGTERM and SIGINT stop it and leave the dataplane in place. SIGHUP reads the store again and gives every renderer
-/// everything again. Exit codes: 0 it was told to stop, or the configuration is good; 1 it could not start, or has failed; 2
-/// wrong usage or configuration.
+/// SIGTERM and SIGINT stop it and leave the dataplane in place. SIGHUP lists the store again and resyncs every renderer. Exit
+/// codes: 0 it was stopped, or the configuration is valid; 1 it could not start, or has failed; 2 wrong usage or configuration.
 #[derive(Debug, Args)]
 pub(super) struct Agent {
     #[command(flatten)]

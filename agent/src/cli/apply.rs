@@ -15,12 +15,11 @@ use super::{
     store::{StoreArgument, read, title},
 };
 
-/// Put manifests into the store
+/// Create or update the objects of manifests in the store
 ///
-/// Objects that are there already are changed to what the manifests say; others are left alone. A manifest without status
-/// leaves the stored status as it is: whether an external workload is ready, and the addresses of a load balancer, a node
-/// or a pod. Exit codes: 0 all is well; 1 the store cannot be written, or a manifest is broken (the others are applied);
-/// 2 wrong usage.
+/// Existing objects are changed to match the manifests; others are left alone. A manifest without a status keeps the stored
+/// status: whether an external workload is ready, and the addresses of a load balancer, a node or a pod. Exit codes: 0 success;
+/// 1 the store cannot be written, or a manifest is invalid (the others are applied); 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Apply {
     #[command(flatten)]

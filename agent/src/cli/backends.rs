@@ -15,10 +15,10 @@ use super::{
     views::{BackendView, PortView, ServiceView},
 };
 
-/// Print the backends behind services as the running agent has them, a line for each port and backend
+/// Print the backends of services as the running agent has them, a line for each port and backend
 ///
-/// A port without any has a line too. The name of a backend is its address and port. Exit codes: 0 all is well; 1 the agent does not answer, or has no service of a name
-/// that was given; 2 wrong usage.
+/// A port without backends has a line too. The name of a backend is its address and port. Exit codes: 0 success; 1 the agent
+/// does not answer, or does not have a named service; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(alias = "backend")]
 pub(super) struct Backends {

@@ -11,7 +11,7 @@ const VARIABLE: &str = "CONTIV_COMPLETE";
 
 /// Print the completions of a shell, as in: `contiv completions bash >/etc/bash_completion.d/contiv`
 ///
-/// The shell asks the binary, which asks the agent (of `CONTIV_AGENT`) for its services. Exit codes: 0 all is well; 2 wrong
+/// The shell asks the binary, which asks the agent (of `CONTIV_AGENT`) for its services. Exit codes: 0 success; 2 wrong
 /// usage.
 #[derive(Debug, Args)]
 pub(super) struct Completions {

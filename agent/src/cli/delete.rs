@@ -16,9 +16,9 @@ use super::{
     stored::{fetch, print_missing, print_none},
 };
 
-/// Take objects out of the store: those of manifests, by kind and name, or by kind and labels
+/// Delete objects from the store: those of manifests, by kind and name, or by kind and labels
 ///
-/// Exit codes: 0 all is well; 1 the store cannot be written, or something that was named is not there; 2 wrong usage.
+/// Exit codes: 0 success; 1 the store cannot be written, or a named object does not exist; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(override_usage = "contiv delete [--store <URL>] -f <PATH>...\n       \
     contiv delete [--store <URL>] <KIND> <NAME>...\n       \

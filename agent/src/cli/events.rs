@@ -26,10 +26,11 @@ use super::{
 /// The polling interval with --watch.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Print what happened to the running agent, and how long it took to reach the kernel
+/// Print the running agent's events, and how long each took to reach the kernel
 ///
-/// TOOK is the agent's own work; WAITED, in the wide form, is how long the store's message waited for it. Behind each renderer is how long after the agent had taken up the change it gave the kernel
-/// what follows from it. Exit codes: 0 all is well; 1 the agent does not answer; 2 wrong usage.
+/// TOOK is the agent's own work; WAITED, in the wide form, is how long the store's message waited for it. Beside each renderer
+/// is the time from when the agent took up the change until the kernel received its part. Exit codes: 0 success; 1 the agent
+/// does not answer; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(alias = "event")]
 pub(super) struct Events {

@@ -18,10 +18,11 @@ use super::{
     watch::{Frame, WatchArgument, width},
 };
 
-/// Print the health-check node ports of services as the running agent serves them, and where it cannot
+/// Print the health-check node ports of services as the running agent serves them, and those it cannot serve
 ///
-/// Load balancers ask them whether this node has ready backends: 200 if it has, 503 if not. LOCAL is how many it has. Exit codes: 0 all is well; 1 the
-/// agent does not answer, a health check cannot be served, or a service that was given has none; 2 wrong usage.
+/// Load balancers query them to learn whether this node has ready backends: 200 if it has, 503 if not. LOCAL is their number.
+/// Exit codes: 0 success; 1 the agent does not answer, a health check cannot be served, or a named service has none; 2 wrong
+/// usage.
 #[derive(Debug, Args)]
 #[command(alias = "health-check")]
 pub(super) struct HealthChecks {

@@ -9,11 +9,11 @@ use super::{Cli, Outcome};
 
 /// Write the manual pages of all commands into a folder, for packages
 ///
-/// Exit codes: 0 all is well; 1 a page cannot be written; 2 wrong usage.
+/// Exit codes: 0 success; 1 a page cannot be written; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(super) struct Man {
-    /// The folder, which must be there
+    /// The folder, which must exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

@@ -1,6 +1,6 @@
 //! The command line: one file for each subcommand.
 //!
-//! Exit codes: 0 all is well, 1 something failed or some input was bad, 2 wrong usage or configuration.
+//! Exit codes: 0 success, 1 something failed or some input was bad, 2 wrong usage or configuration.
 
 mod actions;
 mod agent;
@@ -64,7 +64,7 @@ use thiserror::Error;
 /// Services and their endpoints, from a store into this node's kernel.
 #[derive(Debug, Parser)]
 #[command(name = "contiv", version, max_term_width = 120)]
-#[command(after_help = "Exit codes: 0 all is well; 1 something failed; 2 wrong usage or configuration.")]
+#[command(after_help = "Exit codes: 0 success; 1 something failed; 2 wrong usage or configuration.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -10,9 +10,9 @@ use crate::{
     metrics::Metrics,
 };
 
-/// Print a page of the documentation that is written by the code
+/// Print a page of the documentation that is generated from the code
 ///
-/// Exit codes: 0 all is well; 1 it cannot be printed; 2 wrong usage.
+/// Exit codes: 0 success; 1 it cannot be printed; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(super) struct Reference {

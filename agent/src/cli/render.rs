@@ -12,12 +12,12 @@ use super::{
     offline::{DesiredState, desired_state},
 };
 
-/// Print the dataplane that manifests lead to; needs no privileges and no store
+/// Print the dataplane for manifests; needs no privileges and no store
 ///
-/// As in: kubectl get -A -o yaml svc,endpointslices,pods,nodes | contiv render -f -. It is the dataplane of the node that
-/// --node-name names; else of this machine, if it is among the nodes of the input or that has none; else of the first. The
-/// settings are those that an agent would have here: flags, environment and configuration file. Exit codes: 0 all is well; 1
-/// a manifest is broken (the others are rendered); 2 wrong usage or configuration.
+/// As in: kubectl get -A -o yaml svc,endpointslices,pods,nodes | contiv render -f -. It is the dataplane of the node named by
+/// --node-name; otherwise of this machine, if the input has its node or no nodes; otherwise of the first node. The settings are
+/// those of an agent on this machine: flags, environment and configuration file. Exit codes: 0 success; 1 a manifest is invalid
+/// (the others are rendered); 2 wrong usage or configuration.
 #[derive(Debug, Args)]
 pub(super) struct Render {
     #[command(flatten)]

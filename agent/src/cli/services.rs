@@ -18,11 +18,11 @@ use super::{
 /// The renderer that carries all services by default.
 const DEFAULT_RENDERER: &str = "nftables";
 
-/// Print the services as the running agent has them: their addresses, and how many backends stand behind them
+/// Print the services as the running agent has them: their addresses, and the number of their backends
 ///
-/// BACKENDS is how many are ready, and after a + how many terminate and still serve: each address once, whatever its ports,
-/// and only of address families that the service has. Exit codes: 0 all is well; 1 the agent
-/// does not answer, or has no service of a name that was given; 2 wrong usage.
+/// BACKENDS is the number of ready ones, and after a + the number of those that are terminating and still serving: each address
+/// once, whatever its ports, and only of the service's address families. Exit codes: 0 success; 1 the agent does not answer, or
+/// does not have a named service; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(alias = "service")]
 pub(super) struct Services {

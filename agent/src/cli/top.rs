@@ -27,10 +27,11 @@ use super::{
 /// The events that latency is measured over.
 const EVENTS: usize = 500;
 
-/// Show what happens now: new connections of services, changes, and how fast they reach the kernel
+/// Show the current load: new connections of services, changes, and how fast they reach the kernel
 ///
-/// New connections are the kernel's own count; those of the services that are chosen, changes are of all. On a terminal the screen is kept up to date until Ctrl-C. Exit codes: 0 all
-/// is well; 1 the agent does not answer, or the kernel's counters cannot be read; 2 wrong usage.
+/// New connections are the kernel's own count, of the selected services; changes are those of all services. On a terminal the
+/// screen is updated until Ctrl-C. Exit codes: 0 success; 1 the agent does not answer, or the kernel's counters cannot be read;
+/// 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Top {
     /// Print once, after one interval

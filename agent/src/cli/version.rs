@@ -9,7 +9,7 @@ use super::{Outcome, Terminal};
 
 /// Print the version, and the commit that it was built from
 ///
-/// Exit codes: 0 all is well; 2 wrong usage.
+/// Exit codes: 0 success; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Version {
     /// In which form

@@ -16,10 +16,10 @@ use super::{
     table_options::TableOptions,
 };
 
-/// Print what is in the store
+/// Print objects of the store
 ///
-/// With -o yaml and -o json, as manifests that `contiv apply` and `kubectl apply` take. Exit codes: 0 all is well; 1 the
-/// store cannot be read, or something that was named is not there or cannot be read; 2 wrong usage.
+/// With -o yaml and -o json, as manifests for `contiv apply` and `kubectl apply`. Exit codes: 0 success; 1 the store cannot be
+/// read, or a named object does not exist or cannot be read; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(override_usage = "contiv get [--store <URL>] <KIND>[,<KIND>] [<NAME>...]\n       \
     contiv get [--store <URL>] <KIND>/<NAME>...")]

@@ -15,14 +15,14 @@ use self::archive::Archive;
 use super::{Outcome, Terminal, agent_argument::AgentArgument, http_client};
 use crate::config::{Config, ConfigFlags, RendererName, Settings as _, file};
 
-/// Collect what helps to find out what is wrong, into one archive
+/// Collect information for finding a problem into one archive
 ///
-/// The configuration (which names the files of passwords and keys, and holds none), what the agent says of itself, its
-/// history and metrics, its journal, the kernel's table and routes, and versions. What cannot be had is named in missing.txt. The names
-/// and addresses of services and nodes are in it. Exit codes: 0 it is written; 1 it cannot be; 2 wrong usage.
+/// The configuration (which names the files of passwords and keys, but contains none), the agent's state, history and metrics,
+/// its journal, the kernel's table and routes, and versions. Parts that cannot be collected are listed in missing.txt. It
+/// contains the names and addresses of services and nodes. Exit codes: 0 it is written; 1 it cannot be written; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct SupportBundle {
-    /// The archive, which must not be there yet [default: contiv-support-TIME.tar.gz]
+    /// The archive, which must not exist [default: contiv-support-TIME.tar.gz]
     #[arg(short = 'O', long, value_name = "FILE")]
     output: Option<PathBuf>,
 

@@ -19,11 +19,10 @@ use self::{
 };
 use super::{Outcome, Terminal, UsageError, complete};
 
-/// Say where a packet goes on a node, and why: service, backends, masquerade, reject or drop
+/// Explain where a packet goes on a node: service, backends, masquerade, reject or drop
 ///
-/// Asks the agent for what it wants the kernel to do; with -f no agent is needed. As in:
-/// contiv trace --from 10.244.1.5 --to 10.96.0.10:53/udp. Exit codes: 0 all is well; 1 nobody could be asked, some input is
-/// broken, or the kernel does something else; 2 wrong usage.
+/// Asks the agent for the desired state of the kernel; with -f no agent is needed. As in: contiv trace --from 10.244.1.5 --to
+/// 10.96.0.10:53/udp. Exit codes: 0 success; 1 there is no answer, some input is invalid, or the kernel differs; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Trace {
     /// The address of the client, and after a % the interface of this node by which its packets come in

@@ -24,11 +24,10 @@ use crate::config::RendererName;
 /// A change may be in progress between the store and the kernel; it takes milliseconds.
 const COMPARISON_INTERVAL: Duration = Duration::from_millis(300);
 
-/// Compare the kernel with what should be there, and name every missing, foreign or different element
+/// Compare the kernel with the desired state, and list every missing, foreign or different element
 ///
-/// Asks the agent what services there are, reads the whole table (and the routes, if the agent programs any) back from the
-/// kernel of this machine, and changes nothing. Needs root. Exit codes: 0 equal; 1 not, or it could not be told; 2 wrong
-/// usage.
+/// Asks the agent for its services, reads the whole table (and the routes, if the agent programs any) back from the kernel of
+/// this machine, and changes nothing. Needs root. Exit codes: 0 equal; 1 different, or unknown; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Verify {
     /// In which form; wide cuts nothing, name is the services that something is wrong with
