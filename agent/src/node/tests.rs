@@ -33,7 +33,7 @@ fn last_outcome<'a>(records: &'a [Record], renderer: &str) -> Option<&'a Outcome
 }
 
 #[tokio::test]
-async fn nothing_reaches_a_renderer_before_the_first_snapshot_and_then_everything_does() {
+async fn renderer_gets_nothing_before_the_first_snapshot() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![]);
     harness.requests.send(Request::Resync { cause: "test" }).await.unwrap();
@@ -62,7 +62,7 @@ async fn nothing_reaches_a_renderer_before_the_first_snapshot_and_then_everythin
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_takes_too_long_to_be_read_is_not_waited_for_where_something_was_saved() {
+async fn slow_store_is_not_waited_for_when_a_mirror_exists() {
     let folder = tempfile::tempdir().unwrap();
     let saved = [slice("web", 1), service("web", 1)].map(Ok);
     let (mut mirror, _) = Mirror::open(folder.path(), STORE).unwrap();
@@ -86,14 +86,14 @@ async fn a_store_that_takes_too_long_to_be_read_is_not_waited_for_where_somethin
 }
 
 #[tokio::test]
-async fn an_empty_store_is_a_snapshot_too() {
+async fn empty_store_gives_an_empty_snapshot() {
     let harness = Harness::start(vec![], vec![snapshot(1, vec![])]);
     assert!(harness.renderer("dry-run", |view| view.state == "idle").await.ready);
     assert!(harness.status().await.ready);
 }
 
 #[tokio::test]
-async fn a_change_goes_to_every_renderer_and_the_history_tells_what_came_of_it() {
+async fn change_reaches_every_renderer_and_history_shows_outcomes() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
@@ -112,7 +112,7 @@ async fn a_change_goes_to_every_renderer_and_the_history_tells_what_came_of_it()
 }
 
 #[tokio::test]
-async fn a_change_counts_from_when_the_store_said_it_and_from_its_trigger_where_that_is_stored() {
+async fn change_is_timed_from_store_message_and_from_trigger() {
     let triggered_now = |last| {
         let mut entry = slice("web", last);
         let mut value: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
@@ -156,7 +156,7 @@ fn is_done(record: &Record) -> bool {
 }
 
 #[tokio::test]
-async fn what_changes_nothing_for_renderers_does_not_reach_them() {
+async fn irrelevant_change_does_not_reach_renderers() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
@@ -169,7 +169,7 @@ async fn what_changes_nothing_for_renderers_does_not_reach_them() {
 }
 
 #[tokio::test]
-async fn batches_that_are_there_together_are_one_event_and_what_follows_keeps_its_place() {
+async fn waiting_batches_are_one_event_and_later_inputs_keep_order() {
     let events = vec![
         web(),
         batch(8, vec![put(service("a", 2)), put(slice("a", 2))]),
@@ -184,7 +184,7 @@ async fn batches_that_are_there_together_are_one_event_and_what_follows_keeps_it
 }
 
 #[tokio::test]
-async fn changes_that_come_while_a_renderer_is_busy_go_out_together_when_it_is_done() {
+async fn changes_for_a_busy_renderer_are_merged() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
@@ -215,7 +215,7 @@ async fn changes_that_come_while_a_renderer_is_busy_go_out_together_when_it_is_d
 }
 
 #[tokio::test]
-async fn a_renderer_that_fails_gets_everything_again_while_the_others_go_on() {
+async fn failed_renderer_is_resynced_while_others_continue() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
@@ -253,7 +253,7 @@ async fn a_renderer_that_fails_gets_everything_again_while_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn a_renderer_that_panics_is_made_anew_and_gets_everything() {
+async fn renderer_after_panic_is_recreated_and_resynced() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
@@ -270,7 +270,7 @@ async fn a_renderer_that_panics_is_made_anew_and_gets_everything() {
 }
 
 #[tokio::test]
-async fn a_renderer_that_hangs_is_reported_and_the_others_go_on() {
+async fn hanging_renderer_is_reported_and_others_continue() {
     let (spec, mut renderer) = Scripted::new("test");
     renderer.set(Mode::Hang);
     let harness = Harness::start(vec![spec], vec![web()]);
@@ -289,7 +289,7 @@ async fn a_renderer_that_hangs_is_reported_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn a_value_that_cannot_be_read_leaves_the_last_good_one_in_force_until_it_is_good_or_gone() {
+async fn unreadable_value_keeps_last_good_one_until_good_or_gone() {
     let harness = Harness::start(vec![], vec![web()]);
     let quarantine = async || harness.ask(|reply| Query::Quarantine(0, reply)).await;
     let address = async || {
@@ -325,7 +325,7 @@ async fn a_value_that_cannot_be_read_leaves_the_last_good_one_in_force_until_it_
 }
 
 #[tokio::test]
-async fn problems_of_the_store_are_in_the_quarantine() {
+async fn problems_of_store_are_in_quarantine() {
     let harness = Harness::start(vec![], vec![web()]);
     let problem = Problem {
         source: "a.yaml".to_owned(),
@@ -348,7 +348,7 @@ async fn problems_of_the_store_are_in_the_quarantine() {
 }
 
 #[tokio::test]
-async fn a_resync_reads_the_store_again_and_gives_every_renderer_everything() {
+async fn resync_lists_store_again_and_resyncs_every_renderer() {
     let (spec, mut renderer) = Scripted::new("test");
     let mut harness = Harness::start(vec![spec], vec![web()]);
     assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
@@ -362,7 +362,7 @@ async fn a_resync_reads_the_store_again_and_gives_every_renderer_everything() {
 }
 
 #[tokio::test]
-async fn at_the_end_work_under_way_is_finished() {
+async fn shutdown_finishes_work_in_progress() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![]);
     renderer.set(Mode::Hang);
@@ -376,7 +376,7 @@ async fn at_the_end_work_under_way_is_finished() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renderer_that_hangs_does_not_keep_the_loop_from_ending() {
+async fn hanging_renderer_does_not_delay_shutdown() {
     let (spec, mut renderer) = Scripted::new("test");
     renderer.set(Mode::Hang);
     let harness = Harness::start(vec![spec], vec![web()]);
@@ -391,7 +391,7 @@ async fn a_renderer_that_hangs_does_not_keep_the_loop_from_ending() {
 }
 
 #[tokio::test]
-async fn without_a_feed_the_loop_ends_with_an_error() {
+async fn ended_feed_ends_the_node_with_an_error() {
     let harness = Harness::start(vec![], vec![web()]);
     drop(harness.store);
     assert!(harness.task.await.unwrap().is_err());

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn nftables_keeps_a_service_until_routes_are_reported_on_an_event_with_it() {
+    fn nftables_keeps_service_until_its_routes_are_reported() {
         use Carrier::{Nftables, NftablesUntilRoute, Route};
         let mut carriers = CarrierReassignment::default();
         let first = take(&mut carriers, Some(Nftables), Some(Route), 7);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_start_whoever_carried_a_service_goes_on_until_routes_are_reported_or_refused() {
+    fn start_keeps_carriers_until_routes_are_reported_or_refused() {
         use Carrier::{AsBefore, NftablesUntilRoute, Route};
         let id = ServiceId::new("default", "web");
         let snapshot = Snapshot { services: [(id.clone(), service(Route))].into(), ..Snapshot::default() };
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_whose_routes_are_refused_stays_with_nftables_or_comes_back_to_it() {
+    fn service_with_refused_routes_is_carried_by_nftables() {
         use Carrier::{NftablesUntilRoute, Route};
         let mut carriers = CarrierReassignment::default();
         take(&mut carriers, None, Some(Route), 1);

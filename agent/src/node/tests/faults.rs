@@ -73,7 +73,7 @@ async fn end_alike(seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_a_renderer_suffers_it_ends_where_one_without_faults_ends() {
+async fn renderer_with_faults_ends_in_state_of_one_without() {
     let runs: Vec<_> = (1..=6).map(|seed| tokio::spawn(end_alike(seed))).collect();
     for run in runs {
         run.await.unwrap();

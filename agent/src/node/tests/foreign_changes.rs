@@ -11,7 +11,7 @@ fn is_applied(records: &[Record]) -> bool {
 }
 
 #[tokio::test]
-async fn what_others_do_is_undone_by_the_renderer_it_concerns_and_recorded() {
+async fn foreign_change_is_undone_by_its_renderer_and_recorded() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
@@ -39,7 +39,7 @@ async fn what_others_do_is_undone_by_the_renderer_it_concerns_and_recorded() {
 }
 
 #[tokio::test]
-async fn while_repairs_of_a_storm_wait_changes_of_the_store_go_out() {
+async fn store_changes_are_applied_while_repairs_wait() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
@@ -66,7 +66,7 @@ async fn while_repairs_of_a_storm_wait_changes_of_the_store_go_out() {
 }
 
 #[tokio::test]
-async fn a_repair_that_fails_is_followed_by_everything() {
+async fn failed_repair_is_followed_by_a_resync() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
@@ -82,7 +82,7 @@ async fn a_repair_that_fails_is_followed_by_everything() {
 }
 
 #[tokio::test]
-async fn a_watch_that_ends_is_begun_again() {
+async fn ended_watch_is_started_again() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;

@@ -28,7 +28,7 @@ async fn wait_for(
 }
 
 #[tokio::test]
-async fn health_is_that_of_the_renderer_and_counts_from_the_oldest_change() {
+async fn health_counts_from_oldest_change_not_applied() {
     let start = Instant::now();
     let (spec, mut renderer) = Scripted::new("test");
     let mut harness = Harness::start(vec![spec], vec![]);
@@ -126,7 +126,7 @@ async fn deleted_node_keeps_its_addresses_over_restarts() {
 }
 
 #[tokio::test]
-async fn a_node_whose_object_is_gone_is_not_eligible() {
+async fn node_without_node_object_is_not_eligible() {
     let address = loopback(20);
     let mut harness = Harness::start(vec![], vec![snapshot(7, vec![])]);
     harness.renderer("dry-run", |view| view.ready).await;
@@ -156,7 +156,7 @@ async fn answers(address: SocketAddr, wanted: Option<(u16, u64)>) {
 }
 
 #[tokio::test]
-async fn the_health_check_of_a_stored_service_follows_the_store() {
+async fn health_check_of_stored_service_follows_the_store() {
     let ip = loopback(21);
     let stored = vec![node(ip), load_balancer("web", 31001), local_slice("web", &[true, true])];
     let harness = Harness::start(vec![], vec![snapshot(7, stored)]);

@@ -46,7 +46,7 @@ async fn started() -> (Harness, Scripted) {
 const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn who_waits_for_a_pod_is_answered_when_every_renderer_has_applied_it() {
+async fn pod_caller_is_answered_after_every_renderer_applied() {
     let (harness, mut renderer) = started().await;
     renderer.set(Mode::Hang);
     let mut answer = add(&harness, "veth1", LONG).await;
@@ -61,7 +61,7 @@ async fn who_waits_for_a_pod_is_answered_when_every_renderer_has_applied_it() {
 }
 
 #[tokio::test]
-async fn an_addition_that_a_renderer_fails_on_is_taken_back_everywhere() {
+async fn addition_that_a_renderer_fails_on_is_reverted_everywhere() {
     let (harness, renderer) = started().await;
     renderer.set(Mode::Fail);
     let failed = add(&harness, "veth1", LONG).await.await.unwrap().unwrap_err();
@@ -75,7 +75,7 @@ async fn an_addition_that_a_renderer_fails_on_is_taken_back_everywhere() {
 }
 
 #[tokio::test]
-async fn a_pod_that_was_attached_before_goes_back_to_its_interface() {
+async fn failed_attachment_restores_the_previous_interface() {
     let (harness, renderer) = started().await;
     assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Ok(()));
     renderer.set(Mode::Fail);
@@ -84,7 +84,7 @@ async fn a_pod_that_was_attached_before_goes_back_to_its_interface() {
 }
 
 #[tokio::test]
-async fn an_addition_that_takes_too_long_is_taken_back() {
+async fn addition_that_takes_too_long_is_reverted() {
     let (harness, mut renderer) = started().await;
     renderer.set(Mode::Hang);
     let answer = add(&harness, "veth1", Duration::from_millis(20)).await;
@@ -95,7 +95,7 @@ async fn an_addition_that_takes_too_long_is_taken_back() {
 }
 
 #[tokio::test]
-async fn before_the_store_was_read_nobody_can_wait_and_what_nobody_waits_for_is_remembered() {
+async fn addition_before_first_list_cannot_wait_but_is_kept() {
     let harness = Harness::start(vec![], vec![]);
     assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Err(PodNotAdded::NotReady));
     assert_eq!(attached(&harness).await, BTreeMap::new());
@@ -105,7 +105,7 @@ async fn before_the_store_was_read_nobody_can_wait_and_what_nobody_waits_for_is_
 }
 
 #[tokio::test]
-async fn there_is_a_limit_to_the_number_of_pods() {
+async fn number_of_pods_is_limited() {
     let harness = Harness::start(vec![], vec![snapshot(7, vec![])]);
     harness.renderer("dry-run", |view| view.ready).await;
     for number in 0..MOST_PODS {

@@ -22,7 +22,7 @@ fn padded(name: &str, bytes: usize) -> Entry {
 }
 
 #[tokio::test]
-async fn list_is_saved_without_bad_values_whatever_its_size() {
+async fn list_of_any_size_is_saved_without_bad_values() {
     let large = 128 << 10;
     for (services, bytes) in [(20, 0), (40, large)] {
         let folder = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ fn verifying(heal: bool) -> VerificationConfig {
 }
 
 #[tokio::test]
-async fn drift_is_recorded_counted_shown_and_healed_by_everything() {
+async fn drift_is_recorded_counted_shown_and_repaired() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start_verifying(vec![spec], vec![web()], verifying(true));
     assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
@@ -55,7 +55,7 @@ async fn drift_is_recorded_counted_shown_and_healed_by_everything() {
 }
 
 #[tokio::test]
-async fn drift_is_only_reported_if_it_is_not_to_be_healed_and_a_verifier_that_panics_is_begun_anew() {
+async fn drift_is_only_reported_and_panicked_verifier_restarts() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start_verifying(vec![spec], vec![web()], verifying(false));
     renderer.call().await;
@@ -76,7 +76,7 @@ async fn drift_is_only_reported_if_it_is_not_to_be_healed_and_a_verifier_that_pa
 }
 
 #[tokio::test]
-async fn without_an_interval_nothing_is_verified() {
+async fn verification_without_interval_never_runs() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;

@@ -100,7 +100,7 @@ async fn outputs(folder: &Path, list: FeedEvent) -> Outputs {
 }
 
 #[tokio::test]
-async fn warm_mirror_start_tells_what_a_fresh_start_tells() {
+async fn warm_mirror_start_reports_same_as_fresh_start() {
     let port = free_port();
     let fresh = tempfile::tempdir().unwrap();
     let expected = outputs(fresh.path(), snapshot(8, stored(port))).await;

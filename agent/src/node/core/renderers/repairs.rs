@@ -135,12 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_changes_are_undone_at_once() {
+    fn first_changes_are_undone_at_once() {
         assert_eq!(repairs([0, 10, 300, 301, 302]), [0, 10, 300, 301, 302]);
     }
 
     #[test]
-    fn a_storm_meets_growing_pauses_up_to_the_longest_and_its_end_is_repaired() {
+    fn storm_of_changes_is_repaired_with_growing_pauses() {
         let storm = repairs((0..60_000).step_by(10));
         assert_eq!(storm[8..15], [80, 90, 190, 390, 790, 1590, 3190]);
         let pauses: Vec<u64> = storm.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -149,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn after_a_calm_time_the_next_change_is_undone_at_once() {
+    fn change_after_a_calm_time_is_undone_at_once() {
         let storm_and_one_more = (0..60_000).step_by(10).chain([96_000]);
         assert_eq!(repairs(storm_and_one_more).last(), Some(&96_000));
     }
 
     #[test]
-    fn changes_while_a_repair_is_due_are_counted_and_need_no_other() {
+    fn changes_while_a_repair_is_due_are_counted_only() {
         let now = Instant::now();
         let mut repairs = RepairSchedule::default();
         assert!(repairs.note_change(now));
