@@ -1,4 +1,4 @@
-//! What other tasks may ask of the node, and how the core's state answers. A request carries the channel for its answer.
+//! Requests of other tasks to the node, and the answers from the core's state. A request carries the channel for its answer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,22 +22,22 @@ use super::{
     message::PodNotAdded,
 };
 
-/// Where an answer goes.
+/// The channel of an answer.
 pub type Reply<T> = oneshot::Sender<T>;
 
-/// What other tasks may ask.
+/// A request of another task.
 #[derive(Debug)]
 pub enum Request {
-    /// A question.
+    /// A query of the state.
     Query(Query),
-    /// The addresses of this node's interfaces are these now.
+    /// The current addresses of this node's interfaces.
     LocalAddresses(BTreeSet<IpAddr>),
-    /// List the store again, and give every renderer everything again.
+    /// List the store again and resync every renderer.
     Resync {
-        /// Who wants it, as in "SIGHUP".
+        /// The source of the request, as in "SIGHUP".
         cause: &'static str,
     },
-    /// Let the deletions that are held count. Answers false if there are none.
+    /// Apply held deletions. Answers false if there are none.
     ConfirmDeletions(Reply<bool>),
     /// Attach a pod to this node's dataplane.
     AddPod(PodAddition),
@@ -54,25 +54,25 @@ pub struct PodAddition {
     pub pod: PodId,
     /// Its interface on the node's side.
     pub interface: InterfaceName,
-    /// Somebody waits for the result; for how long, and where it goes. Otherwise renderers that fail are tried again until they
-    /// succeed.
+    /// If the caller waits for the result: for how long, and the channel of the answer. Otherwise renderers that fail retry
+    /// until they succeed.
     pub wait: Option<(Duration, Reply<Result<(), PodNotAdded>>)>,
 }
 
-/// A question.
+/// A query of the state.
 #[derive(Debug)]
 pub enum Query {
-    /// The state of the agent. Costs next to nothing, so that probes may ask often.
+    /// The state of the agent. Cheap, so that probes may ask often.
     Status(Reply<Status>),
-    /// Answered as soon as every renderer has applied its first snapshot.
+    /// Answered when every renderer has applied its first snapshot.
     Ready(Reply<()>),
-    /// How much there is.
+    /// The sizes of the state.
     Sizes(Reply<Sizes>),
-    /// Everything that renderers are told; none before the store has been read.
+    /// The current snapshot for renderers; none before the store has been read.
     Snapshot(Reply<Option<Snapshot>>),
     /// Every service as renderers have it.
     Services(Reply<Vec<Arc<ContivService>>>),
-    /// One of them.
+    /// One service.
     Service(ServiceId, Reply<Option<Arc<ContivService>>>),
     /// The active objects of a type.
     Objects(ObjectKind, Reply<Vec<Object>>),
@@ -82,12 +82,12 @@ pub enum Query {
     Pods(Reply<BTreeMap<PodId, InterfaceName>>),
     /// The state of the renderers.
     Renderers(Reply<Vec<RendererView>>),
-    /// What a renderer has applied. False if there is none of this name; else the description comes as soon as the
+    /// The applied state of a renderer. False if there is none of this name; otherwise the description is sent when the
     /// renderer is idle.
     Dump(String, Reply<bool>, Reply<Description>),
-    /// What cannot be used, without the first so many; never very many at once.
+    /// The quarantine without the first entries; the number of entries per answer is limited.
     Quarantine(usize, Reply<Vec<Quarantined>>),
-    /// What happened.
+    /// The event history.
     History(HistoryQuery, Reply<Vec<Record>>),
 }
 
@@ -96,46 +96,45 @@ pub enum Query {
 pub struct Status {
     /// This node.
     pub node: String,
-    /// The agent's.
+    /// The agent's version.
     pub version: &'static str,
     /// When the agent has started.
     pub started: Timestamp,
-    /// The store, as the configuration names it.
+    /// The store as configured.
     pub store: String,
-    /// Every renderer has applied its first snapshot.
+    /// Whether every renderer has applied its first snapshot.
     pub ready: bool,
-    /// The store has been read completely, at least once.
+    /// Whether the store has been read completely at least once.
     pub synced: bool,
     /// The newest revision that has been applied.
     pub revision: i64,
-    /// Too many objects would have gone at once: they stay active.
+    /// Set while too many deletions at once are held; the objects stay active.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_deletions: Option<HeldDeletions>,
-    /// The active state is what the mirror had: the store has not been read since the start.
+    /// Whether the active state is the mirror's because the store has not been read since the start.
     pub from_mirror: bool,
-    /// What is saved on disk; none where nothing is.
+    /// The saved state; none without a mirror.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mirror: Option<MirrorStatus>,
-    /// The store cannot be followed at the moment.
+    /// Set while the store cannot be followed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_down: Option<StoreDown>,
-    /// Objects that cannot be used.
+    /// The number of objects in quarantine.
     pub quarantined: usize,
-    /// Events since the start.
+    /// The number of events since the start.
     pub events: u64,
 }
 
-/// What the core does not know of the agent.
+/// Facts about the agent that the core does not know.
 #[derive(Debug, Clone)]
 pub(super) struct Identity {
     /// This node.
     pub(super) node: String,
-    /// The store, as the configuration names it.
+    /// The store as configured.
     pub(super) store: String,
 }
 
-/// Answers a question that the state of the core answers by itself; others come back. Who no longer waits for an answer does not
-/// need it.
+/// Answers a query from the state of the core; returns other queries unanswered. A dropped receiver is ignored.
 pub(super) fn answer(core: &mut Core, identity: &Identity, query: Query, now: Instant) -> Option<Query> {
     match query {
         Query::Status(reply) => drop(reply.send(status(core, identity))),

@@ -60,28 +60,28 @@ pub use verification::{VerificationConfig, VerificationView};
 /// How many objects, problems or deviations a description names.
 const NAMED: usize = 5;
 
-/// What the core is told at the start.
+/// The configuration of the core.
 #[derive(Debug, Clone)]
 pub struct CoreConfig {
-    /// The store, as the configuration names it.
+    /// The store as configured.
     pub store: String,
-    /// For the service processor.
+    /// The configuration of the service processor.
     pub processor: ProcessorConfig,
-    /// What the store says is saved.
+    /// Whether there is a mirror.
     pub has_mirror: bool,
-    /// The addresses that this node's interfaces have at the start.
+    /// The addresses of this node's interfaces at the start.
     pub local_addresses: BTreeSet<IpAddr>,
     /// When deletions are held.
     pub guard: GuardConfig,
     /// When dataplanes are verified.
     pub verification: VerificationConfig,
-    /// How much the history keeps.
+    /// The limits of the history.
     pub history: HistoryLimits,
     /// The names of the renderers.
     pub renderers: Vec<Arc<str>>,
-    /// Those of them whose dataplane can be verified.
+    /// The renderers whose dataplane can be verified.
     pub verified_renderers: Vec<Arc<str>>,
-    /// The one that this node's traffic depends on, and so the node's health.
+    /// The renderer of this node's traffic, on which the node's health depends.
     pub traffic_renderer: Arc<str>,
 }
 
@@ -96,21 +96,21 @@ pub struct Core {
     history: History,
     renderers: Renderers,
     verifications: Verifications,
-    /// A dataplane that has drifted is programmed again.
+    /// Whether a dataplane that has drifted is resynced.
     heals_drift: bool,
     pods: PodAdditions,
     store: StoreState,
     traffic_renderer: Arc<str>,
     started: Now,
     was_ready: bool,
-    /// Of the input that is being handled.
+    /// The time of the current input.
     now: Now,
-    /// What it has led to so far.
+    /// The outputs of the current input so far.
     out: Vec<Output>,
 }
 
 impl Core {
-    /// A core that knows nothing of the store yet; what it wants done first comes with the first input.
+    /// A core without a state of the store. Its first outputs come with the first input.
     pub fn new(config: CoreConfig, now: Now) -> Self {
         let node = config.processor.node_name.clone();
         let mut processor = Processor::new(config.processor);
@@ -137,7 +137,7 @@ impl Core {
         }
     }
 
-    /// Handles one input. What is to be done is added to `out`, in order.
+    /// Handles one input and appends outputs to `out`, in order.
     pub fn handle(&mut self, input: Input, now: Now, out: &mut Vec<Output>) {
         self.now = now;
         self.on_input(input);
@@ -173,7 +173,7 @@ impl Core {
         }
     }
 
-    /// When [`Input::Timer`] is due, if nothing else happens before.
+    /// When [`Input::Timer`] is due if there is no other input before.
     pub fn deadline(&self) -> Option<Instant> {
         let deadlines = [
             self.renderers.deadline(),
@@ -186,7 +186,7 @@ impl Core {
     }
 }
 
-/// What the store says.
+/// Events of the store.
 impl Core {
     fn on_store(&mut self, event: StoreEvent, received: Instant) {
         if self.store.is_list_waiting() {
@@ -215,7 +215,7 @@ impl Core {
         }
     }
 
-    /// Goes on with a first list that has waited, and with what the store said meanwhile.
+    /// Applies the first list, which has waited, and the events received meanwhile.
     fn resume_list(&mut self, saved: Option<Recalled>) {
         let Some((list, received)) = self.store.take_waiting_list() else { return };
         self.apply_list(*list, received, saved);
@@ -224,8 +224,8 @@ impl Core {
         }
     }
 
-    /// Makes a list the active state. What was saved is recalled before it: it is there for the guard and for what cannot be
-    /// read, and both together are one change.
+    /// Makes a list the active state. The saved state is recalled before, for the deletion guard and for values that cannot be
+    /// read; both together are one change.
     fn apply_list(&mut self, list: DecodedList, received: Instant, saved: Option<Recalled>) {
         let at = Timestamps::received(received, self.now);
         let mut changes = saved.map_or_else(ChangeSet::default, |saved| self.recall(saved));
@@ -237,7 +237,7 @@ impl Core {
         let decision = self.guard.check_list(&self.processor, &mut resync, self.now);
         self.own_node.keep_in_list(&self.processor, &mut resync);
         self.report_held(&decision);
-        // What was saved of it stays, even where that could not be recalled.
+        // Its saved state is kept, even if it could not be recalled.
         if !has_own_node {
             keep.insert(self.own_node.path().to_owned());
         }
@@ -286,12 +286,12 @@ impl Core {
 
     fn on_down(&mut self, reason: String) {
         self.note("store-down", reason.clone());
-        // An outage has several causes at times.
+        // An outage may have several causes.
         let first = self.store.down.take();
         let since = first.as_ref().map_or(self.now.time, |first| first.since);
         self.store.down = Some(StoreDown { since, reason });
         if first.is_none() {
-            // Why it is down has been logged by the feed.
+            // The feed has logged the reason.
             info!("the dataplane stays as it is while the store is down");
             if !self.store.is_synced {
                 self.store.stop_awaiting_list();
@@ -317,7 +317,7 @@ impl Core {
         self.note("held", format!("{objects} objects are gone from the store at once: they stay active"));
     }
 
-    /// Lists the store again, and what it no longer has then is gone. False if nothing is held.
+    /// Lists the store again and applies its deletions. False if none are held.
     fn confirm_deletions(&mut self, cause: &'static str) -> bool {
         let is_confirmed = self.guard.confirm();
         if is_confirmed {
@@ -329,10 +329,10 @@ impl Core {
     }
 }
 
-/// What was saved of the store.
+/// The saved state of the mirror.
 impl Core {
-    /// A first list that waits goes on. Otherwise the store has not been read, and what it said last goes to the renderers, until
-    /// it says something again.
+    /// Continues with a waiting first list. Otherwise the store has not been read, and the saved state goes to the renderers
+    /// until the store can be read.
     fn on_saved(&mut self, saved: Option<Recalled>) {
         if self.store.is_list_waiting() {
             return self.resume_list(saved);
@@ -365,9 +365,9 @@ impl Core {
     }
 }
 
-/// What renderers are given, and what they make of it.
+/// Work for renderers and their reports.
 impl Core {
-    /// Makes changes active: every consumer of changes is served here. Returns the number of the event.
+    /// Makes changes active and passes them to every consumer of changes. Returns the number of the event.
     fn publish(
         &mut self,
         kind: &'static str,
@@ -388,7 +388,7 @@ impl Core {
         self.record(kind, describe(), Some(&changes), renderers, at)
     }
 
-    /// Gives renderers the first state: everything there is.
+    /// Gives renderers the first snapshot.
     fn publish_first(
         &mut self,
         kind: &'static str,
@@ -397,7 +397,7 @@ impl Core {
         at: Timestamps,
     ) {
         self.store.is_synced = true;
-        // Which renderer carries a service of an earlier run is not known.
+        // The carriers of services before the start are unknown.
         let services = self.processor.services().map(|(_, service)| service);
         self.carriers.begin(services, self.history.next());
         let renderers = self.renderers.names();
@@ -407,13 +407,13 @@ impl Core {
         self.out.extend(HealthUpdate::of(changes).map(Output::HealthChecks));
     }
 
-    /// Gives what is pending to all renderers that are idle.
+    /// Gives pending work to all idle renderers.
     fn dispatch(&mut self) {
         let snapshot = || self.carriers.corrected(self.processor.snapshot());
         self.renderers.dispatch(self.store.revision, self.now, snapshot, &mut self.out);
     }
 
-    /// Adds an event to the history, and returns its number.
+    /// Adds an event to the history and returns its number.
     fn record(
         &mut self,
         kind: &'static str,
@@ -427,7 +427,7 @@ impl Core {
         self.history.push(NewRecord { kind, description, at, revision, changes, renderers })
     }
 
-    /// Records an event that gives renderers nothing to do.
+    /// Records an event without work for renderers.
     fn note(&mut self, kind: &'static str, description: String) {
         self.record(kind, description, None, Vec::new(), Timestamps::now(self.now));
     }
@@ -453,7 +453,7 @@ impl Core {
         self.dispatch();
     }
 
-    /// Tells renderers of services whose carrier changes by what the renderer `route` reports.
+    /// Updates renderers when the carrier of a service changes because of a report of the renderer `route`.
     fn reassign_carriers(&mut self, report: &RendererReport) {
         let Outcome::Applied { report: applied, .. } = &report.outcome else { return };
         if &*report.renderer != carriers::ROUTE {
@@ -471,12 +471,12 @@ impl Core {
         }
     }
 
-    /// Lists the store again, and gives every renderer everything at once, so that this helps also while the store is down.
+    /// Lists the store again and resyncs every renderer immediately, so that it works while the store is down too.
     fn resync(&mut self, cause: &'static str) {
         info!(cause, "resync");
         self.out.push(Output::Relist);
         let at = Timestamps::now(self.now);
-        // Before the first snapshot there is nothing to give.
+        // Before the first snapshot there is nothing to apply.
         let renderers = if self.store.is_synced { self.renderers.names() } else { Vec::new() };
         let event = self.record("resync", cause.to_owned(), None, renderers, at);
         if self.store.is_synced {
@@ -485,7 +485,7 @@ impl Core {
         }
     }
 
-    /// Has undone what others did to the dataplane of a renderer.
+    /// Schedules the repair of a foreign change of a renderer's dataplane.
     fn on_foreign_change(&mut self, renderer: &Arc<str>, change: Result<ForeignChange, String>) {
         self.out.push(Output::Count(Metric::ForeignChange(Arc::clone(renderer))));
         let what = match change {
@@ -541,7 +541,7 @@ impl Core {
     }
 }
 
-/// What the passing of time leads to.
+/// Timers.
 impl Core {
     fn on_timer(&mut self) {
         let at = Timestamps::now(self.now);
@@ -574,7 +574,7 @@ impl Core {
         self.revert_pods(late);
     }
 
-    /// Has the dataplanes read back whose time has come.
+    /// Starts the verifications that are due.
     fn verify_due(&mut self) {
         let Self { verifications, renderers, store, .. } = self;
         let due =
@@ -589,7 +589,7 @@ impl Core {
 
 /// This node's interfaces and pods.
 impl Core {
-    /// Before the first snapshot they are only remembered: nothing is rendered from half a cache.
+    /// Before the first snapshot they are only stored: nothing is rendered from an incomplete cache.
     fn on_local_addresses(&mut self, addresses: BTreeSet<IpAddr>) {
         let at = Timestamps::now(self.now);
         let description = format!("the interfaces of this node have {} addresses now", addresses.len());
@@ -628,11 +628,11 @@ impl Core {
         }
     }
 
-    /// Takes additions back.
+    /// Reverts additions.
     fn revert_pods(&mut self, failed: Vec<(PodAddition, PodNotAdded)>) {
         for (PodAddition { pod, interface, before, request, .. }, cause) in failed {
             warn!(%pod, %cause, "the addition of a pod is taken back");
-            // It may have been attached otherwise, or detached, meanwhile.
+            // It may have been attached to another interface, or detached, meanwhile.
             if self.processor.attached().get(&pod) == Some(&interface) {
                 let reverted = match before {
                     Some(interface) => Event::AddPod { pod: pod.clone(), interface },
@@ -644,8 +644,8 @@ impl Core {
         }
     }
 
-    /// Returns the number of the event, and the renderers that have something to do. Before the first snapshot it is only
-    /// remembered: nothing is rendered from half a cache.
+    /// Returns the number of the event, and the renderers with work. Before the first snapshot the event is only stored:
+    /// nothing is rendered from an incomplete cache.
     fn apply_pod_event(
         &mut self,
         kind: &'static str,
@@ -660,29 +660,29 @@ impl Core {
     }
 }
 
-/// What others see. All of it is derived from the state.
+/// Views of the state, all derived from it.
 impl Core {
-    /// When it was made.
+    /// When the core was created.
     pub const fn started(&self) -> Now {
         self.started
     }
 
-    /// Every renderer has applied its first snapshot; it stays so.
+    /// Whether every renderer has applied its first snapshot; never becomes false again.
     pub const fn is_ready(&self) -> bool {
         self.was_ready
     }
 
-    /// Some renderer has work.
+    /// Whether a renderer is working.
     pub fn is_rendering(&self) -> bool {
         self.renderers.are_busy()
     }
 
-    /// The store has been read completely, or what was saved of it, at least once.
+    /// Whether the store or its saved state has been read completely at least once.
     pub const fn is_synced(&self) -> bool {
         self.store.is_synced
     }
 
-    /// The active state is what the mirror had: the store has not been read since the start.
+    /// Whether the active state is the mirror's because the store has not been read since the start.
     pub const fn is_from_mirror(&self) -> bool {
         self.store.is_from_mirror
     }
@@ -692,28 +692,28 @@ impl Core {
         self.store.revision
     }
 
-    /// Deletions that wait for confirmation.
+    /// Deletions that are held until confirmed.
     pub fn held_deletions(&self) -> Option<&HeldDeletions> {
         self.guard.held()
     }
 
-    /// What is saved on disk; none where nothing is to be.
+    /// The state of the mirror; none without one.
     pub const fn mirror(&self) -> Option<&MirrorStatus> {
         self.store.mirror.as_ref()
     }
 
-    /// Since when the store cannot be followed, if it cannot.
+    /// The current outage of the store, if there is one.
     pub const fn store_down(&self) -> Option<&StoreDown> {
         self.store.down.as_ref()
     }
 
-    /// How healthy this node's traffic is.
+    /// The health of this node's traffic.
     pub fn proxy_health(&self) -> ProxyHealth {
         let health = self.renderers.health(&self.traffic_renderer, self.started.instant);
         ProxyHealth { node_eligible: !self.own_node.is_deleted(), ..health }
     }
 
-    /// Everything that renderers are told; none before the store has been read.
+    /// The current snapshot for renderers; none before the store has been read.
     pub fn snapshot(&self) -> Option<Snapshot> {
         self.store.is_synced.then(|| self.carriers.corrected(self.processor.snapshot()))
     }
@@ -723,7 +723,7 @@ impl Core {
         self.processor.services().map(|(_, service)| self.corrected(service))
     }
 
-    /// One of them.
+    /// One service.
     pub fn service(&self, id: &ServiceId) -> Option<Arc<ContivService>> {
         self.processor.service(id).map(|service| self.corrected(service))
     }
@@ -734,7 +734,7 @@ impl Core {
         service
     }
 
-    /// How much there is.
+    /// The sizes of the state.
     pub fn sizes(&self) -> Sizes {
         let left_to_other_proxies = self.processor.services_left_to_others().count();
         Sizes { left_to_other_proxies, ..Sizes::of(self.processor.services().map(|(_, service)| &**service)) }
@@ -762,33 +762,33 @@ impl Core {
         self.renderers.views(now).map(verified).collect()
     }
 
-    /// How many things cannot be used.
+    /// The number of entries in the quarantine.
     pub fn quarantined(&self) -> usize {
         self.quarantine.len()
     }
 
-    /// What cannot be used, without the first so many; never very many at once.
+    /// The quarantine without the first entries; the number of returned entries is limited.
     pub fn quarantine(&self, skip: usize) -> Vec<Quarantined> {
         self.quarantine.list(skip, |object: &ObjectKey| self.processor.object(object).is_some())
     }
 
-    /// How many events there have been.
+    /// The number of events so far.
     pub const fn events(&self) -> u64 {
         self.history.newest()
     }
 
-    /// The events that a query asks for, oldest first.
+    /// The events that a query selects, oldest first.
     pub fn history(&mut self, query: HistoryQuery, now: Instant) -> Vec<Record> {
         self.history.query(query, now)
     }
 
-    /// Notes how long the events after this one took to be handled.
+    /// Records how long handling the events after this one took.
     pub fn set_duration_after(&mut self, event: u64, duration: Duration) {
         self.history.set_duration_after(event, duration);
     }
 }
 
-/// The changes that are saved: of usable values. Deletions that are held are not, nor ever that of the key `kept`.
+/// The usable changes, which are saved. Held deletions are not saved, and neither is a deletion of the key `kept`.
 fn usable_changes(batch: Batch, statuses: &[ValueStatus], with_deletions: bool, kept: &str) -> Batch {
     let usable = |(change, status): (Change, &ValueStatus)| {
         let counts = match &change {
@@ -801,7 +801,7 @@ fn usable_changes(batch: Batch, statuses: &[ValueStatus], with_deletions: bool, 
     Batch { revision: batch.revision, changes }
 }
 
-/// The objects that a description names: whether each is deleted.
+/// The objects that a description names, with whether each is deleted.
 fn named(events: &[Event]) -> Vec<(ObjectKey, bool)> {
     let name = |event: &Event| match event {
         Event::Put(object) => Some((object.key(), false)),
@@ -827,7 +827,7 @@ fn describe_changes(named: &[(ObjectKey, bool)], more: usize, bad: usize) -> Str
     if parts.is_empty() { "nothing that matters".to_owned() } else { parts.join(", ") }
 }
 
-/// What cannot be read: the only one with its reason, of several the first by their places.
+/// Describes unreadable objects: a single one with its reason, several by the first places.
 fn describe_problems(problems: &[Problem]) -> String {
     let name = |problem: &Problem| match &problem.object {
         Some(object) => format!("{object} in {}", problem.source),
@@ -849,7 +849,7 @@ fn describe_problems(problems: &[Problem]) -> String {
     }
 }
 
-/// The first deviations.
+/// Describes the first deviations.
 fn describe_drift(drift: &BTreeSet<Drift>) -> String {
     let named = drift.iter().take(NAMED).map(ToString::to_string);
     let more = drift.len().saturating_sub(NAMED);

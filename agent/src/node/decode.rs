@@ -1,4 +1,4 @@
-//! From the values of a store to events for the processor. A bad value is never taken for a deletion. Pure.
+//! Decodes the values of a store into events for the processor. A bad value is never treated as a deletion. Pure.
 
 mod list;
 mod value;
@@ -14,33 +14,33 @@ use value::{Outcome, decode, decode_deletion};
 pub use list::{DecodedList, ListDecoder, Recalled};
 pub use value::BadValue;
 
-/// What a store says, decoded.
+/// A decoded event of a store.
 #[derive(Debug)]
 pub enum StoreEvent {
-    /// Everything there is. What is not in it is gone.
+    /// A complete list. Missing objects are deleted.
     Listed(Box<DecodedList>),
-    /// What changed since the event before.
+    /// The changes since the previous event.
     Changed(Batch, DecodedChanges),
-    /// What the store itself cannot read is now this (the complete list).
+    /// The complete list of objects that the store itself cannot read.
     Problems(Vec<Problem>),
     /// The store cannot be followed at the moment.
     Down {
         /// What went wrong.
         reason: String,
     },
-    /// The store has other data than it had; a list follows.
+    /// The store has other data than before; a list follows.
     Replaced {
-        /// By what it was noticed.
+        /// How it was detected.
         reason: String,
     },
-    /// The store is followed again and nothing was missed.
+    /// The store can be followed again, and nothing was missed.
     Up,
 }
 
-/// Decodes what the feed of a store delivers, and collects the pages of a list.
+/// Decodes the deliveries of a store's feed, and collects the pages of a list.
 #[derive(Debug)]
 pub struct Decoder {
-    /// When the agent began.
+    /// When the agent started.
     started: Timestamp,
     /// The key of this node's Node object.
     own_node: String,
@@ -48,12 +48,12 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For an agent that began then, on the node whose Node object has this key.
+    /// For an agent that started then, on the node whose Node object has this key.
     pub fn new(started: Timestamp, own_node: String) -> Self {
         Self { started, own_node, list: ListDecoder::default() }
     }
 
-    /// What the store says; none while a list is under way. Beside a list, its entries in the order of their keys.
+    /// The decoded event; none while a list is incomplete. For a list, also its entries in the order of their keys.
     pub fn decode(&mut self, event: FeedEvent) -> Option<(StoreEvent, Vec<Entry>)> {
         let event = match event {
             FeedEvent::List(ListPart::Started) => {
@@ -80,7 +80,7 @@ impl Decoder {
             }
             FeedEvent::Problems(problems) => StoreEvent::Problems(problems),
             FeedEvent::Down { reason } => {
-                // Of a list that did not come to its end.
+                // The pages of a list that was not completed.
                 self.list = ListDecoder::default();
                 StoreEvent::Down { reason }
             }
@@ -91,32 +91,32 @@ impl Decoder {
     }
 }
 
-/// What changes come to.
+/// Decoded changes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DecodedChanges {
-    /// For the processor, in order.
+    /// Events for the processor, in order.
     pub events: Vec<Event>,
-    /// Whether each value can be used, in order.
+    /// The status of each value, in order.
     pub statuses: Vec<ValueStatus>,
-    /// When the first of them was triggered, of those that say so.
+    /// The first trigger time, if there is one.
     pub triggered: Option<Timestamp>,
 }
 
-/// Whether a value can be used.
+/// The status of a value.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ValueStatus {
-    /// The value of this key is good, or gone.
+    /// The value of this key is good, or deleted.
     Good(String),
-    /// But for a part of it.
+    /// Good except for a part.
     Partly(BadValue),
     /// Not at all.
     Bad(BadValue),
-    /// A later value of the same key is good, so this one was not read.
+    /// Not decoded, because a later value of the same key is good.
     Superseded,
 }
 
-/// Decodes changes. Of a key that changed many times only what counts: its last good value, and the bad ones after that.
-/// What was triggered before `start`, when the agent began, tells nothing of how long the agent took.
+/// Decodes changes. For a key with many changes only the last good value and the later bad ones are decoded. Trigger times
+/// before `start`, when the agent started, are ignored in measuring latency.
 pub fn changes(changes: &[Change], start: Timestamp) -> DecodedChanges {
     let mut decoded_changes = DecodedChanges::default();
     let mut settled = BTreeSet::new();
@@ -131,11 +131,11 @@ pub fn changes(changes: &[Change], start: Timestamp) -> DecodedChanges {
         };
         match decoded {
             Outcome::Good(event, triggered, partly) => {
-                // Most changes come alone, and have nothing before them.
+                // Most changes arrive alone and have no earlier value.
                 if changes.len() > 1 {
                     settled.insert(change.key());
                 }
-                // Whoever writes something else there is not measured.
+                // Other text in the annotation is ignored.
                 let triggered = triggered.and_then(|time| time.parse().ok()).filter(|time| *time >= start);
                 decoded_changes.triggered = decoded_changes.triggered.into_iter().chain(triggered).min();
                 decoded_changes.events.push(event);

@@ -1,4 +1,4 @@
-//! The driver: moves inputs to the core and executes what the core wants done. It decides nothing.
+//! The driver: passes inputs to the core and executes its outputs. It makes no decisions.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -32,33 +32,33 @@ use crate::{
     mirror::{MirrorHandle, RETRY_AFTER},
 };
 
-/// How long the end waits for renderers that are at work.
+/// How long shutdown waits for working renderers.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
-/// So many notices of what others do may wait. More wait in the kernel, which tells when it has no room.
+/// The queue length for notifications of foreign changes. More wait in the kernel, which reports an overflow.
 const NOTICES: usize = 64;
-/// How many reports of the mirror may wait before it has to.
+/// The queue length for reports of the mirror.
 const MIRROR_REPORTS: usize = 16;
 
-/// Why the node ended without being asked to.
+/// The node ended without being stopped.
 #[derive(Debug, Error)]
 #[error("the task that follows the store has ended; this is a bug, please report it with the log")]
 pub struct StoreFeedEnded;
 
-/// What the node is told at the start.
+/// The configuration of the node.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
-    /// For the core. Names of renderers are filled in.
+    /// The configuration of the core. Names of renderers are filled in.
     pub core: CoreConfig,
-    /// Where what the store says is saved; none for nowhere.
+    /// The folder of the mirror; none for no mirror.
     pub mirror: Option<PathBuf>,
 }
 
-/// A store that is followed.
+/// A store that is being followed.
 #[derive(Debug)]
 pub struct FollowedStore {
-    /// What it says.
+    /// Its events.
     pub events: mpsc::Receiver<Delivery>,
-    /// By which it is asked for a list.
+    /// The handle to request a list.
     pub feed: FeedHandle,
 }
 
@@ -161,10 +161,10 @@ impl Node {
         })
     }
 
-    /// Runs until it is asked to stop.
+    /// Runs until it is stopped.
     ///
     /// # Errors
-    /// When nothing follows the store any more.
+    /// When the feed of the store has ended.
     pub async fn run(mut self) -> Result<(), StoreFeedEnded> {
         self.handle(Input::Timer);
         loop {
@@ -202,7 +202,7 @@ impl Node {
         self.outputs.publish_state(&self.core);
     }
 
-    /// Answers a question; another request becomes an input.
+    /// Answers a query; another request becomes an input.
     fn serve(&mut self, request: Request) -> Option<Input> {
         match request {
             Request::Query(query) => {
@@ -237,10 +237,10 @@ impl Node {
         }
     }
 
-    /// Lets renderers finish their work. What is pending stays undone: the next start does it.
+    /// Lets renderers finish their current work. Pending work is dropped: the next start does it.
     async fn drain(mut self) {
         let deadline = Instant::now() + DRAIN_LIMIT;
-        // The mirror must not wait for somebody to take its reports.
+        // The mirror must not block on its reports.
         self.inputs.mirror.close();
         while self.outputs.working > 0 {
             let Ok(Some(report)) = timeout_at(deadline, self.inputs.reports.recv()).await else {

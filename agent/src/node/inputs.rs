@@ -1,4 +1,4 @@
-//! Where inputs come from, and which comes first.
+//! The sources of inputs and their priorities.
 
 use std::collections::VecDeque;
 
@@ -14,25 +14,25 @@ use super::{
 };
 use crate::mirror::MirrorReport;
 
-/// How many batches of the store are handled as one, at most.
+/// How many batches of the store are merged at most.
 const BATCHES_AT_ONCE: usize = 256;
-/// And of how many bytes, unless it is one batch alone.
+/// How many bytes merged batches have at most, unless it is a single batch.
 const BYTES_AT_ONCE: usize = 4 << 20;
 
-/// What the driver has to do next.
+/// The next step of the driver.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Hand this to the core.
+    /// Pass this to the core.
     Input(Input),
-    /// Decode what the store said.
+    /// Decode an event of the store.
     Store(Delivery),
-    /// Serve somebody.
+    /// Serve a request.
     Request(Request),
-    /// Hand on what the mirror reports.
+    /// Handle a report of the mirror.
     Mirror(MirrorReport),
 }
 
-/// Every source.
+/// All sources.
 #[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) store: Receiver<Delivery>,
@@ -41,14 +41,14 @@ pub(super) struct Inputs {
     pub(super) notices: Receiver<Input>,
     pub(super) verified: Receiver<VerifierReport>,
     pub(super) mirror: Receiver<MirrorReport>,
-    /// What the store said after changes that were joined.
+    /// Events of the store after merged changes.
     pub(super) deferred: VecDeque<Delivery>,
-    /// The last one was a request, so the next is none if there is anything else.
+    /// Whether the last input was a request; then another source has priority.
     pub(super) was_request: bool,
 }
 
 impl Inputs {
-    /// The next one; `deadline` is the core's. None when the store's feed has ended.
+    /// The next input; `deadline` is the core's. None when the store's feed has ended.
     pub(super) async fn next(&mut self, deadline: Option<Instant>) -> Option<Next> {
         if let Some(delivery) = self.deferred.pop_front() {
             return Some(Next::Store(delivery));
@@ -58,7 +58,7 @@ impl Inputs {
         {
             return Some(next);
         }
-        // A report frees a renderer for what is pending: so it comes before more of that.
+        // A report frees a renderer for pending work, so it is handled before more work arrives.
         tokio::select! {
             biased;
             Some(report) = self.reports.recv() => Some(Next::Input(report)),
@@ -76,7 +76,8 @@ impl Inputs {
         }
     }
 
-    /// What is there already, of what comes after requests: somebody who is answered may ask again at once, and many may do so.
+    /// An available input from another source than requests: clients that get an answer may ask again at once, and there may be
+    /// many.
     fn ready_besides_requests(&mut self, deadline: Option<Instant>) -> Option<Next> {
         if let Ok(report) = self.verified.try_recv() {
             Some(Next::Input(Input::Verified(report)))
@@ -90,7 +91,7 @@ impl Inputs {
         }
     }
 
-    /// Joins changes that are there already; never waits for any. What was received first counts.
+    /// Merges changes that have already arrived, without waiting for more. The earliest time of receipt is kept.
     fn joined(&mut self, mut first: Delivery) -> Delivery {
         let FeedEvent::Changed(joined) = &mut first.event else { return first };
         let mut bytes = joined.size();
@@ -150,7 +151,7 @@ mod tests {
             tokio::time::advance(Duration::from_secs(1)).await;
             let mut turns = Vec::new();
             for _ in 0..6 {
-                // Who has been answered asks again at once.
+                // A client that asks again as soon as it has an answer.
                 while ask.try_send(Request::Query(Query::Status(oneshot::channel().0))).is_ok() {}
                 turns.push(match inputs.next(deadline).await {
                     Some(Next::Request(_)) => "asked",

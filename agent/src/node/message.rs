@@ -1,4 +1,4 @@
-//! What can happen to the core, and what it wants done: the only words between it and the drivers.
+//! The inputs and outputs of the core: the only types between it and the drivers.
 
 use std::{
     collections::BTreeSet,
@@ -16,52 +16,51 @@ use thiserror::Error;
 use super::decode::{Recalled, StoreEvent};
 use crate::health::HealthUpdate;
 
-/// What the driver gives the core with each input: the moment, by the clock that is never set and by the clock of people, and
-/// chance.
+/// The time of an input, by the monotonic clock and by the wall clock, and a random number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Now {
-    /// For durations and deadlines.
+    /// The monotonic clock, for durations and deadlines.
     pub instant: Instant,
-    /// For people.
+    /// The wall clock, for people.
     pub time: Timestamp,
-    /// From 0 to 1, another one each time: spreads pauses, so that many agents with one cause do not try at one moment.
+    /// A random number from 0 to 1, different for each input: it spreads retries of many agents after a common cause.
     pub random: f64,
 }
 
-/// Names somebody who waits for an [`Output::Answer`]; whoever sends an input chooses it.
+/// The id of a request that waits for an [`Output::Answer`], chosen by the sender of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// One thing that happened.
+/// An input.
 #[derive(Debug)]
 pub enum Input {
-    /// The store said something, at this instant. The driver keeps the entries of a list until [`Output::Save`] says what
-    /// becomes of them.
+    /// An event of the store, with the time of its receipt. The driver keeps the entries of a list until [`Output::Save`]
+    /// decides on them.
     Store(StoreEvent, Instant),
-    /// How much the mirror had saved when the agent started.
+    /// The size of the mirror's saved state when the agent started.
     SavedSummary(MirrorSummary),
-    /// The answer to [`Output::LoadSaved`]: what the mirror had saved; none if nothing, or it cannot be read.
+    /// The answer to [`Output::LoadSaved`]: the mirror's saved state; none if there is none, or it cannot be read.
     Saved(Option<Recalled>),
     /// The mirror has written something, or failed to.
     Mirror(MirrorEvent),
-    /// A renderer has done its work.
+    /// A renderer has finished its work.
     WorkDone(WorkDone),
-    /// A renderer is gone with all it knew, outside of its work: it panicked over a description.
+    /// A renderer has panicked while it described its state, and has lost it.
     RendererLost(Arc<str>, String),
-    /// Somebody else has changed the dataplane of this renderer; or why such changes can no longer be noticed.
+    /// Another process has changed the dataplane of this renderer; or why such changes can no longer be detected.
     ForeignChange(Arc<str>, Result<ForeignChange, String>),
     /// A verifier has read the dataplane of a renderer back.
     Verified(VerifierReport),
     /// The core's deadline has passed.
     Timer,
-    /// The addresses of this node's interfaces are these now.
+    /// The current addresses of this node's interfaces.
     LocalAddresses(BTreeSet<IpAddr>),
-    /// The store is to be listed again, and every renderer to be given everything again.
+    /// List the store again and resync every renderer.
     Resync {
-        /// Who wants it, as in "SIGHUP".
+        /// The source of the request, as in "SIGHUP".
         cause: &'static str,
     },
-    /// Deletions that are held are to count. Answered by [`Answer::Flag`]: false if there are none.
+    /// Apply held deletions. Answered by [`Answer::Flag`]: false if there are none.
     ConfirmDeletions(RequestId),
     /// A pod is attached to this node's dataplane by its main interface.
     AddPod {
@@ -69,152 +68,153 @@ pub enum Input {
         pod: PodId,
         /// Its interface on the node's side.
         interface: InterfaceName,
-        /// Somebody waits for the result ([`Answer::Pod`]), for so long. Otherwise renderers that fail are tried again
-        /// until they succeed.
+        /// If the caller waits for the result ([`Answer::Pod`]): for how long. Otherwise renderers that fail retry until they
+        /// succeed.
         wait: Option<(Duration, RequestId)>,
     },
     /// A pod is detached. Answered by [`Answer::Flag`]: false if it was not attached.
     DeletePod(PodId, RequestId),
 }
 
-/// One thing to be done. Outputs are executed in their order.
+/// An output. Outputs are executed in order.
 #[derive(Debug)]
 pub enum Output {
-    /// Gives a renderer work; it has none at the moment. Ends in [`Input::WorkDone`].
+    /// Gives work to an idle renderer. Ends in [`Input::WorkDone`].
     Render(Arc<str>, Work),
-    /// Has the dataplane of a renderer read back and compared with this. Ends in [`Input::Verified`].
+    /// Reads the dataplane of a renderer back and compares it with this. Ends in [`Input::Verified`].
     Verify(Arc<str>, Arc<Snapshot>),
     /// Saves something in the mirror.
     Save(Saving),
-    /// Asks the mirror for what was saved. Ends in [`Input::Saved`].
+    /// Loads the mirror's saved state. Ends in [`Input::Saved`].
     LoadSaved,
-    /// Has the store listed again.
+    /// Lists the store again.
     Relist,
-    /// Tells the server of health checks what changes.
+    /// Updates the server of health checks.
     HealthChecks(HealthUpdate),
-    /// Counts something.
+    /// Updates a metric.
     Count(Metric),
-    /// Answers whoever waits.
+    /// Answers a waiting request.
     Answer(RequestId, Answer),
 }
 
-/// What a renderer can be given to do.
+/// Work of a renderer.
 #[derive(Debug, Clone)]
 pub enum Work {
-    /// Make the dataplane equal to this.
+    /// Make the dataplane equal to this snapshot.
     Resync(Arc<Snapshot>),
     /// Apply these changes.
     Update(Arc<ChangeSet>),
-    /// Undo what others did. With everything, in case it is needed.
+    /// Undo foreign changes. The snapshot is for a full repair.
     Heal(Arc<Snapshot>),
 }
 
-/// What a renderer made of its work.
+/// The result of a renderer's work.
 #[derive(Debug)]
 pub struct WorkDone {
     /// The name of the renderer.
     pub renderer: Arc<str>,
-    /// What it did, or why it failed.
+    /// The report, or the error.
     pub result: Result<Report, String>,
-    /// Changes of others to the dataplane are noticed.
+    /// Whether foreign changes of the dataplane are detected.
     pub is_watched: bool,
     /// How long the call took.
     pub duration: Duration,
 }
 
-/// What one verification has shown.
+/// The result of one reading of a verification.
 #[derive(Debug)]
 pub struct VerifierReport {
     /// The name of the renderer.
     pub renderer: Arc<str>,
-    /// What was found, or why the kernel could not be read.
+    /// The comparison, or why the kernel could not be read.
     pub result: Result<Verification, String>,
     /// How long it took.
     pub duration: Duration,
 }
 
-/// What is to be saved.
+/// What is saved in the mirror.
 #[derive(Debug)]
 pub enum Saving {
-    /// The entries of the oldest list that is neither saved nor dropped, but for some: of these keys what was saved before
-    /// stays.
+    /// The entries of the oldest list that is neither saved nor dropped. The keys in `keep` keep their earlier saved values.
     List {
-        /// Of the list.
+        /// The revision of the list.
         revision: i64,
         /// The exceptions.
         keep: BTreeSet<String>,
     },
-    /// Nothing of that list.
+    /// Drop that list.
     DropList,
     /// Changes, all of them usable.
     Apply(Batch),
 }
 
-/// What the mirror reports.
+/// A report of the mirror.
 #[derive(Debug)]
 pub enum MirrorEvent {
     /// Everything up to this revision is saved.
     Written(i64),
-    /// The disk was too slow and changes were dropped, or a write had failed and succeeds again: everything must be saved anew.
+    /// Changes were dropped because the disk was too slow, or writing works again after a failure: everything must be saved
+    /// again.
     NeedsList,
-    /// Nothing is saved at the moment.
+    /// Nothing can be saved at the moment.
     Failed(String),
 }
 
-/// An answer to whoever waits.
+/// An answer to a waiting request.
 #[derive(Debug)]
 pub enum Answer {
-    /// Whether something was there to be done.
+    /// Whether there was something to do.
     Flag(bool),
-    /// What became of the addition of a pod.
+    /// The result of the addition of a pod.
     Pod(Result<(), PodNotAdded>),
 }
 
-/// So many pods can be attached. Kubernetes runs 110 on a node, and Linux has no more interfaces on a bridge than this.
+/// The most pods that can be attached. Kubernetes runs 110 on a node, and Linux allows no more interfaces on a bridge than
+/// this.
 pub const MOST_PODS: usize = 1024;
 
 /// Why a pod is not attached.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PodNotAdded {
-    /// Nothing is rendered before.
+    /// The store has not been read, so nothing is rendered yet.
     #[error("the store has not been read yet; try again")]
     NotReady,
-    /// There are too many.
+    /// The limit of pods is reached.
     #[error("{MOST_PODS} pods are attached, and there can be no more; detach those that are gone")]
     TooMany,
     /// A renderer could not apply it.
     #[error("renderer {renderer} failed, so the pod is not attached: {error}")]
     Failed {
-        /// Which one.
+        /// The renderer.
         renderer: Arc<str>,
-        /// Why.
+        /// The error.
         error: String,
     },
-    /// Some renderer is busy, or hangs.
+    /// A renderer was too slow.
     #[error("renderer {renderer} has not applied it in time, so the pod is not attached; see /renderers")]
     TooLate {
-        /// The first of those that have not.
+        /// The first renderer that has not applied it.
         renderer: Arc<str>,
     },
 }
 
-/// What is counted. Gauges are not among it: they are functions of the core's state.
+/// An update of a metric. Gauges are not among them: they are computed from the core's state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Metric {
-    /// There is a renderer of this name.
+    /// A renderer with this name exists.
     Renderer(Arc<str>),
-    /// An event of this kind is in the history.
+    /// An event of this kind was recorded.
     Event(&'static str),
-    /// A renderer has applied something, which took so long.
+    /// A renderer has applied work, which took this long.
     Applied(Arc<str>, Duration),
-    /// A change of the store is active so long after the store said it; and after its trigger, where that is stored.
+    /// A change of the store was applied this long after its receipt; and after its trigger time, if known.
     Programmed(Arc<str>, Duration, Option<Duration>),
     /// A renderer has failed.
     Failed(Arc<str>),
-    /// Others have changed the dataplane of a renderer.
+    /// Another process has changed the dataplane of a renderer.
     ForeignChange(Arc<str>),
-    /// That is undone.
+    /// Such a change was repaired.
     Repaired(Arc<str>),
-    /// The dataplane of a renderer was verified, with so many deviations.
+    /// The dataplane of a renderer was verified, with this many deviations.
     Verified(Arc<str>, usize),
 }

@@ -1,4 +1,4 @@
-//! Where outputs go: everything that the node acts on.
+//! Executes outputs: everything that the node acts on.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,22 +26,22 @@ use crate::{
     mirror::{MirrorHandle, MirrorReport},
 };
 
-/// Counts what happens.
+/// A sink of metrics.
 pub trait MetricSink: fmt::Debug + Send + Sync {
-    /// Counts one thing.
+    /// Updates a metric.
     fn count(&self, metric: &Metric);
 }
 
-/// Everything that outputs go to.
+/// The receivers of outputs.
 #[derive(Debug)]
 pub(super) struct Outputs {
     pub(super) renderers: BTreeMap<Arc<str>, Sender<Job>>,
-    /// How many of them have work.
+    /// How many renderers are working.
     pub(super) working: usize,
     pub(super) verifiers: BTreeMap<Arc<str>, SyncSender<Arc<Snapshot>>>,
     pub(super) feed: FeedHandle,
     pub(super) mirror: Option<(MirrorHandle, oneshot::Receiver<()>)>,
-    /// The entries of lists of which it is not decided what becomes of them, the oldest first.
+    /// The entries of lists on which the core has not decided, the oldest first.
     pub(super) lists: VecDeque<Vec<Entry>>,
     pub(super) health: HealthOutputs,
     pub(super) metrics: Arc<dyn MetricSink>,
@@ -50,7 +50,7 @@ pub(super) struct Outputs {
     pub(super) awaiting_readiness: Vec<Reply<()>>,
 }
 
-/// Somebody who waits for an answer of the core.
+/// A request that waits for an answer of the core.
 #[derive(Debug)]
 pub(super) enum Waiting {
     Flag(Reply<bool>),
@@ -58,7 +58,7 @@ pub(super) enum Waiting {
 }
 
 impl Outputs {
-    /// Keeps the entries of a list until it is decided what becomes of them.
+    /// Keeps the entries of a list until the core decides on them.
     pub(super) fn store_input(&mut self, event: StoreEvent, entries: Vec<Entry>, received: Instant) -> Input {
         if matches!(event, StoreEvent::Listed(_)) {
             self.lists.push_back(entries);
@@ -85,13 +85,13 @@ impl Outputs {
     pub(super) fn execute(&mut self, output: Output) {
         match output {
             Output::Render(renderer, work) => {
-                // A thread catches panics, and lasts as long as the node.
+                // The thread catches panics and lives as long as the node.
                 let sent = self.renderers.get(&renderer).map(|jobs| jobs.send(Job::Work(work)));
                 self.working += usize::from(matches!(sent, Some(Ok(()))));
             }
             Output::Verify(renderer, snapshot) => {
                 if let Some(verifier) = self.verifiers.get(&renderer) {
-                    // It has nothing to do, so there is room.
+                    // The verifier is idle, so there is room.
                     let _ = verifier.try_send(snapshot);
                 }
             }
@@ -102,11 +102,11 @@ impl Outputs {
                 }
             }
             Output::Relist => self.feed.request_resync(),
-            // The server ends only after the node, or with it.
+            // The server ends after the node, or with it.
             Output::HealthChecks(update) => drop(self.health.updates.send(update)),
             Output::Count(metric) => self.metrics.count(&metric),
             Output::Answer(request, answer) => {
-                // Who no longer waits for an answer does not need it.
+                // A dropped receiver is ignored.
                 match (self.waiting.remove(&request), answer) {
                     (Some(Waiting::Flag(reply)), Answer::Flag(flag)) => drop(reply.send(flag)),
                     (Some(Waiting::Pod(reply)), Answer::Pod(result)) => drop(reply.send(result)),
@@ -132,7 +132,7 @@ impl Outputs {
         }
     }
 
-    /// Publishes what is derived from the core's state.
+    /// Publishes the state derived from the core.
     pub(super) fn publish_state(&mut self, core: &Core) {
         let health = core.proxy_health();
         self.health.proxy.send_if_modified(|current| {
@@ -142,7 +142,7 @@ impl Outputs {
         });
         if core.is_ready() {
             for reply in self.awaiting_readiness.drain(..) {
-                // Who does not wait any more does not have to know.
+                // A dropped receiver is ignored.
                 let _ = reply.send(());
             }
         }

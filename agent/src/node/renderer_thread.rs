@@ -1,5 +1,5 @@
-//! The thread of a renderer: it owns the renderer and its watch, does one piece of work at a time, and reports. The only place
-//! where renderers block.
+//! The thread of a renderer: it owns the renderer and its watch, does one piece of work at a time, and reports. This is the
+//! only place where renderers block.
 
 use std::{
     fmt, io,
@@ -19,7 +19,7 @@ use tracing::warn;
 use super::message::{Input, Work, WorkDone};
 use crate::logging::panic_message;
 
-/// A renderer to run: its name, and how to make one.
+/// A renderer to run: its name and its constructor.
 #[derive(Clone)]
 pub struct RendererSpec {
     name: Arc<str>,
@@ -37,7 +37,7 @@ impl RendererSpec {
         &self.name
     }
 
-    /// What reads its dataplane back, if there is anything to read.
+    /// The verifier of its dataplane, if there is one.
     pub(super) fn verifier(&self) -> Option<Box<dyn Verifier>> {
         (self.create)().verifier()
     }
@@ -49,19 +49,19 @@ impl fmt::Debug for RendererSpec {
     }
 }
 
-/// What the thread is given.
+/// A job of the thread.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Ends in a report.
+    /// Work, which ends in a report.
     Work(Work),
-    /// Describe what is applied.
+    /// Describe the applied state.
     Describe(oneshot::Sender<Description>),
 }
 
-/// Starts the thread. It ends when the sender is dropped, or nobody takes its reports.
+/// Starts the thread. It ends when the sender or the receiver of reports is dropped.
 ///
 /// # Errors
-/// When there can be no thread.
+/// When a thread cannot be started.
 pub(super) fn start(
     spec: RendererSpec,
     reports: mpsc::UnboundedSender<Input>,
@@ -77,7 +77,7 @@ pub(super) fn start(
     Ok(sender)
 }
 
-/// A renderer that has read what is there. None if it panics; the first work gets another one.
+/// A renderer that has read the kernel's state. None if it panics; the first work then creates another one.
 fn prepare(spec: &RendererSpec) -> Option<Box<dyn Renderer>> {
     let attempt = catch_unwind(AssertUnwindSafe(|| {
         let mut renderer = (spec.create)();
@@ -91,7 +91,7 @@ struct Worker {
     spec: RendererSpec,
     /// None after a panic.
     renderer: Option<Box<dyn Renderer>>,
-    /// It has not been given everything.
+    /// Whether it has not been resynced yet.
     is_new: bool,
     watcher: Watcher,
 }
@@ -115,7 +115,7 @@ impl Worker {
                         Ok(renderer.describe())
                     });
                     match described {
-                        // One who no longer waits does not need it.
+                        // A dropped receiver is ignored.
                         Ok(description) => drop(reply.send(description)),
                         Err(error) => {
                             let _ = reports.send(Input::RendererLost(Arc::clone(&self.spec.name), error));
@@ -126,9 +126,9 @@ impl Worker {
         }
     }
 
-    /// A panic ends the renderer, not the thread: the next work gets a new one.
+    /// A panic ends the renderer, not the thread: the next work creates a new one.
     fn guard<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T, String>) -> Result<T, String> {
-        // Whatever a panic leaves half done is in the renderer, and that is dropped.
+        // A panic may leave the renderer in an invalid state, so it is dropped.
         match catch_unwind(AssertUnwindSafe(|| call(self))) {
             Ok(result) => result,
             Err(panic) => {
@@ -161,13 +161,13 @@ impl Worker {
     }
 }
 
-/// The watch of the renderer, on a thread that blocks in it; begun again whenever it has ended.
+/// The watch of the renderer, on a separate thread that blocks in it; restarted whenever it has ended.
 struct Watcher {
     renderer: Arc<str>,
     notices: mpsc::Sender<Input>,
-    /// Alive as long as the watch is.
+    /// Alive as long as the watch.
     watch: Weak<()>,
-    /// Why it could not begin at the last try.
+    /// Why the last start failed.
     failure: Option<String>,
 }
 
@@ -176,7 +176,7 @@ impl Watcher {
         Self { renderer, notices, watch: Weak::new(), failure: None }
     }
 
-    /// Begins to watch, unless that is being done. If it fails, changes of others are not noticed until the next try.
+    /// Starts the watch unless it is running. If that fails, foreign changes are not detected until the next attempt.
     fn watch(&mut self, renderer: &mut dyn Renderer) {
         if self.is_watching() {
             return;
@@ -202,7 +202,7 @@ impl Watcher {
         self.watch.strong_count() > 0
     }
 
-    /// The renderer is gone, and its watch ends by itself.
+    /// The renderer is dropped, and its watch ends by itself.
     fn forget(&mut self) {
         self.watch = Weak::new();
     }
@@ -227,7 +227,7 @@ fn listen(renderer: &Arc<str>, mut watch: Box<dyn Watch>, notices: &mpsc::Sender
         };
         let has_ended = change.is_err();
         if has_ended {
-            // Whoever is told of the end must be able to begin anew.
+            // A receiver of the end must be able to start a new watch.
             drop(std::mem::take(&mut life));
         }
         let notice = Input::ForeignChange(Arc::clone(renderer), change);

@@ -79,7 +79,7 @@ async fn slow_store_is_not_waited_for_when_a_mirror_exists() {
     let kinds = harness.history(|records| records.len() == 2).await;
     assert_eq!(kinds.iter().map(|record| record.kind).collect::<Vec<_>>(), ["store-slow", "mirror"]);
 
-    // What the store says in the end counts.
+    // The last state of the store is applied.
     harness.say(snapshot(9, vec![slice("web", 2), service("web", 1)])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["web"])));
     assert!(!harness.status().await.from_mirror);
@@ -242,7 +242,7 @@ async fn failed_renderer_is_resynced_while_others_continue() {
     }
     let view = harness.renderer("test", |view| view.failures == 0).await;
     assert_eq!((view.state, view.pending, view.applied_revision), ("idle", "nothing", 9));
-    // What failed is in force now, and the retries say why there were any.
+    // The failed work is applied now, and the retries show the reason.
     let records = harness.history(|_| true).await;
     let is_applied = |record: &&Record| matches!(record.renderers["test"], Outcome::Applied { .. });
     assert!(records.iter().filter(|record| record.kind == "change").all(|record| is_applied(&record)));
@@ -308,7 +308,7 @@ async fn unreadable_value_keeps_last_good_one_until_good_or_gone() {
     assert!(bad[1].reason.contains("port"), "{}", bad[1].reason);
     assert_eq!(address().await.as_deref(), Some("10.96.0.1"));
 
-    // Everything is listed again: the value is still bad, and is no deletion.
+    // Everything is listed again: the value is still bad, and is not a deletion.
     harness.say(snapshot(9, vec![slice("web", 1), bad_service("web")])).await;
     harness.history(|records| records.len() == 3).await;
     assert_eq!(quarantine().await.len(), 1, "the other one is gone");

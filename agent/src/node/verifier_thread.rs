@@ -17,11 +17,11 @@ use tokio::sync::mpsc;
 
 use super::{message::VerifierReport, renderer_thread::RendererSpec};
 
-/// Starts the thread of a renderer; none if it has nothing to verify. It takes one snapshot at a time, and ends when the
-/// sender is dropped.
+/// Starts the thread of a renderer; none if it has no verifier. It takes one snapshot at a time, and ends when the sender is
+/// dropped.
 ///
 /// # Errors
-/// When there can be no thread.
+/// When a thread cannot be started.
 pub(super) fn start(
     spec: &RendererSpec,
     reports: mpsc::Sender<VerifierReport>,
@@ -43,7 +43,7 @@ fn run(
     let mut slot = Some(verifier);
     for snapshot in snapshots {
         let start = Instant::now();
-        // Whatever a panic leaves half done is in the verifier, and that is dropped.
+        // A panic may leave the verifier in an invalid state, so it is dropped.
         let attempt = catch_unwind(AssertUnwindSafe(|| {
             let verifier = slot.take().or_else(|| spec.verifier());
             let mut verifier = verifier.ok_or_else(|| "there is nothing to verify any more".to_owned())?;

@@ -1,8 +1,7 @@
-//! A service that routes are to carry stays with `nftables` until the renderer `route` has reported that its routes are
-//! there, and goes back to it when they no longer are. So it is carried at every moment, though the two
-//! renderers know nothing of each other. Pure.
+//! A service that routes are to carry stays with `nftables` until the renderer `route` has reported its routes, and returns to
+//! it when they are removed. So it is carried at any time, though the two renderers are independent. Pure.
 //!
-//! The other way needs no waiting: the renderer `route` keeps the routes of a service that goes back, see there.
+//! A return needs no waiting: the renderer `route` keeps the routes of a service that returns for a while.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,22 +11,22 @@ use std::{
 use contiv_model::{Carrier, ChangeSet, ContivService, ServiceChange, ServiceId, Snapshot};
 use contiv_renderer::{Rejected, renderer::LEFT_TO_NFTABLES};
 
-/// The renderer whose reports count.
+/// The renderer whose reports matter.
 pub(super) const ROUTE: &str = "route";
 
-/// What is known of the services that routes are to carry.
+/// The state of the services that routes are to carry.
 #[derive(Debug, Default)]
 pub(super) struct CarrierReassignment {
-    /// Routes do.
+    /// The services carried by routes.
     carried: BTreeSet<ServiceId>,
-    /// They do not yet, or not any more; with the event by which the renderer was told.
+    /// The services not yet, or no longer, carried by routes, with the event that told the renderer.
     awaited: BTreeMap<ServiceId, u64>,
-    /// Those of them of which nothing has been reported since the start: routes of an earlier run may carry them.
+    /// The services without a report since the start: routes of an earlier run may carry them.
     unconfirmed: BTreeSet<ServiceId>,
 }
 
 impl CarrierReassignment {
-    /// Starts with all services, before renderers were given anything; the first snapshot is this event.
+    /// Starts with all services before any work for renderers; the first snapshot is this event.
     pub(super) fn begin<'a>(&mut self, all: impl Iterator<Item = &'a Arc<ContivService>>, event: u64) {
         let is_routed = |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::Route;
         let routed = all.filter(is_routed).map(|service| service.id.clone());
@@ -35,7 +34,7 @@ impl CarrierReassignment {
         self.awaited = self.unconfirmed.iter().map(|id| (id.clone(), event)).collect();
     }
 
-    /// Corrects the changes of this event: they name the renderer that really carries a service.
+    /// Sets the current carriers of services in the changes of this event.
     pub(super) fn correct_changes(&mut self, changes: &mut ChangeSet, event: u64) {
         for (id, change) in &mut changes.services {
             if let Some(old) = &mut change.old {
@@ -69,7 +68,7 @@ impl CarrierReassignment {
             self.awaited.remove(id);
         }
         self.awaited.extend(back.iter().map(|id| (id.clone(), last)));
-        // Whoever carried these before, routes cannot now.
+        // Routes cannot carry these now, whatever carried them before.
         let refused: Vec<ServiceId> = left.iter().filter_map(|id| self.unconfirmed.take(*id)).collect();
         for id in &over {
             self.unconfirmed.remove(id);

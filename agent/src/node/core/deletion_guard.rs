@@ -17,28 +17,28 @@ use serde::Serialize;
 
 use crate::node::message::Now;
 
-/// Fewer than this are never too many: small clusters do lose most of their services at times.
+/// Fewer deletions are never too many: small clusters lose most of their services at times.
 pub(super) const LEAST_DELETIONS: usize = 10;
-/// What is counted: when too many of one of these go, whatever else went with them is held too.
+/// The counted types. When too many of one of them are deleted, all deletions with them are held.
 const GUARDED: [ObjectKind; 3] = [ObjectKind::Service, ObjectKind::Endpoints, ObjectKind::EndpointSlice];
 
 /// When deletions are held, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuardConfig {
-    /// More than this share of all objects of a type, in percent; 0 for never.
+    /// The threshold as a share of all objects of a type, in percent; 0 disables it.
     pub percent: u8,
-    /// How long they are held if nobody says anything.
+    /// How long they are held without a confirmation.
     pub wait: Duration,
 }
 
 /// Deletions that wait for confirmation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HeldDeletions {
-    /// Since when.
+    /// Since when they are held.
     pub since: Timestamp,
-    /// When they count without confirmation.
+    /// When they are applied without confirmation.
     pub until: Timestamp,
-    /// How many objects the store no longer had when it was noticed.
+    /// The number of deleted objects when they were first held.
     pub objects: usize,
 }
 
@@ -46,18 +46,18 @@ pub struct HeldDeletions {
 pub(super) struct DeletionGuard {
     config: GuardConfig,
     held: Option<(HeldDeletions, Instant)>,
-    /// The next list counts, whatever it says.
+    /// Whether the next list is applied in any case.
     is_confirmed: bool,
 }
 
-/// What became of deletions.
+/// The decision on deletions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DeletionDecision {
-    /// They count, as far as there are any.
+    /// They are applied, if there are any.
     Pass,
     /// They are held from now on.
     HeldNow,
-    /// They are held, as others are already.
+    /// They are held like earlier ones.
     StillHeld,
 }
 
@@ -70,25 +70,25 @@ impl DeletionGuard {
         self.held.as_ref().map(|(held, _)| held)
     }
 
-    /// When what is held counts by itself.
+    /// When held deletions are applied without confirmation.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.held.as_ref().filter(|_| !self.is_confirmed).map(|(_, until)| *until)
     }
 
-    /// Lets the next list count, whatever it says. False if nothing is held.
+    /// Lets the next list be applied in any case. False if nothing is held.
     pub(super) const fn confirm(&mut self) -> bool {
         self.is_confirmed = self.held.is_some();
         self.is_confirmed
     }
 
-    /// Judges a complete list. What is held is added to it as something that could not be read, and so stays active.
+    /// Checks a complete list. Held objects are added to it as unreadable ones, which keeps them active.
     pub(super) fn check_list(
         &mut self,
         processor: &Processor,
         list: &mut Resync,
         now: Now,
     ) -> DeletionDecision {
-        // At the start nothing is known that can be gone, and nobody asks for it.
+        // Not evaluated at the start, when no object can be missing.
         let listed = LazyCell::new(|| -> BTreeSet<ObjectKey> {
             list.objects.iter().map(contiv_model::Object::key).collect()
         });
@@ -101,14 +101,14 @@ impl DeletionGuard {
             self.held = None;
             return DeletionDecision::Pass;
         }
-        // Without its nodes a store that was wiped would take the node ports away.
+        // Without its Node object a wiped store would remove the node ports.
         let gone: Vec<ObjectKey> = ObjectKind::ALL.into_iter().flat_map(gone_of).collect();
         let decision = self.hold(gone.len(), now);
         list.undecodable.extend(gone);
         decision
     }
 
-    /// Judges changes. Deletions that are held are taken out.
+    /// Checks changes and removes held deletions from them.
     pub(super) fn check_changes(
         &mut self,
         processor: &Processor,
@@ -143,7 +143,7 @@ impl DeletionGuard {
     }
 }
 
-/// What is gone when all of this has happened. What came back meanwhile is not: a batch can hold many changes of one key.
+/// The objects that are deleted after all of these events: a batch can contain several changes of one key.
 fn gone_after(events: &[Event]) -> BTreeSet<ObjectKey> {
     let mut gone = BTreeSet::new();
     for event in events {

@@ -1,4 +1,4 @@
-//! What happened, newest last, within limits of number, age and bytes.
+//! The event history, newest last, with limits of number, age and bytes.
 
 mod query;
 mod record;
@@ -21,24 +21,24 @@ pub use record::{Outcome, Record};
 /// How many names of changed services a record holds.
 const NAMES: usize = 20;
 
-/// When an event happened, by each of the clocks that durations count from.
+/// The times of an event, by each clock that durations count from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Timestamps {
     /// When the core handled it.
     pub(super) handled: Now,
-    /// When the store had said it. What does not come from the store never waits.
+    /// When the store's message was received. Events from elsewhere never wait.
     pub(super) received: Instant,
-    /// When what the store said was triggered, if that is stored too; of several, the first.
+    /// The trigger time in the store's data, if there is one; of several, the first.
     pub(super) triggered: Option<Timestamp>,
 }
 
 impl Timestamps {
-    /// Of what happens now.
+    /// The times of an event that happens now.
     pub(super) const fn now(now: Now) -> Self {
         Self { handled: now, received: now.instant, triggered: None }
     }
 
-    /// Of what the store said at this instant, and is handled now.
+    /// The times of a message of the store received at this time and handled now.
     pub(super) const fn received(received: Instant, now: Now) -> Self {
         Self { received, ..Self::now(now) }
     }
@@ -51,9 +51,9 @@ pub(super) struct EventRange {
     pub(super) last: u64,
     /// When the first of them was handled.
     pub(super) since: Instant,
-    /// When the store had said the first of them.
+    /// When the first of them was received from the store.
     pub(super) received: Instant,
-    /// When the first of them was triggered, of those that say so.
+    /// The first trigger time of them, if there is one.
     pub(super) triggered: Option<Timestamp>,
 }
 
@@ -73,27 +73,27 @@ impl EventRange {
     }
 }
 
-/// An event before it has a number.
+/// An event without a number.
 #[derive(Debug)]
 pub(super) struct NewRecord<'a> {
     pub(super) kind: &'static str,
     pub(super) description: String,
     pub(super) at: Timestamps,
     pub(super) revision: i64,
-    /// What it changed, if that is known.
+    /// Its changes, if known.
     pub(super) changes: Option<&'a ChangeSet>,
-    /// The renderers that have something to do now.
+    /// The renderers with work for it.
     pub(super) renderers: Vec<Arc<str>>,
 }
 
-/// How much the history keeps. The newest event is kept whatever its size.
+/// The limits of the history. The newest event is kept whatever its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryLimits {
-    /// Events.
+    /// The number of events.
     pub events: usize,
-    /// Since when they began.
+    /// The age of events.
     pub age: Duration,
-    /// About what all of them take up in memory.
+    /// The approximate memory of all events.
     pub bytes: usize,
 }
 
@@ -102,7 +102,7 @@ pub struct HistoryLimits {
 pub(super) struct History {
     records: VecDeque<Record>,
     limits: HistoryLimits,
-    /// What the records take up.
+    /// The size of the records.
     bytes: usize,
     newest: u64,
 }
@@ -113,7 +113,7 @@ impl History {
         Self { records: VecDeque::new(), limits, bytes: 0, newest: 0 }
     }
 
-    /// Adds an event and gives it its number.
+    /// Adds an event and returns its number.
     pub(super) fn push(&mut self, record: NewRecord<'_>) -> u64 {
         let NewRecord { kind, description, at, revision, changes, renderers } = record;
         self.newest += 1;
@@ -137,14 +137,14 @@ impl History {
         self.newest
     }
 
-    /// Notes how long the events after this one took to be handled.
+    /// Records how long handling the events after this one took.
     pub(super) fn set_duration_after(&mut self, seq_num: u64, duration: Duration) {
         for record in self.records.iter_mut().rev().take_while(|record| record.seq_num > seq_num) {
             record.duration_ms = milliseconds(duration);
         }
     }
 
-    /// Notes what a renderer made of these events, where it had something to do.
+    /// Records the outcome of these events in a renderer, where it had work.
     pub(super) fn set_outcome(&mut self, events: EventRange, renderer: &str, outcome: &Outcome) {
         let start = self.records.partition_point(|record| record.seq_num < events.first);
         for record in self.records.range_mut(start..).take_while(|record| record.seq_num <= events.last) {
@@ -156,7 +156,7 @@ impl History {
         self.forget_too_many();
     }
 
-    /// Lets go of what is too much, or too old.
+    /// Removes events beyond the limits.
     fn forget(&mut self, now: Instant) {
         self.forget_too_many();
         let age = |record: &Record| now.saturating_duration_since(record.since);
@@ -176,17 +176,17 @@ impl History {
         self.bytes -= self.records.pop_front().map_or(0, |oldest| oldest.size());
     }
 
-    /// The number of the event that is pushed next.
+    /// The number of the next event.
     pub(super) const fn next(&self) -> u64 {
         self.newest + 1
     }
 
-    /// How many events there have been.
+    /// The number of events so far.
     pub(super) const fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// The records that a query asks for, oldest first.
+    /// The records that a query selects, oldest first.
     pub(super) fn query(&mut self, query: HistoryQuery, now: Instant) -> Vec<Record> {
         self.forget(now);
         query.select(self.records.make_contiguous()).to_vec()

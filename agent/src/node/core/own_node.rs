@@ -1,15 +1,15 @@
-//! The Node object of this node: when it is deleted, what it said stays active, so that node ports go on. As in kube-proxy.
+//! The Node object of this node: when it is deleted, its data stays active, so that node ports keep working, as in kube-proxy.
 
 use contiv_model::{Event, NodeName, Object, ObjectKey, Processor, Resync};
 use contiv_proto::{Key, Kind};
 use tracing::warn;
 
-/// Where the Node object of this node is, and whether the store has lost it.
+/// The key of this node's Node object, and whether it was deleted.
 #[derive(Debug)]
 pub(super) struct OwnNode {
     name: NodeName,
     object: ObjectKey,
-    /// Its full key; empty where the name of the node cannot be part of one.
+    /// Its full key; empty if the name of the node cannot be part of a key.
     path: String,
     is_deleted: bool,
 }
@@ -25,12 +25,12 @@ impl OwnNode {
         &self.path
     }
 
-    /// The store had it, or what was saved of the store, and it is there no more.
+    /// Whether the store, or its saved state, had it and no longer has it.
     pub(super) const fn is_deleted(&self) -> bool {
         self.is_deleted
     }
 
-    /// Adds it to a complete list that lacks it as something that could not be read, and so stays active.
+    /// Adds it to a complete list without it as an unreadable object, which keeps it active.
     pub(super) fn keep_in_list(&mut self, processor: &Processor, list: &mut Resync) {
         let is_listed =
             list.undecodable.contains(&self.object) || list.objects.iter().any(|object| self.is(object));
@@ -40,7 +40,7 @@ impl OwnNode {
         }
     }
 
-    /// Takes its deletion out of changes.
+    /// Removes its deletion from changes.
     pub(super) fn keep_in_changes(&mut self, processor: &Processor, events: &mut Vec<Event>) {
         let is_deletion = |event: &Event| matches!(event, Event::Delete(key) if *key == self.object);
         let is_put = |event: &Event| matches!(event, Event::Put(object) if self.is(object));

@@ -1,5 +1,5 @@
-//! Additions of pods that somebody waits for. Such an addition is active in every renderer, or it is taken back: when a
-//! renderer fails on it, and when it takes too long. Source: Contiv's event `AddPod`, which is blocking and reverted on failure.
+//! Additions of pods whose callers wait. Such an addition is applied in every renderer, or reverted: when a renderer fails on
+//! it, and when it takes too long. Source: Contiv's event `AddPod`, which is blocking and reverted on failure.
 
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
@@ -8,20 +8,20 @@ use contiv_model::{InterfaceName, PodId};
 use super::{history::Outcome, renderers::RendererReport};
 use crate::node::message::{PodNotAdded, RequestId};
 
-/// Additions that somebody waits for.
+/// Additions whose callers wait.
 #[derive(Debug, Default)]
 pub(super) struct PodAdditions(Vec<PodAddition>);
 
-/// An addition that is not active in every renderer yet.
+/// An addition that is not applied in every renderer yet.
 #[derive(Debug)]
 pub(super) struct PodAddition {
     pub(super) pod: PodId,
     pub(super) interface: InterfaceName,
-    /// By which interface it was attached before, if it was.
+    /// Its interface before the addition, if it had one.
     pub(super) before: Option<InterfaceName>,
-    /// The event in which it was added.
+    /// The event of the addition.
     pub(super) event: u64,
-    /// Those that have not applied it.
+    /// The renderers that have not applied it.
     pub(super) renderers: BTreeSet<Arc<str>>,
     pub(super) deadline: Instant,
     pub(super) request: RequestId,
@@ -32,12 +32,12 @@ impl PodAdditions {
         self.0.push(addition);
     }
 
-    /// When the first of them is too late.
+    /// The earliest deadline.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.0.iter().map(|addition| addition.deadline).min()
     }
 
-    /// Handles what a renderer made of events. Returns the requests whose additions are done, and the additions that failed.
+    /// Handles a renderer's report. Returns the requests whose additions are done, and the additions that failed.
     pub(super) fn on_report(
         &mut self,
         report: &RendererReport,
@@ -64,7 +64,7 @@ impl PodAdditions {
         (done, failed)
     }
 
-    /// Removes those that are too late.
+    /// Removes those that are past their deadline.
     pub(super) fn take_late(&mut self, now: Instant) -> Vec<(PodAddition, PodNotAdded)> {
         let late = self.0.extract_if(.., |addition| addition.deadline <= now);
         let with_cause = |addition: PodAddition| {

@@ -1,4 +1,4 @@
-//! What is in the store and cannot be used, by the agent or by a renderer.
+//! Objects in the store that the agent or a renderer cannot use.
 
 mod log_rate_limiter;
 
@@ -20,24 +20,24 @@ use crate::node::{
 };
 use log_rate_limiter::LogRateLimiter;
 
-/// How many are listed at once: a store can hold hundreds of thousands, and the loop makes the list.
+/// The most entries in one list: a store can have hundreds of thousands of invalid values, and the core makes the list.
 const LISTED: usize = 1000;
 
-/// Where an object is that no file and no key of a store is the place of.
+/// The place of objects of an API server, which have no file and no key.
 const API_SERVER: &str = "the API server";
 
-/// Values and manifests that cannot be used, until they are good or gone.
+/// Unusable values and manifests, until they are repaired or deleted.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
-    /// The store is an API server: keys are only what objects have as soon as they are here, and say nothing to people.
+    /// Whether the store is an API server, whose keys are internal and mean nothing to users.
     is_of_api_server: bool,
     /// By full key.
     values: BTreeMap<String, BadEntry>,
-    /// What the store itself could not read, and since when.
+    /// The problems of the store itself, with their times.
     problems: BTreeMap<Problem, Timestamp>,
-    /// Services that a renderer could not render, by its name.
+    /// Services that a renderer could not render, by the renderer's name.
     rejected: BTreeMap<(Arc<str>, ServiceId), (Rejected, Timestamp)>,
-    /// How many of the values have a problem too, and so are counted and listed as that alone.
+    /// The number of values that have a problem too, and are counted and listed only as that.
     with_problem: usize,
     log: LogRateLimiter,
 }
@@ -50,50 +50,50 @@ struct BadEntry {
     since: Timestamp,
 }
 
-/// One thing that cannot be used.
+/// An entry of the quarantine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Quarantined {
-    /// Where it is: a key, a file, or `renderer NAME` for what that renderer cannot use.
+    /// Its place: a key, a file, or `renderer NAME` for an object that this renderer cannot use.
     pub source: String,
-    /// Which object, where that can be told.
+    /// The object, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// Which field, where that can be told apart from the reason.
+    /// The field, if it is separate from the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
     /// Since when.
     pub since: Timestamp,
-    /// What is used meanwhile: `last good`, `nothing`, or `the rest` of the object. None where the object cannot be told.
+    /// The state in use meanwhile: `last good`, `nothing`, or `the rest` of the object. None if the object is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_force: Option<&'static str>,
 }
 
 impl Quarantine {
-    /// An empty one for this store.
+    /// An empty quarantine for this store.
     pub(super) fn of_store(store: &str) -> Self {
         Self { is_of_api_server: store.starts_with("kube:"), ..Self::default() }
     }
 
-    /// Where a value or manifest is that was read from `source`.
+    /// The place of a value or manifest that was read from `source`.
     fn place(&self, source: &str, object: Option<&String>) -> String {
         let is_key = self.is_of_api_server && object.is_some();
         if is_key { API_SERVER.to_owned() } else { source.to_owned() }
     }
 
-    /// A problem with its place in the words of [`Quarantine::place`].
+    /// A problem with its place in the form of [`Quarantine::place`].
     pub(super) fn placed(&self, problem: &Problem) -> Problem {
         Problem { source: self.place(&problem.source, problem.object.as_ref()), ..problem.clone() }
     }
 
-    /// The store itself has said what is wrong with the value of this key.
+    /// Whether the store itself reports a problem with the value of this key.
     fn has_problem_of(&self, key: &str) -> bool {
         let first = Problem { source: key.to_owned(), object: None, field: None, reason: String::new() };
         self.problems.range(first..).next().is_some_and(|(problem, _)| problem.source == key)
     }
 
-    /// Applies whether values can be used, in order.
+    /// Updates the quarantine with the status of values, in order.
     pub(super) fn update_values(&mut self, statuses: Vec<ValueStatus>, now: Now) {
         let mut news = Vec::new();
         for status in statuses {
@@ -106,7 +106,7 @@ impl Quarantine {
         self.announce(&news, now);
     }
 
-    /// Makes these the only values.
+    /// Replaces all values.
     pub(super) fn replace_values(&mut self, bad: Vec<BadValue>, now: Now) {
         let keys: BTreeSet<&String> = bad.iter().map(|bad| &bad.key).collect();
         let gone: Vec<String> = self.values.keys().filter(|key| !keys.contains(key)).cloned().collect();
@@ -117,7 +117,7 @@ impl Quarantine {
         self.announce(&news, now);
     }
 
-    /// Adds a value. Its key, if it is new or wrong in another way than before.
+    /// Adds a value. Returns its key if the entry is new or changed.
     fn insert(&mut self, bad: BadValue, now: Now) -> Option<String> {
         let BadValue { key, object, reason, is_used } = bad;
         let since = match self.values.get(&key) {
@@ -132,7 +132,7 @@ impl Quarantine {
         Some(key)
     }
 
-    /// Lets a value go: it is good, or gone.
+    /// Removes a value that was repaired or deleted.
     fn remove(&mut self, key: &str, now: Now) {
         let Some(BadEntry { object, .. }) = self.values.remove(key) else { return };
         if self.has_problem_of(key) {
@@ -144,7 +144,7 @@ impl Quarantine {
         }
     }
 
-    /// Logs what is new.
+    /// Logs new entries.
     fn announce(&mut self, keys: &[String], now: Now) {
         for (key, entry) in keys.iter().filter_map(|key| self.values.get_key_value(key)) {
             if self.log.allow(now.instant) {
@@ -167,7 +167,7 @@ impl Quarantine {
         }
     }
 
-    /// Makes these the only problems of the store itself.
+    /// Replaces the problems of the store itself.
     pub(super) fn replace_problems(&mut self, problems: Vec<Problem>, now: Now) {
         let before = std::mem::take(&mut self.problems);
         for problem in problems {
@@ -185,12 +185,12 @@ impl Quarantine {
             }
         }
         let mut sources: Vec<&String> = self.problems.keys().map(|problem| &problem.source).collect();
-        // They are in order.
+        // They are sorted.
         sources.dedup();
         self.with_problem = sources.iter().filter(|source| self.values.contains_key(**source)).count();
     }
 
-    /// Makes these the only services that a renderer could not render.
+    /// Replaces the services that a renderer could not render.
     pub(super) fn replace_rejected(&mut self, renderer: &Arc<str>, rejected: &[Rejected], now: Now) {
         let is_still = |id: &ServiceId| rejected.iter().any(|rejected| rejected.service == *id);
         self.rejected.retain(|(by, id), _| {
@@ -212,17 +212,17 @@ impl Quarantine {
         }
     }
 
-    /// The values that the store itself says nothing of.
+    /// The values without a problem of the store itself.
     fn own_values(&self) -> impl Iterator<Item = (&String, &BadEntry)> {
         self.values.iter().filter(|(key, _)| !self.has_problem_of(key))
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub(super) fn len(&self) -> usize {
         self.values.len() - self.with_problem + self.problems.len() + self.rejected.len()
     }
 
-    /// What is in it, [`LISTED`] at most, without the first `skip`. `is_known` tells whether something of an object is active.
+    /// The entries, [`LISTED`] at most, without the first `skip`. `is_known` returns whether some state of an object is active.
     pub(super) fn list(&self, skip: usize, is_known: impl Fn(&ObjectKey) -> bool) -> Vec<Quarantined> {
         let in_force = |object: &ObjectKey| if is_known(object) { "last good" } else { "nothing" };
         let values = self.own_values().map(|(key, BadEntry { object, reason, is_used, since })| {
@@ -256,7 +256,7 @@ impl Quarantine {
     }
 }
 
-/// The object that a problem is about, of its title: `Service default/web`, `Node n1`.
+/// The object of a problem, from its title: `Service default/web`, `Node n1`.
 fn object_of(title: &str) -> Option<ObjectKey> {
     let (kind, id) = title.split_once(' ')?;
     let (namespace, name) = id.split_once('/').unwrap_or(("", id));

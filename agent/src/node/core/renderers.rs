@@ -1,5 +1,5 @@
-//! The schedules of all renderers. Each is given one piece of work at a time; what comes meanwhile is merged, so that none
-//! holds up another, or the core. Pure.
+//! The schedules of all renderers. Each has one piece of work at a time; later changes are merged, so that no renderer delays
+//! another or the core. Pure.
 
 mod repairs;
 mod schedule;
@@ -31,7 +31,7 @@ pub(super) struct Renderers {
     all: Vec<RendererSchedule>,
 }
 
-/// What became of work.
+/// The result of work.
 #[derive(Debug)]
 pub(super) struct RendererReport {
     pub(super) renderer: Arc<str>,
@@ -39,12 +39,12 @@ pub(super) struct RendererReport {
     pub(super) outcome: Outcome,
 }
 
-/// What the passing of time has led to, with the renderers concerned.
+/// The renderers with expired timers.
 #[derive(Debug, Default)]
 pub(super) struct DueRenderers {
-    /// These failed and are tried again.
+    /// Failed renderers to retry.
     pub(super) retries: Vec<Arc<str>>,
-    /// These have been busy for too long.
+    /// Renderers that have been busy for too long.
     pub(super) slow: Vec<Arc<str>>,
 }
 
@@ -58,14 +58,14 @@ impl Renderers {
         self.all.iter().map(|renderer| Arc::clone(&renderer.name)).collect()
     }
 
-    /// Makes all of them get these changes next.
+    /// Adds these changes to the pending work of all.
     pub(super) fn add_changes(&mut self, changes: &Arc<ChangeSet>, event: EventRange) {
         for renderer in &mut self.all {
             renderer.add_changes(changes, event);
         }
     }
 
-    /// Makes all of them get everything next, also those that wait after a failure.
+    /// Schedules a resync of all, including those that wait after a failure.
     pub(super) fn need_resync(&mut self, event: EventRange) {
         for renderer in &mut self.all {
             renderer.retry_at = None;
@@ -73,7 +73,7 @@ impl Renderers {
         }
     }
 
-    /// Ends the pause after a failure: this one gets everything next.
+    /// Ends the pause after a failure: a resync is next.
     pub(super) fn retry(&mut self, name: &str, event: EventRange) {
         if let Some(renderer) = self.find_mut(name) {
             renderer.retry_at = None;
@@ -81,21 +81,21 @@ impl Renderers {
         }
     }
 
-    /// Notes that others have changed the dataplane of this one. True if a repair must be scheduled for it.
+    /// Records a foreign change of a dataplane. True if a repair must be scheduled.
     pub(super) fn note_foreign_change(&mut self, name: &str, now: Instant) -> bool {
         self.find_mut(name).is_some_and(|renderer| renderer.repairs.note_change(now))
     }
 
-    /// Schedules a repair of this one: at once, unless others change it again and again.
+    /// Schedules a repair: immediately, or later if foreign changes are repeated.
     pub(super) fn schedule_repair(&mut self, name: &str, event: EventRange, now: Instant) {
         if let Some(renderer) = self.find_mut(name) {
             let at = renderer.repairs.schedule(now, event);
-            // If it has failed meanwhile, that was why.
+            // The foreign change may be why it failed.
             renderer.retry_at = renderer.retry_at.map(|retry_at| retry_at.min(at));
         }
     }
 
-    /// Gives work to all that are idle. `snapshot` is called at most once.
+    /// Gives work to all idle renderers. `snapshot` is called at most once.
     pub(super) fn dispatch(
         &mut self,
         revision: i64,
@@ -112,7 +112,7 @@ impl Renderers {
         }
     }
 
-    /// Handles the end of work. None if this renderer had none.
+    /// Handles the end of work. None if this renderer had no work.
     pub(super) fn work_done(
         &mut self,
         done: WorkDone,
@@ -159,19 +159,19 @@ impl Renderers {
         Some(RendererReport { renderer: name, events, outcome })
     }
 
-    /// Handles that a renderer has lost what it knew. Work that it has fails by itself.
+    /// Handles the loss of a renderer's state. Its current work fails by itself.
     pub(super) fn on_lost(&mut self, name: &str, error: String, now: Now) {
         if let Some(renderer) = self.find_mut(name).filter(|renderer| renderer.busy.is_none()) {
             failed(renderer, error, now);
         }
     }
 
-    /// When the passing of time alone leads to something.
+    /// When the next timer expires.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.all.iter().filter_map(RendererSchedule::deadline).min()
     }
 
-    /// What is due now.
+    /// The expired timers.
     pub(super) fn take_due(&mut self, now: Instant) -> DueRenderers {
         let mut due = DueRenderers::default();
         for renderer in &mut self.all {
@@ -184,46 +184,46 @@ impl Renderers {
         due
     }
 
-    /// The error that a renderer failed with last.
+    /// The error of a renderer's last failure.
     pub(super) fn last_error(&self, name: &str) -> &str {
         let last = self.find(name).and_then(|renderer| renderer.last_error.as_ref());
         last.map_or("", |last| &last.error)
     }
 
-    /// Every renderer has applied its first snapshot.
+    /// Whether every renderer has applied its first snapshot.
     pub(super) fn are_ready(&self) -> bool {
         self.all.iter().all(|renderer| renderer.is_ready)
     }
 
-    /// This one has applied all there is, and is idle.
+    /// Whether a renderer has applied everything and is idle.
     pub(super) fn is_settled(&self, name: &str) -> bool {
         self.find(name).is_some_and(RendererSchedule::is_settled)
     }
 
-    /// What this one has left out.
+    /// The services that a renderer has left out.
     pub(super) fn rejected(&self, name: &str) -> &[Rejected] {
         let report = self.find(name).and_then(|renderer| renderer.last_report.as_ref());
         report.map_or(&[], |last| &last.report.rejected)
     }
 
-    /// The state of the traffic that depends on this renderer. `started` is when the core was.
+    /// The health of the traffic of a renderer. `started` is when the core was created.
     pub(super) fn health(&self, name: &str, started: Instant) -> ProxyHealth {
         let ready = self.find(name).filter(|renderer| renderer.is_ready);
         ProxyHealth {
             in_sync: ready.is_some_and(|renderer| renderer.backoff.failures() == 0),
-            // All that is not applied yet has been there since the start.
+            // Everything not applied yet has been waiting since the start.
             unapplied_since: ready.map_or(Some(started), RendererSchedule::unapplied_since),
             last_applied: ready.and_then(|renderer| renderer.last_report.as_ref()).map(|report| report.at),
             node_eligible: true,
         }
     }
 
-    /// Some renderer has work.
+    /// Whether a renderer is working.
     pub(super) fn are_busy(&self) -> bool {
         self.all.iter().any(|renderer| renderer.busy.is_some())
     }
 
-    /// The state of all of them.
+    /// The views of all renderers.
     pub(super) fn views(&self, now: Instant) -> impl Iterator<Item = RendererView> {
         self.all.iter().map(move |renderer| RendererView::of(renderer, now))
     }
@@ -259,13 +259,13 @@ fn failed(renderer: &mut RendererSchedule, error: String, now: Now) {
     } else {
         debug!(renderer = &*renderer.name, error, failures = renderer.backoff.failures(), "failed again");
     }
-    // A storm of changes by others may be why it failed, so it is not tried before the next repair is due.
+    // Repeated foreign changes may be why it failed, so it is not retried before the next repair is due.
     let retry_at = now.instant + renderer.backoff.next(now.random);
     renderer.retry_at = Some(renderer.repairs.due().map_or(retry_at, |due| due.at.max(retry_at)));
     renderer.last_error = Some(LastError { at: now.time, error });
 }
 
-/// Nothing, where the clock of another machine is ahead.
+/// Zero if the clock of another machine is ahead.
 fn time_between(then: Timestamp, now: Timestamp) -> Duration {
     now.duration_since(then).try_into().unwrap_or_default()
 }

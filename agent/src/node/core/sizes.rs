@@ -1,4 +1,4 @@
-//! How much there is, counted over services where they are.
+//! The sizes of the state, computed from the services on demand.
 
 use contiv_model::{ContivService, Frontend, ServiceId, ServicePort};
 use serde::Serialize;
@@ -6,40 +6,40 @@ use serde::Serialize;
 /// How many services are named.
 const NAMED: usize = 5;
 
-/// How much there is.
+/// The sizes of the state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Sizes {
-    /// Services that renderers have.
+    /// The number of services of renderers.
     pub services: usize,
     /// Their ports.
     pub service_ports: usize,
     /// Their backends, over all ports.
     pub backends: usize,
-    /// Services with a port that nothing stands behind: connections to it are refused.
+    /// Services with a port without backends, to which connections are rejected.
     pub services_without_backends: usize,
-    /// The first of those, by name.
+    /// The first of them by name.
     pub without_backends: Vec<ServiceId>,
-    /// Services that ask for a frontend that another one holds.
+    /// Services that claim a frontend held by another one.
     pub services_with_lost_frontends: usize,
-    /// The first of those, by name, each with one such frontend.
+    /// The first of them by name, each with one such frontend.
     pub lost_frontends: Vec<LostFrontend>,
-    /// Stored services that are left to another proxy by their label.
+    /// Stored services that are left to another proxy because of their label.
     pub left_to_other_proxies: usize,
 }
 
-/// A frontend that two services ask for.
+/// A frontend that two services claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LostFrontend {
     /// The service that does not get it.
     pub service: ServiceId,
-    /// What it asks for.
+    /// The frontend.
     pub frontend: Frontend,
     /// The service that holds it.
     pub holder: ServiceId,
 }
 
 impl Sizes {
-    /// Of these services, in the order of their names.
+    /// The sizes of these services, which are sorted by name.
     pub(super) fn of<'a>(services: impl Iterator<Item = &'a ContivService>) -> Self {
         let mut sizes = Self::default();
         for service in services {

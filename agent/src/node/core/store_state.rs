@@ -1,5 +1,5 @@
-//! What is known of the store and of the mirror, and how the first state comes to be: from the list of the store, from what was
-//! saved where the store cannot be read, or from both. Pure.
+//! The state of the store's connection and of the mirror, and where the first snapshot comes from: the store's list, the saved
+//! state if the store cannot be read, or both. Pure.
 
 use std::{
     collections::VecDeque,
@@ -13,63 +13,63 @@ use serde::Serialize;
 use super::deletion_guard::LEAST_DELETIONS;
 use crate::node::decode::{DecodedList, StoreEvent};
 
-/// How long the first list of the store may take. After that what was saved of it goes to the renderers, if anything was:
-/// a store that is slow, or cut off without a word, is not waited for.
+/// The time limit of the first list. After that the saved state goes to the renderers, if there is one: a slow or unreachable
+/// store is not waited for.
 pub(super) const LIST_LIMIT: Duration = Duration::from_secs(10);
-/// How long a first list waits for what was saved.
+/// How long a first list waits for the saved state.
 const SAVED_LIMIT: Duration = Duration::from_secs(2);
-/// A first list of fewer entries than this is compared with what was saved, and so is one that has fewer than were saved: the
-/// store may have been wiped, or put back to an old backup. Others need not wait for the disk.
+/// A first list with fewer entries is compared with the saved state, and so is one with fewer entries than were saved: the
+/// store may have been wiped or restored from an old backup. Other lists need not wait for the disk.
 const SMALL_LIST: usize = 1000;
 
-/// Since when the store cannot be followed.
+/// An outage of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StoreDown {
-    /// Since when.
+    /// When it began.
     pub since: Timestamp,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What is saved on disk.
+/// The state of the mirror.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MirrorStatus {
-    /// Everything up to this revision is saved; none if nothing has been since the start.
+    /// The saved revision; none if nothing was saved since the start.
     pub revision: Option<i64>,
-    /// Since when.
+    /// When it was saved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<Timestamp>,
-    /// Why nothing is saved at the moment.
+    /// Why nothing can be saved at the moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What is known of the store and of the mirror.
+/// The state of the store's connection and of the mirror.
 #[derive(Debug)]
 pub(super) struct StoreState {
-    /// Renderers have been given a first state.
+    /// Whether renderers have been given a first snapshot.
     pub(super) is_synced: bool,
-    /// The active state is the mirror's: the store has not been read since the start.
+    /// Whether the active state is the mirror's because the store has not been read since the start.
     pub(super) is_from_mirror: bool,
     pub(super) revision: i64,
     pub(super) down: Option<StoreDown>,
-    /// None where nothing is saved.
+    /// None without a mirror.
     pub(super) mirror: Option<MirrorStatus>,
-    /// What was saved at the start; none until it is known.
+    /// The size of the saved state at the start; none until it is known.
     pub(super) saved: Option<MirrorSummary>,
     start: Start,
-    /// What the store said while its first list waits.
+    /// Events of the store received while its first list waits.
     backlog: VecDeque<(StoreEvent, Instant)>,
 }
 
-/// How far the start has come.
+/// The phase of the start.
 #[derive(Debug)]
 enum Start {
-    /// The first list is awaited, for so long.
+    /// Waiting for the first list until the deadline.
     AwaitingList {
         until: Instant,
     },
-    /// It is there, and what was saved is awaited.
+    /// The list has arrived, and the saved state is awaited.
     AwaitingSaved {
         list: Box<DecodedList>,
         received: Instant,
@@ -92,8 +92,8 @@ impl StoreState {
         }
     }
 
-    /// Whether a first list must be compared with what was saved: values that are bad keep what was saved of them, as does this
-    /// node's object, and it is to be noticed if too much is gone.
+    /// Whether a first list must be compared with the saved state: bad values and this node's object keep their saved state,
+    /// and missing objects must be noticed.
     pub(super) fn needs_saved(&self, list: &DecodedList) -> bool {
         let has_bad = || list.bad.iter().any(|bad| !bad.is_used);
         let has_more = |saved: &MirrorSummary| {
@@ -104,17 +104,17 @@ impl StoreState {
             && (list.entries < SMALL_LIST || has_bad() || self.saved.as_ref().is_none_or(has_more))
     }
 
-    /// Lets a first list wait for what was saved.
+    /// Makes a first list wait for the saved state.
     pub(super) fn await_saved(&mut self, list: Box<DecodedList>, received: Instant, now: Instant) {
         self.start = Start::AwaitingSaved { list, received, until: now + SAVED_LIMIT };
     }
 
-    /// The first list waits.
+    /// Whether the first list is waiting.
     pub(super) const fn is_list_waiting(&self) -> bool {
         matches!(self.start, Start::AwaitingSaved { .. })
     }
 
-    /// The first list, if it waits, with when it was received.
+    /// The first list, if it is waiting, with the time of its receipt.
     pub(super) fn take_waiting_list(&mut self) -> Option<(Box<DecodedList>, Instant)> {
         match std::mem::replace(&mut self.start, Start::Done) {
             Start::AwaitingSaved { list, received, .. } => Some((list, received)),
@@ -125,24 +125,24 @@ impl StoreState {
         }
     }
 
-    /// Keeps what the store says for the time after its first list.
+    /// Defers an event of the store until after the first list.
     pub(super) fn defer(&mut self, event: StoreEvent, received: Instant) {
         self.backlog.push_back((event, received));
     }
 
-    /// The first of what was deferred.
+    /// The next deferred event.
     pub(super) fn next_deferred(&mut self) -> Option<(StoreEvent, Instant)> {
         self.backlog.pop_front()
     }
 
-    /// The first list is no longer waited for: it is there, or the store is down.
+    /// Stops waiting for the first list, which has arrived, or the store is down.
     pub(super) fn stop_awaiting_list(&mut self) {
         if matches!(self.start, Start::AwaitingList { .. }) {
             self.start = Start::Done;
         }
     }
 
-    /// When waiting ends.
+    /// When the current wait ends.
     pub(super) const fn deadline(&self) -> Option<Instant> {
         match &self.start {
             Start::AwaitingList { until } | Start::AwaitingSaved { until, .. } => Some(*until),
@@ -150,12 +150,12 @@ impl StoreState {
         }
     }
 
-    /// The first list has not come in time.
+    /// Whether the first list is past its deadline.
     pub(super) fn is_list_late(&self, now: Instant) -> bool {
         matches!(self.start, Start::AwaitingList { until } if until <= now)
     }
 
-    /// What was saved has not come in time.
+    /// Whether the saved state is past its deadline.
     pub(super) fn is_saved_late(&self, now: Instant) -> bool {
         matches!(self.start, Start::AwaitingSaved { until, .. } if until <= now)
     }

@@ -1,4 +1,4 @@
-//! When the dataplane of each renderer is verified, and what came of it. Pure: `verifier_thread` reads the kernel.
+//! When the dataplane of each renderer is verified, and the results. Pure: `verifier_thread` reads the kernel.
 
 use std::{
     collections::BTreeSet,
@@ -13,35 +13,35 @@ use serde::Serialize;
 use super::history::milliseconds;
 use crate::node::message::{Now, VerifierReport};
 
-/// Between two readings of one verification.
+/// The pause between two readings of one verification.
 const PAUSE: Duration = Duration::from_millis(300);
 /// How many deviations are shown.
 const SHOWN: usize = 20;
 
-/// When dataplanes are verified, and what comes of it.
+/// When dataplanes are verified, and whether they are repaired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VerificationConfig {
-    /// The time between two verifications; none for never.
+    /// The interval of verifications; none disables them.
     pub interval: Option<Duration>,
-    /// A renderer whose dataplane has drifted gets everything again.
+    /// Whether a renderer whose dataplane has drifted is resynced.
     pub heal: bool,
 }
 
 /// The last verification of a renderer's dataplane.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct VerificationView {
-    /// How many have been made.
+    /// The number of verifications.
     pub verifications: u64,
     /// When the last one ended; none before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// How long its last reading of the kernel took.
+    /// The duration of its last reading of the kernel.
     pub duration_ms: f64,
-    /// How many things were compared.
+    /// The number of compared elements.
     pub checked: usize,
-    /// How many of them are not as they must be.
+    /// The number of deviations.
     pub drift: usize,
-    /// The first of these.
+    /// The first deviations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Drift>,
     /// Why the kernel could not be read.
@@ -49,20 +49,20 @@ pub struct VerificationView {
     pub error: Option<String>,
 }
 
-/// What a verification has come to.
+/// The result of a verification.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum VerificationResult {
-    /// It takes another reading.
+    /// Another reading is needed.
     Open,
-    /// All is as it must be; and it was not, at the verification before.
+    /// No deviations; `had_drift` tells whether the previous verification found some.
     Good { had_drift: bool },
-    /// What was wrong at every reading.
+    /// The deviations found in every reading.
     Drift(BTreeSet<Drift>),
     /// The kernel could not be read.
     Failed(String),
 }
 
-/// The verifications of all renderers that have something to verify.
+/// The verifications of all renderers that support it.
 #[derive(Debug)]
 pub(super) struct Verifications {
     interval: Duration,
@@ -97,8 +97,8 @@ impl Verifications {
         self.all.iter().filter(|state| !state.is_busy).map(|state| state.next).min()
     }
 
-    /// The renderers to be read now, which are busy then. Those that are not settled have to wait: what is not programmed yet
-    /// cannot be there.
+    /// The renderers to be read now. Those that are not settled wait: changes that are not applied yet would look like
+    /// deviations.
     pub(super) fn take_due(&mut self, now: Instant, is_settled: impl Fn(&str) -> bool) -> Vec<Arc<str>> {
         let mut due = Vec::new();
         for state in self.all.iter_mut().filter(|state| !state.is_busy && state.next <= now) {
@@ -111,8 +111,8 @@ impl Verifications {
         due
     }
 
-    /// Handles what a reading has shown. It does not count if the renderer was at work then. What it has rejected cannot be
-    /// in the kernel.
+    /// Handles the result of a reading, which is discarded if the renderer was working meanwhile. Services that it has rejected
+    /// are not expected in the kernel.
     pub(super) fn on_report(
         &mut self,
         report: VerifierReport,

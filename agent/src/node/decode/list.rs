@@ -1,4 +1,4 @@
-//! A list of the store, decoded page by page while the next one is on its way.
+//! A list of the store, decoded page by page while the next one is in transit.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use contiv_store::{Entry, Problem, Saved};
 
 use super::value::{BadValue, Outcome, decode};
 
-/// How many entries are one piece of work where a page is decoded on several processors,
+/// The number of entries per piece when a page is decoded in parallel,
 const ENTRIES_PER_PIECE: usize = 500;
-/// and below how many pieces another thread costs more than it gains.
+/// and the minimum number of pieces per thread, below which a thread costs more than it gains.
 const PIECES_PER_THREAD: usize = 4;
 
 /// A complete list.
@@ -21,13 +21,13 @@ pub struct DecodedList {
     pub resync: Resync,
     /// The strings that the objects share.
     pub names: StringInterner,
-    /// Values that cannot be used, or not all of them.
+    /// Values that cannot be used, or only in part.
     pub bad: Vec<BadValue>,
-    /// What the store itself could not read.
+    /// The problems of the store itself.
     pub problems: Vec<Problem>,
-    /// How many entries it has.
+    /// The number of entries.
     pub entries: usize,
-    /// The Node object of this node is among them.
+    /// Whether the Node object of this node is among them.
     pub has_own_node: bool,
 }
 
@@ -38,10 +38,10 @@ impl DecodedList {
     }
 }
 
-/// What a mirror had saved, decoded.
+/// The saved state of a mirror, decoded.
 #[derive(Debug)]
 pub struct Recalled {
-    /// The store's revision of it.
+    /// The store's revision of the saved state.
     pub revision: i64,
     /// For the processor.
     pub resync: Resync,
@@ -50,7 +50,7 @@ pub struct Recalled {
 }
 
 impl Recalled {
-    /// Decodes what was saved. Only good values are.
+    /// Decodes the saved state, in which all values are good.
     pub fn decode(Saved { revision, entries }: Saved) -> Self {
         let mut list = ListDecoder::default();
         list.add(entries);
@@ -95,7 +95,7 @@ impl ListDecoder {
     /// node's Node object.
     pub fn finish(self, revision: i64, problems: Vec<Problem>, own_node: &str) -> (DecodedList, Vec<Entry>) {
         let Self { list, mut entries } = self;
-        // Pages of several types come in turns, each type in order: few runs, which are merged.
+        // Pages of several types alternate, each type in order: few sorted runs, which are merged.
         entries.sort_by(|one, other| one.key.cmp(&other.key));
         let has_own_node = entries.binary_search_by(|entry| entry.key.as_str().cmp(own_node)).is_ok();
         let mut list = DecodedList { revision, problems, entries: entries.len(), has_own_node, ..list };
@@ -106,7 +106,7 @@ impl ListDecoder {
     }
 }
 
-/// The objects, and the values that cannot be used, or not all of them. Objects share `names`.
+/// The objects, and the values that cannot be used or only in part. Objects share `names`.
 fn decode_all(entries: &[Entry], names: &mut StringInterner) -> (Vec<Object>, Vec<BadValue>) {
     let (mut objects, mut bad) = (Vec::with_capacity(entries.len()), Vec::new());
     for entry in entries {

@@ -7,28 +7,28 @@ use contiv_model::{
 use contiv_proto::Key;
 use contiv_store::Entry;
 
-/// Larger than any object of Kubernetes, whose requests end at 3 MiB, and etcd's, which end at 1.5 MiB by default.
+/// Larger than any object of Kubernetes, whose requests are limited to 3 MiB, and of etcd, 1.5 MiB by default.
 pub(super) const LARGEST_VALUE: usize = 4 << 20;
 
-/// A value that cannot be used. It is never taken for a deletion.
+/// A value that cannot be used. It is never treated as a deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadValue {
     /// The full key.
     pub key: String,
-    /// The object, where the key names one.
+    /// The object, if the key names one.
     pub object: Option<ObjectKey>,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
-    /// The value is used all the same, but for what is wrong.
+    /// Whether the value is used except for the bad part.
     pub is_used: bool,
 }
 
-/// What one entry or change comes to.
+/// The result of decoding one entry or change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// And when it was triggered, if it says so; and what of it is not used as it is written, if anything.
+    /// An event, with its trigger time if there is one, and the part that is not used, if there is one.
     Good(Event, Option<String>, Option<Box<BadValue>>),
-    /// Of no consequence to the processor.
+    /// Irrelevant to the processor.
     Ignored,
     Bad(BadValue),
 }
@@ -69,7 +69,7 @@ fn join(key: &Key, warnings: &[FieldError]) -> String {
     format!("{key}: {}", warnings.join("; "))
 }
 
-/// A key that names no object held none, so its end changes nothing.
+/// The deletion of a key that names no object changes nothing.
 pub(super) fn decode_deletion(key: &str) -> Outcome {
     let object = Key::parse(key).ok().flatten().and_then(|key| wire::object_key(&key));
     object.map_or(Outcome::Ignored, |object| Outcome::Good(Event::Delete(object), None, None))

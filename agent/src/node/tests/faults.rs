@@ -1,4 +1,4 @@
-//! Renderers that fail by seed end where those end that never fail.
+//! Renderers with seeded faults end in the same state as those without.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,7 +44,7 @@ async fn end_alike(seed: u64) {
     let switch = FaultSwitch::default();
     let next_seed = Arc::new(std::sync::atomic::AtomicU64::new(seed));
     let of_loop = switch.clone();
-    // Made anew after each panic, and not with the seed that led there.
+    // Recreated after each panic, with another seed than the one that led there.
     let create = move || {
         let seed = next_seed.fetch_add(1000, std::sync::atomic::Ordering::Relaxed);
         Box::new(Faulty::new(DryRun::new(), "faulty", RATES, seed, of_loop.clone())) as Box<dyn Renderer>
@@ -57,7 +57,7 @@ async fn end_alike(seed: u64) {
             tokio::time::sleep(Duration::from_millis(random.random_range(0..20))).await;
         }
     }
-    // The last one matters for sure, so that it is known when all is applied.
+    // The last change always matters, so that it is known when everything is applied.
     let last = 2 + CHANGES;
     harness.say(batch(last, vec![put(service("last", 200))])).await;
     switch.turn_off();

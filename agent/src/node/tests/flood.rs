@@ -1,4 +1,4 @@
-//! A key that changes more often than anything could follow.
+//! A key that changes faster than anything could follow.
 
 use std::{
     env, fs,
@@ -9,9 +9,9 @@ use super::{Harness, batch, put, service, slice, snapshot};
 
 /// Changes a second, of one key.
 const RATE: usize = 100_000;
-/// As etcd joins them when a watch lags.
+/// As etcd merges them for a lagging watch.
 const BATCH: usize = 1000;
-/// What it may take up, all of it on top of the test itself.
+/// The most memory, in addition to that of the test itself.
 const MOST_BYTES: usize = 64 << 20;
 
 fn resident_bytes() -> usize {

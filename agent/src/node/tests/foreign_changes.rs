@@ -1,9 +1,9 @@
-//! What others do to a dataplane, as the loop deals with it.
+//! How the node handles foreign changes of a dataplane.
 
 use super::{Outcome, Record, last_outcome, names, web};
 use crate::test_support::{Call, Harness, Mode, Scripted, batch, put, service, slice};
 
-/// More than are undone at once, so that the next one has to wait.
+/// More than are repaired immediately, so that the next one has to wait.
 const STORM: usize = 13;
 
 fn is_applied(records: &[Record]) -> bool {
@@ -93,7 +93,7 @@ async fn ended_watch_is_started_again() {
     assert!(records.last().unwrap().description.contains("as the test wants it"));
     assert!(harness.renderer("test", |view| view.state == "idle").await.watched);
 
-    // The same for one that has panicked.
+    // The same for a renderer that has panicked.
     renderer.set(Mode::Panic);
     harness.say(batch(8, vec![put(service("a", 2))])).await;
     harness.renderer("test", |view| view.failures > 0).await;

@@ -1,4 +1,4 @@
-//! What load balancers are told.
+//! Health checks for load balancers.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -18,7 +18,7 @@ use crate::{
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// How the agent is, as soon as it is as the test wants it.
+/// Waits until the health is as expected, and returns it.
 async fn wait_for(
     health: &mut watch::Receiver<ProxyHealth>,
     is_wanted: impl FnMut(&ProxyHealth) -> bool,
@@ -68,7 +68,7 @@ async fn health_counts_from_oldest_change_not_applied() {
     assert_eq!((health.in_sync, health.unapplied_since), (true, since.unapplied_since));
 }
 
-/// The addresses this node is known by, as of this revision.
+/// The primary addresses of the node, as of this revision.
 async fn node_ips(harness: &Harness, revision: i64) -> Vec<IpAddr> {
     let is_there = async || harness.status().await.revision == revision;
     while !is_there().await {
@@ -93,7 +93,7 @@ async fn deleted_node_keeps_its_addresses_until_there_is_a_new_one() {
     assert_eq!(node_ips(&harness, 11).await, [loopback(23)], "after both at once");
 }
 
-/// The agent stops; of what it saved all is there for the next one.
+/// Stops the agent after everything is saved for the next one.
 async fn stop(harness: Harness, revision: i64) {
     while harness.status().await.mirror.and_then(|mirror| mirror.revision) != Some(revision) {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -105,7 +105,7 @@ async fn stop(harness: Harness, revision: i64) {
 #[tokio::test]
 async fn deleted_node_keeps_its_addresses_over_restarts() {
     let folder = tempfile::tempdir().expect("a folder");
-    // More than are held against what was saved for their number alone.
+    // More than are compared with the saved state because of their number alone.
     let services = || (0..1100).map(|number| service(&format!("s{number:04}"), 1)).collect::<Vec<_>>();
     let with_node = || {
         let mut entries = [services(), vec![node(loopback(24))]].concat();
@@ -141,7 +141,7 @@ async fn node_without_node_object_is_not_eligible() {
     wait_for(&mut harness.proxy_health, |health| !health.node_eligible).await;
 }
 
-/// The status of the health check and its count, as soon as it is as the test wants it.
+/// Waits for this status and count of the health check.
 async fn answers(address: SocketAddr, wanted: Option<(u16, u64)>) {
     let start = Instant::now();
     loop {

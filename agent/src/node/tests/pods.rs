@@ -56,7 +56,7 @@ async fn pod_caller_is_answered_after_every_renderer_applied() {
     renderer.set(Mode::Work);
     assert_eq!(answer.await.unwrap(), Ok(()));
     assert_eq!(attached(&harness).await, BTreeMap::from([(pod(), InterfaceName::new("veth1"))]));
-    // The same again is nothing to do.
+    // The same again has no effect.
     assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Ok(()));
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of a list on disk.
+//! How a list is saved on disk.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +12,7 @@ use crate::{
     test_support::{Harness, LIMIT, STORE, bad_service, node, service, snapshot},
 };
 
-/// A service whose value is a valid one of so many bytes.
+/// A service with a valid value of this many bytes.
 fn padded(name: &str, bytes: usize) -> Entry {
     let mut entry = service(name, 1);
     let mut value = entry.value.to_vec();
@@ -46,7 +46,7 @@ async fn list_of_any_size_is_saved_without_bad_values() {
 #[tokio::test]
 async fn own_node_gone_keeps_what_is_saved_even_unrecalled() {
     let folder = tempfile::tempdir().unwrap();
-    // Nothing of it comes back at the start.
+    // Nothing of it is recalled at the start.
     let saved_node = Entry { value: "{".into(), ..node("192.0.2.1".parse().unwrap()) };
     let (mut mirror, _) = Mirror::open(folder.path(), STORE).unwrap();
     mirror.replace(7, [Ok(saved_node.clone())], &BTreeSet::new()).unwrap();

@@ -1,4 +1,4 @@
-//! What the loop does when a verifier finds that a dataplane is not as it must be.
+//! How the node handles deviations found by a verifier.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -59,7 +59,7 @@ async fn drift_is_only_reported_and_panicked_verifier_restarts() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start_verifying(vec![spec], vec![web()], verifying(false));
     renderer.call().await;
-    // Only then is it over: it is the verifier that is to panic.
+    // The renderer is idle then, so that it is the verifier that panics.
     harness.renderer("test", |view| view.ready).await;
     renderer.set(Mode::Panic);
     let failed = |view: &crate::node::RendererView| {

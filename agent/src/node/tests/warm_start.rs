@@ -1,4 +1,4 @@
-//! An agent that starts over a warm mirror says what a fresh one says: everything that it tells the outside is compared.
+//! An agent that starts with a warm mirror reports the same as one without: all its outputs are compared.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// All that the outside sees of an agent, without times.
+/// All outputs of an agent, without times.
 #[derive(Debug, PartialEq)]
 struct Outputs {
     health_checks: Vec<HealthCheckView>,
@@ -37,7 +37,7 @@ struct Outputs {
     rendered: Call,
 }
 
-/// A port on which nobody listens.
+/// An unused port.
 fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a port").port()
 }
@@ -61,7 +61,7 @@ fn save(folder: &Path, entries: Vec<Entry>) {
     mirror.replace(7, good.map(Ok), &BTreeSet::new()).expect("saved");
 }
 
-/// Starts an agent on this folder, gives it this list, and collects what it tells.
+/// Starts an agent with this folder and this list, and collects its outputs.
 async fn outputs(folder: &Path, list: FeedEvent) -> Outputs {
     let (spec, mut scripted) = Scripted::new("test");
     let harness = Harness::start_with_mirror(vec![spec], folder);
@@ -109,7 +109,7 @@ async fn warm_mirror_start_reports_same_as_fresh_start() {
     let without_web: Vec<Entry> =
         stored(port).into_iter().filter(|entry| !entry.key.contains("web")).collect();
     for saved in [stored(port), without_web, Vec::new()] {
-        // The listener of the start before closes a moment after its agent.
+        // The listener of the previous agent closes a moment after it.
         let start = Instant::now();
         while TcpListener::bind(("127.0.0.1", port)).is_err() {
             assert!(start.elapsed() < LIMIT, "the listener stays open");

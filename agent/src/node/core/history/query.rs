@@ -1,4 +1,4 @@
-//! Which records somebody wants.
+//! Selects records of the history.
 
 use serde::Deserialize;
 
@@ -26,8 +26,8 @@ pub struct HistoryQuery {
 }
 
 impl HistoryQuery {
-    /// The part of the records that is asked for; all of them when nothing is. Records are sorted by number, and by
-    /// time unless the clock has been set back.
+    /// The selected part of the records; all without arguments. Records are sorted by number, and by time unless the clock has
+    /// been set back.
     pub(super) fn select(self, records: &[Record]) -> &[Record] {
         let Self { seq_num, since, until, from, to, first, last } = self;
         let by_number = |from: u64, to: u64| {

@@ -1,4 +1,4 @@
-//! One event as it is kept and shown, and about how much memory it takes up.
+//! A record of the history, and its approximate size in memory.
 
 use std::{
     collections::BTreeMap,
@@ -12,41 +12,41 @@ use contiv_renderer::{Rejected, Report};
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// One event: what happened, and what came of it.
+/// One event with its outcomes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Record {
-    /// Counts up from 1 since the agent has started.
+    /// The number, from 1 at the start of the agent.
     pub seq_num: u64,
-    /// What kind of event: the values of the label of `contiv_events_total`.
+    /// The kind of the event: the values of the label of `contiv_events_total`.
     pub kind: &'static str,
-    /// What happened, for people.
+    /// A description for people.
     pub description: String,
     /// When it was handled.
     pub start: Timestamp,
-    /// The same, by the clock that is never set: how old it is.
+    /// The same by the monotonic clock, for its age.
     #[serde(skip)]
     pub since: Instant,
-    /// How long what the store had said waited before that.
+    /// How long the store's message waited before that.
     pub waited_ms: f64,
-    /// How long it took to be handled, without the renderers.
+    /// How long handling it took, without the renderers.
     pub duration_ms: f64,
     /// The store's revision after it.
     pub revision: i64,
     /// How many services changed for renderers.
     pub changed: usize,
-    /// Their names: the first 20.
+    /// The names of the first 20.
     pub services: Vec<ServiceId>,
-    /// What each renderer made of it. Empty where there was nothing to do.
+    /// The outcome in each renderer. Empty without work.
     pub renderers: BTreeMap<Arc<str>, Outcome>,
 }
 
-/// What a renderer made of an event.
+/// The outcome of an event in a renderer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "status")]
 pub enum Outcome {
-    /// It is not done yet.
+    /// Not done yet.
     Pending,
-    /// It is active.
+    /// Applied.
     Applied {
         /// The first event that was applied in the same call.
         with: u64,
@@ -56,12 +56,11 @@ pub enum Outcome {
         report: Report,
         /// How long the call took.
         duration_ms: f64,
-        /// From when the first event was handled until the renderer gave the kernel a transaction; none if it gave
-        /// it nothing.
+        /// From when the first event was handled until the renderer sent a transaction to the kernel; none if it sent none.
         #[serde(skip_serializing_if = "Option::is_none")]
         sent_after_ms: Option<f64>,
     },
-    /// The call failed, and is tried again.
+    /// The call failed and will be retried.
     Failed {
         /// When the call was finished.
         at: Timestamp,
@@ -73,7 +72,7 @@ pub enum Outcome {
 }
 
 impl Record {
-    /// In bytes.
+    /// The size in bytes.
     pub(super) fn size(&self) -> usize {
         let services: usize = self.services.iter().map(|id| size_of_val(id) + text_of(id)).sum();
         // Names of renderers are shared by all records.
@@ -83,7 +82,7 @@ impl Record {
 }
 
 impl Outcome {
-    /// In bytes.
+    /// The size in bytes.
     pub(super) fn size(&self) -> usize {
         let besides = match self {
             Self::Pending => 0,
@@ -98,12 +97,12 @@ fn size_of_rejected(rejected: &Rejected) -> usize {
     size_of_val(rejected) + text_of(&rejected.service) + rejected.reason.len()
 }
 
-/// Mostly shared with the cache, but not after the service is gone from there.
+/// Usually shared with the cache, but not after the service has been deleted.
 fn text_of(id: &ServiceId) -> usize {
     id.namespace.len() + id.name.len()
 }
 
-/// For people and JSON: milliseconds with a fraction.
+/// Milliseconds with a fraction, for people and JSON.
 pub(in crate::node::core) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }

@@ -1,11 +1,10 @@
-//! Limits how much of the quarantine is logged: a store whose values change between good and bad all the time must not fill
-//! the disk.
+//! Limits the log lines of the quarantine, so that values that alternate between good and bad cannot fill the disk.
 
 use std::time::{Duration, Instant};
 
 use tracing::warn;
 
-/// Lines per period, the last of which says that more are left out.
+/// Lines per period; the last one reports that more are left out.
 const LINES: u32 = 20;
 const PERIOD: Duration = Duration::from_secs(60);
 

@@ -42,7 +42,7 @@ fn object_of_api_server_is_listed_once_by_its_name() {
     let mut quarantine = Quarantine::of_store("kube:/etc/kubeconfig");
     let key = "/vnf-agent/contiv-ksr/k8s/service/web/namespace/default";
     let object = Some(ObjectKey::Service(ServiceId::new("default", "web")));
-    // The store passes on a value that it cannot use as an empty one, and says beside it what is wrong.
+    // The store passes an unusable value on as an empty one, with a separate problem.
     let empty = BadValue { key: key.to_owned(), object, reason: "is not JSON".to_owned(), is_used: false };
     quarantine.update_values(vec![ValueStatus::Bad(empty)], at(1));
     let field = Some("spec.clusterIP".to_owned());
@@ -52,7 +52,7 @@ fn object_of_api_server_is_listed_once_by_its_name() {
     let shown: Vec<_> = listed.iter().map(|entry| (entry.source.as_str(), entry.object.as_deref())).collect();
     assert_eq!(shown, [("the API server", Some("Service default/web"))]);
     assert_eq!((quarantine.len(), listed[0].in_force), (1, Some("last good")));
-    // A problem can also be known before its value.
+    // A problem can also arrive before its value.
     quarantine.replace_values(Vec::new(), at(2));
     assert_eq!(quarantine.len(), 1);
     quarantine.update_values(

@@ -1,42 +1,42 @@
-//! When to undo what others did: at once, unless they do it again and again.
+//! When foreign changes are undone: immediately, unless they are repeated.
 
 use std::time::{Duration, Instant};
 
 use crate::node::core::history::EventRange;
 
-/// So many repairs in a row are made at once.
+/// How many consecutive repairs are immediate.
 const AT_ONCE: u32 = 10;
-/// The pause between the repairs after that; doubles with each.
+/// The first pause between later repairs, doubled after each.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// Others that never stop cost one repair in this time.
+/// The longest pause, for foreign changes that never stop.
 const LONGEST: Duration = Duration::from_secs(5);
 /// Enough to double from the shortest pause to the longest.
 const DOUBLINGS: u32 = 6;
-/// For each such time without a change by others, one repair is forgotten.
+/// For each such time without a foreign change, one repair is subtracted from the count.
 const CALM: Duration = Duration::from_secs(5);
 
-/// What others did to one dataplane, and when it is undone.
+/// The foreign changes of one dataplane, and when they are undone.
 #[derive(Debug, Default)]
 pub(super) struct RepairSchedule {
     due: Option<Due>,
-    /// Repairs, less those that are forgotten.
+    /// The number of consecutive repairs, less those subtracted.
     in_a_row: u32,
     last_repair: Option<Instant>,
     last_change: Option<Instant>,
     total: u64,
 }
 
-/// A repair to come.
+/// A scheduled repair.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Due {
     pub(super) at: Instant,
     pub(super) events: EventRange,
-    /// How many changes it undoes.
+    /// The number of changes it undoes.
     pub(super) changes: u64,
 }
 
 impl RepairSchedule {
-    /// Notes a change by others. True if a repair must be made due for it, false if one is due already.
+    /// Records a foreign change. True if a repair must be scheduled, false if one is already.
     pub(super) fn note_change(&mut self, now: Instant) -> bool {
         self.total += 1;
         self.in_a_row = self.in_a_row(now);
@@ -54,12 +54,12 @@ impl RepairSchedule {
         at
     }
 
-    /// The repair to come.
+    /// The scheduled repair.
     pub(super) const fn due(&self) -> Option<Due> {
         self.due
     }
 
-    /// Takes the repair that is due now; none if there is none, or it has to wait.
+    /// Takes the repair if it is due.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.due?.at > now {
             return None;
@@ -67,7 +67,7 @@ impl RepairSchedule {
         self.repaired(now)
     }
 
-    /// What is due is being repaired.
+    /// Marks the scheduled repair as being done.
     pub(super) fn repaired(&mut self, now: Instant) -> Option<Due> {
         let due = self.due.take()?;
         self.in_a_row = (self.in_a_row + 1).min(AT_ONCE + DOUBLINGS);
@@ -75,24 +75,24 @@ impl RepairSchedule {
         Some(due)
     }
 
-    /// Others do it again and again, so repairs wait.
+    /// Whether repairs wait because foreign changes are repeated.
     pub(super) fn is_damped(&self, now: Instant) -> bool {
         self.in_a_row(now) >= AT_ONCE
     }
 
-    /// Repairs in a row as of now.
+    /// The number of consecutive repairs as of now.
     fn in_a_row(&self, now: Instant) -> u32 {
         let calm = self.last_change.map_or(Duration::ZERO, |last| now.duration_since(last));
         let forgotten = calm.as_secs() / CALM.as_secs();
         self.in_a_row.saturating_sub(forgotten.try_into().unwrap_or(u32::MAX))
     }
 
-    /// Changes by others since the start.
+    /// The number of foreign changes since the start.
     pub(super) const fn total(&self) -> u64 {
         self.total
     }
 
-    /// Between the last repair and the next one.
+    /// The pause between the last repair and the next.
     fn pause(&self) -> Duration {
         match self.in_a_row.checked_sub(AT_ONCE) {
             None => Duration::ZERO,
@@ -113,7 +113,7 @@ mod tests {
         EventRange::one(seq_num, Timestamps::now(now))
     }
 
-    /// Repairs that `changes`, in milliseconds since the start, lead to.
+    /// The times of the repairs for `changes`, in milliseconds since the start.
     fn repairs(changes: impl IntoIterator<Item = u64>) -> Vec<u64> {
         let start = Instant::now();
         let mut schedule = RepairSchedule::default();

@@ -1,4 +1,4 @@
-//! The schedule of one renderer: what it does now, what comes next, and how the last call went. Pure.
+//! The schedule of one renderer: its current work, pending work, and the last results. Pure.
 
 use std::{
     sync::Arc,
@@ -23,7 +23,7 @@ const SLOW_AFTER: Duration = Duration::from_secs(10);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// One renderer, as the core sees it.
+/// One renderer as the core sees it.
 #[derive(Debug)]
 pub(super) struct RendererSchedule {
     pub(super) name: Arc<str>,
@@ -31,9 +31,9 @@ pub(super) struct RendererSchedule {
     pub(super) pending: Pending,
     pub(super) backoff: Backoff,
     pub(super) repairs: RepairSchedule,
-    /// Changes of others to its dataplane are noticed.
+    /// Whether foreign changes of its dataplane are detected.
     pub(super) is_watched: bool,
-    /// Nothing is given to it before, after a failure.
+    /// After a failure, it gets no work before this time.
     pub(super) retry_at: Option<Instant>,
     pub(super) is_ready: bool,
     pub(super) applied_revision: i64,
@@ -41,17 +41,17 @@ pub(super) struct RendererSchedule {
     pub(super) last_error: Option<LastError>,
 }
 
-/// What a renderer is doing.
+/// The current work of a renderer.
 #[derive(Debug)]
 pub(super) struct Busy {
     pub(super) task: Task,
     pub(super) since: Instant,
     pub(super) started: Timestamp,
-    /// It has been reported that this takes too long.
+    /// Whether it was reported as taking too long.
     pub(super) is_slow: bool,
 }
 
-/// A kind of work, with the events that it covers.
+/// A kind of work, with its events.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Task {
     Resync {
@@ -62,7 +62,7 @@ pub(super) enum Task {
         events: EventRange,
         revision: i64,
     },
-    /// Undo so many changes of others.
+    /// Undo this many foreign changes.
     Heal {
         events: EventRange,
         changes: u64,
@@ -111,7 +111,7 @@ impl LastReport {
     }
 }
 
-/// What a renderer still has to be given.
+/// The pending work of a renderer.
 #[derive(Debug, Default)]
 pub(super) enum Pending {
     #[default]
@@ -120,7 +120,7 @@ pub(super) enum Pending {
         changes: Arc<ChangeSet>,
         events: EventRange,
     },
-    /// Everything: the state at the time when it is given.
+    /// A resync with the state at the time when it starts.
     Resync {
         events: EventRange,
     },
@@ -135,12 +135,12 @@ impl Pending {
     }
 }
 
-/// What the passing of time has led to.
+/// An expired timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
-    /// A renderer that failed is tried again.
+    /// A failed renderer is retried.
     Retry,
-    /// A repair that had to wait is made.
+    /// A delayed repair is due.
     Repair,
     /// It has been busy for too long.
     Slow,
@@ -163,7 +163,7 @@ impl RendererSchedule {
         }
     }
 
-    /// Adds changes to what is pending.
+    /// Adds changes to the pending work.
     pub(super) fn add_changes(&mut self, new: &Arc<ChangeSet>, event: EventRange) {
         self.pending = match std::mem::take(&mut self.pending) {
             Pending::Nothing => Pending::Changes { changes: Arc::clone(new), events: event },
@@ -175,19 +175,19 @@ impl RendererSchedule {
         };
     }
 
-    /// Makes it get everything next.
+    /// Schedules a resync.
     pub(super) fn need_resync(&mut self, event: EventRange) {
         let events = self.pending.events().map_or(event, |events| events.and(event));
         self.pending = Pending::Resync { events };
     }
 
-    /// It has applied all there is, and is idle.
+    /// Whether it has applied everything and is idle.
     pub(super) fn is_settled(&self) -> bool {
         let is_idle = self.busy.is_none() && self.retry_at.is_none() && self.repairs.due().is_none();
         self.is_ready && is_idle && matches!(self.pending, Pending::Nothing)
     }
 
-    /// The work that it is to be given now, unless it is busy or waits after a failure. `snapshot` gives everything there is.
+    /// The next work, unless it is busy or waits after a failure. `snapshot` returns the current state.
     pub(super) fn next_work(
         &mut self,
         revision: i64,
@@ -208,7 +208,7 @@ impl RendererSchedule {
                     (Work::Update(changes), Task::Update { events, revision })
                 }
                 Pending::Resync { events } => {
-                    // It undoes what others did too.
+                    // A resync undoes foreign changes too.
                     let repaired = self.repairs.repaired(now.instant);
                     let events = repaired.map_or(events, |due| events.and(due.events));
                     (Work::Resync(snapshot()), Task::Resync { events, revision })
@@ -219,7 +219,7 @@ impl RendererSchedule {
         Some(work)
     }
 
-    /// Since when the oldest change waits that is not applied.
+    /// How long the oldest change has been waiting that is not applied.
     pub(super) fn unapplied_since(&self) -> Option<Instant> {
         let under_way = self.busy.as_ref().map(|busy| busy.task.events());
         let repair = self.repairs.due().map(|due| due.events);
@@ -227,7 +227,7 @@ impl RendererSchedule {
         waiting.map(|events| events.since).min()
     }
 
-    /// When the passing of time alone leads to something.
+    /// When the next timer expires.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.busy {
             Some(busy) => (!busy.is_slow).then(|| busy.since + SLOW_AFTER),
@@ -235,7 +235,7 @@ impl RendererSchedule {
         }
     }
 
-    /// What is due now.
+    /// The expired timer.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.deadline()? > now {
             return None;

@@ -1,4 +1,4 @@
-//! The state of a renderer as it is shown to people.
+//! The state of a renderer for users.
 
 use std::{sync::Arc, time::Instant};
 
@@ -13,41 +13,41 @@ use crate::node::core::{history::milliseconds, verification::VerificationView};
 pub struct RendererView {
     /// Its name.
     pub name: Arc<str>,
-    /// What it does: `waiting` for the first snapshot, `idle`, `busy`, `slow` (busy for more than 10 s), `retrying`
-    /// after a failure, or `damped` while it waits to undo what others do again and again.
+    /// Its state: `waiting` for the first snapshot, `idle`, `busy`, `slow` (busy for more than 10 s), `retrying` after a
+    /// failure, or `damped` while a repair of repeated foreign changes is delayed.
     pub state: &'static str,
-    /// It has applied its first snapshot.
+    /// Whether it has applied its first snapshot.
     pub ready: bool,
-    /// The store's revision that its dataplane has.
+    /// The store's revision in its dataplane.
     pub applied_revision: i64,
-    /// What waits for it: `nothing`, `changes`, `resync`, or `repair` of what others did.
+    /// Its pending work: `nothing`, `changes`, `resync`, or `repair` of foreign changes.
     pub pending: &'static str,
-    /// How many changed services wait for it.
+    /// The number of changed services in its pending work.
     pub pending_services: usize,
     /// Since when it has been busy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_since: Option<Timestamp>,
-    /// After how long it is tried again.
+    /// The time until it is retried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_in_ms: Option<f64>,
     /// Failures since the last success.
     pub failures: u32,
-    /// Changes of others to its dataplane are noticed.
+    /// Whether foreign changes of its dataplane are detected.
     pub watched: bool,
-    /// How often others have changed its dataplane.
+    /// The number of foreign changes of its dataplane.
     pub foreign_changes: u64,
-    /// Others do so again and again, and repairs wait.
+    /// Whether repairs are delayed because foreign changes are repeated.
     pub damped: bool,
-    /// After how long the next repair is made.
+    /// The time until the next repair.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair_in_ms: Option<f64>,
-    /// How its dataplane was when it was last verified; none if it is not.
+    /// The last verification of its dataplane; none if it is not verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verification: Option<VerificationView>,
     /// The last call that succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_report: Option<LastReport>,
-    /// The last call that did not.
+    /// The last call that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
 }
