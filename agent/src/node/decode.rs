@@ -222,7 +222,7 @@ mod tests {
             put("{bad"),
         ];
         let decoded = changes(&all, Timestamp::MIN);
-        assert_eq!(decoded.events, alone(&second), "what is bad leaves the last good one in force");
+        assert_eq!(decoded.events, alone(&second), "a bad value keeps the last good one");
         let superseded =
             decoded.statuses.iter().take_while(|verdict| **verdict == ValueStatus::Superseded).count();
         assert_eq!((superseded, decoded.statuses.len()), (4, all.len()));

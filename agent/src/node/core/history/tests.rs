@@ -138,7 +138,7 @@ fn oldest_events_go_when_too_large_newest_stays() {
     history.set_outcome(range(22, 23), "a", &outcome);
     assert_eq!(numbers(&mut history, HistoryQuery::default()), [23]);
     let left: usize = history.records.iter().map(Record::size).sum();
-    assert_eq!(history.bytes, left, "the books are right");
+    assert_eq!(history.bytes, left, "the size is right");
 }
 
 #[test]
