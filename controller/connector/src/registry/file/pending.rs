@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use super::{Fingerprint, POLL_INTERVAL};
 
 /// How long the file must stay unchanged before it is read, even if it was closed: a writer may open it again.
-const DEBOUNCE: Duration = Duration::from_millis(100);
+const QUIET_PERIOD: Duration = Duration::from_millis(100);
 
 /// A file that is replaced repeatedly is read after this time at the latest.
-const MAX_DEBOUNCE: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(1);
 
 /// An event of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,14 +36,14 @@ pub(super) struct Pending {
 impl Pending {
     /// The initial state of the file.
     pub(super) fn new(seen: Option<Fingerprint>, now: Instant) -> Self {
-        Self { is_open: false, seen, complete_since: None, deadline: now + DEBOUNCE }
+        Self { is_open: false, seen, complete_since: None, deadline: now + QUIET_PERIOD }
     }
 
     pub(super) fn note(&mut self, signal: Signal, now: Instant) {
         self.is_open = signal == Signal::Written;
         self.deadline = if signal == Signal::Complete {
             let since = *self.complete_since.get_or_insert(now);
-            (now + DEBOUNCE).min(since + MAX_DEBOUNCE)
+            (now + QUIET_PERIOD).min(since + MAX_DELAY)
         } else {
             now + POLL_INTERVAL
         };
@@ -58,8 +58,8 @@ impl Pending {
     /// has waited for too long.
     pub(super) fn is_due(&mut self, fingerprint: Option<Fingerprint>, now: Instant) -> bool {
         let is_same = std::mem::replace(&mut self.seen, fingerprint) == fingerprint;
-        let is_late = self.complete_since.is_some_and(|since| since + MAX_DEBOUNCE <= now);
-        self.deadline = now + if is_same || is_late || self.is_open { POLL_INTERVAL } else { DEBOUNCE };
+        let is_late = self.complete_since.is_some_and(|since| since + MAX_DELAY <= now);
+        self.deadline = now + if is_same || is_late || self.is_open { POLL_INTERVAL } else { QUIET_PERIOD };
         let is_due = (is_same || is_late) && !self.is_open;
         if is_due {
             self.complete_since = None;
@@ -79,10 +79,10 @@ mod tests {
     async fn file_is_read_when_it_has_stayed_same_for_moment() {
         let start = Instant::now();
         let mut pending = Pending::new(A, start);
-        assert_eq!(pending.deadline(), start + DEBOUNCE);
-        assert!(!pending.is_due(B, start + DEBOUNCE), "it was changed meanwhile");
-        assert_eq!(pending.deadline(), start + DEBOUNCE * 2, "it is looked at again soon");
-        assert!(pending.is_due(B, start + DEBOUNCE * 2));
+        assert_eq!(pending.deadline(), start + QUIET_PERIOD);
+        assert!(!pending.is_due(B, start + QUIET_PERIOD), "it was changed meanwhile");
+        assert_eq!(pending.deadline(), start + QUIET_PERIOD * 2, "it is looked at again soon");
+        assert!(pending.is_due(B, start + QUIET_PERIOD * 2));
     }
 
     #[tokio::test(start_paused = true)]
@@ -94,7 +94,7 @@ mod tests {
             assert!(!pending.is_due(A, start + POLL_INTERVAL * second));
         }
         pending.note(Signal::Complete, start + POLL_INTERVAL * 100);
-        assert_eq!(pending.deadline(), start + POLL_INTERVAL * 100 + DEBOUNCE);
+        assert_eq!(pending.deadline(), start + POLL_INTERVAL * 100 + QUIET_PERIOD);
         assert!(pending.is_due(A, pending.deadline()));
     }
 
@@ -104,7 +104,7 @@ mod tests {
         let mut pending = Pending::new(A, start);
         let (mut reads, mut now) = (Vec::new(), start);
         for number in 0..50 {
-            now += DEBOUNCE / 2;
+            now += QUIET_PERIOD / 2;
             if pending.deadline() <= now && pending.is_due(Some([number; 5]), now) {
                 reads.push(now.duration_since(start));
             }
@@ -117,8 +117,8 @@ mod tests {
     async fn change_of_which_nothing_is_heard_is_seen_all_same() {
         let start = Instant::now();
         let mut pending = Pending::new(A, start);
-        assert!(pending.is_due(A, start + DEBOUNCE));
-        assert_eq!(pending.deadline(), start + DEBOUNCE + POLL_INTERVAL);
+        assert!(pending.is_due(A, start + QUIET_PERIOD));
+        assert_eq!(pending.deadline(), start + QUIET_PERIOD + POLL_INTERVAL);
         assert!(!pending.is_due(B, pending.deadline()));
         assert!(pending.is_due(B, pending.deadline()));
     }
