@@ -22,7 +22,6 @@ use crate::{
         CoreConfig, FollowedStore, GuardConfig, HistoryLimits, Node, NodeConfig, RendererSpec, Request,
         StoreFeedEnded,
     },
-    otlp,
     process::{self, SignalRequest, Signals, listen},
     service_manager::{ServiceManager, node_status, readiness_of_node},
     state_dir::StateDir,
@@ -115,7 +114,8 @@ async fn run_until_stopped(
     // It ends with the loop.
     tokio::spawn(health_checks.run());
     tokio::spawn(local_addresses::follow(followed, requests.clone()));
-    otlp::start(config, &requests)?;
+    #[cfg(feature = "otlp")]
+    crate::otlp::start(config, &requests)?;
     let mut node = tokio::spawn(node.run());
     let (reloads, reloaded) = mpsc::channel(REQUESTS);
     if let Some(manager) = manager.clone() {

@@ -25,6 +25,7 @@ pub mod logging;
 pub mod metrics;
 mod mirror;
 pub mod node;
+#[cfg(feature = "otlp")]
 mod otlp;
 mod process;
 pub mod service_manager;

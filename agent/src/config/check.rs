@@ -83,7 +83,12 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
     if config.history_events == 0 {
         problems.push("history-events: the least is 1".to_owned());
     }
-    if !config.otlp_endpoint.is_empty() && !is_http(&config.otlp_endpoint) {
+    if !cfg!(feature = "otlp") && !config.otlp_endpoint.is_empty() {
+        problems.push(
+            "otlp-endpoint: this contiv was built without the cargo feature otlp; take a build with it, or leave this out"
+                .to_owned(),
+        );
+    } else if !config.otlp_endpoint.is_empty() && !is_http(&config.otlp_endpoint) {
         problems.push(format!(
             "otlp-endpoint: {:?} is no URL of a collector; as in http://127.0.0.1:4318, without a password \
              (OTEL_EXPORTER_OTLP_HEADERS can hold one)",

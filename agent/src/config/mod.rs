@@ -346,8 +346,8 @@ impl Settings for Config {
         if self.node_name.is_empty() {
             self.node_name = default_node_name()?;
         }
-        if self.otlp_endpoint.is_empty() {
-            // The variable that OpenTelemetry defines for all programs.
+        // The variable that OpenTelemetry defines for all programs, also for those without the feature.
+        if cfg!(feature = "otlp") && self.otlp_endpoint.is_empty() {
             self.otlp_endpoint = env::var("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_default();
         }
         Ok(())

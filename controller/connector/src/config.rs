@@ -24,7 +24,6 @@ use crate::{
     registry::{
         NamedRegistry, Registry,
         consul::{Certificates, Consul, ConsulOptions},
-        dns::{Dns, DnsOptions},
         file::FileRegistry,
     },
 };
@@ -163,10 +162,15 @@ impl RegistryConfig {
     fn registry(&self) -> NamedRegistry {
         let registry: Arc<dyn Registry> = match (&self.consul, &self.dns) {
             (Some(consul), _) => Arc::new(Consul::new(consul.options(&self.tag))),
+            #[cfg(feature = "dns")]
             (None, Some(DnsConfig { servers, services })) => {
-                Arc::new(Dns::new(DnsOptions { services: services.clone(), servers: servers.clone() }))
+                let (services, servers) = (services.clone(), servers.clone());
+                Arc::new(crate::registry::dns::Dns::new(crate::registry::dns::DnsOptions {
+                    services,
+                    servers,
+                }))
             }
-            (None, None) => Arc::new(FileRegistry::new(self.file.clone().unwrap_or_default())),
+            _ => Arc::new(FileRegistry::new(self.file.clone().unwrap_or_default())),
         };
         NamedRegistry { name: self.name.clone(), registry }
     }

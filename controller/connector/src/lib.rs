@@ -14,8 +14,7 @@
 //! |---|---|
 //! | [`config`] | the section `connector` of the configuration |
 //! | [`catalog`] | the content of a registry: source services and their instances |
-//! | [`registry`] | the trait of registries and its implementations: [`registry::file`], [`registry::consul`],
-//! [`registry::dns`] |
+//! | [`registry`] | the trait of registries and its implementations: [`registry::file`], [`registry::consul`], and `registry::dns` with the feature `dns` |
 //! | [`aggregator`] | from one source service to the micro services it yields |
 //! | [`stored`] | the content of the store: our objects and foreign ones |
 //! | [`plan`] | from desired and stored objects to ordered writes; pure |

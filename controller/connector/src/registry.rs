@@ -4,6 +4,7 @@
 //! registry fails, its published content stays, and it is followed again after a pause.
 
 pub mod consul;
+#[cfg(feature = "dns")]
 pub mod dns;
 pub mod file;
 mod http;

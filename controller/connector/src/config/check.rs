@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use contiv_store::url::without_password;
 
-use super::{ConnectorConfig, ConsulConfig, RegistryConfig};
-use crate::{cluster_address::check_range, name, registry::dns};
+use super::{ConnectorConfig, ConsulConfig, DnsConfig, RegistryConfig};
+use crate::{cluster_address::check_range, name};
 
 /// The maximum that Consul lets a query wait.
 const MAX_WAIT: Duration = Duration::from_secs(600);
@@ -67,14 +67,31 @@ impl RegistryConfig {
         if let Some(consul) = &self.consul {
             problems.extend(consul.problems().into_iter().map(|problem| format!(".consul.{problem}")));
         }
-        for (service, record) in self.dns.iter().flat_map(|dns| &dns.services) {
-            let wrong = dns::check_record(record).err();
-            problems.extend(wrong.map(|reason| format!(".dns.services.{service}: {reason}")));
-        }
-        if self.dns.as_ref().is_some_and(|dns| dns.services.is_empty()) {
-            problems.push(".dns.services: there is none; name at least one".to_owned());
+        if let Some(dns) = &self.dns {
+            problems.extend(dns.problems().into_iter().map(|problem| format!(".dns{problem}")));
         }
         problems
+    }
+}
+
+impl DnsConfig {
+    #[cfg(feature = "dns")]
+    fn problems(&self) -> Vec<String> {
+        let wrong = |(service, record): (&String, &String)| {
+            let reason = crate::registry::dns::check_record(record).err()?;
+            Some(format!(".services.{service}: {reason}"))
+        };
+        let mut problems: Vec<String> = self.services.iter().filter_map(wrong).collect();
+        if self.services.is_empty() {
+            problems.push(".services: there is none; name at least one".to_owned());
+        }
+        problems
+    }
+
+    #[cfg(not(feature = "dns"))]
+    #[expect(clippy::unused_self, reason = "with the feature it is asked")]
+    fn problems(&self) -> Vec<String> {
+        vec![": this contiv was built without the cargo feature dns; take a build with it".to_owned()]
     }
 }
 

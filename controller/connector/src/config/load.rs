@@ -52,6 +52,7 @@ mod tests {
         ConnectorConfig::parse("c.toml", text).unwrap_err().to_string()
     }
 
+    #[cfg(feature = "dns")]
     #[test]
     fn example_of_documents_is_read() {
         let text = include_str!("../../../../docs/connector.md");
@@ -59,6 +60,18 @@ mod tests {
         let config = ConnectorConfig::parse("connector.md", example).unwrap();
         assert_eq!(config.registries.len(), 3);
         assert_eq!(config.parts(crate::ConnectorMetrics::default()).registries.len(), 3);
+    }
+
+    #[cfg(not(feature = "dns"))]
+    #[test]
+    fn registry_of_a_feature_left_out_is_refused_by_its_name() {
+        let wrong = problems(
+            "[[registries]]\nname = \"a\"\ndns = { services = { web = \"_http._tcp.web.example.org\" } }\n",
+        );
+        assert_eq!(
+            wrong,
+            "c.toml: registries[0].dns: this contiv was built without the cargo feature dns; take a build with it"
+        );
     }
 
     #[test]
@@ -115,7 +128,7 @@ mod tests {
             "registries[2].consul.cert-file: ",
             "registries[2].consul.wait: ",
             "registries[2].consul.connections: ",
-            "registries[3].dns.services.web: ",
+            if cfg!(feature = "dns") { "registries[3].dns.services.web: " } else { "registries[3].dns: " },
         ] {
             assert!(wrong.contains(&format!("c.toml: {wanted}")), "{wanted} is not in\n{wrong}");
         }
