@@ -1,4 +1,4 @@
-//! Mirrors one type: writes the differences of its two sides.
+//! Mirrors one type: writes the differences of source and store.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ const PARKED_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 const CATCH_UP_DELAY: Duration = Duration::from_millis(100);
 
 pub(crate) struct KindMirror {
-    sides: SourceAndStored,
+    objects: SourceAndStored,
     writer: Writer,
     /// How many writes are made together: all, or one while searching for the write that the store refuses.
     limit: usize,
@@ -34,10 +34,10 @@ pub(crate) struct KindMirror {
 }
 
 impl KindMirror {
-    /// Continues from the known state of both sides.
-    pub(crate) const fn new(sides: SourceAndStored, writer: Writer) -> Self {
+    /// Continues from the known state of source and store.
+    pub(crate) const fn new(objects: SourceAndStored, writer: Writer) -> Self {
         Self {
-            sides,
+            objects,
             writer,
             limit: LARGEST,
             backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
@@ -50,16 +50,16 @@ impl KindMirror {
     /// Runs for ever.
     ///
     /// # Errors
-    /// When the lease is lost, or a side can no longer be followed.
+    /// When the lease is lost, or source or store can no longer be followed.
     pub(crate) async fn run(mut self) -> Result<(), BoxError> {
         // The previous leader may have seen newer changes of Kubernetes.
-        self.sides.mark_stale();
-        while !self.sides.is_fresh() || !self.sides.state.is_listed() {
-            self.sides.next().await?;
+        self.objects.mark_stale();
+        while !self.objects.is_fresh() || !self.objects.state.is_listed() {
+            self.objects.next().await?;
         }
         self.not_before = Some(Instant::now() + CATCH_UP_DELAY);
         loop {
-            self.sides.take_in_all();
+            self.objects.take_in_all();
             self.measure();
             if self.not_before.is_some_and(|at| Instant::now() < at) || !self.write().await? {
                 self.wait().await?;
@@ -77,7 +77,7 @@ impl KindMirror {
             }
         };
         tokio::select! {
-            heard = self.sides.next() => heard?,
+            heard = self.objects.next() => heard?,
             () = timer => {}
         }
         let now = Instant::now();
@@ -86,14 +86,14 @@ impl KindMirror {
         }
         if self.retry.is_some_and(|at| at <= now) {
             self.retry = None;
-            self.sides.state.retry();
-            self.sides.resync_stored();
+            self.objects.state.retry();
+            self.objects.resync_stored();
         }
         Ok(())
     }
 
     fn measure(&mut self) {
-        let SourceAndStored { state, stats, kind, .. } = &self.sides;
+        let SourceAndStored { state, stats, kind, .. } = &self.objects;
         let (objects, due, is_listed) = (state.wanted(), state.due(), state.is_listed());
         stats.measure(*kind, objects, due, is_listed);
         if is_listed && due == 0 && !std::mem::replace(&mut self.was_synced, true) {
@@ -103,7 +103,7 @@ impl KindMirror {
 
     /// Writes the next batch. False if there is none.
     async fn write(&mut self) -> Result<bool, BoxError> {
-        let planned = self.sides.state.plan(self.limit);
+        let planned = self.objects.state.plan(self.limit);
         if planned.is_empty() {
             self.limit = LARGEST;
             return Ok(false);
@@ -112,9 +112,9 @@ impl KindMirror {
         match self.writer.commit(writes).await {
             Ok(revision) => {
                 for PlannedWrite { action, .. } in &planned {
-                    self.sides.stats.wrote(self.sides.kind, *action);
+                    self.objects.stats.wrote(self.objects.kind, *action);
                 }
-                self.sides.state.written(&planned, revision.unwrap_or_default());
+                self.objects.state.written(&planned, revision.unwrap_or_default());
                 self.backoff.reset();
             }
             Err(error) => self.recover(&planned, error)?,
@@ -124,9 +124,9 @@ impl KindMirror {
 
     /// Handles a batch that failed.
     fn recover(&mut self, planned: &[PlannedWrite], error: WriteError) -> Result<(), BoxError> {
-        let failed = |sides: &SourceAndStored| {
+        let failed = |objects: &SourceAndStored| {
             for PlannedWrite { action, .. } in planned {
-                sides.stats.failed(sides.kind, *action);
+                objects.stats.failed(objects.kind, *action);
             }
         };
         match error {
@@ -135,7 +135,7 @@ impl KindMirror {
             WriteError::Conflict { key } => self.park(&key),
             WriteError::Store(error @ contiv_store::StoreError::Refused { .. }) => match planned {
                 [one] => {
-                    failed(&self.sides);
+                    failed(&self.objects);
                     warn!(key = %one.path, %error, "the store refuses an object; the others go on");
                     let path = Arc::clone(&one.path);
                     self.park(&path);
@@ -143,19 +143,19 @@ impl KindMirror {
                 _ => self.limit = 1,
             },
             WriteError::Store(error) => {
-                failed(&self.sides);
-                warn!(kind = %self.sides.kind, %error, "failed to write; trying again");
+                failed(&self.objects);
+                warn!(kind = %self.objects.kind, %error, "failed to write; trying again");
                 // No jitter: only the leader writes.
                 self.not_before = Some(Instant::now() + self.backoff.next(1.0));
                 // That shows which writes succeeded.
-                self.sides.resync_stored();
+                self.objects.resync_stored();
             }
         }
         Ok(())
     }
 
     fn park(&mut self, key: &str) {
-        self.sides.state.park(key);
+        self.objects.state.park(key);
         self.retry.get_or_insert_with(|| Instant::now() + PARKED_RETRY_INTERVAL);
     }
 }

@@ -1,13 +1,13 @@
 //! Contiv's reflector (KSR): keeps the objects of a Kubernetes API server in a store, in Contiv's form.
 //!
-//! Pods, services, endpoints, endpoint slices, nodes and namespaces are watched on both sides, each type by itself. For each
+//! Pods, services, endpoints, endpoint slices, nodes and namespaces are watched at source and store, each type by itself. For each
 //! key the stored object is compared with that of Kubernetes by a pure function (`state`), so that the first pass, a change, a
 //! lost connection, another client's write and a store that lost its data are handled in the same way.
 //!
-//! - Nothing is written before both sides were listed, and nothing is written that is already stored.
+//! - Nothing is written before source and store were listed, and nothing is written that is already stored.
 //! - Objects of other writers (`ownership`) are neither written nor swept.
 //! - An object that cannot be read is neither a change nor a deletion: its stored state stays.
-//! - Every write is fenced by the lease of the election, so there is one writer. A standby watches both sides too and continues
+//! - Every write is fenced by the lease of the election, so there is one writer. A standby watches both too and continues
 //!   from there, but after it has won, nothing is written before Kubernetes has answered it.
 //!
 //! [`controller`] combines this into one controller for a [`contiv_controller::Manager`]. Its managed type is the key

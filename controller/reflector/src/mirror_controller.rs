@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 
 use crate::{KINDS, kind_mirror::KindMirror, source_and_stored::SourceAndStored, stats::Stats};
 
-/// Follows both sides of every type. While it waits for the lease it does nothing else, so that it can continue from there.
+/// Follows source and store for every type. While it waits for the lease it does nothing else, so that it can continue from there.
 pub(crate) struct MirrorController {
-    sides: Vec<SourceAndStored>,
+    kinds: Vec<SourceAndStored>,
     stats: Stats,
     /// Notified after each change of the counters.
     told: mpsc::Sender<()>,
@@ -29,18 +29,18 @@ impl MirrorController {
         told: &mpsc::Sender<()>,
     ) -> Self {
         let of = |kind| SourceAndStored::new(kind, Arc::clone(source), Arc::clone(store), stats.clone());
-        Self { sides: KINDS.map(of).into(), stats: stats.clone(), told: told.clone() }
+        Self { kinds: KINDS.map(of).into(), stats: stats.clone(), told: told.clone() }
     }
 }
 
 impl Background<Bytes> for MirrorController {
     fn keep_warm(&mut self) -> BoxFuture<'_, BoxError> {
-        let sides = self.sides.iter_mut().map(|sides| sides.keep_warm().boxed());
-        select_all(sides).map(|(error, ..)| error).boxed()
+        let kinds = self.kinds.iter_mut().map(|objects| objects.keep_warm().boxed());
+        select_all(kinds).map(|(error, ..)| error).boxed()
     }
 
     fn run(self: Box<Self>, context: Context<Bytes>) -> BoxFuture<'static, Result<(), BoxError>> {
-        let Self { sides, stats, told } = *self;
+        let Self { kinds, stats, told } = *self;
         let mut changes = stats.changes();
         let telling = async move {
             while changes.changed().await.is_ok() {
@@ -50,7 +50,7 @@ impl Background<Bytes> for MirrorController {
         };
         async move {
             let mirrors =
-                sides.into_iter().map(|sides| KindMirror::new(sides, context.writer().clone()).run());
+                kinds.into_iter().map(|objects| KindMirror::new(objects, context.writer().clone()).run());
             let work = async {
                 tokio::select! {
                     () = telling => Ok(()),

@@ -1,4 +1,4 @@
-//! Follows and compares one type on both sides.
+//! Follows and compares one type at source and store.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl FeedReceiver {
     }
 }
 
-/// An event, by its side.
+/// An event of source or store.
 enum SourceEvent {
     Wanted(Option<Delivery>),
     Stored(Option<Delivery>),
@@ -56,7 +56,7 @@ impl SourceAndStored {
         }
     }
 
-    /// Follows both sides until one fails.
+    /// Follows source and store until one fails.
     pub(crate) async fn keep_warm(&mut self) -> BoxError {
         loop {
             if let Err(error) = self.next().await {
@@ -91,26 +91,26 @@ impl SourceAndStored {
 
     /// Handles all pending events.
     pub(crate) fn take_in_all(&mut self) {
-        while let Some(heard) = self.wanted.as_mut().and_then(|side| side.events.try_recv().ok()) {
+        while let Some(heard) = self.wanted.as_mut().and_then(|feed| feed.events.try_recv().ok()) {
             self.take_in_wanted(heard.event);
         }
-        while let Some(heard) = self.stored.as_mut().and_then(|side| side.events.try_recv().ok()) {
+        while let Some(heard) = self.stored.as_mut().and_then(|feed| feed.events.try_recv().ok()) {
             self.take_in_stored(heard.event);
         }
     }
 
     /// Lists the store again.
     pub(crate) fn resync_stored(&self) {
-        if let Some(side) = &self.stored {
-            side.handle.request_resync();
+        if let Some(feed) = &self.stored {
+            feed.handle.request_resync();
         }
     }
 
     /// The known state of Kubernetes does not count until it has answered: it may be old.
     pub(crate) fn mark_stale(&mut self) {
         self.is_fresh = false;
-        if let Some(side) = &self.wanted {
-            side.handle.request_renewal();
+        if let Some(feed) = &self.wanted {
+            feed.handle.request_renewal();
         }
     }
 

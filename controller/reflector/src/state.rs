@@ -18,14 +18,14 @@ use crate::{
 /// A full key, shared by everything about it.
 pub(crate) type Path = Arc<str>;
 
-/// Both sides of one type.
+/// One type at its source and as stored.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// The objects in Kubernetes; none before its first list.
     wanted: Option<BTreeMap<Path, SourceValue>>,
     /// The objects in the store; none before its first list.
     stored: Option<BTreeMap<Path, StoredValue>>,
-    /// Keys whose sides differ.
+    /// Keys whose source and stored values differ.
     due: BTreeSet<Path>,
     /// Keys whose last write failed: they wait for an event, or until all are retried.
     parked: BTreeSet<Path>,
@@ -64,7 +64,7 @@ impl State {
         for entry in snapshot.entries {
             unreadable += usize::from(entry.value.is_empty());
             let (path, value) = read_wanted(entry);
-            // The memory shared with the other side, if any.
+            // The memory shared with the stored value, if any.
             match before.get_key_value(&path) {
                 Some((path, SourceValue::Value(old))) if value == SourceValue::Value(old.clone()) => {
                     wanted.insert(Arc::clone(path), SourceValue::Value(old.clone()));
@@ -178,7 +178,7 @@ impl State {
         self.wanted.is_some()
     }
 
-    /// True if both sides were listed.
+    /// True if source and store were listed.
     pub(crate) const fn is_listed(&self) -> bool {
         self.wanted.is_some() && self.stored.is_some()
     }

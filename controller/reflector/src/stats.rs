@@ -120,7 +120,7 @@ impl Stats {
         self.count(kind, CounterKind::ResyncErrors, 1);
     }
 
-    /// The progress of one type: its objects, pending ones, and whether both sides are known.
+    /// The progress of one type: its objects, pending ones, and whether source and store are listed.
     pub(crate) fn measure(&self, kind: Kind, objects: usize, due: usize, is_listed: bool) {
         let gauge = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         self.objects.get_or_create(&label(kind)).set(gauge(objects));

@@ -154,7 +154,7 @@ fn batch_has_end_in_number_and_in_size() {
     assert_eq!(both(&[("a", &huge), ("b", &huge)], &[]).plan(100).len(), 1, "one always goes");
 }
 
-/// Something that happens on one of the sides.
+/// Something that happens at the source or in the store.
 #[derive(Debug, Clone)]
 enum Step {
     Wanted(u8, Option<u8>),
