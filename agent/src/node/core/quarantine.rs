@@ -47,6 +47,8 @@ struct BadEntry {
     object: Option<ObjectKey>,
     reason: String,
     is_used: bool,
+    /// The store itself says what is wrong, and that is logged.
+    is_told_by_store: bool,
     since: Timestamp,
 }
 
@@ -119,13 +121,15 @@ impl Quarantine {
 
     /// Adds a value. Returns its key if the entry is new or changed.
     fn insert(&mut self, bad: BadValue, now: Now) -> Option<String> {
-        let BadValue { key, object, reason, is_used } = bad;
+        let BadValue { key, object, reason, is_used, is_empty } = bad;
+        let is_told_by_store = self.is_of_api_server && is_empty;
         let since = match self.values.get(&key) {
             Some(known) if known.reason == reason => return None,
             Some(known) => known.since,
             None => now.time,
         };
-        let known = self.values.insert(key.clone(), BadEntry { object, reason, is_used, since });
+        let entry = BadEntry { object, reason, is_used, is_told_by_store, since };
+        let known = self.values.insert(key.clone(), entry);
         if known.is_none() && self.has_problem_of(&key) {
             self.with_problem += 1;
         }
@@ -134,11 +138,11 @@ impl Quarantine {
 
     /// Removes a value that was repaired or deleted.
     fn remove(&mut self, key: &str, now: Now) {
-        let Some(BadEntry { object, .. }) = self.values.remove(key) else { return };
+        let Some(BadEntry { object, is_told_by_store, .. }) = self.values.remove(key) else { return };
         if self.has_problem_of(key) {
             self.with_problem -= 1;
         }
-        if self.log.allow(now.instant) {
+        if !is_told_by_store && self.log.allow(now.instant) {
             let object = object.map(|object| object.to_string());
             info!(source = self.place(key, object.as_ref()), object, "left the quarantine");
         }
@@ -147,7 +151,7 @@ impl Quarantine {
     /// Logs new entries.
     fn announce(&mut self, keys: &[String], now: Now) {
         for (key, entry) in keys.iter().filter_map(|key| self.values.get_key_value(key)) {
-            if self.log.allow(now.instant) {
+            if !entry.is_told_by_store && self.log.allow(now.instant) {
                 let (reason, object) = (&entry.reason, entry.object.as_ref().map(ToString::to_string));
                 let source = self.place(key, object.as_ref());
                 if entry.is_used {
@@ -225,7 +229,7 @@ impl Quarantine {
     /// The entries, [`LISTED`] at most, without the first `skip`. `is_known` returns whether some state of an object is active.
     pub(super) fn list(&self, skip: usize, is_known: impl Fn(&ObjectKey) -> bool) -> Vec<Quarantined> {
         let in_force = |object: &ObjectKey| if is_known(object) { "last good" } else { "nothing" };
-        let values = self.own_values().map(|(key, BadEntry { object, reason, is_used, since })| {
+        let values = self.own_values().map(|(key, BadEntry { object, reason, is_used, since, .. })| {
             let title = object.as_ref().map(ToString::to_string);
             Quarantined {
                 source: self.place(key, title.as_ref()),

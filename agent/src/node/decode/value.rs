@@ -21,6 +21,8 @@ pub struct BadValue {
     pub reason: String,
     /// Whether the value is used except for the bad part.
     pub is_used: bool,
+    /// The value is empty: the store of an API server passes on so what it cannot use, and reports the problem beside it.
+    pub is_empty: bool,
 }
 
 /// The result of decoding one entry or change.
@@ -35,7 +37,8 @@ pub(super) enum Outcome {
 
 pub(super) fn decode(entry: &Entry) -> Outcome {
     let bad = |object, reason: String| {
-        Outcome::Bad(BadValue { key: entry.key.clone(), object, reason, is_used: false })
+        let is_empty = entry.value.is_empty();
+        Outcome::Bad(BadValue { key: entry.key.clone(), object, reason, is_used: false, is_empty })
     };
     let key = match Key::parse(&entry.key) {
         Ok(Some(key)) => key,
@@ -55,6 +58,7 @@ pub(super) fn decode(entry: &Entry) -> Outcome {
                     object: Some(object.key()),
                     reason: join(&key, &warnings),
                     is_used: true,
+                    is_empty: false,
                 })
             });
             Outcome::Good(Event::Put(object), triggered, partly)

@@ -9,7 +9,7 @@ fn at(second: i64) -> Now {
 
 fn bad(key: &str, reason: &str) -> BadValue {
     let object = Some(ObjectKey::Service(ServiceId::new("default", key)));
-    BadValue { key: key.to_owned(), object, reason: reason.to_owned(), is_used: false }
+    BadValue { key: key.to_owned(), object, reason: reason.to_owned(), is_used: false, is_empty: false }
 }
 
 fn problem(reason: &str) -> Problem {
@@ -43,7 +43,7 @@ fn object_of_api_server_is_listed_once_by_its_name() {
     let key = "/vnf-agent/contiv-ksr/k8s/service/web/namespace/default";
     let object = Some(ObjectKey::Service(ServiceId::new("default", "web")));
     // The store passes an unusable value on as an empty one, with a separate problem.
-    let empty = BadValue { key: key.to_owned(), object, reason: "is not JSON".to_owned(), is_used: false };
+    let empty = BadValue { object, is_empty: true, ..bad(key, "is not JSON") };
     quarantine.update_values(vec![ValueStatus::Bad(empty)], at(1));
     let field = Some("spec.clusterIP".to_owned());
     let problem = Problem { source: key.to_owned(), field, ..problem("10.96.0.999 is no address") };
@@ -142,4 +142,50 @@ fn titles_of_problems_name_objects() {
     assert_eq!(named("Node n1"), Some("node n1".to_owned()));
     assert_eq!(named("ServiceList"), None);
     assert_eq!(named("ConfigMap a/b"), None);
+}
+
+/// The lines logged by `work`.
+fn logged(work: impl FnOnce()) -> Vec<String> {
+    let (sender, lines) = std::sync::mpsc::channel();
+    let subscriber =
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || Lines(sender.clone())).finish();
+    tracing::subscriber::with_default(subscriber, work);
+    let text = String::from_utf8(lines.try_iter().flatten().collect()).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+struct Lines(std::sync::mpsc::Sender<Vec<u8>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.send(bytes.to_vec()).unwrap();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn value_that_the_store_complains_of_is_logged_once() {
+    let key = "/vnf-agent/contiv-ksr/k8s/service/web/namespace/default";
+    let complaint = || Problem { source: key.to_owned(), ..problem("10.96.0.999 is no address") };
+    let empty = || BadValue { is_empty: true, ..bad(key, "is not JSON") };
+    for value_is_first in [true, false] {
+        let mut quarantine = Quarantine::of_store("kube:/etc/kubeconfig");
+        let mut step = |is_value: bool, is_bad: bool| match (is_value, is_bad) {
+            (true, true) => quarantine.update_values(vec![ValueStatus::Bad(empty())], at(1)),
+            (true, false) => quarantine.update_values(vec![ValueStatus::Good(key.to_owned())], at(2)),
+            (false, true) => quarantine.replace_problems(vec![complaint()], at(1)),
+            (false, false) => quarantine.replace_problems(Vec::new(), at(2)),
+        };
+        for (is_bad, expected) in [(true, "10.96.0.999 is no address"), (false, "left the quarantine")] {
+            let lines = logged(|| {
+                step(value_is_first, is_bad);
+                step(!value_is_first, is_bad);
+            });
+            assert!(lines.len() == 1 && lines[0].contains(expected), "{lines:?}");
+        }
+    }
 }
