@@ -96,7 +96,8 @@ impl ServiceQuestion {
         if stored.is_empty() {
             return Ok(String::new());
         }
-        let config: Config = file::parse("/config", &http_client::get(&self.agent.agent, "/config")?)?;
+        let text = http_client::get(&self.agent.agent, "/config")?;
+        let config: Config = file::parse_of_any_version("/config", &text)?;
         stored
             .retain(|service| service.proxy_name.as_deref().unwrap_or_default() != config.service_proxy_name);
         let left: Vec<_> =

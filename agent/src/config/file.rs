@@ -53,6 +53,21 @@ pub(crate) fn parse<C: Args + DeserializeOwned>(name: &str, text: &str) -> Resul
     toml::from_str(text).map_err(|error| located(&error))
 }
 
+/// What an agent of any version says of its configuration: a key that this version does not know, or with a value that it
+/// cannot read, counts as not set.
+///
+/// # Errors
+/// When it is no TOML.
+pub(crate) fn parse_of_any_version<C: DeserializeOwned>(name: &str, text: &str) -> Result<C, ConfigError> {
+    let wrong = |error: toml::de::Error| ConfigError::one(format!("{name}: {}", error.message().trim()));
+    let mut table: toml::Table = toml::from_str(text).map_err(wrong)?;
+    table.retain(|key, value| {
+        let alone = toml::Table::from_iter([(key.to_owned(), value.clone())]);
+        alone.try_into::<C>().is_ok()
+    });
+    table.try_into().map_err(wrong)
+}
+
 fn line(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }

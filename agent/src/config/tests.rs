@@ -275,3 +275,13 @@ fn file_that_is_named_must_be_there() {
     let problem = Config::load(Some(path), &ConfigFlags::default()).unwrap_err().to_string();
     assert!(problem.contains("/nowhere/agent.toml"), "{problem}");
 }
+
+#[test]
+fn configuration_of_another_version_is_read_as_far_as_it_is_known() {
+    let text = "node-name = \"n1\"\nrenderers = [\"flowtable\"]\nservice-proxy-name = \"contiv\"\nfuture = { a = 1 }\n";
+    assert!(file::parse::<Config>("/config", text).is_err());
+    let expected =
+        Config { node_name: "n1".to_owned(), service_proxy_name: "contiv".to_owned(), ..Config::default() };
+    assert_eq!(file::parse_of_any_version::<Config>("/config", text), Ok(expected));
+    assert!(file::parse_of_any_version::<Config>("/config", "node-name").is_err());
+}
