@@ -125,30 +125,12 @@ impl From<String> for SortValue {
     }
 }
 
-/// A time in a table's format: `5d`, `2.0ms`, `3h20m`.
+/// A time in a table's format: `5d`, `2.0ms`, `3h20m`. What has no unit is a number.
 fn time(text: &str) -> Option<Duration> {
-    let mut total = None;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let unit_at = rest.find(|character: char| !character.is_ascii_digit() && character != '.')?;
-        let (number, after) = rest.split_at(unit_at);
-        let unit_end = after.find(|character: char| !character.is_ascii_alphabetic()).unwrap_or(after.len());
-        let (unit, after) = after.split_at(unit_end);
-        let seconds = match unit {
-            "us" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            "d" => 86_400.0,
-            "y" => 31_536_000.0,
-            _ => return None,
-        };
-        let part = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
-        total = Some(total.unwrap_or(Duration::ZERO).checked_add(part)?);
-        rest = after;
+    if text.ends_with(|character: char| character.is_ascii_digit()) {
+        return None;
     }
-    total
+    humantime::parse_duration(text).ok()
 }
 
 #[cfg(test)]
