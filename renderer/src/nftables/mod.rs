@@ -69,7 +69,7 @@ use crate::{
 
 /// A resync with more elements than this replaces them all instead of comparing them with the kernel's: dumping a large set
 /// takes time quadratic in its size.
-const COMPARE_LIMIT: usize = 150_000;
+pub const COMPARE_LIMIT: usize = 150_000;
 
 /// The number of unused chains that are kept until the next resync. A new chain costs several validations of the whole table,
 /// while an element that jumps to an existing chain costs one; and most services that lose a backend get another.

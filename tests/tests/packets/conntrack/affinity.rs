@@ -8,6 +8,7 @@ use std::{
 };
 
 use contiv_model::{Backend, ContivService, Protocol};
+use contiv_renderer::nftables::COMPARE_LIMIT;
 use contiv_tests::lab::{Family, LabError, Namespace, Protocol as LabProtocol, Result, isolated, wait_until};
 use socket2::{Domain, Socket, Type};
 
@@ -20,8 +21,7 @@ const DATAGRAM_CHANGES: usize = 24;
 const CONNECTIONS: usize = 200;
 const CONNECTION_PAUSE: Duration = Duration::from_millis(5);
 const CONNECTION_CHANGES: usize = 2;
-/// So many backends that a table is not compared element by element, and their first address.
-const BACKEND_COUNT: u32 = 80_000;
+/// The first address of so many backends that a table is not compared element by element: each has two elements.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 
 /// Three hours, the default of Kubernetes.
@@ -157,7 +157,7 @@ fn table_too_large_to_compare_keeps_its_clients_over_restart() -> Result<()> {
         large.cluster_ips = [address(2, Family::V4).ip()].into();
         let elsewhere =
             |number| SocketAddr::new(Ipv4Addr::from_bits(ELSEWHERE.to_bits() + number).into(), PORT);
-        large.ports[0].backends = (0..BACKEND_COUNT).map(elsewhere).map(Backend::new).collect();
+        large.ports[0].backends = (0..).map(elsewhere).map(Backend::new).take(COMPARE_LIMIT / 2).collect();
         let both = sticky(&[&lab.pod2, &lab.pod3]);
         gateway.restart(&[&both, &large])?;
         let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;
