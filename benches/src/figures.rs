@@ -164,12 +164,16 @@ pub fn growth(figures: &[Figure], name: &str, wanted: Limit) -> Option<Figure> {
 }
 
 /// All figures as a table of aligned columns.
-pub fn table(figures: &[Figure]) -> comfy_table::Table {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    table.set_header(["WHAT", "SIZE", "SEEN", "FLOOR", "RATIO", "WANTED", "HOLDS"]);
-    table.add_rows(figures.iter().map(Figure::cells));
-    table
+pub fn table(figures: &[Figure]) -> String {
+    let header = ["WHAT", "SIZE", "SEEN", "FLOOR", "RATIO", "WANTED", "HOLDS"].map(str::to_owned);
+    let rows: Vec<[String; 7]> = std::iter::once(header).chain(figures.iter().map(Figure::cells)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 7] = std::array::from_fn(width);
+    let line = |row: &[String; 7]| {
+        let cells: Vec<_> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use contiv_model::{ChangeSet, Snapshot};
 
 use crate::{Description, RenderError, Renderer, Report};
 
-pub use render::{json, nft, table};
+pub use render::{COLUMNS, json, nft, rows};
 
 /// Remembers the desired state and shows it. Useful to try a configuration, and as the simplest example of a renderer.
 #[derive(Debug, Default)]

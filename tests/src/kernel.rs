@@ -1,8 +1,8 @@
-//! The content of the kernel's nftables, read independently by the crate `nftables`.
+//! The content of the kernel's nftables, read independently by `nft`.
 
 use std::collections::BTreeMap;
 
-use nftables::expr::{Expression, NamedExpression, Verdict};
+use serde_json::Value;
 
 use crate::lab::{LabError, Namespace, Result};
 
@@ -24,24 +24,15 @@ pub fn count(elements: &mut Elements, set: &str, mut text: String) {
     *elements.entry(set.to_owned()).or_default().entry(text).or_default() += 1;
 }
 
-/// Reads all elements with the crate `nftables`. Its types know all our elements; for whole maps they lack `verdict` and
-/// `integer`, so the JSON around the elements is decoded here.
+/// Reads all elements with `nft -j`.
 pub fn read_elements(namespace: &Namespace) -> Result<Elements> {
-    let read = || {
-        nftables::helper::get_current_ruleset_raw(
-            nftables::helper::DEFAULT_NFT,
-            nftables::helper::DEFAULT_ARGS,
-        )
-    };
-    let ruleset = namespace.run(|| read().map_err(unexpected))?;
-    let ruleset: serde_json::Value = serde_json::from_str(&ruleset).map_err(unexpected)?;
+    let ruleset = namespace.exec(&["nft", "-j", "list", "ruleset"])?;
+    let ruleset: Value = serde_json::from_str(&ruleset).map_err(unexpected)?;
     let mut elements = Elements::new();
     for object in ruleset["nftables"].as_array().into_iter().flatten() {
         for set in [&object["set"], &object["map"]] {
-            let found: Option<Vec<Expression<'_>>> =
-                serde_json::from_value(set["elem"].clone()).map_err(unexpected)?;
-            for element in found.unwrap_or_default() {
-                count(&mut elements, set["name"].as_str().unwrap_or_default(), text(&element));
+            for element in set["elem"].as_array().into_iter().flatten() {
+                count(&mut elements, set["name"].as_str().unwrap_or_default(), text(element));
             }
         }
     }
@@ -49,21 +40,20 @@ pub fn read_elements(namespace: &Namespace) -> Result<Elements> {
 }
 
 /// An element in the syntax of nft.
-fn text(expression: &Expression<'_>) -> String {
-    match expression {
-        Expression::String(value) => value.to_string(),
-        Expression::Number(value) => value.to_string(),
-        Expression::List(parts) => parts.iter().map(text).collect::<Vec<_>>().join(" : "),
-        Expression::Named(NamedExpression::Concat(parts)) => {
-            parts.iter().map(text).collect::<Vec<_>>().join(" . ")
-        }
-        Expression::Named(NamedExpression::Elem(element)) => text(&element.val),
-        Expression::Named(NamedExpression::Prefix(prefix)) => {
-            format!("{}/{}", text(&prefix.addr), prefix.len)
-        }
-        Expression::Verdict(Verdict::Goto(target)) => format!("goto {}", target.target),
-        Expression::Verdict(Verdict::Accept) => "accept".to_owned(),
-        Expression::Verdict(Verdict::Drop) => "drop".to_owned(),
-        other => format!("{other:?}"),
+fn text(element: &Value) -> String {
+    let join = |parts: &[Value], between| parts.iter().map(text).collect::<Vec<_>>().join(between);
+    let parts = match element {
+        Value::String(value) => return value.clone(),
+        Value::Array(parts) => return join(parts, " : "),
+        Value::Object(parts) => parts,
+        other => return other.to_string(),
+    };
+    match parts.iter().next().map(|(kind, value)| (kind.as_str(), value)) {
+        Some(("concat", Value::Array(parts))) => join(parts, " . "),
+        Some(("elem", element)) => text(&element["val"]),
+        Some(("prefix", prefix)) => format!("{}/{}", text(&prefix["addr"]), prefix["len"]),
+        Some(("goto", chain)) => format!("goto {}", text(&chain["target"])),
+        Some((verdict @ ("accept" | "drop"), Value::Null)) => verdict.to_owned(),
+        _ => element.to_string(),
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
+use contiv_model::Snapshot;
 use contiv_renderer::dry_run;
 
 use super::{
@@ -10,6 +11,7 @@ use super::{
     input::Manifests,
     node_settings::NodeSettings,
     offline::{DesiredState, desired_state},
+    table::Table,
 };
 
 /// Print the dataplane for manifests; needs no privileges and no store
@@ -55,9 +57,17 @@ impl Render {
             Output::Nft => dry_run::nft(&snapshot),
             Output::Json => serde_json::to_string_pretty(&dry_run::json(&snapshot))?,
             Output::Yaml => serde_saphyr::to_string(&dry_run::json(&snapshot))?,
-            Output::Table => dry_run::table(&snapshot),
+            Output::Table => table(&snapshot),
         };
         writeln!(terminal.out, "{}", text.trim_end())?;
         Ok(Outcome::good_if(is_good))
     }
+}
+
+fn table(snapshot: &Snapshot) -> String {
+    let mut table = Table::new(&dry_run::COLUMNS);
+    for row in dry_run::rows(snapshot) {
+        table.push(row.to_vec());
+    }
+    table.within(None).to_string()
 }

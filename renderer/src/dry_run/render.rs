@@ -5,7 +5,6 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use comfy_table::{Table, presets::NOTHING};
 use contiv_model::{Backend, ContivService, ServicePort, Snapshot, TrafficPolicy};
 use serde_json::{Value, json};
 
@@ -25,14 +24,16 @@ pub fn json(snapshot: &Snapshot) -> Value {
     json!({ "desired": snapshot, "elements": sets })
 }
 
-/// One line for each address of each service port, for people, with the backends for clients outside of this node.
-pub fn table(snapshot: &Snapshot) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header(["SERVICE", "PORT", "ADDRESS", "TYPE", "POLICY", "BACKENDS"]);
+/// The titles of the columns of [`rows`].
+pub const COLUMNS: [&str; 6] = ["SERVICE", "PORT", "ADDRESS", "TYPE", "POLICY", "BACKENDS"];
+
+/// A table for people: one row for each address of each service port, with the backends for clients outside of this node.
+pub fn rows(snapshot: &Snapshot) -> Vec<[String; COLUMNS.len()]> {
+    let mut rows = Vec::new();
     for service in snapshot.services.values() {
         for port in &service.ports {
             for (address, family, kind, policy) in addresses(service, port) {
-                table.add_row([
+                rows.push([
                     service.id.to_string(),
                     port.name.to_string(),
                     address,
@@ -43,8 +44,7 @@ pub fn table(snapshot: &Snapshot) -> String {
             }
         }
     }
-    // The style without borders still pads both sides.
-    table.lines().map(|line| line.trim_end().trim_start_matches(' ').to_owned() + "\n").collect()
+    rows
 }
 
 /// A line of the table: address, its family (none for all), type, policy.

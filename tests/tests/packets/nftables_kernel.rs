@@ -1,5 +1,4 @@
-//! The tables of the nftables renderer in a real kernel, compared with independent readers: the `nft` command and the crate
-//! `nftables`.
+//! The tables of the nftables renderer in a real kernel, compared with an independent reader: the `nft` command.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
