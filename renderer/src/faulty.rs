@@ -11,7 +11,7 @@ use std::{
 };
 
 use contiv_model::{ChangeSet, ContivService, Snapshot};
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 pub use crate::netlink::faults::{MissingModule, NetlinkFaults};
 use crate::{Description, RenderError, Renderer, Report, Watch};

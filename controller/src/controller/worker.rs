@@ -3,7 +3,7 @@
 use std::{any::Any, panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt;
-use rand::Rng;
+use rand::RngExt;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 

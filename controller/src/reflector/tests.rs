@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use contiv_store::{Operation, Store};
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
 use crate::{

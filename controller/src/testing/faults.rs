@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 /// How a [`MemoryStore`](super::MemoryStore) misbehaves. Probabilities are from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -16,7 +16,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use rand::Rng;
+use rand::RngExt;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, io};
 
 use nix::errno::Errno;
-use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use crate::faulty::FaultSwitch;
 

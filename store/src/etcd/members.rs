@@ -7,7 +7,7 @@ use std::sync::{
 
 use etcd_client::GetOptions;
 use futures::{FutureExt, future::BoxFuture};
-use rand::Rng;
+use rand::RngExt;
 
 use super::{access::EtcdAccess, failure::Failure, member::Member, session::Session};
 use crate::StoreError;

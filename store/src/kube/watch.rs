@@ -4,7 +4,7 @@ use std::{fmt::Write, time::Duration};
 
 use futures::{AsyncBufReadExt, AsyncReadExt, Stream, stream};
 use kube::core::Status;
-use rand::Rng;
+use rand::RngExt;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};

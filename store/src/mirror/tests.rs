@@ -1,7 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use proptest::prelude::*;
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use contiv_store::{Change, Entry, Mirror};
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 const NAME: &str = "killed::killed_writer_leaves_the_mirror_at_one_revision";
 /// The folder of the killed process.

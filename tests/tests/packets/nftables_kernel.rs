@@ -19,7 +19,7 @@ use contiv_tests::{
     kernel::{Elements, count, read_elements},
     lab::{LabError, Namespace, Result, isolated, load_ruleset},
 };
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 #[test]
 fn skeleton_by_nft_and_by_netlink_lists_the_same() -> Result<()> {

@@ -8,7 +8,7 @@ use contiv_renderer::{
     faulty::{FaultRates, FaultSwitch, Faulty},
 };
 use contiv_store::Change;
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::sync::oneshot;
 
 use super::{Harness, Query, batch, delete, put, service, slice, snapshot};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::time::Instant;
 
 use super::*;

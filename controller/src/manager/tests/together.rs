@@ -1,6 +1,6 @@
 //! Several workers, keys and controllers, and a store with every kind of fault.
 
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
 use crate::{Mapper, Write, testing::Faults};

@@ -11,7 +11,7 @@ use contiv_tests::{
     cluster::{EtcdClient, Service},
     lab::{Family, Host, Lab},
 };
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::RunState;
 

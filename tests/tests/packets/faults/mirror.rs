@@ -7,7 +7,7 @@ use std::{
 };
 
 use contiv_tests::lab::{LabError, Result};
-use rand::{Rng, rngs::StdRng};
+use rand::{RngExt, rngs::StdRng};
 
 /// The largest number of bits flipped at the same time.
 const MOST_BITS: usize = 16;

@@ -6,7 +6,7 @@ use contiv_tests::{
     agent::{Agent, AgentOptions},
     lab::{LabError, Result, scratch, wait_until},
 };
-use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use super::{EVENT_TIMEOUT, RunState, Table, mirror, tally::Tally};
 

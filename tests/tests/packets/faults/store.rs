@@ -7,7 +7,7 @@ use contiv_tests::{
     lab::{Result, wait_for},
 };
 use nix::sys::signal::Signal;
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::{EVENT_TIMEOUT, RunState, changes, put_for_sure, tally::Tally};
 

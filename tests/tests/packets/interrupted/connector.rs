@@ -14,7 +14,7 @@ use contiv_tests::{
     fleet::EVENT_TIMEOUT,
     lab::{LabError, Result, isolated, scratch, wait_until},
 };
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::Value;
 
 use crate::interrupted::{interrupt_while, is_written_once};

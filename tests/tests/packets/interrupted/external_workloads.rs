@@ -10,7 +10,7 @@ use contiv_tests::{
     fleet::{EVENT_TIMEOUT, history::History},
     lab::{LabError, Result, isolated, wait_until},
 };
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::Value;
 
 use crate::interrupted::{

@@ -14,7 +14,7 @@ use contiv_tests::{
     fleet::EVENT_TIMEOUT,
     lab::{Family, LabError, Result, isolated, wait_until},
 };
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
 use crate::interrupted::{interrupt_while, is_written_once};
