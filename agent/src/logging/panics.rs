@@ -73,6 +73,6 @@ mod tests {
         });
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains("ERROR") && text.contains("panicked: as the test wants it"), "{text}");
-        assert!(text.contains("panic_is_written") && text.contains("panics.rs:"), "{text}");
+        assert!(text.contains("panic_is_logged") && text.contains("panics.rs:"), "{text}");
     }
 }
