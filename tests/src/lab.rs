@@ -42,4 +42,5 @@ pub use requirements::{load_ruleset, need_linux};
 pub use sctp::Association;
 pub use server::{Responder, Server};
 pub use topology::Lab;
+pub(crate) use wait::scaled;
 pub use wait::{wait_for, wait_until};

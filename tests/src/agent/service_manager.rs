@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::lab::{LabError, Result, scratch};
+use crate::lab::{LabError, Result, scaled, scratch};
 
 /// The unit that the package installs.
 const UNIT: &str = include_str!("../../../systemd/contiv-agent.service");
@@ -52,7 +52,7 @@ impl ServiceManager {
             }
             _ => LabError::system(format!("listen at {}", self.path.display()), error),
         };
-        self.socket.set_read_timeout(Some(limit)).map_err(failed)?;
+        self.socket.set_read_timeout(Some(scaled(limit))).map_err(failed)?;
         let mut message = [0; 4096];
         loop {
             let length = self.socket.recv(&mut message).map_err(failed)?;

@@ -9,7 +9,7 @@ use std::{
 
 use nix::errno::Errno;
 
-use super::{LabError, Namespace, Protocol, Result, sctp::Association};
+use super::{LabError, Namespace, Protocol, Result, sctp::Association, wait::scaled};
 
 /// Long enough for any answer in the lab, even on a busy machine.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(3);
@@ -91,6 +91,7 @@ impl Session {
     }
 
     fn open(protocol: Protocol, server: SocketAddr, limit: Duration) -> io::Result<Self> {
+        let limit = scaled(limit);
         match protocol {
             Protocol::Tcp => {
                 let stream = TcpStream::connect_timeout(&server, limit)?;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{LabError, Namespace, Result};
+use super::{LabError, Namespace, Result, wait::scaled};
 
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
@@ -48,8 +48,8 @@ impl Namespace {
 }
 
 fn request(method: &str, server: SocketAddr, path: &str, body: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&server, TIME_LIMIT)?;
-    stream.set_read_timeout(Some(TIME_LIMIT))?;
+    let mut stream = TcpStream::connect_timeout(&server, scaled(TIME_LIMIT))?;
+    stream.set_read_timeout(Some(scaled(TIME_LIMIT)))?;
     // HTTP 1.0: the answer ends with the connection and is not chunked.
     let length = body.len();
     let request =

@@ -7,14 +7,15 @@ use std::{
     path::PathBuf,
     process::{Command, Stdio},
     thread,
+    time::Duration,
 };
 
 use nix::sched::{CloneFlags, setns};
 
-use super::{Host, LabError, Result};
+use super::{Host, LabError, Result, wait::scaled};
 
-/// The time limit in seconds of a command in a namespace.
-const COMMAND_LIMIT: &str = "10";
+/// The time limit of a command in a namespace.
+const COMMAND_LIMIT: Duration = Duration::from_secs(10);
 
 /// A network namespace of the lab: a machine or a pod.
 #[derive(Debug)]
@@ -69,7 +70,7 @@ pub(crate) fn run_command(command: &[&str], input: &str) -> Result<String> {
     let mut errors = scratch("").map_err(failed)?;
     let status = Command::new("timeout")
         .arg("--kill-after=1")
-        .arg(COMMAND_LIMIT)
+        .arg(scaled(COMMAND_LIMIT).as_secs().to_string())
         .args(command)
         .stdin(Stdio::from(scratch(input).map_err(failed)?))
         .stdout(output.try_clone().map_err(failed)?)

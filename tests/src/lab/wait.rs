@@ -1,7 +1,7 @@
 //! Waits for a condition, with a time limit.
 
 use std::{
-    thread,
+    env, thread,
     time::{Duration, Instant},
 };
 
@@ -9,6 +9,19 @@ use super::{LabError, Result};
 
 /// Short compared with every awaited event, long compared with the cost of a check.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+/// By what all time limits and poll intervals are multiplied, for machines that are much slower, such as emulated ones.
+const TIMEOUT_FACTOR: &str = "CONTIV_TEST_TIMEOUT_FACTOR";
+
+/// The time limit on this machine. Every wait, connection and command of the lab uses it.
+pub(crate) fn scaled(limit: Duration) -> Duration {
+    limit * timeout_factor(env::var(TIMEOUT_FACTOR).ok().as_deref())
+}
+
+/// 1 unless the text is a whole number above it.
+fn timeout_factor(text: Option<&str>) -> u32 {
+    text.and_then(|text| text.parse().ok()).unwrap_or(1).max(1)
+}
 
 /// Polls until `condition` holds; returns how long that took.
 pub fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) -> Result<Duration> {
@@ -18,7 +31,7 @@ pub fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bo
 
 /// Polls until `look` returns something.
 pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> Result<T> {
-    let start = Instant::now();
+    let (start, limit) = (Instant::now(), scaled(limit));
     loop {
         if let Some(found) = look() {
             return Ok(found);
@@ -26,6 +39,18 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option
         if start.elapsed() >= limit {
             return Err(LabError::TooLate { what: what.to_owned(), limit });
         }
-        thread::sleep(POLL_INTERVAL);
+        thread::sleep(scaled(POLL_INTERVAL));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeout_factor_never_shortens_a_wait() {
+        let texts = [None, Some(""), Some("0"), Some("fast"), Some("-3"), Some("1")];
+        assert!(texts.into_iter().all(|text| timeout_factor(text) == 1));
+        assert_eq!(timeout_factor(Some("10")), 10);
     }
 }
