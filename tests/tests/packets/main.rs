@@ -16,6 +16,7 @@ mod hostile_store;
 mod icmp;
 mod interrupted;
 mod kernel_refusals;
+mod kernel_smoke;
 mod kernel_trace;
 mod kubernetes;
 mod lab;
