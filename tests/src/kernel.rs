@@ -1,6 +1,6 @@
 //! The content of the kernel's nftables, read independently by `nft`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, process::Command};
 
 use serde_json::Value;
 
@@ -26,8 +26,13 @@ pub fn count(elements: &mut Elements, set: &str, mut text: String) {
 
 /// Reads all elements with `nft -j`.
 pub fn read_elements(namespace: &Namespace) -> Result<Elements> {
-    let ruleset = namespace.exec(&["nft", "-j", "list", "ruleset"])?;
-    let ruleset: Value = serde_json::from_str(&ruleset).map_err(unexpected)?;
+    // Listing thousands of services takes longer than other commands may.
+    let list = || Command::new("nft").args(["-j", "list", "ruleset"]).output().map_err(unexpected);
+    let listed = namespace.run(list)?;
+    if !listed.status.success() {
+        return Err(unexpected(String::from_utf8_lossy(&listed.stderr)));
+    }
+    let ruleset: Value = serde_json::from_slice(&listed.stdout).map_err(unexpected)?;
     let mut elements = Elements::new();
     for object in ruleset["nftables"].as_array().into_iter().flatten() {
         for set in [&object["set"], &object["map"]] {
