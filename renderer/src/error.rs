@@ -1,5 +1,8 @@
 //! Why a renderer failed.
 
+use std::collections::BTreeMap;
+
+use contiv_model::ServiceId;
 use thiserror::Error;
 
 /// A call that failed. Call [`crate::Renderer::resync`] to try again.
@@ -22,7 +25,22 @@ pub enum RenderError {
         /// Their names.
         modules: Vec<&'static str>,
     },
+    /// Some services cannot be rendered. A call without these may succeed.
+    #[error("{}", refused(.services))]
+    Refused {
+        /// The reason for each of them; empty if they are not known.
+        services: BTreeMap<ServiceId, String>,
+    },
     /// An update before a successful resync.
     #[error("the state of the dataplane is not known; a resync must come first")]
     Unsynced,
+}
+
+fn refused(services: &BTreeMap<ServiceId, String>) -> String {
+    let named = services.iter().take(3).map(|(id, reason)| format!("service {id}: {reason}"));
+    let more = match services.len().saturating_sub(3) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    format!("refused: {}{more}", named.collect::<Vec<_>>().join("; "))
 }

@@ -1,19 +1,21 @@
-//! Finds the services that make a renderer fail if the error does not name them. Wraps any renderer.
+//! Leaves out the services that make a renderer fail. Wraps any renderer.
 //!
-//! A renderer that knows which service is to blame leaves that one out itself. Otherwise this returns to the last good state
-//! and applies the failed changes in halves, and halves of those that fail, until single services are found. They are left out
-//! and reported, keep their last good state, and are tried again when they change and with each resync.
+//! If the error names the services, the call is repeated without them. Otherwise this returns to the last good state and applies
+//! the failed changes in halves, and halves of those that fail, until single services are found. They are left out and reported,
+//! keep their last good state, and are tried again when they change and with each resync.
 
 #[cfg(test)]
 mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use contiv_model::{ChangeSet, ServiceChange, ServiceId, Snapshot};
+use contiv_model::{ChangeSet, ContivService, ServiceChange, ServiceId, Snapshot};
 use tracing::warn;
 
 use crate::{Description, Rejected, RenderError, Renderer, Report, Verifier, Watch};
 
+/// How often a resync is tried, each time without the services named so far. One attempt names many.
+const MAX_ATTEMPTS: usize = 16;
 /// If more services fail, the cause lies elsewhere.
 const MAX_ISOLATED_SERVICES: usize = 200;
 /// A first resync must fail so often in a row before services are isolated. There is no last good state then: what an earlier
@@ -26,10 +28,20 @@ pub struct PoisonIsolator<R> {
     inner: R,
     /// The state that was applied last, where a search begins; none if there is none.
     in_force: Option<Snapshot>,
-    /// The reason why each service is left out.
-    refused: BTreeMap<ServiceId, String>,
+    /// The services that are left out.
+    refused: BTreeMap<ServiceId, Refusal>,
     /// Failed resyncs in a row without an applied state.
     failures: u32,
+}
+
+/// Why a service is left out.
+#[derive(Debug)]
+struct Refusal {
+    reason: String,
+    /// The last good state, if any, which is used instead.
+    last_good: Option<Arc<ContivService>>,
+    /// The renderer named it; otherwise it was found by trying.
+    is_named: bool,
 }
 
 type Services = BTreeMap<ServiceId, ServiceChange>;
@@ -38,6 +50,94 @@ impl<R: Renderer> PoisonIsolator<R> {
     /// Wraps a renderer.
     pub const fn new(inner: R) -> Self {
         Self { inner, in_force: None, refused: BTreeMap::new(), failures: 0 }
+    }
+
+    /// Resyncs with as much of `wanted` as possible; `known` is the state before.
+    fn resync_from(&mut self, known: Option<Snapshot>, wanted: &Snapshot) -> Result<Report, RenderError> {
+        let (error, known) = match (self.resync_without_named(known.as_ref(), wanted), known) {
+            (Ok((report, applied)), _) => {
+                self.in_force = Some(applied);
+                return Ok(report);
+            }
+            // If every service needs it, no service is to blame.
+            (Err(error @ RenderError::MissingModules { .. }), known) => {
+                self.in_force = known;
+                return Err(error);
+            }
+            (Err(error), Some(known)) => (error, known),
+            (Err(error), None) => {
+                self.failures += 1;
+                if self.failures < FAILED_RESYNCS_BEFORE_ISOLATION {
+                    return Err(error);
+                }
+                (error, Snapshot { services: BTreeMap::new(), ..wanted.clone() })
+            }
+        };
+        let changes = ChangeSet::between(&known, &self.without_refused(wanted));
+        self.search(known, &changes, error)
+    }
+
+    /// Resyncs without the services that the renderer names. Returns the applied state, too.
+    fn resync_without_named(
+        &mut self,
+        known: Option<&Snapshot>,
+        wanted: &Snapshot,
+    ) -> Result<(Report, Snapshot), RenderError> {
+        let mut attempts = 1;
+        loop {
+            let snapshot = self.without_refused(wanted);
+            match self.inner.resync(&snapshot) {
+                Err(RenderError::Refused { services })
+                    if attempts < MAX_ATTEMPTS && self.leave_out(&services, &snapshot, known) => {}
+                result => return result.map(|report| (report, snapshot)),
+            }
+            attempts += 1;
+        }
+    }
+
+    /// Replaces services of `snapshot` by their last good state. False if it contains none of them.
+    fn leave_out(
+        &mut self,
+        services: &BTreeMap<ServiceId, String>,
+        snapshot: &Snapshot,
+        known: Option<&Snapshot>,
+    ) -> bool {
+        let mut found = false;
+        for (id, reason) in services {
+            let Some(service) = snapshot.services.get(id) else { continue };
+            // Refused again: that was its last good state, so it has none.
+            let known = known.filter(|_| !self.refused.contains_key(id));
+            let last_good = known.and_then(|known| known.services.get(id)).filter(|known| *known != service);
+            let refusal = Refusal { reason: reason.clone(), last_good: last_good.cloned(), is_named: true };
+            self.refused.insert(id.clone(), refusal);
+            found = true;
+        }
+        found
+    }
+
+    /// Applies `changes` without those of `services`, which the renderer named.
+    fn update_without(
+        &mut self,
+        mut services: BTreeMap<ServiceId, String>,
+        mut in_force: Snapshot,
+        changes: &ChangeSet,
+    ) -> Result<Report, RenderError> {
+        services.retain(|id, _| changes.services.contains_key(id));
+        let mut rest = changes.clone();
+        rest.services.retain(|id, _| !services.contains_key(id));
+        if let Ok(report) = self.inner.update(&rest) {
+            for (id, reason) in services {
+                let last_good = in_force.services.get(&id).cloned();
+                self.refused.insert(id, Refusal { reason, last_good, is_named: true });
+            }
+            in_force.apply(&rest);
+            self.in_force = Some(in_force);
+            return Ok(report);
+        }
+        // The state of the renderer may be unknown. A resync may even succeed with all: foreign changes may be the cause.
+        let mut wanted = in_force.clone();
+        wanted.apply(changes);
+        self.resync_from(Some(in_force), &wanted)
     }
 
     /// Applies as much of `changes` as possible, after `error`.
@@ -90,7 +190,7 @@ impl<R: Renderer> PoisonIsolator<R> {
             match services.len() {
                 // It may have failed by chance.
                 1 if !is_second_try => parts.push((services, true)),
-                1 => self.refuse(services, &reason),
+                1 => self.refuse(services, in_force, &reason),
                 count => {
                     let middle = services.keys().nth(count / 2).cloned();
                     let second = middle.map(|middle| services.split_off(&middle)).unwrap_or_default();
@@ -113,20 +213,22 @@ impl<R: Renderer> PoisonIsolator<R> {
         changes
     }
 
-    fn refuse(&mut self, services: Services, reason: &RenderError) {
+    fn refuse(&mut self, services: Services, in_force: &Snapshot, reason: &RenderError) {
         for service in services.into_keys() {
             warn!(renderer = self.inner.name(), %service, %reason, "a service is left out: all others can be applied");
-            self.refused.insert(service, format!("found by trying: {reason}"));
+            let last_good = in_force.services.get(&service).cloned();
+            let refusal =
+                Refusal { reason: format!("found by trying: {reason}"), last_good, is_named: false };
+            self.refused.insert(service, refusal);
         }
     }
 
     /// Adds the services that are left out to the report.
     fn with_refused(&self, mut report: Report) -> Report {
-        let is_known = |id| self.in_force.as_ref().is_some_and(|known| known.services.contains_key(id));
-        report.rejected.extend(self.refused.iter().map(|(id, reason)| Rejected {
+        report.rejected.extend(self.refused.iter().map(|(id, refusal)| Rejected {
             service: id.clone(),
-            reason: reason.clone(),
-            in_force: if is_known(id) { "last good" } else { "nothing" },
+            reason: refusal.reason.clone(),
+            in_force: if refusal.last_good.is_some() { "last good" } else { "nothing" },
         }));
         report
     }
@@ -134,8 +236,8 @@ impl<R: Renderer> PoisonIsolator<R> {
     /// The desired state, but with the current state of services that are left out.
     fn without_refused(&self, wanted: &Snapshot) -> Snapshot {
         let mut snapshot = wanted.clone();
-        for id in self.refused.keys() {
-            match self.in_force.as_ref().and_then(|known| known.services.get(id)) {
+        for (id, refusal) in &self.refused {
+            match &refusal.last_good {
                 Some(service) => snapshot.services.insert(id.clone(), Arc::clone(service)),
                 None => snapshot.services.remove(id),
             };
@@ -167,30 +269,8 @@ impl<R: Renderer> Renderer for PoisonIsolator<R> {
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
         // All are tried again.
         self.refused.clear();
-        let result = self.inner.resync(snapshot);
         let known = self.in_force.take();
-        let report = match (result, known) {
-            (Ok(report), _) => {
-                self.in_force = Some(snapshot.clone());
-                report
-            }
-            // If every service needs it, no service is to blame.
-            (Err(error @ RenderError::MissingModules { .. }), known) => {
-                self.in_force = known;
-                return Err(error);
-            }
-            (Err(error), Some(known)) => {
-                self.search(known.clone(), &ChangeSet::between(&known, snapshot), error)?
-            }
-            (Err(error), None) => {
-                self.failures += 1;
-                if self.failures < FAILED_RESYNCS_BEFORE_ISOLATION {
-                    return Err(error);
-                }
-                let nothing = Snapshot { services: BTreeMap::new(), ..snapshot.clone() };
-                self.search(nothing.clone(), &ChangeSet::between(&nothing, snapshot), error)?
-            }
-        };
+        let report = self.resync_from(known, snapshot)?;
         self.failures = 0;
         Ok(self.with_refused(report))
     }
@@ -209,6 +289,7 @@ impl<R: Renderer> Renderer for PoisonIsolator<R> {
                 self.in_force = Some(in_force);
                 return Err(error);
             }
+            Err(RenderError::Refused { services }) => self.update_without(services, in_force, changes)?,
             Err(error) => self.search(in_force, changes, error)?,
         };
         Ok(self.with_refused(report))
@@ -219,12 +300,19 @@ impl<R: Renderer> Renderer for PoisonIsolator<R> {
     }
 
     fn heal(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
-        let report = if self.refused.is_empty() {
-            self.inner.heal(snapshot)?
+        // What others did, and is undone now, may have been why a service was refused.
+        if self.refused.values().any(|refusal| refusal.is_named) {
+            return self.resync(snapshot);
+        }
+        let result = if self.refused.is_empty() {
+            self.inner.heal(snapshot)
         } else {
-            self.inner.heal(&self.without_refused(snapshot))?
+            self.inner.heal(&self.without_refused(snapshot))
         };
-        Ok(self.with_refused(report))
+        match result {
+            Err(RenderError::Refused { .. }) => self.resync(snapshot),
+            result => result.map(|report| self.with_refused(report)),
+        }
     }
 
     fn verifier(&self) -> Option<Box<dyn Verifier>> {

@@ -59,7 +59,7 @@ pub(crate) fn refusal(input: &[u8]) {
         errno: 0,
         reason: reasons.last().unwrap_or_default(),
     };
-    if refused::name_an_element(&[refusal]) {
+    if refused::refused_element(&refusal).is_some() {
         assert!(offset < message.len(), "the element is in the message");
     }
 }

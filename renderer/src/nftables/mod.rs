@@ -47,7 +47,6 @@ use self::{
     netlink::{Batch, NetlinkError, Socket},
     ownership::Ownership,
     read::{Elements, TableHeader},
-    refused::{LastGood, Refused},
     table::Table,
     watch::{ForeignTableChange, TableWatch},
 };
@@ -86,8 +85,6 @@ pub struct Nftables {
     table: Option<Table>,
     /// Foreign changes that were not handled yet.
     foreign_changes: Option<Receiver<ForeignTableChange>>,
-    /// Services that the kernel refused.
-    refused: Refused,
     reaper: StaleFlowReaper,
     /// The optional modules that the kernel lacks; none until they were determined.
     missing: Option<Vec<KernelModule>>,
@@ -120,7 +117,6 @@ impl Nftables {
             ahead: None,
             table: None,
             foreign_changes: None,
-            refused: Refused::default(),
             missing: None,
             forwarding: Forwarding::default(),
             keeps_others_out: false,
@@ -190,22 +186,6 @@ impl Nftables {
         self.missing_modules()?;
         self.ownership()?;
         PrefetchedElements::read(self.socket()?)
-    }
-
-    /// Resyncs without the services that the kernel refuses; those keep their state in `last_good`.
-    fn resync_accepted(&mut self, wanted: &Snapshot, last_good: &LastGood) -> Result<Report, NetlinkError> {
-        let missing = self.missing_modules()?.to_vec();
-        self.refused.leave_out_without(&missing, wanted, last_good);
-        for _ in 0..refused::MAX_ATTEMPTS {
-            let replaced = (!self.refused.is_empty()).then(|| self.refused.replace_in(wanted));
-            let snapshot = replaced.as_ref().unwrap_or(wanted);
-            match self.try_resync(snapshot) {
-                Err(NetlinkError::Refused { refusals, .. })
-                    if self.refused.blame(&refusals, snapshot, last_good) => {}
-                result => return result,
-            }
-        }
-        self.try_resync(&self.refused.replace_in(wanted))
     }
 
     fn try_resync(&mut self, snapshot: &Snapshot) -> Result<Report, NetlinkError> {
@@ -316,43 +296,43 @@ impl Renderer for Nftables {
     }
 
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
-        let last_good = self.table.take().map(|table| table.snapshot().services).unwrap_or_default();
-        // All services are tried again.
-        self.refused = Refused::default();
-        if self.missing.as_ref().is_some_and(|missing| !missing.is_empty()) {
-            self.missing = None;
-        }
-        let result = self.resync_accepted(snapshot, &last_good);
-        let report = result.map_err(|error| self.failed("resync the table", &error))?;
+        self.table = None;
+        // A missing module may have been loaded.
+        self.missing.take_if(|missing| !missing.is_empty());
+        let missing = self.missing_modules().map(<[_]>::to_vec);
+        let missing = missing.map_err(|error| self.failed("resync the table", &error))?;
+        refused::refuse_without(&missing, snapshot.services.values())?;
+        let report = self.try_resync(snapshot).map_err(|error| {
+            let services = refused::blame(&error, snapshot.services.values());
+            if services.is_empty() {
+                self.failed("resync the table", &error)
+            } else {
+                RenderError::Refused { services }
+            }
+        })?;
         self.forwarding = Forwarding::read(&*self.kernel, &snapshot.services, &snapshot.node);
-        Ok(self.with_notes(Report { rejected: self.refused.list(), ..report }))
+        Ok(self.with_notes(report))
     }
 
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
+        if self.table.is_none() {
+            return Err(RenderError::Unsynced);
+        }
+        let new = || changes.services.values().filter_map(|change| change.new.as_ref());
+        refused::refuse_without(self.missing.as_deref().unwrap_or_default(), new())?;
         // Taken out, so that it is gone if anything fails.
         let Some(mut table) = self.table.take() else { return Err(RenderError::Unsynced) };
-        let tried_again = self.refused.take(changes);
-        let result = match self.try_update(&mut table, changes) {
-            Ok(report) => {
-                self.table = Some(table);
-                Ok(report)
+        let report = self.try_update(&mut table, changes).map_err(|error| {
+            // The caller resyncs first: foreign changes may be the cause.
+            if refused::names_an_element(&error) {
+                RenderError::Refused { services: refused::blame(&error, new()) }
+            } else {
+                self.failed("update the table", &error)
             }
-            Err(NetlinkError::Refused { refusals, .. })
-                if refused::name_an_element(&refusals)
-                    || refused::needs_any(self.missing.as_deref().unwrap_or_default(), changes) =>
-            {
-                // The table is ahead of the kernel by these changes.
-                let wanted = table.snapshot();
-                let last_good = tried_again.before(changes, wanted.services.clone());
-                self.resync_accepted(&wanted, &last_good)
-            }
-            Err(error) => Err(error),
-        };
-        let report = result.map_err(|error| self.failed("update the table", &error))?;
-        if let Some(table) = &self.table {
-            self.forwarding.update(&*self.kernel, changes, table.services(), table.node());
-        }
-        Ok(self.with_notes(Report { rejected: self.refused.list(), ..report }))
+        })?;
+        self.forwarding.update(&*self.kernel, changes, table.services(), table.node());
+        self.table = Some(table);
+        Ok(self.with_notes(report))
     }
 
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
@@ -365,7 +345,7 @@ impl Renderer for Nftables {
 
     fn heal(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
         match self.try_heal() {
-            Ok(Some(report)) if self.refused.is_empty() => {
+            Ok(Some(report)) => {
                 if report.transactions > 0 {
                     // Flows may have begun meanwhile without any rule.
                     self.reaper.reconciled(snapshot, Vec::new());
@@ -373,7 +353,7 @@ impl Renderer for Nftables {
                 Ok(self.with_notes(report))
             }
             // There may be more damage; or the kernel refused the repair, perhaps because of foreign changes.
-            Ok(_) | Err(NetlinkError::Refused { .. }) => self.resync(snapshot),
+            Ok(None) | Err(NetlinkError::Refused { .. }) => self.resync(snapshot),
             Err(error) => Err(self.failed("repair the table", &error)),
         }
     }

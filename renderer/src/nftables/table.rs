@@ -145,11 +145,6 @@ impl Table {
         transaction
     }
 
-    /// The snapshot of this table.
-    pub(crate) fn snapshot(self) -> Snapshot {
-        Snapshot { services: self.services, node: self.node, ..Snapshot::default() }
-    }
-
     /// The programmed services.
     pub(crate) const fn services(&self) -> &BTreeMap<ServiceId, Arc<ContivService>> {
         &self.services

@@ -164,3 +164,103 @@ fn random_faults_lead_to_poison_only() {
         assert_eq!(found.collect::<Vec<_>>(), ["s019", "s030"], "seed {seed}");
     }
 }
+
+/// Names the services that are poison, before it does anything.
+#[derive(Debug, Default)]
+struct Naming {
+    inner: DryRun,
+    resyncs: usize,
+    /// What it has applied is not known after it has refused something.
+    loses_state: bool,
+}
+
+impl Naming {
+    fn refuse<'a>(
+        &mut self,
+        services: impl Iterator<Item = &'a Arc<ContivService>>,
+    ) -> Result<(), RenderError> {
+        let poison = services.filter(|service| is_poison(service));
+        let services: BTreeMap<_, _> =
+            poison.map(|service| (service.id.clone(), "it is poison".to_owned())).collect();
+        if services.is_empty() {
+            return Ok(());
+        }
+        if self.loses_state {
+            self.inner = DryRun::new();
+        }
+        Err(RenderError::Refused { services })
+    }
+}
+
+impl Renderer for Naming {
+    fn name(&self) -> &'static str {
+        "naming"
+    }
+
+    fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
+        self.refuse(snapshot.services.values())?;
+        self.resyncs += 1;
+        self.inner.resync(snapshot)
+    }
+
+    fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
+        self.refuse(changes.services.values().filter_map(|change| change.new.as_ref()))?;
+        self.inner.update(changes)
+    }
+
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+
+    fn cleanup(&mut self) -> Result<Report, RenderError> {
+        self.inner.cleanup()
+    }
+}
+
+#[test]
+fn named_services_are_left_out_and_the_rest_is_applied() {
+    for (loses_state, resyncs) in [(false, [1, 1, 1, 1]), (true, [1, 2, 2, 2])] {
+        let mut renderer = PoisonIsolator::new(Naming { loses_state, ..Naming::default() });
+        let first = snapshot(100, 1, &[3]);
+        let mut expected = first.clone();
+        expected.services.remove(&service(3, 1).0);
+        let report = renderer.resync(&first).unwrap();
+        assert_eq!(refused(&report), [("s003".to_owned(), "nothing")]);
+        assert_eq!(report.rejected[0].reason, "it is poison");
+        assert_eq!((renderer.describe().text, renderer.inner.resyncs), (text(&expected), resyncs[0]));
+
+        let second = snapshot(101, 2, &[3, 4]);
+        let report = renderer.update(&ChangeSet::between(&first, &second)).unwrap();
+        let both = [("s003".to_owned(), "nothing"), ("s004".to_owned(), "last good")];
+        assert_eq!(refused(&report), both);
+        expected = second.clone();
+        expected.services.remove(&service(3, 1).0);
+        expected.services.extend([service(4, 1)]);
+        assert_eq!((renderer.describe().text, renderer.inner.resyncs), (text(&expected), resyncs[1]));
+
+        // Others change: what is left out is still told.
+        let third = snapshot(102, 2, &[3, 4]);
+        let report = renderer.update(&ChangeSet::between(&second, &third)).unwrap();
+        assert_eq!((refused(&report).len(), renderer.inner.resyncs), (2, resyncs[2]));
+
+        let good = snapshot(102, 3, &[]);
+        let report = renderer.update(&ChangeSet::between(&third, &good)).unwrap();
+        assert_eq!((refused(&report), renderer.inner.resyncs), (vec![], resyncs[3]));
+        assert_eq!(renderer.describe().text, text(&good));
+    }
+}
+
+#[test]
+fn named_service_stays_as_it_was_until_that_is_refused_too() {
+    let mut renderer = PoisonIsolator::new(Naming::default());
+    let first = snapshot(10, 1, &[]);
+    renderer.resync(&first).unwrap();
+    let second = snapshot(10, 2, &[5]);
+    assert_eq!(refused(&renderer.resync(&second).unwrap()), [("s005".to_owned(), "last good")]);
+    let mut expected = second.clone();
+    expected.services.extend([service(5, 1)]);
+    assert_eq!(renderer.describe().text, text(&expected));
+    // A repair tries it again, with the same end.
+    assert_eq!(refused(&renderer.heal(&second).unwrap()), [("s005".to_owned(), "last good")]);
+    assert_eq!(renderer.describe().text, text(&expected));
+}

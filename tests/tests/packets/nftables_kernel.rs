@@ -14,6 +14,7 @@ use contiv_renderer::{
     Renderer, Report, Verifier, dry_run,
     faulty::{FaultSwitch, NetlinkFaults},
     nftables::{Nftables, TableVerifier},
+    poison_isolator::PoisonIsolator,
 };
 use contiv_tests::{
     kernel::{Elements, count, read_elements},
@@ -228,7 +229,8 @@ fn thousands_of_services_go_in_although_send_buffer_is_small() -> Result<()> {
 fn large_set_is_declared_for_its_size_and_remade_when_outgrown() -> Result<()> {
     isolated("nftables_kernel::large_set_is_declared_for_its_size_and_remade_when_outgrown", |lab| {
         let declared = || lab.node.exec(&["nft", "list", "map", "inet", "contiv", "backends4"]);
-        let mut renderer = Nftables::new();
+        // The kernel refuses what no longer fits.
+        let mut renderer = PoisonIsolator::new(Nftables::new());
         let mut state = wide(&[1200]);
         resync(&lab.node, &mut renderer, &state)?;
         assert!(declared()?.contains("size 2400"));
@@ -466,7 +468,7 @@ fn addresses<const N: usize>(texts: [&str; N]) -> BTreeSet<IpAddr> {
     texts.iter().flat_map(|text| text.parse()).collect()
 }
 
-fn resync(namespace: &Namespace, renderer: &mut Nftables, snapshot: &Snapshot) -> Result<Report> {
+fn resync(namespace: &Namespace, renderer: &mut dyn Renderer, snapshot: &Snapshot) -> Result<Report> {
     namespace.run(|| renderer.resync(snapshot).map_err(unexpected))
 }
 

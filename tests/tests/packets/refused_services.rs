@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 use contiv_model::{
     Addresses, Backend, ChangeSet, ContivService, Protocol, ServiceId, ServicePort, Snapshot,
 };
-use contiv_renderer::{Renderer, Report, dry_run, nftables::Nftables};
+use contiv_renderer::{Renderer, Report, dry_run, nftables::Nftables, poison_isolator::PoisonIsolator};
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Frontend, Manifests, Service, ServiceManifest, State, TARGET_PORT},
@@ -60,7 +60,7 @@ fn service_the_kernel_refuses_is_left_out_and_retried_on_change() -> Result<()> 
             let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"])?;
             Ok(listed.contains(&format!("10.96.0.{number} . tcp . 80")))
         };
-        let mut renderer = Nftables::new();
+        let mut renderer = PoisonIsolator::new(Nftables::new());
         let many = |ranges: &[&str]| (3..200).map(|number| service(number, &[])).chain([service(2, ranges)]);
         let full = snapshot(many(&["192.0.2.0/24"]).chain([service(1, &["192.0.2.0/24"])]).collect());
         let report = lab.node.run(|| renderer.resync(&full).map_err(unexpected))?;
@@ -74,7 +74,7 @@ fn service_the_kernel_refuses_is_left_out_and_retried_on_change() -> Result<()> 
         let mut next = full.clone();
         let good = Arc::new(service(refused, &[]));
         next.services.insert(good.id.clone(), Arc::clone(&good));
-        let update = |renderer: &mut Nftables, from: &Snapshot, to: &Snapshot| {
+        let update = |renderer: &mut PoisonIsolator<Nftables>, from: &Snapshot, to: &Snapshot| {
             lab.node.run(|| renderer.update(&ChangeSet::between(from, to)).map_err(unexpected))
         };
         let report = update(&mut renderer, &full, &next)?;
