@@ -13,7 +13,7 @@ pub use manifests::{Manifests, NodeManifest};
 pub use service::{Frontend, PORT, Service, TARGET_PORT};
 pub use service_manifest::{Hint, ServiceManifest};
 
-use crate::lab::Result;
+use crate::lab::{Host, Result};
 
 /// The namespace of all services of the tests.
 pub const NAMESPACE: &str = "default";
@@ -28,4 +28,7 @@ pub trait State {
 
     /// Removes a service; its endpoint slices stay.
     fn delete(&self, service: &Service) -> Result<()>;
+
+    /// Removes the Node object of a node.
+    fn delete_node(&self, node: &Host) -> Result<()>;
 }

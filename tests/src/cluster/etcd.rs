@@ -107,9 +107,9 @@ impl EtcdClient<'_> {
     /// Writes the nodes.
     pub fn put_nodes(&self) -> Result<()> {
         let nodes = [(self.lab.node.host, &ranges::PODS), (self.lab.node2.host, &ranges::PODS2)];
-        nodes.into_iter().try_for_each(|(node, pods)| {
-            self.put_value(&format!("{ROOT}/node/{}", node.name), &node_value(node, pods).to_string())
-        })
+        nodes
+            .into_iter()
+            .try_for_each(|(node, pods)| self.put_value(&node_key(node), &node_value(node, pods).to_string()))
     }
 
     /// Writes any value, for tests of invalid ones.
@@ -192,6 +192,10 @@ impl State for Etcd<'_> {
     fn delete(&self, service: &Service) -> Result<()> {
         self.client.delete(service)
     }
+
+    fn delete_node(&self, node: &Host) -> Result<()> {
+        self.client.delete_node(node)
+    }
 }
 
 impl State for EtcdClient<'_> {
@@ -209,6 +213,14 @@ impl State for EtcdClient<'_> {
     fn delete(&self, service: &Service) -> Result<()> {
         self.etcdctl(&["del", &Etcd::key(service)]).map(drop)
     }
+
+    fn delete_node(&self, node: &Host) -> Result<()> {
+        self.etcdctl(&["del", &node_key(node)]).map(drop)
+    }
+}
+
+fn node_key(node: &Host) -> String {
+    format!("{ROOT}/node/{}", node.name)
 }
 
 fn slice_key(service: &Service, family: Family) -> String {

@@ -27,7 +27,7 @@ impl Manifests {
 
     /// Creates or replaces a node.
     pub fn put_node(&self, node: &NodeManifest) -> Result<()> {
-        self.write(&format!("{}-node.yaml", node.host.name), &node.text())
+        self.write(&node_file(node.host), &node.text())
     }
 
     /// The path of the folder.
@@ -63,6 +63,15 @@ impl State for Manifests {
         let slices = ServiceManifest::new(service.clone()).slices_text();
         self.write(&format!("{}.yaml", service.name), &slices)
     }
+
+    fn delete_node(&self, node: &Host) -> Result<()> {
+        let path = self.folder.join(node_file(node));
+        fs::remove_file(&path).map_err(|error| failed("remove", &path, error))
+    }
+}
+
+fn node_file(node: &Host) -> String {
+    format!("{}-node.yaml", node.name)
 }
 
 fn failed(action: &str, path: &Path, error: std::io::Error) -> LabError {
