@@ -206,7 +206,7 @@ impl Writer {
                         let pause = if had_gap && self.gap.is_some() { self.retry_after } else { PERIOD };
                         next_write = Instant::now() + pause;
                     } else if end == RecvTimeoutError::Timeout {
-                        self.ask_for_everything();
+                        self.request_list();
                         next_write = Instant::now() + self.retry_after;
                     }
                     if end == RecvTimeoutError::Disconnected {
@@ -255,7 +255,7 @@ impl Writer {
     }
 
     /// Requests a list of the store, if the mirror can be written again.
-    fn ask_for_everything(&mut self) {
+    fn request_list(&mut self) {
         // Opening it writes to it.
         match self.opened().map(drop) {
             Ok(()) => {

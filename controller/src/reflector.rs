@@ -64,7 +64,7 @@ impl<T: Send + Sync + 'static> Reflector<T> {
     pub async fn next(&mut self) -> Option<Vec<Event<T>>> {
         loop {
             let delivery = self.feed.recv().await?;
-            if let Some(events) = self.take_in(delivery.event) {
+            if let Some(events) = self.on_event(delivery.event) {
                 return Some(events);
             }
         }
@@ -75,7 +75,7 @@ impl<T: Send + Sync + 'static> Reflector<T> {
         self.handle.request_resync();
     }
 
-    fn take_in(&self, event: FeedEvent) -> Option<Vec<Event<T>>> {
+    fn on_event(&self, event: FeedEvent) -> Option<Vec<Event<T>>> {
         let mut events = None;
         self.contents.send_modify(|contents| match event {
             FeedEvent::Snapshot(snapshot) => events = Some(contents.replace(snapshot)),

@@ -126,7 +126,8 @@ fn obstacle(
     if other_port.is_some() {
         return other_port;
     }
-    let mut backends = service.ports.iter().map(|port| port.backends.iter().map(essence).collect());
+    let mut backends =
+        service.ports.iter().map(|port| port.backends.iter().map(routing_properties).collect());
     if let Some(first) = backends.next() {
         let first: BTreeMap<IpAddr, _> = first;
         if backends.any(|other| other != first) {
@@ -141,7 +142,7 @@ fn obstacle(
 }
 
 /// The properties of a backend that matter to a route; the port does not.
-fn essence(backend: &Backend) -> (IpAddr, (u16, bool, bool, BackendState)) {
+fn routing_properties(backend: &Backend) -> (IpAddr, (u16, bool, bool, BackendState)) {
     (backend.address, (backend.weight, backend.local, backend.host_network, backend.state))
 }
 

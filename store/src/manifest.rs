@@ -101,7 +101,7 @@ impl ParsedManifests {
     }
 
     /// Drops problems beyond the limit: a file of a few MiB can have a million. One more is kept as a sign.
-    fn leave_out_untold(&mut self) {
+    fn truncate_problems(&mut self) {
         self.problems.truncate(MAX_REPORTED_PROBLEMS + 1);
         self.warnings.truncate(MAX_REPORTED_PROBLEMS);
     }
@@ -163,10 +163,10 @@ pub(crate) fn parse_file_within(name: &str, text: &str, nodes: usize) -> ParsedM
                 }
             }
         }
-        parsed.leave_out_untold();
+        parsed.truncate_problems();
     }
     parsed.drop_duplicates();
-    parsed.leave_out_untold();
+    parsed.truncate_problems();
     if parsed.problems.len() > MAX_REPORTED_PROBLEMS {
         parsed.problems.truncate(MAX_REPORTED_PROBLEMS);
         let reason =

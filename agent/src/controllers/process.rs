@@ -79,7 +79,7 @@ async fn run_until_stopped(
             Ok(()) => Err(anyhow!("the controllers have ended without being asked to; this is a bug")),
             Err(error) => Err(error).context("the manager of the controllers has failed"),
         },
-        () = told_to_stop(&mut signals) => {
+        () = stop_requested(&mut signals) => {
             drop(followed);
             if let Some(service_manager) = &service_manager {
                 service_manager.stopping();
@@ -97,7 +97,7 @@ async fn run_until_stopped(
 }
 
 /// Returns on SIGTERM or SIGINT.
-async fn told_to_stop(signals: &mut Signals) {
+async fn stop_requested(signals: &mut Signals) {
     while signals.next().await == SignalRequest::Reload {
         warn!(
             "nothing is read again on SIGHUP; restart to have new settings, and another instance takes over meanwhile"

@@ -148,7 +148,7 @@ async fn status(State(api): State<ControllerApi>) -> Json<Value> {
 }
 
 async fn metrics(State(api): State<ControllerApi>) -> Response {
-    api.inner.metrics.set_leads(api.inner.observer.leadership().leads);
+    api.inner.metrics.set_is_leader(api.inner.observer.leadership().leads);
     open_metrics(api.inner.metrics.text())
 }
 

@@ -36,7 +36,7 @@ impl ControllerMetrics {
     }
 
     /// Whether this instance is the active one.
-    pub fn set_leads(&self, leads: bool) {
+    pub fn set_is_leader(&self, leads: bool) {
         self.leader.set(leads.into());
     }
 

@@ -59,7 +59,7 @@ impl KindMirror {
         }
         self.not_before = Some(Instant::now() + CATCH_UP_DELAY);
         loop {
-            self.objects.take_in_all();
+            self.objects.handle_waiting_events();
             self.measure();
             if self.not_before.is_some_and(|at| Instant::now() < at) || !self.write().await? {
                 self.wait().await?;

@@ -69,7 +69,7 @@ impl SourceAndStored {
     pub(crate) async fn next(&mut self) -> Result<(), BoxError> {
         let wanted = self.wanted.get_or_insert_with(|| FeedReceiver::open(&self.source, self.kind));
         // Lists are handled one after the other: meanwhile a list is in memory twice.
-        let heard = if self.state.has_wanted() {
+        let heard = if self.state.has_desired() {
             let stored = self.stored.get_or_insert_with(|| FeedReceiver::open(&self.store, self.kind));
             tokio::select! {
                 event = wanted.events.recv() => SourceEvent::Wanted(event),
@@ -80,22 +80,22 @@ impl SourceAndStored {
         };
         match heard {
             SourceEvent::Wanted(event) => {
-                self.take_in_wanted(event.ok_or("Kubernetes can no longer be followed")?.event);
+                self.on_source_event(event.ok_or("Kubernetes can no longer be followed")?.event);
             }
             SourceEvent::Stored(event) => {
-                self.take_in_stored(event.ok_or("the store can no longer be followed")?.event);
+                self.on_stored_event(event.ok_or("the store can no longer be followed")?.event);
             }
         }
         Ok(())
     }
 
     /// Handles all pending events.
-    pub(crate) fn take_in_all(&mut self) {
+    pub(crate) fn handle_waiting_events(&mut self) {
         while let Some(heard) = self.wanted.as_mut().and_then(|feed| feed.events.try_recv().ok()) {
-            self.take_in_wanted(heard.event);
+            self.on_source_event(heard.event);
         }
         while let Some(heard) = self.stored.as_mut().and_then(|feed| feed.events.try_recv().ok()) {
-            self.take_in_stored(heard.event);
+            self.on_stored_event(heard.event);
         }
     }
 
@@ -119,18 +119,18 @@ impl SourceAndStored {
         self.is_fresh
     }
 
-    fn take_in_wanted(&mut self, event: FeedEvent) {
+    fn on_source_event(&mut self, event: FeedEvent) {
         let kind = self.kind;
         match event {
             FeedEvent::Snapshot(snapshot) => {
-                let unreadable = self.state.list_wanted(snapshot);
-                self.stats.could_not_read(kind, unreadable);
+                let unreadable = self.state.list_desired(snapshot);
+                self.stats.count_unreadable(kind, unreadable);
                 self.stats.resynced(kind);
                 self.is_fresh = true;
             }
             FeedEvent::Changed(batch) => {
                 let unreadable = self.state.change_wanted(batch);
-                self.stats.could_not_read(kind, unreadable);
+                self.stats.count_unreadable(kind, unreadable);
             }
             FeedEvent::Problems(problems) => {
                 for problem in problems {
@@ -144,7 +144,7 @@ impl SourceAndStored {
         }
     }
 
-    fn take_in_stored(&mut self, event: FeedEvent) {
+    fn on_stored_event(&mut self, event: FeedEvent) {
         match event {
             FeedEvent::Snapshot(snapshot) => {
                 self.state.list_stored(snapshot);

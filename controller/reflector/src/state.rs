@@ -57,13 +57,13 @@ pub(crate) enum Action {
 
 impl State {
     /// Replaces the objects of Kubernetes. Returns the number of unreadable ones.
-    pub(crate) fn list_wanted(&mut self, snapshot: Snapshot) -> usize {
+    pub(crate) fn list_desired(&mut self, snapshot: Snapshot) -> usize {
         let before = self.wanted.take().unwrap_or_default();
         let mut unreadable = 0;
         let mut wanted = BTreeMap::new();
         for entry in snapshot.entries {
             unreadable += usize::from(entry.value.is_empty());
-            let (path, value) = read_wanted(entry);
+            let (path, value) = read_desired(entry);
             // The memory shared with the stored value, if any.
             match before.get_key_value(&path) {
                 Some((path, SourceValue::Value(old))) if value == SourceValue::Value(old.clone()) => {
@@ -85,7 +85,7 @@ impl State {
             let path = match change {
                 Change::Put(entry) => {
                     unreadable += usize::from(entry.value.is_empty());
-                    let (path, value) = read_wanted(entry);
+                    let (path, value) = read_desired(entry);
                     let stored = self.stored.as_ref().and_then(|stored| stored.get(&path));
                     // Most changes in Kubernetes have no effect here: one copy is enough.
                     let value = match stored {
@@ -174,7 +174,7 @@ impl State {
     }
 
     /// True if Kubernetes was listed.
-    pub(crate) const fn has_wanted(&self) -> bool {
+    pub(crate) const fn has_desired(&self) -> bool {
         self.wanted.is_some()
     }
 
@@ -272,7 +272,7 @@ fn at(path: &Path, mod_revision: i64) -> contiv_controller::Object<()> {
     contiv_controller::Object { key: Arc::clone(path), value: (), create_revision: 0, mod_revision }
 }
 
-fn read_wanted(entry: Entry) -> (Path, SourceValue) {
+fn read_desired(entry: Entry) -> (Path, SourceValue) {
     let is_unknown = entry.value.is_empty()
         || Key::parse(&entry.key).ok().flatten().is_none_or(|key| is_foreign_value(&key, &entry.value));
     let value = if is_unknown { SourceValue::Unknown } else { SourceValue::Value(entry.value) };

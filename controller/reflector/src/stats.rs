@@ -108,7 +108,7 @@ impl Stats {
         self.count(kind, what, 1);
     }
 
-    pub(crate) fn could_not_read(&self, kind: Kind, objects: usize) {
+    pub(crate) fn count_unreadable(&self, kind: Kind, objects: usize) {
         self.count(kind, CounterKind::ArgumentErrors, objects);
     }
 

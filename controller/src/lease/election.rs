@@ -263,7 +263,7 @@ impl Candidate {
 
     async fn observe(&mut self) {
         match self.feed.recv().await {
-            Some(delivery) => self.observed.take_in(delivery.event),
+            Some(delivery) => self.observed.on_event(delivery.event),
             // The task ends only when its receiver is dropped, so there is nothing left but to wait.
             None => std::future::pending().await,
         }

@@ -61,7 +61,7 @@ impl Chance {
         self.faults.lock().0 = Faults::NONE;
     }
 
-    pub(super) fn hits(&self, fault: impl Fn(&Faults) -> f64) -> bool {
+    pub(super) fn occurs(&self, fault: impl Fn(&Faults) -> f64) -> bool {
         let mut guard = self.faults.lock();
         let (faults, random) = &mut *guard;
         let probability = fault(faults);

@@ -127,12 +127,12 @@ impl MemoryStore {
     async fn transact_now(&self, transaction: Transaction) -> Result<i64, StoreError> {
         self.reach().await?;
         if let Some(condition) = transaction.conditions.first()
-            && self.shared.chance.hits(|faults| faults.conflict)
+            && self.shared.chance.occurs(|faults| faults.conflict)
         {
             return Err(StoreError::Conflict { key: Condition::key(condition).to_owned() });
         }
         let result = self.with(|state, _| state.transact(transaction));
-        if self.shared.chance.hits(|faults| faults.lost_answer) {
+        if self.shared.chance.occurs(|faults| faults.lost_answer) {
             return Err(unreachable());
         }
         // The connection was cut meanwhile: the transaction is committed, but the client does not learn of it.
@@ -141,10 +141,10 @@ impl MemoryStore {
     }
 
     fn break_by_chance(&self, prefix: &str) -> Result<(), StoreError> {
-        if !self.shared.chance.hits(|faults| faults.cut_watch) {
+        if !self.shared.chance.occurs(|faults| faults.cut_watch) {
             return Ok(());
         }
-        if self.shared.chance.hits(|faults| faults.compaction) {
+        if self.shared.chance.occurs(|faults| faults.compaction) {
             self.compact();
         }
         let reason = format!("the watch of {prefix} broke");

@@ -76,7 +76,7 @@ pub(super) fn collect<'a>(
     let mut local_pods = BTreeSet::new();
     let of_ports = candidates.into_iter().map(|candidates| {
         let mut merged = merge(candidates, local_weight, &mut local_pods);
-        topology::steer(&mut merged, spec.options.prefer_local);
+        topology::select_topology(&mut merged, spec.options.prefer_local);
         merged.into_iter().map(|(backend, _)| backend).collect()
     });
     Backends { of_ports: of_ports.collect(), local_pods }

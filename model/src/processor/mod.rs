@@ -115,12 +115,12 @@ impl Processor {
     pub fn apply(&mut self, events: impl IntoIterator<Item = Event>) -> ChangeSet {
         let mut touched = DirtySet::default();
         for event in events {
-            self.take_in(event, &mut touched);
+            self.apply_event(event, &mut touched);
         }
         self.settle(touched)
     }
 
-    fn take_in(&mut self, event: Event, touched: &mut DirtySet) {
+    fn apply_event(&mut self, event: Event, touched: &mut DirtySet) {
         match event {
             Event::Put(object) => self.cache.put(object, touched),
             Event::Delete(key) => self.cache.delete(&key, touched),

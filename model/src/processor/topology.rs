@@ -57,7 +57,7 @@ impl TopologyHint {
 /// With `prefer_local` the local ones are chosen, if there are any. Otherwise hints decide, those for nodes before those for
 /// zones, but only where all endpoints have them and at least one is for this node. So every family with ready backends keeps
 /// at least one.
-pub(super) fn steer(backends: &mut [(Backend, TopologyHint)], prefer_local: bool) {
+pub(super) fn select_topology(backends: &mut [(Backend, TopologyHint)], prefer_local: bool) {
     for family in backends.chunk_by_mut(|(a, _), (b, _)| a.address.is_ipv4() == b.address.is_ipv4()) {
         let Some(is_for_this_node) = mode(family, prefer_local) else { continue };
         for (backend, hinted) in family {

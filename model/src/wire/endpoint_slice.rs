@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use contiv_proto::{label, message::endpointslice as proto};
 
 use super::{
-    endpoints::{self, with_no_more_room},
+    endpoints::{self, collect_exact},
     error::{Problems, Validated},
     field,
 };
@@ -35,14 +35,14 @@ pub(super) fn validate(message: &proto::EndpointSlice) -> Validated<EndpointSlic
         message.endpoints.iter().enumerate().filter(|_| usable).filter_map(|(e, endpoint)| {
             self::endpoint(e, endpoint, address_type, &id.namespace, &mut problems)
         });
-    let endpoints: Vec<SliceEndpoint> = with_no_more_room(message.endpoints.len(), endpoints);
+    let endpoints: Vec<SliceEndpoint> = collect_exact(message.endpoints.len(), endpoints);
     let ports = message
         .ports
         .iter()
         .enumerate()
         .filter(|_| usable)
         .filter_map(|(p, port)| self::port(p, port, &mut problems));
-    let ports: Vec<EndpointPort> = with_no_more_room(message.ports.len(), ports);
+    let ports: Vec<EndpointPort> = collect_exact(message.ports.len(), ports);
 
     problems.finish(EndpointSlice {
         service: service(message, &id),

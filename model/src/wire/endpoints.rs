@@ -31,21 +31,21 @@ pub(super) fn validate(message: &proto::Endpoints) -> Validated<Endpoints> {
             )?;
             Some(self::address(ip, &address.node_name, address.target_ref.as_ref(), &id.namespace))
         });
-        let addresses: Vec<EndpointAddress> = with_no_more_room(subset.addresses.len(), addresses);
+        let addresses: Vec<EndpointAddress> = collect_exact(subset.addresses.len(), addresses);
         let ports = subset.ports.iter().enumerate().filter_map(|(p, port)| {
             let path = format_args!("{path}.ports[{p}]");
             let number = problems.check(format_args!("{path}.port"), field::port(port.port));
             let protocol = problems.known(format_args!("{path}.protocol"), field::protocol(&port.protocol));
             Some(EndpointPort { name: port.name.as_str().into(), protocol: protocol?, port: number? })
         });
-        let ports: Vec<EndpointPort> = with_no_more_room(subset.ports.len(), ports);
+        let ports: Vec<EndpointPort> = collect_exact(subset.ports.len(), ports);
         subsets.push(EndpointSubset { addresses, ports });
     }
     problems.finish(Endpoints { id, subsets })
 }
 
 /// Collects the valid ones of so many, without spare capacity, which a filtered iterator would leave.
-pub(super) fn with_no_more_room<T>(count: usize, valid: impl Iterator<Item = T>) -> Vec<T> {
+pub(super) fn collect_exact<T>(count: usize, valid: impl Iterator<Item = T>) -> Vec<T> {
     let mut collected = Vec::with_capacity(count);
     collected.extend(valid);
     collected.shrink_to_fit();

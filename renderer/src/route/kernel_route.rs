@@ -41,7 +41,7 @@ pub(super) enum NextHop {
 
 impl NextHop {
     /// True if connections reach a backend.
-    pub(super) const fn leads_on(self) -> bool {
+    pub(super) const fn reaches_backend(self) -> bool {
         match self {
             Self::Blackhole | Self::Unreachable => false,
             Self::Local | Self::Link { .. } | Self::Group { .. } => true,
@@ -164,7 +164,7 @@ pub(super) const fn family(ipv4: bool) -> AddressFamily {
 fn read(message: &RouteMessage) -> Option<KernelRoute> {
     let address = destination(message)?;
     let (mut metric, mut interface, mut source, mut group) = (None, None, None, None);
-    let mut leads_on = false;
+    let mut reaches_backend = false;
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Priority(priority) => metric = Some(*priority),
@@ -174,13 +174,13 @@ fn read(message: &RouteMessage) -> Option<KernelRoute> {
             RouteAttribute::Gateway(_)
             | RouteAttribute::Via(_)
             | RouteAttribute::MultiPath(_)
-            | RouteAttribute::Encap(_) => leads_on = true,
+            | RouteAttribute::Encap(_) => reaches_backend = true,
             RouteAttribute::Metrics(_) => return None,
             _ => {}
         }
     }
     // For a group the kernel also reports the members' next hops.
-    if leads_on && group.is_none() {
+    if reaches_backend && group.is_none() {
         return None;
     }
     let way = match message.header.kind {

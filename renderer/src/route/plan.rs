@@ -34,7 +34,7 @@ pub(super) fn destinations(
         if node.is_own(address) || !is_routable(address) {
             continue;
         }
-        let ports: Vec<_> = held_ports(service, address).collect();
+        let ports: Vec<_> = owned_ports(service, address).collect();
         if options.reach_from_node && !ports.is_empty() && source(node, address.is_ipv4()).is_some() {
             destinations.insert(Destination { purpose: Purpose::Reach, address });
         }
@@ -69,7 +69,7 @@ fn addresses(service: &ContivService) -> impl Iterator<Item = (IpAddr, AddressKi
 }
 
 /// The ports that this service, and no older one, has at the address.
-fn held_ports(service: &ContivService, address: IpAddr) -> impl Iterator<Item = &ServicePort> {
+fn owned_ports(service: &ContivService, address: IpAddr) -> impl Iterator<Item = &ServicePort> {
     service.ports.iter().filter(move |port| {
         let &&ServicePort { port, protocol, .. } = port;
         !service.lost.contains_key(&Frontend::Address { address, protocol, port })

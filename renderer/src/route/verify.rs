@@ -53,7 +53,7 @@ impl RouteVerifier {
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn leads_on(&mut self, address: IpAddr) -> Result<bool, RenderError> {
+    pub fn has_route(&mut self, address: IpAddr) -> Result<bool, RenderError> {
         let found = self.socket().and_then(|socket| socket.look_up(vec![direct::request(address)]));
         let found = found.map_err(|error| apply::explain("look a route up", &error))?;
         Ok(found.iter().any(Option::is_some))
@@ -76,7 +76,7 @@ impl RouteVerifier {
         let found = apply::found(socket)?;
         let of_direct = found.iter().filter_map(|found| found.route);
         let is_direct = |route: &KernelRoute| direct::is_direct(options.direct, *route);
-        let of_direct = direct::led_on(of_direct.filter(is_direct));
+        let of_direct = direct::routed_addresses(of_direct.filter(is_direct));
         // Routes of a service that returned to another renderer may stay.
         let direct = DesiredServices::new(snapshot, |address| of_direct.contains(&address));
         let mut unrouted: BTreeSet<IpAddr> = direct.possible_addresses().collect();
@@ -91,7 +91,7 @@ impl RouteVerifier {
             match found.route {
                 Some(route) if wanted.remove(&route).is_some() => {}
                 // Its target is known only after looking up each backend.
-                Some(route) if is_direct(&route) && direct.lead(route.address).is_some() => {
+                Some(route) if is_direct(&route) && direct.target(route.address).is_some() => {
                     unrouted.remove(&route.address);
                 }
                 Some(route) => tell(route.table, route.to_string(), None, Deviation::Foreign),

@@ -105,7 +105,7 @@ impl File {
     }
 
     /// True if an earlier run may have known more of the file.
-    pub(super) fn is_in_doubt(&self) -> bool {
+    pub(super) fn may_be_incomplete(&self) -> bool {
         self.is_incomplete || !self.broken.is_empty()
     }
 

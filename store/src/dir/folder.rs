@@ -168,7 +168,7 @@ impl Folder {
     }
 
     /// Checks whether a file that is being written is empty at the moment. It is not read.
-    pub(super) fn look_at_size(&mut self, path: &Path) {
+    pub(super) fn check_size(&mut self, path: &Path) {
         let has_objects = self.files.get(path).is_some_and(|file| !file.definitions.is_empty());
         let fingerprint = Fingerprint::of(path).ok().filter(|now| has_objects && now.is_empty());
         match fingerprint {
@@ -221,8 +221,8 @@ impl Folder {
     }
 
     /// True if something could not be read, so that an earlier run may know more of it.
-    pub(super) fn is_in_doubt(&self) -> bool {
-        !self.unreadable.is_empty() || self.files.values().any(File::is_in_doubt)
+    pub(super) fn may_be_incomplete(&self) -> bool {
+        !self.unreadable.is_empty() || self.files.values().any(File::may_be_incomplete)
     }
 
     /// Adds saved entries of an earlier run, if they may be in unreadable files. A saved entry does not name its file: until

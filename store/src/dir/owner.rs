@@ -106,7 +106,7 @@ impl Owner {
         };
         let found = owner.rescan().await.map_err(|error| ("read", error))?;
         owner.folder.publish();
-        if owner.folder.is_in_doubt() {
+        if owner.folder.may_be_incomplete() {
             owner.recall(&found, recall);
         }
         // There is no earlier history: the first revision contains everything found.
@@ -160,7 +160,7 @@ impl Owner {
         let now = Instant::now();
         let work = self.pending.take(now);
         for path in &work.written {
-            self.folder.look_at_size(path);
+            self.folder.check_size(path);
         }
         for path in work.overdue {
             let length = fs::metadata(&path).map(|of| of.len());
@@ -231,7 +231,7 @@ impl Owner {
     }
 
     /// Reads the whole folder on request: inotify does not report everything.
-    async fn look_again(&mut self) {
+    async fn rescan_now(&mut self) {
         // A file that is being replaced at this moment must not be missed.
         note_all(&mut self.watcher, &mut self.pending).await;
         self.work(true).await;
@@ -248,7 +248,7 @@ impl Owner {
         // It is no error if the requester is gone.
         match command {
             Command::List { prefix, reply } => {
-                self.look_again().await;
+                self.rescan_now().await;
                 drop(reply.send(self.folder.snapshot(&prefix)));
             }
             Command::Watch { prefix, revision, reply } => {

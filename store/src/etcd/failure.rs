@@ -81,14 +81,14 @@ pub(super) fn is_without_users(error: &Error) -> bool {
 }
 
 /// True if this text of etcd requires a login.
-pub(super) fn asks_for_login(reason: &str) -> bool {
+pub(super) fn requires_login(reason: &str) -> bool {
     LOGIN_REFUSED.iter().any(|words| reason.contains(words))
 }
 
 /// True if a new login may help against this error. Permission may be denied to another user: that of a certificate, while
 /// there is no token. And etcd 3.4 denies it to watches whose token has expired.
 pub(super) fn may_want_login(reason: &str) -> bool {
-    reason.contains(DENIED) || asks_for_login(reason)
+    reason.contains(DENIED) || requires_login(reason)
 }
 
 /// A refused request is final; all other errors may pass.

@@ -107,7 +107,7 @@ impl Session {
         let answer = timeout(PROBE_TIMEOUT, kv.get("/", Some(options.with_count_only()))).await;
         match answer.map_err(|_| self.late(PROBE_TIMEOUT))?.map_err(|error| self.failure("read", error)) {
             Ok(_) | Err(Failure::Store(StoreError::Refused { .. })) => Ok(()),
-            Err(Failure::LoginRefused { reason, .. }) if !failure::asks_for_login(&reason) => Ok(()),
+            Err(Failure::LoginRefused { reason, .. }) if !failure::requires_login(&reason) => Ok(()),
             Err(failure) => Err(failure),
         }
     }

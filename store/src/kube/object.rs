@@ -98,7 +98,7 @@ fn value(kind: Kind, key: &str, json: &str) -> Value {
         Ok(object) => object,
         Err(problems) => return Value::Bad(problems),
     };
-    lighten(&mut object);
+    drop_unused_fields(&mut object);
     match object.encode() {
         // Without the writer's spare capacity.
         Ok(value) => Value::Good(Bytes::from(value.into_boxed_slice())),
@@ -112,7 +112,7 @@ fn value(kind: Kind, key: &str, json: &str) -> Value {
 }
 
 /// Drops unused fields, so that their changes do not count.
-fn lighten(object: &mut Object) {
+fn drop_unused_fields(object: &mut Object) {
     let keep_known = |annotations: &mut BTreeMap<String, String>| {
         annotations.retain(|name, _| ANNOTATIONS.iter().any(|known| name.starts_with(known)));
     };

@@ -128,7 +128,7 @@ fn read_list(
             fields.entry("apiVersion").or_insert_with(|| api_version.into());
         }
         read(&format!("{source} items[{position}]"), item, parsed);
-        parsed.leave_out_untold();
+        parsed.truncate_problems();
     }
 }
 
@@ -151,8 +151,8 @@ fn drop_nulls(value: &mut Value) {
 }
 
 /// True if a value contains anything but empty maps.
-fn says_something(value: &Value) -> bool {
-    value.as_object().is_none_or(|fields| fields.values().any(says_something))
+fn has_content(value: &Value) -> bool {
+    value.as_object().is_none_or(|fields| fields.values().any(has_content))
 }
 
 /// Why an object is not usable.
@@ -216,7 +216,7 @@ impl Reader<'_> {
         }
         match object.key() {
             Ok(key) => {
-                let has_status = self.value.get("status").is_some_and(says_something);
+                let has_status = self.value.get("status").is_some_and(has_content);
                 let unknown_values = self.problems(check.findings);
                 Ok(ManifestObject { source: self.source.to_owned(), key, object, has_status, unknown_values })
             }

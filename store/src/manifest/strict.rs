@@ -206,13 +206,13 @@ pub(super) fn unknown_fields_of_list(list: &Value) -> Vec<(String, String)> {
 fn search(fields: &Fields, manifest: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     if let Value::Object(object) = manifest {
-        look_into(fields, &HEAD, object, &mut String::new(), &mut found);
+        collect_unknown(fields, &HEAD, object, &mut String::new(), &mut found);
     }
     found
 }
 
 /// `path` is the path of `object`. It is unchanged afterwards.
-fn look_into(
+fn collect_unknown(
     fields: &Fields,
     also: &[&'static str],
     object: &Map<String, Value>,
@@ -225,13 +225,15 @@ fn look_into(
         // Writing to a `String` cannot fail.
         let _ = write!(path, "{dot}{name}");
         match (fields.nested.iter().find(|(known, _)| known == name), value) {
-            (Some((_, One(inner))), Value::Object(object)) => look_into(inner, &[], object, path, found),
+            (Some((_, One(inner))), Value::Object(object)) => {
+                collect_unknown(inner, &[], object, path, found);
+            }
             (Some((_, Each(inner))), Value::Array(items)) => {
                 let field = path.len();
                 for (i, item) in items.iter().enumerate() {
                     let _ = write!(path, "[{i}]");
                     if let Value::Object(object) = item {
-                        look_into(inner, &[], object, path, found);
+                        collect_unknown(inner, &[], object, path, found);
                     }
                     path.truncate(field);
                 }

@@ -60,9 +60,9 @@ fn missing_route(desired: &Trace, flow: &Flow) -> anyhow::Result<Option<String>>
         return Ok(None);
     }
     let to = flow.to();
-    let leads_on =
-        RouteVerifier::new(RouteOptions::default()).leads_on(to).context("the kernel was not asked")?;
-    Ok((!leads_on).then(|| {
+    let has_route =
+        RouteVerifier::new(RouteOptions::default()).has_route(to).context("the kernel was not asked")?;
+    Ok((!has_route).then(|| {
         format!(
             "the connection is to reach a backend, and this node itself has no route to {to}, or one that leads nowhere \
              (`ip route get {to}`): it fails before it is translated"

@@ -73,7 +73,7 @@ impl HealthCheckServer {
             tokio::select! {
                 biased;
                 update = self.updates.recv() => match update {
-                    Some(update) => self.take_in(update).await,
+                    Some(update) => self.apply_update(update).await,
                     None => return,
                 },
                 Some(reply) = self.questions.recv() => {
@@ -87,7 +87,7 @@ impl HealthCheckServer {
         }
     }
 
-    async fn take_in(&mut self, update: HealthUpdate) {
+    async fn apply_update(&mut self, update: HealthUpdate) {
         let mut wanted: Vec<(ServiceId, IpAddr)> = Vec::new();
         // Removals first: a freed port may belong to another service now.
         let mut gone: Vec<Listener> = Vec::new();

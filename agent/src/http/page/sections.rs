@@ -99,7 +99,7 @@ pub(super) fn quarantine(quarantine: &[Quarantined], count: usize, page: &mut Pa
     let row = |entry: &Quarantined| -> Row {
         vec![
             Box::new(entry.object.clone().unwrap_or_else(|| entry.source.clone())),
-            Box::new(toned(&what_is_wrong(entry), "warn")),
+            Box::new(toned(&problem_text(entry), "warn")),
             Box::new(entry.source.clone()),
             Box::new(entry.in_force.unwrap_or("not known")),
             Box::new(toned(&format!("{:.0}", entry.since), "time")),
@@ -173,7 +173,7 @@ fn backends(service: &ContivService) -> Raw {
 }
 
 /// The field, and its problem.
-fn what_is_wrong(entry: &Quarantined) -> String {
+fn problem_text(entry: &Quarantined) -> String {
     entry.field.iter().chain([&entry.reason]).map(String::as_str).collect::<Vec<_>>().join(": ")
 }
 

@@ -32,7 +32,7 @@ fn delete(name: &str, revision: i64) -> Batch {
 
 fn both(wanted: &[(&str, &str)], stored: &[(&str, &str)]) -> State {
     let mut state = State::default();
-    state.list_wanted(list(wanted));
+    state.list_desired(list(wanted));
     state.list_stored(list(stored));
     state
 }
@@ -61,7 +61,7 @@ fn nothing_is_swept_or_added_before_both_sides_are_listed() {
     state.change_wanted(put("b", "{}", 8));
     assert_eq!(planned(&state), []);
     let mut state = State::default();
-    state.list_wanted(list(&[("a", "{}")]));
+    state.list_desired(list(&[("a", "{}")]));
     assert_eq!(planned(&state), []);
 }
 
@@ -221,7 +221,7 @@ impl ModelStore {
             }
             Step::ListWanted(all) => {
                 self.wanted = all.into_iter().collect();
-                state.list_wanted(self.snapshot(&self.wanted));
+                state.list_desired(self.snapshot(&self.wanted));
             }
             Step::ListStored(all) => {
                 self.stored = all.into_iter().collect();

@@ -16,7 +16,7 @@ impl ObservedKey {
         Self { key: key.to_owned(), entry: None, revision: None }
     }
 
-    pub(super) fn take_in(&mut self, event: FeedEvent) {
+    pub(super) fn on_event(&mut self, event: FeedEvent) {
         match event {
             FeedEvent::Snapshot(snapshot) => {
                 // The feed watches a prefix, and other keys may begin with this one.
@@ -73,21 +73,21 @@ mod tests {
     #[test]
     fn observation_older_than_the_key_does_not_say_it_is_gone() {
         let mut observed = ObservedKey::new("/e");
-        observed.take_in(FeedEvent::Snapshot(Snapshot { revision: 4, ..Snapshot::default() }));
+        observed.on_event(FeedEvent::Snapshot(Snapshot { revision: 4, ..Snapshot::default() }));
         assert!(observed.is_absent() && !observed.has_gone(5));
         let changes = vec![Change::Delete { key: "/e".to_owned() }, put(5, "/e")];
-        observed.take_in(FeedEvent::Changed(Batch { revision: 5, changes }));
+        observed.on_event(FeedEvent::Changed(Batch { revision: 5, changes }));
         assert!(!observed.has_gone(5));
         assert_eq!((observed.created_by("me"), observed.created_by("you")), (Some(5), None));
-        observed.take_in(FeedEvent::Changed(Batch { revision: 9, changes: vec![put(9, "/e")] }));
+        observed.on_event(FeedEvent::Changed(Batch { revision: 9, changes: vec![put(9, "/e")] }));
         assert!(observed.has_gone(5), "it is another one now");
     }
 
     #[test]
     fn keys_that_only_begin_alike_are_others() {
         let mut observed = ObservedKey::new("/e");
-        observed.take_in(FeedEvent::Snapshot(Snapshot { revision: 1, ..Snapshot::default() }));
-        observed.take_in(FeedEvent::Changed(Batch { revision: 2, changes: vec![put(2, "/e2")] }));
+        observed.on_event(FeedEvent::Snapshot(Snapshot { revision: 1, ..Snapshot::default() }));
+        observed.on_event(FeedEvent::Changed(Batch { revision: 2, changes: vec![put(2, "/e2")] }));
         assert!(observed.is_absent());
     }
 }

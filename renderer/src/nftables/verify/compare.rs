@@ -54,7 +54,7 @@ impl Comparison<'_> {
             self.found.checked += 1;
             match found.get(name) {
                 Some(hook) if hook == wanted => {}
-                Some(hook) => self.different("chains", name, is_and_must_be(hook, wanted)),
+                Some(hook) => self.different("chains", name, describe_difference(hook, wanted)),
                 None => self.tell("chains", name, Deviation::Missing),
             }
         }
@@ -111,7 +111,7 @@ impl Comparison<'_> {
             let of = |all: &BTreeSet<StoredEntry>, but: &BTreeSet<StoredEntry>| {
                 text(&all.difference(but).cloned().collect())
             };
-            return self.different(place, key, is_and_must_be(&of(found, wanted), &of(wanted, found)));
+            return self.different(place, key, describe_difference(&of(found, wanted), &of(wanted, found)));
         }
         let (is, must) = (slots_by_value(found), slots_by_value(wanted));
         let values: BTreeSet<&str> = is.keys().chain(must.keys()).copied().collect();
@@ -161,7 +161,7 @@ fn text((slot, value): &StoredEntry) -> String {
     }
 }
 
-fn is_and_must_be(is: &str, must: &str) -> String {
+fn describe_difference(is: &str, must: &str) -> String {
     let or_nothing = |text: &str| if text.is_empty() { "nothing".to_owned() } else { text.to_owned() };
     format!("is {}, and must be {}", or_nothing(is), or_nothing(must))
 }

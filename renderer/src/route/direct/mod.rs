@@ -2,7 +2,7 @@
 //! changed.
 //!
 //! ```text
-//! ContivService ─ plan ─► lead ─ look up ─► next hops ─► group ─► route
+//! ContivService ─ plan ─► target ─ look up ─► next hops ─► group ─► route
 //! ```
 //!
 //! Each address has a group of next hops for as long as it has backends elsewhere than on this node itself. A backend that
@@ -78,8 +78,8 @@ pub(super) fn is_direct(options: DirectOptions, route: KernelRoute) -> bool {
 }
 
 /// The addresses whose routes lead to a backend.
-pub(super) fn led_on(routes: impl Iterator<Item = KernelRoute>) -> BTreeSet<IpAddr> {
-    routes.filter(|route| route.way.leads_on()).map(|route| route.address).collect()
+pub(super) fn routed_addresses(routes: impl Iterator<Item = KernelRoute>) -> BTreeSet<IpAddr> {
+    routes.filter(|route| route.way.reaches_backend()).map(|route| route.address).collect()
 }
 
 /// The table of a route.
@@ -93,7 +93,7 @@ const fn table(options: DirectOptions, way: NextHop) -> u32 {
 impl Kernel {
     /// The addresses with a route of direct mode that leads to a backend.
     pub(super) fn addresses(&self) -> BTreeSet<IpAddr> {
-        led_on(self.routes.iter().copied())
+        routed_addresses(self.routes.iter().copied())
     }
 }
 
@@ -174,7 +174,7 @@ impl Direct {
         report: &mut Report,
     ) -> Result<Vec<String>, NetlinkError> {
         let Self { wanted, routes, .. } = self;
-        let has_route = |address| routes.get(&address).is_some_and(|way| way.leads_on());
+        let has_route = |address| routes.get(&address).is_some_and(|way| way.reaches_backend());
         let touched = wanted.update(changes, node, has_route);
         self.apply(socket, touched, announcer, report)
     }
@@ -190,14 +190,14 @@ impl Direct {
             return Ok(Vec::new());
         }
         let mut problems = Vec::new();
-        let leads = touched.iter().filter_map(|address| self.wanted.lead(*address));
-        self.ways.look_up(socket, leads, announcer)?;
+        let targets = touched.iter().filter_map(|address| self.wanted.target(*address));
+        self.ways.look_up(socket, targets, announcer)?;
         self.add_hops(socket, &touched, report, &mut problems)?;
         let mut batch = Batch::default();
         for address in touched {
             self.refused.remove(&address);
-            match self.goal(address) {
-                Ok(goal) => self.steer(address, goal, &mut batch),
+            match self.desired_target(address) {
+                Ok(desired_target) => self.set_target(address, desired_target, &mut batch),
                 // An existing route stays until another renderer has taken over.
                 Err(reason) => drop(self.refused.insert(address, reason)),
             }
@@ -229,8 +229,8 @@ impl Direct {
     ) -> Result<(), NetlinkError> {
         let grouping = self.options.grouping;
         let mut missing = BTreeSet::new();
-        for lead in touched.iter().filter_map(|address| self.wanted.lead(*address)) {
-            if let RouteTarget::Backends { local, weights } = lead {
+        for target in touched.iter().filter_map(|address| self.wanted.target(*address)) {
+            if let RouteTarget::Backends { local, weights } = target {
                 let hops = weights.keys().filter_map(|backend| self.ways.hop(*backend, *local));
                 let all = hops.flat_map(|hop| copies(grouping).map(move |copy| (hop, copy)));
                 missing.extend(all.filter(|(hop, copy)| self.hops.id(*hop, *copy).is_none()));
@@ -257,8 +257,8 @@ impl Direct {
     }
 
     /// The desired target of an address; or why routes cannot carry it at present.
-    fn goal(&self, address: IpAddr) -> Result<Option<DesiredTarget>, String> {
-        Ok(match self.wanted.lead(address) {
+    fn desired_target(&self, address: IpAddr) -> Result<Option<DesiredTarget>, String> {
+        Ok(match self.wanted.target(address) {
             None => None,
             Some(RouteTarget::Impossible) => {
                 return Err(format!("{address} is an address of this node, or one that means no host"));
@@ -288,8 +288,8 @@ impl Direct {
     }
 
     /// Adds the changes from the programmed to the desired target to `batch`.
-    fn steer(&mut self, address: IpAddr, goal: Option<DesiredTarget>, batch: &mut Batch) {
-        let way = match goal {
+    fn set_target(&mut self, address: IpAddr, desired_target: Option<DesiredTarget>, batch: &mut Batch) {
+        let way = match desired_target {
             None => None,
             Some(DesiredTarget::NextHop(way)) => Some(way),
             Some(DesiredTarget::Members(members)) => {

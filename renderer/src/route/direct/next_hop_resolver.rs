@@ -30,12 +30,12 @@ impl NextHopResolver {
     pub(super) fn look_up<'a>(
         &mut self,
         socket: &mut RouteSocket,
-        leads: impl Iterator<Item = &'a RouteTarget>,
+        targets: impl Iterator<Item = &'a RouteTarget>,
         announcer: &mut Announcer,
     ) -> Result<(), NetlinkError> {
         let mut unknown = BTreeSet::new();
-        for lead in leads {
-            if let RouteTarget::Backends { weights, .. } = lead {
+        for target in targets {
+            if let RouteTarget::Backends { weights, .. } = target {
                 unknown.extend(weights.keys().filter(|backend| !self.0.contains_key(backend)));
             }
         }

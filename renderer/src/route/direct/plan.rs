@@ -28,7 +28,7 @@ pub(in crate::route) enum RouteTarget {
 
 impl RouteTarget {
     /// True if connections reach a backend.
-    pub(super) const fn leads_on(&self) -> bool {
+    pub(super) const fn reaches_backend(&self) -> bool {
         match self {
             Self::Backends { .. } | Self::Local => true,
             Self::Unreachable | Self::Blackhole | Self::Impossible => false,
@@ -40,7 +40,7 @@ impl RouteTarget {
 ///
 /// On a node with a backend, traffic for a service stays there, whatever topology says, because the node that forwarded it has
 /// no backend itself: otherwise two nodes could forward it to each other. Source: Contiv's `ipv6route` renderer.
-pub(in crate::route) fn leads(service: &ContivService, node: &NodeFacts) -> BTreeMap<IpAddr, RouteTarget> {
+pub(in crate::route) fn targets(service: &ContivService, node: &NodeFacts) -> BTreeMap<IpAddr, RouteTarget> {
     // As in Kubernetes, a service has the families of its cluster IPs; one without any has both.
     let clusters = &service.cluster_ips;
     let is_in_family =
@@ -48,10 +48,10 @@ pub(in crate::route) fn leads(service: &ContivService, node: &NodeFacts) -> BTre
     let external = service.external_ips.iter().filter(|ip| is_in_family(ip) && !clusters.contains(*ip));
     let of_cluster = clusters.iter().map(|ip| (*ip, service.internal_policy));
     let all = of_cluster.chain(external.map(|ip| (*ip, service.external_policy)));
-    all.map(|(address, policy)| (address, lead(service, node, address, policy))).collect()
+    all.map(|(address, policy)| (address, target(service, node, address, policy))).collect()
 }
 
-fn lead(service: &ContivService, node: &NodeFacts, address: IpAddr, policy: TrafficPolicy) -> RouteTarget {
+fn target(service: &ContivService, node: &NodeFacts, address: IpAddr, policy: TrafficPolicy) -> RouteTarget {
     if node.is_own(address) || !is_routable(address) {
         return RouteTarget::Impossible;
     }
@@ -122,7 +122,7 @@ mod tests {
 
     /// The target of the cluster IP.
     fn of(backends: Vec<Backend>) -> RouteTarget {
-        leads(&service(backends), &NodeFacts::default()).remove(&ip("10.96.0.1")).unwrap()
+        targets(&service(backends), &NodeFacts::default()).remove(&ip("10.96.0.1")).unwrap()
     }
 
     /// Backends in 10.1.0.0/16 are on this node.
@@ -173,10 +173,10 @@ mod tests {
     fn addresses_follow_their_policy_and_local_without_backend_drops() {
         let mut service = service(vec![backend("10.2.0.1", false, BackendState::Ready)]);
         service.external_policy = TrafficPolicy::Local;
-        let leads = leads(&service, &NodeFacts::default());
-        assert_eq!(leads[&ip("10.96.0.1")], to(&[("10.2.0.1", 1)]));
-        assert_eq!(leads[&ip("198.51.100.1")], RouteTarget::Blackhole);
-        assert!(!leads.contains_key(&ip("2001:db8::1")), "not a family of the service");
+        let targets = targets(&service, &NodeFacts::default());
+        assert_eq!(targets[&ip("10.96.0.1")], to(&[("10.2.0.1", 1)]));
+        assert_eq!(targets[&ip("198.51.100.1")], RouteTarget::Blackhole);
+        assert!(!targets.contains_key(&ip("2001:db8::1")), "not a family of the service");
     }
 
     #[test]
@@ -189,8 +189,8 @@ mod tests {
     #[test]
     fn address_of_this_node_cannot_be_routed() {
         let node = NodeFacts { local_ips: [ip("10.96.0.1")].into(), ..NodeFacts::default() };
-        let leads = leads(&service(vec![]), &node);
-        assert_eq!(leads[&ip("10.96.0.1")], RouteTarget::Impossible);
-        assert_eq!(leads[&ip("198.51.100.1")], RouteTarget::Unreachable);
+        let targets = targets(&service(vec![]), &node);
+        assert_eq!(targets[&ip("10.96.0.1")], RouteTarget::Impossible);
+        assert_eq!(targets[&ip("198.51.100.1")], RouteTarget::Unreachable);
     }
 }

@@ -7,14 +7,14 @@ use std::{
 
 use contiv_model::{ChangeSet, ContivService, NodeFacts, ServiceId, Snapshot};
 
-use super::plan::{RouteTarget, leads};
+use super::plan::{RouteTarget, targets};
 
 /// The plan of one service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Plan {
     /// It has returned to `nftables`. Its routes stay, so that connections made through them continue.
-    lingers: bool,
-    leads: BTreeMap<IpAddr, RouteTarget>,
+    keeps_routes: bool,
+    targets: BTreeMap<IpAddr, RouteTarget>,
 }
 
 /// The desired targets with their services.
@@ -44,7 +44,7 @@ impl DesiredServices {
                 let mut own =
                     service.addresses().filter(|address| owners.get(address) == Some(&1)).peekable();
                 if own.peek().is_none() || own.any(|address| routed.contains(&address)) {
-                    wanted.linger(service, &snapshot.node, |address| routed.contains(&address));
+                    wanted.keep_routes(service, &snapshot.node, |address| routed.contains(&address));
                 }
             }
         }
@@ -67,28 +67,28 @@ impl DesiredServices {
             // It has no route to an address that another service holds.
             let had: BTreeSet<IpAddr> = self.held_by(id).collect();
             let before = self.release(id);
-            touched.extend(before.iter().flat_map(|plan| plan.leads.keys()));
+            touched.extend(before.iter().flat_map(|plan| plan.targets.keys()));
             let Some(service) = &change.new else { continue };
             if service.assignment.addresses.routes() {
                 self.claim(service, node);
             } else if before.is_some() {
-                self.linger(service, node, |address| had.contains(&address) && has_route(address));
+                self.keep_routes(service, node, |address| had.contains(&address) && has_route(address));
             }
-            touched.extend(self.plans.get(id).into_iter().flat_map(|plan| plan.leads.keys()));
+            touched.extend(self.plans.get(id).into_iter().flat_map(|plan| plan.targets.keys()));
         }
         touched
     }
 
     /// The target of an address; none if no route is desired.
-    pub(in crate::route) fn lead(&self, address: IpAddr) -> Option<&RouteTarget> {
+    pub(in crate::route) fn target(&self, address: IpAddr) -> Option<&RouteTarget> {
         let (_, owner) = self.owners.get(&address)?.first()?;
-        self.plans.get(owner)?.leads.get(&address)
+        self.plans.get(owner)?.targets.get(&address)
     }
 
     /// The service of an address, unless its routes only linger.
     pub(in crate::route) fn owner(&self, address: IpAddr) -> Option<&ServiceId> {
-        let (lingers, owner) = self.owners.get(&address)?.first()?;
-        (!lingers).then_some(owner)
+        let (keeps_routes, owner) = self.owners.get(&address)?.first()?;
+        (!keeps_routes).then_some(owner)
     }
 
     /// All addresses with a desired route.
@@ -98,7 +98,7 @@ impl DesiredServices {
 
     /// The same without impossible ones.
     pub(in crate::route) fn possible_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.addresses().filter(|address| self.lead(*address) != Some(&RouteTarget::Impossible))
+        self.addresses().filter(|address| self.target(*address) != Some(&RouteTarget::Impossible))
     }
 
     pub(in crate::route) fn is_empty(&self) -> bool {
@@ -107,21 +107,21 @@ impl DesiredServices {
 
     /// Claims every address of the service.
     fn claim(&mut self, service: &ContivService, node: &NodeFacts) {
-        self.insert(service, Plan { lingers: false, leads: leads(service, node) });
+        self.insert(service, Plan { keeps_routes: false, targets: targets(service, node) });
     }
 
     /// Keeps the addresses of the service that have a route, as long as it leads to a backend: no connection used any other.
-    fn linger(&mut self, service: &ContivService, node: &NodeFacts, has_route: impl Fn(IpAddr) -> bool) {
-        let mut leads = leads(service, node);
-        leads.retain(|address, lead| has_route(*address) && lead.leads_on());
-        if !leads.is_empty() {
-            self.insert(service, Plan { lingers: true, leads });
+    fn keep_routes(&mut self, service: &ContivService, node: &NodeFacts, has_route: impl Fn(IpAddr) -> bool) {
+        let mut targets = targets(service, node);
+        targets.retain(|address, target| has_route(*address) && target.reaches_backend());
+        if !targets.is_empty() {
+            self.insert(service, Plan { keeps_routes: true, targets });
         }
     }
 
     /// The addresses that this service holds.
     fn held_by(&self, id: &ServiceId) -> impl Iterator<Item = IpAddr> {
-        let asked = self.plans.get(id).into_iter().flat_map(|plan| plan.leads.keys().copied());
+        let asked = self.plans.get(id).into_iter().flat_map(|plan| plan.targets.keys().copied());
         asked.filter(move |address| {
             let first = self.owners.get(address).and_then(BTreeSet::first);
             first.is_some_and(|(_, owner)| owner == id)
@@ -129,17 +129,17 @@ impl DesiredServices {
     }
 
     fn insert(&mut self, service: &ContivService, plan: Plan) {
-        for address in plan.leads.keys() {
-            self.owners.entry(*address).or_default().insert((plan.lingers, service.id.clone()));
+        for address in plan.targets.keys() {
+            self.owners.entry(*address).or_default().insert((plan.keeps_routes, service.id.clone()));
         }
         self.plans.insert(service.id.clone(), plan);
     }
 
     fn release(&mut self, id: &ServiceId) -> Option<Plan> {
         let plan = self.plans.remove(id)?;
-        for address in plan.leads.keys() {
+        for address in plan.targets.keys() {
             if let Some(owners) = self.owners.get_mut(address) {
-                owners.remove(&(plan.lingers, id.clone()));
+                owners.remove(&(plan.keeps_routes, id.clone()));
                 if owners.is_empty() {
                     self.owners.remove(address);
                 }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn backend(wanted: &DesiredServices) -> Option<IpAddr> {
-        match wanted.lead(ADDRESS)? {
+        match wanted.target(ADDRESS)? {
             RouteTarget::Backends { weights, .. } => weights.keys().next().copied(),
             _ => None,
         }
@@ -236,7 +236,7 @@ mod tests {
         let mut without = service("web", Carrier::Nftables, 1);
         Arc::make_mut(&mut without).ports[0].backends.clear();
         assert_eq!(update(&mut wanted, Some(Arc::clone(&without))), 1);
-        assert_eq!((wanted.lead(ADDRESS), wanted.is_empty()), (None, true));
+        assert_eq!((wanted.target(ADDRESS), wanted.is_empty()), (None, true));
         assert!(DesiredServices::new(&snapshot(&[without]), |_| true).is_empty(), "after a restart too");
     }
 
@@ -286,7 +286,7 @@ mod tests {
             DesiredServices::new(&snapshot(&services), |address| [ADDRESS, shared].contains(&address));
         assert_eq!(wanted.addresses().collect::<Vec<_>>(), [ADDRESS, shared]);
         for address in [ADDRESS, shared] {
-            let Some(RouteTarget::Backends { weights, .. }) = wanted.lead(address) else {
+            let Some(RouteTarget::Backends { weights, .. }) = wanted.target(address) else {
                 panic!("{address}")
             };
             assert_eq!(weights.keys().copied().collect::<Vec<_>>(), [IpAddr::from([10, 1, 0, 1])]);

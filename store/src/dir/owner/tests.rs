@@ -31,7 +31,7 @@ async fn file_truncated_without_being_closed_is_forgotten() {
     // A waiting writer has time.
     advance(Duration::from_secs(30)).await;
     owner.work(false).await;
-    owner.look_again().await;
+    owner.rescan_now().await;
     assert_eq!(count(&owner), 1);
     advance(until.duration_since(Instant::now())).await;
     owner.work(false).await;

@@ -30,8 +30,8 @@ use contiv_tests::{
 use parking_lot::RwLock;
 
 use changes::Changes;
-use node::NodeTroubles;
-use store::StoreTroubles;
+use node::NodeFaults;
+use store::StoreFaults;
 use tally::Tally;
 
 /// The time limit for expected events. Generous, so that a busy machine fails no test.
@@ -79,16 +79,16 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn faults_leave_live_backends_answering_and_the_kernel_right() -> Result<()> {
-    suffer("faults::faults_leave_live_backends_answering_and_the_kernel_right", Table::Owned)
+    run_faults("faults::faults_leave_live_backends_answering_and_the_kernel_right", Table::Owned)
 }
 
 #[test]
 fn faults_and_foreign_changes_leave_an_open_table_whole() -> Result<()> {
     let test = "faults::faults_and_foreign_changes_leave_an_open_table_whole";
-    suffer(test, Table::Open)
+    run_faults(test, Table::Open)
 }
 
-fn suffer(test: &str, table: Table) -> Result<()> {
+fn run_faults(test: &str, table: Table) -> Result<()> {
     let (seconds, seed) = (number("CONTIV_FAULT_SECONDS", 20), number("CONTIV_FAULT_SEED", 1));
     let trouble = Duration::from_secs(seconds);
     // Additional time for the start and the end.
@@ -158,10 +158,10 @@ fn run<'lab>(
                 })
             })
             .collect();
-        let of_store = StoreTroubles::new(scene, etcd, seed);
-        let of_node = NodeTroubles::new(scene, agent, options, table, seed);
-        let of_store = scope.spawn(|| scene.unless_failed(|| of_store.suffer()));
-        let of_node = scope.spawn(|| scene.unless_failed(|| of_node.suffer()));
+        let of_store = StoreFaults::new(scene, etcd, seed);
+        let of_node = NodeFaults::new(scene, agent, options, table, seed);
+        let of_store = scope.spawn(|| scene.unless_failed(|| of_store.run_faults()));
+        let of_node = scope.spawn(|| scene.unless_failed(|| of_node.run_faults()));
         let (store, node) = (join(of_store), join(of_node));
         scene.done.store(true, Ordering::Relaxed);
         let mut changes = Changes::default();

@@ -36,7 +36,7 @@ const FAILING_CALLS: [&str; 6] = [
     "fsync,fdatasync:error=EIO",
 ];
 
-pub(super) struct NodeTroubles<'run, 'lab> {
+pub(super) struct NodeFaults<'run, 'lab> {
     scene: &'run RunState<'lab>,
     agent: Option<Agent<'lab>>,
     options: &'lab AgentOptions,
@@ -45,7 +45,7 @@ pub(super) struct NodeTroubles<'run, 'lab> {
     tally: Tally,
 }
 
-impl<'run, 'lab> NodeTroubles<'run, 'lab> {
+impl<'run, 'lab> NodeFaults<'run, 'lab> {
     pub(super) fn new(
         scene: &'run RunState<'lab>,
         agent: Agent<'lab>,
@@ -58,7 +58,7 @@ impl<'run, 'lab> NodeTroubles<'run, 'lab> {
     }
 
     /// One fault after the other until the end; then an agent runs.
-    pub(super) fn suffer(mut self) -> Result<(Agent<'lab>, Tally)> {
+    pub(super) fn run_faults(mut self) -> Result<(Agent<'lab>, Tally)> {
         while !self.scene.is_over() {
             self.one()?;
             thread::sleep(Duration::from_millis(self.random.random_range(0..600)));

@@ -14,7 +14,7 @@ use super::{EVENT_TIMEOUT, RunState, changes, put_for_sure, tally::Tally};
 /// Separates the random numbers of the store's faults from others with the same seed.
 const STREAM: u64 = 0x5707_0000;
 
-pub(super) struct StoreTroubles<'run, 'lab> {
+pub(super) struct StoreFaults<'run, 'lab> {
     scene: &'run RunState<'lab>,
     etcd: Etcd<'lab>,
     backup: Option<Backup>,
@@ -22,14 +22,14 @@ pub(super) struct StoreTroubles<'run, 'lab> {
     tally: Tally,
 }
 
-impl<'run, 'lab> StoreTroubles<'run, 'lab> {
+impl<'run, 'lab> StoreFaults<'run, 'lab> {
     pub(super) fn new(scene: &'run RunState<'lab>, etcd: Etcd<'lab>, seed: u64) -> Self {
         let random = StdRng::seed_from_u64(seed ^ STREAM);
         Self { scene, etcd, backup: None, random, tally: Tally::default() }
     }
 
     /// One fault after the other, each of which is repaired.
-    pub(super) fn suffer(mut self) -> Result<(Etcd<'lab>, Tally)> {
+    pub(super) fn run_faults(mut self) -> Result<(Etcd<'lab>, Tally)> {
         while !self.scene.is_over() {
             self.one()?;
             thread::sleep(Duration::from_millis(self.random.random_range(0..1500)));
