@@ -24,7 +24,7 @@ use std::{
 
 use contiv_model::{
     ChangeSet, ContivService, Event, InterfaceName, Object, ObjectKey, PodId, Processor, ProcessorConfig,
-    ServiceId, Snapshot, object::ObjectKind, processor::NodeView,
+    ServiceId, Snapshot, object::ObjectKind, processor::NodeView, wire,
 };
 use contiv_renderer::{Drift, ForeignChange};
 use contiv_store::{Batch, Change, Problem};
@@ -237,7 +237,9 @@ impl Core {
         let decision = self.guard.check_list(&self.processor, &mut resync, self.now);
         self.own_node.keep_in_list(&self.processor, &mut resync);
         self.report_held(&decision);
-        // Its saved state is kept, even if it could not be recalled.
+        // What stays active stays saved, and the Node object of this node even where it could not be recalled.
+        let kept = resync.undecodable.iter().filter_map(wire::stored_key);
+        keep.extend(kept.map(|key| key.to_path()));
         if !has_own_node {
             keep.insert(self.own_node.path().to_owned());
         }
@@ -254,10 +256,7 @@ impl Core {
             info!(objects, unreadable, services, revision, "first snapshot of the store");
             self.publish_first("snapshot", description, &changes, at);
         }
-        self.out.push(Output::Save(match decision {
-            DeletionDecision::Pass => Saving::List { revision, keep },
-            DeletionDecision::HeldNow | DeletionDecision::StillHeld => Saving::DropList,
-        }));
+        self.out.push(Output::Save(Saving::List { revision, keep }));
     }
 
     fn on_changes(&mut self, batch: Batch, decoded: DecodedChanges, received: Instant) {

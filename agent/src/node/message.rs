@@ -135,15 +135,13 @@ pub struct VerifierReport {
 /// What is saved in the mirror.
 #[derive(Debug)]
 pub enum Saving {
-    /// The entries of the oldest list that is neither saved nor dropped. The keys in `keep` keep their earlier saved values.
+    /// The entries of the oldest list that is not saved yet. The keys in `keep` keep their earlier saved values.
     List {
         /// The revision of the list.
         revision: i64,
         /// The exceptions.
         keep: BTreeSet<String>,
     },
-    /// Drop that list.
-    DropList,
     /// Changes, all of them usable.
     Apply(Batch),
 }

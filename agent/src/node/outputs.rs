@@ -41,7 +41,7 @@ pub(super) struct Outputs {
     pub(super) verifiers: BTreeMap<Arc<str>, SyncSender<Arc<Snapshot>>>,
     pub(super) feed: FeedHandle,
     pub(super) mirror: Option<(MirrorHandle, oneshot::Receiver<()>)>,
-    /// The entries of lists on which the core has not decided, the oldest first.
+    /// The entries of lists that are not saved yet, the oldest first.
     pub(super) lists: VecDeque<Vec<Entry>>,
     pub(super) health: HealthOutputs,
     pub(super) metrics: Arc<dyn MetricSink>,
@@ -58,7 +58,7 @@ pub(super) enum Waiting {
 }
 
 impl Outputs {
-    /// Keeps the entries of a list until the core decides on them.
+    /// Keeps the entries of a list until they are saved.
     pub(super) fn store_input(&mut self, event: StoreEvent, entries: Vec<Entry>, received: Instant) -> Input {
         if matches!(event, StoreEvent::Listed(_)) {
             self.lists.push_back(entries);
@@ -127,7 +127,6 @@ impl Outputs {
                 entries.retain(|entry| !keep.contains(&entry.key));
                 mirror.replace(revision, entries, keep);
             }
-            Saving::DropList => drop(self.lists.pop_front()),
             Saving::Apply(batch) => mirror.apply(batch),
         }
     }

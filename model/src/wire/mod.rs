@@ -77,6 +77,20 @@ pub fn object_key(key: &Key) -> Option<ObjectKey> {
     })
 }
 
+/// The key under which an object is stored. None where its names cannot be part of a key.
+pub fn stored_key(object: &ObjectKey) -> Option<Key> {
+    let (kind, namespace, name) = match object {
+        ObjectKey::Service(id) => (Kind::Service, &*id.namespace, id.name.to_string()),
+        ObjectKey::Endpoints(id) => (Kind::Endpoints, &*id.namespace, id.name.to_string()),
+        ObjectKey::EndpointSlice(id) => (Kind::EndpointSlice, &*id.namespace, id.name.to_string()),
+        ObjectKey::Pod(id) => (Kind::Pod, &*id.namespace, id.name.to_string()),
+        ObjectKey::Node(name) => (Kind::Node, "", name.to_string()),
+        ObjectKey::VppNode(id) => (Kind::VppNode, "", id.to_string()),
+        ObjectKey::IpAllocation(pod) => (Kind::IpAllocation, &*pod.namespace, pod.name.to_string()),
+    };
+    Key::new(kind, namespace, name).ok()
+}
+
 /// The object type of a stored type. None for types that the processor does not use.
 pub const fn object_kind(kind: Kind) -> Option<ObjectKind> {
     Some(match kind {

@@ -109,3 +109,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn stored_key_is_the_key_that_names_the_object() {
+    for kind in Kind::ALL {
+        let key = key_of(kind);
+        if let Some(object) = object_key(&key) {
+            assert_eq!(stored_key(&object), Some(key));
+        }
+    }
+}

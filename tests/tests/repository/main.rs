@@ -3,5 +3,6 @@
 mod architecture;
 mod documents;
 mod imports;
+mod purity;
 mod units;
 mod workspace;

@@ -63,3 +63,26 @@ async fn own_node_gone_keeps_what_is_saved_even_unrecalled() {
     let saved = Mirror::recall(folder.path(), STORE).unwrap().unwrap();
     assert!(saved.entries.contains(&saved_node), "{:?}", saved.entries);
 }
+
+#[tokio::test]
+async fn list_with_held_deletions_is_saved_with_the_held_objects() {
+    let folder = tempfile::tempdir().unwrap();
+    let before: Vec<Entry> = (0..40).map(|number| service(&format!("s{number:02}"), 1)).collect();
+    // One is newer, most are gone.
+    let wiped = vec![Entry { mod_revision: 8, ..service("s00", 2) }];
+    let harness = Harness::start_with_mirror(vec![], folder.path());
+    for (revision, entries) in [(7, before.clone()), (8, wiped.clone())] {
+        harness.say(snapshot(revision, entries)).await;
+        let start = Instant::now();
+        while harness.status().await.mirror.and_then(|mirror| mirror.revision) != Some(revision) {
+            assert!(start.elapsed() < LIMIT, "nothing is saved");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    assert!(harness.status().await.held_deletions.is_some());
+    harness.requests.send(Request::Shutdown).await.unwrap();
+    harness.task.await.unwrap().unwrap();
+    let saved = Mirror::recall(folder.path(), STORE).unwrap().unwrap();
+    let expected: Vec<Entry> = wiped.into_iter().chain(before.into_iter().skip(1)).collect();
+    assert!(saved.entries == expected, "{} entries are saved", saved.entries.len());
+}
