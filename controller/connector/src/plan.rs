@@ -9,6 +9,7 @@
 //!   behind them: clients are refused at once instead of going elsewhere.
 //! - A service keeps the cluster addresses that it was given, whatever is written into it. Of two that were given one address
 //!   the older one keeps it. One that a foreign service has too is kept, since clients use it, and is a [`Problem`].
+//! - A service whose objects are too large for the store is not written, is a [`Problem`], and holds up no other.
 //! - Deletions come before updates, and updates before creations. A service never appears before its endpoints.
 
 mod build;
@@ -32,6 +33,9 @@ use crate::{
     stored::{self, Id, Stored},
 };
 use wanted::DesiredServices;
+
+/// The size limit of an object. etcd accepts requests of 1.5 MiB; the rest is for the key and the conditions.
+const MAX_OBJECT_BYTES: usize = 1_400_000;
 
 /// One registry, in the order of the configuration: the first one gets a name that several want.
 #[derive(Debug, Clone, Copy)]
@@ -143,13 +147,13 @@ impl Planning<'_> {
         if wanted.is_unknown(registry, source) {
             // Another registry may get the name once it is known that this one no longer has it.
             wanted.services.remove(id);
-            return self.count(registry, self.stored.endpoints.get(id).copied());
+            return self.count_stored(registry, id);
         }
         if let Some((registry, micro_service)) = wanted.services.remove(id) {
             match self.update(id, stored, registry, &micro_service) {
                 Err(reason) => {
                     wanted.problem(registry, &id.1, reason);
-                    self.count(registry, self.stored.endpoints.get(id).copied());
+                    self.count_stored(registry, id);
                 }
                 Ok(conflicts) => {
                     for reason in conflicts {
@@ -166,7 +170,10 @@ impl Planning<'_> {
             for reason in self.shared_with_foreign(&addresses) {
                 wanted.problem(registry, &id.1, reason);
             }
-            self.write(id, build::without_endpoints(stored, &addresses), endpoints, registry);
+            let service = build::without_endpoints(stored, &addresses);
+            if let Err(reason) = self.write(id, service, endpoints, registry) {
+                wanted.problem(registry, &id.1, reason);
+            }
         } else if !wanted.is_orphan_to_keep(registry) {
             self.delete::<Service>(id);
             if self.stored.endpoints.contains_key(id) {
@@ -186,7 +193,7 @@ impl Planning<'_> {
         let (addresses, mut conflicts) = self.cluster_addresses(id, micro_service, Some(stored))?;
         conflicts.extend(self.shared_with_foreign(&addresses));
         let service = build::service(id, registry, micro_service, &addresses);
-        self.write(id, service, build::endpoints(id, registry, micro_service), registry);
+        self.write(id, service, build::endpoints(id, registry, micro_service), registry)?;
         Ok(conflicts)
     }
 
@@ -199,7 +206,7 @@ impl Planning<'_> {
         }
         let (addresses, _) = self.cluster_addresses(id, micro_service, None)?;
         let service = build::service(id, registry, micro_service, &addresses);
-        self.write(id, service, build::endpoints(id, registry, micro_service), registry);
+        self.write(id, service, build::endpoints(id, registry, micro_service), registry)?;
         self.created.insert(id.clone());
         Ok(())
     }
@@ -216,22 +223,33 @@ impl Planning<'_> {
         }
     }
 
-    /// Writes the differences to the stored objects.
-    fn write(&mut self, id: &Id, service: Service, endpoints: Endpoints, registry: &str) {
-        self.count(registry, Some(&endpoints));
+    /// Writes the differences to the stored objects, unless one is too large for the store.
+    fn write(
+        &mut self,
+        id: &Id,
+        service: Service,
+        endpoints: Endpoints,
+        registry: &str,
+    ) -> Result<(), String> {
+        let size = Size::of(&endpoints);
         let (old_service, old_endpoints) = (self.stored.services.get(id), self.stored.endpoints.get(id));
-        if !self.stored.foreign_endpoints.contains(id) {
-            match old_endpoints {
-                None => self.creates.push(Change::Create(endpoints.into())),
-                Some(old) if **old != endpoints => self.updates.push(Change::Update(endpoints.into())),
-                Some(_) => {}
+        let mut changes = Vec::with_capacity(2);
+        if !self.stored.foreign_endpoints.contains(id) && old_endpoints.is_none_or(|old| **old != endpoints) {
+            changes.push((old_endpoints.is_some(), Object::from(endpoints)));
+        }
+        if old_service.is_none_or(|old| **old != service) {
+            changes.push((old_service.is_some(), Object::from(service)));
+        }
+        changes.iter().try_for_each(|(_, object)| check_size(object))?;
+        self.count(registry, size);
+        for (is_stored, object) in changes {
+            if is_stored {
+                self.updates.push(Change::Update(object));
+            } else {
+                self.creates.push(Change::Create(object));
             }
         }
-        match old_service {
-            None => self.creates.push(Change::Create(service.into())),
-            Some(old) if **old != service => self.updates.push(Change::Update(service.into())),
-            Some(_) => {}
-        }
+        Ok(())
     }
 
     fn delete<M: contiv_proto::Wire>(&mut self, id: &Id) {
@@ -319,12 +337,36 @@ impl Planning<'_> {
         shared.collect()
     }
 
-    fn count(&mut self, registry: &str, endpoints: Option<&Endpoints>) {
+    fn count(&mut self, registry: &str, of_service: Size) {
         let Some(size) = self.sizes.get_mut(registry) else { return };
-        size.services += 1;
-        let subsets = endpoints.into_iter().flat_map(|endpoints| &endpoints.endpoint_subsets);
-        size.endpoints += subsets.map(|subset| subset.addresses.len()).sum::<usize>();
+        size.services += of_service.services;
+        size.endpoints += of_service.endpoints;
     }
+
+    /// Counts a service that stays as it is stored.
+    fn count_stored(&mut self, registry: &str, id: &Id) {
+        let endpoints = self.stored.endpoints.get(id).map_or(0, |endpoints| Size::of(endpoints).endpoints);
+        self.count(registry, Size { services: 1, endpoints });
+    }
+}
+
+impl Size {
+    /// That of one service.
+    fn of(endpoints: &Endpoints) -> Self {
+        let addresses = endpoints.endpoint_subsets.iter().map(|subset| subset.addresses.len());
+        Self { services: 1, endpoints: addresses.sum() }
+    }
+}
+
+fn check_size(object: &Object) -> Result<(), String> {
+    let size = object.encode().map_err(|error| error.to_string())?.len();
+    if size > MAX_OBJECT_BYTES {
+        return Err(format!(
+            "its {} would take {size} bytes, and the store takes {MAX_OBJECT_BYTES}; split the service",
+            object.kind()
+        ));
+    }
+    Ok(())
 }
 
 fn foreign(what: &str) -> String {

@@ -23,12 +23,15 @@ use futures::{FutureExt, future::BoxFuture};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::{
     sync::Semaphore,
-    task::{AbortHandle, JoinSet},
+    task::{AbortHandle, JoinSet, spawn_blocking},
     time::sleep,
 };
 
 pub use super::http::Certificates;
-use super::{Publisher, Registry, RegistryError, backoff, http::HttpClient};
+use super::{
+    Publisher, Registry, RegistryError, backoff,
+    http::{HttpClient, Response},
+};
 use crate::catalog::Catalog;
 use blocking::BlockingQuery;
 
@@ -100,8 +103,8 @@ impl Consul {
         let mut query = BlockingQuery::new("/v1/catalog/services".to_owned());
         loop {
             let answer = query.ask(&follower.client, options, options.wait).await?;
-            let names = answer::services(&answer.body).map_err(|reason| query.error(options, reason))?;
-            drop(answer);
+            let names = decode(answer, answer::services).await;
+            let names = names.map_err(|reason| query.error(options, reason))?;
             let is_taken = |(name, tags): &(String, Vec<String>)| {
                 name != ITSELF && (options.tag.is_empty() || tags.contains(&options.tag))
             };
@@ -171,12 +174,22 @@ impl Follower {
             let _permit = self.permits.acquire().await.map_err(closed)?;
             query.ask(&self.client, &self.options, wait).await?
         };
-        let service = answer::instances(&answer.body, self.options.passing_only)
-            .map_err(|reason| query.error(&self.options, reason))?;
-        drop(answer);
+        let passing_only = self.options.passing_only;
+        let service = decode(answer, move |body| answer::instances(body, passing_only)).await;
+        let service = service.map_err(|reason| query.error(&self.options, reason))?;
         self.publisher.publish_service(name, service);
         Ok(())
     }
+}
+
+/// Decodes an answer in a thread for blocking work, and drops it there. An answer of 64 MiB takes so long that the runtime could
+/// not renew the lease meanwhile.
+async fn decode<T: Send + 'static>(
+    answer: Response,
+    decode: impl FnOnce(&[u8]) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let decoded = spawn_blocking(move || decode(&answer.body)).await;
+    decoded.map_err(|error| format!("its answer was not decoded: {error}"))?
 }
 
 impl Registry for Consul {

@@ -1,5 +1,7 @@
 //! Single cases.
 
+use std::net::Ipv4Addr;
+
 use super::*;
 
 fn web() -> Registries {
@@ -246,4 +248,29 @@ fn source_with_invalid_name_is_a_problem_and_deletes_nothing() {
     let plan = registries.plan(&world);
     assert!(plan.changes.is_empty() && plan.problems.len() == 1, "{plan:?}");
     assert_eq!(plan.sizes["a"], Size { services: 1, endpoints: 2 });
+}
+
+#[test]
+fn service_too_large_for_the_store_holds_up_no_other() {
+    let mut world = StoreContent::new();
+    let many: Vec<Instance> =
+        (0..40_000u32).map(|n| Instance::new(Ipv4Addr::from_bits(0x0a00_0001 + n).into(), 80)).collect();
+    let registries = |instances: &[Instance]| Registries {
+        catalogs: [Some(catalog([("big", instances), ("web", &[instance("10.1.0.1", 80)])])), None],
+        ..Registries::default()
+    };
+    let is_problem = |plan: &Plan| {
+        let [problem] = &plan.problems[..] else { panic!("{:?}", plan.problems) };
+        problem.service == "big" && problem.reason.contains("split the service")
+    };
+    let plan = registries(&many).sync(&mut world);
+    assert!(is_problem(&plan));
+    assert!(world.contains_key(&key(Kind::Service, "web")) && world.len() == 2, "{:?}", world.keys());
+    assert_eq!(plan.sizes["a"], Size { services: 1, endpoints: 1 });
+    // One that has grown so large stays as it was.
+    registries(&many[..2]).sync(&mut world);
+    let before = world.clone();
+    let plan = registries(&many).sync(&mut world);
+    assert!(is_problem(&plan) && world == before);
+    assert_eq!(plan.sizes["a"], Size { services: 2, endpoints: 3 });
 }

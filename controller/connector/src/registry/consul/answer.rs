@@ -61,6 +61,9 @@ const MOST_SERVICES: usize = 50_000;
 /// The approximate maximum size of one service. A stored object, which must contain all addresses, is limited further.
 const MAX_SERVICE_BYTES: usize = 8 << 20;
 
+/// The limit of instances of a service. The stored object holds the addresses of all, and has no room for more.
+const MAX_INSTANCES: usize = 30_000;
+
 /// `/v1/catalog/services`: names, and the tags of all instances of each.
 pub(super) fn services(body: &[u8]) -> Result<Vec<(String, Vec<String>)>, String> {
     let services: BTreeMap<String, Option<Vec<String>>> = serde_json::from_slice(body)
@@ -108,6 +111,11 @@ impl<'de> Visitor<'de> for InstancesVisitor {
                     kept += size_of::<String>() + line.len();
                     service.unusable.insert(line);
                 }
+            }
+            if service.instances.len() > MAX_INSTANCES {
+                return Err(A::Error::custom(format_args!(
+                    "there are more than {MAX_INSTANCES} instances; split the service"
+                )));
             }
             if kept > MAX_SERVICE_BYTES {
                 return Err(A::Error::custom(format_args!(
@@ -183,6 +191,17 @@ mod tests {
         let error =
             instances(body(MAX_SERVICE_BYTES / size_of::<Instance>() + 1).as_bytes(), true).unwrap_err();
         assert!(error.contains("split the service"), "{error}");
+        let instances_of = |count: usize| {
+            let one =
+                |number| format!(r#"{{"Node": {{"Address": "10.0.0.1"}}, "Service": {{"Port": {number}}}}}"#);
+            format!("[{}]", (1..=count).map(one).collect::<Vec<_>>().join(","))
+        };
+        assert_eq!(
+            instances(instances_of(MAX_INSTANCES).as_bytes(), true).unwrap().instances.len(),
+            MAX_INSTANCES
+        );
+        let error = instances(instances_of(MAX_INSTANCES + 1).as_bytes(), true).unwrap_err();
+        assert!(error.contains("more than 30000 instances"), "{error}");
         let names: Vec<String> = (0..=MOST_SERVICES).map(|number| format!("\"s{number}\": []")).collect();
         let error = services(format!("{{{}}}", names.join(",")).as_bytes()).unwrap_err();
         assert!(error.contains("50001 services"), "{error}");
