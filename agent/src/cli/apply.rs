@@ -1,11 +1,13 @@
 //! `contiv apply`
 
-use std::{collections::BTreeMap, io::Write};
+use std::{borrow::Cow, collections::BTreeMap, io::Write};
 
 use anyhow::Context;
 use clap::Args;
 use contiv_proto::{Key, Kind, Object};
-use contiv_store::{Condition, Entry, Fill, Operation, Store, Transaction, manifest::ManifestObject};
+use contiv_store::{
+    Condition, Entry, Fill, Operation, Store, StoreError, Transaction, manifest::ManifestObject,
+};
 use jiff::Timestamp;
 
 use super::{
@@ -28,6 +30,9 @@ pub(super) struct Apply {
     #[command(flatten)]
     store: StoreArgument,
 }
+
+/// The number of attempts to write objects that another program writes at the same time, as in `kubectl apply`.
+const CONFLICT_ATTEMPTS: u32 = 5;
 
 /// The effect on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,25 +80,19 @@ async fn apply(
     let progress = Progress::of_objects(total);
     let mut chunk = Chunk::default();
     let mut without_status = Vec::new();
-    for ManifestObject { source, key, object, has_status, .. } in objects {
-        let Comparison { verdict, object, condition } = compare(&key, object, has_status, &stored);
-        if verdict == ApplyResult::Created && key.kind() == Kind::ExternalWorkload && !has_status {
-            without_status.push(title(&key));
+    for object in objects {
+        let write = PlannedWrite::new(&object, &stored)?;
+        let ManifestObject { key, has_status, .. } = &object;
+        if write.result == ApplyResult::Created && key.kind() == Kind::ExternalWorkload && !has_status {
+            without_status.push(title(key));
         }
-        let put = if verdict == ApplyResult::Unchanged {
-            None
-        } else {
-            let value = object.encode().with_context(|| format!("{source}: failed to write {key}"))?;
-            Some(Operation::Put { key: key.to_path(), value: value.into() })
-        };
-        let size = put.as_ref().map_or(0, Operation::size);
+        let size = write.put.as_ref().map_or(0, Operation::size);
         if !chunk.fill.take(size) {
             std::mem::take(&mut chunk).apply(store, &progress, total, terminal).await?;
             chunk.fill.take(size);
         }
-        chunk.verdicts.push((key, verdict));
-        chunk.conditions.extend(condition.filter(|_| put.is_some()));
-        chunk.operations.extend(put);
+        chunk.objects.push(object);
+        chunk.writes.push(write);
     }
     chunk.apply(store, &progress, total, terminal).await?;
     if !without_status.is_empty() {
@@ -109,9 +108,9 @@ async fn apply(
 /// Objects that are applied together.
 #[derive(Debug, Default)]
 struct Chunk {
-    operations: Vec<Operation>,
-    conditions: Vec<Condition>,
-    verdicts: Vec<(Key, ApplyResult)>,
+    objects: Vec<ManifestObject>,
+    /// One for each object.
+    writes: Vec<PlannedWrite>,
     fill: Fill,
 }
 
@@ -123,21 +122,64 @@ impl Chunk {
         total: usize,
         terminal: &mut Terminal,
     ) -> anyhow::Result<()> {
-        let Self { operations, conditions, verdicts, .. } = self;
-        if !operations.is_empty() {
-            store.transact(Transaction { conditions, operations }).await.with_context(|| {
-                let first = verdicts.first().map(|(key, _)| title(key)).unwrap_or_default();
-                format!("{} of {total} objects are applied; {first} and the rest are not", progress.done())
-            })?;
-        }
-        let count = verdicts.len();
-        progress.suspend(|| {
-            verdicts
-                .iter()
-                .try_for_each(|(key, verdict)| writeln!(terminal.out, "{} {}", title(key), verdict.word()))
+        let results = self.write(store).await.with_context(|| {
+            let first = self.objects.first().map(|object| title(&object.key)).unwrap_or_default();
+            format!("{} of {total} objects are applied; {first} and the rest are not", progress.done())
         })?;
-        progress.add(count);
+        progress.suspend(|| {
+            let mut applied = self.objects.iter().zip(&results);
+            applied.try_for_each(|(object, result)| {
+                writeln!(terminal.out, "{} {}", title(&object.key), result.word())
+            })
+        })?;
+        progress.add(self.objects.len());
         Ok(())
+    }
+
+    /// Writes the objects. If another program writes one of them at the same time, they are read and compared again.
+    async fn write(&self, store: &dyn Store) -> anyhow::Result<Vec<ApplyResult>> {
+        let mut writes = Cow::Borrowed(&self.writes);
+        for attempt in 1.. {
+            let operations: Vec<_> = writes.iter().filter_map(|write| write.put.clone()).collect();
+            let conditions = writes.iter().filter_map(|write| write.condition.clone()).collect();
+            if operations.is_empty() {
+                break;
+            }
+            match store.transact(Transaction { conditions, operations }).await {
+                Ok(_) => break,
+                Err(StoreError::Conflict { .. }) if attempt < CONFLICT_ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+            let keys: Vec<Key> = self.objects.iter().map(|object| object.key.clone()).collect();
+            let stored = read(store, &keys).await?;
+            let planned = self.objects.iter().map(|object| PlannedWrite::new(object, &stored));
+            writes = Cow::Owned(planned.collect::<Result<_, _>>()?);
+        }
+        Ok(writes.iter().map(|write| write.result).collect())
+    }
+}
+
+/// The write that an object needs.
+#[derive(Debug, Clone)]
+struct PlannedWrite {
+    result: ApplyResult,
+    /// None where the stored object is the same.
+    put: Option<Operation>,
+    /// The condition for writing it.
+    condition: Option<Condition>,
+}
+
+impl PlannedWrite {
+    fn new(object: &ManifestObject, stored: &BTreeMap<String, Entry>) -> anyhow::Result<Self> {
+        let ManifestObject { source, key, object, has_status, .. } = object;
+        let Comparison { verdict: result, object, condition } =
+            compare(key, object.clone(), *has_status, stored);
+        if result == ApplyResult::Unchanged {
+            return Ok(Self { result, put: None, condition: None });
+        }
+        let value = object.encode().with_context(|| format!("{source}: failed to write {key}"))?;
+        let put = Operation::Put { key: key.to_path(), value: value.into() };
+        Ok(Self { result, put: Some(put), condition })
     }
 }
 
@@ -201,5 +243,97 @@ fn set_creation_time(object: &mut Object, time: i64) {
         && service.creation_timestamp == 0
     {
         service.creation_timestamp = time;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use contiv_controller::testing::MemoryStore;
+    use contiv_store::{Snapshot, WatchStream, manifest};
+    use futures::{FutureExt, future::BoxFuture};
+
+    use super::*;
+
+    const SERVICE: &str = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, \
+                           spec: {type: LoadBalancer, clusterIP: 10.96.0.7, ports: [{port: 80}]}}";
+
+    /// A store in which another program writes the address of the load balancer right before a write.
+    struct BusyStore {
+        store: MemoryStore,
+        /// The number of times that this is still to happen.
+        writes: AtomicU32,
+    }
+
+    impl Store for BusyStore {
+        fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
+            self.store.list(prefix)
+        }
+
+        fn watch<'a>(
+            &'a self,
+            prefix: &'a str,
+            revision: i64,
+        ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
+            self.store.watch(prefix, revision)
+        }
+
+        fn transact(&self, transaction: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {
+            async move {
+                let left = self.writes.load(Ordering::Relaxed);
+                if left > 0 {
+                    self.writes.store(left - 1, Ordering::Relaxed);
+                    self.store.commit(vec![put_with_address(&format!("192.0.2.{left}"))]).await?;
+                }
+                self.store.transact(transaction).await
+            }
+            .boxed()
+        }
+    }
+
+    fn object(cluster_ip: &str) -> ManifestObject {
+        let mut parsed = manifest::parse_file("web.yaml", &SERVICE.replace("10.96.0.7", cluster_ip));
+        parsed.objects.pop().unwrap()
+    }
+
+    fn put_with_address(address: &str) -> Operation {
+        let ManifestObject { key, mut object, .. } = object("10.96.0.7");
+        if let Object::Service(service) = &mut object {
+            service.lb_ingress_ips = vec![address.to_owned()];
+        }
+        Operation::Put { key: key.to_path(), value: object.encode().unwrap().into() }
+    }
+
+    async fn apply_beside(writes: u32) -> (Result<Vec<ApplyResult>, String>, Object) {
+        let store = BusyStore { store: MemoryStore::new(), writes: AtomicU32::new(writes) };
+        store.store.commit(vec![put_with_address("192.0.2.100")]).await.unwrap();
+        let object = object("10.96.0.8");
+        let key = object.key.clone();
+        let stored = read(&store, std::slice::from_ref(&key)).await.unwrap();
+        let writes = vec![PlannedWrite::new(&object, &stored).unwrap()];
+        let chunk = Chunk { objects: vec![object], writes, fill: Fill::default() };
+        let result = chunk.write(&store).await.map_err(|error| error.to_string());
+        let stored = read(&store, std::slice::from_ref(&key)).await.unwrap();
+        (result, Object::decode(&key, &stored[&key.to_path()].value).unwrap())
+    }
+
+    #[tokio::test]
+    async fn object_that_somebody_else_writes_meanwhile_is_read_again() {
+        let (result, stored) = apply_beside(CONFLICT_ATTEMPTS - 1).await;
+        assert_eq!(result, Ok(vec![ApplyResult::Configured]));
+        let Object::Service(service) = stored else { panic!("{stored:?}") };
+        assert_eq!(
+            (service.cluster_ip.as_str(), &service.lb_ingress_ips[..]),
+            ("10.96.0.8", &["192.0.2.1".to_owned()][..])
+        );
+    }
+
+    #[tokio::test]
+    async fn object_that_somebody_else_writes_always_is_left_alone() {
+        let (result, stored) = apply_beside(CONFLICT_ATTEMPTS + 1).await;
+        assert!(result.is_err_and(|error| error.contains("service/web")));
+        let Object::Service(service) = stored else { panic!("{stored:?}") };
+        assert_eq!(service.cluster_ip, "10.96.0.7");
     }
 }
