@@ -74,7 +74,10 @@ fn bundle_without_agent_names_what_is_missing() {
     assert_eq!(run.code, 0, "{run:?}");
     assert!(run.err.contains("could not be had"), "{run:?}");
     let parts = parts(&path);
-    assert!(parts["missing.txt"].contains("agent/status.json: no agent at http://127.0.0.1:1"));
+    for part in ["agent/status.json", "agent/dump-RENDERER.txt", "kernel/verify.json"] {
+        let reason = parts["missing.txt"].lines().find(|line| line.starts_with(part));
+        assert!(reason.is_some_and(|it| it.contains("no agent at http://127.0.0.1:1")), "{part}: {reason:?}");
+    }
     assert!(parts.contains_key("version.txt") && parts.contains_key("config.toml"), "{:?}", parts.keys());
 }
 
@@ -101,5 +104,21 @@ fn no_password_gets_into_bundle() {
     assert!(parts["agent/config.toml"].contains("etcd-password-file"), "{parts:?}");
     for (name, part) in &parts {
         assert!(!part.contains(PASSWORD), "{name}");
+    }
+}
+
+#[test]
+fn bundle_names_what_programs_of_the_system_do_not_tell() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bundle.tar.gz");
+    let mut without_programs =
+        command(&["support-bundle", "--agent", "http://127.0.0.1:1", "-O", text(&path)]);
+    without_programs.env("PATH", folder.path());
+    let run = finish(without_programs);
+    assert_eq!(run.code, 0, "{run:?}");
+    let parts = parts(&path);
+    for part in ["kernel/routes.txt: ip -4 -details rule show: ", "journal/contiv-agent.txt: journalctl "] {
+        let reason = parts["missing.txt"].lines().find(|line| line.starts_with(part));
+        assert!(reason.is_some_and(|it| it.contains("is it installed?")), "{}", parts["missing.txt"]);
     }
 }

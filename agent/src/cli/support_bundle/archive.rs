@@ -1,6 +1,7 @@
 //! The archive: parts are added, and missing ones are listed in a separate part.
 
 use std::{
+    fmt,
     fs::{File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
@@ -35,13 +36,26 @@ impl Archive {
         match part {
             Ok(text) => self.append(name, &text),
             Err(error) => {
-                self.missing.push(format!("{name}: {error:#}"));
+                self.miss(name, format_args!("{error:#}"));
                 Ok(())
             }
         }
     }
 
-    /// Completes the file. Returns the number of missing parts.
+    /// Adds a part that may be incomplete, and lists what it lacks.
+    pub(super) fn add_partial(&mut self, name: &str, text: &str, problems: &[String]) -> io::Result<()> {
+        for problem in problems {
+            self.miss(name, format_args!("{problem}"));
+        }
+        if text.is_empty() { Ok(()) } else { self.append(name, text) }
+    }
+
+    /// Lists a part as missing.
+    pub(super) fn miss(&mut self, name: &str, reason: fmt::Arguments<'_>) {
+        self.missing.push(format!("{name}: {reason}"));
+    }
+
+    /// Completes the file. Returns the number of entries in the list of missing parts.
     pub(super) fn finish(mut self) -> io::Result<usize> {
         let missing = std::mem::take(&mut self.missing);
         if !missing.is_empty() {

@@ -69,25 +69,28 @@ pub(super) fn table() -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Our routes, and all rules and routes of this machine, which also affect packets of services.
-pub(super) fn routes(options: RouteOptions) -> String {
+/// Our routes, and all rules and routes of this machine, which also affect packets of services. The second value says which
+/// of that could not be read, and why.
+pub(super) fn routes(options: RouteOptions) -> (String, Vec<String>) {
+    let mut problems = Vec::new();
     let mut text = "# routes of contiv\n".to_owned();
     match RouteVerifier::new(options).routes() {
         Ok(routes) if routes.is_empty() => {
             text.push_str("none: no service asks for one, or the renderer route does not run\n");
         }
         Ok(routes) => routes.iter().for_each(|route| text.extend([route, "\n"])),
-        Err(error) => text.extend([&error.to_string(), "\n"]),
+        Err(error) => problems.push(format!("routes of contiv: {error}")),
     }
     for family in ["-4", "-6"] {
         for what in [&["rule", "show"][..], &["route", "show", "table", "all"]] {
             let arguments = [&[family, "-details"], what].concat();
-            let output = command::run("ip", &arguments).unwrap_or_else(|error| format!("({error:#})\n"));
+            let output = command::run("ip", &arguments);
             // Writing to text does not fail.
-            let _ = write!(text, "\n# ip {}\n{output}", arguments.join(" "));
+            let _ = write!(text, "\n# ip {}\n{}", arguments.join(" "), output.text);
+            problems.extend(output.problem);
         }
     }
-    text
+    (text, problems)
 }
 
 /// The differences of the table at this moment.

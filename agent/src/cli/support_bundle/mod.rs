@@ -6,7 +6,7 @@ mod kernel;
 
 use std::{io::Write, path::PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use contiv_model::Snapshot;
 use jiff::Timestamp;
@@ -18,7 +18,7 @@ use crate::config::{Config, ConfigFlags, RendererName, Settings as _, file};
 /// Collect information for finding a problem into one archive
 ///
 /// The configuration (which names the files of passwords and keys, but contains none), the agent's state, history and metrics,
-/// its journal, the kernel's table and routes, and versions. Parts that cannot be collected are listed in missing.txt. It
+/// its journal, the kernel's table and routes, and versions. Parts that cannot be collected or are cut are listed in missing.txt. It
 /// contains the names and addresses of services and nodes. Exit codes: 0 it is written; 1 it cannot be written; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct SupportBundle {
@@ -60,7 +60,7 @@ impl SupportBundle {
         if missing > 0 {
             writeln!(
                 terminal.err,
-                "note: {missing} parts could not be had; missing.txt in the archive says why"
+                "note: {missing} parts could not be had or are cut; missing.txt in the archive says why"
             )?;
         }
         Ok(Outcome::Good)
@@ -73,28 +73,37 @@ impl SupportBundle {
         for (request, name) in ANSWERS {
             archive.add(name, http_client::get(&self.agent.agent, request))?;
         }
-        if let Ok(config) = &config {
-            for name in &config.renderers {
-                let dump = http_client::get(&self.agent.agent, &format!("/renderers/{name}/dump"));
-                archive.add(&format!("agent/dump-{name}.txt"), dump)?;
+        match &config {
+            Ok(config) => {
+                for name in &config.renderers {
+                    let dump = http_client::get(&self.agent.agent, &format!("/renderers/{name}/dump"));
+                    archive.add(&format!("agent/dump-{name}.txt"), dump)?;
+                }
             }
-        } else {
-            // The configuration that an agent on this machine would start with.
-            let config = Config::load(None, &ConfigFlags::default()).and_then(|config| config.to_toml());
-            archive.add("config.toml", config.map_err(Into::into))?;
+            Err(error) => {
+                archive
+                    .miss("agent/dump-RENDERER.txt", format_args!("its renderers are not known: {error:#}"));
+                // The configuration that an agent on this machine would start with.
+                let config = Config::load(None, &ConfigFlags::default()).and_then(|config| config.to_toml());
+                archive.add("config.toml", config.map_err(Into::into))?;
+            }
         }
         archive.add("kernel/table.txt", kernel::table())?;
         let options = config.as_ref().map(Config::routes).unwrap_or_default();
-        archive.add("kernel/routes.txt", Ok(kernel::routes(options)))?;
-        archive.add("journal/contiv-agent.txt", command::journal("contiv-agent"))?;
+        let (routes, problems) = kernel::routes(options);
+        archive.add_partial("kernel/routes.txt", &routes, &problems)?;
+        let journal = command::journal("contiv-agent");
+        archive.add_partial("journal/contiv-agent.txt", &journal.text, journal.problem.as_slice())?;
         archive.add("kernel/settings.txt", Ok(kernel::settings()))?;
         let snapshot = http_client::get(&self.agent.agent, "/snapshot")
             .and_then(|text| Ok(serde_json::from_str::<Snapshot>(&text)?));
         let runs = |name| config.as_ref().is_ok_and(|config| config.renderers.contains(&name));
-        if runs(RendererName::ROUTE)
-            && let Ok(snapshot) = &snapshot
-        {
-            archive.add("kernel/verify-routes.json", kernel::verify_routes(options, snapshot))?;
+        if runs(RendererName::ROUTE) {
+            let verified = match &snapshot {
+                Ok(snapshot) => kernel::verify_routes(options, snapshot),
+                Err(error) => Err(anyhow!("{error:#}")),
+            };
+            archive.add("kernel/verify-routes.json", verified)?;
         }
         archive.add("kernel/verify.json", snapshot.and_then(|snapshot| kernel::verify_table(&snapshot)))?;
         Ok(())
