@@ -16,6 +16,7 @@ pub mod config;
 mod connections;
 pub mod controllers;
 pub mod counters;
+mod environment;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 pub mod health;

@@ -28,6 +28,8 @@ pub(crate) use controllers::controllers_status;
 pub(crate) use node::{node_status, readiness_of_node};
 use socket::Socket;
 
+use crate::environment::variable;
+
 /// The interval of queries.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// After this time a reload counts as complete, even if the store or a renderer is still busy.
@@ -51,7 +53,7 @@ impl fmt::Debug for ServiceManager {
 impl ServiceManager {
     /// The one in the environment (`NOTIFY_SOCKET`); none without one.
     pub fn of_environment() -> Option<Self> {
-        let address = std::env::var_os("NOTIFY_SOCKET")?;
+        let address = variable("NOTIFY_SOCKET")?;
         match Socket::new(&address) {
             Ok(socket) => Some(Self::new(move |states| socket.send(states))),
             Err(error) => {

@@ -8,6 +8,7 @@ use contiv_proto::Kind;
 use serde::Deserialize;
 
 use super::{agent_argument::DEFAULT_AGENT, http_client};
+use crate::environment::variable;
 
 /// How long a user waits after pressing a key.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -57,8 +58,8 @@ fn known() -> Vec<ServiceId> {
     struct Named {
         id: ServiceId,
     }
-    let server = env::var("CONTIV_AGENT").unwrap_or_else(|_| DEFAULT_AGENT.to_owned());
-    let Ok(server) = server.parse() else { return Vec::new() };
+    let server = variable("CONTIV_AGENT").unwrap_or_else(|| DEFAULT_AGENT.into());
+    let Ok(server) = server.to_string_lossy().parse() else { return Vec::new() };
     let answer = http_client::get_within(&server, "/services", LIMIT);
     let services: Option<Vec<Named>> = answer.ok().and_then(|text| serde_json::from_str(&text).ok());
     services.into_iter().flatten().map(|service| service.id).collect()

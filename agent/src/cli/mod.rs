@@ -51,15 +51,18 @@ mod views;
 mod watch;
 
 use std::{
+    env,
     io::{self, Write},
     process::ExitCode,
 };
 
 use clap::{
-    Parser, Subcommand,
+    CommandFactory, FromArgMatches, Parser, Subcommand,
     error::{ContextKind, ContextValue},
 };
 use thiserror::Error;
+
+use crate::environment::ignore_empty_variables;
 
 /// Services and their endpoints, from a store into this node's kernel.
 #[derive(Debug, Parser)]
@@ -124,10 +127,16 @@ fn without_password(mut error: clap::Error) -> clap::Error {
     error
 }
 
+fn parse() -> Result<Cli, clap::Error> {
+    let mut command = ignore_empty_variables(Cli::command());
+    let matches = command.try_get_matches_from_mut(env::args_os())?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
 /// Parses the command line, runs the command and returns the exit code.
 pub fn main() -> ExitCode {
     completions::answer_shell();
-    let cli = Cli::try_parse().unwrap_or_else(|error| without_password(error).exit());
+    let cli = parse().unwrap_or_else(|error| without_password(error).exit());
     let mut terminal = Terminal { out: io::stdout().lock(), err: Box::new(io::stderr()) };
     let result = match cli.command {
         Command::Agent(command) => command.run(&mut terminal),
@@ -195,8 +204,6 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

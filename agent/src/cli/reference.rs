@@ -116,8 +116,8 @@ fn labels(name: &str, text: &str) -> String {
 fn configuration() -> anyhow::Result<String> {
     let mut page = format!(
         "# Configuration\n\n{WRITTEN}\nEach key of a file is a flag of the command too (`--KEY`), and an environment \
-         variable. Flags win over the environment, the environment over the file, the file over the defaults. Unknown keys \
-         are errors. `--check-config` prints what is in effect, or what is wrong.\n"
+         variable, which counts as unset where it is empty. Flags win over the environment, the environment over the file, \
+         the file over the defaults. Unknown keys are errors. `--check-config` prints what is in effect, or what is wrong.\n"
     );
     page.push_str(
         "\n## `contiv agent`\n\n`/etc/contiv/agent.toml`; [the same with more words](../systemd/agent.toml), to edit.\n\n",

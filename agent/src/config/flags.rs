@@ -5,6 +5,7 @@ use std::{ffi::OsString, marker::PhantomData};
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, builder::Resettable};
 
 use super::{Config, ConfigError};
+use crate::environment::ignore_empty_variables;
 
 /// The set flags and environment variables of the configuration `C`; none of them is required. By default there are none.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +37,7 @@ impl<C: Args> ConfigFlags<C> {
                 argument.env(Resettable::Reset)
             }
         });
-        Ok(Self(Some(command.try_get_matches_from(given)?), PhantomData))
+        Ok(Self(Some(ignore_empty_variables(command).try_get_matches_from(given)?), PhantomData))
     }
 }
 

@@ -121,3 +121,34 @@ fn environment_of_agent_counts_only_where_its_key_does() {
     assert_eq!(run.code, 2, "{}", run.err);
     assert!(run.err.contains("masquerade-all"), "{}", run.err);
 }
+
+#[test]
+fn empty_environment_variables_count_as_unset() {
+    let names = [
+        "CONTIV_CONFIG",
+        "CONTIV_STORE",
+        "CONTIV_LISTEN",
+        "CONTIV_LOG_LEVEL",
+        "CONTIV_MASQUERADE_ALL",
+        "CONTIV_NODE_NAME",
+        "CONTIV_NODE_PORT_ADDRESSES",
+        "CONTIV_LEASE_DURATION",
+        "CONTIV_AGENT",
+    ];
+    for arguments in [
+        &["agent", "--check-config"][..],
+        &["controller", "--check-config"],
+        &["render", "-f", "/dev/null"],
+        &["status"],
+    ] {
+        let unset = finish(command(arguments));
+        let mut with_empty = command(arguments);
+        with_empty.envs(names.map(|name| (name, "")));
+        let with_empty = finish(with_empty);
+        assert_eq!((with_empty.code, with_empty.err), (unset.code, unset.err), "{arguments:?}");
+        assert_eq!(with_empty.out, unset.out, "{arguments:?}");
+    }
+    let mut flag = command(&["agent", "--check-config"]);
+    flag.arg("--log-level=").env("CONTIV_LOG_LEVEL", "info");
+    assert_eq!(finish(flag).code, 2, "an empty flag is an error all the same");
+}

@@ -104,7 +104,7 @@ async fn config(address: &KubeAddress) -> Result<Config, String> {
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
         return config.map_err(|error| format!("{}: {}", path.display(), chain(&error)));
     }
-    if options.context.is_none() && env::var_os(IN_CLUSTER).is_some() {
+    if options.context.is_none() && env::var_os(IN_CLUSTER).is_some_and(|it| !it.is_empty()) {
         return Config::incluster().map_err(|error| chain(&error));
     }
     Config::from_kubeconfig(&options).await.map_err(|error| chain(&error))
