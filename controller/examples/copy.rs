@@ -8,9 +8,9 @@ use std::{error::Error, time::Duration};
 
 use contiv_controller::{
     BoxError, Context, Controller, Key, Lease, Manager, Mapper, Outcome, ResourceType, Write,
-    testing::MemoryStore,
 };
 use contiv_store::{Entry, Operation, Store};
+use contiv_store_testing::MemoryStore;
 use tokio_util::sync::CancellationToken;
 
 fn text(entry: &Entry) -> Result<String, std::string::FromUtf8Error> {

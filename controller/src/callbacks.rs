@@ -4,7 +4,8 @@
 //! and made again meanwhile is an upsert only. One call may be repeated, so both must be idempotent.
 //!
 //! ```
-//! use contiv_controller::{ResourceType, callbacks::{new_resource, test_run}, testing::MemoryStore};
+//! use contiv_controller::{ResourceType, callbacks::{new_resource, test_run}};
+//! use contiv_store_testing::MemoryStore;
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -164,7 +164,6 @@ impl<T: Send + Sync + 'static> Controller<T> {
     }
 }
 
-#[cfg(any(test, feature = "testing"))]
 impl<T: Send + Sync + 'static> Controller<T> {
     /// A context whose caches hold the current content of the store. Nothing is started.
     pub(crate) async fn context(&self, environment: &Environment) -> Result<Context<T>, RunError> {

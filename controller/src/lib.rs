@@ -17,10 +17,10 @@
 //! | [`lease`] | which process runs singletons: every one, the leader of an election, or as a test decides |
 //! | [`liveness`] | whether a task is alive, for a watchdog |
 //! | [`writer`] | writes that never overwrite somebody else's and never happen after the lease is lost |
-//! | `testing` | with the feature `testing`: a store in memory with seeded faults, controllers without loops |
+//! | [`testing`] | controllers without loops, for tests |
 //!
-//! The crate's folder `examples/` has programs to start from. All times are those of tokio's clock, so tests of controllers can
-//! pause it.
+//! The crate's folder `examples/` has programs to start from; `contiv-store-testing` has a store in memory with seeded faults. All
+//! times are those of tokio's clock, so tests of controllers can pause it.
 
 pub mod cache;
 pub mod callbacks;
@@ -34,7 +34,6 @@ pub mod reflector;
 pub mod resource;
 #[cfg(test)]
 mod test_support;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod writer;
 

@@ -1,9 +1,8 @@
 //! The manager: starts controllers, and starts them again.
 //!
 //! ```
-//! use contiv_controller::{
-//!     Context, Controller, Key, Outcome, ResourceType, lease::Lease, manager::Manager, testing::MemoryStore,
-//! };
+//! use contiv_controller::{Context, Controller, Key, Outcome, ResourceType, lease::Lease, manager::Manager};
+//! use contiv_store_testing::MemoryStore;
 //! use tokio_util::sync::CancellationToken;
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]

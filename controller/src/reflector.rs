@@ -5,7 +5,8 @@
 //! no deletion is lost.
 //!
 //! ```
-//! use contiv_controller::{ResourceType, reflector::Reflector, testing::MemoryStore};
+//! use contiv_controller::{ResourceType, reflector::Reflector};
+//! use contiv_store_testing::MemoryStore;
 //! use contiv_store::{Operation, Store};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use contiv_store::{Operation, Store};
 
-use crate::{BoxError, Labels, ResourceType, testing::MemoryStore};
+use crate::{BoxError, Labels, ResourceType};
+use contiv_store_testing::MemoryStore;
 
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -1,9 +1,168 @@
-//! Helpers for tests of controllers: a store in memory with configurable faults, and controllers without their loops.
+//! A controller without its loops, for tests of controllers.
 
-mod controller;
-mod faults;
-mod memory;
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
-pub use controller::TestController;
-pub use faults::Faults;
-pub use memory::MemoryStore;
+use contiv_store::Store;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    BoxError,
+    cache::CacheError,
+    controller::{Context, Controller, Environment, Outcome, RunError},
+    manager::Queues,
+    resource::{Key, ResourceType},
+    writer::Writer,
+};
+
+/// Runs a controller's reconciler when the test says so, and shows what its mappers would ask for.
+///
+/// Each call sees the store as it is at that moment. The initializer, background task, queue and workers do not run.
+///
+/// ```
+/// use contiv_controller::{
+///     Context, Controller, Key, Outcome, ResourceType, testing::TestController,
+/// };
+/// use contiv_store::{Operation, Store};
+/// use contiv_store_testing::MemoryStore;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// let names = ResourceType::new("name", "/names/", |entry| String::from_utf8(entry.value.to_vec()));
+/// let copying = Controller::for_type(&names)
+///     .with_reconciler(|context: Context<String>, key: Key| async move {
+///         let name = context.cache().get(&key).ok_or("gone")?;
+///         context.writer().create(&"/copy".into(), name.value.clone()).await?;
+///         Ok(Outcome::Done)
+///     })
+///     .build()?;
+///
+/// let store = MemoryStore::new();
+/// store.commit(vec![Operation::Put { key: "/names/1".into(), value: "Ada".into() }]).await?;
+/// let mut controller = TestController::new(copying, store.shared());
+/// assert_eq!(controller.reconcile("/names/1").await?, Outcome::Done);
+/// assert_eq!(store.list("/copy").await?.entries[0].value, "Ada");
+/// # Ok(())
+/// # }
+/// ```
+pub struct TestController<T> {
+    controller: Controller<T>,
+    environment: Environment,
+    /// The context of the last call.
+    last: Option<Context<T>>,
+}
+
+impl<T> fmt::Debug for TestController<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TestController").field(&self.controller).finish()
+    }
+}
+
+impl<T: Send + Sync + 'static> TestController<T> {
+    /// Creates a test controller over a store.
+    pub fn new(controller: Controller<T>, store: Arc<dyn Store>) -> Self {
+        let environment = Environment {
+            writer: Writer::new(Arc::clone(&store), None),
+            store,
+            metrics: None,
+            queues: Queues::default(),
+            stop: CancellationToken::new(),
+            abort: CancellationToken::new(),
+        };
+        Self { controller, environment, last: None }
+    }
+
+    /// The current context of the reconciler, with the first pass complete. Objects that existed at the last call and are now
+    /// deleted have a last known state.
+    ///
+    /// # Errors
+    /// When the store can no longer be watched.
+    pub async fn context(&mut self) -> Result<Context<T>, RunError> {
+        let context = self.controller.context(&self.environment).await?;
+        for object in self.last.iter().flat_map(|last| last.cache().list()) {
+            if context.cache().get(&object.key).is_none() {
+                context.tombstones().insert(&object);
+            }
+        }
+        self.last = Some(context.clone());
+        Ok(context)
+    }
+
+    /// Reconciles one key once. A panic is an error, as in a manager.
+    ///
+    /// # Errors
+    /// Those of the reconciler.
+    pub async fn reconcile(&mut self, key: &str) -> Result<Outcome, BoxError> {
+        let context = self.context().await?;
+        self.controller.reconcile_once(context, key.into()).await
+    }
+
+    /// The keys that the mapper of a watched type returns for one of its objects, which must be in the store.
+    ///
+    /// # Errors
+    /// Those of the mapper; when the type is not watched; when there is no such object.
+    pub async fn dry_run_mapper<U: Send + Sync + 'static>(
+        &mut self,
+        watched: &ResourceType<U>,
+        key: &str,
+    ) -> Result<BTreeSet<Key>, BoxError> {
+        let not_watched = || CacheError::NotWatched { resource_type: watched.name().to_owned() };
+        let mapper = self.controller.mapper_of(watched).ok_or_else(not_watched)?;
+        let context = self.context().await?;
+        let object = context.cache_of(watched)?.get(key).ok_or_else(|| format!("there is no {key}"))?;
+        mapper.map_all(context.caches(), [&object])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_store_testing::MemoryStore;
+
+    use super::*;
+    use crate::{
+        Mapper,
+        test_support::{delete, put, texts},
+    };
+
+    fn controller() -> Controller<String> {
+        let watched = texts("w");
+        Controller::for_type(&texts("t"))
+            .with_watch(&watched, Mapper::replace_type(&watched, &texts("t")))
+            .with_reconciler(|context: Context<String>, key: Key| async move {
+                assert!(context.first_pass().is_done());
+                match (context.cache().get(&key), context.last_known(&key)) {
+                    (Some(object), _) if object.value == "panic" => panic!("as this test wants"),
+                    (Some(_), _) => Ok(Outcome::RequeueNow),
+                    (None, Some(_)) => Ok(Outcome::Done),
+                    (None, None) => Err("never heard of it".into()),
+                }
+            })
+            .build()
+            .unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_call_sees_store_as_it_is() {
+        let store = MemoryStore::new();
+        let mut controller = TestController::new(controller(), store.shared());
+        assert!(controller.reconcile("/t/1").await.unwrap_err().to_string().contains("never heard"));
+        put(&store, "/t/1", "x").await;
+        assert_eq!(controller.reconcile("/t/1").await.unwrap(), Outcome::RequeueNow);
+        delete(&store, "/t/1").await;
+        assert_eq!(controller.reconcile("/t/1").await.unwrap(), Outcome::Done);
+        put(&store, "/t/1", "panic").await;
+        let error = controller.reconcile("/t/1").await.unwrap_err().to_string();
+        assert_eq!(error, "it panicked: as this test wants");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn mapper_is_tried_without_run() {
+        let store = MemoryStore::new();
+        put(&store, "/w/1", "x").await;
+        let mut controller = TestController::new(controller(), store.shared());
+        let keys = controller.dry_run_mapper(&texts("w"), "/w/1").await.unwrap();
+        assert_eq!(keys, BTreeSet::from(["/t/1".into()]));
+        assert!(controller.dry_run_mapper(&texts("w"), "/w/2").await.is_err());
+        let error = controller.dry_run_mapper(&texts("v"), "/v/1").await.unwrap_err().to_string();
+        assert!(error.contains("does not follow v"), "{error}");
+    }
+}

@@ -89,7 +89,8 @@ pub enum WriteError {
 /// Writes to the store for one controller, for as long as its lease is held. Cheap to clone.
 ///
 /// ```
-/// use contiv_controller::{Write, Writer, WriteError, testing::MemoryStore};
+/// use contiv_controller::{Write, Writer, WriteError};
+/// use contiv_store_testing::MemoryStore;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), WriteError> {

@@ -20,8 +20,6 @@ pub mod manifest;
 pub mod mirror;
 pub mod position;
 pub mod store;
-#[cfg(feature = "testing")]
-pub mod testing;
 pub mod url;
 
 pub use backoff::Backoff;

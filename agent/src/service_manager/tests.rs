@@ -1,8 +1,8 @@
 use contiv_controller::{
     BoxError, Context, Controller, Key, Lease, Manager, Outcome, ResourceType, lease::election::Election,
-    testing::MemoryStore,
 };
 use contiv_store::FeedEvent;
+use contiv_store_testing::MemoryStore;
 use serde_json::json;
 use tokio::{
     sync::{mpsc::UnboundedReceiver, watch},

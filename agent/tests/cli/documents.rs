@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use contiv_store::testing::Etcd;
+use contiv_store_testing::Etcd;
 use tokio::runtime::Runtime;
 
 use crate::{

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_store::testing::{Authority, Etcd, EtcdOptions};
+use contiv_store_testing::{Authority, Etcd, EtcdOptions};
 use tokio::runtime::Runtime;
 
 use crate::contiv::{Run, command, finish, run_with_input, text, web};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use contiv_store::testing::ApiServer;
+use contiv_store_testing::ApiServer;
 use serde_json::{Value, json};
 
 use crate::{

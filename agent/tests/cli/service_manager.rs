@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use contiv_store::testing::Etcd;
+use contiv_store_testing::Etcd;
 use tokio::runtime::Runtime;
 
 use crate::{

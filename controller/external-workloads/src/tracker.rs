@@ -76,8 +76,9 @@ impl Tracker {
 mod tests {
     use std::sync::Arc;
 
-    use contiv_controller::{Object, reflector::Reflector, testing::MemoryStore};
+    use contiv_controller::{Object, reflector::Reflector};
     use contiv_store::{Operation, Store};
+    use contiv_store_testing::MemoryStore;
 
     use super::*;
     use crate::slice::slices;

@@ -17,11 +17,8 @@ use std::{
 use contiv_controller::{Lease, Manager};
 use contiv_proto::{Key, Kind};
 use contiv_reflector::{Stats, controller};
-use contiv_store::{
-    Store, StoreUrl,
-    etcd::EtcdAccess,
-    testing::{ApiServer, Etcd},
-};
+use contiv_store::{Store, StoreUrl, etcd::EtcdAccess};
+use contiv_store_testing::{ApiServer, Etcd};
 use serde_json::{Value, json};
 use tikv_jemallocator::Jemalloc;
 use tokio::time::sleep;

@@ -5,10 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::{
-    test_support::{delete, ms, put, texts},
-    testing::MemoryStore,
-};
+use crate::test_support::{delete, ms, put, texts};
+use contiv_store_testing::MemoryStore;
 
 type Log = Arc<Mutex<Vec<String>>>;
 

@@ -20,7 +20,6 @@ use crate::{
 /// A watch of any type that was not started.
 pub(super) trait AnyWatch: Send + Sync {
     fn type_name(&self) -> &str;
-    #[cfg(any(test, feature = "testing"))]
     fn as_any(&self) -> &dyn Any;
     /// Adds an index of its type; returns an index of another type unchanged.
     fn take_index(&mut self, index: Box<dyn Any>) -> Result<(), Box<dyn Any>>;
@@ -53,7 +52,6 @@ impl<U: Send + Sync + 'static> AnyWatch for TypedWatch<U> {
         self.resource_type.name()
     }
 
-    #[cfg(any(test, feature = "testing"))]
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -87,7 +87,8 @@ pub enum ElectionError {
 /// This process' part in an election. Dropping it gives the lease back without waiting for that.
 ///
 /// ```
-/// use contiv_controller::{lease::election::{Election, ElectionConfig}, testing::MemoryStore};
+/// use contiv_controller::lease::election::{Election, ElectionConfig};
+/// use contiv_store_testing::MemoryStore;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), contiv_controller::lease::election::ElectionError> {

@@ -20,8 +20,8 @@ use crate::{
     BoxError, Context, ControllerBuilder, Key, Outcome,
     lease::LeaseHolder,
     test_support::{delete, ms, put, texts},
-    testing::MemoryStore,
 };
+use contiv_store_testing::MemoryStore;
 
 /// The reconciled keys with their times in milliseconds since the start.
 #[derive(Clone)]

@@ -3,8 +3,8 @@ use crate::{
     cache::Index,
     reflector::Reflector,
     test_support::{put, texts},
-    testing::MemoryStore,
 };
+use contiv_store_testing::MemoryStore;
 
 fn object(key: &str, value: &str) -> Object<String> {
     Object { key: key.into(), value: value.to_owned(), create_revision: 1, mod_revision: 1 }

@@ -7,8 +7,8 @@ use super::*;
 use crate::{
     resource::Object,
     test_support::{delete, ms, put, texts},
-    testing::{Faults, MemoryStore},
 };
+use contiv_store_testing::{Faults, MemoryStore};
 
 fn start(store: &MemoryStore) -> (Reflector<String>, Cache<String>) {
     let index = Index::single("text", |object: &Object<String>| Some(object.value.clone()));

@@ -1,8 +1,6 @@
 use super::*;
-use crate::{
-    test_support::{delete, put, texts},
-    testing::MemoryStore,
-};
+use crate::test_support::{delete, put, texts};
+use contiv_store_testing::MemoryStore;
 
 async fn object(store: &MemoryStore, key: &str) -> Object<String> {
     let [entry] = store.list(key).await.unwrap().entries.try_into().unwrap();

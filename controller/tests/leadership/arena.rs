@@ -10,8 +10,8 @@ use std::{
 use contiv_store::{
     Operation, Store,
     etcd::{EtcdAccess, EtcdStore},
-    testing::{Etcd, Proxy},
 };
+use contiv_store_testing::{Etcd, Proxy};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,

@@ -9,8 +9,8 @@ use contiv_store::{
     Batch, Change, Condition, Feed, FeedEvent, Leases, ListPart, Operation, Store, StoreError, Transaction,
     WatchEvent, WatchStream, commit_in_chunks,
     etcd::{EtcdAccess, EtcdStore},
-    testing::{Etcd, Proxy},
 };
+use contiv_store_testing::{Etcd, Proxy};
 use futures::StreamExt;
 use tokio::time::timeout;
 

@@ -7,8 +7,8 @@ use std::{sync::Arc, time::Duration};
 use contiv_store::{
     Change, Delivery, Feed, FeedEvent, Snapshot, Store,
     etcd::{EtcdAccess, EtcdStore},
-    testing::{Etcd, EtcdBackup, Proxy},
 };
+use contiv_store_testing::{Etcd, EtcdBackup, Proxy};
 use tokio::{sync::mpsc::Receiver, time::timeout};
 
 fn follow(endpoint: String) -> Receiver<Delivery> {

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use contiv_store::{
     Delivery, Feed, FeedEvent, Operation, Snapshot, Store,
     etcd::{EtcdAccess, EtcdStore},
-    testing::{Etcd, GrpcProxy},
 };
+use contiv_store_testing::{Etcd, GrpcProxy};
 use tokio::{
     sync::mpsc::Receiver,
     time::{sleep, timeout},

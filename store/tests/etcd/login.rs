@@ -7,8 +7,8 @@ use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 use contiv_store::{
     Change, Delivery, Feed, FeedEvent, Leases, Operation, Store, StoreError, WatchEvent,
     etcd::{EtcdAccess, EtcdStore},
-    testing::{Authority, Etcd, EtcdOptions, Proxy},
 };
+use contiv_store_testing::{Authority, Etcd, EtcdOptions, Proxy};
 use futures::StreamExt;
 use tempfile::TempDir;
 use tokio::{

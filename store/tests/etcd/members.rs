@@ -14,8 +14,8 @@ use std::{
 use contiv_store::{
     Change, Delivery, Feed, FeedEvent, Operation, Store,
     etcd::{EtcdAccess, EtcdStore},
-    testing::{Etcd, Proxy},
 };
+use contiv_store_testing::{Etcd, Proxy};
 use tokio::{
     sync::mpsc::Receiver,
     task::AbortHandle,

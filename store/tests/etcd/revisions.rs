@@ -14,8 +14,8 @@ use bytes::Bytes;
 use contiv_store::{
     Feed, FeedEvent, Operation, Store, WatchEvent, commit_in_chunks,
     etcd::{EtcdAccess, EtcdStore},
-    testing::{Etcd, EtcdOptions},
 };
+use contiv_store_testing::{Etcd, EtcdOptions};
 use futures::StreamExt;
 use tokio::time::timeout;
 

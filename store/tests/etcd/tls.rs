@@ -7,8 +7,8 @@ use std::{fs, sync::Arc, time::Duration};
 use contiv_store::{
     Change, Delivery, Feed, FeedEvent, Operation, Store, StoreError,
     etcd::{EtcdAccess, EtcdStore},
-    testing::{Authority, Etcd, EtcdOptions},
 };
+use contiv_store_testing::{Authority, Etcd, EtcdOptions};
 use tokio::{sync::mpsc::Receiver, time::timeout};
 
 async fn start(authority: &Authority) -> Etcd {

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use contiv_store::{
     Change, Delivery, Feed, FeedEvent, Operation, Snapshot, Store, WatchEvent,
     etcd::{EtcdAccess, EtcdStore},
-    testing::{Etcd, EtcdOptions},
 };
+use contiv_store_testing::{Etcd, EtcdOptions};
 use futures::StreamExt;
 use tokio::{sync::mpsc::Receiver, time::timeout};
 

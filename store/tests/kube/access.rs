@@ -1,9 +1,7 @@
 use std::{fs, time::Duration};
 
-use contiv_store::{
-    StoreError,
-    testing::{Authority, Proxy},
-};
+use contiv_store::StoreError;
+use contiv_store_testing::{Authority, Proxy};
 
 use super::*;
 

@@ -15,8 +15,8 @@ use contiv_store::{
     Change, Delivery, Feed, FeedEvent, Snapshot, Store,
     etcd::EtcdAccess,
     kube::{KubeAddress, KubeStore, Scope},
-    testing::ApiServer,
 };
+use contiv_store_testing::ApiServer;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc::Receiver, time::timeout};
 

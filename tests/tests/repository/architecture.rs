@@ -12,10 +12,11 @@ use serde_json::Value;
 use crate::workspace;
 
 /// Each crate of the workspace, and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("contiv-proto", &[]),
     ("contiv-model", &["contiv-proto"]),
     ("contiv-store", &["contiv-proto"]),
+    ("contiv-store-testing", &["contiv-store"]),
     ("contiv-controller", &["contiv-store"]),
     ("contiv-reflector", &["contiv-controller", "contiv-store", "contiv-proto"]),
     ("contiv-connector", &["contiv-controller", "contiv-store", "contiv-proto"]),
@@ -65,7 +66,8 @@ const RESERVED: [(&str, &[&str]); 7] = [
     ("clap", &["contiv-agent", "contiv-benches"]),
 ];
 
-/// The dependencies of each crate of any kind: normal, build and development.
+/// The dependencies of each crate of any kind: normal, build and development. A crate of fakes
+/// (`contiv-store-testing`) that only tests use counts as the crate that it is for.
 type Dependencies = BTreeMap<String, BTreeSet<String>>;
 
 /// Describes every dependency that is not allowed.
@@ -97,12 +99,16 @@ fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |start| name.starts_with(start))
 }
 
+/// The crate that a dependency counts as.
+fn counted_name(dependency: &Value) -> String {
+    let name = dependency["name"].as_str().expect("a name");
+    let subject = name.strip_suffix("-testing").filter(|_| dependency["kind"] == "dev");
+    subject.unwrap_or(name).to_owned()
+}
+
 /// The dependencies that Cargo reports for the workspace.
 fn dependencies() -> Dependencies {
-    let names = |values: &Value| {
-        let values = values.as_array().expect("a list");
-        values.iter().map(|value| value["name"].as_str().expect("a name").to_owned()).collect()
-    };
+    let names = |values: &Value| values.as_array().expect("a list").iter().map(counted_name).collect();
     let packages = workspace::packages();
     let entry = |package: &Value| {
         (package["name"].as_str().expect("a name").to_owned(), names(&package["dependencies"]))
@@ -150,6 +156,9 @@ fn wrong_arrow_of_any_kind_is_found() {
         ("contiv-store", "nftables"),
         ("contiv-renderer", "clap"),
         ("contiv-new", "serde"),
+        // Fakes are no part of what ships.
+        ("contiv-agent", "contiv-store-testing"),
+        ("contiv-controller", "contiv-store-testing"),
     ] {
         assert_eq!(violations(&depends(krate, on)).len(), 1, "{krate} -> {on}");
     }
@@ -163,6 +172,14 @@ fn wrong_arrow_of_any_kind_is_found() {
     ] {
         assert_eq!(violations(&depends(krate, on)), Vec::<String>::new(), "{krate} -> {on}");
     }
+}
+
+#[test]
+fn fakes_in_dev_dependencies_count_as_their_subject() {
+    let dependency = |kind: Value| serde_json::json!({ "name": "contiv-store-testing", "kind": kind });
+    assert_eq!(counted_name(&dependency("dev".into())), "contiv-store");
+    assert_eq!(counted_name(&dependency("build".into())), "contiv-store-testing");
+    assert_eq!(counted_name(&dependency(Value::Null)), "contiv-store-testing");
 }
 
 /// Files of a test target that no `mod` names: they are not compiled, and their tests never run.

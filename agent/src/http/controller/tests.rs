@@ -5,7 +5,8 @@ use axum::{
     extract::ConnectInfo,
     http::{Request, StatusCode},
 };
-use contiv_controller::{lease::election::Election, testing::MemoryStore};
+use contiv_controller::lease::election::Election;
+use contiv_store_testing::MemoryStore;
 use tower::ServiceExt;
 
 use super::*;

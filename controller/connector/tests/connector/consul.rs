@@ -18,7 +18,7 @@ use contiv_connector::{
     testing::{ConsulInstance, ConsulServer, Fault},
 };
 use contiv_proto::message::service::Service;
-use contiv_store::testing::Authority;
+use contiv_store_testing::Authority;
 use tokio::time::{Instant, sleep};
 
 use crate::harness::{EVENT_TIMEOUT, Running, Warnings};

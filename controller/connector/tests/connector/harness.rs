@@ -14,15 +14,13 @@ use contiv_connector::{
     Aggregator, Catalog, ConnectorMetrics, Instance, NamedRegistry, Parts, Publisher, Registry,
     RegistryError, SourceService, controller, plan::Target,
 };
-use contiv_controller::{
-    Lease, Manager,
-    testing::{Faults, MemoryStore},
-};
+use contiv_controller::{Lease, Manager};
 use contiv_proto::{
     Key, Kind, Object, Wire,
     message::{endpoints::Endpoints, namespace::Namespace, service::Service},
 };
 use contiv_store::{Operation, Store};
+use contiv_store_testing::{Faults, MemoryStore};
 use futures::{FutureExt, future::BoxFuture};
 use tokio::{
     sync::{Mutex, mpsc},

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use contiv_connector::Aggregator;
-use contiv_controller::{
-    Lease,
-    testing::{Faults, MemoryStore},
-};
+use contiv_controller::Lease;
 use contiv_proto::{
     Kind,
     message::{endpoints::Endpoints, service::Service},
 };
+use contiv_store_testing::{Faults, MemoryStore};
 use tokio::time::{Instant, sleep};
 
 use crate::harness::{Running, ScriptedAction, Setup, catalog, namespace, settle};

@@ -3,13 +3,14 @@ mod terms;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use contiv_controller::{Lease, Manager, lease::LeaseHolder, queue::WorkQueueMetrics, testing::MemoryStore};
+use contiv_controller::{Lease, Manager, lease::LeaseHolder, queue::WorkQueueMetrics};
 use contiv_proto::{
     Object,
     message::{endpointslice::EndpointSlice, externalworkload::ExternalWorkload, service::Service},
     value,
 };
 use contiv_store::{Operation, Store};
+use contiv_store_testing::MemoryStore;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

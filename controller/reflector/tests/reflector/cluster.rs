@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use contiv_controller::{Lease, Manager};
 use contiv_proto::{Key, Kind, Object, key::ROOT};
 use contiv_reflector::{GAUGES, Stats, controller};
-use contiv_store::{Entry, Operation, Store, etcd::EtcdAccess, testing::ApiServer};
+use contiv_store::{Entry, Operation, Store, etcd::EtcdAccess};
+use contiv_store_testing::ApiServer;
 use serde_json::{Value, json};
 use tokio::{
     task::JoinHandle,

@@ -4,8 +4,8 @@ use contiv_controller::lease::election::{Election, ElectionConfig};
 use contiv_store::{
     Store,
     etcd::{EtcdAccess, EtcdStore},
-    testing::{ApiServer, Etcd},
 };
+use contiv_store_testing::{ApiServer, Etcd};
 
 use crate::cluster::{Running, entries, key, service, until, until_cluster_ip, until_stored};
 

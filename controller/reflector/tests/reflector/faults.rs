@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use contiv_controller::testing::{Faults, MemoryStore};
-use contiv_store::{Store, testing::ApiServer};
+use contiv_store::Store;
+use contiv_store_testing::{ApiServer, Faults, MemoryStore};
 
 use crate::cluster::{
     Running, cluster_ip, entries, key, put, service, until, until_cluster_ip, until_stored,

@@ -1,6 +1,6 @@
-use contiv_controller::testing::MemoryStore;
 use contiv_proto::{Key, Kind, key::ROOT};
-use contiv_store::{Operation, Store, testing::ApiServer};
+use contiv_store::{Operation, Store};
+use contiv_store_testing::{ApiServer, MemoryStore};
 use serde_json::json;
 
 use crate::cluster::{

@@ -4,9 +4,9 @@
 use std::{collections::BTreeMap, fs};
 
 use bytes::Bytes;
-use contiv_controller::testing::MemoryStore;
 use contiv_proto::{Key, Object, key::ROOT};
-use contiv_store::{StoreUrl, etcd::EtcdAccess, testing::ApiServer};
+use contiv_store::{StoreUrl, etcd::EtcdAccess};
+use contiv_store_testing::{ApiServer, MemoryStore};
 use serde_json::{Value, json};
 
 use crate::cluster::{Running, entries, object};

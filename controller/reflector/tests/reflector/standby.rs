@@ -2,8 +2,8 @@
 
 use std::{fs, time::Duration};
 
-use contiv_controller::{Lease, testing::MemoryStore};
-use contiv_store::testing::{ApiServer, Proxy};
+use contiv_controller::Lease;
+use contiv_store_testing::{ApiServer, MemoryStore, Proxy};
 
 use crate::cluster::{Running, entries, key, service, until, until_cluster_ip, until_stored};
 

@@ -6,10 +6,8 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::time::Instant;
 
 use super::*;
-use crate::{
-    test_support::{delete, ms},
-    testing::{Faults, MemoryStore},
-};
+use crate::test_support::{delete, ms};
+use contiv_store_testing::{Faults, MemoryStore};
 
 const KEY: &str = "/election";
 

@@ -3,8 +3,9 @@
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
-use crate::{Mapper, Write, testing::Faults};
+use crate::{Mapper, Write};
 use contiv_store::{Operation, Store};
+use contiv_store_testing::Faults;
 
 #[tokio::test(start_paused = true)]
 async fn no_more_runs_than_concurrency_and_never_two_of_one_key() {

@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     Feed, FeedEvent, Store,
     kube::{KubeAddress, KubeStore, Scope},
-    testing::ApiServer,
 };
+use contiv_store_testing::ApiServer;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn quiet_type_without_bookmarks_is_watched_anew_without_outage() {

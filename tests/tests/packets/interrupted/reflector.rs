@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use contiv_store::testing::ApiServer;
+use contiv_store_testing::ApiServer;
 use contiv_tests::{
     cluster::{Etcd, EtcdClient, NAMESPACE, ROOT},
     fleet::EVENT_TIMEOUT,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use contiv_store::testing::ApiServer;
+use contiv_store_testing::ApiServer;
 use contiv_tests::{
     cluster::{Frontend, NAMESPACE, PORT, Service, TARGET_PORT},
     lab::{Family, Host, Lab, LabError, Process, Range, Result, ranges, scratch},

@@ -25,7 +25,7 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use super::{answer::answer, cluster::Cluster};
-use crate::testing::Authority;
+use crate::Authority;
 
 /// Shared by the server and the test.
 #[derive(Debug)]

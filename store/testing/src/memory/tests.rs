@@ -4,7 +4,19 @@ use contiv_store::{Batch, Change, Operation, WatchEvent};
 use futures::StreamExt;
 
 use super::*;
-use crate::test_support::{delete, ms, put};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+async fn put(store: &MemoryStore, key: &str, value: &str) -> i64 {
+    let value = value.to_owned().into();
+    store.commit(vec![Operation::Put { key: key.to_owned(), value }]).await.unwrap()
+}
+
+async fn delete(store: &MemoryStore, key: &str) -> i64 {
+    store.commit(vec![Operation::Delete { key: key.to_owned() }]).await.unwrap()
+}
 
 async fn next(watch: &mut WatchStream) -> Result<Batch, StoreError> {
     match watch.next().await.unwrap()? {

@@ -5,7 +5,7 @@ use std::{fs, io, path::PathBuf};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-use crate::etcd::EtcdAccess;
+use contiv_store::etcd::EtcdAccess;
 
 /// A self-signed certificate that no client trusts.
 const VERSION_1: &str = "-----BEGIN CERTIFICATE-----

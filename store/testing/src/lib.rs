@@ -1,0 +1,22 @@
+//! Stores for tests.
+//!
+//! - [`MemoryStore`] follows etcd's rules in memory, by a clock that can be paused, and fails as [`Faults`] say.
+//! - [`Etcd`] is a real one, alone or a member of a cluster; [`GrpcProxy`] is etcd's own proxy before it.
+//! - [`ApiServer`] is an API server of Kubernetes in memory, over real HTTP.
+//! - [`Proxy`] is a wire that can be cut; [`Authority`] makes the certificates of both ends.
+
+mod authority;
+mod etcd;
+mod faults;
+mod grpc_proxy;
+mod kubernetes;
+mod memory;
+mod proxy;
+
+pub use authority::Authority;
+pub use etcd::{Etcd, EtcdBackup, EtcdOptions};
+pub use faults::Faults;
+pub use grpc_proxy::GrpcProxy;
+pub use kubernetes::{ApiServer, ApiServerBackup};
+pub use memory::MemoryStore;
+pub use proxy::Proxy;
