@@ -17,7 +17,7 @@ mod connections;
 pub mod controllers;
 pub mod counters;
 mod environment;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod health;
 pub mod http;

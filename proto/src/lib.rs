@@ -5,7 +5,7 @@
 
 pub mod address;
 pub mod annotation;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod key;
 pub mod kind;

@@ -49,6 +49,6 @@ mod tests {
 
     #[test]
     fn corpus_of_objects_becomes_no_syntax() {
-        replay("objects", |input| super::text(&contiv_model::wire::fuzz::snapshot(input)));
+        replay("objects", |input| super::text(&contiv_model_testing::snapshot(input)));
     }
 }

@@ -6,9 +6,7 @@
 mod conntrack;
 pub mod dry_run;
 pub mod error;
-#[cfg(any(test, feature = "testing"))]
-pub mod faulty;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod kernel;
 pub mod local_addresses;

@@ -4,9 +4,6 @@
 //! the failed changes in halves, and halves of those that fail, until single services are found. They are left out and reported,
 //! keep their last good state, and are tried again when they change and with each resync.
 
-#[cfg(test)]
-mod tests;
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use contiv_model::{ChangeSet, ContivService, ServiceChange, ServiceId, Snapshot};

@@ -13,7 +13,7 @@ pub mod dir;
 pub mod error;
 pub mod etcd;
 pub mod feed;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod kube;
 pub mod manifest;

@@ -250,8 +250,8 @@ fn set_creation_time(object: &mut Object, time: i64) {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use contiv_controller::testing::MemoryStore;
     use contiv_store::{Snapshot, WatchStream, manifest};
+    use contiv_store_testing::MemoryStore;
     use futures::{FutureExt, future::BoxFuture};
 
     use super::*;

@@ -16,7 +16,7 @@ mod controller;
 mod delete;
 mod events;
 mod filter;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod get;
 mod health_checks;

@@ -34,8 +34,6 @@ pub mod plan;
 pub mod registry;
 pub mod sink;
 pub mod stored;
-#[cfg(feature = "testing")]
-pub mod testing;
 
 pub use aggregator::{Aggregator, MicroService};
 pub use catalog::{AppProtocol, Catalog, Instance, Protocol, SourceService};

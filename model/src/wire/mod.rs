@@ -9,8 +9,6 @@ mod endpoint_slice;
 mod endpoints;
 mod error;
 mod field;
-#[cfg(any(test, feature = "fuzzing"))]
-pub mod fuzz;
 mod ip_allocation;
 mod node;
 mod pod;

@@ -9,7 +9,7 @@
 
 mod constants;
 mod flow;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod netlink;
 mod reaper;

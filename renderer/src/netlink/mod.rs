@@ -1,8 +1,6 @@
 //! Netlink to the netfilter subsystems of the kernel: attributes, messages, the socket. Independent of the content of messages.
 
 mod attributes;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) mod faults;
 mod linux;
 mod listener;
 pub(crate) mod message;

@@ -4,8 +4,6 @@ use std::{io, sync::Arc};
 
 use thiserror::Error;
 
-#[cfg(any(test, feature = "testing"))]
-use super::faults::NetlinkFaults;
 use super::message::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, is_whole, messages};
 use crate::kernel::{Kernel, Membership, NetfilterSocket};
 
@@ -59,20 +57,12 @@ pub(crate) struct Socket {
     kernel: Arc<dyn Kernel>,
     /// The listener's membership, left while a large batch is committed.
     pub(crate) membership: Option<Box<dyn Membership>>,
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) faults: Option<NetlinkFaults>,
 }
 
 impl Socket {
     pub(crate) fn open(kernel: &Arc<dyn Kernel>) -> Result<Self, NetlinkError> {
         let failed = |source| NetlinkError::Socket { action: "open a netfilter netlink socket", source };
-        Ok(Self {
-            inner: kernel.connect().map_err(failed)?,
-            kernel: Arc::clone(kernel),
-            membership: None,
-            #[cfg(any(test, feature = "testing"))]
-            faults: None,
-        })
+        Ok(Self { inner: kernel.connect().map_err(failed)?, kernel: Arc::clone(kernel), membership: None })
     }
 
     /// The kernel at the other end.
@@ -125,13 +115,6 @@ impl Socket {
 
     pub(crate) fn send(&mut self, bytes: &[u8], action: &'static str) -> Result<(), NetlinkError> {
         let failed = |source| NetlinkError::Socket { action, source };
-        #[cfg(any(test, feature = "testing"))]
-        self.faults.iter_mut().try_for_each(NetlinkFaults::before_sending).map_err(failed)?;
-        #[cfg(any(test, feature = "testing"))]
-        let bytes = &*match &self.faults {
-            Some(faults) => faults.without_modules(bytes),
-            None => bytes.into(),
-        };
         self.inner.send(bytes).map_err(failed)
     }
 
@@ -142,15 +125,7 @@ impl Socket {
 
     pub(crate) fn receive(&mut self, action: &'static str) -> Result<Vec<u8>, NetlinkError> {
         let failed = |source| NetlinkError::Socket { action, source };
-        #[cfg(any(test, feature = "testing"))]
-        self.faults.iter_mut().try_for_each(NetlinkFaults::before_receiving).map_err(failed)?;
-        #[cfg_attr(not(any(test, feature = "testing")), expect(unused_mut, reason = "for faults"))]
-        let mut received = self.inner.receive().map_err(failed)?;
-        #[cfg(any(test, feature = "testing"))]
-        self.faults
-            .iter_mut()
-            .try_for_each(|faults| faults.after_receiving(&mut received))
-            .map_err(failed)?;
+        let received = self.inner.receive().map_err(failed)?;
         // Waiting for a truncated answer would last forever.
         if is_whole(&received) {
             Ok(received)

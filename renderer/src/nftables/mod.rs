@@ -15,7 +15,7 @@ mod elements;
 mod encode;
 mod evaluate;
 mod forwarding;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod heal;
 mod inspect;
@@ -93,8 +93,6 @@ pub struct Nftables {
     /// The table should be owned; whether the kernel supports that is checked later.
     keeps_others_out: bool,
     ownership: Ownership,
-    #[cfg(any(test, feature = "testing"))]
-    faults: Option<crate::faulty::NetlinkFaults>,
 }
 
 impl Nftables {
@@ -121,21 +119,12 @@ impl Nftables {
             forwarding: Forwarding::default(),
             keeps_others_out: false,
             ownership: Ownership::default(),
-            #[cfg(any(test, feature = "testing"))]
-            faults: None,
         }
     }
 
     /// The same as [`Self::owning`], on a kernel of the caller's choice.
     pub fn owning_on(kernel: Arc<dyn Kernel>) -> Self {
         Self { keeps_others_out: true, ..Self::on(kernel) }
-    }
-
-    /// The same, with faults injected into its calls to the kernel.
-    #[cfg(any(test, feature = "testing"))]
-    #[must_use]
-    pub fn failing(self, faults: crate::faulty::NetlinkFaults) -> Self {
-        Self { faults: Some(faults), ..self }
     }
 
     /// The error for the caller. If a missing module may be the reason, the next attempt determines which.
@@ -150,12 +139,7 @@ impl Nftables {
         if let Some(socket) = self.socket.take() {
             return Ok(self.socket.insert(socket));
         }
-        let socket = self.socket.insert(Socket::open(&self.kernel).map_err(modules::of_opening)?);
-        #[cfg(any(test, feature = "testing"))]
-        {
-            socket.faults = self.faults.take();
-        }
-        Ok(socket)
+        Ok(self.socket.insert(Socket::open(&self.kernel).map_err(modules::of_opening)?))
     }
 
     /// The optional modules that the kernel lacks. The first call determines them by a trial transaction.

@@ -170,7 +170,7 @@ fn process(object: Attributes<'_>) -> Option<Process> {
 }
 
 /// The summary of these notifications as a single transaction.
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 pub(super) fn told(received: &[u8]) -> Option<String> {
     let (mut summary, mut foreign_change) = (Summary::default(), ForeignChangeCollector::default());
     for message in messages(received) {

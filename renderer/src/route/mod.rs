@@ -10,7 +10,7 @@
 mod apply;
 mod desired;
 mod direct;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod kernel_route;
 mod kernel_rule;

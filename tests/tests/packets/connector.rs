@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use contiv_connector::testing::{ConsulInstance, ConsulServer, Fault};
+use contiv_connector_testing::{ConsulInstance, ConsulServer, Fault};
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
     cluster::{Etcd, ROOT, State, TARGET_PORT},

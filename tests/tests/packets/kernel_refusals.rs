@@ -11,12 +11,8 @@ use std::{
 };
 
 use contiv_model::{Backend, Balance, ChangeSet, ContivService, Protocol, ServiceId, ServicePort, Snapshot};
-use contiv_renderer::{
-    RenderError, Renderer, Report,
-    faulty::{FaultSwitch, MissingModule, NetlinkFaults},
-    nftables::Nftables,
-    poison_isolator::PoisonIsolator,
-};
+use contiv_renderer::{RenderError, Renderer, Report, nftables::Nftables, poison_isolator::PoisonIsolator};
+use contiv_renderer_testing::{FaultSwitch, MissingModule, NetlinkFaults};
 use contiv_tests::{
     agent::binary,
     cluster::{Manifests, Service, State},
@@ -44,7 +40,7 @@ const HASH: MissingModule = (EXPRESSION, "hash");
 /// A renderer as in an agent, on a kernel that lacks these modules until the switch is turned off.
 fn renderer(missing: &[MissingModule], switch: &FaultSwitch) -> PoisonIsolator<Nftables> {
     let faults = NetlinkFaults::missing_modules(missing.to_vec(), switch.clone());
-    PoisonIsolator::new(Nftables::owning().failing(faults))
+    PoisonIsolator::new(Nftables::owning_on(faults.into_kernel()))
 }
 
 fn service(number: u8, balance: Balance) -> ContivService {

@@ -12,10 +12,10 @@ use contiv_model::{
 };
 use contiv_renderer::{
     Renderer, Report, Verifier, dry_run,
-    faulty::{FaultSwitch, NetlinkFaults},
     nftables::{Nftables, TableVerifier},
     poison_isolator::PoisonIsolator,
 };
+use contiv_renderer_testing::{FaultSwitch, NetlinkFaults};
 use contiv_tests::{
     kernel::{Elements, count, read_elements},
     lab::{LabError, Namespace, Result, isolated, load_ruleset},
@@ -330,7 +330,7 @@ fn netlink_faults_never_leave_the_kernel_silently_wrong() -> Result<()> {
         for seed in 1..=8 {
             let mut random = StdRng::seed_from_u64(seed);
             let switch = FaultSwitch::default();
-            let mut renderer = Nftables::new().failing(NetlinkFaults::new(0.02, seed, switch.clone()));
+            let mut renderer = Nftables::on(NetlinkFaults::new(0.02, seed, switch.clone()).into_kernel());
             // The last known state of the kernel, if there is one.
             let mut state = None;
             for step in 0..25 {

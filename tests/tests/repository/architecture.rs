@@ -12,16 +12,19 @@ use serde_json::Value;
 use crate::workspace;
 
 /// Each crate of the workspace, and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("contiv-proto", &[]),
     ("contiv-model", &["contiv-proto"]),
+    ("contiv-model-testing", &["contiv-model", "contiv-proto"]),
     ("contiv-store", &["contiv-proto"]),
     ("contiv-store-testing", &["contiv-store"]),
     ("contiv-controller", &["contiv-store"]),
     ("contiv-reflector", &["contiv-controller", "contiv-store", "contiv-proto"]),
     ("contiv-connector", &["contiv-controller", "contiv-store", "contiv-proto"]),
+    ("contiv-connector-testing", &[]),
     ("contiv-external-workloads", &["contiv-controller", "contiv-store", "contiv-proto"]),
     ("contiv-renderer", &["contiv-model"]),
+    ("contiv-renderer-testing", &["contiv-renderer", "contiv-model"]),
     (
         "contiv-agent",
         &[

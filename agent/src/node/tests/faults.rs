@@ -2,11 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use contiv_renderer::{
-    Renderer,
-    dry_run::DryRun,
-    faulty::{FaultRates, FaultSwitch, Faulty},
-};
+use contiv_renderer::{Renderer, dry_run::DryRun};
+use contiv_renderer_testing::{FaultRates, FaultSwitch, Faulty};
 use contiv_store::Change;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::sync::oneshot;

@@ -15,8 +15,8 @@ use contiv_connector::{
         Registry,
         consul::{Certificates, Consul, ConsulOptions},
     },
-    testing::{ConsulInstance, ConsulServer, Fault},
 };
+use contiv_connector_testing::{ConsulInstance, ConsulServer, Fault};
 use contiv_proto::message::service::Service;
 use contiv_store_testing::Authority;
 use tokio::time::{Instant, sleep};

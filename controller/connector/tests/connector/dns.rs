@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use contiv_connector::{
-    registry::dns::{Dns, DnsOptions},
-    testing::{DnsServer, Zone},
-};
+use contiv_connector::registry::dns::{Dns, DnsOptions};
+use contiv_connector_testing::{DnsServer, Zone};
 use tokio::time::sleep;
 
 use crate::harness::Running;

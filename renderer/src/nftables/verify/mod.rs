@@ -135,7 +135,7 @@ impl Verifier for TableVerifier {
 }
 
 /// The reader's form of an element of one of our sets.
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 pub(super) fn read_element(set: super::layout::Set, element: super::netlink::Attributes<'_>) -> Vec<String> {
     use super::netlink::constants::{data, elem};
 

@@ -1,9 +1,10 @@
 //! Laws of validation that hold for any stored value. Fuzzers search for input that breaks one (`fuzz/`).
 
+use contiv_model::{
+    Event, NodeName, Object, Processor, ProcessorConfig, Resync, Snapshot,
+    wire::{WireError, decode, object_key, object_kind},
+};
 use contiv_proto::{Key, Kind};
-
-use super::{WireError, decode, object_key, object_kind};
-use crate::{Event, NodeName, Object, Processor, ProcessorConfig, Resync, Snapshot};
 
 /// Each line of `input` is a digit for the type, one for the name, and a value.
 ///

@@ -13,8 +13,7 @@ use std::{
 use contiv_model::{ChangeSet, ContivService, Snapshot};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-pub use crate::netlink::faults::{MissingModule, NetlinkFaults};
-use crate::{Description, RenderError, Renderer, Report, Watch};
+use contiv_renderer::{Description, RenderError, Renderer, Report, Watch};
 
 /// The rate of each fault: from 0 (never) to 1 (at every call).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -193,8 +192,9 @@ impl<R: Renderer> Renderer for Faulty<R> {
 
 #[cfg(test)]
 mod tests {
+    use contiv_renderer::dry_run::DryRun;
+
     use super::*;
-    use crate::dry_run::DryRun;
 
     const ALL: FaultRates = FaultRates {
         error: 0.3,

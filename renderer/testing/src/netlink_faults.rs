@@ -1,11 +1,13 @@
 //! Netlink faults by seed in front of the real kernel, to test what state the kernel ends up in.
 
-use std::{borrow::Cow, io};
+use std::{borrow::Cow, io, sync::Arc};
 
+use contiv_renderer::kernel::{BackgroundTask, Kernel, Linux, Membership, NetfilterSocket, Notifications};
 use nix::errno::Errno;
+use parking_lot::Mutex;
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
-use crate::faulty::FaultSwitch;
+use super::FaultSwitch;
 
 /// Errors of a kernel without memory, or busy.
 const ERRORS: [Errno; 3] = [Errno::ENOBUFS, Errno::ENOMEM, Errno::EBUSY];
@@ -39,7 +41,7 @@ impl NetlinkFaults {
 
     /// The request with the names of missing modules replaced by unknown names, so that the kernel itself answers as if it had
     /// no such module.
-    pub(super) fn without_modules<'a>(&self, request: &'a [u8]) -> Cow<'a, [u8]> {
+    fn without_modules<'a>(&self, request: &'a [u8]) -> Cow<'a, [u8]> {
         let mut request = Cow::Borrowed(request);
         if self.switch.is_off() {
             return request;
@@ -60,28 +62,6 @@ impl NetlinkFaults {
         request
     }
 
-    /// The kernel refuses the request.
-    pub(super) fn before_sending(&mut self) -> io::Result<()> {
-        self.error()
-    }
-
-    /// The answer is not read, and stays in the socket.
-    pub(super) fn before_receiving(&mut self) -> io::Result<()> {
-        self.error()
-    }
-
-    /// The answer is lost in an overflow, or only a part of it is read.
-    pub(super) fn after_receiving(&mut self, received: &mut Vec<u8>) -> io::Result<()> {
-        if self.happens() {
-            return Err(Errno::ENOBUFS.into());
-        }
-        if self.happens() {
-            let length = self.random.random_range(0..=received.len());
-            received.truncate(length);
-        }
-        Ok(())
-    }
-
     fn error(&mut self) -> io::Result<()> {
         if !self.happens() {
             return Ok(());
@@ -92,5 +72,85 @@ impl NetlinkFaults {
 
     fn happens(&mut self) -> bool {
         self.random.random_bool(self.rate) && !self.switch.is_off()
+    }
+}
+
+impl NetlinkFaults {
+    /// The kernel of this network namespace; the first socket to it has these faults.
+    pub fn into_kernel(self) -> Arc<dyn Kernel> {
+        Arc::new(FaultyKernel(Mutex::new(Some(self))))
+    }
+}
+
+#[derive(Debug)]
+struct FaultyKernel(Mutex<Option<NetlinkFaults>>);
+
+impl Kernel for FaultyKernel {
+    fn connect(&self) -> io::Result<Box<dyn NetfilterSocket>> {
+        let inner = Linux.connect()?;
+        Ok(match self.0.lock().take() {
+            Some(faults) => Box::new(FaultySocket { inner, faults }),
+            None => inner,
+        })
+    }
+
+    fn listen(&self, groups: &[u32], own: u32) -> io::Result<(Box<dyn Notifications>, Box<dyn Membership>)> {
+        Linux.listen(groups, own)
+    }
+
+    fn setting(&self, path: &str) -> io::Result<String> {
+        Linux.setting(path)
+    }
+
+    fn set_setting(&self, path: &str, value: &str) -> io::Result<()> {
+        Linux.set_setting(path, value)
+    }
+
+    fn settings(&self, folder: &str) -> io::Result<Vec<String>> {
+        Linux.settings(folder)
+    }
+
+    fn spawn(&self, name: &str, task: Box<dyn BackgroundTask>) -> io::Result<()> {
+        Linux.spawn(name, task)
+    }
+}
+
+#[derive(Debug)]
+struct FaultySocket {
+    inner: Box<dyn NetfilterSocket>,
+    faults: NetlinkFaults,
+}
+
+impl NetfilterSocket for FaultySocket {
+    fn port(&self) -> u32 {
+        self.inner.port()
+    }
+
+    fn send_limit(&self) -> usize {
+        self.inner.send_limit()
+    }
+
+    /// The kernel refuses some requests.
+    fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        self.faults.error()?;
+        self.inner.send(&self.faults.without_modules(request))
+    }
+
+    /// Some answers are not read and stay in the socket, are lost in an overflow, or only a part of them is read.
+    fn receive(&mut self) -> io::Result<Vec<u8>> {
+        self.faults.error()?;
+        let mut received = self.inner.receive()?;
+        if self.faults.happens() {
+            return Err(Errno::ENOBUFS.into());
+        }
+        if self.faults.happens() {
+            let length = self.faults.random.random_range(0..=received.len());
+            received.truncate(length);
+        }
+        Ok(received)
+    }
+
+    fn discard(&mut self) {
+        self.inner.discard();
     }
 }
