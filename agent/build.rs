@@ -1,5 +1,5 @@
-//! Tells the binary of which commit it is, for `contiv version`. What is built without git, as from a tarball, does not know;
-//! `CONTIV_COMMIT` says it then.
+//! Tells the binary of which commit it is and which features it has, for `contiv version`. What is built without git, as from a
+//! tarball, does not know the commit; `CONTIV_COMMIT` says it then.
 
 use std::process::Command;
 
@@ -11,6 +11,17 @@ fn main() {
     if let Some(commit) = given.or_else(of_git) {
         println!("cargo::rustc-env=CONTIV_BUILD_COMMIT={commit}");
     }
+    println!("cargo::rustc-env=CONTIV_BUILD_FEATURES={}", features().join(","));
+}
+
+/// The features of this crate that are on, by name.
+fn features() -> Vec<String> {
+    let names =
+        std::env::vars().filter_map(|(name, _)| name.strip_prefix("CARGO_FEATURE_").map(str::to_lowercase));
+    let mut features: Vec<String> =
+        names.filter(|name| name != "default").map(|name| name.replace('_', "-")).collect();
+    features.sort();
+    features
 }
 
 /// The commit of the working tree that this package is in, if it is in one of its own.

@@ -30,6 +30,9 @@ enum Output {
 /// The commit of this build; none if unknown.
 const COMMIT: Option<&str> = option_env!("CONTIV_BUILD_COMMIT");
 
+/// The Cargo features of this build, separated by commas.
+const FEATURES: &str = env!("CONTIV_BUILD_FEATURES");
+
 /// Version and commit, for people.
 pub(super) fn text() -> String {
     format!("contiv {} (commit {})", env!("CARGO_PKG_VERSION"), COMMIT.unwrap_or("unknown"))
@@ -37,7 +40,8 @@ pub(super) fn text() -> String {
 
 impl Version {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        let value = json!({ "version": env!("CARGO_PKG_VERSION"), "commit": COMMIT });
+        let features: Vec<&str> = FEATURES.split_terminator(',').collect();
+        let value = json!({ "version": env!("CARGO_PKG_VERSION"), "commit": COMMIT, "features": features });
         match self.output {
             Output::Text => writeln!(terminal.out, "{}", text())?,
             Output::Json => writeln!(terminal.out, "{value:#}")?,

@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use serde_json::Value;
@@ -175,6 +176,17 @@ fn wrong_arrow_of_any_kind_is_found() {
     ] {
         assert_eq!(violations(&depends(krate, on)), Vec::<String>::new(), "{krate} -> {on}");
     }
+}
+
+#[test]
+fn binary_of_packet_tests_has_default_features() {
+    let binary = contiv_tests::agent::binary().expect("it is built with the tests");
+    let output = Command::new(binary).args(["version", "-o", "json"]).output().expect("it starts");
+    let version: Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
+    let packages = workspace::packages();
+    let agent = packages.iter().find(|package| package["name"] == "contiv-agent").expect("the agent");
+    let default = agent["features"].get("default").cloned().unwrap_or_else(|| Value::Array(Vec::new()));
+    assert_eq!(version["features"], default);
 }
 
 #[test]
