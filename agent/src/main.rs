@@ -2,10 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Returns memory that only the first snapshot needed to the system, by its own thread. The C library's allocator would keep
-/// it. Configured in `.cargo/config.toml`.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+use contiv_allocator as _;
 
 fn main() -> ExitCode {
     contiv_agent::cli::main()

@@ -5,14 +5,11 @@
 //! cargo bench -p contiv-benches -- one_backend     # those with this in their name
 //! ```
 
+use contiv_allocator as _;
 use contiv_model::{ChangeSet, Event, NodeName, Processor, ProcessorConfig};
 use contiv_renderer::nftables::offline::OfflineTable;
 use contiv_workload::{Variant, Workload};
 use divan::{Bencher, counter::ItemsCount};
-
-/// The agent's allocator.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Services, each with four backends.
 const SIZES: [usize; 3] = [100, 1000, 10_000];

@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use clap::Parser;
+use contiv_allocator as _;
 use contiv_benches::{
     cluster::{self, Questions},
     controllers,
@@ -11,10 +12,6 @@ use contiv_benches::{
     workload::Workload,
 };
 use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
-
-/// The agent's allocator.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// The time limit of the whole run.
 const TIME_LIMIT: Duration = Duration::from_secs(600);

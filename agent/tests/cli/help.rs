@@ -47,6 +47,17 @@ fn version_names_commit() {
     }
 }
 
+/// As jemalloc prints them when it is asked to at the end of a process.
+#[test]
+fn allocator_has_its_settings() {
+    let mut command = command(&["version"]);
+    command.env("_RJEM_MALLOC_CONF", "stats_print:true");
+    let printed = finish(command).err;
+    for setting in ["narenas: 1\n", "dirty_decay_ms: 1000 ", "muzzy_decay_ms: 0 "] {
+        assert!(printed.contains(&format!("opt.{setting}")), "{setting:?}: {printed}");
+    }
+}
+
 #[test]
 fn completions_of_each_shell_ask_binary() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

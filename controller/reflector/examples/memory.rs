@@ -14,19 +14,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use contiv_allocator as _;
 use contiv_controller::{Lease, Manager};
 use contiv_proto::{Key, Kind};
 use contiv_reflector::{Stats, controller};
 use contiv_store::{Store, StoreUrl, etcd::EtcdAccess};
 use contiv_store_testing::{ApiServer, Etcd};
 use serde_json::{Value, json};
-use tikv_jemallocator::Jemalloc;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-
-// As the `contiv` binary.
-#[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// Says to a process that it is the reflector: where to read, and where to write.
 const ROLE: &str = "CONTIV_REFLECTOR_EXAMPLE";

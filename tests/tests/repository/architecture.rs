@@ -13,14 +13,15 @@ use serde_json::Value;
 use crate::workspace;
 
 /// Each crate of the workspace, and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("contiv-proto", &[]),
     ("contiv-model", &["contiv-proto"]),
     ("contiv-model-testing", &["contiv-model", "contiv-proto"]),
     ("contiv-store", &["contiv-proto"]),
     ("contiv-store-testing", &["contiv-store"]),
+    ("contiv-allocator", &[]),
     ("contiv-controller", &["contiv-store"]),
-    ("contiv-reflector", &["contiv-controller", "contiv-store", "contiv-proto"]),
+    ("contiv-reflector", &["contiv-allocator", "contiv-controller", "contiv-store", "contiv-proto"]),
     ("contiv-connector", &["contiv-controller", "contiv-store", "contiv-proto"]),
     ("contiv-connector-testing", &[]),
     ("contiv-external-workloads", &["contiv-controller", "contiv-store", "contiv-proto"]),
@@ -29,6 +30,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     (
         "contiv-agent",
         &[
+            "contiv-allocator",
             "contiv-renderer",
             "contiv-connector",
             "contiv-external-workloads",
@@ -48,6 +50,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     (
         "contiv-benches",
         &[
+            "contiv-allocator",
             "contiv-tests",
             "contiv-workload",
             "contiv-renderer",
