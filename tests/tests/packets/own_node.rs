@@ -1,6 +1,9 @@
 //! The Node object of this node is deleted: its node ports go on being answered, as with kube-proxy.
 
-use std::time::Duration;
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
@@ -10,7 +13,7 @@ use contiv_tests::{
 
 /// For what must happen. Much more than is needed.
 const SOON: Duration = Duration::from_secs(20);
-const HEALTHZ: &str = "127.0.0.1:10256";
+const HEALTHZ: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10256);
 
 #[test]
 fn deleted_node_in_etcd_keeps_its_node_ports() -> Result<()> {
@@ -72,7 +75,7 @@ fn check(lab: &Lab, service: &Service, when: &str) -> Result<()> {
 /// The agent says to load balancers that its Node object is gone.
 fn wait_until_node_is_missed(lab: &Lab) -> Result<()> {
     let is_missed = || {
-        let response = lab.node.http("GET", HEALTHZ.parse().expect("an address"), "/healthz");
+        let response = lab.node.http("GET", HEALTHZ, "/healthz");
         response.and_then(|response| response.json()).is_ok_and(|health| health["nodeEligible"] == false)
     };
     wait_until("the agent misses its Node object", SOON, is_missed).map(drop)
