@@ -1,5 +1,7 @@
 //! What questions that are asked often cost in memory: a number, where a copy of all services would be a defect.
 
+#![expect(clippy::expect_used, reason = "a test that cannot go on fails")]
+
 use std::time::{Duration, Instant};
 
 use contiv_agent::node::{
