@@ -2,13 +2,13 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs::{self, File, OpenOptions},
     io::{self, Read},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
-use nix::fcntl::OFlag;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 
 /// The largest manifest that is read from a folder: several times a dump of 10,000 services, and small enough for the memory of
 /// an agent. Parsed YAML can take twenty times the size of its text.
@@ -35,19 +35,43 @@ impl Links {
     /// # Errors
     /// When it leads out of the folder and may not, and those of the system.
     pub(crate) fn check(self, root: &Path, path: &Path) -> io::Result<()> {
+        match self {
+            Self::Anywhere => Ok(()),
+            Self::Inside => resolve(&fs::canonicalize(root)?, path).map(drop),
+        }
+    }
+
+    /// Opens a file for reading without blocking. A link that is replaced meanwhile does not lead out of the folder either.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    fn open(self, root: &Path, path: &Path) -> io::Result<File> {
+        let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         if self == Self::Anywhere {
-            return Ok(());
+            return OpenOptions::new().read(true).custom_flags(flags.bits()).open(path);
         }
-        let target = fs::canonicalize(path)?;
-        if target.starts_with(fs::canonicalize(root)?) {
-            return Ok(());
-        }
+        let root = fs::canonicalize(root)?;
+        let target = resolve(&root, path)?;
+        let folder = File::open(root)?;
+        // The path has no links any more. One that appears now is new, and an error.
+        let how = OpenHow::new()
+            .flags(flags | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
+        Ok(openat2(folder, &target, how)?.into())
+    }
+}
+
+/// Where a path leads, as seen from `root`, which is without links.
+fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
+    let target = fs::canonicalize(path)?;
+    let inside = target.strip_prefix(root).map(Path::to_owned);
+    inside.map_err(|_| {
         let reason = format!(
             "it leads out of the folder, to {}; put it into the folder, or allow that with ?links=anywhere in the store's URL",
             target.display()
         );
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
-    }
+        io::Error::new(io::ErrorKind::PermissionDenied, reason)
+    })
 }
 
 /// True for the file names of manifests: `*.yaml`, `*.yml` or `*.json`, and not hidden.
@@ -154,8 +178,8 @@ impl<F: FnMut(&Path) -> io::Result<()>> Walker<'_, F> {
 pub(crate) fn read_text(path: &Path, root: &Path, links: Links, budget: u64) -> io::Result<String> {
     links.check(root, path)?;
     check_file(&fs::metadata(path)?, budget)?;
-    // It may have become a pipe since.
-    let file = fs::OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    // It may have become another file since.
+    let file = links.open(root, path)?;
     let metadata = file.metadata()?;
     check_file(&metadata, budget)?;
     let mut text = String::new();
@@ -184,4 +208,65 @@ fn check_size(size: u64, budget: u64) -> io::Result<()> {
         return Ok(());
     };
     Err(io::Error::new(io::ErrorKind::FileTooLarge, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::fs::symlink,
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+    };
+
+    use super::*;
+
+    #[test]
+    fn links_inside_the_folder_are_read_relative_or_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("..data")).unwrap();
+        fs::write(root.join("..data/web.yaml"), "inside").unwrap();
+        fs::write(folder.path().join("web.yaml"), "outside").unwrap();
+        symlink("..data/web.yaml", root.join("relative.yaml")).unwrap();
+        symlink(root.join("..data/web.yaml"), root.join("absolute.yaml")).unwrap();
+        symlink("../web.yaml", root.join("out.yaml")).unwrap();
+        // The folder itself may be a link.
+        symlink("root", folder.path().join("link")).unwrap();
+        for root in [root, folder.path().join("link")] {
+            let read = |name, links| read_text(&root.join(name), &root, links, SIZE_LIMIT);
+            for name in ["relative.yaml", "absolute.yaml", "..data/web.yaml"] {
+                assert_eq!(read(name, Links::Inside).unwrap(), "inside", "{name}");
+            }
+            assert_eq!(read("out.yaml", Links::Inside).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            assert_eq!(read("out.yaml", Links::Anywhere).unwrap(), "outside");
+        }
+    }
+
+    #[test]
+    fn link_exchanged_while_it_is_read_does_not_lead_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("inside"), "inside").unwrap();
+        fs::write(folder.path().join("outside"), "outside").unwrap();
+        let link = root.join("web.yaml");
+        symlink("inside", &link).unwrap();
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let new = root.join("new");
+                for target in ["../outside", "inside"].iter().cycle() {
+                    symlink(target, &new).unwrap();
+                    fs::rename(&new, &link).unwrap();
+                    if is_done.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            });
+            let texts: BTreeSet<String> =
+                (0..20_000).filter_map(|_| read_text(&link, &root, Links::Inside, SIZE_LIMIT).ok()).collect();
+            is_done.store(true, Ordering::Relaxed);
+            assert_eq!(texts.iter().collect::<Vec<_>>(), ["inside"]);
+        });
+    }
 }
