@@ -2,6 +2,8 @@
 
 use std::io;
 
+use nix::errno::Errno;
+
 use super::{
     batch::Batch,
     constants::{generation, msg},
@@ -58,7 +60,9 @@ impl Socket {
                     refused.get_or_insert((message.sequence, code));
                 }
                 // A failure of the whole batch is reported for its first message (sequence number 0).
-                if message.sequence == last || message.sequence == 0 {
+                // Out of memory, the kernel forgets all other answers: the only one names the first message.
+                let is_last = message.sequence == last || message.sequence == 0;
+                if is_last || code == -(Errno::ENOMEM as i32) {
                     let Some((sequence, code)) = refused else { return Ok(length) };
                     let subject =
                         batch.subject(sequence).unwrap_or_else(|| "the batch as a whole".to_owned());
